@@ -1,0 +1,257 @@
+//! How a [`Client`] is made: required things in the constructor, options by setters.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use nuncio_protocol::{AgentCard, Binding, Error, ErrorKind, Result, Version};
+use url::Url;
+
+use crate::{
+    CardCache, Client, Credentials, Egress, FetchedCard, Preferences, RESUME_EXTENSION, RetryPolicy, Trust,
+    card::discover::{agent_url, discover},
+    choose::{Candidate, choose, jsonrpc_dialect},
+    client::Shared,
+    failure::Failure,
+    transport::{Transport, jsonrpc::JsonRpcTransport, route::Route, within},
+};
+
+/// For calls that are answered at once, and for fetching the card.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+/// For sends, which wait for the agent's work: somewhat more than the ten minutes after which a Nuncio
+/// server answers with the working task.
+const DEFAULT_SEND_TIMEOUT: Duration = Duration::from_secs(11 * 60);
+
+/// Options of a [`Client`].
+///
+/// ```no_run
+/// use nuncio_client::{Client, protocol::Version};
+///
+/// # async fn run() -> nuncio_client::protocol::Result<()> {
+/// let client = Client::builder().version(Version::V1_0).bearer("token").connect("agent.example").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it connects"]
+pub struct ClientBuilder {
+    preferences: Preferences,
+    credentials: Credentials,
+    /// The first setting that was wrong; told when connecting, so that setters stay simple.
+    mistake: Option<Error>,
+    egress: Option<Egress>,
+    cache: Option<Arc<CardCache>>,
+    trust: Trust,
+    retry: RetryPolicy,
+    extensions: Vec<String>,
+    timeout: Duration,
+    send_timeout: Duration,
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ClientBuilder {
+    /// No credentials, any version, default timeouts.
+    pub fn new() -> Self {
+        Self {
+            preferences: Preferences::default(),
+            credentials: Credentials::none(),
+            mistake: None,
+            egress: None,
+            cache: None,
+            trust: Trust::Ignore,
+            retry: RetryPolicy::default(),
+            extensions: Vec::new(),
+            timeout: DEFAULT_TIMEOUT,
+            send_timeout: DEFAULT_SEND_TIMEOUT,
+        }
+    }
+
+    /// Speaks this version and no other; an agent without it is an error.
+    pub fn version(mut self, version: Version) -> Self {
+        self.preferences.versions = vec![version];
+        self
+    }
+
+    /// Uses this binding and no other.
+    pub fn binding(mut self, binding: Binding) -> Self {
+        self.preferences.bindings = vec![binding];
+        self
+    }
+
+    /// All credentials at once, with the origins they are for.
+    pub fn credentials(mut self, credentials: Credentials) -> Self {
+        self.credentials = credentials;
+        self
+    }
+
+    /// Sends `Authorization: Bearer …`.
+    pub fn bearer(self, token: &str) -> Self {
+        self.with(|credentials| credentials.bearer(token))
+    }
+
+    /// Sends `Authorization: Basic …`.
+    pub fn basic(self, user: &str, password: &str) -> Self {
+        self.with(|credentials| credentials.basic(user, password))
+    }
+
+    /// Sends an API key in a header of this name.
+    pub fn api_key(self, header: &str, key: &str) -> Self {
+        self.with(|credentials| credentials.api_key(header, key))
+    }
+
+    /// Sends a header with every request. Like credentials it stays within the origin of the card.
+    pub fn header(self, name: &str, value: &str) -> Self {
+        self.with(|credentials| credentials.header(name, value))
+    }
+
+    /// Also sends credentials and headers to the origin of this address, if the card has interfaces there.
+    pub fn allow_origin(self, url: &str) -> Self {
+        self.with(|credentials| Ok(credentials.allow_origin(&agent_url(url)?)))
+    }
+
+    /// Declares these extensions on every call.
+    pub fn extensions(mut self, uris: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.extensions.extend(uris.into_iter().map(Into::into));
+        self
+    }
+
+    /// How long to wait: for an answer, for the beginning of a stream, for the card. By default 30
+    /// seconds, and 11 minutes for sends, which wait for the agent's work.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self.send_timeout = timeout;
+        self
+    }
+
+    /// How often and how patiently to try again what may be tried again.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = policy;
+        self
+    }
+
+    /// Uses these connections and limits.
+    pub fn egress(mut self, egress: Egress) -> Self {
+        self.egress = Some(egress);
+        self
+    }
+
+    /// Keeps cards here. Share a cache only between clients with the same credentials.
+    pub fn card_cache(mut self, cache: Arc<CardCache>) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
+    /// Checks the signatures of the card. By default they are ignored, since without keys that the caller
+    /// trusts they prove nothing.
+    pub fn trust(mut self, trust: Trust) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    fn with(mut self, change: impl FnOnce(Credentials) -> Result<Credentials>) -> Self {
+        match change(self.credentials.clone()) {
+            Ok(credentials) => self.credentials = credentials,
+            Err(error) => self.mistake = self.mistake.or(Some(error)),
+        }
+        self
+    }
+
+    /// Fetches the card of the agent at this address, or at this address of a card, and picks the first
+    /// of its interfaces that we speak.
+    ///
+    /// # Errors
+    /// A setting is wrong, there is no card, or it offers nothing that we speak.
+    pub async fn connect(mut self, url: impl AsRef<str>) -> Result<Client> {
+        if let Some(mistake) = self.mistake.take() {
+            return Err(mistake);
+        }
+        let agent = agent_url(url.as_ref())?;
+        let egress = self.take_egress()?;
+        let card = within(Some(Instant::now() + self.timeout), async {
+            let card = match &self.cache {
+                Some(cache) => cache.discover(&egress, &agent, &self.credentials).await,
+                None => discover(&egress, &agent, &self.credentials).await,
+            };
+            card.map_err(Failure::answered)
+        });
+        let card = card.await?;
+        self.build(&egress, card)
+    }
+
+    /// Uses a card that is already there. `card.url` is where it came from; the credentials are for that
+    /// origin.
+    ///
+    /// # Errors
+    /// A setting is wrong, or the card offers nothing that we speak.
+    pub fn with_card(mut self, card: Arc<FetchedCard>) -> Result<Client> {
+        if let Some(mistake) = self.mistake.take() {
+            return Err(mistake);
+        }
+        let egress = self.take_egress()?;
+        self.build(&egress, card)
+    }
+
+    fn take_egress(&mut self) -> Result<Egress> {
+        self.egress.take().map_or_else(Egress::operator, Ok)
+    }
+
+    fn build(self, egress: &Egress, card: Arc<FetchedCard>) -> Result<Client> {
+        let verified = self.trust.check(&card)?;
+        let candidates = choose(&card.card.supported_interfaces, &self.preferences)?;
+        let wires = self.wires(egress, &card, &candidates)?;
+        let resumes = declares(&card.card, RESUME_EXTENSION);
+        let mut extensions = self.extensions;
+        if resumes && !extensions.iter().any(|uri| uri == RESUME_EXTENSION) {
+            extensions.push(RESUME_EXTENSION.to_owned());
+        }
+        let route = Route::new(wires, self.retry, resumes, extensions);
+        let (timeout, send_timeout) = (self.timeout, self.send_timeout);
+        Ok(Client::from_shared(Shared { card, verified, candidates, route, timeout, send_timeout }))
+    }
+
+    /// A wire for each candidate with a usable address; it is an error if none has one.
+    fn wires(
+        &self,
+        egress: &Egress,
+        card: &FetchedCard,
+        candidates: &[Candidate],
+    ) -> Result<Vec<Arc<dyn Transport>>> {
+        let (mut wires, mut unusable) = (Vec::new(), None);
+        for candidate in candidates {
+            match self.wire(egress, &card.url, candidate) {
+                Ok(wire) => wires.push(wire),
+                Err(error) => unusable = unusable.or(Some(error)),
+            }
+        }
+        match unusable {
+            Some(error) if wires.is_empty() => Err(error),
+            _ => Ok(wires),
+        }
+    }
+
+    fn wire(&self, egress: &Egress, home: &Url, candidate: &Candidate) -> Result<Arc<dyn Transport>> {
+        match candidate.binding {
+            Binding::JsonRpc => Ok(Arc::new(JsonRpcTransport::new(
+                egress.clone(),
+                &candidate.interface,
+                jsonrpc_dialect(candidate.version),
+                &self.credentials,
+                &home.origin(),
+            )?)),
+            Binding::HttpJson | Binding::Grpc => {
+                let message = format!("{} is not spoken here yet", candidate.binding.as_str());
+                Err(Error::new(ErrorKind::UnsupportedOperation, message))
+            }
+        }
+    }
+}
+
+fn declares(card: &AgentCard, uri: &str) -> bool {
+    card.capabilities.extensions.iter().any(|extension| extension.uri == uri)
+}

@@ -1,0 +1,207 @@
+//! Where an agent's card is, and fetching it (spec 8.2).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode,
+    header::{ACCEPT, IF_MODIFIED_SINCE, IF_NONE_MATCH},
+};
+use jiff::Timestamp;
+use nuncio_protocol::{AgentCard, Error, ErrorKind, Result};
+use serde_json::Value;
+use url::Url;
+
+use super::cache::{self, Storage, Validators};
+use crate::{
+    Credentials,
+    choose::decode_card,
+    egress::{Egress, is_loopback, shown},
+    transport::status,
+};
+
+const WELL_KNOWN: &str = ".well-known/agent-card.json";
+/// Where cards were before v0.3.
+const LEGACY: &str = ".well-known/agent.json";
+
+/// A card as it was fetched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FetchedCard {
+    /// What it says, in v1.0 terms.
+    pub card: AgentCard,
+    /// As it came: signatures are made over this, and members that we do not know are here.
+    pub json: Value,
+    /// Where it came from.
+    pub url: Url,
+}
+
+/// Cards are shared between those who call the agent.
+pub(crate) type SharedCard = Arc<FetchedCard>;
+
+/// An answer to a request for a card.
+pub(crate) enum Answer {
+    Card(SharedCard, Option<Storage>),
+    /// The card is still what it was.
+    NotModified(Option<Storage>),
+    NotFound,
+}
+
+/// Reads an agent's address as people write it: the scheme may be left out, and is then `https`, or
+/// `http` on this machine.
+///
+/// # Errors
+/// It is no http or https address, or holds credentials.
+pub fn agent_url(text: &str) -> Result<Url> {
+    let text = text.trim();
+    let invalid = |why: &str| Error::invalid_field("url", format!("{text:?} is no agent's address: {why}"));
+    let url = if text.contains("://") {
+        Url::parse(text).map_err(|error| invalid(&error.to_string()))?
+    } else {
+        let url = Url::parse(&format!("https://{text}")).map_err(|error| invalid(&error.to_string()))?;
+        if is_loopback(&url) {
+            Url::parse(&format!("http://{text}")).map_err(|error| invalid(&error.to_string()))?
+        } else {
+            url
+        }
+    };
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(invalid("expected http or https"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        // Not echoed: it may be a password.
+        return Err(Error::invalid_field("url", "holds a user or a password; give credentials separately"));
+    }
+    Ok(url)
+}
+
+/// Where the card of an agent may be, in the order to try. An address that ends in `.json` is the card
+/// itself; below any other, which may have a path, the well-known places are tried.
+#[must_use]
+pub fn card_urls(agent: &Url) -> Vec<Url> {
+    if agent.path().ends_with(".json") {
+        return vec![agent.clone()];
+    }
+    let below = |place: &str| {
+        let mut url = agent.clone();
+        url.set_path(&format!("{}/{place}", agent.path().trim_end_matches('/')));
+        url.set_query(None);
+        url.set_fragment(None);
+        url
+    };
+    vec![below(WELL_KNOWN), below(LEGACY)]
+}
+
+/// Finds and fetches the card of an agent. The credentials go along: the address is the one that the
+/// caller gave, and some agents show their card only to those they know.
+///
+/// # Errors
+/// `InvalidAgentResponse` if there is no card, or what is there is none; otherwise what the transport or
+/// the status says.
+pub async fn discover(egress: &Egress, agent: &Url, credentials: &Credentials) -> Result<Arc<FetchedCard>> {
+    let places = card_urls(agent);
+    for url in &places {
+        if let Answer::Card(card, _) = fetch(egress, url, credentials, None).await? {
+            return Ok(card);
+        }
+    }
+    Err(no_card(&places))
+}
+
+pub(crate) fn no_card(places: &[Url]) -> Error {
+    let places: Vec<_> = places.iter().map(shown).collect();
+    let message =
+        format!("no agent card at {}; give the address of the agent or of its card", places.join(" or "));
+    Error::new(ErrorKind::InvalidAgentResponse, message)
+}
+
+/// Asks one place for a card.
+pub(crate) async fn fetch(
+    egress: &Egress,
+    url: &Url,
+    credentials: &Credentials,
+    validators: Option<&Validators>,
+) -> Result<Answer> {
+    let mut headers = credentials.for_target(url, &url.origin()).headers;
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    if let Some(validators) = validators {
+        condition(&mut headers, validators);
+    }
+    let response = egress.send(Method::GET, url, headers, Bytes::new()).await?;
+    let (code, headers) = (response.status(), response.headers().clone());
+    let storage = cache::storage(&headers);
+    match code {
+        StatusCode::NOT_MODIFIED if validators.is_some() => return Ok(Answer::NotModified(storage)),
+        StatusCode::NOT_FOUND | StatusCode::GONE => return Ok(Answer::NotFound),
+        _ => {}
+    }
+    let body = egress.read(response).await?;
+    if !code.is_success() {
+        let head = status::Head { url, status: code, headers: &headers, withheld: false };
+        return Err(head.error(&body, Timestamp::now()));
+    }
+    Ok(Answer::Card(Arc::new(read_card(url, &body)?), storage))
+}
+
+fn condition(headers: &mut HeaderMap, validators: &Validators) {
+    if let Some(etag) = &validators.etag {
+        headers.insert(IF_NONE_MATCH, etag.clone());
+    }
+    if let Some(date) = &validators.last_modified {
+        headers.insert(IF_MODIFIED_SINCE, date.clone());
+    }
+}
+
+/// The content type is not insisted on (trap T-44).
+fn read_card(url: &Url, body: &[u8]) -> Result<FetchedCard> {
+    let not_a_card = |why: &str| {
+        let message = format!("what is at {} is no agent card: {why}", shown(url));
+        Error::new(ErrorKind::InvalidAgentResponse, message)
+    };
+    let json: Value = serde_json::from_slice(body).map_err(|error| not_a_card(&error.to_string()))?;
+    if !json.is_object() {
+        return Err(not_a_card("expected a JSON object"));
+    }
+    let card = decode_card(body).map_err(|error| not_a_card(error.message()))?;
+    Ok(FetchedCard { card, json, url: url.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_a_card() {
+        for (agent, expected) in [
+            (
+                "https://a.example",
+                "https://a.example/.well-known/agent-card.json https://a.example/.well-known/agent.json",
+            ),
+            (
+                "http://localhost:2602/agents/billing/?x=1#y",
+                "http://localhost:2602/agents/billing/.well-known/agent-card.json \
+                 http://localhost:2602/agents/billing/.well-known/agent.json",
+            ),
+            ("https://a.example/cards/b.json?v=2", "https://a.example/cards/b.json?v=2"),
+        ] {
+            let urls: Vec<_> = card_urls(&Url::parse(agent).unwrap()).into_iter().map(String::from).collect();
+            assert_eq!(urls.join(" "), expected, "{agent}");
+        }
+    }
+
+    #[test]
+    fn addresses_as_people_write_them() {
+        for (text, expected) in [
+            ("localhost:2602", "http://localhost:2602/"),
+            ("127.0.0.1:2602/agents/a", "http://127.0.0.1:2602/agents/a"),
+            ("[::1]:2602", "http://[::1]:2602/"),
+            ("agent.example", "https://agent.example/"),
+            (" http://agent.example:80/x ", "http://agent.example/x"),
+        ] {
+            assert_eq!(agent_url(text).unwrap().as_str(), expected, "{text}");
+        }
+        for text in ["", "ftp://a.example", "https://user:secret@a.example", "https://"] {
+            let error = agent_url(text).unwrap_err();
+            assert!(!error.message().contains("secret"), "{error}");
+        }
+    }
+}

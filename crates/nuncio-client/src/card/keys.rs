@@ -1,0 +1,255 @@
+//! Keys that sign and verify cards: ES256, EdDSA (Ed25519) and RS256, and no others. `none` and
+//! algorithms with a shared secret prove nothing to the public.
+
+use std::{fmt, sync::Once};
+
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use jsonwebtoken::{
+    Algorithm, DecodingKey, EncodingKey,
+    crypto::aws_lc::DEFAULT_PROVIDER,
+    jwk::{AlgorithmParameters, EllipticCurve, Jwk, ThumbprintHash},
+};
+use serde_json::{Value, json};
+
+/// What a card may be signed with.
+const ALGORITHMS: [(Algorithm, &str); 3] =
+    [(Algorithm::ES256, "ES256"), (Algorithm::EdDSA, "EdDSA"), (Algorithm::RS256, "RS256")];
+
+/// How a PEM is read as a key for an algorithm.
+type Reader<K> = (Algorithm, fn(&[u8]) -> jsonwebtoken::errors::Result<K>);
+
+/// Why a key cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// Not a private key of a kind that we sign with.
+    #[error("expected a PKCS#8 PEM of an Ed25519, P-256 or RSA private key; make one with: openssl genpkey")]
+    NotASigningKey,
+    /// Not a public key of a kind that we verify with.
+    #[error("expected a PEM of an Ed25519, P-256 or RSA public key, a JWK, or a JWK set: {0}")]
+    NotATrustedKey(String),
+}
+
+/// The library needs to be told once per process which cryptography to use; it is the one of our TLS.
+pub(crate) fn install_provider() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // If somebody else has installed one, it is that one.
+        let _ = DEFAULT_PROVIDER.install_default();
+    });
+}
+
+pub(crate) fn algorithm(name: &str) -> Option<Algorithm> {
+    ALGORITHMS.iter().find(|(_, known)| *known == name).map(|(algorithm, _)| *algorithm)
+}
+
+pub(crate) fn algorithm_name(algorithm: Algorithm) -> &'static str {
+    ALGORITHMS.iter().find(|(known, _)| *known == algorithm).map_or("", |(_, name)| name)
+}
+
+/// A private key that signs cards.
+#[derive(Clone)]
+pub struct SigningKey {
+    pub(crate) key: EncodingKey,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) kid: String,
+    pub(crate) jku: Option<String>,
+    jwk: Jwk,
+}
+
+impl SigningKey {
+    /// Reads a PKCS#8 PEM: Ed25519, P-256 or RSA. `kid` is how verifiers find the public key; if it is
+    /// empty, the key's thumbprint (RFC 7638) is used.
+    ///
+    /// # Errors
+    /// It is no such key.
+    pub fn from_pem(pem: &str, kid: &str) -> Result<Self, KeyError> {
+        install_provider();
+        let readers: [Reader<EncodingKey>; 3] = [
+            (Algorithm::EdDSA, EncodingKey::from_ed_pem),
+            (Algorithm::ES256, EncodingKey::from_ec_pem),
+            (Algorithm::RS256, EncodingKey::from_rsa_pem),
+        ];
+        let found = readers.into_iter().find_map(|(algorithm, read)| {
+            let key = read(pem.as_bytes()).ok()?;
+            let jwk = public_jwk(&key, algorithm)?;
+            Some((algorithm, key, jwk))
+        });
+        let (algorithm, key, jwk) = found.ok_or(KeyError::NotASigningKey)?;
+        let kid = if kid.is_empty() {
+            jwk.thumbprint(ThumbprintHash::SHA256).map_err(|_| KeyError::NotASigningKey)?
+        } else {
+            kid.to_owned()
+        };
+        Ok(Self { key, algorithm, kid, jku: None, jwk })
+    }
+
+    /// Says where the public key is published, as a JWK set.
+    #[must_use]
+    pub fn with_jku(mut self, url: impl Into<String>) -> Self {
+        self.jku = Some(url.into());
+        self
+    }
+
+    /// How verifiers find the public key.
+    #[must_use]
+    pub fn kid(&self) -> &str {
+        &self.kid
+    }
+
+    /// The public key, to be published.
+    #[must_use]
+    pub fn jwk(&self) -> Value {
+        // A few strings: writing them to memory cannot fail.
+        let mut jwk = serde_json::to_value(&self.jwk).unwrap_or_default();
+        jwk["kid"] = json!(self.kid);
+        jwk["use"] = json!("sig");
+        jwk["alg"] = json!(algorithm_name(self.algorithm));
+        jwk
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SigningKey")
+            .field("kid", &self.kid)
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The public half. The library refuses Ed25519 keys that carry their public key (PKCS#8 v2), which is
+/// what most tools write; so that one we derive ourselves.
+fn public_jwk(key: &EncodingKey, algorithm: Algorithm) -> Option<Jwk> {
+    if algorithm != Algorithm::EdDSA {
+        return Jwk::from_encoding_key(key, algorithm).ok();
+    }
+    let pair = Ed25519KeyPair::from_pkcs8(key.as_bytes()).ok()?;
+    let x = URL_SAFE_NO_PAD.encode(pair.public_key());
+    Jwk::from_decoding_key(&DecodingKey::from_ed_components(&x).ok()?, Some(algorithm)).ok()
+}
+
+/// A public key that the caller trusts.
+#[derive(Clone)]
+pub(crate) struct TrustedKey {
+    /// `None`: it may be behind any `kid`.
+    pub(crate) kid: Option<String>,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) key: DecodingKey,
+    not_before: Option<Timestamp>,
+    expires: Option<Timestamp>,
+}
+
+impl TrustedKey {
+    /// True while the key may be used.
+    pub(crate) fn is_valid(&self, now: Timestamp) -> bool {
+        self.not_before.is_none_or(|start| start <= now) && self.expires.is_none_or(|end| now < end)
+    }
+}
+
+/// The keys whose signatures the caller trusts. Where a card says its keys are (`jku`) is not looked at:
+/// who made up a card can make up that as well.
+#[derive(Clone, Default)]
+pub struct TrustedKeys {
+    pub(crate) keys: Vec<TrustedKey>,
+}
+
+impl TrustedKeys {
+    /// No keys.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads the text of a file: a PEM of a public key, a JWK, or a JWK set. Keys of a set that are not
+    /// for verifying cards are left out (RFC 7517, 5).
+    ///
+    /// # Errors
+    /// There is no usable key in it.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        if text.contains("-----BEGIN") {
+            return Self::from_pem(text, None);
+        }
+        let json: Value =
+            serde_json::from_str(text).map_err(|error| KeyError::NotATrustedKey(error.to_string()))?;
+        Self::from_jwks(&json)
+    }
+
+    /// Reads a PEM of a public key. Without a `kid` it is tried on every signature of its algorithm.
+    ///
+    /// # Errors
+    /// It is no key of a kind that we verify with.
+    pub fn from_pem(pem: &str, kid: Option<&str>) -> Result<Self, KeyError> {
+        let readers: [Reader<DecodingKey>; 3] = [
+            (Algorithm::EdDSA, DecodingKey::from_ed_pem),
+            (Algorithm::ES256, DecodingKey::from_ec_pem),
+            (Algorithm::RS256, DecodingKey::from_rsa_pem),
+        ];
+        let found =
+            readers.into_iter().find_map(|(algorithm, read)| Some((algorithm, read(pem.as_bytes()).ok()?)));
+        let (algorithm, key) =
+            found.ok_or_else(|| KeyError::NotATrustedKey("no such key in the PEM".to_owned()))?;
+        let kid = kid.map(str::to_owned);
+        Ok(Self { keys: vec![TrustedKey { kid, algorithm, key, not_before: None, expires: None }] })
+    }
+
+    /// Reads a JWK set, or a single JWK.
+    ///
+    /// # Errors
+    /// There is no usable key in it.
+    pub fn from_jwks(json: &Value) -> Result<Self, KeyError> {
+        install_provider();
+        let keys: Vec<_> = match json["keys"].as_array() {
+            Some(keys) => keys.iter().filter_map(trusted_jwk).collect(),
+            None => trusted_jwk(json).into_iter().collect(),
+        };
+        if keys.is_empty() {
+            return Err(KeyError::NotATrustedKey("no usable key in the JSON".to_owned()));
+        }
+        Ok(Self { keys })
+    }
+
+    /// Trusts these as well.
+    pub fn extend(&mut self, others: Self) {
+        self.keys.extend(others.keys);
+    }
+
+    /// True if nothing is trusted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+}
+
+impl fmt::Debug for TrustedKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.keys.iter().map(|key| (&key.kid, algorithm_name(key.algorithm)))).finish()
+    }
+}
+
+/// A key of a set, if cards can be verified with it. `nbf` and `exp` are no members of the standard, but
+/// where they are, they are meant.
+fn trusted_jwk(json: &Value) -> Option<TrustedKey> {
+    let jwk: Jwk = serde_json::from_value(json.clone()).ok()?;
+    let algorithm = match &jwk.algorithm {
+        AlgorithmParameters::EllipticCurve(ec) if ec.curve == EllipticCurve::P256 => Algorithm::ES256,
+        AlgorithmParameters::OctetKeyPair(ed) if ed.curve == EllipticCurve::Ed25519 => Algorithm::EdDSA,
+        AlgorithmParameters::RSA(_) => Algorithm::RS256,
+        _ => return None,
+    };
+    let for_signatures = json["use"].as_str().is_none_or(|usage| usage == "sig");
+    let same_algorithm = json["alg"].as_str().is_none_or(|name| name == algorithm_name(algorithm));
+    if !for_signatures || !same_algorithm {
+        return None;
+    }
+    let moment = |name: &str| json[name].as_i64().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    Some(TrustedKey {
+        kid: json["kid"].as_str().map(str::to_owned),
+        algorithm,
+        key: DecodingKey::from_jwk(&jwk).ok()?,
+        not_before: moment("nbf"),
+        expires: moment("exp"),
+    })
+}

@@ -1,0 +1,234 @@
+//! The pleasant front: find an agent, pick an interface, talk.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use nuncio_protocol::{
+    A2aService, AgentCard, CallContext, CancelTaskRequest, EventStream, GetTaskRequest, ListTasksRequest,
+    ListTasksResponse, Message, Part, Result, SendMessageRequest, SendMessageResponse, Seq,
+    SubscribeToTaskRequest, Task, TaskId, Version,
+};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::{
+    ClientBuilder,
+    card::{discover::FetchedCard, verify::Verified},
+    choose::Candidate,
+    failure::Failure,
+    transport::{route::Route, within},
+};
+
+/// An agent that can be talked to. Cheap to clone.
+///
+/// ```no_run
+/// use nuncio_client::{Client, protocol::SendMessageResponse};
+///
+/// # async fn run() -> nuncio_client::protocol::Result<()> {
+/// let client = Client::connect("http://localhost:2602/agents/echo").await?;
+/// match client.send("hello").await? {
+///     SendMessageResponse::Task(task) => println!("{}: {}", task.id, task.status.state),
+///     SendMessageResponse::Message(message) => println!("{}", message.text()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) card: Arc<FetchedCard>,
+    pub(crate) verified: Option<Verified>,
+    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) route: Route,
+    /// For calls that are answered at once.
+    pub(crate) timeout: Duration,
+    /// For calls that wait for the agent's work.
+    pub(crate) send_timeout: Duration,
+}
+
+impl Client {
+    /// Fetches the card of the agent at this address and picks the first of its interfaces that we
+    /// speak. The address is the agent's, or that of its card.
+    ///
+    /// # Errors
+    /// There is no card, or it offers nothing that we speak.
+    pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
+        Self::builder().connect(url).await
+    }
+
+    /// To connect with credentials, a pinned version, and other options.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::new()
+    }
+
+    pub(crate) fn from_shared(shared: Shared) -> Self {
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The agent's card, in v1.0 terms.
+    #[must_use]
+    pub fn card(&self) -> &AgentCard {
+        &self.shared.card.card
+    }
+
+    /// The agent's card as it came.
+    #[must_use]
+    pub fn card_json(&self) -> &Value {
+        &self.shared.card.json
+    }
+
+    /// The signature of the card that holds, if [`Trust`](crate::Trust) asked for one to be looked for.
+    #[must_use]
+    pub fn verified(&self) -> Option<&Verified> {
+        self.shared.verified.as_ref()
+    }
+
+    /// The interfaces that can be used, the preferred one first.
+    #[must_use]
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.shared.candidates
+    }
+
+    /// The version of the preferred interface.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        // There is at least one candidate, or there would be no client.
+        self.shared.candidates.first().map_or(Version::V1_0, |candidate| candidate.version)
+    }
+
+    /// The agent as a service, for calls that need a context of their own and for all operations that
+    /// have no method here. Deadlines are then up to the caller.
+    #[must_use]
+    pub fn service(&self) -> Arc<dyn A2aService> {
+        Arc::new(self.shared.route.clone())
+    }
+
+    /// A context for [`Self::service`].
+    #[must_use]
+    pub fn context(&self) -> CallContext {
+        CallContext::new(self.version())
+    }
+
+    /// Says something to the agent, a text or a whole message or request, and waits for the outcome.
+    ///
+    /// # Errors
+    /// What the agent answers, or what keeps it from answering.
+    pub async fn send(&self, message: impl Into<Outgoing>) -> Result<SendMessageResponse> {
+        let cx = self.until(self.shared.send_timeout);
+        self.shared.route.send_message(&cx, message.into().0).await
+    }
+
+    /// Says something to the agent and follows what happens. The stream resumes by itself when the
+    /// connection breaks; from agents without our extension a snapshot of the task then comes as one of
+    /// its events.
+    ///
+    /// # Errors
+    /// What the agent answers, or what keeps it from answering.
+    pub async fn stream(&self, message: impl Into<Outgoing>) -> Result<EventStream> {
+        let (cx, req) = (self.context(), message.into().0);
+        self.open(self.shared.send_timeout, self.shared.route.send_streaming_message(&cx, req)).await
+    }
+
+    /// The task as it stands.
+    ///
+    /// # Errors
+    /// What the agent answers, or what keeps it from answering.
+    pub async fn get(&self, id: impl Into<TaskId>) -> Result<Task> {
+        let req = GetTaskRequest { id: id.into(), ..GetTaskRequest::default() };
+        self.shared.route.get_task(&self.until(self.shared.timeout), req).await
+    }
+
+    /// A page of the caller's tasks. Agents of v0.3 cannot do it: `UnsupportedOperation`.
+    ///
+    /// # Errors
+    /// What the agent answers, or what keeps it from answering.
+    pub async fn list(&self, req: ListTasksRequest) -> Result<ListTasksResponse> {
+        self.shared.route.list_tasks(&self.until(self.shared.timeout), req).await
+    }
+
+    /// Ends a task.
+    ///
+    /// # Errors
+    /// What the agent answers, or what keeps it from answering.
+    pub async fn cancel(&self, id: impl Into<TaskId>) -> Result<Task> {
+        let req = CancelTaskRequest { id: id.into(), ..CancelTaskRequest::default() };
+        self.shared.route.cancel_task(&self.until(self.shared.timeout), req).await
+    }
+
+    /// Follows a task that goes on. Resumes by itself, as [`Self::stream`].
+    ///
+    /// # Errors
+    /// What the agent answers, or what keeps it from answering.
+    pub async fn subscribe(&self, id: impl Into<TaskId>) -> Result<EventStream> {
+        self.subscribe_with(self.context(), id.into()).await
+    }
+
+    /// Follows a task from after this event on, if the agent can: see
+    /// [`RESUME_EXTENSION`](crate::RESUME_EXTENSION).
+    ///
+    /// # Errors
+    /// What the agent answers, or what keeps it from answering.
+    pub async fn subscribe_after(&self, id: impl Into<TaskId>, seq: Seq) -> Result<EventStream> {
+        let cx = CallContext { last_event_id: Some(seq), ..self.context() };
+        self.subscribe_with(cx, id.into()).await
+    }
+
+    async fn subscribe_with(&self, cx: CallContext, id: TaskId) -> Result<EventStream> {
+        let req = SubscribeToTaskRequest { id, tenant: None };
+        self.open(self.shared.timeout, self.shared.route.subscribe_to_task(&cx, req)).await
+    }
+
+    /// The timeout of a stream is for its beginning; how long it lasts is the agent's affair.
+    async fn open(
+        &self,
+        timeout: Duration,
+        opening: impl Future<Output = Result<EventStream>> + Send,
+    ) -> Result<EventStream> {
+        let opening = async { opening.await.map_err(Failure::answered) };
+        Ok(within(Some(Instant::now() + timeout), opening).await?)
+    }
+
+    fn until(&self, timeout: Duration) -> CallContext {
+        CallContext { deadline: Some(Instant::now() + timeout), ..self.context() }
+    }
+}
+
+/// What can be said to an agent: a text, a message, or a whole request.
+#[derive(Clone, Debug)]
+pub struct Outgoing(SendMessageRequest);
+
+impl From<SendMessageRequest> for Outgoing {
+    fn from(req: SendMessageRequest) -> Self {
+        Self(req)
+    }
+}
+
+impl From<Message> for Outgoing {
+    fn from(message: Message) -> Self {
+        Self(SendMessageRequest { message, ..SendMessageRequest::default() })
+    }
+}
+
+impl From<Part> for Outgoing {
+    fn from(part: Part) -> Self {
+        Message::user(Uuid::now_v7().to_string(), part).into()
+    }
+}
+
+impl From<&str> for Outgoing {
+    fn from(text: &str) -> Self {
+        Part::text(text).into()
+    }
+}
+
+impl From<String> for Outgoing {
+    fn from(text: String) -> Self {
+        Part::text(text).into()
+    }
+}

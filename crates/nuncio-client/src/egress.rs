@@ -1,0 +1,201 @@
+//! The only place where HTTP clients are made: every outgoing connection of the house begins here.
+//!
+//! What each of them keeps: TLS by rustls with roots that are compiled in (and those of the system, if
+//! it has any, so that a bare container image works too), no redirects, a connect timeout, and a bound
+//! on how much of an answer is read.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method};
+use nuncio_protocol::{Error, ErrorKind, Result};
+use reqwest::{Client, ClientBuilder, Response, redirect::Policy};
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+use url::{Host, Url};
+
+use crate::failure::Failure;
+
+/// How we introduce ourselves.
+const USER_AGENT: &str = concat!("nuncio/", env!("CARGO_PKG_VERSION"));
+/// A peer that takes longer to accept a connection is taken for down.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Idle streams are legal; this is how we notice that the machine at the other end is gone.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+/// The largest answer we read, and the largest event of a stream.
+pub const DEFAULT_MAX_BODY: usize = 16 << 20;
+
+/// The way out. Cheap to clone; clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Egress {
+    /// For the world, by way of a proxy if the environment names one.
+    http: Client,
+    /// For this machine: a proxy has no business there, though many environments forget to say so.
+    local: Client,
+    max_body: usize,
+    max_event: usize,
+}
+
+impl Egress {
+    /// For addresses that the operator gave: private addresses and the environment's proxies are
+    /// allowed.
+    ///
+    /// # Errors
+    /// `Internal` if the TLS library refuses our settings.
+    pub fn operator() -> Result<Self> {
+        let builder = || -> Result<ClientBuilder> {
+            Ok(Client::builder()
+                .tls_backend_preconfigured(tls()?)
+                .user_agent(USER_AGENT)
+                .redirect(Policy::none())
+                .connect_timeout(CONNECT_TIMEOUT)
+                .tcp_keepalive(TCP_KEEPALIVE))
+        };
+        let http = builder()?.build().map_err(Error::internal)?;
+        let local = builder()?.no_proxy().build().map_err(Error::internal)?;
+        Ok(Self { http, local, max_body: DEFAULT_MAX_BODY, max_event: DEFAULT_MAX_BODY })
+    }
+
+    /// Bounds what is read of an answer; 16 MiB by default.
+    #[must_use]
+    pub fn with_max_body(mut self, bytes: usize) -> Self {
+        self.max_body = bytes;
+        self
+    }
+
+    /// Bounds one event of a stream; 16 MiB by default.
+    #[must_use]
+    pub fn with_max_event(mut self, bytes: usize) -> Self {
+        self.max_event = bytes;
+        self
+    }
+
+    /// The bound on one event of a stream.
+    pub(crate) fn max_event(&self) -> usize {
+        self.max_event
+    }
+
+    /// Makes a request and returns as soon as the head of the answer is there.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, Failure> {
+        let client = if is_loopback(url) { &self.local } else { &self.http };
+        let request = client.request(method, url.clone()).headers(headers).body(body);
+        request.send().await.map_err(|error| failure(url, error))
+    }
+
+    /// Reads the rest of an answer.
+    pub(crate) async fn read(&self, mut response: Response) -> Result<Bytes, Failure> {
+        let url = response.url().clone();
+        if response.content_length().is_some_and(|length| length > self.max_body as u64) {
+            return Err(self.too_large(&url));
+        }
+        let mut body = BytesMut::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| failure(&url, error))? {
+            if body.len() + chunk.len() > self.max_body {
+                return Err(self.too_large(&url));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body.freeze())
+    }
+
+    fn too_large(&self, url: &Url) -> Failure {
+        let message =
+            format!("the answer of {} is larger than the limit of {} bytes", shown(url), self.max_body);
+        Failure::answered(Error::new(ErrorKind::InvalidAgentResponse, message))
+    }
+}
+
+/// The error of a request that did not come through, with the whole chain of causes in words: the last
+/// one ("connection refused") is the one that helps.
+pub(crate) fn failure(url: &Url, error: reqwest::Error) -> Failure {
+    let connect = error.is_connect();
+    let error = error.without_url();
+    let mut causes = Vec::new();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        causes.push(cause.to_string());
+        source = cause.source();
+    }
+    causes.dedup();
+    let why = causes.pop().unwrap_or_else(|| error.to_string());
+    let what = if connect { "cannot connect to" } else { "the connection broke while talking to" };
+    let told = Error::new(ErrorKind::Unavailable, format!("{what} {}: {why}", shown(url))).with_source(error);
+    if connect { Failure::nobody(told) } else { Failure::perhaps(told) }
+}
+
+/// An address for messages: without user, password, query and fragment, which may hold secrets.
+pub(crate) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    // Both fail only for addresses that cannot have a user.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.into()
+}
+
+/// True if the address is on this machine, as far as its text tells.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// The roots are read once: the system's store may be a few hundred files.
+fn roots() -> Arc<RootCertStore> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    let load = || {
+        let mut roots = RootCertStore::empty();
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        // An image without a CA bundle has none of these, and that is fine.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Arc::new(roots)
+    };
+    Arc::clone(ROOTS.get_or_init(load))
+}
+
+fn tls() -> Result<ClientConfig> {
+    let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(Error::internal)?
+        .with_root_certificates(roots())
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_shown_without_secrets() {
+        let url = Url::parse("https://user:secret@agent.example/a2a?key=secret#x").unwrap();
+        assert_eq!(shown(&url), "https://agent.example/a2a");
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_reached_nobody() {
+        // Port 1 of loopback: nothing listens there.
+        let url = Url::parse("http://127.0.0.1:1/").unwrap();
+        let egress = Egress::operator().unwrap();
+        let failure = egress.send(Method::GET, &url, HeaderMap::new(), Bytes::new()).await.unwrap_err();
+        assert_eq!(failure.reached, crate::failure::Reached::Nobody);
+        assert!(
+            failure.error.message().starts_with("cannot connect to http://127.0.0.1:1/: "),
+            "{}",
+            failure.error
+        );
+    }
+}

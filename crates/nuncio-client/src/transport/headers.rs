@@ -1,0 +1,129 @@
+//! What is said around the body of a call: the service parameters of the specification (section 3.2.6)
+//! and the headers that carry the rest of a [`CallContext`].
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{ACCEPT, CONTENT_TYPE},
+};
+use nuncio_protocol::{CallContext, Error, Result, Version, op::Op};
+use uuid::Uuid;
+
+use crate::{auth::Granted, choose::extensions_header};
+
+const A2A_VERSION: HeaderName = HeaderName::from_static("a2a-version");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
+
+/// The headers of a call. What the protocol says wins over static headers of the same name.
+///
+/// # Errors
+/// Something in the context cannot stand in a header.
+pub(crate) fn outgoing(cx: &CallContext, version: Version, op: Op, granted: &Granted) -> Result<HeaderMap> {
+    let mut headers = granted.headers.clone();
+    let streaming = op.row().streaming;
+    headers.insert(CONTENT_TYPE, JSON);
+    headers.insert(ACCEPT, if streaming { EVENTS } else { JSON });
+    headers.insert(A2A_VERSION, HeaderValue::from_static(version.as_str()));
+    if !cx.extensions.is_empty() {
+        headers.insert(extensions_header(version), value("extensions", &cx.extensions.join(","))?);
+    }
+    if is_send(op) {
+        let key = cx.idempotency_key.clone().unwrap_or_else(new_key);
+        headers.insert(IDEMPOTENCY_KEY, value("idempotency key", &key)?);
+    }
+    if let Some(seq) = cx.last_event_id.filter(|_| streaming) {
+        headers.insert(LAST_EVENT_ID, HeaderValue::from(seq.0));
+    }
+    if let Some(trace) = &cx.trace {
+        headers.insert(TRACEPARENT, value("traceparent", &trace.parent)?);
+        if let Some(state) = &trace.state {
+            headers.insert(TRACESTATE, value("tracestate", state)?);
+        }
+    }
+    Ok(headers)
+}
+
+/// The operations that an idempotency key is for.
+pub(crate) fn is_send(op: Op) -> bool {
+    matches!(op, Op::SendMessage | Op::SendStreamingMessage)
+}
+
+/// A key that no other send has.
+pub(crate) fn new_key() -> String {
+    Uuid::now_v7().to_string()
+}
+
+fn value(what: &str, text: &str) -> Result<HeaderValue> {
+    HeaderValue::from_str(text)
+        .map_err(|_| Error::invalid_field(what, "holds characters that cannot stand in a header"))
+}
+
+#[cfg(test)]
+mod tests {
+    use nuncio_protocol::{Seq, TraceContext};
+
+    use super::*;
+
+    fn check(cx: &CallContext, version: Version, op: Op) -> Vec<String> {
+        let headers = outgoing(cx, version, op, &Granted::default()).unwrap();
+        let mut lines: Vec<_> =
+            headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn a_full_context_in_both_versions() {
+        let mut cx = CallContext::new(Version::V1_0);
+        cx.extensions = vec!["https://a.example/1".to_owned(), "https://b.example/2".to_owned()];
+        cx.idempotency_key = Some("k".to_owned());
+        cx.last_event_id = Some(Seq(7));
+        cx.trace = Some(TraceContext { parent: "00-1".to_owned(), state: Some("v=1".to_owned()) });
+        assert_eq!(
+            check(&cx, Version::V1_0, Op::SendStreamingMessage),
+            [
+                "a2a-extensions: https://a.example/1,https://b.example/2",
+                "a2a-version: 1.0",
+                "accept: text/event-stream, application/json",
+                "content-type: application/json",
+                "idempotency-key: k",
+                "last-event-id: 7",
+                "traceparent: 00-1",
+                "tracestate: v=1",
+            ]
+        );
+        assert_eq!(
+            check(&cx, Version::V0_3, Op::GetTask),
+            [
+                "a2a-version: 0.3",
+                "accept: application/json",
+                "content-type: application/json",
+                "traceparent: 00-1",
+                "tracestate: v=1",
+                "x-a2a-extensions: https://a.example/1,https://b.example/2",
+            ]
+        );
+    }
+
+    #[test]
+    fn every_send_has_a_key_of_its_own() {
+        let key = || {
+            let headers =
+                outgoing(&CallContext::default(), Version::V1_0, Op::SendMessage, &Granted::default());
+            headers.unwrap()[IDEMPOTENCY_KEY].clone()
+        };
+        assert_ne!(key(), key());
+    }
+
+    #[test]
+    fn what_cannot_stand_in_a_header_is_refused() {
+        let cx = CallContext { idempotency_key: Some("a\r\nb: c".to_owned()), ..CallContext::default() };
+        let error = outgoing(&cx, Version::V1_0, Op::SendMessage, &Granted::default()).unwrap_err();
+        assert!(error.message().contains("idempotency key"), "{error}");
+    }
+}

@@ -1,0 +1,160 @@
+//! The way to an agent: its usable interfaces in order, what is tried again, and streams that resume.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::stream;
+use nuncio_protocol::{
+    CallContext, EventStream, Result,
+    op::{Call, Op, Reply},
+};
+
+use super::{Transport, WireStream, headers, service::a2a_service, sse::Follow};
+use crate::{
+    RetryPolicy,
+    failure::{Failure, Reached},
+};
+
+/// An agent that is reached over one or more wires.
+#[derive(Clone)]
+pub(crate) struct Route(Arc<Inner>);
+
+struct Inner {
+    /// In the order of preference; at least one.
+    wires: Vec<Arc<dyn Transport>>,
+    /// The wire that answered last.
+    current: AtomicUsize,
+    policy: RetryPolicy,
+    /// The agent declares that it resumes streams and knows repeated sends.
+    resumes: bool,
+    /// Declared on every call.
+    extensions: Vec<String>,
+}
+
+impl Route {
+    pub(crate) fn new(
+        wires: Vec<Arc<dyn Transport>>,
+        policy: RetryPolicy,
+        resumes: bool,
+        extensions: Vec<String>,
+    ) -> Self {
+        Self(Arc::new(Inner { wires, current: AtomicUsize::new(0), policy, resumes, extensions }))
+    }
+
+    pub(crate) fn policy(&self) -> &RetryPolicy {
+        &self.0.policy
+    }
+
+    /// True if the agent resumes streams after a given event and knows repeated sends by their key.
+    pub(crate) fn resumes(&self) -> bool {
+        self.0.resumes
+    }
+
+    async fn unary(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+        let cx = self.prepare(cx, call.op());
+        let mut retry = 0;
+        loop {
+            let failure = match self.call_once(&cx, &call).await {
+                Ok(reply) => return Ok(reply),
+                Err(failure) => failure,
+            };
+            let pause = self.policy().unary(call.op(), retry, &failure, rand::random());
+            if !wait(cx.deadline, pause).await {
+                return Err(failure.into());
+            }
+            retry += 1;
+        }
+    }
+
+    async fn streaming(&self, cx: &CallContext, call: Call) -> Result<EventStream> {
+        let follow = Follow::open(self.clone(), self.prepare(cx, call.op()), call).await?;
+        Ok(Box::pin(stream::unfold(follow, async |mut follow| {
+            let item = follow.next().await?;
+            Some((item, follow))
+        })))
+    }
+
+    /// The context as it goes out. A send gets its key here, so that repetitions have the same one.
+    fn prepare(&self, cx: &CallContext, op: Op) -> CallContext {
+        let mut cx = cx.clone();
+        for uri in &self.0.extensions {
+            if !cx.extensions.contains(uri) {
+                cx.extensions.push(uri.clone());
+            }
+        }
+        if headers::is_send(op) {
+            cx.idempotency_key.get_or_insert_with(headers::new_key);
+        }
+        cx
+    }
+
+    /// One attempt at a unary call: the wires in turn, until one reaches the agent.
+    pub(crate) async fn call_once(&self, cx: &CallContext, call: &Call) -> Result<Reply, Failure> {
+        let mut outcome = None;
+        for (index, wire) in self.turns() {
+            let attempt = wire.call(cx, call).await;
+            if self.settles(index, &attempt) {
+                return attempt;
+            }
+            outcome = Some(attempt);
+        }
+        outcome.unwrap_or_else(|| Err(no_wires()))
+    }
+
+    /// One attempt at opening a stream.
+    pub(crate) async fn stream_once(&self, cx: &CallContext, call: &Call) -> Result<WireStream, Failure> {
+        let mut outcome = None;
+        for (index, wire) in self.turns() {
+            let attempt = wire.stream(cx, call).await;
+            if self.settles(index, &attempt) {
+                return attempt;
+            }
+            outcome = Some(attempt);
+        }
+        outcome.unwrap_or_else(|| Err(no_wires()))
+    }
+
+    /// All wires, beginning with the one that answered last.
+    fn turns(&self) -> impl Iterator<Item = (usize, &Arc<dyn Transport>)> {
+        let first = self.0.current.load(Ordering::Relaxed);
+        let indexes = (first..self.0.wires.len()).chain(0..first);
+        indexes.filter_map(|index| Some((index, self.0.wires.get(index)?)))
+    }
+
+    /// True unless the wire reached nobody; then the next one is worth a try.
+    fn settles<T>(&self, index: usize, attempt: &Result<T, Failure>) -> bool {
+        let settled = !attempt.as_ref().is_err_and(|failure| failure.reached == Reached::Nobody);
+        if settled {
+            self.0.current.store(index, Ordering::Relaxed);
+        }
+        settled
+    }
+}
+
+a2a_service!(Route);
+
+impl std::fmt::Debug for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Route").field("wires", &self.0.wires.len()).finish_non_exhaustive()
+    }
+}
+
+fn no_wires() -> Failure {
+    Failure::answered(nuncio_protocol::Error::internal("a route without wires"))
+}
+
+/// Waits for a pause; false if there is none, or if the deadline would pass meanwhile.
+pub(crate) async fn wait(deadline: Option<Instant>, pause: Option<Duration>) -> bool {
+    let Some(pause) = pause else { return false };
+    let until = tokio::time::Instant::now() + pause;
+    if deadline.is_some_and(|deadline| until >= deadline.into()) {
+        return false;
+    }
+    tokio::time::sleep_until(until).await;
+    true
+}

@@ -1,0 +1,274 @@
+//! Streams that survive their connection.
+//!
+//! When a connection breaks while the task goes on, the task is subscribed to again. An agent that
+//! declares [`RESUME_EXTENSION`](crate::RESUME_EXTENSION) sends exactly the events after the last one
+//! that arrived. Any other agent begins with a snapshot of the task (spec 3.1.6), which is passed on as
+//! an event: what happened in between is in it. A message is never sent twice, except to an agent that
+//! declares the extension, under the same idempotency key.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::StreamExt as _;
+use nuncio_protocol::{
+    CallContext, Error, ErrorKind, Event, GetTaskRequest, Result, Seq, StreamItem, SubscribeToTaskRequest,
+    TaskId, TaskState,
+    op::{Call, Op, Reply},
+};
+use tokio::time::Instant;
+
+use super::{
+    WireStream, deadline_exceeded,
+    route::{Route, wait},
+};
+use crate::failure::{Failure, Reached};
+
+/// After its last event a stream has to end (spec 3.1.2); this is how long we wait for it, since some
+/// agents send a last snapshot.
+const AFTER_THE_END: Duration = Duration::from_secs(2);
+
+/// A connection that stood this long was a good one: its end is not held against the agent.
+const GOOD_CONNECTION: Duration = Duration::from_secs(15);
+
+/// A stream in the course of being followed.
+pub(crate) struct Follow {
+    route: Route,
+    /// Of the original call.
+    cx: CallContext,
+    /// The original call.
+    call: Call,
+    /// The connection, and since when; `None` once there will be no more events.
+    connection: Option<(WireStream, Instant)>,
+    seen: Seen,
+    /// How often it was taken up again without any progress.
+    retries: u32,
+}
+
+/// What the next event brings.
+enum Step {
+    Item(StreamItem),
+    /// The stream has come to its end.
+    End,
+    /// The stream has ended and the task has not.
+    Cut(Failure),
+    Fail(Error),
+}
+
+impl Follow {
+    /// Opens the stream.
+    pub(crate) async fn open(route: Route, cx: CallContext, call: Call) -> Result<Self> {
+        let seen = Seen::new(&call, cx.last_event_id);
+        let mut follow = Self { route, cx, call, connection: None, seen, retries: 0 };
+        follow.connect().await?;
+        Ok(follow)
+    }
+
+    /// The next event; after an error there are no more.
+    pub(crate) async fn next(&mut self) -> Option<Result<StreamItem>> {
+        loop {
+            match self.step().await? {
+                Step::Item(item) if self.seen.is_repetition(&item) => {}
+                Step::Item(item) => {
+                    if self.seen.note(&item) {
+                        self.retries = 0;
+                    }
+                    return Some(Ok(item));
+                }
+                Step::End => {
+                    self.connection = None;
+                    return None;
+                }
+                Step::Fail(error) => {
+                    self.connection = None;
+                    return Some(Err(error));
+                }
+                Step::Cut(failure) => match self.take_up(failure).await {
+                    Ok(None) => {}
+                    Ok(Some(last)) => return Some(Ok(last)),
+                    Err(error) => return Some(Err(error)),
+                },
+            }
+        }
+    }
+
+    /// `None` if the stream is over.
+    async fn step(&mut self) -> Option<Step> {
+        let (stream, since) = self.connection.as_mut()?;
+        let patience = self.seen.is_over().then(|| Instant::now() + AFTER_THE_END);
+        let deadline = self.cx.deadline.map(Instant::from);
+        let limit = [patience, deadline].into_iter().flatten().min();
+        let next = match limit {
+            None => stream.next().await,
+            Some(limit) => match tokio::time::timeout_at(limit, stream.next()).await {
+                Ok(next) => next,
+                Err(_) if self.seen.is_over() => return Some(Step::End),
+                Err(_) => return Some(Step::Fail(deadline_exceeded())),
+            },
+        };
+        if since.elapsed() >= GOOD_CONNECTION {
+            self.retries = 0;
+        }
+        Some(match next {
+            Some(Ok(item)) => Step::Item(item),
+            Some(Err(_)) if self.seen.may_end(&self.call, true) => Step::End,
+            Some(Err(failure)) if failure.reached == Reached::Answered => Step::Fail(failure.error),
+            Some(Err(failure)) => Step::Cut(failure),
+            None if self.seen.may_end(&self.call, false) => Step::End,
+            None => Step::Cut(Failure::perhaps(ended_early())),
+        })
+    }
+
+    /// Takes a broken stream up again. If the task has ended meanwhile, there is nothing to subscribe to
+    /// any more: then its final snapshot is the last event.
+    async fn take_up(&mut self, cut: Failure) -> Result<Option<StreamItem>> {
+        self.connection = None;
+        if self.seen.task.is_none() && !self.route.resumes() {
+            return Err(unknown_outcome(cut));
+        }
+        self.pause(cut).await?;
+        let Err(failure) = self.connect().await else { return Ok(None) };
+        if failure.reached == Reached::Answered
+            && let Some(task) = self.final_snapshot().await
+        {
+            return Ok(Some(task));
+        }
+        Err(failure.into())
+    }
+
+    /// Connects, again and again if need be and allowed.
+    async fn connect(&mut self) -> Result<(), Failure> {
+        loop {
+            let (cx, call) = self.request();
+            let failure = match self.route.stream_once(&cx, &call).await {
+                Ok(stream) => {
+                    self.connection = Some((stream, Instant::now()));
+                    return Ok(());
+                }
+                Err(failure) => failure,
+            };
+            let harmless = call.op() == Op::SubscribeToTask || failure.reached == Reached::Nobody;
+            if !harmless && !self.route.resumes() {
+                return Err(failure);
+            }
+            self.pause(failure).await?;
+        }
+    }
+
+    /// What is asked: the original call, or, once there is a task, to follow it.
+    fn request(&mut self) -> (CallContext, Call) {
+        let Some(id) = self.seen.task.clone() else { return (self.cx.clone(), self.call.clone()) };
+        let resume_after = self.seen.seq.filter(|_| self.route.resumes() || self.seen.by_request());
+        let cx = CallContext { last_event_id: resume_after, ..self.cx.clone() };
+        self.seen.expect_after(resume_after);
+        let tenant = self.call.tenant().map(str::to_owned);
+        (cx, Call::SubscribeToTask(Box::new(SubscribeToTaskRequest { tenant, id })))
+    }
+
+    /// Waits before the next attempt, or gives the failure back if there is to be none.
+    async fn pause(&mut self, failure: Failure) -> Result<(), Failure> {
+        let pause = self.route.policy().stream(self.retries, &failure, rand::random());
+        if !wait(self.cx.deadline, pause).await {
+            return Err(failure);
+        }
+        self.retries += 1;
+        Ok(())
+    }
+
+    async fn final_snapshot(&mut self) -> Option<StreamItem> {
+        let id = self.seen.task.clone()?;
+        let call = Call::GetTask(Box::new(GetTaskRequest { id, ..GetTaskRequest::default() }));
+        match self.route.call_once(&self.cx, &call).await {
+            Ok(Reply::Task(task)) if task.status.state.is_terminal() => {
+                Some(StreamItem::new(None, Arc::new(Event::Task(task))))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What the events so far say about how the stream goes on. Pure.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The task that is followed.
+    task: Option<TaskId>,
+    /// Its last known state.
+    state: Option<TaskState>,
+    /// A direct reply has come; it is the only event.
+    replied: bool,
+    /// The number of the last event.
+    seq: Option<Seq>,
+    /// How many events have come.
+    events: usize,
+    /// Events up to this one have been seen before the connection was made.
+    resumed_after: Option<Seq>,
+    /// The connection was made to go on with a task: a snapshot at its beginning is no news.
+    snapshot_due: bool,
+}
+
+impl Seen {
+    fn new(call: &Call, last_event_id: Option<Seq>) -> Self {
+        let task = match call {
+            Call::SubscribeToTask(req) => Some(req.id.clone()),
+            _ => None,
+        };
+        Self { task, seq: last_event_id, ..Self::default() }
+    }
+
+    /// No event has come yet, so that a number there is comes from the caller, who wants it sent.
+    fn by_request(&self) -> bool {
+        self.events == 0
+    }
+
+    /// A connection is about to be made.
+    fn expect_after(&mut self, seq: Option<Seq>) {
+        self.resumed_after = seq;
+        self.snapshot_due = self.events > 0;
+    }
+
+    /// An agent that resumes a little too early is forgiven.
+    fn is_repetition(&self, item: &StreamItem) -> bool {
+        matches!((item.seq(), self.resumed_after), (Some(seq), Some(after)) if seq <= after)
+    }
+
+    /// Takes an event into account; true if it is news.
+    fn note(&mut self, item: &StreamItem) -> bool {
+        let event = item.event();
+        let repeated = std::mem::take(&mut self.snapshot_due) && matches!(&**event, Event::Task(_));
+        self.replied |= matches!(&**event, Event::Message(_));
+        if let Some(id) = event.task_id().filter(|id| !id.is_empty()) {
+            self.task = Some(id.clone());
+        }
+        if let Some(status) = event.status() {
+            self.state = Some(status.state);
+        }
+        self.seq = item.seq().or(self.seq);
+        self.events += 1;
+        !repeated
+    }
+
+    /// The last event has come.
+    fn is_over(&self) -> bool {
+        self.replied || self.state.is_some_and(TaskState::is_terminal)
+    }
+
+    /// True if an end of the stream, here and now, is what the specification foresees. A stream of a send
+    /// also ends when the agent needs input (trap T-02); a subscription that breaks then goes on.
+    fn may_end(&self, call: &Call, broken: bool) -> bool {
+        let subscribed = call.op() == Op::SubscribeToTask;
+        self.is_over() || self.state == Some(TaskState::InputRequired) && !(broken && subscribed)
+    }
+}
+
+fn ended_early() -> Error {
+    Error::new(ErrorKind::Unavailable, "the agent ended the stream before the task was done")
+}
+
+fn unknown_outcome(cut: Failure) -> Error {
+    let message = format!(
+        "{}; no event had come, so it is not known whether the agent took the message, and it is not sent again",
+        cut.error.message()
+    );
+    Error::new(ErrorKind::Unavailable, message).with_source(cut.error)
+}
+
+#[cfg(test)]
+mod tests;

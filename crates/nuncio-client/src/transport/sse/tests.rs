@@ -1,0 +1,246 @@
+//! Streams over scripted connections, in paused time.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use futures_util::stream;
+use nuncio_protocol::{
+    A2aService as _, Message, Part, SendMessageRequest, Task, TaskArtifactUpdateEvent, TaskStatus,
+    TaskStatusUpdateEvent,
+};
+
+use super::*;
+use crate::{RetryPolicy, transport::Transport};
+
+/// What a connection does: events by a letter each, then how it ends.
+///
+/// `t` task submitted, `w` working, `a` artifact, `i` input required, `u` auth required, `c` completed,
+/// `m` message; `.` ends it, `!` breaks it, `e` is an error in the stream, `~` hangs. A digit before an
+/// event is its number. `refuse`: no connection; `lost`: no answer; otherwise the name of an error.
+#[derive(Default)]
+struct Script {
+    connections: Mutex<VecDeque<&'static str>>,
+    /// The state of the task in answers to `GetTask`.
+    state: TaskState,
+    log: Mutex<Vec<String>>,
+}
+
+fn status_of(state: TaskState) -> TaskStatus {
+    TaskStatus { state, ..TaskStatus::default() }
+}
+
+fn task(state: TaskState) -> Task {
+    Task { id: "t".into(), context_id: "c".into(), status: status_of(state), ..Task::default() }
+}
+
+fn update(state: TaskState) -> Event {
+    let status = status_of(state);
+    Event::StatusUpdate(TaskStatusUpdateEvent {
+        task_id: "t".into(),
+        context_id: "c".into(),
+        status,
+        ..Default::default()
+    })
+}
+
+fn event(letter: char) -> Event {
+    match letter {
+        't' => Event::Task(task(TaskState::Submitted)),
+        'w' => update(TaskState::Working),
+        'i' => update(TaskState::InputRequired),
+        'u' => update(TaskState::AuthRequired),
+        'c' => update(TaskState::Completed),
+        'a' => Event::ArtifactUpdate(TaskArtifactUpdateEvent { task_id: "t".into(), ..Default::default() }),
+        'm' => Event::Message(Arc::new(Message::agent("m", Part::text("hi")))),
+        other => panic!("no event {other}"),
+    }
+}
+
+fn broken() -> Error {
+    Error::new(ErrorKind::Unavailable, "broken")
+}
+
+fn connection(script: &'static str) -> Result<WireStream, Failure> {
+    match script {
+        "refuse" => return Err(Failure::nobody(broken())),
+        "lost" => return Err(Failure::perhaps(broken())),
+        "busy" => return Err(Failure::answered(broken())),
+        "unsupported" => return Err(Failure::answered(ErrorKind::UnsupportedOperation.into())),
+        _ => {}
+    }
+    let mut items: Vec<Result<StreamItem, Failure>> = Vec::new();
+    let mut seq = None;
+    for letter in script.chars() {
+        match letter {
+            '.' => return Ok(stream::iter(items).boxed()),
+            '~' => return Ok(stream::iter(items).chain(stream::pending()).boxed()),
+            '!' => items.push(Err(Failure::perhaps(broken()))),
+            'e' => items.push(Err(Failure::answered(ErrorKind::Internal.into()))),
+            digit if digit.is_ascii_digit() => seq = digit.to_digit(10).map(|n| Seq(n.into())),
+            letter => items.push(Ok(StreamItem::new(seq.take(), Arc::new(event(letter))))),
+        }
+    }
+    Ok(stream::iter(items).boxed())
+}
+
+#[async_trait]
+impl Transport for Arc<Script> {
+    async fn call(&self, _cx: &CallContext, call: &Call) -> Result<Reply, Failure> {
+        assert_eq!(call.op(), Op::GetTask);
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).push("get".to_owned());
+        Ok(Reply::Task(task(self.state)))
+    }
+
+    async fn stream(&self, cx: &CallContext, call: &Call) -> Result<WireStream, Failure> {
+        let what = match call.op() {
+            Op::SendStreamingMessage => format!("send {}", cx.idempotency_key.as_deref().unwrap_or("-")),
+            _ => format!("subscribe {}", cx.last_event_id.map_or("-".to_owned(), |seq| seq.to_string())),
+        };
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+        let next = self.connections.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        connection(next.unwrap_or("refuse"))
+    }
+}
+
+/// An agent that resumes, or one that does not.
+#[derive(Clone, Copy)]
+enum Agent {
+    Resuming,
+    Plain,
+}
+
+/// Follows a send (or a subscription) over these connections: what the caller sees, and what was asked.
+async fn follow(agent: Agent, op: Op, state: TaskState, connections: &[&'static str]) -> (String, String) {
+    let script =
+        Script { connections: Mutex::new(connections.iter().copied().collect()), state, ..Script::default() };
+    let script = Arc::new(script);
+    let policy = RetryPolicy { retries: 2, ..RetryPolicy::default() };
+    let resumes = matches!(agent, Agent::Resuming);
+    let route = Route::new(vec![Arc::new(Arc::clone(&script))], policy, resumes, Vec::new());
+    let cx = CallContext { idempotency_key: Some("k".to_owned()), ..CallContext::default() };
+    let opened = match op {
+        Op::SendStreamingMessage => route.send_streaming_message(&cx, SendMessageRequest::default()).await,
+        _ => route.subscribe_to_task(&cx, SubscribeToTaskRequest { id: "t".into(), tenant: None }).await,
+    };
+    let mut seen = String::new();
+    match opened {
+        Err(error) => seen = format!("refused: {error}"),
+        Ok(mut events) => {
+            while let Some(item) = events.next().await {
+                match item {
+                    Ok(item) => seen.push(letter(item.event())),
+                    Err(error) => seen.push_str(&format!(" {:?}", error.kind())),
+                }
+            }
+        }
+    }
+    let log = script.log.lock().unwrap().join(", ");
+    (seen, log)
+}
+
+fn letter(event: &Event) -> char {
+    match event {
+        Event::Message(_) => 'm',
+        Event::ArtifactUpdate(_) => 'a',
+        Event::Task(task) if task.status.state.is_terminal() => 'C',
+        Event::Task(_) => 't',
+        Event::StatusUpdate(update) => match update.status.state {
+            TaskState::Working => 'w',
+            TaskState::InputRequired => 'i',
+            TaskState::AuthRequired => 'u',
+            _ => 'c',
+        },
+    }
+}
+
+async fn check(agent: Agent, connections: &[&'static str], seen: &str, asked: &str) {
+    let (saw, log) = follow(agent, Op::SendStreamingMessage, TaskState::Completed, connections).await;
+    assert_eq!((&*saw, &*log), (seen, asked), "{connections:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_that_end_as_they_should() {
+    for (connection, seen) in
+        [("twac.", "twac"), ("m.", "m"), ("twi.", "twi"), ("twi!", "twi"), ("tc!", "tc"), ("tw1c.", "twc")]
+    {
+        check(Agent::Plain, &[connection], seen, "send k").await;
+        check(Agent::Resuming, &[connection], seen, "send k").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_not_closed_after_its_end_is_left() {
+    check(Agent::Plain, &["tc~"], "tc", "send k").await;
+    check(Agent::Plain, &["m~"], "m", "send k").await;
+    check(Agent::Plain, &["tctc."], "tctc", "send k").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resuming_agent_goes_on_after_the_last_event() {
+    check(Agent::Resuming, &["1t2w!", "3ac."], "twac", "send k, subscribe 2").await;
+    // The same if the connection ends as if all were well.
+    check(Agent::Resuming, &["1t2w.", "3a4c."], "twac", "send k, subscribe 2").await;
+    // An agent that repeats itself is forgiven.
+    check(Agent::Resuming, &["1t2w!", "2w3a4c."], "twac", "send k, subscribe 2").await;
+    // AUTH_REQUIRED is no end (trap T-02).
+    check(Agent::Resuming, &["1t2u.", "3w4c."], "tuwc", "send k, subscribe 2").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_other_agent_begins_with_a_snapshot() {
+    check(Agent::Plain, &["1t2w!", "tac."], "twtac", "send k, subscribe -").await;
+    // If the task has ended meanwhile there is nothing to subscribe to: its snapshot is the last event.
+    check(Agent::Plain, &["tw!", "unsupported"], "twC", "send k, subscribe -, get").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_not_sent_twice() {
+    check(Agent::Plain, &["!"], " Unavailable", "send k").await;
+    check(Agent::Plain, &["."], " Unavailable", "send k").await;
+    check(Agent::Plain, &["lost"], "refused: broken", "send k").await;
+    // Unless nobody has got it, or the agent knows a repetition when it sees one.
+    check(Agent::Plain, &["refuse", "tc."], "tc", "send k, send k").await;
+    check(Agent::Resuming, &["!", "1t2c."], "tc", "send k, send k").await;
+    check(Agent::Resuming, &["lost", "1t2c."], "tc", "send k, send k").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_is_limited_and_renewed_by_progress() {
+    let dead = ["1t!", "refuse", "refuse", "refuse"];
+    check(Agent::Resuming, &dead, "t Unavailable", "send k, subscribe 1, subscribe 1").await;
+    let slow = ["1t!", "refuse", "2w!", "refuse", "3a!", "busy", "4c."];
+    let asked = "send k, subscribe 1, subscribe 1, subscribe 2, subscribe 2, subscribe 3, subscribe 3";
+    check(Agent::Resuming, &slow, "twac", asked).await;
+    // A snapshot is no progress: an agent that only ever sends one and closes is given up.
+    check(Agent::Plain, &["t!", "t.", "t.", "t."], "ttt Unavailable", "send k, subscribe -, subscribe -")
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_in_the_stream_is_the_end_of_it() {
+    check(Agent::Resuming, &["1t2we"], "tw Internal", "send k").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_outlives_a_wait_for_input() {
+    let (seen, log) =
+        follow(Agent::Resuming, Op::SubscribeToTask, TaskState::Working, &["1t2i!", "3w4c."]).await;
+    assert_eq!((&*seen, &*log), ("tiwc", "subscribe -, subscribe 2"));
+    let (seen, log) = follow(Agent::Plain, Op::SubscribeToTask, TaskState::Working, &["unsupported"]).await;
+    assert_eq!((&*seen, &*log), ("refused: this operation is not supported", "subscribe -"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_ends_a_stream() {
+    let script = Script { connections: Mutex::new(["tw~"].into()), ..Script::default() };
+    let route = Route::new(vec![Arc::new(Arc::new(script))], RetryPolicy::default(), false, Vec::new());
+    let deadline = (Instant::now() + Duration::from_secs(60)).into_std();
+    let cx = CallContext { deadline: Some(deadline), ..CallContext::default() };
+    let events = route.send_streaming_message(&cx, SendMessageRequest::default()).await.unwrap();
+    let items: Vec<_> = events.collect().await;
+    let kinds: Vec<_> = items.iter().map(|item| item.as_ref().err().map(Error::kind)).collect();
+    assert_eq!(kinds, [None, None, Some(ErrorKind::DeadlineExceeded)]);
+}

@@ -1,0 +1,169 @@
+//! What an HTTP status says when the body does not say it better (fact sheet 5.2: never by status alone).
+
+use std::time::Duration;
+
+use http::{
+    HeaderMap, StatusCode,
+    header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE},
+};
+use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
+use nuncio_protocol::{Error, ErrorKind, wire::jsonrpc};
+use url::Url;
+
+use crate::egress::shown;
+
+/// The head of an answer and where it came from.
+#[derive(Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) url: &'a Url,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: &'a HeaderMap,
+    /// The peer did not get the caller's credentials, because they are not for its origin.
+    pub(crate) withheld: bool,
+}
+
+impl Head<'_> {
+    /// The error of an answer whose status is not one of success. A JSON-RPC error in the body knows
+    /// best, unless it is of a kind of its own; then the status says what kind it is.
+    pub(crate) fn error(&self, body: &[u8], now: Timestamp) -> Error {
+        let error = match jsonrpc::decode_response(body) {
+            Err(error) if !is_vague(error.kind()) => error,
+            Err(error) if error.kind() == ErrorKind::Internal => {
+                Error::new(self.kind(), self.explain(Some(error.message())))
+            }
+            _ => Error::new(self.kind(), self.explain(None)),
+        };
+        match retry_after(self.headers, now) {
+            Some(after) => error.with_retry_after(after),
+            None => error,
+        }
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self.status.as_u16() {
+            401 => ErrorKind::Unauthenticated,
+            403 => ErrorKind::PermissionDenied,
+            413 => ErrorKind::PayloadTooLarge,
+            415 => ErrorKind::ContentTypeNotSupported,
+            429 => ErrorKind::ResourceExhausted,
+            502..=504 => ErrorKind::Unavailable,
+            _ => ErrorKind::InvalidAgentResponse,
+        }
+    }
+
+    fn explain(&self, said: Option<&str>) -> String {
+        let url = shown(self.url);
+        let mut text = format!("{url} answered {}", self.status);
+        if let Some(said) = said {
+            text.push_str(": ");
+            text.push_str(said);
+        }
+        let header = |name| self.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+        if self.withheld && matches!(self.status.as_u16(), 401 | 403) {
+            text.push_str(
+                "; the credentials were not sent, because they are bound to the origin of the card; \
+                           allow this origin to send them",
+            );
+        } else if let Some(challenge) = header(WWW_AUTHENTICATE) {
+            text.push_str("; it asks for ");
+            text.push_str(challenge);
+        } else if let Some(location) = header(LOCATION).filter(|_| self.status.is_redirection()) {
+            text.push_str("; redirects are not followed, use the final address ");
+            text.push_str(location);
+        } else if self.status == StatusCode::NOT_FOUND {
+            text.push_str("; there is no agent at this address");
+        }
+        text
+    }
+}
+
+/// Kinds that say less than the status does.
+fn is_vague(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Internal | ErrorKind::InvalidAgentResponse)
+}
+
+/// `Retry-After`: seconds, or a date.
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = http_date(text)?;
+    // A moment that has passed means now.
+    Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+}
+
+/// A date as HTTP writes it (RFC 9110, 5.6.7).
+pub(crate) fn http_date(text: &str) -> Option<Timestamp> {
+    DateTimeParser::new().parse_timestamp(text).ok()
+}
+
+/// The media type of an answer, without its parameters; empty if it has none.
+pub(crate) fn media_type(headers: &HeaderMap) -> &str {
+    let whole = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    whole.split(';').next().unwrap_or_default().trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        status: u16,
+        headers: &[(&'static str, &str)],
+        withheld: bool,
+        body: &str,
+    ) -> (ErrorKind, String, u64) {
+        let url = Url::parse("http://agent.example/a2a?k=v").unwrap();
+        let headers: HeaderMap =
+            headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        let head =
+            Head { url: &url, status: StatusCode::from_u16(status).unwrap(), headers: &headers, withheld };
+        let now = http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let error = head.error(body.as_bytes(), now);
+        (error.kind(), error.message().to_owned(), error.retry_after().map_or(0, |after| after.as_secs()))
+    }
+
+    #[test]
+    fn the_body_knows_best() {
+        let body = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no such task"}}"#;
+        assert_eq!(check(404, &[], false, body), (ErrorKind::TaskNotFound, "no such task".to_owned(), 0));
+        let vague = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"slow down"}}"#;
+        let (kind, message, after) = check(429, &[("retry-after", "7")], false, vague);
+        assert_eq!((kind, after), (ErrorKind::ResourceExhausted, 7));
+        assert_eq!(message, "http://agent.example/a2a answered 429 Too Many Requests: slow down");
+    }
+
+    #[test]
+    fn without_a_body_the_status_speaks() {
+        for (status, kind) in [
+            (401, ErrorKind::Unauthenticated),
+            (403, ErrorKind::PermissionDenied),
+            (404, ErrorKind::InvalidAgentResponse),
+            (413, ErrorKind::PayloadTooLarge),
+            (415, ErrorKind::ContentTypeNotSupported),
+            (429, ErrorKind::ResourceExhausted),
+            (500, ErrorKind::InvalidAgentResponse),
+            (503, ErrorKind::Unavailable),
+        ] {
+            assert_eq!(check(status, &[], false, "<html>").0, kind, "{status}");
+        }
+    }
+
+    #[test]
+    fn what_to_do_next() {
+        let challenge = &[("www-authenticate", "Bearer realm=\"a\"")];
+        assert!(check(401, challenge, false, "").1.ends_with("; it asks for Bearer realm=\"a\""));
+        assert!(check(401, challenge, true, "").1.contains("not sent"));
+        assert!(
+            check(308, &[("location", "https://b.example/")], false, "").1.ends_with("https://b.example/")
+        );
+    }
+
+    #[test]
+    fn dates_and_nonsense() {
+        assert_eq!(check(503, &[("retry-after", "Sun, 06 Nov 1994 08:50:37 GMT")], false, "").2, 60);
+        assert_eq!(check(503, &[("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")], false, "").2, 0);
+        assert_eq!(check(503, &[("retry-after", "soon")], false, "").2, 0);
+    }
+}

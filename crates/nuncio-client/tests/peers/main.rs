@@ -1,0 +1,8 @@
+//! The client against peers on real sockets: well-behaved ones, old ones, and hostile ones.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests too, which clippy does not see")]
+
+mod cards;
+mod peer;
+mod streams;
+mod unary;

@@ -1,0 +1,227 @@
+//! Shows every state and every shape on demand: by the messageId that the official test kits send, or
+//! by a plain word that a person types.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use nuncio_protocol::{
+    AgentCard, AgentExtension, Artifact, Error, ErrorKind, Part, Result, TaskState, Version,
+};
+use nuncio_server::{Emitter, ExecContext, Executor, Runtime, RuntimeBuilder};
+use serde_json::json;
+
+pub(super) const NAME: &str = "conformance";
+
+/// The extension that `--profile extension` demands; the official kit knows it by this name.
+const REQUIRED_EXTENSION: &str = "urn:a2a:tck:required-extension";
+
+/// What the agent's card promises, and how it behaves, for a run of an official test kit. The kit of
+/// v1.0 takes a card with the members of another version for wrong, so these speak one version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Profile {
+    /// Everything there is.
+    Full,
+    /// No streams, no webhooks, no extended card.
+    Minimal,
+    /// An extension that callers must declare.
+    Extension,
+    /// As the v0.3 test kit expects it: each message ends in INPUT_REQUIRED after a while.
+    V03,
+}
+
+/// What the kits ask for by the beginning of the messageId. Of two that fit, the longer stands first.
+const BY_MESSAGE_ID: &[(&str, Act)] = &[
+    ("tck-complete-task", Act::Complete("Hello from TCK")),
+    ("tck-input-required", Act::Ask("More input, please")),
+    ("tck-artifact-file-url", Act::FileUrl),
+    ("tck-artifact-file", Act::File),
+    ("tck-artifact-text", Act::Text("Generated text content")),
+    ("tck-artifact-data", Act::Data),
+    ("tck-message-response", Act::Message("Direct message response")),
+    ("tck-reject-task", Act::Reject("rejected")),
+    ("tck-stream-artifact-chunked", Act::Chunked),
+    ("tck-stream-artifact-text", Act::Stream("Streamed text content")),
+    ("tck-stream-artifact-file", Act::StreamFile),
+    ("tck-stream-ordering-001", Act::Stream("Ordered output")),
+    ("tck-stream-001", Act::Stream("Stream hello from TCK")),
+    ("tck-stream-002", Act::Finish),
+    ("tck-stream-003", Act::Stream("Stream task lifecycle")),
+    ("test-resubscribe-message-id", Act::Sleep(5)),
+];
+
+/// Something the agent can do.
+#[derive(Clone, Copy)]
+enum Act {
+    Complete(&'static str),
+    Finish,
+    Ask(&'static str),
+    Text(&'static str),
+    File,
+    FileUrl,
+    Data,
+    Message(&'static str),
+    Reject(&'static str),
+    Fail(&'static str),
+    Auth(&'static str),
+    Stream(&'static str),
+    StreamFile,
+    Chunked,
+    Chunks(usize),
+    Sleep(u64),
+    /// The v0.3 kit's rhythm.
+    WorkThenAsk,
+}
+
+struct Conformance {
+    profile: Option<Profile>,
+}
+
+#[async_trait]
+impl Executor for Conformance {
+    async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
+        self.choose(&cx).run(&cx, &out).await
+    }
+}
+
+impl Conformance {
+    fn choose(&self, cx: &ExecContext) -> Act {
+        let message_id = cx.message.message_id.as_str();
+        let by_id =
+            BY_MESSAGE_ID.iter().find(|(prefix, _)| message_id.starts_with(prefix)).map(|(_, act)| *act);
+        match by_id {
+            Some(act) => act,
+            None if self.profile == Some(Profile::V03) => Act::WorkThenAsk,
+            // Any reply to a question completes.
+            None if cx.task.is_some() => Act::Complete("Thank you"),
+            None => by_word(&cx.text()),
+        }
+    }
+}
+
+fn by_word(text: &str) -> Act {
+    let mut words = text.split_whitespace();
+    let word = words.next().unwrap_or_default();
+    let number = words.next().and_then(|number| number.parse::<u64>().ok());
+    match word {
+        "ask" => Act::Ask("What would you like?"),
+        "fail" => Act::Fail("failed, as you asked"),
+        "reject" => Act::Reject("rejected, as you asked"),
+        "auth" => Act::Auth("Authorise me elsewhere, then say so"),
+        "message" => Act::Message("A direct reply, without a task"),
+        "file" => Act::File,
+        "data" => Act::Data,
+        "chunks" => Act::Chunks(usize::try_from(number.unwrap_or(5)).unwrap_or(5).min(10_000)),
+        "sleep" => Act::Sleep(number.unwrap_or(5).min(3600)),
+        _ => Act::Complete("done"),
+    }
+}
+
+impl Act {
+    async fn run(self, cx: &ExecContext, out: &Emitter) -> Result<()> {
+        let text = |text: &str| vec![Part::text(text)];
+        match self {
+            Self::Complete(words) => drop(out.status(TaskState::Completed, text(words)).await?),
+            Self::Finish => drop(out.completed().await?),
+            Self::Ask(question) => drop(out.input_required(question).await?),
+            Self::Auth(explanation) => drop(out.auth_required(explanation).await?),
+            Self::Message(words) => out.message(text(words)).await?,
+            Self::Reject(words) => drop(out.status(TaskState::Rejected, text(words)).await?),
+            Self::Fail(words) => return Err(Error::new(ErrorKind::Internal, words)),
+            Self::Text(words) => drop(out.text("text", words).await?),
+            Self::File => drop(out.artifact(Artifact::new("file", file())).await?),
+            Self::FileUrl => drop(out.artifact(Artifact::new("file", file_url())).await?),
+            Self::Data => drop(
+                out.artifact(Artifact::new("data", Part::data(json!({"key": "value", "count": 42})))).await?,
+            ),
+            Self::Stream(words) => {
+                out.working().await?;
+                out.text("text", words).await?;
+            }
+            Self::StreamFile => {
+                out.working().await?;
+                out.artifact(Artifact::new("file", file())).await?;
+            }
+            Self::Chunked => {
+                out.working().await?;
+                out.chunk(Artifact::new("chunks", Part::text("chunk-1 ")), false, false).await?;
+                out.chunk(Artifact::new("chunks", Part::text("chunk-2")), true, true).await?;
+            }
+            Self::Chunks(count) => {
+                out.working().await?;
+                for n in 1..=count {
+                    out.chunk(Artifact::new("chunks", Part::text(format!("chunk {n}\n"))), n > 1, n == count)
+                        .await?;
+                }
+            }
+            Self::Sleep(seconds) => {
+                out.working().await?;
+                pause(cx, Duration::from_secs(seconds)).await;
+            }
+            Self::WorkThenAsk => {
+                out.status(TaskState::Working, text("Working on it")).await?;
+                if pause(cx, Duration::from_secs(3)).await {
+                    out.input_required(format!("You said: {}", cx.text())).await?;
+                }
+            }
+        }
+        // An agent that returns while its task is in progress completes it.
+        Ok(())
+    }
+}
+
+/// True if the time passed, false if the task was canceled meanwhile.
+async fn pause(cx: &ExecContext, time: Duration) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(time) => true,
+        () = cx.cancellation.cancelled() => false,
+    }
+}
+
+fn file() -> Part {
+    Part::raw("Generated file content").with_filename("output.txt").with_media_type("text/plain")
+}
+
+fn file_url() -> Part {
+    Part::url("https://example.com/output.txt").with_filename("output.txt").with_media_type("text/plain")
+}
+
+pub(super) fn agent(mut card: AgentCard, profile: Option<Profile>) -> RuntimeBuilder {
+    card.description = "Shows every state and every shape on demand.".to_owned();
+    card.default_output_modes = ["text/plain", "application/json"].map(str::to_owned).to_vec();
+    card.skills = vec![super::skill(
+        "conformance",
+        "Conformance",
+        "Does what the first word says; anything else completes.",
+        &["ask", "fail", "reject", "auth", "message", "file", "data", "chunks 20", "sleep 30"],
+    )];
+    let speak_only = |card: &mut AgentCard, version: Version| {
+        card.supported_interfaces.retain(|interface| interface.version() == Some(version));
+    };
+    card.capabilities.extended_agent_card = Some(true);
+    match profile {
+        None => {}
+        // That kit wants an extended card to be refused without credentials, and the hub has none yet.
+        Some(Profile::V03) => card.capabilities.extended_agent_card = Some(false),
+        Some(Profile::Full) => speak_only(&mut card, Version::V1_0),
+        Some(Profile::Minimal) => {
+            speak_only(&mut card, Version::V1_0);
+            card.capabilities.streaming = Some(false);
+            card.capabilities.extended_agent_card = Some(false);
+        }
+        Some(Profile::Extension) => {
+            speak_only(&mut card, Version::V1_0);
+            card.capabilities.extensions.push(AgentExtension {
+                uri: REQUIRED_EXTENSION.to_owned(),
+                description: "Has no effect but to be demanded.".to_owned(),
+                required: true,
+                ..AgentExtension::default()
+            });
+        }
+    }
+    let mut extended = card.clone();
+    extended.description.push_str(" This is the extended card.");
+    Runtime::builder(card, Conformance { profile })
+        .extended_card(extended)
+        .open_extended_card()
+        .refuse_media_type("application/x-unsupported*")
+}

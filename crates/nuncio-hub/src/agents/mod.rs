@@ -1,0 +1,68 @@
+//! The kinds of agents, a file each.
+
+mod conformance;
+mod echo;
+mod slow;
+
+use std::sync::Arc;
+
+use nuncio_protocol::{AgentCard, AgentProvider, AgentSkill, Binding};
+use nuncio_server::{Runtime, RuntimeBuilder, store::Store};
+
+pub use self::conformance::Profile;
+
+/// An agent that is ready to be served.
+pub(crate) struct Agent {
+    pub(crate) name: &'static str,
+    pub(crate) runtime: Runtime,
+    /// A word to try it with.
+    pub(crate) example: &'static str,
+}
+
+/// The names of the demo agents.
+#[must_use]
+pub fn demo_names() -> Vec<&'static str> {
+    vec![echo::NAME, slow::NAME, conformance::NAME]
+}
+
+/// The demo agents.
+pub(crate) fn demo(profile: Option<Profile>, base: &str, store: &Arc<dyn Store>) -> Vec<Agent> {
+    let build = |name: &'static str, builder: RuntimeBuilder, example: &'static str| Agent {
+        name,
+        runtime: builder.agent(name).store(Arc::clone(store)).build(),
+        example,
+    };
+    vec![
+        build(echo::NAME, echo::agent(card(base, echo::NAME)), "hello"),
+        build(slow::NAME, slow::agent(card(base, slow::NAME)), "5"),
+        build(conformance::NAME, conformance::agent(card(base, conformance::NAME), profile), "chunks 5"),
+    ]
+}
+
+/// Where an agent is reached.
+pub(crate) fn path(name: &str) -> String {
+    format!("/agents/{name}")
+}
+
+/// A card with what all agents of the hub have in common.
+fn card(base: &str, name: &str) -> AgentCard {
+    let mut card = AgentCard::new(name, "")
+        .reached_at(Binding::JsonRpc, &format!("{base}{}", path(name)))
+        .with_streaming();
+    card.provider = Some(AgentProvider { url: base.to_owned(), organization: "Nuncio".to_owned() });
+    env!("CARGO_PKG_VERSION").clone_into(&mut card.version);
+    card.capabilities.push_notifications = Some(false);
+    card.default_input_modes = vec!["*/*".to_owned()];
+    card
+}
+
+fn skill(id: &str, name: &str, description: &str, examples: &[&str]) -> AgentSkill {
+    AgentSkill {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        description: description.to_owned(),
+        tags: vec!["demo".to_owned()],
+        examples: examples.iter().map(|&example| example.to_owned()).collect(),
+        ..AgentSkill::default()
+    }
+}

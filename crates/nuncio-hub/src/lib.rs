@@ -1,0 +1,15 @@
+//! The hub as a library: agents behind one address, each with everything A2A has.
+//!
+//! Reading order: [`config`] says what is wanted, [`Hub`] composes it and runs it, `router` has every
+//! mount and every layer, `agents` has a file per kind of agent.
+#![expect(missing_docs, reason = "a product, not a library for others: docs where they say something")]
+
+mod agents;
+mod app;
+pub mod config;
+mod router;
+
+pub use self::{
+    agents::{Profile, demo_names},
+    app::{Hub, Served},
+};

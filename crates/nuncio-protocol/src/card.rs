@@ -1,0 +1,294 @@
+//! The agent card (spec 4.4). Presence is kept exactly as the proto has it, because signatures are
+//! made over it (spec 8.4.1): `Option` where the proto says `optional`, always written where it says
+//! REQUIRED, left out when empty everywhere else.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Metadata, SecurityRequirement, SecurityScheme, Version,
+    lenient::{none_if_empty, null_default},
+};
+
+/// Says who an agent is, what it can do and where it is reached.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AgentCard {
+    /// The agent's name.
+    #[serde(deserialize_with = "null_default")]
+    pub name: String,
+    /// What it is for.
+    #[serde(deserialize_with = "null_default")]
+    pub description: String,
+    /// Where it is reached, in the agent's order of preference.
+    #[serde(alias = "supported_interfaces", deserialize_with = "null_default")]
+    pub supported_interfaces: Vec<AgentInterface>,
+    /// Who runs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<AgentProvider>,
+    /// The agent's own version.
+    #[serde(deserialize_with = "null_default")]
+    pub version: String,
+    /// Where it is documented.
+    #[serde(alias = "documentation_url", skip_serializing_if = "Option::is_none")]
+    pub documentation_url: Option<String>,
+    /// What of the protocol it can do.
+    #[serde(deserialize_with = "null_default")]
+    pub capabilities: AgentCapabilities,
+    /// The ways to authenticate, by name.
+    #[serde(
+        alias = "security_schemes",
+        deserialize_with = "null_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub security_schemes: BTreeMap<String, SecurityScheme>,
+    /// What a caller must present: any one of these.
+    #[serde(
+        alias = "security_requirements",
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub security_requirements: Vec<SecurityRequirement>,
+    /// Media types it takes.
+    #[serde(alias = "default_input_modes", deserialize_with = "null_default")]
+    pub default_input_modes: Vec<String>,
+    /// Media types it makes.
+    #[serde(alias = "default_output_modes", deserialize_with = "null_default")]
+    pub default_output_modes: Vec<String>,
+    /// What it is good at.
+    #[serde(deserialize_with = "null_default")]
+    pub skills: Vec<AgentSkill>,
+    /// Signatures over the card without this member.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    pub signatures: Vec<AgentCardSignature>,
+    /// A picture.
+    #[serde(alias = "icon_url", skip_serializing_if = "Option::is_none")]
+    pub icon_url: Option<String>,
+}
+
+impl AgentCard {
+    /// A card with all that is required: text in, text out, one skill named like the agent. Where it is
+    /// reached is still to be said.
+    pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
+        let (name, description) = (name.into(), description.into());
+        let skill = AgentSkill {
+            id: name.clone(),
+            name: name.clone(),
+            description: description.clone(),
+            tags: vec![name.clone()],
+            ..AgentSkill::default()
+        };
+        Self {
+            name,
+            description,
+            version: "1.0.0".to_owned(),
+            default_input_modes: vec!["text/plain".to_owned()],
+            default_output_modes: vec!["text/plain".to_owned()],
+            skills: vec![skill],
+            ..Self::default()
+        }
+    }
+
+    /// Adds an interface in every version, the newest first.
+    #[must_use]
+    pub fn reached_at(mut self, binding: Binding, url: &str) -> Self {
+        self.supported_interfaces.extend(Version::ALL.iter().map(|version| AgentInterface {
+            url: url.to_owned(),
+            protocol_binding: binding.as_str().to_owned(),
+            tenant: None,
+            protocol_version: version.as_str().to_owned(),
+        }));
+        self
+    }
+
+    /// Declares that the agent streams.
+    #[must_use]
+    pub fn with_streaming(mut self) -> Self {
+        self.capabilities.streaming = Some(true);
+        self
+    }
+
+    /// True if the media type may be sent in a part: nothing declared, a listed type, or a wildcard.
+    #[must_use]
+    pub fn accepts_input(&self, media_type: &str) -> bool {
+        let skills = self.skills.iter().flat_map(|skill| &skill.input_modes);
+        let mut modes = self.default_input_modes.iter().chain(skills).peekable();
+        modes.peek().is_none() || modes.any(|mode| mode_matches(mode, media_type))
+    }
+}
+
+/// `*/*`, `text/*` or the type itself; parameters such as a charset do not count.
+fn mode_matches(mode: &str, media_type: &str) -> bool {
+    let essence = |text: &str| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let (mode, media_type) = (essence(mode), essence(media_type));
+    match mode.strip_suffix("/*") {
+        Some("*") => true,
+        Some(family) => media_type.split('/').next() == Some(family),
+        None => mode == media_type,
+    }
+}
+
+/// An address of an agent: one binding of one version.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AgentInterface {
+    /// The address.
+    #[serde(deserialize_with = "null_default")]
+    pub url: String,
+    /// `JSONRPC`, `GRPC`, `HTTP+JSON`, or a URI.
+    #[serde(alias = "protocol_binding", deserialize_with = "null_default")]
+    pub protocol_binding: String,
+    /// To be echoed in every request.
+    #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// `Major.Minor`.
+    #[serde(alias = "protocol_version", deserialize_with = "null_default")]
+    pub protocol_version: String,
+}
+
+impl AgentInterface {
+    /// The binding, if it is one of the three of the specification.
+    #[must_use]
+    pub fn binding(&self) -> Option<Binding> {
+        Binding::from_name(&self.protocol_binding)
+    }
+
+    /// The version, if we speak it.
+    #[must_use]
+    pub fn version(&self) -> Option<Version> {
+        Version::parse(&self.protocol_version)
+    }
+}
+
+/// How calls travel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Binding {
+    /// JSON-RPC 2.0 over HTTP.
+    JsonRpc,
+    /// gRPC.
+    Grpc,
+    /// REST: verbs, paths and JSON bodies.
+    HttpJson,
+}
+
+impl Binding {
+    /// The name in a card.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::JsonRpc => "JSONRPC",
+            Self::Grpc => "GRPC",
+            Self::HttpJson => "HTTP+JSON",
+        }
+    }
+
+    /// By the name in a card, in any case (contradiction C-54: some say `gRPC`).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::JsonRpc, Self::Grpc, Self::HttpJson]
+            .into_iter()
+            .find(|binding| binding.as_str().eq_ignore_ascii_case(name))
+    }
+}
+
+/// Who runs an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AgentProvider {
+    /// Its web site.
+    #[serde(deserialize_with = "null_default")]
+    pub url: String,
+    /// Its name.
+    #[serde(deserialize_with = "null_default")]
+    pub organization: String,
+}
+
+/// What of the protocol an agent can do; absent means no.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AgentCapabilities {
+    /// Streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streaming: Option<bool>,
+    /// Webhooks.
+    #[serde(alias = "push_notifications", skip_serializing_if = "Option::is_none")]
+    pub push_notifications: Option<bool>,
+    /// Extensions it knows.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<AgentExtension>,
+    /// A card with more in it for those who authenticate.
+    #[serde(alias = "extended_agent_card", skip_serializing_if = "Option::is_none")]
+    pub extended_agent_card: Option<bool>,
+}
+
+/// An extension of the protocol.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AgentExtension {
+    /// Names it, version included.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub uri: String,
+    /// For people.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Callers must declare it.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "std::ops::Not::not")]
+    pub required: bool,
+    /// Settings that the extension defines.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
+    pub params: Metadata,
+}
+
+/// Something an agent is good at.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AgentSkill {
+    /// Unique within the card.
+    #[serde(deserialize_with = "null_default")]
+    pub id: String,
+    /// For people.
+    #[serde(deserialize_with = "null_default")]
+    pub name: String,
+    /// For people and planners.
+    #[serde(deserialize_with = "null_default")]
+    pub description: String,
+    /// For search.
+    #[serde(deserialize_with = "null_default")]
+    pub tags: Vec<String>,
+    /// What one might ask.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<String>,
+    /// Media types it takes, if other than the card's.
+    #[serde(alias = "input_modes", deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    pub input_modes: Vec<String>,
+    /// Media types it makes, if other than the card's.
+    #[serde(
+        alias = "output_modes",
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub output_modes: Vec<String>,
+    /// What it needs beyond the card's requirements.
+    #[serde(
+        alias = "security_requirements",
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub security_requirements: Vec<SecurityRequirement>,
+}
+
+/// A JWS over the card, payload detached (RFC 7515).
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AgentCardSignature {
+    /// The protected header, base64url.
+    #[serde(deserialize_with = "null_default")]
+    pub protected: String,
+    /// The signature, base64url.
+    #[serde(deserialize_with = "null_default")]
+    pub signature: String,
+    /// The unprotected header.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
+    pub header: Metadata,
+}

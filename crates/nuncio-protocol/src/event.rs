@@ -1,0 +1,111 @@
+//! What a stream carries (spec 4.2 and 3.2.3). [`Event`] is the specification's `StreamResponse`.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Artifact, ContextId, Message, Metadata, Task, TaskId, TaskStatus,
+    lenient::{null_default, oneof},
+};
+
+/// One event of a stream, the body of a webhook, and an entry of a task's log.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The whole task: first event of a task's stream.
+    Task(Task),
+    /// A direct reply: the only event of a stream without a task. In a task's log: what a caller said
+    /// to the running task, which is no event on the wire.
+    Message(Arc<Message>),
+    /// A new status.
+    StatusUpdate(TaskStatusUpdateEvent),
+    /// An artifact, or a piece of one.
+    ArtifactUpdate(TaskArtifactUpdateEvent),
+}
+
+oneof!("StreamResponse", Event {
+    "task" => Task(Task),
+    "message" => Message(Arc<Message>),
+    "statusUpdate" | "status_update" => StatusUpdate(TaskStatusUpdateEvent),
+    "artifactUpdate" | "artifact_update" => ArtifactUpdate(TaskArtifactUpdateEvent),
+});
+
+impl Event {
+    /// The task it is about; a direct reply has none.
+    #[must_use]
+    pub fn task_id(&self) -> Option<&TaskId> {
+        match self {
+            Self::Task(task) => Some(&task.id),
+            Self::Message(message) => message.task_id.as_ref(),
+            Self::StatusUpdate(update) => Some(&update.task_id),
+            Self::ArtifactUpdate(update) => Some(&update.task_id),
+        }
+    }
+
+    /// The conversation it belongs to.
+    #[must_use]
+    pub fn context_id(&self) -> Option<&ContextId> {
+        match self {
+            Self::Task(task) => Some(&task.context_id),
+            Self::Message(message) => message.context_id.as_ref(),
+            Self::StatusUpdate(update) => Some(&update.context_id),
+            Self::ArtifactUpdate(update) => Some(&update.context_id),
+        }
+    }
+
+    /// The status it reports, if it reports one.
+    #[must_use]
+    pub fn status(&self) -> Option<&TaskStatus> {
+        match self {
+            Self::Task(task) => Some(&task.status),
+            Self::StatusUpdate(update) => Some(&update.status),
+            Self::Message(_) | Self::ArtifactUpdate(_) => None,
+        }
+    }
+}
+
+/// A task's status has changed.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct TaskStatusUpdateEvent {
+    /// The task.
+    #[serde(alias = "task_id", deserialize_with = "null_default")]
+    pub task_id: TaskId,
+    /// Its conversation.
+    #[serde(alias = "context_id", deserialize_with = "null_default")]
+    pub context_id: ContextId,
+    /// The new status.
+    #[serde(deserialize_with = "null_default")]
+    pub status: TaskStatus,
+    /// Free-form data.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
+}
+
+/// A task made an artifact, or a piece of one.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct TaskArtifactUpdateEvent {
+    /// The task.
+    #[serde(alias = "task_id", deserialize_with = "null_default")]
+    pub task_id: TaskId,
+    /// Its conversation.
+    #[serde(alias = "context_id", deserialize_with = "null_default")]
+    pub context_id: ContextId,
+    /// The artifact, or the next piece of it.
+    #[serde(deserialize_with = "null_default")]
+    pub artifact: Arc<Artifact>,
+    /// True: add the parts to the artifact of the same id. False: put this in its place.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "std::ops::Not::not")]
+    pub append: bool,
+    /// True: the artifact is complete.
+    #[serde(
+        alias = "last_chunk",
+        deserialize_with = "null_default",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub last_chunk: bool,
+    /// Free-form data.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
+}

@@ -1,0 +1,212 @@
+//! The operations as a table. Dispatch, routes, client paths and labels are made from it.
+
+use crate::{
+    A2aService, AgentCard, CallContext, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest,
+    EventStream, GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
+    ListTasksResponse, Result, SendMessageRequest, SendMessageResponse, SubscribeToTaskRequest, Task,
+    TaskPushNotificationConfig,
+};
+
+/// HTTP verbs of the HTTP+JSON binding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// `GET`.
+    Get,
+    /// `POST`.
+    Post,
+    /// `DELETE`.
+    Delete,
+}
+
+impl Verb {
+    /// As it stands in a request.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct OpRow {
+    /// The operation.
+    pub op: Op,
+    /// Its name: the rpc of gRPC and the method of JSON-RPC.
+    pub name: &'static str,
+    /// Its verb in HTTP+JSON.
+    pub verb: Verb,
+    /// Its path in HTTP+JSON below the interface's address.
+    pub path: &'static str,
+    /// True if it answers with a stream.
+    pub streaming: bool,
+}
+
+macro_rules! op_table {
+    ($($op:ident $verb:ident $path:literal $streaming:literal $method:ident($req:ty) -> $reply:ident($res:ty);)+) => {
+        /// An operation of the protocol.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Op {
+            $(#[doc = concat!("`", stringify!($op), "`.")] $op,)+
+        }
+
+        impl Op {
+            /// The table: one row per operation, in the order of the specification's service.
+            pub const TABLE: &[OpRow] = &[$(OpRow {
+                op: Self::$op, name: stringify!($op), verb: Verb::$verb, path: $path, streaming: $streaming,
+            },)+];
+        }
+
+        /// An operation with its parameters.
+        #[derive(Clone, Debug)]
+        pub enum Call {
+            $(#[doc = concat!("`", stringify!($op), "`.")] $op(Box<$req>),)+
+        }
+
+        impl Call {
+            /// Which operation it is.
+            #[must_use]
+            pub fn op(&self) -> Op {
+                match self {
+                    $(Self::$op(_) => Op::$op,)+
+                }
+            }
+
+            /// The tenant in the parameters.
+            #[must_use]
+            pub fn tenant(&self) -> Option<&str> {
+                match self {
+                    $(Self::$op(req) => req.tenant.as_deref(),)+
+                }
+            }
+
+            /// Puts a tenant into the parameters.
+            pub fn set_tenant(&mut self, tenant: Option<String>) {
+                match self {
+                    $(Self::$op(req) => req.tenant = tenant,)+
+                }
+            }
+
+            /// Calls the operation.
+            ///
+            /// # Errors
+            /// What the operation answers.
+            pub async fn dispatch(self, service: &dyn A2aService, cx: &CallContext) -> Result<Reply> {
+                match self {
+                    $(Self::$op(req) => service.$method(cx, *req).await.map(Reply::from_result),)+
+                }
+            }
+        }
+    };
+}
+
+op_table! {
+    SendMessage Post "/message:send" false send_message(SendMessageRequest) -> Sent(SendMessageResponse);
+    SendStreamingMessage Post "/message:stream" true send_streaming_message(SendMessageRequest) -> Stream(EventStream);
+    GetTask Get "/tasks/{id}" false get_task(GetTaskRequest) -> Task(Task);
+    ListTasks Get "/tasks" false list_tasks(ListTasksRequest) -> Tasks(ListTasksResponse);
+    CancelTask Post "/tasks/{id}:cancel" false cancel_task(CancelTaskRequest) -> Task(Task);
+    SubscribeToTask Get "/tasks/{id}:subscribe" true subscribe_to_task(SubscribeToTaskRequest) -> Stream(EventStream);
+    CreateTaskPushNotificationConfig Post "/tasks/{taskId}/pushNotificationConfigs" false
+        create_task_push_notification_config(TaskPushNotificationConfig) -> PushConfig(TaskPushNotificationConfig);
+    GetTaskPushNotificationConfig Get "/tasks/{taskId}/pushNotificationConfigs/{id}" false
+        get_task_push_notification_config(GetTaskPushNotificationConfigRequest) -> PushConfig(TaskPushNotificationConfig);
+    ListTaskPushNotificationConfigs Get "/tasks/{taskId}/pushNotificationConfigs" false
+        list_task_push_notification_configs(ListTaskPushNotificationConfigsRequest) -> PushConfigs(ListTaskPushNotificationConfigsResponse);
+    GetExtendedAgentCard Get "/extendedAgentCard" false get_extended_agent_card(GetExtendedAgentCardRequest) -> Card(AgentCard);
+    DeleteTaskPushNotificationConfig Delete "/tasks/{taskId}/pushNotificationConfigs/{id}" false
+        delete_task_push_notification_config(DeleteTaskPushNotificationConfigRequest) -> Empty(());
+}
+
+impl Op {
+    /// Its row.
+    #[must_use]
+    pub fn row(self) -> &'static OpRow {
+        // The table is in the order of the variants; a test holds this.
+        &Self::TABLE[self as usize]
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// By name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::TABLE.iter().find(|row| row.name == name).map(|row| row.op)
+    }
+}
+
+/// What an operation answers.
+#[expect(missing_debug_implementations, reason = "a stream cannot be printed")]
+pub enum Reply {
+    /// A task or a direct reply.
+    Sent(SendMessageResponse),
+    /// A stream of events.
+    Stream(EventStream),
+    /// A task.
+    Task(Task),
+    /// A page of tasks.
+    Tasks(ListTasksResponse),
+    /// A webhook.
+    PushConfig(TaskPushNotificationConfig),
+    /// A page of webhooks.
+    PushConfigs(ListTaskPushNotificationConfigsResponse),
+    /// A card.
+    Card(Box<AgentCard>),
+    /// Nothing but success.
+    Empty,
+}
+
+/// Puts a result into its variant; one per result type, so that the table needs no second match.
+trait IntoReply {
+    fn into_reply(self) -> Reply;
+}
+
+impl Reply {
+    fn from_result(result: impl IntoReply) -> Self {
+        result.into_reply()
+    }
+}
+
+macro_rules! replies {
+    ($($ty:ty => |$value:ident| $reply:expr;)+) => {$(
+        impl IntoReply for $ty {
+            fn into_reply(self) -> Reply {
+                let $value = self;
+                $reply
+            }
+        }
+    )+};
+}
+
+replies! {
+    SendMessageResponse => |sent| Reply::Sent(sent);
+    EventStream => |stream| Reply::Stream(stream);
+    Task => |task| Reply::Task(task);
+    ListTasksResponse => |page| Reply::Tasks(page);
+    TaskPushNotificationConfig => |config| Reply::PushConfig(config);
+    ListTaskPushNotificationConfigsResponse => |page| Reply::PushConfigs(page);
+    AgentCard => |card| Reply::Card(Box::new(card));
+    () => |_nothing| Reply::Empty;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_stands_at_its_own_operation() {
+        assert_eq!(Op::TABLE.len(), 11);
+        for row in Op::TABLE {
+            assert_eq!(row.op.name(), row.name);
+            assert_eq!(Op::from_name(row.name), Some(row.op));
+        }
+    }
+}

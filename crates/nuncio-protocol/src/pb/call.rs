@@ -1,0 +1,178 @@
+//! Calls, answers and events of v1.0 as the bytes of protobuf messages: what the JSON dialects are to
+//! their bindings. The gRPC frame around the bytes is not ours.
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::{
+    convert::{Convert, Mismatch},
+    generated as pb,
+};
+use crate::{
+    Error, ErrorKind, Event, Result,
+    op::{Call, Op, Reply},
+};
+
+/// The gRPC service: calls go to `/{SERVICE}/{rpc}`.
+pub const SERVICE: &str = "lf.a2a.v1.A2AService";
+
+/// The rpc of an operation.
+#[must_use]
+pub fn rpc_name(op: Op) -> Option<&'static str> {
+    Some(op.name())
+}
+
+/// The operation of an rpc.
+#[must_use]
+pub fn op_from_rpc(name: &str) -> Option<Op> {
+    Op::from_name(name)
+}
+
+/// Server: reads a request. Files inside share its memory.
+///
+/// # Errors
+/// `ParseError` when the bytes are no such message, `InvalidParams` that names the field when it says
+/// something that has no meaning.
+pub fn decode_call(op: Op, bytes: Bytes) -> Result<Call> {
+    Ok(match op {
+        Op::SendMessage => Call::SendMessage(params::<pb::SendMessageRequest, _>(bytes)?),
+        Op::SendStreamingMessage => Call::SendStreamingMessage(params::<pb::SendMessageRequest, _>(bytes)?),
+        Op::GetTask => Call::GetTask(params::<pb::GetTaskRequest, _>(bytes)?),
+        Op::ListTasks => Call::ListTasks(params::<pb::ListTasksRequest, _>(bytes)?),
+        Op::CancelTask => Call::CancelTask(params::<pb::CancelTaskRequest, _>(bytes)?),
+        Op::SubscribeToTask => Call::SubscribeToTask(params::<pb::SubscribeToTaskRequest, _>(bytes)?),
+        Op::CreateTaskPushNotificationConfig => {
+            Call::CreateTaskPushNotificationConfig(params::<pb::TaskPushNotificationConfig, _>(bytes)?)
+        }
+        Op::GetTaskPushNotificationConfig => {
+            Call::GetTaskPushNotificationConfig(params::<pb::GetTaskPushNotificationConfigRequest, _>(bytes)?)
+        }
+        Op::ListTaskPushNotificationConfigs => Call::ListTaskPushNotificationConfigs(params::<
+            pb::ListTaskPushNotificationConfigsRequest,
+            _,
+        >(bytes)?),
+        Op::GetExtendedAgentCard => {
+            Call::GetExtendedAgentCard(params::<pb::GetExtendedAgentCardRequest, _>(bytes)?)
+        }
+        Op::DeleteTaskPushNotificationConfig => Call::DeleteTaskPushNotificationConfig(params::<
+            pb::DeleteTaskPushNotificationConfigRequest,
+            _,
+        >(bytes)?),
+    })
+}
+
+/// Client: writes a request.
+///
+/// # Errors
+/// `InvalidParams` that names the field when protobuf cannot carry a value.
+pub fn encode_call(call: &Call, out: &mut Vec<u8>) -> Result<()> {
+    let kind = ErrorKind::InvalidParams;
+    match call {
+        Call::SendMessage(req) | Call::SendStreamingMessage(req) => {
+            write::<pb::SendMessageRequest, _>(kind, &**req, out)
+        }
+        Call::GetTask(req) => write::<pb::GetTaskRequest, _>(kind, &**req, out),
+        Call::ListTasks(req) => write::<pb::ListTasksRequest, _>(kind, &**req, out),
+        Call::CancelTask(req) => write::<pb::CancelTaskRequest, _>(kind, &**req, out),
+        Call::SubscribeToTask(req) => write::<pb::SubscribeToTaskRequest, _>(kind, &**req, out),
+        Call::CreateTaskPushNotificationConfig(req) => {
+            write::<pb::TaskPushNotificationConfig, _>(kind, &**req, out)
+        }
+        Call::GetTaskPushNotificationConfig(req) => {
+            write::<pb::GetTaskPushNotificationConfigRequest, _>(kind, &**req, out)
+        }
+        Call::ListTaskPushNotificationConfigs(req) => {
+            write::<pb::ListTaskPushNotificationConfigsRequest, _>(kind, &**req, out)
+        }
+        Call::GetExtendedAgentCard(req) => write::<pb::GetExtendedAgentCardRequest, _>(kind, &**req, out),
+        Call::DeleteTaskPushNotificationConfig(req) => {
+            write::<pb::DeleteTaskPushNotificationConfigRequest, _>(kind, &**req, out)
+        }
+    }
+}
+
+/// Server: writes an answer other than a stream.
+///
+/// # Errors
+/// `InvalidAgentResponse` that names the field when protobuf cannot carry a value.
+pub fn encode_reply(_op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
+    let kind = ErrorKind::InvalidAgentResponse;
+    match reply {
+        Reply::Sent(sent) => write::<pb::SendMessageResponse, _>(kind, sent, out),
+        Reply::Task(task) => write::<pb::Task, _>(kind, task, out),
+        Reply::Tasks(page) => write::<pb::ListTasksResponse, _>(kind, page, out),
+        Reply::PushConfig(config) => write::<pb::TaskPushNotificationConfig, _>(kind, config, out),
+        Reply::PushConfigs(page) => write::<pb::ListTaskPushNotificationConfigsResponse, _>(kind, page, out),
+        Reply::Card(card) => write::<pb::AgentCard, _>(kind, &**card, out),
+        // `google.protobuf.Empty` is no bytes at all.
+        Reply::Empty => Ok(()),
+        Reply::Stream(_) => Err(Error::internal("a stream is not one answer")),
+    }
+}
+
+/// Client: reads an answer other than a stream. Files inside share its memory.
+///
+/// # Errors
+/// `InvalidAgentResponse` that names the field.
+pub fn decode_reply(op: Op, bytes: Bytes) -> Result<Reply> {
+    Ok(match op {
+        Op::SendMessage => Reply::Sent(result::<pb::SendMessageResponse, _>(bytes)?),
+        Op::GetTask | Op::CancelTask => Reply::Task(result::<pb::Task, _>(bytes)?),
+        Op::ListTasks => Reply::Tasks(result::<pb::ListTasksResponse, _>(bytes)?),
+        Op::CreateTaskPushNotificationConfig | Op::GetTaskPushNotificationConfig => {
+            Reply::PushConfig(result::<pb::TaskPushNotificationConfig, _>(bytes)?)
+        }
+        Op::ListTaskPushNotificationConfigs => {
+            Reply::PushConfigs(result::<pb::ListTaskPushNotificationConfigsResponse, _>(bytes)?)
+        }
+        Op::GetExtendedAgentCard => Reply::Card(Box::new(result::<pb::AgentCard, _>(bytes)?)),
+        Op::DeleteTaskPushNotificationConfig => Reply::Empty,
+        Op::SendStreamingMessage | Op::SubscribeToTask => {
+            return Err(Error::internal("a streaming operation has no single answer"));
+        }
+    })
+}
+
+/// Server: writes an event.
+///
+/// # Errors
+/// `InvalidAgentResponse` that names the field when protobuf cannot carry a value.
+pub fn encode_event(event: &Event, out: &mut Vec<u8>) -> Result<()> {
+    write::<pb::StreamResponse, _>(ErrorKind::InvalidAgentResponse, event, out)
+}
+
+/// Client: reads an event. Files inside share its memory.
+///
+/// # Errors
+/// `InvalidAgentResponse` that names the field.
+pub fn decode_event(bytes: Bytes) -> Result<Event> {
+    result::<pb::StreamResponse, _>(bytes)
+}
+
+/// Reads the parameters of a call from the message `P`.
+pub(crate) fn params<P: Message + Default, T: Convert<P>>(bytes: Bytes) -> Result<Box<T>> {
+    let pb = P::decode(bytes).map_err(|error| malformed(ErrorKind::ParseError, &error))?;
+    convert(ErrorKind::InvalidParams, || T::from_pb(pb)).map(Box::new)
+}
+
+/// Reads an answer from the message `P`.
+pub(crate) fn result<P: Message + Default, T: Convert<P>>(bytes: Bytes) -> Result<T> {
+    let kind = ErrorKind::InvalidAgentResponse;
+    let pb = P::decode(bytes).map_err(|error| malformed(kind, &error))?;
+    convert(kind, || T::from_pb(pb))
+}
+
+/// Writes `value` as the message `P`; a failure is of this kind and leaves `out` as it was.
+pub(crate) fn write<P: Message, T: Convert<P>>(kind: ErrorKind, value: &T, out: &mut Vec<u8>) -> Result<()> {
+    let pb = convert(kind, || value.to_pb())?;
+    out.reserve(pb.encoded_len());
+    pb.encode(out).map_err(Error::internal)
+}
+
+fn convert<T>(kind: ErrorKind, convert: impl FnOnce() -> Result<T, Mismatch>) -> Result<T> {
+    convert().map_err(|mismatch| mismatch.into_error(kind))
+}
+
+fn malformed(kind: ErrorKind, error: &prost::DecodeError) -> Error {
+    Error::new(kind, format!("invalid protobuf payload: {error}"))
+}

@@ -1,0 +1,58 @@
+//! The protobuf form of one version as a value, so that a binding selects a version once and names none
+//! afterwards: what `Dialect` is to JSON.
+
+use bytes::Bytes;
+
+use super::{
+    SERVICE, decode_call, decode_event, decode_reply, decode_status, encode_call, encode_event, encode_reply,
+    encode_status, op_from_rpc, rpc_name,
+};
+use crate::{
+    Error, Event, Result, Version,
+    op::{Call, Op, Reply},
+};
+
+/// The functions of one version. What each keeps is said at the functions of [`pb`](crate::pb).
+#[derive(Clone, Copy, Debug)]
+pub struct Codec {
+    /// The version it speaks.
+    pub version: Version,
+    /// The gRPC service: calls go to `/{service}/{rpc}`.
+    pub service: &'static str,
+    /// The rpc of an operation; `None` if this version does not have it.
+    pub rpc_name: fn(Op) -> Option<&'static str>,
+    /// The operation of an rpc.
+    pub op_from_rpc: fn(&str) -> Option<Op>,
+    /// Server: reads a request.
+    pub decode_call: fn(Op, Bytes) -> Result<Call>,
+    /// Server: writes an answer other than a stream.
+    pub encode_reply: fn(Op, &Reply, &mut Vec<u8>) -> Result<()>,
+    /// Server: writes an event.
+    pub encode_event: fn(&Event, &mut Vec<u8>) -> Result<()>,
+    /// Server: writes an error as `google.rpc.Status`.
+    pub encode_status: fn(&Error) -> Vec<u8>,
+    /// Client: writes a request.
+    pub encode_call: fn(&Call, &mut Vec<u8>) -> Result<()>,
+    /// Client: reads an answer other than a stream.
+    pub decode_reply: fn(Op, Bytes) -> Result<Reply>,
+    /// Client: reads an event.
+    pub decode_event: fn(Bytes) -> Result<Event>,
+    /// Client: reads an error from the code, the message and the details of the trailers.
+    pub decode_status: fn(i32, &str, &[u8]) -> Error,
+}
+
+/// v1.0.
+pub const CODEC: Codec = Codec {
+    version: Version::V1_0,
+    service: SERVICE,
+    rpc_name,
+    op_from_rpc,
+    decode_call,
+    encode_reply,
+    encode_event,
+    encode_status,
+    encode_call,
+    decode_reply,
+    decode_event,
+    decode_status,
+};

@@ -1,0 +1,69 @@
+//! Push notification configuration (spec 4.3).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    PushConfigId, TaskId,
+    lenient::{none_if_empty, null_default},
+};
+
+/// Where and how the updates of a task are to be posted. Also the request of
+/// `CreateTaskPushNotificationConfig`.
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct TaskPushNotificationConfig {
+    /// Routing; echoed from the interface.
+    #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// Names the configuration; the server makes one when it is absent.
+    #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
+    pub id: Option<PushConfigId>,
+    /// The task; absent when sent along with a message.
+    #[serde(alias = "task_id", deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+    /// The webhook.
+    #[serde(deserialize_with = "null_default")]
+    pub url: String,
+    /// A secret of the receiver's, sent back with each notification.
+    #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// How the agent proves itself to the webhook.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<AuthenticationInfo>,
+}
+
+impl fmt::Debug for TaskPushNotificationConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The token is a secret: logs may print this type.
+        f.debug_struct("TaskPushNotificationConfig")
+            .field("id", &self.id)
+            .field("task_id", &self.task_id)
+            .field("url", &self.url)
+            .field("token", &self.token.as_ref().map(|_| "…"))
+            .field("authentication", &self.authentication)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How the agent authenticates itself to a webhook.
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AuthenticationInfo {
+    /// An HTTP authentication scheme, such as `Bearer`.
+    #[serde(deserialize_with = "null_default")]
+    pub scheme: String,
+    /// The secret, in the form that the scheme asks for.
+    #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<String>,
+}
+
+impl fmt::Debug for AuthenticationInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthenticationInfo")
+            .field("scheme", &self.scheme)
+            .field("credentials", &self.credentials.as_ref().map(|_| "…"))
+            .finish()
+    }
+}

@@ -1,0 +1,264 @@
+//! Security schemes and requirements of an agent card (spec 4.5).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::lenient::{null_default, oneof};
+
+/// Schemes that must all be met (AND). A list of requirements is met by any one of them (OR).
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SecurityRequirement {
+    /// Name of the scheme, and the scopes it needs.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub schemes: BTreeMap<String, StringList>,
+}
+
+/// A list of strings, wrapped because a protobuf map holds no lists.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StringList {
+    /// The strings.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    pub list: Vec<String>,
+}
+
+/// One way to authenticate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SecurityScheme {
+    /// A key in a header, query parameter or cookie.
+    ApiKey(ApiKeySecurityScheme),
+    /// The HTTP `Authorization` header.
+    HttpAuth(HttpAuthSecurityScheme),
+    /// OAuth 2.0.
+    OAuth2(OAuth2SecurityScheme),
+    /// OpenID Connect.
+    OpenIdConnect(OpenIdConnectSecurityScheme),
+    /// A client certificate.
+    MutualTls(MutualTlsSecurityScheme),
+}
+
+oneof!("SecurityScheme", SecurityScheme {
+    "apiKeySecurityScheme" | "api_key_security_scheme" => ApiKey(ApiKeySecurityScheme),
+    "httpAuthSecurityScheme" | "http_auth_security_scheme" => HttpAuth(HttpAuthSecurityScheme),
+    "oauth2SecurityScheme" | "oauth2_security_scheme" => OAuth2(OAuth2SecurityScheme),
+    "openIdConnectSecurityScheme" | "open_id_connect_security_scheme" => OpenIdConnect(OpenIdConnectSecurityScheme),
+    "mtlsSecurityScheme" | "mtls_security_scheme" => MutualTls(MutualTlsSecurityScheme),
+});
+
+/// A key in a header, query parameter or cookie.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ApiKeySecurityScheme {
+    /// For people.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// `query`, `header` or `cookie`.
+    #[serde(deserialize_with = "null_default")]
+    pub location: String,
+    /// The name of the header, parameter or cookie.
+    #[serde(deserialize_with = "null_default")]
+    pub name: String,
+}
+
+/// The HTTP `Authorization` header.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HttpAuthSecurityScheme {
+    /// For people.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Such as `Bearer`.
+    #[serde(deserialize_with = "null_default")]
+    pub scheme: String,
+    /// A hint, such as `JWT`.
+    #[serde(
+        alias = "bearer_format",
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub bearer_format: String,
+}
+
+/// OAuth 2.0.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OAuth2SecurityScheme {
+    /// For people.
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// How a token is got.
+    pub flows: OAuthFlows,
+    /// An RFC 8414 document.
+    #[serde(
+        default,
+        alias = "oauth2_metadata_url",
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub oauth2_metadata_url: String,
+}
+
+/// OpenID Connect.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct OpenIdConnectSecurityScheme {
+    /// For people.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The discovery document.
+    #[serde(alias = "open_id_connect_url", deserialize_with = "null_default")]
+    pub open_id_connect_url: String,
+}
+
+/// A client certificate.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MutualTlsSecurityScheme {
+    /// For people.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub description: String,
+}
+
+/// Exactly one flow (trap T-15: v0.3 allowed several in one scheme).
+#[derive(Clone, Debug, PartialEq)]
+pub enum OAuthFlows {
+    /// Authorization code.
+    AuthorizationCode(AuthorizationCodeOAuthFlow),
+    /// Client credentials.
+    ClientCredentials(ClientCredentialsOAuthFlow),
+    /// Implicit; deprecated, still on the wire.
+    Implicit(ImplicitOAuthFlow),
+    /// Password; deprecated, still on the wire.
+    Password(PasswordOAuthFlow),
+    /// Device code (RFC 8628).
+    DeviceCode(DeviceCodeOAuthFlow),
+}
+
+oneof!("OAuthFlows", OAuthFlows {
+    "authorizationCode" | "authorization_code" => AuthorizationCode(AuthorizationCodeOAuthFlow),
+    "clientCredentials" | "client_credentials" => ClientCredentials(ClientCredentialsOAuthFlow),
+    "implicit" => Implicit(ImplicitOAuthFlow),
+    "password" => Password(PasswordOAuthFlow),
+    "deviceCode" | "device_code" => DeviceCode(DeviceCodeOAuthFlow),
+});
+
+/// Scope → what it allows, for people.
+pub type Scopes = BTreeMap<String, String>;
+
+/// Authorization code.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AuthorizationCodeOAuthFlow {
+    /// Where the user agrees.
+    #[serde(alias = "authorization_url", deserialize_with = "null_default")]
+    pub authorization_url: String,
+    /// Where the token is got.
+    #[serde(alias = "token_url", deserialize_with = "null_default")]
+    pub token_url: String,
+    /// Where it is renewed.
+    #[serde(
+        alias = "refresh_url",
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub refresh_url: String,
+    /// The scopes there are.
+    #[serde(deserialize_with = "null_default")]
+    pub scopes: Scopes,
+    /// RFC 7636 is demanded.
+    #[serde(
+        alias = "pkce_required",
+        deserialize_with = "null_default",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub pkce_required: bool,
+}
+
+/// Client credentials.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClientCredentialsOAuthFlow {
+    /// Where the token is got.
+    #[serde(alias = "token_url", deserialize_with = "null_default")]
+    pub token_url: String,
+    /// Where it is renewed.
+    #[serde(
+        alias = "refresh_url",
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub refresh_url: String,
+    /// The scopes there are.
+    #[serde(deserialize_with = "null_default")]
+    pub scopes: Scopes,
+}
+
+/// Device code (RFC 8628).
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct DeviceCodeOAuthFlow {
+    /// Where the device asks.
+    #[serde(alias = "device_authorization_url", deserialize_with = "null_default")]
+    pub device_authorization_url: String,
+    /// Where the token is got.
+    #[serde(alias = "token_url", deserialize_with = "null_default")]
+    pub token_url: String,
+    /// Where it is renewed.
+    #[serde(
+        alias = "refresh_url",
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub refresh_url: String,
+    /// The scopes there are.
+    #[serde(deserialize_with = "null_default")]
+    pub scopes: Scopes,
+}
+
+/// Implicit; deprecated.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ImplicitOAuthFlow {
+    /// Where the user agrees.
+    #[serde(
+        alias = "authorization_url",
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub authorization_url: String,
+    /// Where it is renewed.
+    #[serde(
+        alias = "refresh_url",
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub refresh_url: String,
+    /// The scopes there are.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Scopes::is_empty")]
+    pub scopes: Scopes,
+}
+
+/// Password; deprecated.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PasswordOAuthFlow {
+    /// Where the token is got.
+    #[serde(
+        alias = "token_url",
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub token_url: String,
+    /// Where it is renewed.
+    #[serde(
+        alias = "refresh_url",
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub refresh_url: String,
+    /// The scopes there are.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Scopes::is_empty")]
+    pub scopes: Scopes,
+}

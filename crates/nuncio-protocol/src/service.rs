@@ -1,0 +1,205 @@
+//! The one trait of both sides: a server runtime implements it, a client transport implements it, and
+//! so does a gateway between them.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_core::Stream;
+
+use crate::{
+    AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, Event,
+    GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
+    ListTasksResponse, Result, SendMessageRequest, SendMessageResponse, Seq, SubscribeToTaskRequest, Task,
+    TaskPushNotificationConfig, Version,
+};
+
+/// The extension by which a server says: streams resume after `Last-Event-ID`, and a send may be
+/// repeated under its `Idempotency-Key`. Clients rely on either only where it is declared.
+pub const RESUME_EXTENSION: &str = "https://nuncio.dev/a2a/resume/v1";
+
+/// The eleven operations of the specification, by its own names.
+///
+/// What implementors keep: an answer or an event shows only what is safely recorded; a task of
+/// somebody else is not found; dropping a future or a stream never stops a task.
+#[async_trait]
+pub trait A2aService: Send + Sync + 'static {
+    /// Says something to the agent and waits for the outcome (spec 3.1.1).
+    async fn send_message(&self, cx: &CallContext, req: SendMessageRequest) -> Result<SendMessageResponse>;
+
+    /// Says something to the agent and follows what happens (spec 3.1.2).
+    async fn send_streaming_message(&self, cx: &CallContext, req: SendMessageRequest) -> Result<EventStream>;
+
+    /// The task as it stands (spec 3.1.3).
+    async fn get_task(&self, cx: &CallContext, req: GetTaskRequest) -> Result<Task>;
+
+    /// The caller's tasks, newest status first (spec 3.1.4).
+    async fn list_tasks(&self, cx: &CallContext, req: ListTasksRequest) -> Result<ListTasksResponse>;
+
+    /// Ends a task (spec 3.1.5).
+    async fn cancel_task(&self, cx: &CallContext, req: CancelTaskRequest) -> Result<Task>;
+
+    /// Follows a task (spec 3.1.6).
+    async fn subscribe_to_task(&self, cx: &CallContext, req: SubscribeToTaskRequest) -> Result<EventStream>;
+
+    /// Registers a webhook (spec 3.1.7).
+    async fn create_task_push_notification_config(
+        &self,
+        cx: &CallContext,
+        req: TaskPushNotificationConfig,
+    ) -> Result<TaskPushNotificationConfig>;
+
+    /// A webhook (spec 3.1.8).
+    async fn get_task_push_notification_config(
+        &self,
+        cx: &CallContext,
+        req: GetTaskPushNotificationConfigRequest,
+    ) -> Result<TaskPushNotificationConfig>;
+
+    /// The webhooks of a task (spec 3.1.9).
+    async fn list_task_push_notification_configs(
+        &self,
+        cx: &CallContext,
+        req: ListTaskPushNotificationConfigsRequest,
+    ) -> Result<ListTaskPushNotificationConfigsResponse>;
+
+    /// Removes a webhook; one that is gone already is no error (spec 3.1.10).
+    async fn delete_task_push_notification_config(
+        &self,
+        cx: &CallContext,
+        req: DeleteTaskPushNotificationConfigRequest,
+    ) -> Result<()>;
+
+    /// The card for those who authenticate (spec 3.1.11).
+    async fn get_extended_agent_card(
+        &self,
+        cx: &CallContext,
+        req: GetExtendedAgentCardRequest,
+    ) -> Result<AgentCard>;
+}
+
+/// Who calls, and how: everything about a call that is not its parameters.
+#[derive(Clone, Debug)]
+pub struct CallContext {
+    /// The version the caller speaks.
+    pub version: Version,
+    /// URIs of the extensions the caller declared.
+    pub extensions: Vec<String>,
+    /// Routing, where the binding carries it outside of the parameters.
+    pub tenant: Option<String>,
+    /// Who calls.
+    pub caller: Caller,
+    /// When the caller stops waiting.
+    pub deadline: Option<Instant>,
+    /// W3C trace context, handed on to whatever the call causes.
+    pub trace: Option<TraceContext>,
+    /// Resume a stream after this entry.
+    pub last_event_id: Option<Seq>,
+    /// A repeat of the same send has the same key.
+    pub idempotency_key: Option<String>,
+}
+
+impl CallContext {
+    /// A call by nobody in particular in this version.
+    #[must_use]
+    pub fn new(version: Version) -> Self {
+        Self {
+            version,
+            extensions: Vec::new(),
+            tenant: None,
+            caller: Caller::anonymous(),
+            deadline: None,
+            trace: None,
+            last_event_id: None,
+            idempotency_key: None,
+        }
+    }
+}
+
+impl Default for CallContext {
+    fn default() -> Self {
+        Self::new(Version::V1_0)
+    }
+}
+
+/// Who calls. Tasks belong to the principal that made them.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Caller {
+    principal: Option<Arc<str>>,
+}
+
+impl Caller {
+    /// Nobody in particular.
+    #[must_use]
+    pub const fn anonymous() -> Self {
+        Self { principal: None }
+    }
+
+    /// Somebody who has proved it.
+    pub fn authenticated(principal: impl Into<Arc<str>>) -> Self {
+        Self { principal: Some(principal.into()) }
+    }
+
+    /// The name under which this caller's tasks are kept; `None` for the anonymous caller.
+    #[must_use]
+    pub fn principal(&self) -> Option<&Arc<str>> {
+        self.principal.as_ref()
+    }
+}
+
+/// W3C trace context as it came.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TraceContext {
+    /// `traceparent`.
+    pub parent: String,
+    /// `tracestate`.
+    pub state: Option<String>,
+}
+
+/// Events of a stream, in order. The end of the stream is the end of the interaction.
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamItem>> + Send>>;
+
+/// How many dialects there are; each has a slot for its encoding of an event.
+pub(crate) const DIALECTS: usize = 3;
+
+/// An event in a stream, with its number in the log. Cheap to clone: all subscribers of a task share
+/// one, and it is encoded once per dialect for all of them.
+#[derive(Clone, Debug)]
+pub struct StreamItem(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    seq: Option<Seq>,
+    event: Arc<Event>,
+    encoded: [OnceLock<Bytes>; DIALECTS],
+}
+
+impl StreamItem {
+    /// An event; `seq` is its resume cursor, if it has one.
+    #[must_use]
+    pub fn new(seq: Option<Seq>, event: Arc<Event>) -> Self {
+        Self(Arc::new(Shared { seq, event, encoded: Default::default() }))
+    }
+
+    /// The number in the task's log.
+    #[must_use]
+    pub fn seq(&self) -> Option<Seq> {
+        self.0.seq
+    }
+
+    /// The event.
+    #[must_use]
+    pub fn event(&self) -> &Arc<Event> {
+        &self.0.event
+    }
+
+    /// The event in this slot's encoding, made by `encode` the first time.
+    pub(crate) fn encoded(&self, slot: usize, encode: impl FnOnce(&Event) -> Vec<u8>) -> &Bytes {
+        self.0.encoded[slot].get_or_init(|| encode(&self.0.event).into())
+    }
+}

@@ -1,0 +1,348 @@
+//! The parameters of the operations, both ways (fact sheet 3.2).
+//!
+//! HTTP+JSON merges path, query and body into one object before it comes here, with path variables under
+//! their v1.0 names (`id`, `taskId`); so those are read beside v0.3's own (`name`, `parent`).
+
+use std::marker::PhantomData;
+
+use serde::{
+    Deserialize, Serialize, Serializer,
+    de::DeserializeOwned,
+    ser::{SerializeMap as _, SerializeStruct as _},
+};
+use serde_json::value::RawValue;
+
+use super::{
+    downgrade::{Down, down, field_if},
+    form::Form,
+    name::{self, Name},
+    push::{Nested, PushShape},
+    shape::{Up, one},
+};
+use crate::{
+    CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, Error, ErrorKind,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, Message,
+    Metadata, PushConfigId, Result, SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
+    TaskId, TaskPushNotificationConfig,
+    lenient::{int32, int32_or_zero, none_if_empty, null_default},
+    op::{Call, Op},
+    wire::decode,
+};
+
+/// ListTasks has no JSON-RPC method in v0.3, no rpc in its proto, and no shape on its REST path (REQ-206).
+pub(super) fn no_list_tasks() -> Error {
+    Error::new(ErrorKind::UnsupportedOperation, "v0.3 has no ListTasks")
+}
+
+/// Reads the parameters of an operation.
+pub(super) fn upgrade<F: Form>(op: Op, params: Option<&RawValue>) -> Result<Call> {
+    let send = || shape::<SendShape>(params).map(SendShape::upgrade::<F>).map(Box::new);
+    let target = || shape::<TargetShape>(params);
+    Ok(match op {
+        Op::SendMessage => Call::SendMessage(send()?),
+        Op::SendStreamingMessage => Call::SendStreamingMessage(send()?),
+        Op::GetTask => Call::GetTask(Box::new(target()?.into_get::<F>())),
+        Op::ListTasks => return Err(no_list_tasks()),
+        Op::CancelTask => Call::CancelTask(Box::new(target()?.into_cancel())),
+        Op::SubscribeToTask => Call::SubscribeToTask(Box::new(SubscribeToTaskRequest {
+            tenant: None,
+            id: target()?.into_task(),
+        })),
+        Op::CreateTaskPushNotificationConfig => {
+            let Up(mut config) = shape::<Up<TaskPushNotificationConfig>>(params)?;
+            // As a2a-python 0.3 stored it, so that a get without an id finds it.
+            config.id = config.id.or_else(|| config.task_id.as_ref().map(default_config_id));
+            Call::CreateTaskPushNotificationConfig(Box::new(config))
+        }
+        Op::GetTaskPushNotificationConfig => {
+            let (task_id, id) = target()?.into_config();
+            let id = id.unwrap_or_else(|| default_config_id(&task_id));
+            let req = GetTaskPushNotificationConfigRequest { tenant: None, task_id, id };
+            Call::GetTaskPushNotificationConfig(Box::new(req))
+        }
+        Op::ListTaskPushNotificationConfigs => {
+            Call::ListTaskPushNotificationConfigs(Box::new(target()?.into_list()))
+        }
+        Op::GetExtendedAgentCard => Call::GetExtendedAgentCard(Box::default()),
+        Op::DeleteTaskPushNotificationConfig => {
+            let (task_id, id) = target()?.into_config();
+            let req =
+                DeleteTaskPushNotificationConfigRequest { tenant: None, task_id, id: id.unwrap_or_default() };
+            Call::DeleteTaskPushNotificationConfig(Box::new(req))
+        }
+    })
+}
+
+fn shape<T: DeserializeOwned + Default>(params: Option<&RawValue>) -> Result<T> {
+    params.map_or_else(|| Ok(T::default()), |json| decode(ErrorKind::InvalidParams, json.get()))
+}
+
+/// The id of a configuration that was set without one.
+pub(super) fn default_config_id(task_id: &TaskId) -> PushConfigId {
+    task_id.as_str().into()
+}
+
+/// ProtoJSON cannot tell 0 from unset, and means unset.
+fn history_length<F: Form>(length: Option<i32>) -> Option<i32> {
+    length.filter(|length| F::HAS_PRESENCE || *length != 0)
+}
+
+/// `MessageSendParams`, or `SendMessageRequest` of the proto.
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct SendShape {
+    // `request` is the field's name in the proto, which python clients write.
+    #[serde(alias = "request", deserialize_with = "one::<_, Message, _>")]
+    message: Message,
+    configuration: Option<ConfigurationShape>,
+    #[serde(deserialize_with = "null_default")]
+    metadata: Metadata,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct ConfigurationShape {
+    #[serde(alias = "accepted_output_modes", deserialize_with = "null_default")]
+    accepted_output_modes: Vec<String>,
+    blocking: Option<bool>,
+    #[serde(alias = "history_length", deserialize_with = "int32")]
+    history_length: Option<i32>,
+    #[serde(alias = "push_notification_config", alias = "pushNotification", alias = "push_notification")]
+    push_notification_config: Option<PushShape>,
+}
+
+impl SendShape {
+    fn upgrade<F: Form>(self) -> SendMessageRequest {
+        SendMessageRequest {
+            tenant: None,
+            message: self.message,
+            configuration: self.configuration.map(ConfigurationShape::upgrade::<F>),
+            metadata: self.metadata,
+        }
+    }
+}
+
+impl ConfigurationShape {
+    fn upgrade<F: Form>(self) -> SendMessageConfiguration {
+        // Trap T-22. Absent means wait, except in ProtoJSON, where it is how `false` is written.
+        let blocking = self.blocking.unwrap_or(F::HAS_PRESENCE);
+        SendMessageConfiguration {
+            accepted_output_modes: self.accepted_output_modes,
+            task_push_notification_config: self.push_notification_config.map(PushShape::upgrade),
+            history_length: history_length::<F>(self.history_length),
+            return_immediately: !blocking,
+        }
+    }
+}
+
+/// A task, or a configuration of one, by any of the names that the forms have for them.
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct TargetShape {
+    #[serde(deserialize_with = "none_if_empty")]
+    id: Option<String>,
+    #[serde(alias = "task_id", deserialize_with = "none_if_empty")]
+    task_id: Option<TaskId>,
+    #[serde(deserialize_with = "none_if_empty")]
+    name: Option<Name>,
+    #[serde(deserialize_with = "none_if_empty")]
+    parent: Option<Name>,
+    #[serde(alias = "push_notification_config_id", deserialize_with = "none_if_empty")]
+    push_notification_config_id: Option<PushConfigId>,
+    #[serde(alias = "history_length", deserialize_with = "int32")]
+    history_length: Option<i32>,
+    #[serde(alias = "page_size", deserialize_with = "int32_or_zero")]
+    page_size: i32,
+    #[serde(alias = "page_token", deserialize_with = "none_if_empty")]
+    page_token: Option<String>,
+    #[serde(deserialize_with = "null_default")]
+    metadata: Metadata,
+}
+
+impl TargetShape {
+    fn into_task(self) -> TaskId {
+        let named = self.name.or(self.parent).and_then(|name| name.split().0);
+        self.task_id.or(self.id.map(Into::into)).or(named).unwrap_or_default()
+    }
+
+    fn into_get<F: Form>(self) -> GetTaskRequest {
+        let history_length = history_length::<F>(self.history_length);
+        GetTaskRequest { tenant: None, id: self.into_task(), history_length }
+    }
+
+    fn into_cancel(mut self) -> CancelTaskRequest {
+        let metadata = std::mem::take(&mut self.metadata);
+        CancelTaskRequest { tenant: None, id: self.into_task(), metadata }
+    }
+
+    /// `id` is the task's in v0.3, and the configuration's beside a `taskId` of the path.
+    fn into_config(self) -> (TaskId, Option<PushConfigId>) {
+        let (named_task, named_id) = self.name.map(Name::split).unwrap_or_default();
+        let (task_id, id) = match self.task_id {
+            Some(task_id) => (Some(task_id), self.id.map(Into::into)),
+            None => (self.id.map(Into::into), None),
+        };
+        (task_id.or(named_task).unwrap_or_default(), self.push_notification_config_id.or(id).or(named_id))
+    }
+
+    fn into_list(mut self) -> ListTaskPushNotificationConfigsRequest {
+        let (page_size, page_token) = (self.page_size, self.page_token.take());
+        ListTaskPushNotificationConfigsRequest {
+            tenant: None,
+            task_id: self.into_task(),
+            page_size,
+            page_token,
+        }
+    }
+}
+
+impl<F: Form> Serialize for Down<'_, F, SendMessageRequest> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let req = self.value();
+        let mut object = serializer.serialize_struct("SendMessageRequest", 3)?;
+        object.serialize_field("message", &down::<F, _>(&req.message))?;
+        // Always there, because `blocking` always is.
+        let default = SendMessageConfiguration::default();
+        let configuration = req.configuration.as_ref().unwrap_or(&default);
+        object.serialize_field("configuration", &down::<F, _>(configuration))?;
+        field_if(&mut object, !req.metadata.is_empty(), "metadata", &req.metadata)?;
+        object.end()
+    }
+}
+
+impl<F: Form> Serialize for Down<'_, F, SendMessageConfiguration> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let configuration = self.value();
+        let modes = &configuration.accepted_output_modes;
+        let length = history_length::<F>(configuration.history_length);
+        let mut object = serializer.serialize_struct("SendMessageConfiguration", 4)?;
+        field_if(&mut object, !modes.is_empty(), "acceptedOutputModes", modes)?;
+        // What a v0.3 peer does without it is anybody's guess (REQ-200).
+        object.serialize_field("blocking", &!configuration.return_immediately)?;
+        field_if(&mut object, length.is_some(), "historyLength", &length)?;
+        if let Some(config) = &configuration.task_push_notification_config {
+            object.serialize_field(F::INLINE_PUSH, &Nested(config))?;
+        }
+        object.end()
+    }
+}
+
+/// A call, to be written in the form `F`.
+pub(super) struct Params<'a, F> {
+    call: &'a Call,
+    form: PhantomData<F>,
+}
+
+/// Borrows a call to write its parameters.
+pub(super) fn params<F: Form>(call: &Call) -> Result<Params<'_, F>> {
+    match call {
+        Call::ListTasks(_) => Err(no_list_tasks()),
+        Call::SendMessage(_)
+        | Call::SendStreamingMessage(_)
+        | Call::GetTask(_)
+        | Call::CancelTask(_)
+        | Call::SubscribeToTask(_)
+        | Call::CreateTaskPushNotificationConfig(_)
+        | Call::GetTaskPushNotificationConfig(_)
+        | Call::ListTaskPushNotificationConfigs(_)
+        | Call::GetExtendedAgentCard(_)
+        | Call::DeleteTaskPushNotificationConfig(_) => Ok(Params { call, form: PhantomData }),
+    }
+}
+
+impl<F: Form> Serialize for Params<'_, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.call {
+            Call::SendMessage(req) | Call::SendStreamingMessage(req) => {
+                down::<F, _>(&**req).serialize(serializer)
+            }
+            Call::GetTask(req) => {
+                let length = history_length::<F>(req.history_length).map(i64::from);
+                target::<F, S>(serializer, &req.id, &[("historyLength", length)], None)
+            }
+            Call::CancelTask(req) => {
+                let metadata = Some(&req.metadata).filter(|metadata| F::HAS_KIND && !metadata.is_empty());
+                target::<F, S>(serializer, &req.id, &[], metadata)
+            }
+            Call::SubscribeToTask(req) => target::<F, S>(serializer, &req.id, &[], None),
+            Call::CreateTaskPushNotificationConfig(req) => create::<F, S>(serializer, req),
+            Call::GetTaskPushNotificationConfig(req) => config::<F, S>(serializer, &req.task_id, &req.id),
+            Call::DeleteTaskPushNotificationConfig(req) => config::<F, S>(serializer, &req.task_id, &req.id),
+            Call::ListTaskPushNotificationConfigs(req) => list::<F, S>(serializer, req),
+            Call::GetExtendedAgentCard(_) | Call::ListTasks(_) => serializer.serialize_map(Some(0))?.end(),
+        }
+    }
+}
+
+/// The parameters of an operation on a task.
+fn target<F: Form, S: Serializer>(
+    serializer: S,
+    task_id: &TaskId,
+    numbers: &[(&str, Option<i64>)],
+    metadata: Option<&Metadata>,
+) -> Result<S::Ok, S::Error> {
+    let mut object = serializer.serialize_map(None)?;
+    if F::HAS_KIND {
+        object.serialize_entry("id", task_id)?;
+    } else {
+        object.serialize_entry("name", &name::of_task(task_id.as_str()))?;
+    }
+    for (key, number) in numbers {
+        if let Some(number) = number {
+            object.serialize_entry(key, number)?;
+        }
+    }
+    if let Some(metadata) = metadata {
+        object.serialize_entry("metadata", metadata)?;
+    }
+    object.end()
+}
+
+/// The parameters of an operation on a configuration.
+fn config<F: Form, S: Serializer>(
+    serializer: S,
+    task_id: &TaskId,
+    id: &PushConfigId,
+) -> Result<S::Ok, S::Error> {
+    let mut object = serializer.serialize_map(None)?;
+    if F::HAS_KIND {
+        object.serialize_entry("id", task_id)?;
+        object.serialize_entry("pushNotificationConfigId", id)?;
+    } else {
+        object.serialize_entry("name", &name::of_config(task_id.as_str(), id.as_str()))?;
+    }
+    object.end()
+}
+
+fn create<F: Form, S: Serializer>(
+    serializer: S,
+    req: &TaskPushNotificationConfig,
+) -> Result<S::Ok, S::Error> {
+    if F::HAS_KIND {
+        return down::<F, _>(req).serialize(serializer);
+    }
+    let task_id = req.task_id.clone().unwrap_or_default();
+    // REQUIRED in the proto, and the proto's request has no other way to leave it to the server.
+    let id = req.id.clone().unwrap_or_else(|| default_config_id(&task_id));
+    let config = TaskPushNotificationConfig { id: Some(id.clone()), ..req.clone() };
+    let mut object = serializer.serialize_struct("CreateTaskPushNotificationConfigRequest", 3)?;
+    object.serialize_field("parent", &name::of_task(task_id.as_str()))?;
+    object.serialize_field("configId", &id)?;
+    object.serialize_field("config", &down::<F, _>(&config))?;
+    object.end()
+}
+
+/// Only the proto has pages.
+fn list<F: Form, S: Serializer>(
+    serializer: S,
+    req: &ListTaskPushNotificationConfigsRequest,
+) -> Result<S::Ok, S::Error> {
+    if F::HAS_KIND {
+        return target::<F, S>(serializer, &req.task_id, &[], None);
+    }
+    let mut object = serializer.serialize_struct("ListTaskPushNotificationConfigRequest", 3)?;
+    object.serialize_field("parent", &name::of_task(req.task_id.as_str()))?;
+    field_if(&mut object, req.page_size != 0, "pageSize", &req.page_size)?;
+    field_if(&mut object, req.page_token.is_some(), "pageToken", &req.page_token)?;
+    object.end()
+}

@@ -1,0 +1,245 @@
+//! Security schemes and requirements of a card, in both versions. Schemes have a `type` in v0.3 and stand
+//! in a member of their own in v1.0; requirements are plain maps in v0.3 and wrapped ones in v1.0. The
+//! samples of v1.0.0 show the v0.3 form, so both are read wherever they come (trap T-16).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{Object, member};
+use crate::{OAuthFlows, SecurityRequirement, SecurityScheme};
+
+/// The members that hold a scheme in v1.0.
+const WRAPPERS: &[&str] = &[
+    "apiKeySecurityScheme",
+    "httpAuthSecurityScheme",
+    "oauth2SecurityScheme",
+    "openIdConnectSecurityScheme",
+    "mtlsSecurityScheme",
+];
+
+/// The same in snake case, in the same order.
+const SNAKE_WRAPPERS: &[&str] = &[
+    "api_key_security_scheme",
+    "http_auth_security_scheme",
+    "oauth2_security_scheme",
+    "open_id_connect_security_scheme",
+    "mtls_security_scheme",
+];
+
+/// The flows of OAuth 2.0, the most useful first.
+const FLOWS: &[(&str, &str)] = &[
+    ("authorizationCode", "authorization_code"),
+    ("clientCredentials", "client_credentials"),
+    ("implicit", "implicit"),
+    ("password", "password"),
+    ("deviceCode", "device_code"),
+];
+
+/// Scheme name → the names it was split into.
+type Splits = BTreeMap<String, Vec<String>>;
+
+/// Puts the schemes and requirements of a card, and of its skills, into the form of v1.0.
+pub(super) fn upgrade(card: &mut Object) {
+    let splits = upgrade_schemes(card);
+    upgrade_requirements(card, &splits);
+    for skill in super::objects_mut(card.get_mut("skills")) {
+        upgrade_requirements(skill, &splits);
+    }
+}
+
+fn upgrade_schemes(card: &mut Object) -> Splits {
+    let Some(Value::Object(schemes)) = member(card, &["securitySchemes", "security_schemes"]).cloned() else {
+        return Splits::new();
+    };
+    let mut names: BTreeSet<String> = schemes.keys().cloned().collect();
+    let mut splits = Splits::new();
+    let mut upgraded = Object::new();
+    for (name, scheme) in schemes {
+        for (i, (flow, scheme)) in upgrade_scheme(&scheme).into_iter().enumerate() {
+            let own = if i == 0 { name.clone() } else { fresh_name(&mut names, &name, flow) };
+            splits.entry(name.clone()).or_default().push(own.clone());
+            upgraded.insert(own, scheme);
+        }
+    }
+    card.remove("security_schemes");
+    card.insert("securitySchemes".to_owned(), Value::Object(upgraded));
+    splits
+}
+
+/// `{name}-{flow}`, or with as many dashes more as it takes to be new.
+fn fresh_name(names: &mut BTreeSet<String>, name: &str, flow: &str) -> String {
+    let mut fresh = format!("{name}-{flow}");
+    while !names.insert(fresh.clone()) {
+        fresh.push('-');
+    }
+    fresh
+}
+
+/// A scheme in the form of v1.0, with the flow it is for: one, or one per flow of OAuth 2.0 (trap T-15).
+/// None for a kind of scheme that v1.0 does not have.
+fn upgrade_scheme(scheme: &Value) -> Vec<(&'static str, Value)> {
+    let Some(object) = scheme.as_object() else { return Vec::new() };
+    let wrapped = WRAPPERS.iter().zip(SNAKE_WRAPPERS).find_map(|(camel, snake)| {
+        member(object, &[*camel, *snake]).and_then(Value::as_object).map(|inner| (*camel, inner.clone()))
+    });
+    let typed = || {
+        let mut inner = object.clone();
+        let kind = inner.remove("type")?;
+        Some(match kind.as_str()? {
+            "apiKey" => {
+                let location = inner.remove("in").or_else(|| inner.remove("location"));
+                inner.insert("location".to_owned(), location.unwrap_or_default());
+                (WRAPPERS[0], inner)
+            }
+            "http" => (WRAPPERS[1], inner),
+            "oauth2" => (WRAPPERS[2], inner),
+            "openIdConnect" => (WRAPPERS[3], inner),
+            "mutualTLS" => (WRAPPERS[4], inner),
+            _ => return None,
+        })
+    };
+    match wrapped.or_else(typed) {
+        Some((wrapper, inner)) if wrapper == WRAPPERS[2] => split_flows(wrapper, &inner),
+        Some((wrapper, inner)) => vec![("", json!({ wrapper: inner }))],
+        None => Vec::new(),
+    }
+}
+
+fn split_flows(wrapper: &str, scheme: &Object) -> Vec<(&'static str, Value)> {
+    let Some(flows) = scheme.get("flows").and_then(Value::as_object) else { return Vec::new() };
+    let one = |(camel, snake): &(&'static str, &str)| {
+        let flow = member(flows, &[*camel, *snake])?;
+        let mut scheme = scheme.clone();
+        scheme.insert("flows".to_owned(), json!({ *camel: flow }));
+        Some((*camel, json!({ wrapper: scheme })))
+    };
+    FLOWS.iter().filter_map(one).collect()
+}
+
+/// Takes `securityRequirements`, or else `security`, in either form.
+fn upgrade_requirements(object: &mut Object, splits: &Splits) {
+    let names = ["securityRequirements", "security_requirements", "security"];
+    let Some(Value::Array(list)) = member(object, &names) else { return };
+    let upgraded: Vec<Value> = list
+        .iter()
+        .filter_map(Value::as_object)
+        .flat_map(|requirement| spread(&scopes_by_scheme(requirement), splits))
+        .map(|schemes| json!({ "schemes": schemes }))
+        .collect();
+    object.remove("security_requirements");
+    object.insert("securityRequirements".to_owned(), upgraded.into());
+}
+
+/// Scheme → scopes, from `{"schemes":{name:{"list":[…]}}}` or from `{name:[…]}`.
+fn scopes_by_scheme(requirement: &Object) -> Vec<(&String, Value)> {
+    let wrapped = requirement.get("schemes").and_then(Value::as_object);
+    let list = |scopes: &Value| match scopes {
+        Value::Object(object) => object.get("list").cloned().unwrap_or_else(|| json!([])),
+        Value::Array(_) => scopes.clone(),
+        _ => json!([]),
+    };
+    wrapped.unwrap_or(requirement).iter().map(|(name, scopes)| (name, list(scopes))).collect()
+}
+
+/// One requirement for each way to choose among the schemes that a scheme was split into: what asked for
+/// the scheme is met by any of its flows.
+fn spread(requirement: &[(&String, Value)], splits: &Splits) -> Vec<Object> {
+    let mut spread = vec![Object::new()];
+    for (name, scopes) in requirement {
+        let own = vec![(*name).clone()];
+        let names = splits.get(*name).unwrap_or(&own);
+        spread = names
+            .iter()
+            .flat_map(|name| {
+                spread.iter().cloned().map(move |mut schemes| {
+                    schemes.insert(name.clone(), json!({ "list": scopes }));
+                    schemes
+                })
+            })
+            .collect();
+    }
+    spread
+}
+
+/// Adds `security`, if there is any.
+pub(super) fn add_requirements(object: &mut Object, requirements: &[SecurityRequirement]) {
+    if requirements.is_empty() {
+        return;
+    }
+    let plain = requirements.iter().map(|requirement| {
+        Value::Object(
+            requirement.schemes.iter().map(|(name, scopes)| (name.clone(), json!(scopes.list))).collect(),
+        )
+    });
+    object.insert("security".to_owned(), plain.collect());
+}
+
+/// Adds the members of the v0.3 form to a scheme.
+pub(super) fn add_scheme(object: &mut Object, scheme: &SecurityScheme) {
+    let (description, members) = match scheme {
+        SecurityScheme::ApiKey(scheme) => {
+            (&scheme.description, json!({ "type": "apiKey", "in": scheme.location, "name": scheme.name }))
+        }
+        SecurityScheme::HttpAuth(scheme) => {
+            let mut members = json!({ "type": "http", "scheme": scheme.scheme });
+            add_text(&mut members, "bearerFormat", &scheme.bearer_format);
+            (&scheme.description, members)
+        }
+        SecurityScheme::OAuth2(scheme) => {
+            let mut members = json!({ "type": "oauth2", "flows": downgrade_flows(&scheme.flows) });
+            add_text(&mut members, "oauth2MetadataUrl", &scheme.oauth2_metadata_url);
+            (&scheme.description, members)
+        }
+        SecurityScheme::OpenIdConnect(scheme) => {
+            let members = json!({ "type": "openIdConnect", "openIdConnectUrl": scheme.open_id_connect_url });
+            (&scheme.description, members)
+        }
+        SecurityScheme::MutualTls(scheme) => (&scheme.description, json!({ "type": "mutualTLS" })),
+    };
+    if let Value::Object(members) = members {
+        object.extend(members);
+    }
+    if !description.is_empty() {
+        object.insert("description".to_owned(), description.as_str().into());
+    }
+}
+
+/// Removes what only v1.0 knows of a scheme.
+pub(super) fn remove_v1(scheme: &mut Object) {
+    scheme.retain(|name, _| !WRAPPERS.contains(&name.as_str()));
+}
+
+fn add_text(object: &mut Value, name: &str, text: &str) {
+    if !text.is_empty() {
+        object[name] = text.into();
+    }
+}
+
+/// v0.3 knows neither the device code nor that PKCE is demanded; both are lost.
+fn downgrade_flows(flows: &OAuthFlows) -> Value {
+    let (name, refresh_url, mut flow) = match flows {
+        OAuthFlows::AuthorizationCode(flow) => {
+            let members = json!({
+                "authorizationUrl": flow.authorization_url,
+                "tokenUrl": flow.token_url,
+                "scopes": flow.scopes,
+            });
+            ("authorizationCode", &flow.refresh_url, members)
+        }
+        OAuthFlows::ClientCredentials(flow) => {
+            let members = json!({ "tokenUrl": flow.token_url, "scopes": flow.scopes });
+            ("clientCredentials", &flow.refresh_url, members)
+        }
+        OAuthFlows::Implicit(flow) => {
+            let members = json!({ "authorizationUrl": flow.authorization_url, "scopes": flow.scopes });
+            ("implicit", &flow.refresh_url, members)
+        }
+        OAuthFlows::Password(flow) => {
+            ("password", &flow.refresh_url, json!({ "tokenUrl": flow.token_url, "scopes": flow.scopes }))
+        }
+        OAuthFlows::DeviceCode(_) => return json!({}),
+    };
+    add_text(&mut flow, "refreshUrl", refresh_url);
+    json!({ name: flow })
+}

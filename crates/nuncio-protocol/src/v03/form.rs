@@ -1,0 +1,114 @@
+//! What differs between the two JSON forms of v0.3 (fact sheet 2, trap T-08): JSON-RPC has a schema of
+//! its own, HTTP+JSON carries the ProtoJSON of the v0.3 proto. Writing asks a [`Form`] for every name
+//! that differs; reading takes both forms everywhere and asks only where the same JSON means two things.
+
+use crate::{Role, TaskState};
+
+/// One of the two JSON forms.
+pub(super) trait Form: Send + Sync + 'static {
+    /// The dialect's slot among the encodings that a stream item keeps.
+    const SLOT: usize;
+    /// True: an object says what it is by `kind`, and answers are bare. False: the member that holds an
+    /// object says what it is.
+    const HAS_KIND: bool;
+    /// True: absent differs from `false` and 0. ProtoJSON leaves both out, so there it does not.
+    const HAS_PRESENCE: bool;
+    /// The parts of a message; those of an artifact are `parts` in both.
+    const MESSAGE_PARTS: &'static str;
+    /// True if a message can name the tasks it refers to.
+    const HAS_REFERENCES: bool;
+    /// The address of a file.
+    const FILE_URI: &'static str;
+    /// The bytes of a file.
+    const FILE_BYTES: &'static str;
+    /// The webhook in the configuration of a send.
+    const INLINE_PUSH: &'static str;
+
+    /// The name of a state (fact sheet 3.5).
+    fn state(state: TaskState) -> &'static str;
+
+    /// The name of a role; `None` if this form has no word for it.
+    fn role(role: Role) -> Option<&'static str>;
+
+    /// The JSON-RPC method of a row of the method table; the REST form has no methods.
+    fn method(method: &'static str) -> Option<&'static str>;
+}
+
+/// v0.3 over JSON-RPC: JSON with `kind`, methods such as `message/send`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JsonRpc;
+
+impl Form for JsonRpc {
+    const SLOT: usize = 1;
+    const HAS_KIND: bool = true;
+    const HAS_PRESENCE: bool = true;
+    const MESSAGE_PARTS: &'static str = "parts";
+    const HAS_REFERENCES: bool = true;
+    const FILE_URI: &'static str = "uri";
+    const FILE_BYTES: &'static str = "bytes";
+    const INLINE_PUSH: &'static str = "pushNotificationConfig";
+
+    fn state(state: TaskState) -> &'static str {
+        match state {
+            TaskState::Unspecified => "unknown",
+            TaskState::Submitted => "submitted",
+            TaskState::Working => "working",
+            TaskState::Completed => "completed",
+            TaskState::Failed => "failed",
+            TaskState::Canceled => "canceled",
+            TaskState::InputRequired => "input-required",
+            TaskState::Rejected => "rejected",
+            TaskState::AuthRequired => "auth-required",
+        }
+    }
+
+    fn role(role: Role) -> Option<&'static str> {
+        match role {
+            Role::Unspecified => None,
+            Role::User => Some("user"),
+            Role::Agent => Some("agent"),
+        }
+    }
+
+    fn method(method: &'static str) -> Option<&'static str> {
+        Some(method)
+    }
+}
+
+/// v0.3 over HTTP+JSON: the ProtoJSON of the v0.3 proto.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rest;
+
+impl Form for Rest {
+    const SLOT: usize = 2;
+    const HAS_KIND: bool = false;
+    const HAS_PRESENCE: bool = false;
+    const MESSAGE_PARTS: &'static str = "content";
+    const HAS_REFERENCES: bool = false;
+    const FILE_URI: &'static str = "fileWithUri";
+    const FILE_BYTES: &'static str = "fileWithBytes";
+    const INLINE_PUSH: &'static str = "pushNotification";
+
+    fn state(state: TaskState) -> &'static str {
+        match state {
+            // The one name that changed: two L then, one L now.
+            TaskState::Canceled => "TASK_STATE_CANCELLED",
+            TaskState::Unspecified
+            | TaskState::Submitted
+            | TaskState::Working
+            | TaskState::Completed
+            | TaskState::Failed
+            | TaskState::InputRequired
+            | TaskState::Rejected
+            | TaskState::AuthRequired => state.as_str(),
+        }
+    }
+
+    fn role(role: Role) -> Option<&'static str> {
+        Some(role.as_str())
+    }
+
+    fn method(_method: &'static str) -> Option<&'static str> {
+        None
+    }
+}

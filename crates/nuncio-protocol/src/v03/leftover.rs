@@ -1,0 +1,109 @@
+//! What v0.3 cannot say travels in the nearest metadata under our own key, so that going down and up
+//! again is the identity. Only messages and parts need it: every member of a task, an artifact, a status
+//! and both updates has its place in v0.3.
+//!
+//! Metadata that holds one of the keys used here already keeps it: the original moves into the
+//! leftover while it is down.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
+use serde_json::Value;
+
+use crate::{Metadata, Role, TaskId};
+
+/// The key in metadata under which the leftover of a message or a part travels.
+pub const LEFTOVER: &str = "https://nuncio.dev/a2a/leftover/v1";
+
+/// The flag of the convention that a2a-python, a2a-js and a2a-go share for data that is not an object
+/// (fact sheet 3.4).
+pub(super) const DATA_PART_COMPAT: &str = "data_part_compat";
+
+/// What v0.3 has no member for.
+#[derive(Default, Serialize, Deserialize)]
+// Strict, so that a peer's own data under our key is left as it is.
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Leftover<'a> {
+    /// Of a text or data part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) filename: Option<Cow<'a, str>>,
+    /// Of a text or data part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) media_type: Option<Cow<'a, str>>,
+    /// Of a message in the REST form.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(super) reference_task_ids: Cow<'a, [TaskId]>,
+    /// Of a message, where the form has no word for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) role: Option<Role>,
+    /// Members of the metadata whose place is taken on the wire.
+    #[serde(skip_serializing_if = "Metadata::is_empty")]
+    pub(super) metadata: Metadata,
+}
+
+impl Leftover<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.filename.is_none()
+            && self.media_type.is_none()
+            && self.reference_task_ids.is_empty()
+            && self.role.is_none()
+            && self.metadata.is_empty()
+    }
+
+    /// Moves a member of the metadata aside, if it is there.
+    pub(super) fn set_aside(&mut self, key: &str, metadata: &Metadata) {
+        if let Some(value) = metadata.get(key) {
+            self.metadata.insert(key.to_owned(), value.clone());
+        }
+    }
+}
+
+/// Metadata with something of ours in it, as it goes on the wire.
+pub(super) struct WireMetadata<'a> {
+    metadata: &'a Metadata,
+    leftover: Leftover<'a>,
+    /// True: the data of this part is wrapped.
+    wrapped: bool,
+}
+
+impl<'a> WireMetadata<'a> {
+    pub(super) fn new(metadata: &'a Metadata, mut leftover: Leftover<'a>, wrapped: bool) -> Self {
+        leftover.set_aside(LEFTOVER, metadata);
+        Self { metadata, leftover, wrapped }
+    }
+}
+
+impl Serialize for WireMetadata<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        for (key, value) in self.metadata {
+            if !self.leftover.metadata.contains_key(key) {
+                object.serialize_entry(key, value)?;
+            }
+        }
+        if self.wrapped {
+            object.serialize_entry(DATA_PART_COMPAT, &true)?;
+        }
+        if !self.leftover.is_empty() {
+            object.serialize_entry(LEFTOVER, &self.leftover)?;
+        }
+        object.end()
+    }
+}
+
+/// Takes the leftover out of metadata that came in. Its own `metadata` is still to be put back.
+pub(super) fn take(metadata: &mut Metadata) -> Leftover<'static> {
+    // An array would read as a structure by position, and an empty object says nothing: neither is ours.
+    let value = metadata.get(LEFTOVER).filter(|value| value.is_object());
+    let leftover =
+        value.and_then(|value| Leftover::deserialize(value).ok()).filter(|leftover| !leftover.is_empty());
+    let Some(leftover) = leftover else { return Leftover::default() };
+    metadata.remove(LEFTOVER);
+    leftover
+}
+
+/// True if `data` under this metadata reads as wrapped.
+pub(super) fn is_wrapped(metadata: &Metadata, data: &Value) -> bool {
+    let flag = metadata.get(DATA_PART_COMPAT).and_then(Value::as_bool) == Some(true);
+    flag && data.as_object().is_some_and(|object| object.len() == 1 && object.contains_key("value"))
+}

@@ -1,0 +1,143 @@
+//! Version 0.3, translated. Everything outside of this folder speaks v1.0; this folder turns v0.3 into
+//! our types (*upgrade*) and our types into v0.3 (*downgrade*).
+//!
+//! v0.3 has two JSON forms: [`JsonRpc`] and [`Rest`]. Input is read liberally, in either form; output is
+//! written exactly. What v0.3 cannot say about messages, tasks, artifacts and events travels in metadata
+//! under [`LEFTOVER`], so that down and up again is the identity; what is lost elsewhere stands in
+//! docs/protocol-notes.md.
+//!
+//! Reading order: `form` (what the two forms call things), `downgrade`, `shape` and `upgrade` (messages,
+//! tasks and events), `leftover`, `call` and `push` (requests), `card`, `error`.
+
+mod call;
+mod card;
+mod downgrade;
+mod error;
+mod form;
+mod leftover;
+mod name;
+#[cfg(feature = "grpc")]
+pub mod pb;
+mod push;
+mod shape;
+mod upgrade;
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+pub use self::{
+    card::{decode_card, downgrade_card, union_card, upgrade_card},
+    error::{decode_rest_error, rest_error},
+    form::{JsonRpc, Rest},
+    leftover::LEFTOVER,
+};
+use self::{downgrade::down, form::Form, shape::Up};
+use crate::{
+    Error, ErrorKind, Event, Result, Version,
+    op::{Call, Op, Reply},
+    wire::{Dialect, decode, rest::Paths},
+};
+
+/// Where the routes of v0.3's HTTP+JSON are (03 section 3.5.6).
+pub const PATHS: Paths = Paths { prefix: "/v1", card: "/card", tenants: false };
+
+/// The JSON-RPC methods (fact sheet 2.2).
+const METHODS: &[(Op, &str)] = &[
+    (Op::SendMessage, "message/send"),
+    (Op::SendStreamingMessage, "message/stream"),
+    (Op::GetTask, "tasks/get"),
+    (Op::CancelTask, "tasks/cancel"),
+    (Op::SubscribeToTask, "tasks/resubscribe"),
+    (Op::CreateTaskPushNotificationConfig, "tasks/pushNotificationConfig/set"),
+    (Op::GetTaskPushNotificationConfig, "tasks/pushNotificationConfig/get"),
+    (Op::ListTaskPushNotificationConfigs, "tasks/pushNotificationConfig/list"),
+    (Op::DeleteTaskPushNotificationConfig, "tasks/pushNotificationConfig/delete"),
+    (Op::GetExtendedAgentCard, "agent/getAuthenticatedExtendedCard"),
+    // The misspelling of 03 section 11.1.3; read, never written.
+    (Op::GetExtendedAgentCard, "agent/authenticatedExtendedCard"),
+];
+
+fn result<T>(json: &RawValue) -> Result<T>
+where
+    Up<T>: DeserializeOwned,
+{
+    decode::<Up<T>>(ErrorKind::InvalidAgentResponse, json.get()).map(|Up(value)| value)
+}
+
+fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<()> {
+    serde_json::to_writer(out, value).map_err(Error::internal)
+}
+
+impl<F: Form> Dialect for F {
+    fn version(&self) -> Version {
+        Version::V0_3
+    }
+
+    fn slot(&self) -> usize {
+        F::SLOT
+    }
+
+    fn method(&self, op: Op) -> Option<&'static str> {
+        METHODS.iter().find(|row| row.0 == op).and_then(|row| F::method(row.1))
+    }
+
+    fn op(&self, method: &str) -> Option<Op> {
+        METHODS.iter().find(|row| F::method(row.1) == Some(method)).map(|row| row.0)
+    }
+
+    fn decode_call(&self, op: Op, params: Option<&RawValue>) -> Result<Call> {
+        call::upgrade::<F>(op, params)
+    }
+
+    fn encode_reply(&self, _op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
+        match reply {
+            Reply::Sent(sent) => write(&down::<F, _>(sent), out),
+            Reply::Task(task) => write(&down::<F, _>(task), out),
+            Reply::Tasks(_) => Err(call::no_list_tasks()),
+            Reply::PushConfig(config) => write(&down::<F, _>(config), out),
+            Reply::PushConfigs(page) => write(&down::<F, _>(page), out),
+            Reply::Card(card) => write(&downgrade_card(card)?, out),
+            Reply::Empty => {
+                out.extend_from_slice(if F::HAS_KIND { b"null" } else { b"{}" });
+                Ok(())
+            }
+            Reply::Stream(_) => Err(Error::internal("a stream is not one answer")),
+        }
+    }
+
+    fn encode_event(&self, event: &Event, out: &mut Vec<u8>) {
+        // Our types have string keys and finite numbers only: writing them to memory cannot fail.
+        let _ = write(&down::<F, _>(event), out);
+    }
+
+    /// The v0.3 SDKs read the answer to a streaming method as a stream, whatever its content type.
+    fn refuses_in_stream(&self) -> bool {
+        true
+    }
+
+    fn encode_call(&self, call: &Call, out: &mut Vec<u8>) -> Result<()> {
+        write(&call::params::<F>(call)?, out)
+    }
+
+    fn decode_reply(&self, op: Op, json: &RawValue) -> Result<Reply> {
+        Ok(match op {
+            Op::SendMessage => Reply::Sent(result(json)?),
+            Op::GetTask | Op::CancelTask => Reply::Task(result(json)?),
+            Op::ListTasks => return Err(call::no_list_tasks()),
+            Op::CreateTaskPushNotificationConfig | Op::GetTaskPushNotificationConfig => {
+                Reply::PushConfig(result(json)?)
+            }
+            Op::ListTaskPushNotificationConfigs => Reply::PushConfigs(result(json)?),
+            Op::GetExtendedAgentCard => Reply::Card(Box::new(decode_card(json.get().as_bytes())?)),
+            // `null`, `{}`, or nothing at all (trap T-29).
+            Op::DeleteTaskPushNotificationConfig => Reply::Empty,
+            Op::SendStreamingMessage | Op::SubscribeToTask => {
+                return Err(Error::internal("a streaming operation has no single answer"));
+            }
+        })
+    }
+
+    fn decode_event(&self, json: &RawValue) -> Result<Event> {
+        result(json)
+    }
+}

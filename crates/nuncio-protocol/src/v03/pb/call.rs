@@ -1,0 +1,167 @@
+//! Calls, answers and events of v0.3 as the bytes of protobuf messages.
+
+use bytes::Bytes;
+
+use super::{convert::v03_interfaces, generated as pb};
+use crate::{
+    Error, ErrorKind, Event, Result,
+    op::{Call, Op, Reply},
+    pb::{params, result, write},
+    v03::call::no_list_tasks,
+};
+
+/// The gRPC service: calls go to `/{SERVICE}/{rpc}`.
+pub const SERVICE: &str = "a2a.v1.A2AService";
+
+/// The rpc of an operation; v0.3 cannot list tasks.
+#[must_use]
+pub fn rpc_name(op: Op) -> Option<&'static str> {
+    Some(match op {
+        Op::SendMessage => "SendMessage",
+        Op::SendStreamingMessage => "SendStreamingMessage",
+        Op::GetTask => "GetTask",
+        Op::ListTasks => return None,
+        Op::CancelTask => "CancelTask",
+        Op::SubscribeToTask => "TaskSubscription",
+        Op::CreateTaskPushNotificationConfig => "CreateTaskPushNotificationConfig",
+        Op::GetTaskPushNotificationConfig => "GetTaskPushNotificationConfig",
+        Op::ListTaskPushNotificationConfigs => "ListTaskPushNotificationConfig",
+        Op::GetExtendedAgentCard => "GetAgentCard",
+        Op::DeleteTaskPushNotificationConfig => "DeleteTaskPushNotificationConfig",
+    })
+}
+
+/// The operation of an rpc.
+#[must_use]
+pub fn op_from_rpc(name: &str) -> Option<Op> {
+    Op::TABLE.iter().map(|row| row.op).find(|op| rpc_name(*op) == Some(name))
+}
+
+/// Server: reads a request. Files inside share its memory.
+///
+/// # Errors
+/// `ParseError` when the bytes are no such message, `InvalidParams` that names the field when it says
+/// something that has no meaning, `UnsupportedOperation` for what v0.3 does not have.
+pub fn decode_call(op: Op, bytes: Bytes) -> Result<Call> {
+    Ok(match op {
+        Op::SendMessage => Call::SendMessage(params::<pb::SendMessageRequest, _>(bytes)?),
+        Op::SendStreamingMessage => Call::SendStreamingMessage(params::<pb::SendMessageRequest, _>(bytes)?),
+        Op::GetTask => Call::GetTask(params::<pb::GetTaskRequest, _>(bytes)?),
+        Op::ListTasks => return Err(no_list_tasks()),
+        Op::CancelTask => Call::CancelTask(params::<pb::CancelTaskRequest, _>(bytes)?),
+        Op::SubscribeToTask => Call::SubscribeToTask(params::<pb::TaskSubscriptionRequest, _>(bytes)?),
+        Op::CreateTaskPushNotificationConfig => Call::CreateTaskPushNotificationConfig(params::<
+            pb::CreateTaskPushNotificationConfigRequest,
+            _,
+        >(bytes)?),
+        Op::GetTaskPushNotificationConfig => {
+            Call::GetTaskPushNotificationConfig(params::<pb::GetTaskPushNotificationConfigRequest, _>(bytes)?)
+        }
+        Op::ListTaskPushNotificationConfigs => Call::ListTaskPushNotificationConfigs(params::<
+            pb::ListTaskPushNotificationConfigRequest,
+            _,
+        >(bytes)?),
+        Op::GetExtendedAgentCard => Call::GetExtendedAgentCard(params::<pb::GetAgentCardRequest, _>(bytes)?),
+        Op::DeleteTaskPushNotificationConfig => Call::DeleteTaskPushNotificationConfig(params::<
+            pb::DeleteTaskPushNotificationConfigRequest,
+            _,
+        >(bytes)?),
+    })
+}
+
+/// Client: writes a request. What v0.3 has no place for is left out: the tenant, the metadata of a
+/// cancel, and a history length of 0, where the caller must drop the history itself.
+///
+/// # Errors
+/// `InvalidParams` that names the field when protobuf cannot carry a value, `UnsupportedOperation` for
+/// what v0.3 does not have.
+pub fn encode_call(call: &Call, out: &mut Vec<u8>) -> Result<()> {
+    let kind = ErrorKind::InvalidParams;
+    match call {
+        Call::SendMessage(req) | Call::SendStreamingMessage(req) => {
+            write::<pb::SendMessageRequest, _>(kind, &**req, out)
+        }
+        Call::GetTask(req) => write::<pb::GetTaskRequest, _>(kind, &**req, out),
+        Call::ListTasks(_) => Err(no_list_tasks()),
+        Call::CancelTask(req) => write::<pb::CancelTaskRequest, _>(kind, &**req, out),
+        Call::SubscribeToTask(req) => write::<pb::TaskSubscriptionRequest, _>(kind, &**req, out),
+        Call::CreateTaskPushNotificationConfig(req) => {
+            write::<pb::CreateTaskPushNotificationConfigRequest, _>(kind, &**req, out)
+        }
+        Call::GetTaskPushNotificationConfig(req) => {
+            write::<pb::GetTaskPushNotificationConfigRequest, _>(kind, &**req, out)
+        }
+        Call::ListTaskPushNotificationConfigs(req) => {
+            write::<pb::ListTaskPushNotificationConfigRequest, _>(kind, &**req, out)
+        }
+        Call::GetExtendedAgentCard(req) => write::<pb::GetAgentCardRequest, _>(kind, &**req, out),
+        Call::DeleteTaskPushNotificationConfig(req) => {
+            write::<pb::DeleteTaskPushNotificationConfigRequest, _>(kind, &**req, out)
+        }
+    }
+}
+
+/// Server: writes an answer other than a stream.
+///
+/// # Errors
+/// `InvalidAgentResponse` that names the field when protobuf cannot carry a value, `UnsupportedOperation`
+/// for what v0.3 does not have, `VersionNotSupported` for the card of an agent that v0.3 does not reach.
+pub fn encode_reply(_op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
+    let kind = ErrorKind::InvalidAgentResponse;
+    match reply {
+        Reply::Sent(sent) => write::<pb::SendMessageResponse, _>(kind, sent, out),
+        Reply::Task(task) => write::<pb::Task, _>(kind, task, out),
+        Reply::Tasks(_) => Err(no_list_tasks()),
+        Reply::PushConfig(config) => write::<pb::TaskPushNotificationConfig, _>(kind, config, out),
+        Reply::PushConfigs(page) => write::<pb::ListTaskPushNotificationConfigResponse, _>(kind, page, out),
+        Reply::Card(card) => {
+            if v03_interfaces(card).next().is_none() {
+                let text = "the agent has no interface of version 0.3";
+                return Err(Error::new(ErrorKind::VersionNotSupported, text));
+            }
+            write::<pb::AgentCard, _>(kind, &**card, out)
+        }
+        // `google.protobuf.Empty` is no bytes at all.
+        Reply::Empty => Ok(()),
+        Reply::Stream(_) => Err(Error::internal("a stream is not one answer")),
+    }
+}
+
+/// Client: reads an answer other than a stream. Files inside share its memory.
+///
+/// # Errors
+/// `InvalidAgentResponse` that names the field, `UnsupportedOperation` for what v0.3 does not have.
+pub fn decode_reply(op: Op, bytes: Bytes) -> Result<Reply> {
+    Ok(match op {
+        Op::SendMessage => Reply::Sent(result::<pb::SendMessageResponse, _>(bytes)?),
+        Op::GetTask | Op::CancelTask => Reply::Task(result::<pb::Task, _>(bytes)?),
+        Op::ListTasks => return Err(no_list_tasks()),
+        Op::CreateTaskPushNotificationConfig | Op::GetTaskPushNotificationConfig => {
+            Reply::PushConfig(result::<pb::TaskPushNotificationConfig, _>(bytes)?)
+        }
+        Op::ListTaskPushNotificationConfigs => {
+            Reply::PushConfigs(result::<pb::ListTaskPushNotificationConfigResponse, _>(bytes)?)
+        }
+        Op::GetExtendedAgentCard => Reply::Card(Box::new(result::<pb::AgentCard, _>(bytes)?)),
+        Op::DeleteTaskPushNotificationConfig => Reply::Empty,
+        Op::SendStreamingMessage | Op::SubscribeToTask => {
+            return Err(Error::internal("a streaming operation has no single answer"));
+        }
+    })
+}
+
+/// Server: writes an event.
+///
+/// # Errors
+/// `InvalidAgentResponse` that names the field when protobuf cannot carry a value.
+pub fn encode_event(event: &Event, out: &mut Vec<u8>) -> Result<()> {
+    write::<pb::StreamResponse, _>(ErrorKind::InvalidAgentResponse, event, out)
+}
+
+/// Client: reads an event. Files inside share its memory.
+///
+/// # Errors
+/// `InvalidAgentResponse` that names the field.
+pub fn decode_event(bytes: Bytes) -> Result<Event> {
+    result::<pb::StreamResponse, _>(bytes)
+}

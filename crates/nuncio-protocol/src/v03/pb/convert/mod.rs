@@ -1,0 +1,30 @@
+//! Our types to the v0.3 messages and back, in the manner of [`crate::pb`]. Up and down are the same
+//! rules as in the JSON forms, and what v0.3 has no field for travels in the same leftover.
+
+mod card;
+mod message;
+mod push;
+mod request;
+mod security;
+mod task;
+
+pub(super) use self::card::v03_interfaces;
+use crate::{PushConfigId, TaskId, pb::convert::Mismatch, v03::name::Name};
+
+/// The task that a resource name means (REQ-067).
+fn task_of(name: &str) -> Result<TaskId, Mismatch> {
+    match Name::parse(name).map(Name::split) {
+        Some((Some(task_id), None)) => Ok(task_id),
+        _ => Err(Mismatch::new(format!("expected tasks/{{id}}, got \"{name}\""))),
+    }
+}
+
+/// The configuration that a resource name means, with its task (REQ-067).
+fn config_of(name: &str) -> Result<(TaskId, PushConfigId), Mismatch> {
+    match Name::parse(name).map(Name::split) {
+        Some((Some(task_id), Some(id))) => Ok((task_id, id)),
+        _ => Err(Mismatch::new(format!(
+            "expected tasks/{{id}}/pushNotificationConfigs/{{id}}, got \"{name}\""
+        ))),
+    }
+}

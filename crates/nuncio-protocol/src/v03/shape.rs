@@ -1,0 +1,329 @@
+//! The small pieces of v0.3 as they come in: enums by any of their names, files and data parts by any of
+//! their shapes (traps T-08 and T-12; contradictions C-05 to C-11). One reader for both forms.
+
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess},
+};
+use serde_json::Value;
+
+use super::{
+    JsonRpc,
+    form::Form,
+    leftover::{self, DATA_PART_COMPAT, is_wrapped},
+};
+use crate::{
+    Content, Metadata, Part, Role, TaskState,
+    lenient::{Key, decode_base64},
+};
+
+/// One of our values, read from v0.3.
+#[derive(Default)]
+pub(super) struct Up<T>(pub(super) T);
+
+/// Reads a list of values, or `null` for none.
+pub(super) fn list<'de, D, T, U>(deserializer: D) -> Result<Vec<U>, D::Error>
+where
+    D: Deserializer<'de>,
+    Up<T>: Deserialize<'de>,
+    U: From<T>,
+{
+    struct Visitor<T, U>(PhantomData<(T, U)>);
+    impl<'de, T, U: From<T>> de::Visitor<'de> for Visitor<T, U>
+    where
+        Up<T>: Deserialize<'de>,
+    {
+        type Value = Vec<U>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<U>, A::Error> {
+            let mut values = Vec::new();
+            while let Some(Up(value)) = seq.next_element::<Up<T>>()? {
+                values.push(U::from(value));
+            }
+            Ok(values)
+        }
+
+        fn visit_unit<E: de::Error>(self) -> Result<Vec<U>, E> {
+            Ok(Vec::new())
+        }
+    }
+    deserializer.deserialize_any(Visitor(PhantomData))
+}
+
+/// Reads a value; `null` is the default.
+pub(super) fn one<'de, D, T, U>(deserializer: D) -> Result<U, D::Error>
+where
+    D: Deserializer<'de>,
+    Up<T>: Deserialize<'de>,
+    U: From<T> + Default,
+{
+    Ok(Option::<Up<T>>::deserialize(deserializer)?.map_or_else(U::default, |Up(value)| U::from(value)))
+}
+
+/// Reads a value; `null` is none.
+pub(super) fn maybe<'de, D, T, U>(deserializer: D) -> Result<Option<U>, D::Error>
+where
+    D: Deserializer<'de>,
+    Up<T>: Deserialize<'de>,
+    U: From<T>,
+{
+    Ok(Option::<Up<T>>::deserialize(deserializer)?.map(|Up(value)| U::from(value)))
+}
+
+/// True if two names differ in case and in the kind of dash only.
+fn is_same_name(a: &str, b: &str) -> bool {
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    a.len() == b.len() && a.bytes().map(plain).eq(b.bytes().map(plain))
+}
+
+fn state(text: &str) -> Option<TaskState> {
+    let name = text.strip_prefix("TASK_STATE_").unwrap_or(text);
+    if is_same_name(name, "cancelled") {
+        return Some(TaskState::Canceled);
+    }
+    if is_same_name(name, "unspecified") {
+        return Some(TaskState::Unspecified);
+    }
+    TaskState::ALL.iter().copied().find(|state| is_same_name(JsonRpc::state(*state), name))
+}
+
+fn role(text: &str) -> Option<Role> {
+    let name = text.strip_prefix("ROLE_").unwrap_or(text);
+    match name {
+        _ if is_same_name(name, "user") => Some(Role::User),
+        _ if is_same_name(name, "agent") => Some(Role::Agent),
+        _ if is_same_name(name, "unspecified") => Some(Role::Unspecified),
+        _ => None,
+    }
+}
+
+/// Reads an enum by any of its names or by its number.
+macro_rules! any_name {
+    ($name:ident, $from_text:ident, $expecting:literal) => {
+        impl<'de> Deserialize<'de> for Up<$name> {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Visitor;
+                impl de::Visitor<'_> for Visitor {
+                    type Value = Up<$name>;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($expecting)
+                    }
+
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                        let value = $from_text(text);
+                        value.map(Up).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+                    }
+
+                    fn visit_i64<E: de::Error>(self, n: i64) -> Result<Self::Value, E> {
+                        let value = $name::from_number(n);
+                        value.map(Up).ok_or_else(|| E::invalid_value(de::Unexpected::Signed(n), &self))
+                    }
+
+                    fn visit_u64<E: de::Error>(self, n: u64) -> Result<Self::Value, E> {
+                        let value = i64::try_from(n).ok().and_then($name::from_number);
+                        value.map(Up).ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(n), &self))
+                    }
+                }
+                deserializer.deserialize_any(Visitor)
+            }
+        }
+    };
+}
+
+any_name!(TaskState, state, "a task state such as working or input-required");
+any_name!(Role, role, "user or agent");
+
+/// A file as it came.
+#[derive(Default)]
+struct File {
+    content: Option<Content>,
+    name: Option<String>,
+    mime_type: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for File {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FileVisitor)
+    }
+}
+
+struct FileVisitor;
+
+impl<'de> de::Visitor<'de> for FileVisitor {
+    type Value = File;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a file: an object with one of bytes, uri")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<File, A::Error> {
+        let mut file = File::default();
+        while let Some(key) = map.next_key::<Key<'de>>()? {
+            let source = match &*key.0 {
+                // Docs and peers disagree about these names (fact sheet 3.4).
+                "bytes" | "fileWithBytes" | "file_with_bytes" | "data" => {
+                    map.next_value_seed(Source::Bytes)?
+                }
+                "uri" | "fileWithUri" | "file_with_uri" | "url" => map.next_value_seed(Source::Uri)?,
+                other => {
+                    match other {
+                        "name" | "filename" => file.name = map.next_value()?,
+                        "mimeType" | "mime_type" | "mediaType" | "media_type" => {
+                            file.mime_type = map.next_value()?
+                        }
+                        _ => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                    continue;
+                }
+            };
+            if file.content.is_some() && source.content.is_some() {
+                return Err(A::Error::custom("both bytes and uri; expected exactly one"));
+            }
+            file.content = file.content.or(source.content);
+            file.name = file.name.or(source.name);
+            file.mime_type = file.mime_type.or(source.mime_type);
+        }
+        Ok(file)
+    }
+}
+
+/// Where the content of a file comes from: text, or one more object around it (contradiction C-06).
+#[derive(Clone, Copy)]
+enum Source {
+    Bytes,
+    Uri,
+}
+
+impl<'de> DeserializeSeed<'de> for Source {
+    type Value = File;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<File, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> de::Visitor<'de> for Source {
+    type Value = File;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes => f.write_str("base64 text"),
+            Self::Uri => f.write_str("an address"),
+        }
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<File, E> {
+        let content = match self {
+            Self::Bytes => decode_base64(text)
+                .map(Content::Raw)
+                .map_err(|error| E::custom(format_args!("invalid base64: {error}")))?,
+            Self::Uri => Content::Url(text.to_owned()),
+        };
+        Ok(File { content: Some(content), ..File::default() })
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<File, E> {
+        Ok(File::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<File, A::Error> {
+        FileVisitor.visit_map(map)
+    }
+}
+
+impl<'de> Deserialize<'de> for Up<Part> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(PartVisitor)
+    }
+}
+
+struct PartVisitor;
+
+impl<'de> de::Visitor<'de> for PartVisitor {
+    type Value = Up<Part>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a part: an object with one of text, file, data")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Up<Part>, A::Error> {
+        let mut content = None;
+        let (mut metadata, mut filename, mut media_type) = (Metadata::new(), None, None);
+        let mut has_kind = false;
+        while let Some(key) = map.next_key::<Key<'de>>()? {
+            // Presence decides (trap T-12). `null` is no content here: v0.3 data is an object.
+            let member = match &*key.0 {
+                "text" => map.next_value::<Option<String>>()?.map(Content::Text),
+                "file" => map.next_value::<Option<File>>()?.and_then(|file| {
+                    filename = file.name;
+                    media_type = file.mime_type;
+                    file.content
+                }),
+                "data" => map.next_value::<Option<Value>>()?.map(Content::Data),
+                other => {
+                    match other {
+                        // Some peers say `type`. A kind that we do not know is a part that we do not know.
+                        "kind" | "type" => match map.next_value::<Option<Key<'de>>>()? {
+                            Some(kind) if matches!(&*kind.0, "text" | "file" | "data") => has_kind = true,
+                            Some(kind) => {
+                                return Err(A::Error::unknown_variant(&kind.0, &["text", "file", "data"]));
+                            }
+                            None => {}
+                        },
+                        "metadata" => metadata = map.next_value::<Option<Metadata>>()?.unwrap_or_default(),
+                        _ => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                    continue;
+                }
+            };
+            if member.is_some() && content.is_some() {
+                return Err(A::Error::custom("several of text, file, data; expected exactly one"));
+            }
+            content = content.or(member);
+        }
+        let content =
+            content.ok_or_else(|| A::Error::custom("none of text, file, data; expected exactly one"))?;
+        let mut part = Part { content, metadata, filename, media_type };
+        settle(&mut part, has_kind);
+        Ok(Up(part))
+    }
+}
+
+/// Unwraps data, and puts the leftover back where it belongs.
+pub(super) fn settle(part: &mut Part, has_kind: bool) {
+    if let Content::Data(value) = &mut part.content {
+        // ProtoJSON has `{"data":{"data":…}}` and no kind; with one, `data` is the data itself.
+        if !has_kind {
+            unwrap(value, "data");
+        }
+        if !part.metadata.is_empty() && is_wrapped(&part.metadata, value) {
+            unwrap(value, "value");
+            part.metadata.remove(DATA_PART_COMPAT);
+        }
+    }
+    if !part.metadata.is_empty() {
+        let leftover = leftover::take(&mut part.metadata);
+        part.metadata.extend(leftover.metadata);
+        part.filename = part.filename.take().or(leftover.filename.map(Into::into));
+        part.media_type = part.media_type.take().or(leftover.media_type.map(Into::into));
+    }
+    part.filename.take_if(|name| name.is_empty());
+    part.media_type.take_if(|media_type| media_type.is_empty());
+}
+
+/// Puts the only member of an object in the object's place, if it has this name.
+fn unwrap(value: &mut Value, name: &str) {
+    if let Value::Object(object) = value
+        && object.len() == 1
+        && let Some(inner) = object.get_mut(name)
+    {
+        *value = inner.take();
+    }
+}

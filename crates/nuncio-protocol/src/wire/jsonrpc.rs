@@ -1,0 +1,310 @@
+//! The JSON-RPC 2.0 envelope, both ways. It knows neither versions nor operations.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, value::RawValue};
+
+use crate::{Error, ErrorKind, Result};
+
+/// A request as it came: names and values still in JSON.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The id to echo; `None` for a notification, which gets no answer.
+    pub id: Option<&'a RawValue>,
+    /// The method.
+    pub method: Cow<'a, str>,
+    /// The parameters; absent and `null` are the same.
+    pub params: Option<&'a RawValue>,
+}
+
+/// A body as it came.
+#[derive(Debug)]
+pub enum Incoming<'a> {
+    /// One request.
+    Single(Request<'a>),
+    /// Several; each is to be opened by [`open`].
+    Batch(Vec<&'a RawValue>),
+}
+
+/// A request that could not be read, with the id to answer to if there was a good one.
+#[derive(Debug)]
+pub struct Refused<'a> {
+    /// The id to echo, or `null`.
+    pub id: Option<&'a RawValue>,
+    /// What is wrong.
+    pub error: Error,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+}
+
+/// Keeps `null` apart from absent.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Reads a body: one request, or a batch.
+///
+/// # Errors
+/// `ParseError` if it is not JSON (REQ-026), `InvalidRequest` if it is no request (REQ-025).
+pub fn decode_body(body: &[u8]) -> Result<Incoming<'_>, Refused<'_>> {
+    let refused = |kind: ErrorKind, why: String| Refused { id: None, error: Error::new(kind, why) };
+    let text = std::str::from_utf8(body).map_err(|_| {
+        refused(ErrorKind::ParseError, "invalid JSON payload: the body is not UTF-8".to_owned())
+    })?;
+    match text.trim_start().as_bytes().first() {
+        Some(b'{') => decode_request(text).map(Incoming::Single),
+        Some(b'[') => match serde_json::from_str::<Vec<&RawValue>>(text) {
+            Ok(requests) if requests.is_empty() => {
+                Err(refused(ErrorKind::InvalidRequest, "an empty batch is no request".to_owned()))
+            }
+            Ok(requests) => Ok(Incoming::Batch(requests)),
+            Err(error) => Err(refused(ErrorKind::ParseError, format!("invalid JSON payload: {error}"))),
+        },
+        _ => match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+            Ok(_) => Err(refused(ErrorKind::InvalidRequest, "expected a JSON-RPC request object".to_owned())),
+            Err(error) => Err(refused(ErrorKind::ParseError, format!("invalid JSON payload: {error}"))),
+        },
+    }
+}
+
+/// Reads one request of a batch.
+///
+/// # Errors
+/// As [`decode_body`].
+pub fn open(json: &RawValue) -> Result<Request<'_>, Refused<'_>> {
+    decode_request(json.get())
+}
+
+fn decode_request(text: &str) -> Result<Request<'_>, Refused<'_>> {
+    let envelope: Envelope<'_> = match serde_json::from_str(text) {
+        Ok(envelope) => envelope,
+        // JSON, but with a member twice or the like, is not a request; anything else is not JSON.
+        Err(error) if error.is_data() => {
+            return Err(Refused { id: None, error: invalid(&format!("not a JSON-RPC request: {error}")) });
+        }
+        Err(error) => {
+            let error = Error::new(ErrorKind::ParseError, format!("invalid JSON payload: {error}"));
+            return Err(Refused { id: None, error });
+        }
+    };
+    let good_id = envelope.id.filter(|id| is_id(id.get()));
+    let refused = |why: &str| Refused { id: good_id, error: invalid(why) };
+    if envelope.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
+        return Err(refused("jsonrpc: expected \"2.0\""));
+    }
+    if envelope.id.is_some() && good_id.is_none() {
+        return Err(refused("id: expected a string, a number or null"));
+    }
+    let method = envelope.method.and_then(|method| serde_json::from_str::<Method<'_>>(method.get()).ok());
+    let Some(Method(method)) = method else {
+        return Err(refused("method: expected a string"));
+    };
+    let params = envelope.params.filter(|params| params.get() != "null");
+    match params.map(|params| params.get().as_bytes()[0]) {
+        None | Some(b'{') => Ok(Request { id: good_id, method, params }),
+        Some(b'[') => {
+            let error = Error::invalid_field("params", "expected an object; positions have no meaning here");
+            Err(Refused { id: good_id, error })
+        }
+        Some(_) => Err(refused("params: expected an object")),
+    }
+}
+
+fn invalid(why: &str) -> Error {
+    Error::new(ErrorKind::InvalidRequest, why)
+}
+
+#[derive(Deserialize)]
+struct Method<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// A string, a number or null.
+fn is_id(json: &str) -> bool {
+    json == "null" || matches!(json.as_bytes()[0], b'"' | b'-' | b'0'..=b'9')
+}
+
+const HEAD: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
+
+fn head(id: Option<&RawValue>, member: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(HEAD);
+    out.extend_from_slice(id.map_or("null", RawValue::get).as_bytes());
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(member.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+/// Writes a response around what `result` writes.
+///
+/// # Errors
+/// What `result` fails with; `out` is then as it was.
+pub fn encode_result(
+    id: Option<&RawValue>,
+    out: &mut Vec<u8>,
+    result: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
+    let start = out.len();
+    head(id, "result", out);
+    if let Err(error) = result(out) {
+        out.truncate(start);
+        return Err(error);
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// Writes an error response. The same in both versions: the codes agree, and v0.3 leaves `data` open.
+pub fn encode_error(id: Option<&RawValue>, error: &Error, out: &mut Vec<u8>) {
+    head(id, "error", out);
+    let body = ErrorObject {
+        code: error.kind().row().code,
+        message: error.message().into(),
+        data: Some(error.details().into()),
+    };
+    // Strings and JSON values only: writing them to memory cannot fail.
+    let _ = serde_json::to_writer(&mut *out, &body);
+    out.push(b'}');
+}
+
+/// Writes a request.
+///
+/// # Errors
+/// What `params` fails with.
+pub fn encode_request(
+    id: u64,
+    method: &str,
+    out: &mut Vec<u8>,
+    params: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
+    out.extend_from_slice(HEAD);
+    out.extend_from_slice(id.to_string().as_bytes());
+    out.extend_from_slice(b",\"method\":\"");
+    out.extend_from_slice(method.as_bytes());
+    out.extend_from_slice(b"\",\"params\":");
+    params(out)?;
+    out.push(b'}');
+    Ok(())
+}
+
+#[derive(Serialize, Deserialize)]
+struct ErrorObject<'a> {
+    code: i32,
+    #[serde(borrow)]
+    message: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    data: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Response<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<ErrorObject<'a>>,
+}
+
+/// Reads a response: its result, or the error the peer sent.
+///
+/// # Errors
+/// The peer's error; `InvalidAgentResponse` if it is no response at all.
+pub fn decode_response(body: &[u8]) -> Result<&RawValue> {
+    let not_a_response = |why: String| {
+        Error::new(
+            ErrorKind::InvalidAgentResponse,
+            format!("the agent's answer is not a JSON-RPC response: {why}"),
+        )
+    };
+    let response: Response<'_> =
+        serde_json::from_slice(body).map_err(|error| not_a_response(error.to_string()))?;
+    match (response.error, response.result) {
+        (Some(error), _) => Err(peer_error(error)),
+        (None, Some(result)) => Ok(result),
+        (None, None) => Err(not_a_response("neither result nor error".to_owned())),
+    }
+}
+
+fn peer_error(error: ErrorObject<'_>) -> Error {
+    let kind = ErrorKind::from_code(error.code).unwrap_or(ErrorKind::Internal);
+    let details = match error.data {
+        Some(Value::Array(details)) => details,
+        // v0.3 peers send anything; it is kept as a detail of no known type.
+        Some(Value::Null) | None => Vec::new(),
+        Some(other) => vec![other],
+    };
+    Error::from_details(kind, error.message, details)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(body: &str) -> (i32, String) {
+        match decode_body(body.as_bytes()) {
+            Err(refused) => {
+                (refused.error.kind().row().code, refused.id.map_or("null", RawValue::get).to_owned())
+            }
+            Ok(Incoming::Single(request)) => (0, request.id.map_or("none", RawValue::get).to_owned()),
+            Ok(Incoming::Batch(requests)) => (1, requests.len().to_string()),
+        }
+    }
+
+    #[test]
+    fn envelopes() {
+        // REQ-025 to REQ-029
+        for (body, expected, id) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{}}"#, 0, "1"),
+            (r#"{"jsonrpc":"2.0","id":"a\"b","method":"GetTask"}"#, 0, r#""a\"b""#),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"GetTask","params":null}"#, 0, "null"),
+            (r#"{"jsonrpc":"2.0","method":"GetTask"}"#, 0, "none"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"GetTask""#, -32700, "null"),
+            ("", -32700, "null"),
+            ("\u{feff}{}", -32700, "null"),
+            ("hello", -32700, "null"),
+            ("\"hello\"", -32600, "null"),
+            ("{}", -32600, "null"),
+            (r#"{"jsonrpc":"1.0","id":7,"method":"GetTask"}"#, -32600, "7"),
+            (r#"{"jsonrpc":2.0,"id":7,"method":"GetTask"}"#, -32600, "7"),
+            (r#"{"jsonrpc":"2.0","id":{},"method":"GetTask"}"#, -32600, "null"),
+            (r#"{"jsonrpc":"2.0","id":true,"method":"GetTask"}"#, -32600, "null"),
+            (r#"{"jsonrpc":"2.0","id":7}"#, -32600, "7"),
+            (r#"{"jsonrpc":"2.0","id":7,"method":5}"#, -32600, "7"),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"GetTask","params":"x"}"#, -32600, "7"),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"GetTask","params":[1]}"#, -32602, "7"),
+            (r#"[{"jsonrpc":"2.0","id":7,"method":"GetTask"}]"#, 1, "1"),
+            ("[]", -32600, "null"),
+            ("[1,", -32700, "null"),
+        ] {
+            assert_eq!(code(body), (expected, id.to_owned()), "{body}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_are_a_parse_error() {
+        let refused = decode_body(b"{\"jsonrpc\":\"\xff\"}").unwrap_err();
+        assert_eq!(refused.error.kind(), ErrorKind::ParseError);
+    }
+
+    #[test]
+    fn responses() {
+        let result = decode_response(br#"{"jsonrpc":"2.0","id":1,"result":null}"#).unwrap();
+        assert_eq!(result.get(), "null");
+        let error = decode_response(
+            br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Task not found","data":{"a":1}}}"#,
+        )
+        .unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::TaskNotFound, "Task not found"));
+        let error = decode_response(b"<html>").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
+        let error = decode_response(br#"{"jsonrpc":"2.0","id":1}"#).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
+    }
+}

@@ -1,0 +1,113 @@
+//! Wire formats. Framing ([`jsonrpc`], [`rest`], [`sse`]) knows envelopes, paths and frames; a
+//! [`Dialect`] knows the names and shapes of one version. Neither does I/O, and both sides of the wire
+//! use the same code.
+
+pub mod jsonrpc;
+pub mod rest;
+pub mod sse;
+mod v1;
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+pub use self::v1::V1;
+use crate::{
+    Error, ErrorKind, Event, Result, StreamItem, Version,
+    op::{Call, Op, Reply},
+};
+
+/// The names and shapes of one version on the JSON bindings.
+///
+/// A dialect is pure: bytes to types and back. Input is read liberally, output written exactly.
+pub trait Dialect: Send + Sync + 'static {
+    /// The version it speaks.
+    fn version(&self) -> Version;
+
+    /// Its place among the encodings that a [`StreamItem`] keeps; each dialect has its own.
+    fn slot(&self) -> usize;
+
+    /// The JSON-RPC method of an operation; `None` if this version does not have it.
+    fn method(&self, op: Op) -> Option<&'static str>;
+
+    /// The operation of a JSON-RPC method.
+    fn op(&self, method: &str) -> Option<Op>;
+
+    /// Server: reads the parameters.
+    ///
+    /// # Errors
+    /// `InvalidParams` that names the field.
+    fn decode_call(&self, op: Op, params: Option<&RawValue>) -> Result<Call>;
+
+    /// Server: writes an answer other than a stream.
+    ///
+    /// # Errors
+    /// When the answer cannot be said in this version.
+    fn encode_reply(&self, op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()>;
+
+    /// Server: writes an event.
+    fn encode_event(&self, event: &Event, out: &mut Vec<u8>);
+
+    /// True if the clients of this version expect a streaming call that is refused to answer with a
+    /// stream of one error; otherwise it answers like any other call.
+    fn refuses_in_stream(&self) -> bool {
+        false
+    }
+
+    /// Client: writes the parameters.
+    ///
+    /// # Errors
+    /// When the call cannot be said in this version.
+    fn encode_call(&self, call: &Call, out: &mut Vec<u8>) -> Result<()>;
+
+    /// Client: reads an answer other than a stream.
+    ///
+    /// # Errors
+    /// `InvalidAgentResponse` that names the field.
+    fn decode_reply(&self, op: Op, result: &RawValue) -> Result<Reply>;
+
+    /// Client: reads an event.
+    ///
+    /// # Errors
+    /// `InvalidAgentResponse` that names the field.
+    fn decode_event(&self, data: &RawValue) -> Result<Event>;
+}
+
+/// The event in this dialect, encoded once for all subscribers.
+pub fn encoded_event<'a>(dialect: &dyn Dialect, item: &'a StreamItem) -> &'a [u8] {
+    item.encoded(dialect.slot(), |event| {
+        let mut out = Vec::with_capacity(512);
+        dialect.encode_event(event, &mut out);
+        out
+    })
+}
+
+/// Reads typed JSON; on failure reads once more to find out where it went wrong, so that the good
+/// case pays nothing for the path.
+pub(crate) fn decode<T: DeserializeOwned>(kind: ErrorKind, json: &str) -> Result<T> {
+    serde_json::from_str(json).map_err(|_| locate::<T>(kind, json))
+}
+
+fn locate<T: DeserializeOwned>(kind: ErrorKind, json: &str) -> Error {
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let (field, description) = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Err(error) => {
+            let path = error.path().to_string();
+            (if path == "." { String::new() } else { path }, describe(error.inner()))
+        }
+        Ok(_) => (String::new(), "unexpected text after the value".to_owned()),
+    };
+    let error = Error::invalid_field(field, description);
+    if kind == ErrorKind::InvalidParams {
+        return error;
+    }
+    Error::new(kind, format!("{}: {}", kind.row().message, error.message()))
+}
+
+/// What serde says, without the position, which means nothing inside an envelope.
+fn describe(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}

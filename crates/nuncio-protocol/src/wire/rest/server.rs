@@ -1,0 +1,302 @@
+//! Server: a request as it came, to an operation with parameters.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, MapAccess},
+};
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::{
+    Paths,
+    escape::unescape,
+    route::{self, Route},
+};
+use crate::{
+    Error, ErrorKind, Result,
+    lenient::Key,
+    op::{Call, Op, Verb},
+    wire::Dialect,
+};
+
+/// A request as it came: an operation and its parameters, still in JSON.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    /// From the path; the parameters may name one, too.
+    pub tenant: Option<String>,
+    /// The operation.
+    pub op: Op,
+    /// One object, path variables and query included; the body itself where there are none.
+    pub params: Cow<'a, RawValue>,
+}
+
+impl Incoming<'_> {
+    /// Reads the parameters. The tenant of the path goes into them.
+    ///
+    /// # Errors
+    /// `InvalidParams` that names the field; a second tenant that contradicts the first is one.
+    pub fn decode_call(self, dialect: &dyn Dialect) -> Result<Call> {
+        let mut call = dialect.decode_call(self.op, Some(&self.params))?;
+        if let Some(tenant) = self.tenant {
+            if call.tenant().is_some_and(|other| other != tenant) {
+                return Err(disagrees("tenant"));
+            }
+            call.set_tenant(Some(tenant));
+        }
+        Ok(call)
+    }
+}
+
+/// Why a request is none of ours.
+#[derive(Debug)]
+pub enum Refused {
+    /// No route has this path: 404.
+    NotFound,
+    /// The path is there, but not for this verb: 405.
+    MethodNotAllowed {
+        /// The verbs it is there for, for the `Allow` header.
+        allow: Vec<Verb>,
+    },
+    /// The request is wrong.
+    Invalid(Error),
+}
+
+impl Refused {
+    /// The HTTP status.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::NotFound => 404,
+            Self::MethodNotAllowed { .. } => 405,
+            Self::Invalid(error) => error.kind().row().http,
+        }
+    }
+
+    /// The error to write with that status.
+    #[must_use]
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::NotFound => Error::new(ErrorKind::MethodNotFound, "there is nothing at this path"),
+            Self::MethodNotAllowed { allow } => {
+                let allow: Vec<_> = allow.into_iter().map(Verb::as_str).collect();
+                let message = format!("this path does not take that verb, only {}", allow.join(", "));
+                Error::new(ErrorKind::MethodNotFound, message)
+            }
+            Self::Invalid(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+/// Finds out what a request means. `path` is below the agent's address and, like `query`, still
+/// escaped.
+///
+/// # Errors
+/// [`Refused`], which tells an unknown path from a wrong verb and from wrong content.
+pub fn decode_request<'a>(
+    paths: &Paths,
+    verb: &str,
+    path: &str,
+    query: Option<&str>,
+    body: &'a [u8],
+) -> Result<Incoming<'a>, Refused> {
+    let route = route::find(paths, verb, path)?;
+    let tenant = route.tenant.map(|tenant| decode_tenant(paths, tenant)).transpose()?;
+    let op = route.op;
+    let params = if verb == Verb::Post.as_str() {
+        merge_body(&route, body)?
+    } else {
+        merge_query(&route, query.unwrap_or_default())?
+    };
+    Ok(Incoming { tenant, op, params })
+}
+
+fn decode_tenant(paths: &Paths, tenant: &str) -> Result<String, Refused> {
+    match unescape(tenant) {
+        Some(tenant) if !tenant.is_empty() && !paths.is_reserved(&tenant) => Ok(tenant.into_owned()),
+        _ => Err(Refused::NotFound),
+    }
+}
+
+/// The members of an object, in order, their values as they came.
+#[derive(Default)]
+struct Members<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
+
+impl<'a> Members<'a> {
+    fn push(&mut self, name: &'static str, value: &(impl Serialize + ?Sized)) -> Result<()> {
+        let value = to_raw_value(value).map_err(Error::internal)?;
+        self.0.push((Cow::Borrowed(name), Cow::Owned(value)));
+        Ok(())
+    }
+
+    fn with_variables(route: &Route<'_>) -> Result<Self> {
+        let mut members = Self::default();
+        for (name, value) in &route.variables {
+            members.push(name, &*decode_text(name, value)?)?;
+        }
+        Ok(members)
+    }
+
+    fn into_params(self) -> Result<Cow<'a, RawValue>> {
+        to_raw_value(&self).map(Cow::Owned).map_err(Error::internal)
+    }
+}
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Members::default();
+                while let Some((Key(name), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+                    members.0.push((name, Cow::Borrowed(value)));
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+fn decode_text<'t>(field: &str, text: &'t str) -> Result<Cow<'t, str>> {
+    unescape(text).ok_or_else(|| Error::invalid_field(field, "expected percent-encoded UTF-8"))
+}
+
+/// The body, and the path variables, which it may repeat but not contradict.
+fn merge_body<'a>(route: &Route<'_>, body: &'a [u8]) -> Result<Cow<'a, RawValue>> {
+    let body = read_body(route.op, body)?;
+    if route.variables.is_empty() {
+        return Ok(Cow::Borrowed(body));
+    }
+    let mut members = Members::with_variables(route)?;
+    let own = members.0.len();
+    let sent: Members<'a> = serde_json::from_str(body.get()).map_err(not_json)?;
+    for (name, value) in sent.0 {
+        match members.0[..own].iter().find(|(variable, _)| is_same_field(variable, &name)) {
+            None => members.0.push((name, value)),
+            Some((_, bound)) if is_unset(&value) || is_same_text(bound, &value) => {}
+            Some((variable, _)) => return Err(disagrees(variable)),
+        }
+    }
+    members.into_params()
+}
+
+fn is_same_field(variable: &str, name: &str) -> bool {
+    name == variable || (variable == "taskId" && name == "task_id")
+}
+
+fn is_unset(value: &RawValue) -> bool {
+    matches!(value.get(), "null" | "\"\"")
+}
+
+fn is_same_text(bound: &RawValue, value: &RawValue) -> bool {
+    // Two spellings of one string differ in escapes only.
+    bound.get() == value.get()
+        || serde_json::from_str::<String>(value.get()).ok()
+            == serde_json::from_str::<String>(bound.get()).ok()
+}
+
+fn disagrees(field: &str) -> Error {
+    Error::invalid_field(field, "differs from the one in the path")
+}
+
+/// The body as one object.
+fn read_body(op: Op, body: &[u8]) -> Result<&RawValue> {
+    let text = std::str::from_utf8(body)
+        .map_err(|_| Error::new(ErrorKind::ParseError, "invalid JSON payload: the body is not UTF-8"))?;
+    // Everything these two need is in the path (REQ-059, trap T-01).
+    let may_be_empty = matches!(op, Op::CancelTask | Op::SubscribeToTask);
+    if may_be_empty && matches!(text.trim(), "" | "null") {
+        return serde_json::from_str("{}").map_err(Error::internal);
+    }
+    let json: &RawValue = serde_json::from_str(text).map_err(not_json)?;
+    if !json.get().starts_with('{') {
+        return Err(Error::new(ErrorKind::InvalidRequest, "expected a JSON object as the body"));
+    }
+    Ok(json)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "handed to map_err")]
+fn not_json(error: serde_json::Error) -> Error {
+    Error::new(ErrorKind::ParseError, format!("invalid JSON payload: {error}"))
+}
+
+/// How the value of a query parameter is written.
+enum Kind {
+    Text,
+    Number,
+    Boolean,
+    /// Text in which a plus sign is part of the offset, not a space.
+    Time,
+}
+
+/// Every parameter there is (spec 11.5). Names are as in JSON (REQ-050); any other name, such as
+/// `A2A-Version` (REQ-074), is not a field and is ignored.
+const QUERY: &[(&str, Kind)] = &[
+    ("tenant", Kind::Text),
+    ("contextId", Kind::Text),
+    ("status", Kind::Text),
+    ("pageSize", Kind::Number),
+    ("pageToken", Kind::Text),
+    ("historyLength", Kind::Number),
+    ("statusTimestampAfter", Kind::Time),
+    ("includeArtifacts", Kind::Boolean),
+];
+
+/// The query, each value in its own type (REQ-052), and the path variables.
+fn merge_query(route: &Route<'_>, query: &str) -> Result<Cow<'static, RawValue>> {
+    let mut members = Members::with_variables(route)?;
+    for pair in query.split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let Some(name) = unescape(name) else { continue };
+        let Some((name, kind)) = QUERY.iter().find(|(known, _)| *known == name) else { continue };
+        if members.0.iter().any(|(seen, _)| seen == name) {
+            return Err(Error::invalid_field(*name, "given twice"));
+        }
+        push_typed(&mut members, name, kind, value)?;
+    }
+    members.into_params()
+}
+
+fn push_typed(members: &mut Members<'_>, name: &'static str, kind: &Kind, value: &str) -> Result<()> {
+    let text = match kind {
+        Kind::Time => decode_text(name, value)?.into_owned(),
+        // Form encoders write a space so; RFC 3986 has `%20`. Either way a plus sign itself is `%2B`.
+        Kind::Text | Kind::Number | Kind::Boolean => {
+            decode_text(name, &value.replace('+', " "))?.into_owned()
+        }
+    };
+    match kind {
+        Kind::Text | Kind::Time => members.push(name, &text),
+        // An empty value is an unset one, as in `?historyLength=`.
+        Kind::Number | Kind::Boolean if text.is_empty() => Ok(()),
+        Kind::Number => {
+            let number: i64 =
+                text.parse().map_err(|_| Error::invalid_field(name, "expected a whole number"))?;
+            members.push(name, &number)
+        }
+        Kind::Boolean => {
+            let flag: bool =
+                text.parse().map_err(|_| Error::invalid_field(name, "expected true or false"))?;
+            members.push(name, &flag)
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The JSON-RPC binding: one URL, both versions.
+
+use axum::{body::Body, extract::Request, response::Response};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use nuncio_protocol::{
+    CallContext, Caller, Error, ErrorKind, Result, Version,
+    op::{Op, Reply},
+    wire::{Dialect, jsonrpc::{self as envelope, Incoming, Refused}},
+};
+use serde_json::value::RawValue;
+
+use super::{Inner, jsonrpc_dialect, requested_version, sse};
+
+pub(super) async fn serve(agent: &Inner, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    if !is_json(&parts.headers) {
+        let error = Error::new(ErrorKind::ContentTypeNotSupported, "expected Content-Type: application/json");
+        return error_response(None, &error, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    }
+    let body = match read(body, agent.options.body_bytes).await {
+        Ok(body) => body,
+        Err(error) => return plain_error(None, &error),
+    };
+    let caller = parts.extensions.get::<Caller>();
+    match envelope::decode_body(&body) {
+        Ok(Incoming::Single(request)) => {
+            let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller };
+            call.answer(request).await
+        }
+        Ok(Incoming::Batch(requests)) => {
+            let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller };
+            call.answer_batch(&requests).await
+        }
+        Err(Refused { id, error }) => plain_error(id, &error),
+    }
+}
+
+/// Refused before parsing: the body of another type is not JSON (REQ-031).
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
+    if value == "application/json" {
+        return true;
+    }
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json") || essence.eq_ignore_ascii_case("application/a2a+json")
+}
+
+async fn read(body: Body, limit: usize) -> Result<Bytes> {
+    match Limited::new(body, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(Error::new(ErrorKind::PayloadTooLarge, format!("the body is larger than {limit} bytes")))
+        }
+        Err(error) => Err(Error::new(ErrorKind::InvalidRequest, "the body could not be read").with_source(error)),
+    }
+}
+
+/// A request with what its headers say.
+struct Call<'a> {
+    agent: &'a Inner,
+    headers: &'a HeaderMap,
+    uri: &'a Uri,
+    caller: Option<&'a Caller>,
+}
+
+impl Call<'_> {
+    async fn answer(&self, request: envelope::Request<'_>) -> Response {
+        let id = request.id;
+        let (dialect, op, cx) = match self.open(&request) {
+            Ok(opened) => opened,
+            Err(error) => return plain_error(id, &error),
+        };
+        if id.is_none() && op.row().streaming {
+            let error = Error::new(ErrorKind::InvalidRequest, "id: a streaming call needs one");
+            return plain_error(None, &error);
+        }
+        let reply = self.dispatch(dialect, op, &cx, request.params).await;
+        let mut response = match reply {
+            // A notification is carried out and gets no answer (JSON-RPC 2.0, section 4.1); if it is
+            // refused it gets one all the same, because over HTTP somebody waits for it.
+            Ok(_) if id.is_none() => no_content(),
+            Ok(Reply::Stream(stream)) => sse::respond(stream, dialect, id, self.agent.options.heartbeat),
+            Ok(reply) => {
+                let mut out = Vec::with_capacity(1024);
+                match envelope::encode_result(id, &mut out, |out| dialect.encode_reply(op, &reply, out)) {
+                    Ok(()) => json_response(StatusCode::OK, out),
+                    Err(error) => plain_error(id, &error),
+                }
+            }
+            Err(error) if op.row().streaming && refuses_in_stream(dialect, &error) => {
+                log(&error);
+                let refusal = futures_util::stream::iter([Err(error)]);
+                sse::respond(Box::pin(refusal), dialect, id, self.agent.options.heartbeat)
+            }
+            Err(error) => plain_error(id, &error),
+        };
+        if let Some((name, value)) = self.agent.activated(&cx) {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+
+    async fn answer_batch(&self, requests: &[&RawValue]) -> Response {
+        let most = self.agent.options.batch;
+        if most == 0 {
+            let error = Error::new(ErrorKind::InvalidRequest, "batches are not taken; send one request");
+            return plain_error(None, &error);
+        }
+        if requests.len() > most {
+            let error = Error::new(ErrorKind::InvalidRequest, format!("at most {most} requests in a batch"));
+            return plain_error(None, &error);
+        }
+        let mut out = vec![b'['];
+        for json in requests {
+            if let Some(answer) = self.answer_one(json).await {
+                if out.len() > 1 {
+                    out.push(b',');
+                }
+                out.extend_from_slice(&answer);
+            }
+        }
+        out.push(b']');
+        json_response(StatusCode::OK, out)
+    }
+
+    /// One of a batch; `None` for a notification.
+    async fn answer_one(&self, json: &RawValue) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let request = match envelope::open(json) {
+            Ok(request) => request,
+            Err(Refused { id, error }) => {
+                envelope::encode_error(id, &error, &mut out);
+                return Some(out);
+            }
+        };
+        let id = request.id;
+        let result = match self.open(&request) {
+            Ok((_, op, _)) if op.row().streaming => {
+                Err(Error::new(ErrorKind::InvalidRequest, "a batch takes no streaming calls"))
+            }
+            Ok((dialect, op, cx)) => match self.dispatch(dialect, op, &cx, request.params).await {
+                Ok(reply) => envelope::encode_result(id, &mut out, |out| dialect.encode_reply(op, &reply, out)),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        if let Err(error) = result {
+            log(&error);
+            envelope::encode_error(id, &error, &mut out);
+        }
+        id.map(|_| out)
+    }
+
+    /// Version, then method: a body of another version is told so, not that its fields are wrong.
+    fn open(&self, request: &envelope::Request<'_>) -> Result<(&'static dyn Dialect, Op, CallContext)> {
+        let requested = requested_version(self.headers, self.uri)?;
+        if requested.is_none()
+            && let Some((dialect, op)) = self.proven(&request.method)?
+        {
+            return Ok((dialect, op, self.agent.context(dialect.version(), self.headers, self.caller)?));
+        }
+        let version = self.agent.version(requested)?;
+        let dialect = jsonrpc_dialect(version);
+        let op = dialect.op(&request.method).ok_or_else(|| {
+            Error::new(ErrorKind::MethodNotFound, format!("version {version} has no method {}", request.method))
+        })?;
+        Ok((dialect, op, self.agent.context(version, self.headers, self.caller)?))
+    }
+
+    /// A caller that sent no version, but a method that only 1.0 has: told clearly, or taken if the
+    /// options are lenient. Never decided by the shape of the payload.
+    fn proven(&self, method: &str) -> Result<Option<(&'static dyn Dialect, Op)>> {
+        let newest = jsonrpc_dialect(Version::V1_0);
+        let Some(op) = newest.op(method).filter(|_| self.agent.versions.contains(&Version::V1_0)) else {
+            return Ok(None);
+        };
+        if self.agent.options.lenient_version {
+            return Ok(Some((newest, op)));
+        }
+        let why = format!("{method} is a method of version 1.0, but no A2A-Version was sent, which means 0.3");
+        Err(self.agent.version_not_supported(why))
+    }
+
+    async fn dispatch(
+        &self,
+        dialect: &'static dyn Dialect,
+        op: Op,
+        cx: &CallContext,
+        params: Option<&RawValue>,
+    ) -> Result<Reply> {
+        dialect.decode_call(op, params)?.dispatch(&*self.agent.service, cx).await
+    }
+}
+
+/// What concerns HTTP itself is told by its status, whatever the version.
+fn refuses_in_stream(dialect: &dyn Dialect, error: &Error) -> bool {
+    dialect.refuses_in_stream() && error.kind().jsonrpc_http_status() == StatusCode::OK
+}
+
+/// The cause of our own faults goes to the log, once, here where the answer is made.
+fn log(error: &Error) {
+    if error.kind().fault() == nuncio_protocol::Fault::Us {
+        tracing::error!(%error, cause = ?std::error::Error::source(error), "a call failed");
+    } else {
+        tracing::debug!(kind = ?error.kind(), %error, "a call was refused");
+    }
+}
+
+fn plain_error(id: Option<&RawValue>, error: &Error) -> Response {
+    let status = StatusCode::from_u16(error.kind().jsonrpc_http_status()).unwrap_or(StatusCode::OK);
+    error_response(id, error, status)
+}
+
+fn error_response(id: Option<&RawValue>, error: &Error, status: StatusCode) -> Response {
+    log(error);
+    let mut out = Vec::with_capacity(512);
+    envelope::encode_error(id, error, &mut out);
+    let mut response = json_response(status, out);
+    if let Some(after) = error.retry_after() {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+fn no_content() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+fn json_response(status: StatusCode, body: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

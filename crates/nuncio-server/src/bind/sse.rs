@@ -1,0 +1,128 @@
+//! A stream of events as server-sent events. What is ready goes out in one write; what is not costs a
+//! heartbeat now and then.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, header};
+use http_body::Frame;
+use nuncio_protocol::{
+    EventStream, StreamItem,
+    wire::{Dialect, encoded_event, jsonrpc, sse},
+};
+use serde_json::value::RawValue;
+use tokio::time::{Instant, Sleep};
+
+/// One write is at most about this large; the rest follows in the next.
+const WRITE: usize = 64 * 1024;
+
+/// The response that carries a stream.
+pub(super) fn respond(
+    stream: EventStream,
+    dialect: &'static dyn Dialect,
+    id: Option<&RawValue>,
+    heartbeat: Duration,
+) -> Response {
+    let id = id.map_or("null", RawValue::get);
+    let prefix = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":").into_bytes().into();
+    let body = SseBody { stream: Some(stream), dialect, prefix, id: id.into(), heartbeat, sleep: None };
+    let mut response = Response::new(Body::new(body));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    // For proxies: nothing is to be kept, changed or held back.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}
+
+struct SseBody {
+    /// `None` when it has ended.
+    stream: Option<EventStream>,
+    dialect: &'static dyn Dialect,
+    /// The envelope up to the result; the same in every frame.
+    prefix: Box<[u8]>,
+    /// The request's id as JSON, for an error frame.
+    id: Box<str>,
+    heartbeat: Duration,
+    /// Made when the stream is first idle: a quick one never needs it.
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl SseBody {
+    fn write(&self, item: &StreamItem, out: &mut Vec<u8>) {
+        sse::encode_frame(item.seq(), out, |out| {
+            out.extend_from_slice(&self.prefix);
+            out.extend_from_slice(encoded_event(self.dialect, item));
+            out.push(b'}');
+        });
+    }
+
+    /// Fills `out` with what is ready.
+    fn poll_events(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
+        while let Some(stream) = &mut self.stream
+            && out.len() < WRITE
+        {
+            match stream.as_mut().poll_next(cx) {
+                Poll::Pending => return,
+                Poll::Ready(Some(Ok(item))) => self.write(&item, out),
+                Poll::Ready(Some(Err(error))) => {
+                    // The status line is gone: the error is the last frame (trap T-34).
+                    let id = RawValue::from_string(self.id.to_string()).ok();
+                    sse::encode_frame(None, out, |out| jsonrpc::encode_error(id.as_deref(), &error, out));
+                    self.stream = None;
+                }
+                Poll::Ready(None) => self.stream = None,
+            }
+        }
+    }
+
+    fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let next = Instant::now() + self.heartbeat;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(next)));
+        match sleep.as_mut().poll(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => {
+                sleep.as_mut().reset(next);
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+impl http_body::Body for SseBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let mut out = Vec::new();
+        self.poll_events(cx, &mut out);
+        if !out.is_empty() {
+            let next = self.heartbeat;
+            if let Some(sleep) = &mut self.sleep {
+                // An event is a sign of life, too.
+                sleep.as_mut().reset(Instant::now() + next);
+            }
+            return Poll::Ready(Some(Ok(Frame::data(out.into()))));
+        }
+        if self.stream.is_none() {
+            return Poll::Ready(None);
+        }
+        match self.poll_heartbeat(cx) {
+            Poll::Ready(()) => {
+                // The timer must be polled again to wake us.
+                cx.waker().wake_by_ref();
+                Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(sse::HEARTBEAT)))))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Letting a message in: is it well formed, may this caller say it, is there room, and which task is
+//! it about.
+
+use std::sync::Arc;
+
+use nuncio_protocol::{
+    CallContext, ContextId, Error, ErrorKind, Message, Result, SendMessageRequest, Seq, Task, TaskId, Validate as _,
+};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::oneshot;
+
+use super::{
+    Shared,
+    execution::{self, Turn},
+    live::LiveRef,
+    record::Recorder,
+};
+use crate::store::{Answer, IdempotencyKey, Outcome, Scope};
+
+/// A new identifier: unique, URL-safe, and in the order of time.
+pub(crate) fn new_id() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
+/// What became of a message that was let in.
+pub(super) enum Admitted {
+    /// It is handled by this task from the entry after this one on.
+    Task(LiveRef, Seq),
+    /// It was said before: this is the task of then.
+    Known(TaskId),
+    /// It was said before, and this was the reply.
+    Replied(Arc<Message>),
+}
+
+/// A send that has been let in and is not yet in the store; a repeat joins it.
+pub(super) struct InFlight {
+    digest: [u8; 32],
+    live: LiveRef,
+}
+
+/// Where a send is found by a repeat.
+pub(super) type Slot = (Arc<Scope>, Arc<str>);
+
+/// Forgets the send when it is in the store, or has come to nothing.
+pub(super) struct InFlightGuard {
+    shared: Arc<Shared>,
+    slot: Slot,
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        self.shared.in_flight().remove(&self.slot);
+    }
+}
+
+impl Shared {
+    /// Lets a message in and starts or joins its execution.
+    pub(super) async fn admit(
+        self: &Arc<Self>,
+        cx: &CallContext,
+        scope: &Arc<Scope>,
+        req: SendMessageRequest,
+    ) -> Result<Admitted> {
+        self.check_open()?;
+        req.validate()?;
+        self.check_message(&req.message)?;
+        let inline_push = req.configuration.as_ref().is_some_and(|c| c.task_push_notification_config.is_some());
+        if inline_push && self.card.capabilities.push_notifications != Some(true) {
+            return Err(ErrorKind::PushNotificationNotSupported.into());
+        }
+        match &req.message.task_id {
+            Some(_) => self.follow_up(cx, scope, req).await,
+            None => self.begin(cx, scope, req).await,
+        }
+    }
+
+    fn check_message(&self, message: &Message) -> Result<()> {
+        let limits = &self.limits;
+        if message.parts.len() > limits.parts {
+            return Err(Error::invalid_field("message.parts", format!("at most {} parts are allowed", limits.parts)));
+        }
+        let ids = [
+            ("message.messageId", Some(message.message_id.as_str())),
+            ("message.contextId", message.context_id.as_ref().map(ContextId::as_str)),
+        ];
+        for (field, id) in ids {
+            if id.is_some_and(|id| id.len() > limits.id_bytes) {
+                return Err(Error::invalid_field(field, format!("at most {} bytes are allowed", limits.id_bytes)));
+            }
+        }
+        let media_types = message.parts.iter().enumerate().filter_map(|(i, part)| Some((i, part.media_type.as_deref()?)));
+        for (i, media_type) in media_types {
+            if !self.accepts(media_type) {
+                return Err(Error::new(
+                    ErrorKind::ContentTypeNotSupported,
+                    format!("message.parts[{i}].mediaType: this agent does not take {media_type}"),
+                )
+                .with_metadata("mediaType", media_type));
+            }
+        }
+        Ok(())
+    }
+
+    /// REQ-105.
+    fn accepts(&self, media_type: &str) -> bool {
+        let refused = self.refused_media_types.iter().any(|refused| match refused.strip_suffix('*') {
+            Some(prefix) => media_type.starts_with(prefix),
+            None => media_type == refused,
+        });
+        !refused && self.card.accepts_input(media_type)
+    }
+
+    async fn begin(
+        self: &Arc<Self>,
+        cx: &CallContext,
+        scope: &Arc<Scope>,
+        mut req: SendMessageRequest,
+    ) -> Result<Admitted> {
+        let key = cx.idempotency_key.as_deref().map(|key| idempotency_key(key, &req)).transpose()?;
+        let id: TaskId = new_id().into();
+        let context_id = req.message.context_id.get_or_insert_with(|| new_id().into()).clone();
+        req.message.task_id = Some(id.clone());
+        let message = Arc::new(std::mem::take(&mut req.message));
+        let live = self.registry.begin(id, context_id, Arc::clone(scope), Arc::clone(&message), key.clone());
+        let guard = match key {
+            Some(key) => match self.claim(scope, &key, &live).await? {
+                Ok(guard) => Some(guard),
+                Err(known) => return Ok(known),
+            },
+            None => None,
+        };
+        let permit = self.task_permit()?;
+        let references = self.references(scope, &message).await?;
+        let immediately = req.configuration.as_ref().is_some_and(|configuration| configuration.return_immediately);
+        if immediately {
+            Recorder::new(self, &live).create().await?;
+        }
+        let turn = Turn {
+            message,
+            configuration: req.configuration.unwrap_or_default(),
+            metadata: req.metadata,
+            references,
+            call: cx.clone(),
+            begun: None,
+        };
+        live.lock().running = Some(execution::running());
+        let (shared, handle) = (Arc::clone(self), live.clone());
+        self.tracker.spawn(async move {
+            let _held = (permit, guard);
+            execution::run(shared, handle, turn).await;
+        });
+        Ok(Admitted::Task(live, Seq::ZERO))
+    }
+
+    /// Claims an idempotency key for this send, or finds what became of the first one under it.
+    async fn claim(
+        self: &Arc<Self>,
+        scope: &Arc<Scope>,
+        key: &IdempotencyKey,
+        live: &LiveRef,
+    ) -> Result<Result<InFlightGuard, Admitted>> {
+        let slot: Slot = (Arc::clone(scope), Arc::clone(&key.key));
+        {
+            let mut in_flight = self.in_flight();
+            if let Some(first) = in_flight.get(&slot) {
+                same_request(first.digest, key)?;
+                return Ok(Err(Admitted::Task(first.live.clone(), Seq::ZERO)));
+            }
+            in_flight.insert(slot.clone(), InFlight { digest: key.digest, live: live.clone() });
+        }
+        let guard = InFlightGuard { shared: Arc::clone(self), slot };
+        let Some(Answer { digest, outcome }) = self.store.answer(scope, &key.key).await? else {
+            return Ok(Ok(guard));
+        };
+        same_request(digest, key)?;
+        Ok(Err(match outcome {
+            Outcome::Task(id) => Admitted::Known(id),
+            Outcome::Reply(reply) => Admitted::Replied(reply),
+        }))
+    }
+
+    async fn follow_up(
+        self: &Arc<Self>,
+        cx: &CallContext,
+        scope: &Arc<Scope>,
+        mut req: SendMessageRequest,
+    ) -> Result<Admitted> {
+        let Some(id) = req.message.task_id.clone() else { return Err(Error::invalid_field("message.taskId", "required")) };
+        let live = self.live(scope, &id).await?;
+        match &req.message.context_id {
+            Some(context) if *context != live.context_id => {
+                return Err(Error::invalid_field("message.contextId", "does not match the task's context"));
+            }
+            _ => req.message.context_id = Some(live.context_id.clone()),
+        }
+        let message = Arc::new(std::mem::take(&mut req.message));
+        let references = self.references(scope, &message).await?;
+        let (begun, turn_begun) = oneshot::channel();
+        let turn = Turn {
+            message,
+            configuration: req.configuration.unwrap_or_default(),
+            metadata: req.metadata,
+            references,
+            call: cx.clone(),
+            begun: Some(begun),
+        };
+        self.take_turn(&live, turn)?;
+        match turn_begun.await {
+            Ok(begun) => Ok(Admitted::Task(live, begun?)),
+            Err(_) => Err(ErrorKind::Unavailable.into()),
+        }
+    }
+
+    /// Starts the turn, or queues it behind the one that runs.
+    fn take_turn(self: &Arc<Self>, live: &LiveRef, turn: Turn) -> Result<()> {
+        let mut state = live.lock();
+        if state.task.as_ref().is_some_and(|task| task.status.state.is_terminal()) {
+            return Err(execution::terminal());
+        }
+        if state.running.is_some() {
+            if state.queue.len() >= self.limits.queue {
+                return Err(Error::new(ErrorKind::ResourceExhausted, "too many messages wait for this task")
+                    .with_retry_after(super::RETRY_AFTER));
+            }
+            state.queue.push_back(turn);
+            return Ok(());
+        }
+        let permit = self.task_permit()?;
+        state.running = Some(execution::running());
+        drop(state);
+        live.announce(|progress| progress.idle = false);
+        let (shared, handle) = (Arc::clone(self), live.clone());
+        self.tracker.spawn(async move {
+            let _held = permit;
+            execution::run(shared, handle, turn).await;
+        });
+        Ok(())
+    }
+
+    /// The task in memory, from the store if need be.
+    pub(super) async fn live(&self, scope: &Arc<Scope>, id: &TaskId) -> Result<LiveRef> {
+        if let Some(live) = self.registry.get(scope, id) {
+            // Begun, but its first event has not come: for everybody else it does not exist yet.
+            let exists = live.lock().task.is_some();
+            return if exists { Ok(live) } else { Err(Error::task_not_found(id)) };
+        }
+        let stored = self.store.task(scope, id).await?.ok_or_else(|| Error::task_not_found(id))?;
+        Ok(self.registry.revive(scope, stored))
+    }
+
+    /// The tasks that a message refers to, as far as they are in scope; a hint, so what is not there
+    /// is left out.
+    async fn references(&self, scope: &Arc<Scope>, message: &Message) -> Result<Vec<Task>> {
+        let mut tasks = Vec::new();
+        for id in message.reference_task_ids.iter().take(self.limits.references) {
+            match self.read(scope, id).await {
+                Ok(task) => tasks.push(task),
+                Err(error) if error.kind() == ErrorKind::TaskNotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(tasks)
+    }
+}
+
+fn idempotency_key(key: &str, req: &SendMessageRequest) -> Result<IdempotencyKey> {
+    if key.is_empty() || key.len() > 256 {
+        return Err(Error::invalid_field("Idempotency-Key", "expected 1 to 256 bytes"));
+    }
+    let json = serde_json::to_vec(req).map_err(Error::internal)?;
+    Ok(IdempotencyKey { key: key.into(), digest: Sha256::digest(&json).into() })
+}
+
+fn same_request(digest: [u8; 32], key: &IdempotencyKey) -> Result<()> {
+    if digest == key.digest {
+        return Ok(());
+    }
+    Err(Error::invalid_field("Idempotency-Key", "was used with another request; take a new key"))
+}

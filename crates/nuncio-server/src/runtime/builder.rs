@@ -1,0 +1,157 @@
+//! Putting a runtime together.
+
+use std::{sync::Arc, time::Duration};
+
+use nuncio_protocol::{AgentCard, AgentExtension, RESUME_EXTENSION};
+use tokio::sync::Semaphore;
+
+use super::{Runtime, Shared, cursor::CursorKey};
+use crate::{
+    executor::Executor,
+    store::{MemoryStore, Scope, Store},
+};
+
+/// Bounds. Each answers with a protocol error when it is reached.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Parts of a message.
+    pub parts: usize,
+    /// Bytes of an identifier that a caller makes.
+    pub id_bytes: usize,
+    /// Referred tasks that are looked up for a message.
+    pub references: usize,
+    /// Messages that wait for their turn at one task.
+    pub queue: usize,
+    /// Executions at a time.
+    pub tasks: usize,
+    /// Streams at a time.
+    pub streams: usize,
+    /// How long a blocking send waits before it answers with the task as it is.
+    pub blocking_ceiling: Duration,
+    /// How long an executor may take to stop before it is dropped.
+    pub cancel_grace: Duration,
+    /// How long an executor may say nothing before its task fails; `None`: for ever.
+    pub silence: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            parts: 100,
+            id_bytes: 256,
+            references: 16,
+            queue: 16,
+            tasks: 10_000,
+            streams: 50_000,
+            blocking_ceiling: Duration::from_secs(600),
+            cancel_grace: Duration::from_secs(5),
+            silence: None,
+        }
+    }
+}
+
+/// Puts a [`Runtime`] together.
+#[must_use]
+#[expect(missing_debug_implementations, reason = "an executor cannot be printed")]
+pub struct RuntimeBuilder {
+    card: AgentCard,
+    executor: Arc<dyn Executor>,
+    store: Option<Arc<dyn Store>>,
+    limits: Limits,
+    agent: Option<Arc<str>>,
+    extended_card: Option<Arc<AgentCard>>,
+    extended_card_is_open: bool,
+    refused_media_types: Vec<String>,
+}
+
+impl RuntimeBuilder {
+    pub(super) fn new(card: AgentCard, executor: Arc<dyn Executor>) -> Self {
+        Self {
+            card,
+            executor,
+            store: None,
+            limits: Limits::default(),
+            agent: None,
+            extended_card: None,
+            extended_card_is_open: false,
+            refused_media_types: Vec::new(),
+        }
+    }
+
+    /// Where tasks are kept; in memory when not said.
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Other bounds than the default.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Under which name the tasks are kept, where several agents share a store; the card's when not said.
+    pub fn agent(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.agent = Some(name.into());
+        self
+    }
+
+    /// The card for authenticated callers.
+    pub fn extended_card(mut self, card: AgentCard) -> Self {
+        self.extended_card = Some(Arc::new(card));
+        self
+    }
+
+    /// Shows the extended card to anybody.
+    pub fn open_extended_card(mut self) -> Self {
+        self.extended_card_is_open = true;
+        self
+    }
+
+    /// Refuses parts of this media type although the card's modes would take it; may end in `*`.
+    pub fn refuse_media_type(mut self, pattern: impl Into<String>) -> Self {
+        self.refused_media_types.push(pattern.into());
+        self
+    }
+
+    /// The runtime.
+    #[must_use]
+    pub fn build(mut self) -> Runtime {
+        declare_resume(&mut self.card);
+        let agent = self.agent.unwrap_or_else(|| self.card.name.as_str().into());
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
+        Runtime {
+            shared: Arc::new(Shared {
+                anonymous: Arc::new(Scope { agent: Arc::clone(&agent), tenant: None, owner: None }),
+                agent,
+                card: Arc::new(self.card),
+                extended_card: self.extended_card,
+                extended_card_is_open: self.extended_card_is_open,
+                refused_media_types: self.refused_media_types,
+                executor: self.executor,
+                store,
+                tasks: Arc::new(Semaphore::new(self.limits.tasks)),
+                streams: Arc::new(Semaphore::new(self.limits.streams)),
+                limits: self.limits,
+                registry: Arc::default(),
+                in_flight: std::sync::Mutex::default(),
+                cursor_key: CursorKey::random(),
+                draining: tokio_util::sync::CancellationToken::new(),
+                closing: tokio_util::sync::CancellationToken::new(),
+                tracker: tokio_util::task::TaskTracker::new(),
+            }),
+        }
+    }
+}
+
+/// What the runtime can do beyond the specification is said on the card, so that clients may use it.
+fn declare_resume(card: &mut AgentCard) {
+    let extensions = &mut card.capabilities.extensions;
+    if extensions.iter().all(|extension| extension.uri != RESUME_EXTENSION) {
+        extensions.push(AgentExtension {
+            uri: RESUME_EXTENSION.to_owned(),
+            description: "streams resume after Last-Event-ID; sends repeat safely under Idempotency-Key".to_owned(),
+            ..AgentExtension::default()
+        });
+    }
+}

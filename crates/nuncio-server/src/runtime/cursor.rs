@@ -1,0 +1,98 @@
+//! Page tokens of `ListTasks`: opaque, tamper-proof, bound to the caller and the filters.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use hmac::{Hmac, Mac as _};
+use nuncio_protocol::{Error, ListTasksRequest, Result, Timestamp};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+use crate::store::{Keyset, Scope};
+
+const MAC: usize = 16;
+
+/// What a token carries.
+#[derive(Debug, PartialEq)]
+pub(super) struct Cursor {
+    /// The last task of the page before.
+    pub(super) after: Keyset,
+    /// Counted on the first page.
+    pub(super) total: usize,
+}
+
+/// The token's content: time, id, total.
+#[derive(Serialize, Deserialize)]
+struct Payload<'a>(i64, #[serde(borrow)] std::borrow::Cow<'a, str>, usize);
+
+/// Makes and reads tokens with a key that only this server has.
+pub(super) struct CursorKey([u8; 32]);
+
+impl CursorKey {
+    pub(super) fn random() -> Self {
+        Self(rand::random())
+    }
+
+    pub(super) fn seal(&self, scope: &Scope, req: &ListTasksRequest, cursor: &Cursor) -> Result<String> {
+        let payload = Payload(cursor.after.timestamp.as_millis(), cursor.after.id.as_str().into(), cursor.total);
+        let mut token = serde_json::to_vec(&payload).map_err(Error::internal)?;
+        let mac = self.mac(scope, req, &token)?.finalize().into_bytes();
+        token.extend_from_slice(&mac[..MAC]);
+        Ok(URL_SAFE_NO_PAD.encode(token))
+    }
+
+    pub(super) fn open(&self, scope: &Scope, req: &ListTasksRequest, token: &str) -> Result<Cursor> {
+        let invalid = || Error::invalid_field("pageToken", "is not a token of this list; begin without one");
+        let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;
+        let (payload, mac) = bytes.split_at_checked(bytes.len().saturating_sub(MAC)).ok_or_else(invalid)?;
+        self.mac(scope, req, payload)?.verify_truncated_left(mac).map_err(|_| invalid())?;
+        if mac.len() != MAC {
+            return Err(invalid());
+        }
+        let Payload(millis, id, total) = serde_json::from_slice(payload).map_err(|_| invalid())?;
+        let timestamp = Timestamp::from_millis(millis).ok_or_else(invalid)?;
+        Ok(Cursor { after: Keyset { timestamp, id: id.as_ref().into() }, total })
+    }
+
+    /// Over everything that makes the list what it is. The page size may change between pages.
+    fn mac(&self, scope: &Scope, req: &ListTasksRequest, payload: &[u8]) -> Result<Hmac<Sha256>> {
+        let mut mac = <Hmac<Sha256> as hmac::Mac>::new_from_slice(&self.0).map_err(Error::internal)?;
+        let list = (
+            (&*scope.agent, scope.tenant.as_deref(), scope.owner.as_deref()),
+            (&req.context_id, req.status, req.status_timestamp_after),
+        );
+        mac.update(&serde_json::to_vec(&list).map_err(Error::internal)?);
+        mac.update(&[0]);
+        mac.update(payload);
+        Ok(mac)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(owner: &str) -> Scope {
+        Scope { agent: "echo".into(), tenant: None, owner: Some(owner.into()) }
+    }
+
+    #[test]
+    fn a_token_is_good_for_its_own_list_only() {
+        // REQ-122
+        let key = CursorKey::random();
+        let cursor = Cursor { after: Keyset { timestamp: Timestamp::EPOCH, id: "t-1".into() }, total: 7 };
+        let req = ListTasksRequest::default();
+        let token = key.seal(&scope("ann"), &req, &cursor).unwrap();
+        assert_eq!(key.open(&scope("ann"), &req, &token).unwrap(), cursor);
+
+        let other_filter = ListTasksRequest { context_id: Some("c".into()), ..req.clone() };
+        let mut forged = token.clone().into_bytes();
+        forged[3] ^= 1;
+        let forged = String::from_utf8(forged).unwrap();
+        assert!(key.open(&scope("bob"), &req, &token).is_err(), "another caller");
+        assert!(key.open(&scope("ann"), &other_filter, &token).is_err(), "another filter");
+        assert!(key.open(&scope("ann"), &req, &forged).is_err(), "forged");
+        for garbage in ["", "x", "AAAA", "!!!", &"A".repeat(500)] {
+            assert!(key.open(&scope("ann"), &req, garbage).is_err(), "{garbage}");
+        }
+        assert!(CursorKey::random().open(&scope("ann"), &req, &token).is_err(), "another server");
+    }
+}

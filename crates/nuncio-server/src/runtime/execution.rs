@@ -1,0 +1,224 @@
+//! Running the executor, detached from any connection: turn after turn, with cancel, watchdog,
+//! panics caught, and an end that is always recorded.
+
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use nuncio_protocol::{
+    CallContext, Error, ErrorKind, Message, Metadata, Result, SendMessageConfiguration, Seq, Task, TaskState,
+};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Shared,
+    live::{LiveRef, Running, Stop},
+    record::Recorder,
+};
+use crate::executor::{Emitter, ExecContext};
+
+/// A message that is to be handled.
+pub(super) struct Turn {
+    pub(super) message: Arc<Message>,
+    pub(super) configuration: SendMessageConfiguration,
+    pub(super) metadata: Metadata,
+    pub(super) references: Vec<Task>,
+    pub(super) call: CallContext,
+    /// Told when a follow-up's turn has come and its message is recorded, or why it never will be.
+    /// `None` for the message that begins the task.
+    pub(super) begun: Option<oneshot::Sender<Result<Seq>>>,
+}
+
+impl Turn {
+    fn refuse(self, error: Error) {
+        if let Some(begun) = self.begun {
+            // Nobody waits any more: then nobody needs to know.
+            let _ = begun.send(Err(error));
+        }
+    }
+}
+
+/// How an execution ended.
+enum Ended {
+    Returned(Result<()>),
+    Panicked(Box<dyn Any + Send>),
+    Stopped,
+}
+
+/// Marks the task as running; the caller then spawns [`run`].
+pub(super) fn running() -> Running {
+    Running { token: CancellationToken::new(), stop: None }
+}
+
+/// Runs this turn and those that queue behind it.
+pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Turn) {
+    let mut next = Some(first);
+    while let Some(turn) = next {
+        run_turn(&shared, &live, turn).await;
+        next = next_turn(&live);
+    }
+    live.announce(|progress| progress.idle = true);
+}
+
+/// The next turn in the queue. A task that has ended takes no more: those that wait are told.
+fn next_turn(live: &LiveRef) -> Option<Turn> {
+    let mut state = live.lock();
+    let ended = state.task.as_ref().is_none_or(|task| task.status.state.is_terminal());
+    if ended || live.progress().broken {
+        state.running = None;
+        for turn in std::mem::take(&mut state.queue) {
+            turn.refuse(terminal());
+        }
+        return None;
+    }
+    let turn = state.queue.pop_front();
+    state.running = turn.is_some().then(running);
+    turn
+}
+
+/// The error for a message to a task that has ended (REQ-098).
+pub(super) fn terminal() -> Error {
+    Error::new(ErrorKind::UnsupportedOperation, "the task has ended; begin a new one with the same contextId")
+}
+
+async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Turn) {
+    let recorder = Recorder::new(shared, live);
+    let before = live.lock().task.clone().filter(|_| turn.begun.is_some());
+    let mut turn_seq = Seq::ZERO;
+    if let Some(begun) = turn.begun.take() {
+        match recorder.caller_message(&turn.message) {
+            Ok(seq) => {
+                turn_seq = seq;
+                let _ = begun.send(Ok(seq));
+            }
+            Err(error) => return drop(begun.send(Err(error))),
+        }
+    }
+    let token = live.lock().running.as_ref().map_or_else(CancellationToken::new, |running| running.token.clone());
+    let cx = ExecContext {
+        task_id: live.id.clone(),
+        context_id: live.context_id.clone(),
+        message: turn.message,
+        task: before,
+        references: turn.references,
+        configuration: turn.configuration,
+        metadata: turn.metadata,
+        call: turn.call,
+        cancellation: token.clone(),
+    };
+    let ended = execute(shared, live, cx, Emitter::new(recorder.clone()), token).await;
+    if let Err(error) = finish(live, &recorder, ended, turn_seq) {
+        // The store is gone, or the task has an end already; the latter is no news.
+        if error.kind() != ErrorKind::UnsupportedOperation {
+            tracing::error!(task = %live.id, %error, "the end of an execution could not be recorded");
+        }
+    }
+}
+
+async fn execute(
+    shared: &Arc<Shared>,
+    live: &LiveRef,
+    cx: ExecContext,
+    out: Emitter,
+    token: CancellationToken,
+) -> Ended {
+    let mut work = AssertUnwindSafe(shared.executor.execute(cx.clone(), out)).catch_unwind();
+    tokio::select! {
+        // The work comes first: what is done is done, even if the stop came at the same time.
+        biased;
+        returned = &mut work => return into_ended(returned),
+        () = token.cancelled() => {}
+        () = silence(shared, live) => drop(stop(live, Stop::Silence)),
+    }
+    let cancel = AssertUnwindSafe(shared.executor.cancel(cx)).catch_unwind();
+    // What comes of the work does not matter any more, unless it has recorded an end itself.
+    let both = futures_util::future::join(work, cancel);
+    if timeout(shared.limits.cancel_grace, both).await.is_err() {
+        tracing::warn!(task = %live.id, "the executor did not stop within the grace period and was dropped");
+    }
+    Ended::Stopped
+}
+
+fn into_ended(returned: Result<Result<()>, Box<dyn Any + Send>>) -> Ended {
+    match returned {
+        Ok(result) => Ended::Returned(result),
+        Err(panic) => Ended::Panicked(panic),
+    }
+}
+
+/// Asks the running execution to stop; the first reason stands.
+pub(super) fn stop(live: &LiveRef, why: Stop) -> bool {
+    let mut state = live.lock();
+    let Some(running) = &mut state.running else { return false };
+    running.stop.get_or_insert(why);
+    running.token.cancel();
+    true
+}
+
+/// Returns when nothing was recorded for the agent's watchdog time; never if it has none.
+async fn silence(shared: &Shared, live: &LiveRef) {
+    let Some(limit) = shared.limits.silence else { return std::future::pending().await };
+    let mut progress = live.watch();
+    let mut last = Instant::now();
+    loop {
+        tokio::select! {
+            changed = progress.changed() => match changed {
+                Ok(()) => last = Instant::now(),
+                Err(_) => return std::future::pending().await,
+            },
+            () = sleep_until(last + limit) => return,
+        }
+    }
+}
+
+fn finish(live: &LiveRef, recorder: &Recorder, ended: Ended, turn_seq: Seq) -> Result<()> {
+    let stop = live.lock().running.as_ref().and_then(|running| running.stop);
+    if let Some(why) = stop {
+        // Whatever the executor made of it: an emit that failed, or a return in time.
+        return end_stopped(recorder, why);
+    }
+    match ended {
+        Ended::Returned(Ok(())) => {
+            let progress = live.progress();
+            let answered = progress.replied || progress.settled.is_some_and(|settled| settled > turn_seq);
+            if !answered {
+                recorder.end(TaskState::Completed, None)?;
+            }
+        }
+        Ended::Returned(Err(error)) => {
+            tracing::info!(task = %live.id, %error, cause = ?std::error::Error::source(&error), "an execution failed");
+            recorder.end(TaskState::Failed, Some(error.message()))?;
+        }
+        Ended::Panicked(panic) => {
+            tracing::error!(task = %live.id, panic = panic_text(&*panic), "an executor panicked");
+            recorder.end(TaskState::Failed, Some("the agent failed unexpectedly"))?;
+        }
+        Ended::Stopped => end_stopped(recorder, Stop::Cancel)?,
+    }
+    Ok(())
+}
+
+fn end_stopped(recorder: &Recorder, why: Stop) -> Result<()> {
+    let (state, reason) = match why {
+        Stop::Cancel => (TaskState::Canceled, None),
+        Stop::Shutdown => (TaskState::Failed, Some("the server was shut down before the task was done")),
+        Stop::Silence => (TaskState::Failed, Some("the agent gave no sign of life for too long")),
+    };
+    recorder.end(state, reason).map(drop)
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        return text;
+    }
+    panic.downcast_ref::<String>().map_or("no text", String::as_str)
+}
+
+/// Waits for an executor's `cancel` of a task that does not run; its outcome does not matter.
+pub(super) async fn cancel_idle(shared: &Shared, cx: ExecContext, grace: Duration) {
+    let cancel = AssertUnwindSafe(shared.executor.cancel(cx)).catch_unwind();
+    let _ = timeout(grace, cancel).await;
+}

@@ -1,0 +1,274 @@
+//! Tasks in memory: those that execute, wait for their turn, or are watched.
+//!
+//! One owner folds. While a task is live its folded state is here, behind a short lock that is never
+//! held across an await; emits, follow-up messages, cancels and subscribers meet at this lock, in
+//! order. When the last handle goes, the task leaves memory and the store alone knows it.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    ops::Deref,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use nuncio_protocol::{ContextId, Message, Seq, StreamItem, Task, TaskId, TaskState};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::execution::Turn;
+use crate::store::{IdempotencyKey, Scope, StoredTask};
+
+/// How many of a live task's events are kept for subscribers that follow closely; one that lags
+/// further behind reads from the store.
+const RING: usize = 256;
+
+/// A task in memory.
+pub(super) struct Live {
+    pub(super) id: TaskId,
+    pub(super) context_id: ContextId,
+    pub(super) scope: Arc<Scope>,
+    state: Mutex<State>,
+    progress: watch::Sender<Progress>,
+    /// How many [`LiveRef`]s there are. Grows only under the registry's lock or from a live handle.
+    handles: AtomicUsize,
+}
+
+/// What waits at the lock.
+pub(super) struct State {
+    /// The folded task; `None` until its first event.
+    pub(super) task: Option<Task>,
+    /// The number of its last entry.
+    pub(super) seq: Seq,
+    /// The message that begins the task: history of its first event.
+    pub(super) opening: Option<Arc<Message>>,
+    /// Remembered with the first event.
+    pub(super) idempotency: Option<IdempotencyKey>,
+    /// The direct reply, given instead of a task.
+    pub(super) reply: Option<Arc<Message>>,
+    /// Recent events, in order and without a gap up to `seq`.
+    ring: VecDeque<StreamItem>,
+    /// The running execution, if one runs.
+    pub(super) running: Option<Running>,
+    /// Messages that wait for the running execution to end.
+    pub(super) queue: VecDeque<Turn>,
+}
+
+/// A running execution.
+pub(super) struct Running {
+    /// Stops it.
+    pub(super) token: CancellationToken,
+    /// Why it is being stopped, once it is; emits fail from then on.
+    pub(super) stop: Option<Stop>,
+}
+
+/// Why an execution is being stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stop {
+    /// The caller asked for it.
+    Cancel,
+    /// The server ends.
+    Shutdown,
+    /// The executor has said nothing for too long.
+    Silence,
+}
+
+/// What changed, in a form that is cheap to look at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    /// The number of the last entry.
+    pub(super) seq: Seq,
+    /// The state after it.
+    pub(super) state: TaskState,
+    /// The number of the status that is terminal or interrupted, if the present one is.
+    pub(super) settled: Option<Seq>,
+    /// A direct reply was given.
+    pub(super) replied: bool,
+    /// No execution runs and none waits.
+    pub(super) idle: bool,
+    /// The store refused an entry: this memory is not the truth any more.
+    pub(super) broken: bool,
+}
+
+impl Live {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // Folding does not panic half-way; a poisoned lock holds good data.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        *self.progress.borrow()
+    }
+
+    /// Says that there is more. Call it after the lock is released.
+    pub(super) fn announce(&self, change: impl FnOnce(&mut Progress)) {
+        self.progress.send_modify(change);
+    }
+}
+
+impl State {
+    /// Adds an event to the ring.
+    pub(super) fn push(&mut self, item: StreamItem) {
+        if self.ring.len() == RING {
+            self.ring.pop_front();
+        }
+        self.ring.push_back(item);
+    }
+
+    /// The events after `cursor`; `None` if the ring no longer reaches back so far.
+    pub(super) fn after(&self, cursor: Seq) -> Option<impl Iterator<Item = &StreamItem>> {
+        let missing = self.seq.0.saturating_sub(cursor.0) as usize;
+        let skip = self.ring.len().checked_sub(missing)?;
+        Some(self.ring.iter().skip(skip))
+    }
+}
+
+/// A handle that keeps a task live.
+pub(super) struct LiveRef {
+    live: Arc<Live>,
+    registry: Weak<Registry>,
+}
+
+impl LiveRef {
+    fn new(live: &Arc<Live>, registry: &Arc<Registry>) -> Self {
+        live.handles.fetch_add(1, Ordering::Relaxed);
+        Self { live: Arc::clone(live), registry: Arc::downgrade(registry) }
+    }
+}
+
+impl Deref for LiveRef {
+    type Target = Live;
+
+    fn deref(&self) -> &Live {
+        &self.live
+    }
+}
+
+impl Clone for LiveRef {
+    fn clone(&self) -> Self {
+        self.live.handles.fetch_add(1, Ordering::Relaxed);
+        Self { live: Arc::clone(&self.live), registry: Weak::clone(&self.registry) }
+    }
+}
+
+impl fmt::Debug for LiveRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LiveRef").field(&self.live.id).finish()
+    }
+}
+
+impl Drop for LiveRef {
+    fn drop(&mut self) {
+        if self.live.handles.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Some(registry) = self.registry.upgrade()
+        {
+            registry.release(&self.live);
+        }
+    }
+}
+
+/// The live tasks of a runtime.
+#[derive(Default)]
+pub(super) struct Registry {
+    tasks: Mutex<HashMap<TaskId, Arc<Live>>>,
+}
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Arc<Live>>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A task that does not exist yet.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        id: TaskId,
+        context_id: ContextId,
+        scope: Arc<Scope>,
+        opening: Arc<Message>,
+        idempotency: Option<IdempotencyKey>,
+    ) -> LiveRef {
+        let state = State {
+            task: None,
+            seq: Seq::ZERO,
+            opening: Some(opening),
+            idempotency,
+            reply: None,
+            ring: VecDeque::new(),
+            running: None,
+            queue: VecDeque::new(),
+        };
+        let live = Arc::new(Live {
+            id,
+            context_id,
+            scope,
+            state: Mutex::new(state),
+            progress: watch::Sender::default(),
+            handles: AtomicUsize::new(0),
+        });
+        let handle = LiveRef::new(&live, self);
+        self.lock().insert(live.id.clone(), live);
+        handle
+    }
+
+    /// The live task, if it is in this scope.
+    pub(super) fn get(self: &Arc<Self>, scope: &Scope, id: &TaskId) -> Option<LiveRef> {
+        let tasks = self.lock();
+        tasks.get(id).filter(|live| *live.scope == *scope).map(|live| LiveRef::new(live, self))
+    }
+
+    /// Makes a stored task live, unless somebody has meanwhile.
+    pub(super) fn revive(self: &Arc<Self>, scope: &Arc<Scope>, stored: StoredTask) -> LiveRef {
+        let mut tasks = self.lock();
+        let live = tasks.entry(stored.task.id.clone()).or_insert_with(|| {
+            let progress = Progress {
+                seq: stored.seq,
+                state: stored.task.status.state,
+                settled: stored.task.status.state.is_settled().then_some(stored.seq),
+                idle: true,
+                ..Progress::default()
+            };
+            Arc::new(Live {
+                id: stored.task.id.clone(),
+                context_id: stored.task.context_id.clone(),
+                scope: Arc::clone(scope),
+                state: Mutex::new(State {
+                    task: Some(stored.task),
+                    seq: stored.seq,
+                    opening: None,
+                    idempotency: None,
+                    reply: None,
+                    ring: VecDeque::new(),
+                    running: None,
+                    queue: VecDeque::new(),
+                }),
+                progress: watch::Sender::new(progress),
+                handles: AtomicUsize::new(0),
+            })
+        });
+        LiveRef::new(live, self)
+    }
+
+    /// Forgets a task without handles, unless somebody has taken one since.
+    fn release(&self, live: &Arc<Live>) {
+        let mut tasks = self.lock();
+        if live.handles.load(Ordering::Acquire) == 0 && tasks.get(&live.id).is_some_and(|known| Arc::ptr_eq(known, live)) {
+            tasks.remove(&live.id);
+        }
+    }
+
+    /// Forgets a task whose memory is not the truth any more; the next caller reads the store.
+    pub(super) fn evict(&self, live: &Live) {
+        self.lock().remove(&live.id);
+    }
+
+    /// Every live task, for the shutdown.
+    pub(super) fn all(self: &Arc<Self>) -> Vec<LiveRef> {
+        self.lock().values().map(|live| LiveRef::new(live, self)).collect()
+    }
+}

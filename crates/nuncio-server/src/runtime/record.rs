@@ -1,0 +1,249 @@
+//! The one write path: fold the event into the task, commit it, say that there is more.
+//!
+//! Nothing is visible to anyone before it is committed. The memory store commits at once, so the
+//! commit runs under the task's lock and order needs no queue; a store that waits for a disk needs the
+//! group-commit loop of docs/decisions/0004.
+
+use std::{sync::Arc, time::SystemTime};
+
+use futures_util::FutureExt as _;
+use nuncio_protocol::{
+    ContextId, Error, ErrorKind, Event, Message, Refusal, Result, Seq, StreamItem, Task, TaskId, TaskState, TaskStatus,
+    TaskStatusUpdateEvent, Timestamp, fold,
+};
+
+use super::{
+    Shared,
+    live::{LiveRef, State},
+};
+use crate::store::{Commit, Refused, StoreError};
+
+/// The present, to the millisecond, which is what the wire shows.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).ok().and_then(Timestamp::from_millis).unwrap_or(Timestamp::EPOCH)
+}
+
+/// Who writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    /// The agent: while it is being stopped it may only end the task.
+    Executor,
+    /// The runtime itself.
+    Runtime,
+}
+
+/// Writes to one task.
+#[derive(Clone)]
+pub(crate) struct Recorder {
+    shared: Arc<Shared>,
+    live: LiveRef,
+}
+
+impl Recorder {
+    pub(super) fn new(shared: &Arc<Shared>, live: &LiveRef) -> Self {
+        Self { shared: Arc::clone(shared), live: live.clone() }
+    }
+
+    pub(crate) fn task_id(&self) -> &TaskId {
+        &self.live.id
+    }
+
+    pub(crate) fn context_id(&self) -> &ContextId {
+        &self.live.context_id
+    }
+
+    /// Records what the executor says.
+    pub(crate) async fn record(&self, event: Event) -> Result<Seq> {
+        self.write(Writer::Executor, Some(event))
+    }
+
+    /// Makes the task, if it is not there yet.
+    pub(crate) async fn create(&self) -> Result<Seq> {
+        self.write(Writer::Executor, None)
+    }
+
+    /// Makes the task for a caller that will not wait longer, unless a reply was given meanwhile.
+    pub(super) async fn ensure(&self) -> Result<()> {
+        if self.live.lock().reply.is_some() {
+            return Ok(());
+        }
+        self.write(Writer::Runtime, None).map(drop)
+    }
+
+    /// Records what a caller says to the task.
+    pub(super) fn caller_message(&self, message: &Arc<Message>) -> Result<Seq> {
+        self.write(Writer::Runtime, Some(Event::Message(Arc::clone(message))))
+    }
+
+    /// Ends the task in this state, in the runtime's name, with a reason for people.
+    pub(super) fn end(&self, state: TaskState, reason: Option<&str>) -> Result<Seq> {
+        let message = reason.map(|reason| {
+            Arc::new(Message {
+                context_id: Some(self.live.context_id.clone()),
+                task_id: Some(self.live.id.clone()),
+                ..Message::agent(super::new_id(), nuncio_protocol::Part::text(reason))
+            })
+        });
+        self.write(Writer::Runtime, Some(self.status(state, message)))
+    }
+
+    fn status(&self, state: TaskState, message: Option<Arc<Message>>) -> Event {
+        Event::StatusUpdate(TaskStatusUpdateEvent {
+            task_id: self.live.id.clone(),
+            context_id: self.live.context_id.clone(),
+            status: TaskStatus { state, message, timestamp: None },
+            ..TaskStatusUpdateEvent::default()
+        })
+    }
+
+    /// Gives a direct reply. Where a task exists already (the caller would not wait, or it is a
+    /// follow-up) the reply becomes the words of its completion (trap T-50).
+    pub(crate) async fn reply(&self, mut message: Message) -> Result<()> {
+        let key = {
+            let mut state = self.live.lock();
+            if state.task.is_some() {
+                drop(state);
+                message.task_id = Some(self.live.id.clone());
+                return self.write(Writer::Executor, Some(self.status(TaskState::Completed, Some(Arc::new(message))))).map(drop);
+            }
+            refuse_after_reply(&state)?;
+            let message = Arc::new(message);
+            state.reply = Some(Arc::clone(&message));
+            state.idempotency.take().map(|key| (key, message))
+        };
+        if let Some((key, message)) = key {
+            self.shared.store.keep_reply(&self.live.scope, key, message).await?;
+        }
+        self.live.announce(|progress| progress.replied = true);
+        Ok(())
+    }
+
+    fn write(&self, writer: Writer, event: Option<Event>) -> Result<Seq> {
+        let now = now();
+        let mut state = self.live.lock();
+        if writer == Writer::Executor {
+            refuse_after_reply(&state)?;
+            refuse_while_stopping(&state, event.as_ref())?;
+        }
+        let batch = self.fold(&mut state, event, now)?;
+        if batch.is_empty() {
+            return Ok(state.seq);
+        }
+        let items: Vec<StreamItem> = batch
+            .iter()
+            .map(|commit| StreamItem::new(Some(commit.expected.next()), Arc::clone(&commit.event)))
+            .collect();
+        if let Err(error) = self.commit(batch) {
+            drop(state);
+            // What is in memory is not what is stored: whoever comes next reads the store.
+            self.shared.registry.evict(&self.live);
+            self.live.announce(|progress| progress.broken = true);
+            return Err(error);
+        }
+        let mut settled = None;
+        for item in items {
+            state.seq = item.seq().unwrap_or(state.seq);
+            if let Some(status) = item.event().status() {
+                settled = Some(status.state.is_settled().then_some(state.seq));
+            }
+            state.push(item);
+        }
+        let (seq, now_in) = (state.seq, state.task.as_ref().map_or(TaskState::Unspecified, |task| task.status.state));
+        drop(state);
+        self.live.announce(|progress| {
+            progress.seq = seq;
+            progress.state = now_in;
+            progress.settled = settled.unwrap_or(progress.settled);
+        });
+        Ok(seq)
+    }
+
+    /// Folds the event into the task, which it makes if need be, and gives what is to be committed.
+    fn fold(&self, state: &mut State, event: Option<Event>, now: Timestamp) -> Result<Vec<Commit>> {
+        let mut batch = Vec::with_capacity(2);
+        let mut created = None;
+        if state.task.is_none() {
+            let task = self.opening_task(state, now);
+            batch.push(self.entry(state.seq, Event::Task(task.clone()), None));
+            created = Some(task);
+        }
+        if let Some(mut event) = event {
+            if let Event::StatusUpdate(update) = &mut event {
+                update.status.timestamp.get_or_insert(now);
+            }
+            let Some(task) = created.as_mut().or(state.task.as_mut()) else { return Ok(batch) };
+            fold(task, &event, now).map_err(refusal)?;
+            let settled = event.status().is_some_and(|status| status.state.is_settled());
+            let snapshot = settled.then(|| task.clone());
+            let expected = Seq(state.seq.0 + batch.len() as u64);
+            batch.push(self.entry(expected, event, snapshot));
+        }
+        if let Some(task) = created {
+            state.task = Some(task);
+            batch[0].idempotency = state.idempotency.take();
+        }
+        Ok(batch)
+    }
+
+    fn opening_task(&self, state: &State, now: Timestamp) -> Task {
+        Task {
+            id: self.live.id.clone(),
+            context_id: self.live.context_id.clone(),
+            status: TaskStatus { state: TaskState::Submitted, message: None, timestamp: Some(now) },
+            history: state.opening.iter().cloned().collect(),
+            ..Task::default()
+        }
+    }
+
+    fn entry(&self, expected: Seq, event: Event, snapshot: Option<Task>) -> Commit {
+        Commit {
+            scope: Arc::clone(&self.live.scope),
+            task_id: self.live.id.clone(),
+            expected,
+            event: Arc::new(event),
+            snapshot,
+            idempotency: None,
+        }
+    }
+
+    fn commit(&self, batch: Vec<Commit>) -> Result<()> {
+        let answer = self.shared.store.commit(batch).now_or_never();
+        let answer = answer.unwrap_or_else(|| Err(StoreError("the store did not answer at once".into())));
+        for result in answer? {
+            result.map_err(|refused| match refused {
+                Refused::Version(_) | Refused::NotFound | Refused::KeyTaken => Error::new(
+                    ErrorKind::Unavailable,
+                    "the task was changed elsewhere; try again",
+                ),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn refuse_after_reply(state: &State) -> Result<()> {
+    if state.reply.is_some() {
+        return Err(Error::new(ErrorKind::InvalidAgentResponse, "a direct reply was given; nothing can follow it"));
+    }
+    Ok(())
+}
+
+/// An execution that is being stopped may still end the task in its own words, and nothing else.
+fn refuse_while_stopping(state: &State, event: Option<&Event>) -> Result<()> {
+    let stopping = state.running.as_ref().is_some_and(|running| running.stop.is_some());
+    let ends = event.and_then(Event::status).is_some_and(|status| status.state.is_terminal());
+    if stopping && !ends {
+        return Err(Error::new(ErrorKind::UnsupportedOperation, "the task is being stopped"));
+    }
+    Ok(())
+}
+
+fn refusal(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::Terminal(_) => Error::new(ErrorKind::UnsupportedOperation, refusal.to_string()),
+        Refusal::OtherTask | Refusal::OtherContext | Refusal::EmptyArtifact => {
+            Error::new(ErrorKind::InvalidAgentResponse, refusal.to_string())
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Scripted executors and a harness.

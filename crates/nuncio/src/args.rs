@@ -1,0 +1,261 @@
+//! The command line as it is typed.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use nuncio_protocol::{TaskState, Version};
+use url::Url;
+
+use crate::{exit, output::Format};
+
+/// The durable hub of agents: every agent speaks A2A, in both versions, and loses nothing.
+#[derive(Debug, Parser)]
+#[command(version, after_help = exit::HELP, propagate_version = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// For people, or JSON for programs.
+    #[arg(short, long, value_enum, default_value_t, global = true)]
+    pub(crate) output: Format,
+
+    /// What to log: a level, or a filter such as nuncio_server=debug.
+    #[arg(long, global = true, default_value = "info", env = "NUNCIO_LOG")]
+    pub(crate) log_level: String,
+
+    /// How to log.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve agents.
+    Serve(Serve),
+    /// Say something to an agent.
+    Send(Send),
+    /// Look at tasks, cancel them, follow them.
+    #[command(subcommand)]
+    Task(TaskCommand),
+    /// Look at agent cards, verify and sign them.
+    #[command(subcommand)]
+    Card(CardCommand),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Serve {
+    /// Serve the demo agents: echo, slow and conformance.
+    #[arg(long)]
+    pub(crate) demo: bool,
+
+    /// Where callers reach us; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:2602", env = "NUNCIO_LISTEN")]
+    pub(crate) listen: SocketAddr,
+
+    /// How callers see us, if not at the address we listen on, such as https://agents.example.com.
+    #[arg(long, env = "NUNCIO_PUBLIC_URL")]
+    pub(crate) public_url: Option<Url>,
+
+    /// Where tasks are kept: memory.
+    #[arg(long, env = "NUNCIO_DATA")]
+    pub(crate) data: Option<String>,
+
+    /// How many finished tasks are kept in memory.
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) keep_finished: usize,
+
+    /// This agent answers at the root, too.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) default: Option<String>,
+
+    /// How the conformance agent behaves for a run of an official test kit.
+    #[arg(long, value_enum)]
+    pub(crate) profile: Option<Profile>,
+
+    /// Let anybody call, although we listen beyond this machine.
+    #[arg(long)]
+    pub(crate) allow_anonymous: bool,
+
+    /// How many seconds running tasks may go on after the signal to stop.
+    #[arg(long, default_value_t = 30)]
+    pub(crate) drain_seconds: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Profile {
+    /// Everything there is, in version 1.0.
+    Full,
+    /// No streams, no webhooks, no extended card, in version 1.0.
+    Minimal,
+    /// An extension that callers must declare.
+    Extension,
+    /// As the test kit of version 0.3 expects it.
+    V03,
+}
+
+/// Where, and as whom.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Target {
+    /// The agent's address, or that of its card.
+    pub(crate) url: String,
+
+    /// Speak this version only.
+    #[arg(long, value_parser = version, value_name = "1.0|0.3")]
+    pub(crate) a2a_version: Option<Version>,
+
+    /// A header to send along, as 'Name: value'; may be repeated.
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    pub(crate) headers: Vec<String>,
+
+    /// How many seconds to wait for an answer.
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "A bearer token is taken from the environment variable NUNCIO_KEY.")]
+pub(crate) struct Send {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// What to say; from stdin when absent or -.
+    pub(crate) text: Option<String>,
+
+    /// Show events as they come.
+    #[arg(long, conflicts_with = "no_wait")]
+    pub(crate) stream: bool,
+
+    /// Do not wait until the task is done.
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+
+    /// Send a file along; may be repeated.
+    #[arg(long = "file", value_name = "PATH")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Send JSON along; may be repeated.
+    #[arg(long = "data", value_name = "JSON")]
+    pub(crate) data: Vec<String>,
+
+    /// Continue this task.
+    #[arg(long, value_name = "ID")]
+    pub(crate) task: Option<String>,
+
+    /// Continue this conversation.
+    #[arg(long, value_name = "ID")]
+    pub(crate) context: Option<String>,
+
+    /// Metadata of the message, as KEY=VALUE where the value may be JSON; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) metadata: Vec<String>,
+
+    /// The id of the message; made when absent.
+    #[arg(long, value_name = "ID")]
+    pub(crate) message_id: Option<String>,
+
+    /// Show so many messages of history with -o json.
+    #[arg(long, value_name = "N")]
+    pub(crate) history: Option<i32>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TaskCommand {
+    /// Show a task.
+    Get {
+        #[command(flatten)]
+        target: Target,
+        /// The task.
+        id: String,
+        /// Show so many messages of history.
+        #[arg(long, value_name = "N")]
+        history: Option<i32>,
+    },
+    /// List tasks, newest status first.
+    List {
+        #[command(flatten)]
+        target: Target,
+        /// Only of this conversation.
+        #[arg(long, value_name = "ID")]
+        context: Option<String>,
+        /// Only in this state.
+        #[arg(long, value_parser = state)]
+        state: Option<TaskState>,
+        /// At most so many; all pages are read.
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+    },
+    /// Cancel a task.
+    Cancel {
+        #[command(flatten)]
+        target: Target,
+        /// The task.
+        id: String,
+    },
+    /// Follow a task until it ends.
+    Watch {
+        #[command(flatten)]
+        target: Target,
+        /// The task.
+        id: String,
+        /// Begin after the event of this id.
+        #[arg(long, value_name = "EVENT")]
+        after: Option<u64>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CardCommand {
+    /// Show the card of an agent.
+    Get {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Verify the signatures of a card; offline, except to fetch the card from an address.
+    Verify {
+        /// A file, or the agent's address.
+        card: String,
+        /// Keys to trust: a JWKS, a JWK or a PEM file; may be repeated.
+        #[arg(long = "key", value_name = "FILE", required = true)]
+        keys: Vec<PathBuf>,
+    },
+    /// Sign a card; the signed card goes to stdout.
+    Sign {
+        /// The card.
+        card: PathBuf,
+        /// The private key: a PKCS#8 PEM file for ES256, EdDSA or RS256.
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+        /// The name of the key, by which verifiers find it.
+        #[arg(long, value_name = "ID")]
+        kid: String,
+        /// Where verifiers find the public key.
+        #[arg(long, value_name = "URL")]
+        jku: Option<Url>,
+    },
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    Version::parse(text).ok_or_else(|| "expected 1.0 or 0.3".to_owned())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| "expected a number of seconds".to_owned())
+}
+
+/// `completed`, `input-required` or the name on the wire.
+fn state(text: &str) -> Result<TaskState, String> {
+    let name = format!("TASK_STATE_{}", text.to_ascii_uppercase().replace('-', "_"));
+    TaskState::from_name(&name).or_else(|| TaskState::from_name(text)).ok_or_else(|| {
+        "expected submitted, working, completed, failed, canceled, rejected, input-required or auth-required".to_owned()
+    })
+}

@@ -1,0 +1,38 @@
+//! The commands, a file each.
+
+mod card;
+mod send;
+mod serve;
+mod target;
+mod task;
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Args, Command, LogFormat};
+
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    start_log(&args)?;
+    let format = args.output;
+    match args.command {
+        Command::Serve(serve) => serve::run(serve, format).await,
+        Command::Send(send) => send::run(send, format).await,
+        Command::Task(command) => task::run(command, format).await,
+        Command::Card(command) => card::run(command, format).await,
+    }
+}
+
+fn start_log(args: &Args) -> Result<()> {
+    let filter = EnvFilter::try_new(&args.log_level).with_context(|| {
+        format!("--log-level {}: expected error, warn, info, debug, trace or a filter", args.log_level)
+    })?;
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    match args.log_format {
+        LogFormat::Text => log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+        LogFormat::Json => log.json().init(),
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! `nuncio send`.
+
+use std::{io::Read as _, path::Path, process::ExitCode};
+
+use anyhow::{Context as _, Result, bail};
+use futures_util::StreamExt as _;
+use nuncio_protocol::{
+    Event, EventStream, Message, Metadata, Part, SendMessageConfiguration, SendMessageRequest,
+    SendMessageResponse,
+};
+use serde_json::Value;
+
+use crate::{
+    args::Send,
+    exit,
+    output::{self, Format},
+};
+
+pub(super) async fn run(send: Send, format: Format) -> Result<ExitCode> {
+    // What was typed is checked before anybody is called.
+    let request = request(&send)?;
+    let client = send.target.connect().await?;
+    if send.stream {
+        return follow(client.stream(request).await?, format).await;
+    }
+    let response = client.send(request).await?;
+    output::response(format, &response)?;
+    Ok(ExitCode::from(match &response {
+        SendMessageResponse::Task(task) => exit::of_state(task.status.state),
+        SendMessageResponse::Message(_) => exit::OK,
+    }))
+}
+
+/// Shows a stream to its end; the last state is the exit code.
+pub(super) async fn follow(mut events: EventStream, format: Format) -> Result<ExitCode> {
+    let mut code = exit::OK;
+    while let Some(item) = events.next().await {
+        let item = item?;
+        output::event(format, item.event())?;
+        if let Some(status) = item.event().status() {
+            code = exit::of_state(status.state);
+        } else if matches!(**item.event(), Event::Message(_)) {
+            code = exit::OK;
+        }
+    }
+    Ok(ExitCode::from(code))
+}
+
+fn request(send: &Send) -> Result<SendMessageRequest> {
+    let mut parts = Vec::new();
+    let has_others = !send.files.is_empty() || !send.data.is_empty();
+    match send.text.as_deref() {
+        Some("-") => parts.push(Part::text(stdin()?)),
+        Some(text) => parts.push(Part::text(text)),
+        None if has_others => {}
+        None => parts.push(Part::text(stdin()?)),
+    }
+    for path in &send.files {
+        parts.push(file(path)?);
+    }
+    for json in &send.data {
+        let value: Value =
+            serde_json::from_str(json).with_context(|| format!("--data {json}: expected JSON"))?;
+        parts.push(Part::data(value));
+    }
+    let id = send.message_id.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+    let message = Message {
+        task_id: send.task.clone().map(Into::into),
+        context_id: send.context.clone().map(Into::into),
+        metadata: metadata(&send.metadata)?,
+        ..Message::user(id, parts)
+    };
+    let configuration = SendMessageConfiguration {
+        history_length: send.history,
+        return_immediately: send.no_wait,
+        ..SendMessageConfiguration::default()
+    };
+    Ok(SendMessageRequest { message, configuration: Some(configuration), ..SendMessageRequest::default() })
+}
+
+fn stdin() -> Result<String> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).context("cannot read the text from stdin")?;
+    if text.trim().is_empty() {
+        bail!("nothing to say: give a text, or pipe one in");
+    }
+    Ok(text.trim_end_matches('\n').to_owned())
+}
+
+fn file(path: &Path) -> Result<Part> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let part = match path.file_name() {
+        Some(name) => Part::raw(bytes).with_filename(name.to_string_lossy()),
+        None => Part::raw(bytes),
+    };
+    Ok(match media_type(path) {
+        Some(media_type) => part.with_media_type(media_type),
+        None => part,
+    })
+}
+
+/// The few that people send; anything else goes without.
+fn media_type(path: &Path) -> Option<&'static str> {
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    Some(match &*extension {
+        "txt" | "log" => "text/plain",
+        "md" => "text/markdown",
+        "html" => "text/html",
+        "csv" => "text/csv",
+        "json" => "application/json",
+        "pdf" => "application/pdf",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "svg" => "image/svg+xml",
+        "webp" => "image/webp",
+        "mp3" => "audio/mpeg",
+        "wav" => "audio/wav",
+        "mp4" => "video/mp4",
+        "zip" => "application/zip",
+        _ => return None,
+    })
+}
+
+fn metadata(pairs: &[String]) -> Result<Metadata> {
+    let mut metadata = Metadata::new();
+    for pair in pairs {
+        let Some((key, value)) = pair.split_once('=') else {
+            bail!("--metadata {pair}: expected KEY=VALUE");
+        };
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        metadata.insert(key.to_owned(), value);
+    }
+    Ok(metadata)
+}

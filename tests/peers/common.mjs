@@ -1,0 +1,126 @@
+// What the JavaScript peers share; it knows nothing of any SDK version, as each peer has its own.
+
+import { pathToFileURL } from 'node:url';
+import { parseArgs, inspect } from 'node:util';
+
+// Where tests/peers/setup has put the SDKs; see there why they come through an entry file.
+const peers = process.env.NUNCIO_PEERS
+  ? pathToFileURL(`${process.env.NUNCIO_PEERS}/`)
+  : new URL('../../.cache/peers/', import.meta.url);
+export const load = (folder) => import(new URL(`${folder}/entry.mjs`, peers));
+
+class Failed extends Error {}
+class Skipped extends Error {}
+
+/** Fails the check, with what was found, unless the condition holds. */
+export function expect(condition, why) {
+  if (!condition) throw new Failed(why);
+}
+
+export function skip(why) {
+  throw new Skipped(why);
+}
+
+/** A value on one line, for a message. */
+export const show = (value) => inspect(value, { depth: 6, breakLength: Infinity });
+
+/** Fails unless the action is rejected with an error that passes the test. */
+export async function rejects(action, test, expected) {
+  let result;
+  try {
+    result = await action;
+  } catch (error) {
+    expect(test(error), `expected ${expected}, got ${error.name}: ${error.message}`);
+    return;
+  }
+  throw new Failed(`expected ${expected}, got ${show(result)}`);
+}
+
+export async function collect(stream) {
+  const items = [];
+  for await (const item of stream) items.push(item);
+  return items;
+}
+
+/** Reads a stream while something else is done, and gives what both brought. */
+export async function collectWhile(stream, action) {
+  const items = [];
+  let opened;
+  // The first event is the sign that the stream is open. A 0.3 server may send none before
+  // something happens, so after a while we go on without.
+  const first = new Promise((resolve) => {
+    opened = resolve;
+    setTimeout(resolve, 3000);
+  });
+  const reader = (async () => {
+    for await (const item of stream) {
+      items.push(item);
+      opened();
+    }
+  })().finally(opened);
+  reader.catch(() => {}); // it may fail while nobody waits for it yet
+  await first;
+  const result = await action();
+  await reader;
+  return [items, result];
+}
+
+/**
+ * Runs the checks one after the other, prints a line for each, exits with 1 if one failed.
+ * connect(url, options) gives the object the checks work on; what goes wrong in it is the
+ * failure of the check named card. checks maps names to functions. Those in talk are for agents
+ * that ask back and answer with a bare message, and run with --talk only.
+ */
+export async function runChecks(connect, checks, talk, flags = {}) {
+  const { values: options, positionals } = parseArgs({
+    options: { skip: { type: 'string', default: '' }, talk: { type: 'boolean', default: false }, ...flags },
+    allowPositionals: true,
+  });
+  if (positionals.length !== 1) {
+    console.error('one argument is needed: the base URL of the agent');
+    process.exit(2);
+  }
+  const left = new Set(options.skip.split(','));
+  let failed = false;
+
+  async function check(name, action) {
+    let timer;
+    try {
+      if (left.has(name)) throw new Skipped('as asked');
+      // A server that never answers is a failure, not a hang.
+      const late = new Promise((_, reject) => {
+        timer = setTimeout(() => reject(new Failed('nothing after 20 s')), 20_000);
+      });
+      const result = await Promise.race([action(), late]);
+      console.log(`ok ${name}`);
+      return result;
+    } catch (error) {
+      if (error instanceof Skipped) {
+        console.log(`skip ${name}: ${error.message}`);
+        return;
+      }
+      failed = true;
+      const kind = error instanceof Failed ? '' : `${error.name}: `;
+      const cause = error.cause ? ` (${error.cause.message})` : ''; // fetch says the reason only there
+      // One line per check, whatever the message holds.
+      console.log(`FAIL ${name}: ${kind}${error.message}${cause}`.replace(/\s+/g, ' '));
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  // With the slash, as the SDK resolves the path of the card against this URL.
+  const base = positionals[0].replace(/\/*$/, '/');
+  const agent = await check('card', () => connect(base, options));
+  const wanted = Object.entries({ ...checks, ...(options.talk && talk) });
+  if (agent) for (const [name, action] of wanted) await check(name, () => action(agent));
+  process.exit(failed ? 1 : 0); // streams that still hang must not keep us
+}
+
+/** Serves an express app and says so on stdout once the port is open. */
+export function serve(app, port) {
+  app.listen(port, '127.0.0.1', (error) => {
+    if (error) throw error;
+    console.log(`listening on ${port}`);
+  });
+}

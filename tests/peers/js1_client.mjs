@@ -1,0 +1,181 @@
+// Checks an agent with the official JavaScript SDK 1.x. Arguments: base URL, --skip NAMES, --talk, --v03.
+
+import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import { collect, collectWhile, expect, load, rejects, runChecks, show, skip } from './common.mjs';
+
+const { sdk, client: { ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory }, errors } = await load('js1');
+const { CancelTaskRequest, GetTaskRequest, ListTasksRequest, SendMessageRequest, SubscribeToTaskRequest, TaskState } = sdk;
+
+// The types of the SDK have no optional members; fromJSON puts the defaults into what is left out.
+const text = (value) => ({ text: value });
+const request = (parts, { message, ...configuration } = {}) =>
+  SendMessageRequest.fromJSON({
+    message: { messageId: randomUUID(), role: 'ROLE_USER', parts, ...message },
+    configuration,
+  });
+const byId = { get: (id) => GetTaskRequest.fromJSON({ id }), cancel: (id) => CancelTaskRequest.fromJSON({ id }) };
+const texts = (parts) => parts.filter((p) => p.content?.$case === 'text').map((p) => p.content.value).join('');
+
+const isLegacy = (i) => i.protocolVersion.startsWith('0.');
+
+async function connect(url, { v03 }) {
+  const legacyCompat = { enabled: v03 };
+  const card = await new DefaultAgentCardResolver({ legacyCompat }).resolve(url);
+  expect(card.name && card.version, `name or version missing: ${show(card)}`);
+  if (v03) {
+    // The SDK takes the first interface it can use, so the others have to go.
+    card.supportedInterfaces = card.supportedInterfaces.filter(isLegacy);
+    expect(card.supportedInterfaces.length > 0, 'the card has no 0.3 interface');
+  }
+  const factory = new ClientFactory({ transports: [new JsonRpcTransportFactory({ legacyCompat })] });
+  const client = await factory.createFromAgentCard(card);
+  return { client, v03 };
+}
+
+/** Sends without streaming and gives the message sent and the task that came back. */
+async function sendFor({ client }, parts, options) {
+  const sent = request(parts, options);
+  const task = await client.sendMessage(sent);
+  expect(task.status, `expected a task, got ${show(task)}`);
+  return [sent.message, task];
+}
+
+const expectState = ({ status }, ...states) =>
+  expect(states.includes(status?.state), `state is ${TaskState[status?.state]}`);
+
+const hold = (agent) => sendFor(agent, [text('hold')], { returnImmediately: true });
+
+const checks = {
+  async send(agent) {
+    const [sent, task] = await sendFor(agent, [text('hello')]);
+    expectState(task, TaskState.TASK_STATE_COMPLETED);
+    expect(task.id && task.contextId, `an id is missing: ${show(task)}`);
+    expect(task.artifacts.length === 1, `${task.artifacts.length} artifacts`);
+    expect(texts(task.artifacts[0].parts).includes('hello'), `artifact is ${show(task.artifacts[0])}`);
+    const found = task.history.filter((m) => m.messageId === sent.messageId);
+    expect(found.length === 1, `history is ${show(task.history)}`);
+    expect(found[0].role === sdk.Role.ROLE_USER && texts(found[0].parts) === 'hello', `history is ${show(found)}`);
+  },
+
+  async stream({ client }) {
+    const events = (await collect(client.sendMessageStream(request([text('hello')])))).map((e) => e.payload);
+    const kinds = events.map((e) => e.$case);
+    expect(kinds[0] === 'task', `events are ${kinds}`);
+    const of = (kind) => events.filter((e) => e.$case === kind).map((e) => e.value);
+    const states = [...of('task'), ...of('statusUpdate')].map((e) => TaskState[e.status.state]);
+    expect(states.includes('TASK_STATE_WORKING') && states.at(-1) === 'TASK_STATE_COMPLETED', `states are ${states}`);
+    const artifacts = of('artifactUpdate').map((e) => e.artifact);
+    expect(texts(artifacts[0]?.parts ?? []).includes('hello'), `artifacts are ${show(artifacts)}`);
+    expect(kinds.at(-1) === 'statusUpdate', `events are ${kinds}`);
+    expect(of('statusUpdate').every((e) => e.taskId === events[0].value.id), `events are ${show(events)}`);
+  },
+
+  async get(agent) {
+    const [, task] = await sendFor(agent, [text('hello')]);
+    const again = await agent.client.getTask(byId.get(task.id));
+    expect(again.id === task.id && again.contextId === task.contextId, `got ${show(again)}`);
+    expectState(again, TaskState.TASK_STATE_COMPLETED);
+    expect(again.artifacts.length === 1, `${again.artifacts.length} artifacts`);
+  },
+
+  async history_zero(agent) {
+    const [, task] = await sendFor(agent, [text('hello')]);
+    const again = await agent.client.getTask(GetTaskRequest.fromJSON({ id: task.id, historyLength: 0 }));
+    expect(again.history.length === 0, `history has ${again.history.length} messages`);
+  },
+
+  async list_tasks(agent) {
+    if (agent.v03) skip('0.3 has no such method over JSON-RPC');
+    const [, task] = await sendFor(agent, [text('hello')]);
+    const list = async (filter) => agent.client.listTasks(ListTasksRequest.fromJSON(filter));
+    // In its own context, so that the tasks of other checks do not matter.
+    const page = await list({ contextId: task.contextId });
+    expect(isDeepStrictEqual(page.tasks.map((t) => t.id), [task.id]), `listed ${show(page)}`);
+    expectState(page.tasks[0], TaskState.TASK_STATE_COMPLETED);
+    expect(page.tasks[0].artifacts.length === 0, 'artifacts listed without being asked for');
+    expect(page.totalSize === 1, `totalSize is ${page.totalSize}`);
+    const everything = await list({ pageSize: 100 });
+    expect(everything.tasks.some((t) => t.id === task.id), 'not in the list of all tasks');
+  },
+
+  not_found: ({ client }) =>
+    rejects(client.getTask(byId.get(randomUUID())), (e) => e instanceof errors.TaskNotFoundError, 'TaskNotFoundError'),
+
+  async cancel(agent) {
+    const [, task] = await hold(agent);
+    expectState(task, TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING);
+    expectState(await agent.client.cancelTask(byId.cancel(task.id)), TaskState.TASK_STATE_CANCELED);
+    expectState(await agent.client.getTask(byId.get(task.id)), TaskState.TASK_STATE_CANCELED);
+  },
+
+  async cancel_again(agent) {
+    const [, task] = await hold(agent);
+    await agent.client.cancelTask(byId.cancel(task.id));
+    await rejects(
+      agent.client.cancelTask(byId.cancel(task.id)),
+      (e) => e instanceof errors.TaskNotCancelableError,
+      'TaskNotCancelableError',
+    );
+  },
+
+  async finished(agent) {
+    const [, { id, contextId }] = await sendFor(agent, [text('hello')]);
+    const kind = agent.v03 ? 'A2AError' : 'UnsupportedOperationError'; // 0.3 leaves open which error
+    await rejects(
+      agent.client.sendMessage(request([text('more')], { message: { taskId: id, contextId } })),
+      (e) => e instanceof errors[kind],
+      kind,
+    );
+  },
+
+  async parts(agent) {
+    const data = { n: 1, deep: { list: [1, 'two', true, null] } };
+    const raw = Buffer.from(Array.from({ length: 256 }, (_, i) => i));
+    const file = { raw: raw.toString('base64'), mediaType: 'application/octet-stream', filename: 'all.bin' };
+    const [sent, task] = await sendFor(agent, [text('hello'), { data }, file]);
+    expectState(task, TaskState.TASK_STATE_COMPLETED);
+    const kept = task.history.find((m) => m.messageId === sent.messageId)?.parts.map((p) => p.content);
+    expect(isDeepStrictEqual(kept?.[1], { $case: 'data', value: data }), `parts came back as ${show(kept)}`);
+    expect(kept[2]?.$case === 'raw' && raw.equals(kept[2].value), `parts came back as ${show(kept)}`);
+  },
+
+  async subscribe(agent) {
+    const [, task] = await hold(agent);
+    const [events, canceled] = await collectWhile(
+      agent.client.resubscribeTask(SubscribeToTaskRequest.fromJSON({ id: task.id })),
+      () => agent.client.cancelTask(byId.cancel(task.id)),
+    );
+    expectState(canceled, TaskState.TASK_STATE_CANCELED);
+    const kinds = events.map((e) => e.payload.$case);
+    // The task comes first since 1.0; 0.3 leaves that open.
+    expect(agent.v03 || kinds[0] === 'task', `events are ${kinds}`);
+    expect(kinds.at(-1) === 'statusUpdate', `events are ${kinds}`);
+    expectState(events.at(-1).payload.value, TaskState.TASK_STATE_CANCELED);
+  },
+};
+
+const talk = {
+  async ask(agent) {
+    const [, { id, contextId, status }] = await sendFor(agent, [text('ask')]);
+    expectState({ status }, TaskState.TASK_STATE_INPUT_REQUIRED);
+    expect(texts(status.message?.parts ?? []), `no question: ${show(status)}`);
+    const [, done] = await sendFor(agent, [text('answer')], { message: { taskId: id, contextId } });
+    expect(done.id === id, `another task: ${show(done)}`);
+    expectState(done, TaskState.TASK_STATE_COMPLETED);
+    expect(texts(done.artifacts[0]?.parts ?? []).includes('answer'), `artifacts are ${show(done.artifacts)}`);
+  },
+
+  async message({ client }) {
+    const plain = await client.sendMessage(request([text('message hello')]));
+    const events = await collect(client.sendMessageStream(request([text('message hello')])));
+    expect(events.length === 1 && events[0].payload.$case === 'message', `events are ${show(events)}`);
+    for (const message of [plain, events[0].payload.value]) {
+      const good = message.role === sdk.Role.ROLE_AGENT && texts(message.parts).includes('hello');
+      expect(good, `expected a message, got ${show(message)}`);
+    }
+  },
+};
+
+// --v03: use the card's 0.3 interface, through the compatibility layer of the SDK.
+await runChecks(connect, checks, talk, { v03: { type: 'boolean', default: false } });

@@ -1,0 +1,197 @@
+"""Checks an agent with the official Python SDK 0.3.x. Arguments: base URL, --skip NAMES, --talk."""
+
+import base64
+import contextlib
+import sys
+import uuid
+
+import httpx
+
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.client.errors import A2AClientJSONRPCError
+from a2a.types import (
+    DataPart,
+    FilePart,
+    FileWithBytes,
+    Message,
+    Part,
+    Role,
+    TaskArtifactUpdateEvent,
+    TaskIdParams,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    TaskQueryParams,
+    TaskState,
+    TaskStatusUpdateEvent,
+    TextPart,
+)
+from a2a.utils import get_data_parts, get_file_parts, get_message_text, get_text_parts
+
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
+from common import Failed, collect, collect_while, expect, run_checks  # noqa: E402
+
+
+class Agent:
+    def __init__(self, card, http):
+        def client(**config):
+            return ClientFactory(ClientConfig(httpx_client=http, **config)).create(card)
+
+        # The SDK has one send method; how it sends is settled when the client is made.
+        self.plain, self.live = client(streaming=False), client(streaming=True)
+        self.polling = client(streaming=False, polling=True)  # polling means blocking: false
+
+    async def send(self, text, blocking=True, **fields):
+        """Sends without streaming and gives the message sent and the task that came back."""
+        message = new_message(text, **fields)
+        client = self.plain if blocking else self.polling
+        [event] = await collect(client.send_message(message))
+        expect(isinstance(event, tuple), f'expected a task, got {event}')
+        return message, event[0]
+
+
+def new_message(text, **fields):
+    fields.setdefault('parts', [Part(root=TextPart(text=text))])
+    return Message(message_id=str(uuid.uuid4()), role=Role.user, **fields)
+
+
+@contextlib.asynccontextmanager
+async def connect(url, options):
+    # Proxy variables of the machine must not come between two local processes.
+    async with httpx.AsyncClient(timeout=15, trust_env=False) as http:
+        card = await A2ACardResolver(http, url).get_agent_card()
+        expect(card.name and card.version, f'name or version missing: {card}')
+        expect(card.protocol_version.startswith('0.3'), f'protocol version is {card.protocol_version}')
+        yield Agent(card, http)
+
+
+def expect_state(task, *states):
+    expect(task.status.state in states, f'state is {task.status.state}')
+
+
+@contextlib.asynccontextmanager
+async def raises(error=None):
+    """An answer of the agent with this error, or with any; trouble with HTTP or JSON does not count."""
+    try:
+        yield
+    except A2AClientJSONRPCError as why:
+        code = error and error.model_fields['code'].default
+        expect(code in (None, why.error.code), f'code is {why.error.code}, not {code}')
+        return
+    raise Failed('no error')
+
+
+async def send(agent):
+    sent, task = await agent.send('hello')
+    expect_state(task, TaskState.completed)
+    expect(task.id and task.context_id, f'an id is missing: {task}')
+    expect(len(task.artifacts or []) == 1, f'artifacts are {task.artifacts}')
+    expect('hello' in ''.join(get_text_parts(task.artifacts[0].parts)), f'artifact is {task.artifacts[0]}')
+    found = [m for m in task.history or [] if m.message_id == sent.message_id]
+    expect(len(found) == 1, f'history is {task.history}')
+    expect(found[0].role == Role.user and get_message_text(found[0]) == 'hello', f'history is {found[0]}')
+
+
+async def stream(agent):
+    # Events are pairs: the task as the SDK has put it together so far, and the update, which is
+    # None for the task itself. The SDK changes that task in place, so only its id is looked at here.
+    events = await collect(agent.live.send_message(new_message('hello')))
+    kinds = [type(update).__name__ if update else 'Task' for _, update in events]
+    expect(kinds[:1] == ['Task'], f'events are {kinds}')
+    updates = [update for _, update in events[1:]]
+    states = [u.status.state for u in updates if isinstance(u, TaskStatusUpdateEvent)]
+    expect(TaskState.working in states and states[-1] == TaskState.completed, f'states are {states}')
+    artifacts = [u.artifact for u in updates if isinstance(u, TaskArtifactUpdateEvent)]
+    expect(artifacts and 'hello' in ''.join(get_text_parts(artifacts[0].parts)), f'artifacts are {artifacts}')
+    expect(isinstance(updates[-1], TaskStatusUpdateEvent) and updates[-1].final, f'events are {kinds}')
+    expect({u.task_id for u in updates} == {events[0][0].id}, f'updates are {updates}')
+
+
+async def get(agent):
+    _, task = await agent.send('hello')
+    again = await agent.plain.get_task(TaskQueryParams(id=task.id))
+    expect(again.id == task.id and again.context_id == task.context_id, f'got {again}')
+    expect_state(again, TaskState.completed)
+    expect(len(again.artifacts or []) == 1, f'artifacts are {again.artifacts}')
+
+
+async def history_zero(agent):
+    _, task = await agent.send('hello')
+    again = await agent.plain.get_task(TaskQueryParams(id=task.id, history_length=0))
+    expect(not again.history, f'history has {len(again.history or [])} messages')
+
+
+async def not_found(agent):
+    async with raises(TaskNotFoundError):
+        await agent.plain.get_task(TaskQueryParams(id=str(uuid.uuid4())))
+
+
+async def cancel(agent):
+    _, task = await agent.send('hold', blocking=False)
+    expect_state(task, TaskState.submitted, TaskState.working)
+    expect_state(await agent.plain.cancel_task(TaskIdParams(id=task.id)), TaskState.canceled)
+    expect_state(await agent.plain.get_task(TaskQueryParams(id=task.id)), TaskState.canceled)
+
+
+async def cancel_again(agent):
+    _, task = await agent.send('hold', blocking=False)
+    await agent.plain.cancel_task(TaskIdParams(id=task.id))
+    async with raises(TaskNotCancelableError):
+        await agent.plain.cancel_task(TaskIdParams(id=task.id))
+
+
+async def finished(agent):
+    _, task = await agent.send('hello')
+    async with raises():  # 0.3 does not say which error
+        await agent.send('more', task_id=task.id, context_id=task.context_id)
+
+
+async def parts(agent):
+    data, raw = {'n': 1, 'deep': {'list': [1, 'two', True, None]}}, bytes(range(256))
+    file = FileWithBytes(bytes=base64.b64encode(raw).decode(), mime_type='application/octet-stream', name='all.bin')
+    sent, task = await agent.send('', parts=[
+        Part(root=TextPart(text='hello')),
+        Part(root=DataPart(data=data)),
+        Part(root=FilePart(file=file)),
+    ])
+    expect_state(task, TaskState.completed)
+    kept = next((m for m in task.history or [] if m.message_id == sent.message_id), None)
+    expect(kept, f'history is {task.history}')
+    expect(get_data_parts(kept.parts) == [data], f'data came back as {get_data_parts(kept.parts)}')
+    expect(get_file_parts(kept.parts) == [file], f'file came back as {get_file_parts(kept.parts)}')
+
+
+async def subscribe(agent):
+    _, task = await agent.send('hold', blocking=False)
+    events, canceled = await collect_while(
+        agent.live.resubscribe(TaskIdParams(id=task.id)),
+        lambda: agent.plain.cancel_task(TaskIdParams(id=task.id)),
+    )
+    expect_state(canceled, TaskState.canceled)
+    last = events[-1][1] if events else None
+    expect(isinstance(last, TaskStatusUpdateEvent), f'events are {events}')
+    expect_state(last, TaskState.canceled)
+
+
+async def ask(agent):
+    _, task = await agent.send('ask')
+    expect_state(task, TaskState.input_required)
+    expect(task.status.message and get_message_text(task.status.message), f'no question: {task.status}')
+    _, done = await agent.send('answer', task_id=task.id, context_id=task.context_id)
+    expect(done.id == task.id, f'another task: {done}')
+    expect_state(done, TaskState.completed)
+    expect('answer' in ''.join(get_text_parts(done.artifacts[0].parts)), f'artifacts are {done.artifacts}')
+
+
+async def message(agent):
+    for client in agent.plain, agent.live:
+        [event] = await collect(client.send_message(new_message('message hello')))
+        expect(isinstance(event, Message), f'expected a message, got {event}')
+        expect(event.role == Role.agent and 'hello' in get_message_text(event), f'got {event}')
+
+
+# No list_tasks: 0.3 has no such method over JSON-RPC.
+run_checks(
+    connect,
+    [send, stream, get, history_zero, not_found, cancel, cancel_again, finished, parts, subscribe],
+    talk=[ask, message],
+)

@@ -1,0 +1,71 @@
+"""Echo agent on the official Python SDK 0.3.x, JSON-RPC only. Argument: port."""
+
+import argparse
+import asyncio
+import logging
+import sys
+
+from a2a.server.agent_execution import AgentExecutor
+from a2a.server.apps import A2AStarletteApplication
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.types import AgentCapabilities, AgentCard, AgentSkill, Part, Task, TaskState, TaskStatus, TextPart
+from a2a.utils import new_agent_text_message
+
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
+from common import serve  # noqa: E402
+
+
+class Echo(AgentExecutor):
+    async def execute(self, context, event_queue):
+        text = context.get_user_input()
+        follow_up = context.current_task is not None
+        if text.startswith('message') and not follow_up:
+            await event_queue.enqueue_event(new_agent_text_message(text, context_id=context.context_id))
+            return
+
+        task = TaskUpdater(event_queue, context.task_id, context.context_id)
+        if not follow_up:
+            await event_queue.enqueue_event(Task(
+                id=context.task_id,
+                context_id=context.context_id,
+                status=TaskStatus(state=TaskState.submitted),
+                history=[context.message],
+            ))
+        await task.start_work()
+        if text == 'ask' and not follow_up:
+            question = task.new_agent_message([Part(root=TextPart(text='What shall I echo?'))])
+            await task.requires_input(question, final=True)
+            return
+        if text.startswith('hold') and not follow_up:
+            try:
+                await asyncio.Event().wait()  # the SDK cancels us here
+            except asyncio.CancelledError:
+                # What cancel() below writes reaches only the caller of tasks/cancel, as the SDK
+                # (0.3.26) gives it a queue apart. Those who have subscribed read this one.
+                await task.cancel()
+                raise
+        await task.add_artifact([Part(root=TextPart(text=text))], name='echo', last_chunk=True)
+        await task.complete()
+
+    async def cancel(self, context, event_queue):
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument('port', type=int)
+options = parser.parse_args()
+logging.disable(logging.WARNING)
+
+card = AgentCard(
+    name='Echo (Python SDK 0.3.x)',
+    description='Echoes what it is sent.',
+    version='1.0.0',
+    url=f'http://127.0.0.1:{options.port}/',
+    capabilities=AgentCapabilities(streaming=True),
+    default_input_modes=['text/plain'],
+    default_output_modes=['text/plain'],
+    skills=[AgentSkill(id='echo', name='Echo', description='Echoes text.', tags=['echo'])],
+)
+handler = DefaultRequestHandler(agent_executor=Echo(), task_store=InMemoryTaskStore())
+serve(A2AStarletteApplication(agent_card=card, http_handler=handler).build(), options.port)

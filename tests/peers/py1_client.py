@@ -1,0 +1,228 @@
+"""Checks an agent with the official Python SDK 1.x. Arguments: base URL, --skip NAMES, --talk, --v03."""
+
+import contextlib
+import sys
+import uuid
+
+import httpx
+
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.client.errors import A2AClientError
+from a2a.helpers.proto_helpers import (
+    get_artifact_text,
+    get_data_parts,
+    get_message_text,
+    get_raw_parts,
+    new_data_part,
+    new_raw_part,
+    new_text_part,
+)
+from a2a.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    Message,
+    Role,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    TaskState,
+)
+from a2a.utils.errors import A2AError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
+
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
+from common import Failed, Skipped, collect, collect_while, expect, run_checks  # noqa: E402
+
+WORKING, COMPLETED, CANCELED = (
+    TaskState.TASK_STATE_WORKING,
+    TaskState.TASK_STATE_COMPLETED,
+    TaskState.TASK_STATE_CANCELED,
+)
+
+
+class Agent:
+    def __init__(self, card, http, v03):
+        def client(streaming):
+            config = ClientConfig(streaming=streaming, httpx_client=http)
+            return ClientFactory(config).create(card)
+
+        # The SDK has one send method; whether it streams is settled when the client is made.
+        self.plain, self.live = client(False), client(True)
+        self.v03 = v03
+
+    async def send(self, text, return_immediately=False, **fields):
+        """Sends without streaming and gives the message sent and the task that came back."""
+        request = new_request(text, **fields)
+        request.configuration.return_immediately = return_immediately
+        [event] = await collect(self.plain.send_message(request))
+        expect(event.HasField('task'), f'expected a task, got {event}')
+        return request.message, event.task
+
+
+def new_request(text, **fields):
+    fields.setdefault('parts', [new_text_part(text)])
+    return SendMessageRequest(message=Message(message_id=str(uuid.uuid4()), role=Role.ROLE_USER, **fields))
+
+
+@contextlib.asynccontextmanager
+async def connect(url, options):
+    # Proxy variables of the machine must not come between two local processes.
+    async with httpx.AsyncClient(timeout=15, trust_env=False) as http:
+        card = await A2ACardResolver(http, url).get_agent_card()
+        expect(card.name and card.version, f'name or version missing: {card}')
+        if options.v03:
+            # The SDK takes the newest interface it knows, so the others have to go.
+            old = [i for i in card.supported_interfaces if i.protocol_version.startswith('0.')]
+            expect(old, 'the card has no 0.3 interface')
+            del card.supported_interfaces[:]
+            card.supported_interfaces.extend(old)
+        v03 = all(i.protocol_version.startswith('0.') for i in card.supported_interfaces)
+        yield Agent(card, http, v03)
+
+
+def expect_state(task, *states):
+    expect(task.status.state in states, f'state is {TaskState.Name(task.status.state)}')
+
+
+@contextlib.asynccontextmanager
+async def raises(error):
+    try:
+        yield
+    except A2AClientError:
+        raise  # trouble with HTTP or JSON, not an answer of the agent
+    except error:
+        return
+    raise Failed(f'no {error.__name__}')
+
+
+async def send(agent):
+    sent, task = await agent.send('hello')
+    expect_state(task, COMPLETED)
+    expect(task.id and task.context_id, f'an id is missing: {task}')
+    expect(len(task.artifacts) == 1, f'{len(task.artifacts)} artifacts')
+    expect('hello' in get_artifact_text(task.artifacts[0]), f'artifact is {task.artifacts[0]}')
+    found = [m for m in task.history if m.message_id == sent.message_id]
+    expect(len(found) == 1, f'history is {task.history}')
+    expect(found[0].role == Role.ROLE_USER and get_message_text(found[0]) == 'hello', f'history is {found[0]}')
+
+
+async def stream(agent):
+    events = await collect(agent.live.send_message(new_request('hello')))
+    kinds = [e.WhichOneof('payload') for e in events]
+    expect(kinds[:1] == ['task'], f'events are {kinds}')
+    states = [events[0].task.status.state] + [
+        e.status_update.status.state for e in events if e.HasField('status_update')
+    ]
+    expect(WORKING in states and states[-1] == COMPLETED, f'states are {[TaskState.Name(s) for s in states]}')
+    artifacts = [e.artifact_update.artifact for e in events if e.HasField('artifact_update')]
+    expect(artifacts and 'hello' in get_artifact_text(artifacts[0]), f'artifacts are {artifacts}')
+    expect(kinds[-1] == 'status_update' and kinds.index('artifact_update') > 0, f'events are {kinds}')
+    ids = {e.status_update.task_id for e in events if e.HasField('status_update')}
+    expect(ids == {events[0].task.id}, f'task ids are {ids}')
+
+
+async def get(agent):
+    _, task = await agent.send('hello')
+    again = await agent.plain.get_task(GetTaskRequest(id=task.id))
+    expect(again.id == task.id and again.context_id == task.context_id, f'got {again}')
+    expect_state(again, COMPLETED)
+    expect(len(again.artifacts) == 1, f'{len(again.artifacts)} artifacts')
+
+
+async def history_zero(agent):
+    _, task = await agent.send('hello')
+    again = await agent.plain.get_task(GetTaskRequest(id=task.id, history_length=0))
+    expect(not again.history, f'history has {len(again.history)} messages')
+
+
+async def list_tasks(agent):
+    if agent.v03:
+        raise Skipped('0.3 has no such method over JSON-RPC')
+    _, task = await agent.send('hello')
+    # In its own context, so that the tasks of other checks do not matter.
+    page = await agent.plain.list_tasks(ListTasksRequest(context_id=task.context_id))
+    expect([t.id for t in page.tasks] == [task.id], f'listed {[t.id for t in page.tasks]}')
+    expect_state(page.tasks[0], COMPLETED)
+    expect(not page.tasks[0].artifacts, 'artifacts listed without being asked for')
+    expect(page.total_size == 1, f'total_size is {page.total_size}')
+    everything = await agent.plain.list_tasks(ListTasksRequest(page_size=100))
+    expect(task.id in [t.id for t in everything.tasks], 'not in the list of all tasks')
+
+
+async def not_found(agent):
+    async with raises(TaskNotFoundError):
+        await agent.plain.get_task(GetTaskRequest(id=str(uuid.uuid4())))
+
+
+async def cancel(agent):
+    _, task = await agent.send('hold', return_immediately=True)
+    expect_state(task, TaskState.TASK_STATE_SUBMITTED, WORKING)
+    expect_state(await agent.plain.cancel_task(CancelTaskRequest(id=task.id)), CANCELED)
+    expect_state(await agent.plain.get_task(GetTaskRequest(id=task.id)), CANCELED)
+
+
+async def cancel_again(agent):
+    _, task = await agent.send('hold', return_immediately=True)
+    await agent.plain.cancel_task(CancelTaskRequest(id=task.id))
+    async with raises(TaskNotCancelableError):
+        await agent.plain.cancel_task(CancelTaskRequest(id=task.id))
+
+
+async def finished(agent):
+    _, task = await agent.send('hello')
+    # 0.3 leaves open which error.
+    async with raises(A2AError if agent.v03 else UnsupportedOperationError):
+        await agent.send('more', task_id=task.id, context_id=task.context_id)
+
+
+async def parts(agent):
+    data, raw = {'n': 1, 'deep': {'list': [1, 'two', True, None]}}, bytes(range(256))
+    sent, task = await agent.send('', parts=[
+        new_text_part('hello'),
+        new_data_part(data),
+        new_raw_part(raw, media_type='application/octet-stream', filename='all.bin'),
+    ])
+    expect_state(task, COMPLETED)
+    kept = next((m for m in task.history if m.message_id == sent.message_id), None)
+    expect(kept, f'history is {task.history}')
+    expect(get_data_parts(kept.parts) == [data], f'data came back as {get_data_parts(kept.parts)}')
+    expect(get_raw_parts(kept.parts) == [raw], 'the bytes came back changed')
+    expect(kept.parts[2].filename == 'all.bin', f'filename is {kept.parts[2].filename}')
+
+
+async def subscribe(agent):
+    _, task = await agent.send('hold', return_immediately=True)
+    events, canceled = await collect_while(
+        agent.live.subscribe(SubscribeToTaskRequest(id=task.id)),
+        lambda: agent.plain.cancel_task(CancelTaskRequest(id=task.id)),
+    )
+    expect_state(canceled, CANCELED)
+    kinds = [e.WhichOneof('payload') for e in events]
+    # The task comes first since 1.0; 0.3 leaves that open.
+    expect(agent.v03 or kinds[:1] == ['task'], f'events are {kinds}')
+    expect(kinds[-1:] == ['status_update'], f'events are {kinds}')
+    expect_state(events[-1].status_update, CANCELED)
+
+
+async def ask(agent):
+    _, task = await agent.send('ask')
+    expect_state(task, TaskState.TASK_STATE_INPUT_REQUIRED)
+    expect(get_message_text(task.status.message), f'no question: {task.status}')
+    _, done = await agent.send('answer', task_id=task.id, context_id=task.context_id)
+    expect(done.id == task.id, f'another task: {done}')
+    expect_state(done, COMPLETED)
+    expect('answer' in get_artifact_text(done.artifacts[0]), f'artifacts are {done.artifacts}')
+
+
+async def message(agent):
+    for client in agent.plain, agent.live:
+        [event] = await collect(client.send_message(new_request('message hello')))
+        expect(event.HasField('message'), f'expected a message, got {event}')
+        expect(event.message.role == Role.ROLE_AGENT and 'hello' in get_message_text(event.message), f'got {event}')
+
+
+run_checks(
+    connect,
+    [send, stream, get, history_zero, list_tasks, not_found, cancel, cancel_again, finished, parts, subscribe],
+    talk=[ask, message],
+    flags=[('--v03', "use the card's 0.3 interface, through the compatibility layer of the SDK")],
+)

@@ -1,0 +1,204 @@
+//! Checks the house rules that clippy cannot see.
+//!
+//! A rule looks at one file and says what is wrong and what to do. An exception is a line in one of the
+//! lists below, with its reason; nothing can be switched off from the file itself.
+
+mod source;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use self::source::Source;
+use crate::Result;
+
+/// A rule: what it guards, and how.
+struct Rule {
+    name: &'static str,
+    check: fn(&Source) -> Vec<Finding>,
+}
+
+/// A line that breaks a rule.
+struct Finding {
+    line: usize,
+    /// What is wrong and what to do about it.
+    advice: String,
+}
+
+const RULES: [Rule; 6] = [
+    Rule { name: "file-ceiling", check: file_ceiling },
+    Rule { name: "module-doc", check: module_doc },
+    Rule { name: "protocol-without-io", check: protocol_without_io },
+    Rule { name: "old-version-words", check: old_version_words },
+    Rule { name: "one-caller-of-commit", check: one_caller_of_commit },
+    Rule { name: "nothing-unfinished", check: nothing_unfinished },
+];
+
+/// Longest file, without its tests.
+const CEILING: usize = 700;
+
+/// Files over the ceiling, each with the reason why it is not split.
+const OVERSIZE: [(&str, &str); 0] = [];
+
+/// What would bring I/O, a runtime or a clock into the protocol crate, alone or as a family (`tokio-util`).
+const IO_CRATES: [&str; 4] = ["tokio", "hyper", "axum", "reqwest"];
+
+/// The words by which code names the old version of the protocol.
+const OLD_VERSION_WORDS: [&str; 3] = ["v03", "V03", "\"0.3\""];
+
+/// The home of the old version.
+const OLD_VERSION_HOME: &str = "crates/nuncio-protocol/src/v03";
+
+/// Files that may name the old version, each with its reason.
+const OLD_VERSION_SELECTORS: [(&str, &str); 4] = [
+    ("crates/nuncio-protocol/src/lib.rs", "declares the module"),
+    ("crates/nuncio-protocol/src/version.rs", "parses the version from the wire"),
+    ("crates/nuncio-server/src/bind/mod.rs", "selects the dialect of a request"),
+    ("crates/nuncio-client/src/choose.rs", "selects the dialect of an agent"),
+];
+
+/// Where a commit is made, and where commits are implemented and proven.
+const COMMIT_CALLER: &str = "crates/nuncio-server/src/runtime/record.rs";
+const COMMIT_HOME: &str = "crates/nuncio-server/src/store";
+
+/// Joined here, so that this file does not break its own rule.
+const UNFINISHED_WORDS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+const UNFINISHED_MACRO: &str = concat!("to", "do!(");
+
+/// Prints every violation in the repository; fails if there is one.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let sources = source::read_all(root)?;
+    let violations: Vec<String> = sources.iter().flat_map(violations).collect();
+    for violation in &violations {
+        println!("{violation}");
+    }
+    match violations.len() {
+        0 => Ok(()),
+        count => Err(format!("tidy: {count} to put right").into()),
+    }
+}
+
+fn violations(source: &Source) -> Vec<String> {
+    let mut violations = Vec::new();
+    for rule in RULES {
+        for Finding { line, advice } in (rule.check)(source) {
+            violations.push(format!("{}:{line}: {advice} [{}]", source.path, rule.name));
+        }
+    }
+    violations
+}
+
+fn file_ceiling(source: &Source) -> Vec<Finding> {
+    let exempt = source.is_generated() || source.is_test() || lists(&OVERSIZE, &source.path);
+    if !source.is_rust() || exempt || source.body_len() <= CEILING {
+        return Vec::new();
+    }
+    let advice = format!(
+        "{} lines without tests, the ceiling is {CEILING}; split the file by its nouns, \
+         or list it in OVERSIZE with a reason",
+        source.body_len()
+    );
+    vec![Finding { line: CEILING + 1, advice }]
+}
+
+fn module_doc(source: &Source) -> Vec<Finding> {
+    let applies = source.is_rust() && source.is_under("crates") && !source.is_generated();
+    if !applies || source.text.starts_with("//!") {
+        return Vec::new();
+    }
+    let advice = "no module doc; begin the file with `//!` and say its job in one sentence".to_owned();
+    vec![Finding { line: 1, advice }]
+}
+
+fn protocol_without_io(source: &Source) -> Vec<Finding> {
+    if source.path != "crates/nuncio-protocol/Cargo.toml" {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    let mut section = "";
+    for (line, text) in (1..).zip(source.text.lines().map(str::trim)) {
+        // A dependency is a key of `[dependencies]` or has a section of its own, `[dependencies.name]`.
+        let (table, key) = match text.strip_prefix('[').and_then(|header| header.strip_suffix(']')) {
+            Some(header) => {
+                section = header;
+                header.rsplit_once('.').unwrap_or((header, ""))
+            }
+            None => (section, text),
+        };
+        let is_dependency = table.ends_with("dependencies") && !table.ends_with("dev-dependencies");
+        let family = key.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        if is_dependency && IO_CRATES.contains(&family) {
+            let advice = format!(
+                "the protocol does no I/O and must not depend on {family}; move what needs it outwards"
+            );
+            findings.push(Finding { line, advice });
+        }
+    }
+    findings
+}
+
+fn old_version_words(source: &Source) -> Vec<Finding> {
+    let allowed = source.is_under(OLD_VERSION_HOME)
+        || source.is_test()
+        || source.is_generated()
+        || lists(&OLD_VERSION_SELECTORS, &source.path);
+    if !source.is_rust() || !source.is_under("crates") || allowed {
+        return Vec::new();
+    }
+    let body_len = source.body_len();
+    let body = source.code().into_iter().filter(|(line, _)| *line <= body_len);
+    body.filter_map(|(line, code)| {
+        let word = OLD_VERSION_WORDS.into_iter().find(|word| code.contains(word))?;
+        let advice = format!(
+            "names the old version ({word}); go through `Dialect` or `Version`, \
+             or list the file in OLD_VERSION_SELECTORS with a reason"
+        );
+        Some(Finding { line, advice })
+    })
+    .collect()
+}
+
+fn one_caller_of_commit(source: &Source) -> Vec<Finding> {
+    let allowed = source.path == COMMIT_CALLER || source.is_under(COMMIT_HOME);
+    if !source.is_rust() || !source.is_under("crates") || allowed {
+        return Vec::new();
+    }
+    let calls = source.code().into_iter().filter(|(_, code)| calls_commit(code));
+    let advice = "calls `Store::commit`; every change of a task goes through `record` in runtime/record.rs";
+    calls.map(|(line, _)| Finding { line, advice: advice.to_owned() }).collect()
+}
+
+/// A `commit()` without arguments ends a database transaction and is nobody's business here.
+fn calls_commit(code: &str) -> bool {
+    [".commit(", "Store::commit("]
+        .into_iter()
+        .any(|call| code.match_indices(call).any(|(at, _)| !code[at + call.len()..].starts_with(')')))
+}
+
+fn nothing_unfinished(source: &Source) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (line, text) in (1..).zip(source.text.lines()) {
+        let word = UNFINISHED_WORDS.into_iter().find(|word| has_word(text, word));
+        let found = word.or_else(|| text.contains(UNFINISHED_MACRO).then_some(UNFINISHED_MACRO));
+        if let Some(found) = found {
+            let advice = format!("`{found}` marks unfinished work; finish it, or write it down as an issue");
+            findings.push(Finding { line, advice });
+        }
+    }
+    findings
+}
+
+/// Whether `word` stands alone in `text`, not inside a longer word or an encoded blob.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
+    })
+}
+
+fn lists(exceptions: &[(&str, &str)], path: &str) -> bool {
+    exceptions.iter().any(|(listed, _reason)| *listed == path)
+}
