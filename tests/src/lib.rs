@@ -1,1 +1,73 @@
-//! tests
+//! What the whole-system tests share. The tests themselves are in `tests/`:
+//!
+//! | test | what it holds |
+//! |---|---|
+//! | `matrix` | each scenario once, over the bare runtime and every wire: identical results |
+//! | `bad_input` | what a careless or hostile caller sends, over real sockets, in both versions |
+//! | `process` | the real binary: the hub driven by the command line, signals included |
+//! | `interop` | the official SDKs as clients of ours and as servers for our client |
+//!
+//! Reading order: [`agent`] (an agent that plays a script), [`world`] (that agent, reached in several
+//! ways), [`transcript`] (what was observed, comparable between ways), [`process`] (children that end
+//! with the test), [`hub`] (the binary), [`peer`] (the official SDKs).
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
+
+pub mod agent;
+pub mod hub;
+pub mod peer;
+pub mod process;
+pub mod raw;
+pub mod transcript;
+pub mod world;
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use nuncio_protocol::{EventStream, StreamItem};
+
+/// How long something may take that takes no time: only a test that fails waits this long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two looks at something that gives no signal.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Waits for a future, with patience.
+///
+/// # Panics
+/// When it does not come.
+pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what} did not come"))
+}
+
+/// Looks again and again until there is something to see; for where there is truly no signal.
+///
+/// # Panics
+/// When it never comes.
+pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    within(what, async {
+        loop {
+            if let Some(seen) = look().await {
+                return seen;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    })
+    .await
+}
+
+/// The next event of a stream.
+///
+/// # Panics
+/// When the stream ends, fails or hangs.
+pub async fn next(stream: &mut EventStream) -> StreamItem {
+    within("an event", stream.next()).await.expect("the stream has ended").expect("the stream has failed")
+}
+
+/// All events until the stream ends.
+///
+/// # Panics
+/// When the stream fails or does not end.
+pub async fn rest(stream: EventStream) -> Vec<StreamItem> {
+    let events = within("the end of the stream", stream.collect::<Vec<_>>()).await;
+    events.into_iter().map(|item| item.expect("the stream has failed")).collect()
+}

@@ -1,5 +1,6 @@
 //! The v0.3 dialects against golden files: every file is read, compared with its v1.0 form beside it, and
 //! written again, in both directions. Then the tables: methods, liberal input, refusals, errors.
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -7,7 +8,7 @@ use nuncio_protocol::{
     Content, Error, ErrorKind, Event, Role, SendMessageResponse, TaskState, Validate as _, Version,
     op::{Call, Op, Reply},
     v03::{self, JsonRpc, LEFTOVER, Rest},
-    wire::{Dialect, V1},
+    wire::{Dialect, V1, rest},
 };
 use serde_json::{
     Value, json,
@@ -450,6 +451,54 @@ fn lists_of_webhooks_are_read_as_array_and_as_page() {
 }
 
 #[test]
+fn routes_of_rest() {
+    // Fact sheet 2.3; what a client sends, a server understands.
+    let push = json!({"taskId": "t", "id": "c", "url": "https://me.example"});
+    for (op, v1_params, verb, path) in [
+        ("SendMessage", json!({"message": {"messageId": "m"}}), "POST", "/v1/message:send"),
+        ("SendStreamingMessage", json!({"message": {"messageId": "m"}}), "POST", "/v1/message:stream"),
+        ("GetTask", json!({"id": "t", "historyLength": 4}), "GET", "/v1/tasks/t"),
+        ("CancelTask", json!({"id": "t"}), "POST", "/v1/tasks/t:cancel"),
+        ("SubscribeToTask", json!({"id": "t"}), "POST", "/v1/tasks/t:subscribe"),
+        ("CreateTaskPushNotificationConfig", push, "POST", "/v1/tasks/t/pushNotificationConfigs"),
+        (
+            "GetTaskPushNotificationConfig",
+            json!({"taskId": "t", "id": "c"}),
+            "GET",
+            "/v1/tasks/t/pushNotificationConfigs/c",
+        ),
+        (
+            "ListTaskPushNotificationConfigs",
+            json!({"taskId": "t"}),
+            "GET",
+            "/v1/tasks/t/pushNotificationConfigs",
+        ),
+        (
+            "DeleteTaskPushNotificationConfig",
+            json!({"taskId": "t", "id": "c"}),
+            "DELETE",
+            "/v1/tasks/t/pushNotificationConfigs/c",
+        ),
+        ("GetExtendedAgentCard", json!({}), "GET", "/v1/card"),
+    ] {
+        let call = V1.decode_call(Op::from_name(op).unwrap(), Some(&raw(&v1_params))).unwrap();
+        let sent = rest::encode_request(&v03::PATHS, &Rest, call.clone()).unwrap();
+        assert_eq!((sent.verb.as_str(), sent.path.as_str()), (verb, path), "{op}");
+        let body = sent.body.unwrap_or_default();
+        let came = rest::decode_request(&v03::PATHS, verb, path, Some(&sent.query), &body).unwrap();
+        assert_eq!(came.op.name(), op);
+        let again = came.decode_call(&Rest).unwrap();
+        let v1 = |call: &Call| written(|out| V1.encode_call(call, out).unwrap());
+        let mut expected = v1(&call);
+        if op.starts_with("Send") {
+            // Always sent, so always there afterwards.
+            expected["configuration"] = json!({});
+        }
+        assert_eq!(v1(&again), expected, "{op}");
+    }
+}
+
+#[test]
 fn list_tasks_is_not_there() {
     // REQ-206
     for dialect in BOTH {
@@ -473,9 +522,14 @@ fn a_message_without_a_role_keeps_that_it_has_none() {
 
 #[test]
 fn data_of_others_under_our_key_is_left_alone() {
-    for foreign in
-        [json!(5), json!({"filename": 5}), json!({"surprise": 1}), json!({}), json!([]), json!(null)]
-    {
+    for foreign in [
+        json!(5),
+        json!({"filename": 5}),
+        json!({"filename": "x", "surprise": 1}),
+        json!({}),
+        json!([]),
+        json!(null),
+    ] {
         let message = json!({"kind": "message", "messageId": "m", "role": "user",
             "parts": [{"kind": "text", "text": "a", "metadata": {LEFTOVER: foreign}}], "metadata": {LEFTOVER: foreign}});
         let up = translate(&JsonRpc, &V1, "event", "", &message);
@@ -530,7 +584,7 @@ fn rest_errors_survive_the_wire() {
 fn rest_errors_of_others() {
     // Fact sheet 5.3: by code, then by class name, then by status
     for (status, body, kind) in [
-        (404, r#"{"code":-32007,"message":"none"}"#, ErrorKind::ExtendedAgentCardNotConfigured),
+        (404, r#"{"code":-32007,"message":"TaskNotFoundError"}"#, ErrorKind::ExtendedAgentCardNotConfigured),
         (500, r#"{"message":"TaskNotFoundError: gone"}"#, ErrorKind::TaskNotFound),
         (
             400,

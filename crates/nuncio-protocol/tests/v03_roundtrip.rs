@@ -1,5 +1,6 @@
 //! Property tests of the v0.3 dialects. Going down and up again is the identity for everything that has
 //! metadata, however nasty that is; going up and down again is the identity for v0.3 that is exact.
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 

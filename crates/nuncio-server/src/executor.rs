@@ -1,6 +1,6 @@
 //! What the author of an agent writes, and what the author is given.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc};
 
 use async_trait::async_trait;
 use nuncio_protocol::{
@@ -34,9 +34,27 @@ pub trait Executor: Send + Sync + 'static {
     }
 }
 
-/// What an execution is about.
+/// What an execution is about. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct ExecContext {
+pub struct ExecContext(Arc<Execution>);
+
+impl Deref for ExecContext {
+    type Target = Execution;
+
+    fn deref(&self) -> &Execution {
+        &self.0
+    }
+}
+
+impl From<Execution> for ExecContext {
+    fn from(execution: Execution) -> Self {
+        Self(Arc::new(execution))
+    }
+}
+
+/// What an [`ExecContext`] holds.
+#[derive(Debug)]
+pub struct Execution {
     /// The task: the one of the message, or the one that will be made by the first event.
     pub task_id: TaskId,
     /// The conversation.
@@ -57,7 +75,7 @@ pub struct ExecContext {
     pub cancellation: CancellationToken,
 }
 
-impl ExecContext {
+impl Execution {
     /// The text of the message.
     #[must_use]
     pub fn text(&self) -> std::borrow::Cow<'_, str> {

@@ -19,6 +19,6 @@ pub mod testing;
 pub use nuncio_protocol as protocol;
 
 pub use self::{
-    executor::{Emitter, ExecContext, Executor},
+    executor::{Emitter, ExecContext, Execution, Executor},
     runtime::{Limits, Runtime, RuntimeBuilder},
 };

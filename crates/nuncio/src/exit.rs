@@ -34,16 +34,16 @@ Exit codes:
   7  the task failed, was rejected or was canceled
   8  the task waits for input or for an authorisation";
 
-/// Tells the error and gives its code.
+/// Tells the error and gives its code. A broken pipe is none, and nothing is said about it.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    if error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(is_broken_pipe)) {
+        return ExitCode::from(OK);
+    }
     crate::output::note(&format!("error: {error:#}"));
     ExitCode::from(code(error))
 }
 
 fn code(error: &anyhow::Error) -> u8 {
-    if error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(is_broken_pipe)) {
-        return OK;
-    }
     let Some(error) = error.chain().find_map(|cause| cause.downcast_ref::<Error>()) else { return OTHER };
     match error.kind() {
         ErrorKind::Unavailable | ErrorKind::DeadlineExceeded | ErrorKind::ResourceExhausted => UNREACHABLE,

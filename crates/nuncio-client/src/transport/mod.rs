@@ -1,5 +1,5 @@
 //! The wires: each takes a call to one interface of an agent and brings the answer back. A wire does
-//! one exchange and no more; what is tried again, and where, is for [`Route`] to say.
+//! one exchange and no more; what is tried again, and where, is for [`route`] to say.
 //!
 //! Reading order: [`jsonrpc`] (one exchange), [`headers`] and [`status`] (what is said around the body,
 //! both ways), [`sse`] (streams that survive their connection), [`route`] (which wire, how often).

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::{rand::SystemRandom, signature::Ed25519KeyPair};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures_util::StreamExt as _;
 use nuncio_client::{
     CardCache, Credentials, Egress, SigningKey, Trust, TrustedKeys, agent_url,
     protocol::{ErrorKind, TaskState, Version},
@@ -11,7 +12,7 @@ use nuncio_client::{
 };
 use serde_json::json;
 
-use crate::peer::{Peer, answer, builder, card, json_answer, result, status, task};
+use crate::peer::{Peer, Then, answer, builder, card, events, frame, json_answer, result, status, task};
 
 #[tokio::test]
 async fn the_card_is_where_it_should_be_or_where_it_was_or_where_one_says() {
@@ -69,6 +70,15 @@ async fn an_old_card_leads_to_an_old_conversation() {
             "capabilities": {}, "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
             "skills": [],
         })),
+        _ if asked.body["method"] == "message/stream" => {
+            let task =
+                json!({ "kind": "task", "id": "t-1", "contextId": "c-1", "status": { "state": "working" } });
+            let done = json!({
+                "kind": "status-update", "taskId": "t-1", "contextId": "c-1", "final": true,
+                "status": { "state": "completed" },
+            });
+            events(frame(0, &task) + &frame(0, &done), Then::End)
+        }
         _ => result(
             asked,
             &json!({
@@ -83,7 +93,11 @@ async fn an_old_card_leads_to_an_old_conversation() {
     let error = client.list(Default::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsupportedOperation);
     assert!(error.message().contains("ListTasks does not exist in version 0.3"), "{error}");
-    assert_eq!(peer.methods(), ["tasks/get"]);
+    let items: Vec<_> = client.stream("hello").await.unwrap().collect().await;
+    let states: Vec<_> =
+        items.iter().map(|item| item.as_ref().unwrap().event().status().unwrap().state).collect();
+    assert_eq!(states, [TaskState::Working, TaskState::Completed]);
+    assert_eq!(peer.methods(), ["tasks/get", "message/stream"]);
     assert_eq!(peer.asked("/rpc")[0].header("a2a-version"), Some("0.3"));
 
     // REQ-076: who asks for 1.0 does not get 0.3.

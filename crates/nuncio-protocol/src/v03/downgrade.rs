@@ -86,7 +86,7 @@ impl<F: Form> Serialize for Down<'_, F, Message> {
                 reference_task_ids: if F::HAS_REFERENCES { (&[]).into() } else { references.into() },
                 ..Leftover::default()
             };
-            object.serialize_field("metadata", &WireMetadata::new(&message.metadata, leftover, false))?;
+            object.serialize_field("metadata", &WireMetadata::new(&message.metadata, leftover))?;
         } else {
             metadata(&mut object, &message.metadata)?;
         }
@@ -144,7 +144,7 @@ fn part_leftover(part: &Part) -> Option<WireMetadata<'_>> {
     if looks_wrapped {
         leftover.set_aside(DATA_PART_COMPAT, &part.metadata);
     }
-    Some(WireMetadata::new(&part.metadata, leftover, wrapped))
+    Some(WireMetadata { wrapped, ..WireMetadata::new(&part.metadata, leftover) })
 }
 
 /// The file of a part that holds one.

@@ -60,16 +60,16 @@ impl Leftover<'_> {
 
 /// Metadata with something of ours in it, as it goes on the wire.
 pub(super) struct WireMetadata<'a> {
-    metadata: &'a Metadata,
-    leftover: Leftover<'a>,
+    pub(super) metadata: &'a Metadata,
+    pub(super) leftover: Leftover<'a>,
     /// True: the data of this part is wrapped.
-    wrapped: bool,
+    pub(super) wrapped: bool,
 }
 
 impl<'a> WireMetadata<'a> {
-    pub(super) fn new(metadata: &'a Metadata, mut leftover: Leftover<'a>, wrapped: bool) -> Self {
+    pub(super) fn new(metadata: &'a Metadata, mut leftover: Leftover<'a>) -> Self {
         leftover.set_aside(LEFTOVER, metadata);
-        Self { metadata, leftover, wrapped }
+        Self { metadata, leftover, wrapped: false }
     }
 }
 

@@ -92,7 +92,7 @@ fn locate<T: DeserializeOwned>(kind: ErrorKind, json: &str) -> Error {
     let (field, description) = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Err(error) => {
             let path = error.path().to_string();
-            (if path == "." { String::new() } else { path }, describe(error.inner()))
+            (if path == "." { String::new() } else { excerpt(path) }, excerpt(describe(error.inner())))
         }
         Ok(_) => (String::new(), "unexpected text after the value".to_owned()),
     };
@@ -110,4 +110,18 @@ fn describe(error: &serde_json::Error) -> String {
         Some(end) => text[..end].to_owned(),
         None => text,
     }
+}
+
+/// The most that an error repeats of what it is about, in bytes: names and values are the caller's, and
+/// may be as long as a body.
+const EXCERPT: usize = 200;
+
+/// The beginning of a text that may be long.
+#[must_use]
+pub fn excerpt(mut text: String) -> String {
+    if text.len() > EXCERPT {
+        text.truncate(text.floor_char_boundary(EXCERPT));
+        text.push('…');
+    }
+    text
 }

@@ -51,7 +51,10 @@ impl CardDocument {
         out.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         if legacy {
             out.insert(HeaderName::from_static("deprecation"), HeaderValue::from_static("true"));
-            out.insert(header::LINK, HeaderValue::from_static("<agent-card.json>; rel=\"successor-version\""));
+            out.insert(
+                header::LINK,
+                HeaderValue::from_static("<agent-card.json>; rel=\"successor-version\""),
+            );
         }
         response
     }

@@ -7,7 +7,10 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use nuncio_protocol::{
     CallContext, Caller, Error, ErrorKind, Result, Version,
     op::{Op, Reply},
-    wire::{Dialect, jsonrpc::{self as envelope, Incoming, Refused}},
+    wire::{
+        self, Dialect,
+        jsonrpc::{self as envelope, Incoming, Refused},
+    },
 };
 use serde_json::value::RawValue;
 
@@ -39,7 +42,9 @@ pub(super) async fn serve(agent: &Inner, request: Request) -> Response {
 
 /// Refused before parsing: the body of another type is not JSON (REQ-031).
 fn is_json(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
+    let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
+        return false;
+    };
     if value == "application/json" {
         return true;
     }
@@ -53,7 +58,9 @@ async fn read(body: Body, limit: usize) -> Result<Bytes> {
         Err(error) if error.is::<LengthLimitError>() => {
             Err(Error::new(ErrorKind::PayloadTooLarge, format!("the body is larger than {limit} bytes")))
         }
-        Err(error) => Err(Error::new(ErrorKind::InvalidRequest, "the body could not be read").with_source(error)),
+        Err(error) => {
+            Err(Error::new(ErrorKind::InvalidRequest, "the body could not be read").with_source(error))
+        }
     }
 }
 
@@ -121,6 +128,10 @@ impl Call<'_> {
                 out.extend_from_slice(&answer);
             }
         }
+        if out.len() == 1 {
+            // Nothing but notifications: no answer, not an empty one (JSON-RPC 2.0, section 6).
+            return no_content();
+        }
         out.push(b']');
         json_response(StatusCode::OK, out)
     }
@@ -141,7 +152,9 @@ impl Call<'_> {
                 Err(Error::new(ErrorKind::InvalidRequest, "a batch takes no streaming calls"))
             }
             Ok((dialect, op, cx)) => match self.dispatch(dialect, op, &cx, request.params).await {
-                Ok(reply) => envelope::encode_result(id, &mut out, |out| dialect.encode_reply(op, &reply, out)),
+                Ok(reply) => {
+                    envelope::encode_result(id, &mut out, |out| dialect.encode_reply(op, &reply, out))
+                }
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),
@@ -164,7 +177,8 @@ impl Call<'_> {
         let version = self.agent.version(requested)?;
         let dialect = jsonrpc_dialect(version);
         let op = dialect.op(&request.method).ok_or_else(|| {
-            Error::new(ErrorKind::MethodNotFound, format!("version {version} has no method {}", request.method))
+            let method = wire::excerpt(request.method.to_string());
+            Error::new(ErrorKind::MethodNotFound, format!("version {version} has no method {method}"))
         })?;
         Ok((dialect, op, self.agent.context(version, self.headers, self.caller)?))
     }
@@ -179,8 +193,9 @@ impl Call<'_> {
         if self.agent.options.lenient_version {
             return Ok(Some((newest, op)));
         }
-        let why = format!("{method} is a method of version 1.0, but no A2A-Version was sent, which means 0.3");
-        Err(self.agent.version_not_supported(why))
+        let why =
+            format!("{method} is a method of version 1.0, but no A2A-Version was sent, which means 0.3");
+        Err(self.agent.version_not_supported(&why))
     }
 
     async fn dispatch(

@@ -15,8 +15,8 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use nuncio_protocol::{
-    A2aService, AgentCard, AgentInterface, Binding, CallContext, Caller, Error, ErrorKind, Result, Seq, TraceContext, Version,
-    v03,
+    A2aService, AgentCard, AgentInterface, Binding, CallContext, Caller, Error, ErrorKind, Result, Seq,
+    TraceContext, Version, v03,
     wire::{Dialect, V1},
 };
 
@@ -80,7 +80,7 @@ impl Agent {
     /// # Errors
     /// When the card cannot be written as JSON.
     pub fn new(service: Arc<dyn A2aService>, card: &AgentCard, options: BindOptions) -> Result<Self> {
-        Self::with_document(service, card, v03::union_card(card), options)
+        Self::with_document(service, card, &v03::union_card(card), options)
     }
 
     /// As [`Self::new`], with the card also as the finished document, signatures included.
@@ -90,13 +90,16 @@ impl Agent {
     pub fn with_document(
         service: Arc<dyn A2aService>,
         card: &AgentCard,
-        document: serde_json::Value,
+        document: &serde_json::Value,
         options: BindOptions,
     ) -> Result<Self> {
         let extensions = card.capabilities.extensions.iter().map(|extension| extension.uri.clone()).collect();
-        let jsonrpc = card.supported_interfaces.iter().filter(|interface| interface.binding() == Some(Binding::JsonRpc));
+        let jsonrpc = card
+            .supported_interfaces
+            .iter()
+            .filter(|interface| interface.binding() == Some(Binding::JsonRpc));
         let versions = jsonrpc.filter_map(AgentInterface::version).collect();
-        let card = CardDocument::new(&document, options.card_max_age)?;
+        let card = CardDocument::new(document, options.card_max_age)?;
         Ok(Self { inner: Arc::new(Inner { service, card, extensions, versions, options }) })
     }
 
@@ -117,7 +120,6 @@ impl Agent {
 }
 
 /// The routes of an agent at the root.
-#[must_use]
 pub fn router(agent: &Agent) -> Router {
     agent.router("")
 }
@@ -143,7 +145,10 @@ fn requested_version<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Result<Option<
     let header = headers.get(A2A_VERSION).map(|value| value.to_str().unwrap_or("?").trim());
     let query = uri.query().and_then(|query| {
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("a2a-version")).map(|(_, value)| value.trim())
+        pairs
+            .into_iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("a2a-version"))
+            .map(|(_, value)| value.trim())
     });
     let (header, query) = (header.filter(|text| !text.is_empty()), query.filter(|text| !text.is_empty()));
     if let (Some(header), Some(query)) = (header, query)
@@ -172,25 +177,39 @@ impl Inner {
                 Some(requested) => format!("A2A-Version {requested} is not spoken here"),
                 None => "no A2A-Version was sent, which means 0.3, and 0.3 is not spoken here".to_owned(),
             };
-            self.version_not_supported(why).with_metadata("requestedVersion", requested.unwrap_or("0.3"))
+            self.version_not_supported(&why).with_metadata("requestedVersion", requested.unwrap_or("0.3"))
         })
     }
 
-    fn version_not_supported(&self, why: String) -> Error {
+    fn version_not_supported(&self, why: &str) -> Error {
         let supported: Vec<&str> = self.versions.iter().map(|version| version.as_str()).collect();
         let supported = supported.join(",");
-        Error::new(ErrorKind::VersionNotSupported, format!("{why}; send the header A2A-Version with one of {supported}"))
-            .with_metadata("supportedVersions", supported)
+        Error::new(
+            ErrorKind::VersionNotSupported,
+            format!("{why}; send the header A2A-Version with one of {supported}"),
+        )
+        .with_metadata("supportedVersions", supported)
     }
 
     /// Everything about a call that stands in its headers.
-    fn context(&self, version: Version, request_headers: &HeaderMap, caller: Option<&Caller>) -> Result<CallContext> {
+    fn context(
+        &self,
+        version: Version,
+        request_headers: &HeaderMap,
+        caller: Option<&Caller>,
+    ) -> Result<CallContext> {
         let mut cx = CallContext::new(version);
         if request_headers.len() > 1 {
             for name in [A2A_EXTENSIONS, X_A2A_EXTENSIONS] {
                 let values = request_headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-                let uris = values.flat_map(|value| value.split(',')).map(str::trim).filter(|uri| !uri.is_empty());
-                cx.extensions.extend(uris.map(str::to_owned));
+                let uris =
+                    values.flat_map(|value| value.split(',')).map(str::trim).filter(|uri| !uri.is_empty());
+                for uri in uris {
+                    // Some send both headers, to be understood by servers of either version.
+                    if !cx.extensions.iter().any(|known| known == uri) {
+                        cx.extensions.push(uri.to_owned());
+                    }
+                }
             }
             cx.last_event_id = last_event_id(request_headers)?;
             cx.idempotency_key = text(request_headers, "idempotency-key").map(str::to_owned);
@@ -210,8 +229,12 @@ impl Inner {
         if cx.extensions.is_empty() {
             return None;
         }
-        let active: Vec<&str> =
-            cx.extensions.iter().map(String::as_str).filter(|uri| self.extensions.iter().any(|own| own == uri)).collect();
+        let active: Vec<&str> = cx
+            .extensions
+            .iter()
+            .map(String::as_str)
+            .filter(|uri| self.extensions.iter().any(|own| own == uri))
+            .collect();
         let value = HeaderValue::from_str(&active.join(", ")).ok().filter(|value| !value.is_empty())?;
         let name = match cx.version {
             Version::V1_0 => A2A_EXTENSIONS,

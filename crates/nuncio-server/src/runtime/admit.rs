@@ -1,13 +1,14 @@
 //! Letting a message in: is it well formed, may this caller say it, is there room, and which task is
 //! it about.
 
-use std::sync::Arc;
+use std::{collections::hash_map::Entry, sync::Arc};
 
 use nuncio_protocol::{
-    CallContext, ContextId, Error, ErrorKind, Message, Result, SendMessageRequest, Seq, Task, TaskId, Validate as _,
+    CallContext, ContextId, Error, ErrorKind, Message, Result, SendMessageRequest, Seq, Task, TaskId,
+    Validate as _,
 };
 use sha2::{Digest as _, Sha256};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::{
     Shared,
@@ -26,6 +27,8 @@ pub(crate) fn new_id() -> String {
 pub(super) enum Admitted {
     /// It is handled by this task from the entry after this one on.
     Task(LiveRef, Seq),
+    /// It is being said already: this is the task in the making.
+    Joined(LiveRef),
     /// It was said before: this is the task of then.
     Known(TaskId),
     /// It was said before, and this was the reply.
@@ -33,9 +36,12 @@ pub(super) enum Admitted {
 }
 
 /// A send that has been let in and is not yet in the store; a repeat joins it.
+#[derive(Clone)]
 pub(super) struct InFlight {
     digest: [u8; 32],
     live: LiveRef,
+    /// True when its execution has begun; closed when it has come to nothing.
+    begun: watch::Receiver<bool>,
 }
 
 /// Where a send is found by a repeat.
@@ -45,6 +51,7 @@ pub(super) type Slot = (Arc<Scope>, Arc<str>);
 pub(super) struct InFlightGuard {
     shared: Arc<Shared>,
     slot: Slot,
+    begun: watch::Sender<bool>,
 }
 
 impl Drop for InFlightGuard {
@@ -64,7 +71,8 @@ impl Shared {
         self.check_open()?;
         req.validate()?;
         self.check_message(&req.message)?;
-        let inline_push = req.configuration.as_ref().is_some_and(|c| c.task_push_notification_config.is_some());
+        let inline_push =
+            req.configuration.as_ref().is_some_and(|c| c.task_push_notification_config.is_some());
         if inline_push && self.card.capabilities.push_notifications != Some(true) {
             return Err(ErrorKind::PushNotificationNotSupported.into());
         }
@@ -77,7 +85,10 @@ impl Shared {
     fn check_message(&self, message: &Message) -> Result<()> {
         let limits = &self.limits;
         if message.parts.len() > limits.parts {
-            return Err(Error::invalid_field("message.parts", format!("at most {} parts are allowed", limits.parts)));
+            return Err(Error::invalid_field(
+                "message.parts",
+                format!("at most {} parts are allowed", limits.parts),
+            ));
         }
         let ids = [
             ("message.messageId", Some(message.message_id.as_str())),
@@ -85,10 +96,14 @@ impl Shared {
         ];
         for (field, id) in ids {
             if id.is_some_and(|id| id.len() > limits.id_bytes) {
-                return Err(Error::invalid_field(field, format!("at most {} bytes are allowed", limits.id_bytes)));
+                return Err(Error::invalid_field(
+                    field,
+                    format!("at most {} bytes are allowed", limits.id_bytes),
+                ));
             }
         }
-        let media_types = message.parts.iter().enumerate().filter_map(|(i, part)| Some((i, part.media_type.as_deref()?)));
+        let media_types =
+            message.parts.iter().enumerate().filter_map(|(i, part)| Some((i, part.media_type.as_deref()?)));
         for (i, media_type) in media_types {
             if !self.accepts(media_type) {
                 return Err(Error::new(
@@ -131,19 +146,25 @@ impl Shared {
         };
         let permit = self.task_permit()?;
         let references = self.references(scope, &message).await?;
-        let immediately = req.configuration.as_ref().is_some_and(|configuration| configuration.return_immediately);
+        // Once more, after the store was asked: nothing begins behind the back of a drain.
+        self.check_open()?;
+        let immediately =
+            req.configuration.as_ref().is_some_and(|configuration| configuration.return_immediately);
         if immediately {
             Recorder::new(self, &live).create().await?;
         }
-        let turn = Turn {
+        let turn = Box::new(Turn {
             message,
             configuration: req.configuration.unwrap_or_default(),
             metadata: req.metadata,
             references,
             call: cx.clone(),
             begun: None,
-        };
+        });
         live.lock().running = Some(execution::running());
+        if let Some(guard) = &guard {
+            guard.begun.send_replace(true);
+        }
         let (shared, handle) = (Arc::clone(self), live.clone());
         self.tracker.spawn(async move {
             let _held = (permit, guard);
@@ -160,15 +181,22 @@ impl Shared {
         live: &LiveRef,
     ) -> Result<Result<InFlightGuard, Admitted>> {
         let slot: Slot = (Arc::clone(scope), Arc::clone(&key.key));
-        {
-            let mut in_flight = self.in_flight();
-            if let Some(first) = in_flight.get(&slot) {
-                same_request(first.digest, key)?;
-                return Ok(Err(Admitted::Task(first.live.clone(), Seq::ZERO)));
+        let guard = loop {
+            let mut first = match self.in_flight().entry(slot.clone()) {
+                Entry::Occupied(first) => first.get().clone(),
+                Entry::Vacant(place) => {
+                    let (sender, begun) = watch::channel(false);
+                    place.insert(InFlight { digest: key.digest, live: live.clone(), begun });
+                    break InFlightGuard { shared: Arc::clone(self), slot, begun: sender };
+                }
+            };
+            same_request(first.digest, key)?;
+            // The first one may still come to nothing, or find that it is itself a repeat: then it is
+            // this one's turn to look.
+            if first.begun.wait_for(|begun| *begun).await.is_ok() {
+                return Ok(Err(Admitted::Joined(first.live)));
             }
-            in_flight.insert(slot.clone(), InFlight { digest: key.digest, live: live.clone() });
-        }
-        let guard = InFlightGuard { shared: Arc::clone(self), slot };
+        };
         let Some(Answer { digest, outcome }) = self.store.answer(scope, &key.key).await? else {
             return Ok(Ok(guard));
         };
@@ -185,7 +213,9 @@ impl Shared {
         scope: &Arc<Scope>,
         mut req: SendMessageRequest,
     ) -> Result<Admitted> {
-        let Some(id) = req.message.task_id.clone() else { return Err(Error::invalid_field("message.taskId", "required")) };
+        let Some(id) = req.message.task_id.clone() else {
+            return Err(Error::invalid_field("message.taskId", "required"));
+        };
         let live = self.live(scope, &id).await?;
         match &req.message.context_id {
             Some(context) if *context != live.context_id => {
@@ -196,14 +226,14 @@ impl Shared {
         let message = Arc::new(std::mem::take(&mut req.message));
         let references = self.references(scope, &message).await?;
         let (begun, turn_begun) = oneshot::channel();
-        let turn = Turn {
+        let turn = Box::new(Turn {
             message,
             configuration: req.configuration.unwrap_or_default(),
             metadata: req.metadata,
             references,
             call: cx.clone(),
             begun: Some(begun),
-        };
+        });
         self.take_turn(&live, turn)?;
         match turn_begun.await {
             Ok(begun) => Ok(Admitted::Task(live, begun?)),
@@ -212,8 +242,11 @@ impl Shared {
     }
 
     /// Starts the turn, or queues it behind the one that runs.
-    fn take_turn(self: &Arc<Self>, live: &LiveRef, turn: Turn) -> Result<()> {
+    fn take_turn(self: &Arc<Self>, live: &LiveRef, turn: Box<Turn>) -> Result<()> {
         let mut state = live.lock();
+        if state.broken {
+            return Err(ErrorKind::Unavailable.into());
+        }
         if state.task.as_ref().is_some_and(|task| task.status.state.is_terminal()) {
             return Err(execution::terminal());
         }

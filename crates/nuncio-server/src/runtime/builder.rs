@@ -150,7 +150,8 @@ fn declare_resume(card: &mut AgentCard) {
     if extensions.iter().all(|extension| extension.uri != RESUME_EXTENSION) {
         extensions.push(AgentExtension {
             uri: RESUME_EXTENSION.to_owned(),
-            description: "streams resume after Last-Event-ID; sends repeat safely under Idempotency-Key".to_owned(),
+            description: "streams resume after Last-Event-ID; sends repeat safely under Idempotency-Key"
+                .to_owned(),
             ..AgentExtension::default()
         });
     }

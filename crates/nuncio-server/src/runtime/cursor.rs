@@ -32,7 +32,8 @@ impl CursorKey {
     }
 
     pub(super) fn seal(&self, scope: &Scope, req: &ListTasksRequest, cursor: &Cursor) -> Result<String> {
-        let payload = Payload(cursor.after.timestamp.as_millis(), cursor.after.id.as_str().into(), cursor.total);
+        let payload =
+            Payload(cursor.after.timestamp.as_millis(), cursor.after.id.as_str().into(), cursor.total);
         let mut token = serde_json::to_vec(&payload).map_err(Error::internal)?;
         let mac = self.mac(scope, req, &token)?.finalize().into_bytes();
         token.extend_from_slice(&mac[..MAC]);

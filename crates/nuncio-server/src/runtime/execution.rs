@@ -18,7 +18,7 @@ use super::{
     live::{LiveRef, Running, Stop},
     record::Recorder,
 };
-use crate::executor::{Emitter, ExecContext};
+use crate::executor::{Emitter, ExecContext, Execution};
 
 /// A message that is to be handled.
 pub(super) struct Turn {
@@ -54,7 +54,7 @@ pub(super) fn running() -> Running {
 }
 
 /// Runs this turn and those that queue behind it.
-pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Turn) {
+pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
     let mut next = Some(first);
     while let Some(turn) = next {
         run_turn(&shared, &live, turn).await;
@@ -64,13 +64,13 @@ pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Turn) {
 }
 
 /// The next turn in the queue. A task that has ended takes no more: those that wait are told.
-fn next_turn(live: &LiveRef) -> Option<Turn> {
+fn next_turn(live: &LiveRef) -> Option<Box<Turn>> {
     let mut state = live.lock();
     let ended = state.task.as_ref().is_none_or(|task| task.status.state.is_terminal());
-    if ended || live.progress().broken {
+    if ended || state.broken {
         state.running = None;
         for turn in std::mem::take(&mut state.queue) {
-            turn.refuse(terminal());
+            turn.refuse(if state.broken { ErrorKind::Unavailable.into() } else { terminal() });
         }
         return None;
     }
@@ -84,7 +84,7 @@ pub(super) fn terminal() -> Error {
     Error::new(ErrorKind::UnsupportedOperation, "the task has ended; begin a new one with the same contextId")
 }
 
-async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Turn) {
+async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
     let recorder = Recorder::new(shared, live);
     let before = live.lock().task.clone().filter(|_| turn.begun.is_some());
     let mut turn_seq = Seq::ZERO;
@@ -97,8 +97,9 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Turn) {
             Err(error) => return drop(begun.send(Err(error))),
         }
     }
-    let token = live.lock().running.as_ref().map_or_else(CancellationToken::new, |running| running.token.clone());
-    let cx = ExecContext {
+    let token =
+        live.lock().running.as_ref().map_or_else(CancellationToken::new, |running| running.token.clone());
+    let cx = ExecContext::from(Execution {
         task_id: live.id.clone(),
         context_id: live.context_id.clone(),
         message: turn.message,
@@ -108,7 +109,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Turn) {
         metadata: turn.metadata,
         call: turn.call,
         cancellation: token.clone(),
-    };
+    });
     let ended = execute(shared, live, cx, Emitter::new(recorder.clone()), token).await;
     if let Err(error) = finish(live, &recorder, ended, turn_seq) {
         // The store is gone, or the task has an end already; the latter is no news.
@@ -133,13 +134,19 @@ async fn execute(
         () = token.cancelled() => {}
         () = silence(shared, live) => drop(stop(live, Stop::Silence)),
     }
+    // Boxed: it is rare, and would make every execution's future larger.
+    Box::pin(wind_up(shared, live, cx, work)).await;
+    Ended::Stopped
+}
+
+/// Gives the executor its grace. What comes of the work does not matter any more, unless it has
+/// recorded an end itself.
+async fn wind_up(shared: &Shared, live: &LiveRef, cx: ExecContext, work: impl Future) {
     let cancel = AssertUnwindSafe(shared.executor.cancel(cx)).catch_unwind();
-    // What comes of the work does not matter any more, unless it has recorded an end itself.
     let both = futures_util::future::join(work, cancel);
     if timeout(shared.limits.cancel_grace, both).await.is_err() {
         tracing::warn!(task = %live.id, "the executor did not stop within the grace period and was dropped");
     }
-    Ended::Stopped
 }
 
 fn into_ended(returned: Result<Result<()>, Box<dyn Any + Send>>) -> Ended {
@@ -160,7 +167,13 @@ pub(super) fn stop(live: &LiveRef, why: Stop) -> bool {
 
 /// Returns when nothing was recorded for the agent's watchdog time; never if it has none.
 async fn silence(shared: &Shared, live: &LiveRef) {
-    let Some(limit) = shared.limits.silence else { return std::future::pending().await };
+    match shared.limits.silence {
+        Some(limit) => Box::pin(silence_of(live, limit)).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn silence_of(live: &LiveRef, limit: Duration) {
     let mut progress = live.watch();
     let mut last = Instant::now();
     loop {

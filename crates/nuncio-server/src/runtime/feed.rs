@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use futures_util::stream;
 use nuncio_protocol::{
-    Error, ErrorKind, Event, EventStream, Result, Seq, StreamItem, Task, TaskId, TaskState, TaskStatus,
+    Error, ErrorKind, Event, EventStream, Result, Seq, StreamItem, TaskId, TaskState, TaskStatus,
 };
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_util::sync::CancellationToken;
@@ -69,18 +69,27 @@ impl Feed {
         let permit = shared.stream_permit()?;
         let progress = live.watch();
         let mut buffer = VecDeque::new();
-        let cursor = match *start {
-            Start::After(seq) => seq,
-            Start::Snapshot => {
-                let state = live.lock();
-                if let Some(task) = &state.task {
-                    buffer.push_back(StreamItem::new(Some(state.seq), Arc::new(Event::Task(task.clone()))));
-                }
-                state.seq
+        let (cursor, ended) = {
+            let state = live.lock();
+            if state.broken {
+                return Err(ErrorKind::Unavailable.into());
             }
+            let cursor = match *start {
+                Start::After(seq) => seq,
+                Start::Snapshot => {
+                    let task = state.task.iter().cloned().map(Event::Task);
+                    buffer.extend(task.map(|task| StreamItem::new(Some(state.seq), Arc::new(task))));
+                    state.seq
+                }
+            };
+            // The status that ends this stream may be behind the cursor already. Its own number
+            // counts, not that of the last entry, which may be an artifact after an old question.
+            let status =
+                state.task.as_ref().map(|task| &task.status).filter(|_| state.settled <= Some(cursor));
+            (cursor, status.is_some_and(|status| until.ends(state.settled, status)))
         };
         let (shared, closing) = (Arc::clone(shared), shared.closing.clone());
-        Ok(Self { shared, live, progress, cursor, buffer, until, ended: false, closing, _permit: permit })
+        Ok(Self { shared, live, progress, cursor, buffer, until, ended, closing, _permit: permit })
     }
 
     /// The first event, when it has come; the rest of the stream follows it.
@@ -127,7 +136,12 @@ impl Feed {
             if !self.buffer.is_empty() || self.ended {
                 continue;
             }
-            if progress.state.is_terminal() && self.cursor >= progress.seq {
+            if self.cursor < progress.seq {
+                // What was announced is neither in the ring nor in the store: the task was forgotten.
+                self.ended = true;
+                return Some(Err(Error::task_not_found(&self.live.id)));
+            }
+            if progress.state.is_terminal() {
                 return None;
             }
             tokio::select! {
@@ -142,7 +156,7 @@ impl Feed {
     async fn fill(&mut self) -> Result<()> {
         {
             let state = self.live.lock();
-            if let Some(reply) = &state.reply {
+            if let Some(reply) = state.reply.as_ref().filter(|_| self.live.progress().replied) {
                 self.ended = true;
                 self.buffer.push_back(StreamItem::new(None, Arc::new(Event::Message(Arc::clone(reply)))));
                 return Ok(());
@@ -162,10 +176,6 @@ impl Feed {
         let reply = item.seq().is_none();
         match &**item.event() {
             Event::Message(_) => reply.then_some(item),
-            Event::Task(Task { status, .. }) => {
-                self.ended |= self.until.ends(item.seq(), status);
-                Some(item)
-            }
             Event::StatusUpdate(update) => {
                 if self.until.ends(item.seq(), &update.status) {
                     self.ended = true;
@@ -173,7 +183,7 @@ impl Feed {
                 }
                 Some(item)
             }
-            Event::ArtifactUpdate(_) => Some(item),
+            Event::Task(_) | Event::ArtifactUpdate(_) => Some(item),
         }
     }
 }
@@ -187,7 +197,12 @@ fn trim(item: &mut StreamItem, length: Option<i32>) {
 }
 
 /// The rest of a finished task's log, for a client that was away when it ended.
-pub(super) async fn replay(shared: &Arc<Shared>, scope: &Scope, id: &TaskId, after: Seq) -> Result<EventStream> {
+pub(super) async fn replay(
+    shared: &Arc<Shared>,
+    scope: &Scope,
+    id: &TaskId,
+    after: Seq,
+) -> Result<EventStream> {
     let permit = shared.stream_permit()?;
     let (shared, scope, id) = (Arc::clone(shared), scope.clone(), id.clone());
     let first = shared.store.events(&scope, &id, after, PAGE).await?;

@@ -42,6 +42,10 @@ pub(super) struct State {
     pub(super) task: Option<Task>,
     /// The number of its last entry.
     pub(super) seq: Seq,
+    /// The number of the status that is terminal or interrupted, if the present one is.
+    pub(super) settled: Option<Seq>,
+    /// The store refused an entry: `task` is not the truth any more, and nothing is written to it.
+    pub(super) broken: bool,
     /// The message that begins the task: history of its first event.
     pub(super) opening: Option<Arc<Message>>,
     /// Remembered with the first event.
@@ -53,7 +57,7 @@ pub(super) struct State {
     /// The running execution, if one runs.
     pub(super) running: Option<Running>,
     /// Messages that wait for the running execution to end.
-    pub(super) queue: VecDeque<Turn>,
+    pub(super) queue: VecDeque<Box<Turn>>,
 }
 
 /// A running execution.
@@ -96,6 +100,13 @@ impl Live {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // Folding does not panic half-way; a poisoned lock holds good data.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the last entry and the state after it, as streams show them. What is announced may
+    /// be a moment behind: a caller who has just seen the end must not be told that the task goes on.
+    pub(super) fn standing(&self) -> (Seq, TaskState) {
+        let state = self.lock();
+        (state.seq, state.task.as_ref().map_or(TaskState::Unspecified, |task| task.status.state))
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<Progress> {
@@ -196,6 +207,8 @@ impl Registry {
         let state = State {
             task: None,
             seq: Seq::ZERO,
+            settled: None,
+            broken: false,
             opening: Some(opening),
             idempotency,
             reply: None,
@@ -226,10 +239,11 @@ impl Registry {
     pub(super) fn revive(self: &Arc<Self>, scope: &Arc<Scope>, stored: StoredTask) -> LiveRef {
         let mut tasks = self.lock();
         let live = tasks.entry(stored.task.id.clone()).or_insert_with(|| {
+            let settled = stored.task.status.state.is_settled().then_some(stored.seq);
             let progress = Progress {
                 seq: stored.seq,
                 state: stored.task.status.state,
-                settled: stored.task.status.state.is_settled().then_some(stored.seq),
+                settled,
                 idle: true,
                 ..Progress::default()
             };
@@ -240,6 +254,8 @@ impl Registry {
                 state: Mutex::new(State {
                     task: Some(stored.task),
                     seq: stored.seq,
+                    settled,
+                    broken: false,
                     opening: None,
                     idempotency: None,
                     reply: None,
@@ -257,14 +273,25 @@ impl Registry {
     /// Forgets a task without handles, unless somebody has taken one since.
     fn release(&self, live: &Arc<Live>) {
         let mut tasks = self.lock();
-        if live.handles.load(Ordering::Acquire) == 0 && tasks.get(&live.id).is_some_and(|known| Arc::ptr_eq(known, live)) {
+        if live.handles.load(Ordering::Acquire) == 0
+            && tasks.get(&live.id).is_some_and(|known| Arc::ptr_eq(known, live))
+        {
             tasks.remove(&live.id);
         }
     }
 
     /// Forgets a task whose memory is not the truth any more; the next caller reads the store.
     pub(super) fn evict(&self, live: &Live) {
-        self.lock().remove(&live.id);
+        let mut tasks = self.lock();
+        if tasks.get(&live.id).is_some_and(|known| std::ptr::eq(&raw const **known, live)) {
+            tasks.remove(&live.id);
+        }
+    }
+
+    /// How many tasks are live.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
     }
 
     /// Every live task, for the shutdown.

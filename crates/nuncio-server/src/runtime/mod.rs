@@ -2,12 +2,12 @@
 //! answers from what is recorded.
 
 mod admit;
-mod execution;
-mod record;
-mod live;
-mod feed;
-mod cursor;
 mod builder;
+mod cursor;
+mod execution;
+mod feed;
+mod live;
+mod record;
 
 use std::{
     collections::HashMap,
@@ -31,8 +31,8 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub(crate) use self::{admit::new_id, record::Recorder};
 pub use self::builder::{Limits, RuntimeBuilder};
+pub(crate) use self::{admit::new_id, record::Recorder};
 use self::{
     admit::{Admitted, InFlight, Slot},
     cursor::{Cursor, CursorKey},
@@ -40,7 +40,7 @@ use self::{
     live::{LiveRef, Registry, Stop},
 };
 use crate::{
-    executor::{ExecContext, Executor},
+    executor::{ExecContext, Execution, Executor},
     store::{Keyset, Scope, Store, TaskQuery},
 };
 
@@ -90,19 +90,22 @@ impl Shared {
 
     fn task_permit(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.tasks).try_acquire_owned().map_err(|_| {
-            Error::new(ErrorKind::ResourceExhausted, "too many tasks are running").with_retry_after(RETRY_AFTER)
+            Error::new(ErrorKind::ResourceExhausted, "too many tasks are running")
+                .with_retry_after(RETRY_AFTER)
         })
     }
 
     fn stream_permit(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
-            Error::new(ErrorKind::ResourceExhausted, "too many streams are open").with_retry_after(RETRY_AFTER)
+            Error::new(ErrorKind::ResourceExhausted, "too many streams are open")
+                .with_retry_after(RETRY_AFTER)
         })
     }
 
     fn check_open(&self) -> Result<()> {
         if self.draining.is_cancelled() {
-            return Err(Error::new(ErrorKind::Unavailable, "the server is shutting down").with_retry_after(RETRY_AFTER));
+            return Err(Error::new(ErrorKind::Unavailable, "the server is shutting down")
+                .with_retry_after(RETRY_AFTER));
         }
         Ok(())
     }
@@ -123,8 +126,10 @@ impl Shared {
     /// Before anything else: the extensions that the agent demands (REQ-077).
     fn check_extensions(&self, cx: &CallContext) -> Result<()> {
         let required = self.card.capabilities.extensions.iter().filter(|extension| extension.required);
-        let missing: Vec<&str> =
-            required.map(|extension| &*extension.uri).filter(|uri| !cx.extensions.iter().any(|has| has == uri)).collect();
+        let missing: Vec<&str> = required
+            .map(|extension| &*extension.uri)
+            .filter(|uri| !cx.extensions.iter().any(|has| has == uri))
+            .collect();
         if missing.is_empty() {
             return Ok(());
         }
@@ -145,7 +150,10 @@ impl Shared {
     /// The task as it stands.
     async fn read(&self, scope: &Arc<Scope>, id: &TaskId) -> Result<Task> {
         if let Some(live) = self.registry.get(scope, id) {
-            return live.lock().task.clone().ok_or_else(|| Error::task_not_found(id));
+            let state = live.lock();
+            if !state.broken {
+                return state.task.clone().ok_or_else(|| Error::task_not_found(id));
+            }
         }
         let stored = self.store.task(scope, id).await?;
         stored.map(|stored| stored.task).ok_or_else(|| Error::task_not_found(id))
@@ -173,10 +181,10 @@ impl Shared {
                 Recorder::new(self, live).ensure().await?;
             }
         }
-        if live.progress().broken {
+        let state = live.lock();
+        if state.broken {
             return Err(ErrorKind::Unavailable.into());
         }
-        let state = live.lock();
         match (&state.reply, &state.task) {
             (Some(reply), _) => Ok(SendMessageResponse::Message(Arc::clone(reply))),
             (None, Some(task)) => Ok(SendMessageResponse::Task(task.clone())),
@@ -218,10 +226,23 @@ impl Runtime {
         if tokio::time::timeout(grace, self.shared.tracker.wait()).await.is_ok() {
             return;
         }
-        for live in self.shared.registry.all() {
-            execution::stop(&live, Stop::Shutdown);
+        // More than once: a message that was let in just before may begin to run just after.
+        let patience = self.shared.limits.cancel_grace + RETRY_AFTER;
+        loop {
+            for live in self.shared.registry.all() {
+                execution::stop(&live, Stop::Shutdown);
+            }
+            if tokio::time::timeout(patience, self.shared.tracker.wait()).await.is_ok() {
+                return;
+            }
         }
-        self.shared.tracker.wait().await;
+    }
+
+    /// How many tasks are in memory beside the store: none, when nothing runs and nobody watches.
+    #[cfg(any(test, feature = "test-util"))]
+    #[must_use]
+    pub fn live_tasks(&self) -> usize {
+        self.shared.registry.len()
     }
 }
 
@@ -236,6 +257,7 @@ impl A2aService for Runtime {
         let wait = !configuration.is_some_and(|configuration| configuration.return_immediately);
         let mut response = match shared.admit(cx, &scope, req).await? {
             Admitted::Task(live, turn) => shared.answer(&live, turn, cx, wait).await?,
+            Admitted::Joined(live) => shared.answer(&live, Seq::ZERO, cx, wait).await?,
             Admitted::Known(id) => match shared.registry.get(&scope, &id) {
                 Some(live) => shared.answer(&live, Seq::ZERO, cx, wait).await?,
                 None => SendMessageResponse::Task(shared.read(&scope, &id).await?),
@@ -253,15 +275,28 @@ impl A2aService for Runtime {
         shared.check_extensions(cx)?;
         shared.check_streaming()?;
         let scope = shared.scope(cx, req.tenant.as_deref());
-        let history_length = req.configuration.as_ref().and_then(|configuration| configuration.history_length);
+        let history_length =
+            req.configuration.as_ref().and_then(|configuration| configuration.history_length);
         let follow_up = req.message.task_id.is_some();
         match shared.admit(cx, &scope, req).await? {
             Admitted::Task(live, turn) => {
                 // A follow-up begins with the task as it is (trap T-33), a new task with its first entry.
-                let start = if follow_up { Start::Snapshot } else { Start::After(cx.last_event_id.unwrap_or_default()) };
+                let start = if follow_up { Start::Snapshot } else { Start::After(Seq::ZERO) };
                 Feed::open(shared, live, &start, Until::Answered(turn))?.first(history_length).await
             }
-            Admitted::Known(id) => self.resume(cx, &scope, &id, Until::Answered(Seq::ZERO), true).await,
+            Admitted::Joined(live) => {
+                let until = Until::Answered(Seq::ZERO);
+                let Some(after) = cx.last_event_id else {
+                    // As for a send that is no longer in flight: the task as it is, or as it begins.
+                    return Feed::open(shared, live, &Start::Snapshot, until)?.first(history_length).await;
+                };
+                check_last_event_id(after, live.standing().0)?;
+                // Who has seen the beginning is not kept waiting for the next event.
+                Ok(Feed::open(shared, live, &Start::After(after), until)?.into_stream())
+            }
+            Admitted::Known(id) => {
+                self.resume(cx, &scope, &id, Until::Answered(Seq::ZERO), history_length).await
+            }
             Admitted::Replied(reply) => {
                 let event = nuncio_protocol::Event::Message(reply);
                 let item = nuncio_protocol::StreamItem::new(None, Arc::new(event));
@@ -292,7 +327,8 @@ impl A2aService for Runtime {
         let (after, total) = cursor.map(|cursor| (cursor.after, cursor.total)).unzip();
         let query = TaskQuery {
             context_id: req.context_id.clone(),
-            state: req.status,
+            // Unspecified filters nothing, also for a caller that did not come over a wire.
+            state: req.status.filter(|state| *state != TaskState::Unspecified),
             since: req.status_timestamp_after,
             after,
             limit: usize::try_from(page_size).unwrap_or(1),
@@ -324,7 +360,8 @@ impl A2aService for Runtime {
         req.validate()?;
         let scope = shared.scope(cx, req.tenant.as_deref());
         let live = shared.live(&scope, &req.id).await?;
-        let not_cancelable = || Error::from(ErrorKind::TaskNotCancelable).with_metadata("taskId", req.id.as_str());
+        let not_cancelable =
+            || Error::from(ErrorKind::TaskNotCancelable).with_metadata("taskId", req.id.as_str());
         let before = live.lock().task.clone().filter(|task| !task.status.state.is_terminal());
         let task = before.ok_or_else(not_cancelable)?;
         if !execution::stop(&live, Stop::Cancel) {
@@ -332,7 +369,11 @@ impl A2aService for Runtime {
             execution::cancel_idle(shared, cx, shared.limits.cancel_grace).await;
             // A message may have come in meanwhile; then there is an execution to stop.
             if !execution::stop(&live, Stop::Cancel) {
-                Recorder::new(shared, &live).end(TaskState::Canceled, None).map_err(|_| not_cancelable())?;
+                match Recorder::new(shared, &live).end(TaskState::Canceled, None) {
+                    // It has just ended otherwise; what follows sees how.
+                    Err(error) if error.kind() != ErrorKind::UnsupportedOperation => return Err(error),
+                    _ => {}
+                }
             }
         }
         let mut progress = live.watch();
@@ -349,7 +390,7 @@ impl A2aService for Runtime {
         self.shared.check_streaming()?;
         req.validate()?;
         let scope = self.shared.scope(cx, req.tenant.as_deref());
-        self.resume(cx, &scope, &req.id, Until::Terminal, false).await
+        self.resume(cx, &scope, &req.id, Until::Terminal, None).await
     }
 
     async fn create_task_push_notification_config(
@@ -416,30 +457,36 @@ impl Runtime {
         scope: &Arc<Scope>,
         id: &TaskId,
         until: Until,
-        snapshot_of_ended: bool,
+        history_length: Option<i32>,
     ) -> Result<EventStream> {
         let shared = &self.shared;
         let live = shared.live(scope, id).await?;
-        let progress = live.progress();
+        let (last, state) = live.standing();
         if let Some(after) = cx.last_event_id {
-            if after > progress.seq {
-                return Err(Error::invalid_field("Last-Event-ID", format!("the task has {} events", progress.seq)));
-            }
-            if progress.state.is_terminal() {
+            check_last_event_id(after, last)?;
+            if state.is_terminal() {
                 return feed::replay(shared, scope, id, after).await;
             }
             return Ok(Feed::open(shared, live, &Start::After(after), until)?.into_stream());
         }
-        if progress.state.is_terminal() && !snapshot_of_ended {
+        // The repeat of a send is answered with how it ended (REQ-144 is about subscriptions).
+        if state.is_terminal() && matches!(until, Until::Terminal) {
             return Err(Error::new(ErrorKind::UnsupportedOperation, "the task has ended; get it instead"));
         }
-        Ok(Feed::open(shared, live, &Start::Snapshot, until)?.into_stream())
+        Feed::open(shared, live, &Start::Snapshot, until)?.first(history_length).await
     }
+}
+
+fn check_last_event_id(after: Seq, last: Seq) -> Result<()> {
+    if after > last {
+        return Err(Error::invalid_field("Last-Event-ID", format!("the task has {last} events")));
+    }
+    Ok(())
 }
 
 /// What an executor is told about a task that is canceled while nothing runs.
 fn idle_context(cx: &CallContext, task: Task, metadata: nuncio_protocol::Metadata) -> ExecContext {
-    ExecContext {
+    ExecContext::from(Execution {
         task_id: task.id.clone(),
         context_id: task.context_id.clone(),
         message: task.history.last().cloned().unwrap_or_default(),
@@ -449,5 +496,5 @@ fn idle_context(cx: &CallContext, task: Task, metadata: nuncio_protocol::Metadat
         metadata,
         call: cx.clone(),
         cancellation: CancellationToken::new(),
-    }
+    })
 }

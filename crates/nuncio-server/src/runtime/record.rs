@@ -4,12 +4,15 @@
 //! commit runs under the task's lock and order needs no queue; a store that waits for a disk needs the
 //! group-commit loop of docs/decisions/0004.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::{Arc, MutexGuard},
+    time::SystemTime,
+};
 
 use futures_util::FutureExt as _;
 use nuncio_protocol::{
-    ContextId, Error, ErrorKind, Event, Message, Refusal, Result, Seq, StreamItem, Task, TaskId, TaskState, TaskStatus,
-    TaskStatusUpdateEvent, Timestamp, fold,
+    ContextId, Error, ErrorKind, Event, Message, Refusal, Result, Seq, StreamItem, Task, TaskId, TaskState,
+    TaskStatus, TaskStatusUpdateEvent, Timestamp, fold,
 };
 
 use super::{
@@ -65,9 +68,6 @@ impl Recorder {
 
     /// Makes the task for a caller that will not wait longer, unless a reply was given meanwhile.
     pub(super) async fn ensure(&self) -> Result<()> {
-        if self.live.lock().reply.is_some() {
-            return Ok(());
-        }
         self.write(Writer::Runtime, None).map(drop)
     }
 
@@ -105,7 +105,9 @@ impl Recorder {
             if state.task.is_some() {
                 drop(state);
                 message.task_id = Some(self.live.id.clone());
-                return self.write(Writer::Executor, Some(self.status(TaskState::Completed, Some(Arc::new(message))))).map(drop);
+                return self
+                    .write(Writer::Executor, Some(self.status(TaskState::Completed, Some(Arc::new(message)))))
+                    .map(drop);
             }
             refuse_after_reply(&state)?;
             let message = Arc::new(message);
@@ -113,7 +115,11 @@ impl Recorder {
             state.idempotency.take().map(|key| (key, message))
         };
         if let Some((key, message)) = key {
-            self.shared.store.keep_reply(&self.live.scope, key, message).await?;
+            let kept = self.shared.store.keep_reply(&self.live.scope, key, message).await;
+            if let Err(error) = kept {
+                self.break_off(self.live.lock());
+                return Err(error.into());
+            }
         }
         self.live.announce(|progress| progress.replied = true);
         Ok(())
@@ -122,9 +128,17 @@ impl Recorder {
     fn write(&self, writer: Writer, event: Option<Event>) -> Result<Seq> {
         let now = now();
         let mut state = self.live.lock();
-        if writer == Writer::Executor {
-            refuse_after_reply(&state)?;
-            refuse_while_stopping(&state, event.as_ref())?;
+        if state.broken {
+            return Err(ErrorKind::Unavailable.into());
+        }
+        match writer {
+            Writer::Executor => {
+                refuse_after_reply(&state)?;
+                refuse_while_stopping(&state, event.as_ref())?;
+            }
+            // The reply was the end: there is no task to make or to end.
+            Writer::Runtime if state.reply.is_some() => return Ok(state.seq),
+            Writer::Runtime => {}
         }
         let batch = self.fold(&mut state, event, now)?;
         if batch.is_empty() {
@@ -135,28 +149,40 @@ impl Recorder {
             .map(|commit| StreamItem::new(Some(commit.expected.next()), Arc::clone(&commit.event)))
             .collect();
         if let Err(error) = self.commit(batch) {
-            drop(state);
-            // What is in memory is not what is stored: whoever comes next reads the store.
-            self.shared.registry.evict(&self.live);
-            self.live.announce(|progress| progress.broken = true);
+            self.break_off(state);
             return Err(error);
         }
-        let mut settled = None;
         for item in items {
             state.seq = item.seq().unwrap_or(state.seq);
             if let Some(status) = item.event().status() {
-                settled = Some(status.state.is_settled().then_some(state.seq));
+                state.settled = status.state.is_settled().then_some(state.seq);
             }
             state.push(item);
         }
-        let (seq, now_in) = (state.seq, state.task.as_ref().map_or(TaskState::Unspecified, |task| task.status.state));
+        let (seq, settled) = (state.seq, state.settled);
+        let now_in = state.task.as_ref().map_or(TaskState::Unspecified, |task| task.status.state);
         drop(state);
         self.live.announce(|progress| {
-            progress.seq = seq;
-            progress.state = now_in;
-            progress.settled = settled.unwrap_or(progress.settled);
+            // Two writers may come out of the lock in one order and here in the other.
+            if seq > progress.seq {
+                progress.seq = seq;
+                progress.state = now_in;
+                progress.settled = settled;
+            }
         });
         Ok(seq)
+    }
+
+    /// What is in memory is not what is stored: nothing more is written, the execution ends, and
+    /// whoever comes next reads the store.
+    fn break_off(&self, mut state: MutexGuard<'_, State>) {
+        state.broken = true;
+        if let Some(running) = &state.running {
+            running.token.cancel();
+        }
+        drop(state);
+        self.shared.registry.evict(&self.live);
+        self.live.announce(|progress| progress.broken = true);
     }
 
     /// Folds the event into the task, which it makes if need be, and gives what is to be committed.
@@ -212,10 +238,9 @@ impl Recorder {
         let answer = answer.unwrap_or_else(|| Err(StoreError("the store did not answer at once".into())));
         for result in answer? {
             result.map_err(|refused| match refused {
-                Refused::Version(_) | Refused::NotFound | Refused::KeyTaken => Error::new(
-                    ErrorKind::Unavailable,
-                    "the task was changed elsewhere; try again",
-                ),
+                Refused::Version(_) | Refused::NotFound | Refused::KeyTaken => {
+                    Error::new(ErrorKind::Unavailable, "the task was changed elsewhere; try again")
+                }
             })?;
         }
         Ok(())
@@ -224,7 +249,10 @@ impl Recorder {
 
 fn refuse_after_reply(state: &State) -> Result<()> {
     if state.reply.is_some() {
-        return Err(Error::new(ErrorKind::InvalidAgentResponse, "a direct reply was given; nothing can follow it"));
+        return Err(Error::new(
+            ErrorKind::InvalidAgentResponse,
+            "a direct reply was given; nothing can follow it",
+        ));
     }
     Ok(())
 }

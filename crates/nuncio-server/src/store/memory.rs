@@ -33,7 +33,8 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct Inner {
-    tasks: HashMap<TaskId, Stored>,
+    /// Boxed: the table stays small, and growing it moves pointers only.
+    tasks: HashMap<TaskId, Box<Stored>>,
     scopes: HashMap<Arc<Scope>, ScopeTasks>,
     /// Finished tasks in the order they finished; the front is forgotten first.
     finished: VecDeque<TaskId>,
@@ -152,7 +153,7 @@ impl Inner {
             listed: None,
             key,
         };
-        self.tasks.insert(commit.task_id.clone(), stored);
+        self.tasks.insert(commit.task_id.clone(), Box::new(stored));
         self.scopes.entry(Arc::clone(&commit.scope)).or_default().moving.insert(commit.task_id.clone());
         let settled = commit.event.status().filter(|status| status.state.is_settled());
         if let Some(at) = settled.and_then(|status| status.timestamp) {
@@ -215,7 +216,7 @@ impl Inner {
         let mut moving: Vec<(Keyset, &Stored)> = own
             .moving
             .iter()
-            .filter_map(|id| self.tasks.get(id).map(|stored| (id, stored)))
+            .filter_map(|id| self.tasks.get(id).map(|stored| (id, &**stored)))
             .filter_map(|(id, stored)| {
                 let (timestamp, state) = stored.current_status()?;
                 let wanted = query.state.is_none_or(|wanted| wanted == state)
@@ -228,10 +229,11 @@ impl Inner {
         moving.retain(|(place, _)| query.after.as_ref().is_none_or(|after| index::comes_after(place, after)));
         let settled = own.index.page(query).filter_map(|place| {
             let stored = self.tasks.get(&place.id)?;
-            Some((place, stored))
+            Some((place, &**stored))
         });
         // One more than asked for, to know whether there are more.
-        let mut page: Vec<(Keyset, &Stored)> = settled.take(query.limit + 1).chain(moving).collect();
+        let mut page: Vec<(Keyset, &Stored)> =
+            settled.take(query.limit.saturating_add(1)).chain(moving).collect();
         page.sort_by(|(a, _), (b, _)| index::order(a, b));
         let more = page.len() > query.limit;
         page.truncate(query.limit);
@@ -283,8 +285,15 @@ impl Store for MemoryStore {
         let Some(stored) = inner.tasks.get(id).filter(|stored| *stored.scope == *scope) else {
             return Ok(Vec::new());
         };
-        let numbered = (1u64..).map(Seq).zip(stored.log.iter().cloned());
-        Ok(numbered.skip(usize::try_from(after.0).unwrap_or(usize::MAX)).take(limit).collect())
+        // Cut before it is counted: a page costs its own length, however long the log.
+        let first = usize::try_from(after.0).unwrap_or(usize::MAX);
+        let Some(rest) = stored.log.get(first..) else { return Ok(Vec::new()) };
+        Ok(rest
+            .iter()
+            .take(limit)
+            .zip(after.0 + 1..)
+            .map(|(event, seq)| (Seq(seq), Arc::clone(event)))
+            .collect())
     }
 
     async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
@@ -300,9 +309,14 @@ impl Store for MemoryStore {
     ) -> Result<(), StoreError> {
         let mut inner = self.lock();
         let slot = (Arc::clone(scope), key.key);
-        inner.replies.push_back(slot.clone());
-        inner.answers.insert(slot, Answer { digest: key.digest, outcome: Outcome::Reply(reply) });
-        inner.forget_surplus(self.keep_finished);
+        if !inner.answers.contains_key(&slot) {
+            inner.replies.push_back(slot.clone());
+            inner.answers.insert(slot, Answer { digest: key.digest, outcome: Outcome::Reply(reply) });
+            inner.forget_surplus(self.keep_finished);
+        }
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,8 @@ pub mod memory;
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod conformance;
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) mod failing;
 
 use std::{fmt, sync::Arc};
 
@@ -49,9 +51,14 @@ pub trait Store: Send + Sync + 'static {
     /// What was answered under an idempotency key.
     async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError>;
 
-    /// Keeps a direct reply under an idempotency key. Tasks are kept by their first [`Commit`].
-    async fn keep_reply(&self, scope: &Arc<Scope>, key: IdempotencyKey, reply: Arc<Message>)
-    -> Result<(), StoreError>;
+    /// Keeps a direct reply under an idempotency key, unless the key has an answer already. Tasks are
+    /// kept by their first [`Commit`].
+    async fn keep_reply(
+        &self,
+        scope: &Arc<Scope>,
+        key: IdempotencyKey,
+        reply: Arc<Message>,
+    ) -> Result<(), StoreError>;
 }
 
 /// Whose tasks: every read and write names it, so that forgetting it does not compile.

@@ -1,24 +1,92 @@
 //! `nuncio card …`.
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use nuncio_client::{Client, SigningKey, TrustedKeys, sign_card, verify_card};
+use serde_json::Value;
 
 use crate::{
-    args::CardCommand,
+    args::{CardCommand, Target},
+    exit,
     output::{self, Format},
 };
 
 pub(super) async fn run(command: CardCommand, format: Format) -> Result<ExitCode> {
     match command {
-        CardCommand::Get { target } => {
-            let client = target.connect().await?;
-            match format {
-                Format::Json => output::json(client.card_json())?,
-                Format::Human => output::pretty(client.card_json())?,
+        CardCommand::Get { target } => get(&target, format).await,
+        CardCommand::Verify { card, keys } => {
+            let mut trusted = TrustedKeys::new();
+            for path in &keys {
+                let keys = TrustedKeys::parse(&read(path)?).with_context(|| format!("{}: no key", path.display()))?;
+                trusted.extend(keys);
             }
+            verify(&load(&card).await?, &trusted, format)
+        }
+        CardCommand::Sign { card, key, kid, jku } => {
+            let mut signing = SigningKey::from_pem(&read(&key)?, &kid).with_context(|| format!("{}", key.display()))?;
+            if let Some(jku) = jku {
+                signing = signing.with_jku(jku);
+            }
+            let mut document = parse(&card)?;
+            sign_card(&mut document, std::slice::from_ref(&signing))?;
+            output::pretty(&document)?;
             Ok(ExitCode::SUCCESS)
         }
-        CardCommand::Verify { .. } | CardCommand::Sign { .. } => anyhow::bail!("not yet"),
     }
+}
+
+async fn get(target: &Target, format: Format) -> Result<ExitCode> {
+    let client = target.connect().await?;
+    match format {
+        Format::Json => output::json(client.card_json())?,
+        Format::Human => output::pretty(client.card_json())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verify(card: &Value, keys: &TrustedKeys, format: Format) -> Result<ExitCode> {
+    match verify_card(card, keys) {
+        Ok(verified) if format == Format::Json => {
+            output::json(&serde_json::json!({
+                "verified": true,
+                "kid": verified.kid,
+                "algorithm": verified.algorithm.to_string(),
+                "over": verified.over.to_string(),
+            }))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(verified) => {
+            output::line(&format!(
+                "verified: key {}, {}, over {}",
+                verified.kid, verified.algorithm, verified.over
+            ))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            if format == Format::Json {
+                output::json(&serde_json::json!({ "verified": false, "reason": error.to_string() }))?;
+            } else {
+                output::note(&format!("not verified: {error}"));
+            }
+            Ok(ExitCode::from(exit::REFUSED))
+        }
+    }
+}
+
+/// A file, or the card of the agent at an address.
+async fn load(card: &str) -> Result<Value> {
+    if Path::new(card).exists() {
+        return parse(Path::new(card));
+    }
+    let client = Client::connect(card).await.with_context(|| format!("{card} is no file, and no agent answers there"))?;
+    Ok(client.card_json().clone())
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn parse(path: &Path) -> Result<Value> {
+    serde_json::from_str(&read(path)?).with_context(|| format!("{} is not JSON", path.display()))
 }

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use nuncio_hub::{
     Hub, Profile,
     config::{Config, Data},
@@ -18,9 +18,10 @@ const CONNECTIONS: usize = 100_000;
 
 pub(super) async fn run(serve: args::Serve, format: Format) -> Result<ExitCode> {
     let config = config(&serve)?;
+    let signals = Signals::listen().context("cannot listen to signals")?;
     let hub = Hub::bind(config.clone()).await?;
     announce(&hub, &config, format)?;
-    hub.run(shutdown()).await?;
+    hub.run(shutdown(signals)).await?;
     output::note("stopped");
     Ok(ExitCode::SUCCESS)
 }
@@ -92,28 +93,49 @@ fn program() -> String {
 }
 
 /// Done at the first Ctrl-C or SIGTERM; the second ends the process at once.
-async fn shutdown() {
-    signal().await;
+async fn shutdown(mut signals: Signals) {
+    signals.next().await;
     output::note("stopping; a second Ctrl-C ends at once");
-    tokio::spawn(async {
-        signal().await;
+    tokio::spawn(async move {
+        signals.next().await;
         std::process::exit(130);
     });
 }
 
+/// The signals to stop. Listened to from the beginning and without a pause, so that none is lost.
 #[cfg(unix)]
-async fn signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
-        },
-        Err(_) => drop(tokio::signal::ctrl_c().await),
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 }
 
-#[cfg(not(unix))]
-async fn signal() {
-    drop(tokio::signal::ctrl_c().await);
+#[cfg(windows)]
+struct Signals {
+    interrupt: tokio::signal::windows::CtrlC,
+}
+
+#[cfg(windows)]
+impl Signals {
+    fn listen() -> Result<Self> {
+        Ok(Self { interrupt: tokio::signal::windows::ctrl_c()? })
+    }
+
+    async fn next(&mut self) {
+        self.interrupt.recv().await;
+    }
 }

@@ -119,6 +119,27 @@ fn a_union_card_has_a_signature_for_either_kind_of_verifier() {
 }
 
 #[test]
+fn the_union_of_two_cards_is_signed_for_both() {
+    let mut plain = card();
+    plain["supportedInterfaces"].as_array_mut().unwrap().push(json!(
+        { "url": "https://a.example/old", "protocolBinding": "JSONRPC", "protocolVersion": "0.3" }
+    ));
+    plain["securitySchemes"] = json!({ "token": { "httpAuthSecurityScheme": { "scheme": "Bearer" } } });
+    plain["securityRequirements"] = json!([{ "schemes": { "token": { "list": [] } } }]);
+    let typed: nuncio_protocol::AgentCard = serde_json::from_value(plain.clone()).unwrap();
+    let union = nuncio_protocol::v03::union_card(&typed);
+    assert_ne!(union, plain);
+    let key = ed25519("k");
+    let signed = signed(union, std::slice::from_ref(&key));
+    // One who reads the v1.0 members, and one who reads it all.
+    plain["signatures"] = json!([signed["signatures"][0]]);
+    assert_eq!(verify_card(&plain, &trust(&[&key])).unwrap().over, Over::V1Members);
+    let mut whole = signed;
+    whole["signatures"] = json!([whole["signatures"][1]]);
+    assert_eq!(verify_card(&whole, &trust(&[&key])).unwrap().over, Over::WholeCard);
+}
+
+#[test]
 fn signatures_over_stripped_cards_are_understood() {
     // Trap T-14
     let key = ed25519("k");

@@ -70,7 +70,8 @@ impl Index {
             (Some(context), state) => {
                 let bound = |(at, id): (Timestamp, TaskId)| (context.clone(), at, id, TaskState::Unspecified);
                 let entries = self.by_context.range(bound(low)..bound(high)).rev();
-                let entries = entries.filter(move |(.., actual)| state.is_none_or(|wanted| wanted == *actual));
+                let entries =
+                    entries.filter(move |(.., actual)| state.is_none_or(|wanted| wanted == *actual));
                 Box::new(entries.map(move |(_, at, id, _)| place(at, id)))
             }
             (None, Some(state)) => {

@@ -1,0 +1,213 @@
+//! The generator: a closed loop per connection, all on one thread.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use hdrhistogram::Histogram;
+use tokio::task::LocalSet;
+
+use crate::{
+    http::{Connection, find},
+    request::{Kind, Template, Wire, text},
+    server::Server,
+};
+
+/// A load.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) kind: Kind,
+    pub(crate) wire: Wire,
+    pub(crate) connections: usize,
+    pub(crate) duration: Duration,
+    pub(crate) text: usize,
+}
+
+/// What it cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// Server CPU per request, in microseconds.
+    pub(crate) cpu_us: f64,
+    /// Requests per second.
+    pub(crate) rate: f64,
+    /// Median latency in microseconds.
+    pub(crate) p50_us: f64,
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} µs CPU, {:.0}/s, p50 {:.0} µs", self.cpu_us, self.rate, self.p50_us)
+    }
+}
+
+/// What the connections of a load share.
+struct Shared {
+    next: Cell<u64>,
+    done: Cell<u64>,
+    stop: Cell<bool>,
+    latency: RefCell<Histogram<u64>>,
+}
+
+impl Load {
+    pub(crate) async fn run(self, server: &Server) -> Result<Sample> {
+        let shared = Rc::new(Shared {
+            next: Cell::new(rand_start()),
+            done: Cell::new(0),
+            stop: Cell::new(false),
+            latency: RefCell::new(Histogram::new_with_bounds(1, 60_000_000, 3)?),
+        });
+        let tasks = if self.kind == Kind::Get { Rc::new(make_tasks(server, self.wire, 1000).await?) } else { Rc::default() };
+        let local = LocalSet::new();
+        let mut workers = Vec::new();
+        for _ in 0..self.connections {
+            let connection = Connection::open(&server.address).await?;
+            let (shared, tasks, path) = (Rc::clone(&shared), Rc::clone(&tasks), server.path);
+            workers.push(local.spawn_local(async move { self.work(connection, path, &shared, &tasks).await }));
+        }
+        let warm_up = self.duration / 4;
+        let sample = local.run_until(async {
+            tokio::time::sleep(warm_up).await;
+            let (cpu, done, start) = (server.cpu_ns()?, shared.done.get(), Instant::now());
+            shared.latency.borrow_mut().reset();
+            tokio::time::sleep(self.duration).await;
+            let (cpu, done, elapsed) = (server.cpu_ns()? - cpu, shared.done.get() - done, start.elapsed());
+            shared.stop.set(true);
+            anyhow::Ok(Sample {
+                cpu_us: cpu as f64 / 1000.0 / done.max(1) as f64,
+                rate: done as f64 / elapsed.as_secs_f64(),
+                p50_us: shared.latency.borrow().value_at_quantile(0.5) as f64,
+            })
+        });
+        let sample = sample.await?;
+        local.await;
+        for worker in workers {
+            worker.await??;
+        }
+        Ok(sample)
+    }
+
+    async fn work(self, mut connection: Connection, path: &str, shared: &Shared, tasks: &[String]) -> Result<()> {
+        let mut send = Template::send(path, self.wire, &text("echo ", self.text), self.kind == Kind::Stream);
+        let mut gets: Vec<Template> = tasks
+            .iter()
+            .map(|task| Template::on_task(path, self.wire, ("GetTask", "tasks/get"), task))
+            .collect();
+        while !shared.stop.get() {
+            let number = shared.next.get();
+            shared.next.set(number + 1);
+            let request = match self.kind {
+                Kind::Send | Kind::Stream => send.fill(number),
+                Kind::Get => {
+                    let index = usize::try_from(number)? % gets.len();
+                    gets[index].fill(number)
+                }
+            };
+            let start = Instant::now();
+            connection.call(request).await?;
+            if find(&connection.body, self.wire.completed()).is_none() {
+                bail!("unexpected answer: {}", String::from_utf8_lossy(&connection.body));
+            }
+            shared.latency.borrow_mut().saturating_record(start.elapsed().as_micros() as u64);
+            shared.done.set(shared.done.get() + 1);
+        }
+        Ok(())
+    }
+}
+
+/// Numbers of different runs do not meet.
+fn rand_start() -> u64 {
+    u64::from(std::process::id()) << 24 | Instant::now().elapsed().subsec_nanos() as u64
+}
+
+async fn make_tasks(server: &Server, wire: Wire, count: usize) -> Result<Vec<String>> {
+    let mut connection = Connection::open(&server.address).await?;
+    let mut template = Template::send(server.path, wire, &text("echo ", 256), false);
+    let mut ids = Vec::with_capacity(count);
+    for number in 0..count {
+        connection.call(template.fill(number as u64)).await?;
+        let answer: serde_json::Value = serde_json::from_slice(&connection.body)?;
+        let result = &answer["result"];
+        let id = result["task"]["id"].as_str().or(result["id"].as_str()).context("no task in the answer")?;
+        ids.push(id.to_owned());
+    }
+    Ok(ids)
+}
+
+/// Sends so many messages over 16 connections; gives the size of one task as JSON.
+pub(crate) async fn send(server: &Server, count: u64) -> Result<usize> {
+    let local = LocalSet::new();
+    let left = Rc::new(Cell::new(count));
+    let mut workers = Vec::new();
+    for _ in 0..16 {
+        let mut connection = Connection::open(&server.address).await?;
+        let (left, path) = (Rc::clone(&left), server.path);
+        workers.push(local.spawn_local(async move {
+            let mut template = Template::send(path, Wire::V1, &text("echo ", 256), false);
+            while left.get() > 0 {
+                left.set(left.get() - 1);
+                connection.call(template.fill(left.get())).await?;
+            }
+            anyhow::Ok(connection.body.len())
+        }));
+    }
+    local.await;
+    let mut size = 0;
+    for worker in workers {
+        size = worker.await??.max(size);
+    }
+    // Without the envelope around the task.
+    Ok(size.saturating_sub(r#"{"jsonrpc":"2.0","id":"","result":{"task":}}"#.len() + 36))
+}
+
+/// Opens so many streams, each of a task that never ends.
+pub(crate) async fn hold(server: &Server, count: usize) -> Result<Vec<Connection>> {
+    let mut template = Template::send(server.path, Wire::V1, "hold", true);
+    let mut held = Vec::with_capacity(count);
+    for number in 0..count {
+        let mut connection = Connection::open(&server.address).await?;
+        connection.open_stream(template.fill(number as u64), b"TASK_STATE_WORKING", 1).await?;
+        held.push(connection);
+    }
+    Ok(held)
+}
+
+/// Server CPU in microseconds that one event costs for each of its subscribers: the last one of a held
+/// task, which a cancel makes.
+pub(crate) async fn fanout(server: &Server, subscribers: usize) -> Result<f64> {
+    let mut first = hold(server, 1).await?;
+    let id = {
+        let body = String::from_utf8_lossy(&first[0].body).into_owned();
+        let start = body.find("\"id\":\"01").context("no task id")? + 6;
+        body[start..start + 36].to_owned()
+    };
+    let mut streams = Vec::new();
+    let mut subscribe = Template::on_task(server.path, Wire::V1, ("SubscribeToTask", ""), &id);
+    for number in 0..subscribers {
+        let mut connection = Connection::open(&server.address).await?;
+        connection.open_stream(subscribe.fill(number as u64), b"\"task\"", 1).await?;
+        streams.push(connection);
+    }
+    let mut control = Connection::open(&server.address).await?;
+    let before = server.cpu_ns()?;
+    control.call(Template::on_task(server.path, Wire::V1, ("CancelTask", ""), &id).fill(0)).await?;
+    for stream in streams.iter_mut().chain(&mut first) {
+        stream.read_until(b"TASK_STATE_CANCELED", 1).await?;
+    }
+    Ok((server.cpu_ns()? - before) as f64 / 1000.0 / subscribers as f64)
+}
+
+/// Server CPU in microseconds per chunk of one artifact of so many, streamed to one caller.
+pub(crate) async fn chunks(server: &Server, count: usize) -> Result<f64> {
+    let mut connection = Connection::open(&server.address).await?;
+    let before = server.cpu_ns()?;
+    let request = &mut Template::send("/agents/conformance", Wire::V1, &format!("chunks {count}"), true);
+    connection.call(request.fill(0)).await?;
+    if find(&connection.body, b"TASK_STATE_COMPLETED").is_none() {
+        bail!("the chunks did not come to an end");
+    }
+    Ok((server.cpu_ns()? - before) as f64 / 1000.0 / count as f64)
+}

@@ -1,0 +1,175 @@
+//! Measures what a request costs the server, beside a bare axum handler that answers the same bytes, in
+//! one run. The figure to trust is CPU time per request: noise does not move it much.
+//!
+//! `cargo run --release -p nuncio-bench` prints a table; `--quick` takes a tenth of the time.
+//! The server runs on one core and the generator on another, where `taskset` is there to pin them.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a table")]
+
+mod bare;
+mod http;
+mod load;
+mod process;
+mod report;
+mod request;
+mod server;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::{
+    load::{Load, Sample},
+    report::Report,
+    request::{Kind, Wire},
+    server::{Server, Subject},
+};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// A tenth of the time; for a first look.
+    #[arg(long)]
+    quick: bool,
+    /// Only these parts: requests, memory, scale, fanout, chunks.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// How often each measurement is repeated; the median counts.
+    #[arg(long, default_value_t = 3)]
+    repeat: usize,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The server process; started by the benchmark itself.
+    Serve { subject: Subject },
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    if let Some(Command::Serve { subject }) = args.command {
+        return tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(server::serve(subject));
+    }
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure(&args))
+}
+
+async fn measure(args: &Args) -> Result<()> {
+    let wants = |part: &str| args.only.is_empty() || args.only.iter().any(|only| only == part);
+    let scale = if args.quick { 0.1 } else { 1.0 };
+    let mut report = Report::default();
+    if wants("requests") {
+        requests(args, scale, &mut report).await?;
+    }
+    if wants("memory") {
+        memory(scale, &mut report).await?;
+    }
+    if wants("scale") {
+        flat(scale, &mut report).await?;
+    }
+    if wants("fanout") {
+        fanout(&mut report).await?;
+    }
+    if wants("chunks") {
+        chunks(&mut report).await?;
+    }
+    report.print();
+    Ok(())
+}
+
+/// Send, stream and get, on 16 connections and on one.
+async fn requests(args: &Args, scale: f64, report: &mut Report) -> Result<()> {
+    let duration = Duration::from_secs_f64(4.0 * scale);
+    for repetition in 0..args.repeat {
+        for subject in [Subject::Bare, Subject::Nuncio] {
+            let server = Server::start(subject).await?;
+            if subject == Subject::Nuncio {
+                // The store is full, as it is in the long run: each task that is kept pushes one out.
+                load::send(&server, server::KEEP as u64).await?;
+            }
+            for kind in [Kind::Send, Kind::Stream, Kind::Get] {
+                for wire in [Wire::V1, Wire::V03] {
+                    if subject == Subject::Bare && wire == Wire::V03 {
+                        continue;
+                    }
+                    for connections in [16, 1] {
+                        let load = Load { kind, wire, connections, duration, text: 256 };
+                        let sample = load.run(&server).await?;
+                        eprintln!("{repetition} {subject:?} {kind:?} {wire:?} {connections}: {sample}");
+                        report.add(subject, load, sample);
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What an idle stream and a finished task hold.
+async fn memory(scale: f64, report: &mut Report) -> Result<()> {
+    let streams = (2000.0 * scale.max(0.25)) as usize;
+    for subject in [Subject::Bare, Subject::Nuncio] {
+        let server = Server::start(subject).await?;
+        let before = server.rss()?;
+        let held = load::hold(&server, streams).await?;
+        let after = server.rss()?;
+        report.note(format!(
+            "idle stream with its own task, {subject:?}: {:.1} KB ({streams} streams)",
+            (after.saturating_sub(before)) as f64 / 1024.0 / streams as f64
+        ));
+        drop(held);
+    }
+    let tasks = (100_000.0 * scale.max(0.2)) as u64;
+    let server = Server::start(Subject::NuncioKeepAll).await?;
+    load::send(&server, 1000).await?;
+    let before = server.rss()?;
+    let answer = load::send(&server, tasks).await?;
+    let after = server.rss()?;
+    let per_task = (after.saturating_sub(before)) as f64 / tasks as f64;
+    report.note(format!(
+        "finished task in memory, log included: {per_task:.0} bytes, {:.2} × its JSON of {answer} bytes ({tasks} tasks)",
+        per_task / answer as f64
+    ));
+    Ok(())
+}
+
+/// The cost of a request with few and with very many stored tasks.
+async fn flat(scale: f64, report: &mut Report) -> Result<()> {
+    let many = (1_000_000.0 * scale) as u64;
+    let server = Server::start(Subject::NuncioKeepAll).await?;
+    let duration = Duration::from_secs_f64(4.0 * scale.max(0.25));
+    let mut stored = 0;
+    for target in [0, many / 10, many] {
+        if target > stored {
+            load::send(&server, target - stored).await?;
+            stored = target;
+        }
+        for kind in [Kind::Send, Kind::Stream, Kind::Get] {
+            let sample: Sample = Load { kind, wire: Wire::V1, connections: 16, duration, text: 256 }.run(&server).await?;
+            report.note(format!("{kind:?} with {target} stored tasks: {:.1} µs CPU", sample.cpu_us));
+        }
+    }
+    Ok(())
+}
+
+/// One event to many subscribers.
+async fn fanout(report: &mut Report) -> Result<()> {
+    let server = Server::start(Subject::Nuncio).await?;
+    let cost = load::fanout(&server, 1000).await?;
+    report.note(format!("one event to 1000 subscribers: {cost:.1} µs CPU each"));
+    Ok(())
+}
+
+/// Appends cost their own size.
+async fn chunks(report: &mut Report) -> Result<()> {
+    let server = Server::start(Subject::Nuncio).await?;
+    load::chunks(&server, 100).await?;
+    for count in [1000, 10_000] {
+        let cost = load::chunks(&server, count).await?;
+        report.note(format!("{count} chunks of one artifact, streamed: {cost:.2} µs CPU a chunk"));
+    }
+    Ok(())
+}

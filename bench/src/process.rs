@@ -1,0 +1,40 @@
+//! What a process has used, read from /proc.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, Result};
+
+/// CPU time of all threads, in nanoseconds.
+pub(crate) fn cpu_ns(pid: u32) -> Result<u64> {
+    let mut total = 0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).context("the benchmark needs Linux")? {
+        let path = thread?.path().join("schedstat");
+        total += first_number(&path).unwrap_or(0);
+    }
+    Ok(total)
+}
+
+fn first_number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// Resident memory, in bytes.
+pub(crate) fn rss(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;
+    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kilobytes * 1024)
+}
+
+/// Pins a process and all its threads to a core, if `taskset` is there and the machine has another.
+pub(crate) fn pin(pid: u32, core: usize) {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if cores > core {
+        let pid = pid.to_string();
+        let _ = std::process::Command::new("taskset")
+            .args(["-apc", &core.to_string(), &pid])
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status();
+    }
+}

@@ -1,0 +1,116 @@
+//! The servers that are measured, each a process of its own.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use nuncio_hub::{
+    Hub,
+    config::{Config, Data},
+};
+
+use crate::{bare, process};
+
+/// How many finished tasks the hub keeps when nobody says otherwise.
+pub(crate) const KEEP: usize = 100_000;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, ValueEnum)]
+pub(crate) enum Subject {
+    /// A bare axum handler: typed JSON in and out, nothing stored.
+    Bare,
+    /// The hub's echo agent with the memory store.
+    Nuncio,
+    /// The same, but no task is ever forgotten.
+    NuncioKeepAll,
+}
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+    /// Where it listens.
+    pub(crate) address: String,
+    /// Where the agent is.
+    pub(crate) path: &'static str,
+}
+
+impl Server {
+    /// Starts a server on the first core; the generator goes to the second.
+    pub(crate) async fn start(subject: Subject) -> Result<Self> {
+        let name = match subject {
+            Subject::Bare => "bare",
+            Subject::Nuncio => "nuncio",
+            Subject::NuncioKeepAll => "nuncio-keep-all",
+        };
+        // Pinned from the start, so that the server makes as many workers as it has cores.
+        let program = std::env::current_exe()?;
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0"]).arg(&program);
+        let mut child = match command.args(["serve", name]).stdout(Stdio::piped()).spawn() {
+            Ok(child) => child,
+            Err(_) => Command::new(&program).args(["serve", name]).stdout(Stdio::piped()).spawn()?,
+        };
+        process::pin(std::process::id(), 1);
+        let out = child.stdout.take().context("no stdout")?;
+        let mut address = String::new();
+        BufReader::new(out).read_line(&mut address)?;
+        let path = match subject {
+            Subject::Bare => "/",
+            Subject::Nuncio | Subject::NuncioKeepAll => "/agents/echo",
+        };
+        Ok(Self { child, address: address.trim().to_owned(), path })
+    }
+
+    pub(crate) fn cpu_ns(&self) -> Result<u64> {
+        process::cpu_ns(self.child.id())
+    }
+
+    pub(crate) fn rss(&self) -> Result<u64> {
+        process::rss(self.child.id())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The server process: prints its address and serves until it is killed.
+pub(crate) async fn serve(subject: Subject) -> Result<()> {
+    match subject {
+        Subject::Bare => {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+            announce(&listener.local_addr()?.to_string())?;
+            bare::serve(listener).await
+        }
+        Subject::Nuncio | Subject::NuncioKeepAll => {
+            let keep_finished = if subject == Subject::Nuncio { KEEP } else { usize::MAX };
+            let hub = Hub::bind(Config {
+                listen: ([127, 0, 0, 1], 0).into(),
+                public_url: None,
+                data: Data::Memory { keep_finished },
+                demo: true,
+                profile: None,
+                default_agent: None,
+                drain_grace: Duration::ZERO,
+                connections: 100_000,
+            })
+            .await?;
+            announce(&hub.address().to_string())?;
+            hub.run(std::future::pending()).await
+        }
+    }
+}
+
+fn announce(address: &str) -> Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{address}")?;
+    out.flush()?;
+    Ok(())
+}

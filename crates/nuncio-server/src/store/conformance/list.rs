@@ -1,0 +1,209 @@
+//! Checks about the list: order, filters, pages, totals.
+
+use std::{collections::HashMap, sync::Arc};
+
+use nuncio_protocol::{Task, TaskState};
+
+use super::{Writer, at, context, scope};
+use crate::store::{Keyset, Scope, Store, TaskPage, TaskQuery};
+
+/// Tasks in every phase: settled, finished, and in motion, with equal times among them.
+async fn some_tasks(store: &Arc<dyn Store>, scope: &Arc<Scope>) -> Vec<Writer> {
+    let plan = [
+        ("t-a", "c-1", TaskState::Completed, 10),
+        ("t-b", "c-1", TaskState::Working, 20),
+        ("t-c", "c-2", TaskState::Completed, 20),
+        ("t-d", "c-1", TaskState::InputRequired, 20),
+        ("t-e", "c-2", TaskState::Failed, 30),
+        ("t-f", "c-1", TaskState::Completed, 40),
+        ("t-g", "c-2", TaskState::Working, 5),
+        ("t-h", "c-2", TaskState::AuthRequired, 40),
+        ("t-i", "c-1", TaskState::Canceled, 7),
+    ];
+    let mut writers = Vec::new();
+    for (id, context_id, state, when) in plan {
+        let mut writer = Writer::create(store, scope, id, context_id, 1).await;
+        writer.chunk("a", "x").await;
+        writer.status(state, when).await;
+        writers.push(writer);
+    }
+    writers.push(Writer::create(store, scope, "t-j", "c-2", 15).await);
+    writers
+}
+
+/// What the list has to show: the naive way.
+fn expected(writers: &[Writer], query: &TaskQuery) -> Vec<Task> {
+    let mut tasks: Vec<Task> = writers.iter().map(|writer| writer.task.clone()).collect();
+    tasks.retain(|task| {
+        query.context_id.as_ref().is_none_or(|wanted| *wanted == task.context_id)
+            && query.state.is_none_or(|wanted| wanted == task.status.state)
+            && query.since.is_none_or(|since| task.status.timestamp >= Some(since))
+    });
+    tasks.sort_by(|a, b| (b.status.timestamp, &b.id).cmp(&(a.status.timestamp, &a.id)));
+    tasks
+}
+
+#[expect(clippy::expect_used, reason = "a check of the contract, not of failures")]
+async fn page(store: &dyn Store, scope: &Scope, query: &TaskQuery) -> TaskPage {
+    let page = store.tasks(scope, query).await.expect("the store works");
+    assert!(page.tasks.len() <= query.limit, "more than asked for");
+    assert_eq!(page.total.is_some(), query.count, "counted if and only if asked for");
+    page
+}
+
+fn place(task: &Task) -> Option<Keyset> {
+    Some(Keyset { timestamp: task.status.timestamp?, id: task.id.clone() })
+}
+
+fn ids(tasks: &[Task]) -> Vec<&str> {
+    tasks.iter().map(|task| task.id.as_str()).collect()
+}
+
+/// REQ-118.
+pub async fn the_list_is_newest_status_first_then_by_id(store: Arc<dyn Store>) {
+    let ann = scope("ann");
+    let mut writers = some_tasks(&store, &ann).await;
+    let all = TaskQuery { limit: 100, ..TaskQuery::default() };
+    let listed = page(&*store, &ann, &all).await.tasks;
+    assert_eq!(ids(&listed), ["t-h", "t-f", "t-e", "t-d", "t-c", "t-b", "t-j", "t-a", "t-i", "t-g"]);
+    assert_eq!(listed, expected(&writers, &all), "whole tasks");
+
+    // A new status moves a task, an artifact does not.
+    writers[6].status(TaskState::Completed, 50).await;
+    writers[3].caller_says("blue").await;
+    writers[3].status(TaskState::Working, 45).await;
+    writers[1].chunk("a", "y").await;
+    assert_eq!(page(&*store, &ann, &all).await.tasks, expected(&writers, &all));
+}
+
+/// REQ-123 to REQ-125: every filter alone and every combination, the time inclusive (trap T-26).
+pub async fn filters_narrow_alone_and_together(store: Arc<dyn Store>) {
+    let ann = scope("ann");
+    let writers = some_tasks(&store, &ann).await;
+    let contexts = [None, Some("c-1"), Some("c-2"), Some("c-unknown")];
+    let times = [None, Some(0), Some(20), Some(21), Some(1_000)];
+    for context_id in contexts {
+        for state in std::iter::once(None).chain(TaskState::ALL.iter().copied().map(Some)) {
+            for since in times {
+                let query = TaskQuery {
+                    context_id: context_id.map(context),
+                    state,
+                    since: since.map(at),
+                    limit: 100,
+                    count: true,
+                    ..TaskQuery::default()
+                };
+                let (found, wanted) = (page(&*store, &ann, &query).await, expected(&writers, &query));
+                assert_eq!(ids(&found.tasks), ids(&wanted), "{query:?}");
+                assert_eq!((found.total, found.more), (Some(wanted.len()), false), "{query:?}");
+            }
+        }
+    }
+}
+
+/// A cursor from before the filter's time is no reason to panic.
+pub async fn a_cursor_beyond_the_time_filter_gives_an_empty_page(store: Arc<dyn Store>) {
+    let ann = scope("ann");
+    some_tasks(&store, &ann).await;
+    let after = Some(Keyset { timestamp: at(10), id: "t-a".into() });
+    for context_id in [None, Some(context("c-1"))] {
+        for state in [None, Some(TaskState::Completed)] {
+            for since in [10, 11, 30] {
+                let query = TaskQuery {
+                    context_id: context_id.clone(),
+                    state,
+                    since: Some(at(since)),
+                    after: after.clone(),
+                    limit: 10,
+                    ..TaskQuery::default()
+                };
+                let page = page(&*store, &ann, &query).await;
+                assert_eq!((ids(&page.tasks), page.more), (Vec::new(), false), "{query:?}");
+            }
+        }
+    }
+}
+
+/// REQ-119 on a set that does not change, with and without filters.
+pub async fn every_page_size_shows_each_task_exactly_once(store: Arc<dyn Store>) {
+    let ann = scope("ann");
+    let writers = some_tasks(&store, &ann).await;
+    for context_id in [None, Some(context("c-1"))] {
+        for state in [None, Some(TaskState::Completed)] {
+            for limit in 1..=writers.len() + 1 {
+                let query =
+                    TaskQuery { context_id: context_id.clone(), state, limit, ..TaskQuery::default() };
+                let wanted = expected(&writers, &query);
+                assert_eq!(walk(&*store, &ann, query.clone()).await, wanted, "{query:?}");
+            }
+        }
+    }
+}
+
+async fn walk(store: &dyn Store, scope: &Scope, mut query: TaskQuery) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    loop {
+        let page = page(store, scope, &query).await;
+        query.after = page.tasks.last().and_then(place);
+        assert!(!page.more || query.after.is_some(), "more after an empty page");
+        tasks.extend(page.tasks);
+        if !page.more {
+            return tasks;
+        }
+    }
+}
+
+/// Product table, `ListTasks`: a task that does not change between the pages appears exactly once.
+pub async fn unchanged_tasks_are_listed_once_while_others_change(store: Arc<dyn Store>) {
+    let ann = scope("ann");
+    let mut writers = some_tasks(&store, &ann).await;
+    let restless = ["t-b", "t-d", "t-g", "t-j"];
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut query = TaskQuery { limit: 2, ..TaskQuery::default() };
+    let mut when = 15;
+    loop {
+        let page = page(&*store, &ann, &query).await;
+        for task in &page.tasks {
+            *seen.entry(task.id.to_string()).or_default() += 1;
+        }
+        query.after = page.tasks.last().and_then(place);
+        if !page.more {
+            break;
+        }
+        for writer in writers.iter_mut().filter(|writer| restless.contains(&writer.task.id.as_str())) {
+            when += 1;
+            writer.status(TaskState::Working, when).await;
+        }
+        Writer::create(&store, &ann, &format!("t-new-{when}"), "c-1", when).await;
+    }
+    for writer in &writers {
+        let id = writer.task.id.as_str();
+        if !restless.contains(&id) {
+            assert_eq!(seen.get(id), Some(&1), "{id} in {seen:?}");
+        }
+    }
+}
+
+/// REQ-127: before paging, after filtering.
+pub async fn totals_count_every_match_whatever_the_page(store: Arc<dyn Store>) {
+    let ann = scope("ann");
+    let writers = some_tasks(&store, &ann).await;
+    Writer::create(&store, &scope("bob"), "t-z", "c-1", 1).await;
+    for state in [None, Some(TaskState::Completed), Some(TaskState::Working)] {
+        for context_id in [None, Some(context("c-1"))] {
+            let after = [None, Some(Keyset { timestamp: at(20), id: "t-c".into() })];
+            for after in after {
+                let query = TaskQuery {
+                    state,
+                    context_id: context_id.clone(),
+                    after,
+                    limit: 1,
+                    count: true,
+                    since: None,
+                };
+                let total = page(&*store, &ann, &query).await.total;
+                assert_eq!(total, Some(expected(&writers, &query).len()), "{query:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A memory store that fails when it is told to, for tests of what happens then.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use nuncio_protocol::{Event, Message, Seq, TaskId};
+use tokio::sync::watch;
+
+use super::{
+    Answer, Commit, IdempotencyKey, MemoryStore, Refused, Scope, Store, StoreError, StoredTask, TaskPage,
+    TaskQuery,
+};
+
+/// A real [`MemoryStore`] that fails, refuses or waits on command.
+#[derive(Debug, Default)]
+pub struct FailingStore {
+    inner: MemoryStore,
+    fail_writes: AtomicBool,
+    fail_reads: AtomicBool,
+    /// The answer to the next entry, instead of appending it.
+    refusal: Mutex<Option<Refused>>,
+    /// True while readers have to wait.
+    held: watch::Sender<bool>,
+    reads: AtomicUsize,
+}
+
+/// What the broken store says; no caller may ever see it (invariant 11).
+pub const STORE_SECRET: &str = "disk 7 at /var/lib is on fire";
+
+impl FailingStore {
+    /// Around this store.
+    #[must_use]
+    pub fn new(inner: MemoryStore) -> Self {
+        Self { inner, ..Self::default() }
+    }
+
+    /// From now on, commits and kept replies fail (or no longer do).
+    pub fn fail_writes(&self, fail: bool) {
+        self.fail_writes.store(fail, Ordering::SeqCst);
+    }
+
+    /// From now on, reads fail (or no longer do).
+    pub fn fail_reads(&self, fail: bool) {
+        self.fail_reads.store(fail, Ordering::SeqCst);
+    }
+
+    /// The next entry is refused for this reason, as if another process had written.
+    pub fn refuse_next(&self, refused: Refused) {
+        *self.refusal() = Some(refused);
+    }
+
+    /// From now on, reads wait until they are held no more.
+    pub fn hold_reads(&self, hold: bool) {
+        self.held.send_replace(hold);
+    }
+
+    /// How many reads there were.
+    #[must_use]
+    pub fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
+    }
+
+    fn refusal(&self) -> MutexGuard<'_, Option<Refused>> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> Result<(), StoreError> {
+        if self.fail_writes.load(Ordering::SeqCst) { Err(StoreError(STORE_SECRET.into())) } else { Ok(()) }
+    }
+
+    async fn read(&self) -> Result<(), StoreError> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        // The sender is ours, so it cannot be gone.
+        let _ = self.held.subscribe().wait_for(|held| !held).await;
+        if self.fail_reads.load(Ordering::SeqCst) { Err(StoreError(STORE_SECRET.into())) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl Store for FailingStore {
+    async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
+        self.write()?;
+        let refused = self.refusal().take();
+        match refused {
+            Some(refused) => Ok(batch.iter().map(|_| Err(refused.clone())).collect()),
+            None => self.inner.commit(batch).await,
+        }
+    }
+
+    async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
+        self.read().await?;
+        self.inner.task(scope, id).await
+    }
+
+    async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
+        self.read().await?;
+        self.inner.tasks(scope, query).await
+    }
+
+    async fn events(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<(Seq, Arc<Event>)>, StoreError> {
+        self.read().await?;
+        self.inner.events(scope, id, after, limit).await
+    }
+
+    async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
+        self.read().await?;
+        self.inner.answer(scope, key).await
+    }
+
+    async fn keep_reply(
+        &self,
+        scope: &Arc<Scope>,
+        key: IdempotencyKey,
+        reply: Arc<Message>,
+    ) -> Result<(), StoreError> {
+        self.write()?;
+        self.inner.keep_reply(scope, key, reply).await
+    }
+}

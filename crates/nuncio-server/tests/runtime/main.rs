@@ -1,0 +1,65 @@
+//! The runtime in process: no sockets, paused time. One module per topic.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod cancel;
+mod drain;
+mod faults;
+mod follow_up;
+mod idempotency;
+mod limits;
+mod list;
+mod resume;
+mod scope;
+mod send;
+mod stream;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use nuncio_server::protocol::{Error, ErrorKind};
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// The kind of the error; panics with the answer if there is none.
+#[track_caller]
+fn refused<T>(result: Result<T, Error>) -> ErrorKind {
+    match result {
+        Ok(_) => panic!("expected an error"),
+        Err(error) => error.kind(),
+    }
+}
+
+/// Tells whether it was dropped.
+#[derive(Clone, Default)]
+struct Dropped(Arc<AtomicBool>);
+
+impl Dropped {
+    fn is_dropped(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// What is to be dropped.
+    fn guard(&self) -> impl Drop + Send + use<> {
+        struct Guard(Arc<AtomicBool>);
+        impl Drop for Guard {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        Guard(Arc::clone(&self.0))
+    }
+}
+
+/// Lets everything run that can run without time passing.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,84 @@
+//! The official SDKs as peers: programs of `tests/peers`, which see.
+
+use std::{net::TcpListener, path::PathBuf};
+
+use tokio::process::Command;
+
+use crate::{
+    hub::root,
+    process::{self, Process},
+};
+
+/// How often another port is tried when somebody else was quicker to take it.
+const ATTEMPTS: usize = 5;
+
+/// Where the SDKs are installed.
+fn folder() -> PathBuf {
+    let folder = std::env::var_os("NUNCIO_PEERS").map_or_else(|| root().join(".cache/peers"), PathBuf::from);
+    assert!(
+        folder.join("stamp").exists(),
+        "the official SDKs are not installed in {}: run tests/peers/setup",
+        folder.display()
+    );
+    folder
+}
+
+fn command(name: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(root().join("tests/peers/run"));
+    command.arg(name).args(args).env("NUNCIO_PEERS", folder());
+    command
+}
+
+/// Lets an official client check an agent.
+///
+/// # Panics
+/// When a check fails, with all that the client said.
+pub async fn check(client: &str, url: &str, args: &[&str]) {
+    let mut all = vec![url];
+    all.extend(args);
+    let output = process::run(command(client, &all), "").await;
+    assert!(output.code == Some(0), "{client} {args:?} against {url}\n{}{}", output.stdout, output.stderr);
+    // A client that checked nothing must not pass for one that was content.
+    assert!(output.stdout.contains("ok send\n"), "{client} {args:?} checked nothing\n{}", output.stdout);
+}
+
+/// An official server that runs.
+#[derive(Debug)]
+pub struct Peer {
+    /// Where it is reached.
+    pub url: String,
+    /// Ends with this.
+    _process: Process,
+}
+
+impl Peer {
+    /// Starts it and waits until it listens.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub async fn start(server: &str, args: &[&str]) -> Self {
+        let mut said = String::new();
+        for _ in 0..ATTEMPTS {
+            let port = free_port().to_string();
+            let mut all = vec![port.as_str()];
+            all.extend(args);
+            let mut process = Process::start(command(server, &all));
+            let ready = format!("listening on {port}");
+            while let Some(line) = process.line().await {
+                if line == ready {
+                    return Self { url: format!("http://127.0.0.1:{port}"), _process: process };
+                }
+            }
+            process.end().await;
+            said = process.stderr();
+        }
+        panic!("{server} {args:?} does not start: {said}");
+    }
+}
+
+/// A port that was free a moment ago. The peers cannot choose one themselves: their card says where they
+/// are before they listen.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    listener.local_addr().expect("a listener has an address").port()
+}

@@ -1,0 +1,328 @@
+//! The scripted agent, reached in one of several ways, by several callers. A scenario cannot tell the
+//! ways apart; that is what it proves.
+
+use std::{fmt, net::SocketAddr, sync::Arc};
+
+use axum::{
+    Router,
+    extract::Request,
+    middleware::{self, Next},
+    response::Response,
+};
+use futures_util::StreamExt as _;
+use nuncio_client::{Credentials, Egress, JsonRpcTransport};
+use nuncio_protocol::{
+    A2aService, AgentCard, Artifact, Binding, CallContext, Caller, CancelTaskRequest, Error, EventStream,
+    GetTaskRequest, Message, Part, Result, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
+    Seq, SubscribeToTaskRequest, Task, TaskId, Version, v03,
+    wire::{Dialect, V1},
+};
+use nuncio_server::{
+    Executor, Runtime,
+    bind::{self, BindOptions},
+};
+use tokio::{net::TcpListener, task::JoinHandle};
+use url::Url;
+
+use crate::{
+    agent::{Gates, Scripted},
+    within,
+};
+
+/// How the agent is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Not over a wire at all.
+    Bare,
+    /// Over JSON-RPC in this version, on a real socket.
+    JsonRpc(Version),
+}
+
+/// The header by which a caller of the test server says who it is.
+pub const CALLER: &str = "x-caller";
+
+/// The media type that the agent does not take.
+pub const REFUSED_MEDIA_TYPE: &str = "application/x-unsupported";
+
+/// The agent and its callers.
+#[derive(Debug)]
+pub struct World {
+    /// Somebody.
+    pub alice: Party,
+    /// Somebody else.
+    pub bob: Party,
+    /// A caller without a name.
+    pub nobody: Party,
+    /// Where the scripts wait.
+    pub gates: Gates,
+    _server: Option<Server>,
+}
+
+impl World {
+    /// The agent as it usually is: it streams, takes any media type but one, has an extended card for
+    /// those who authenticate, and no webhooks.
+    pub async fn open(way: Way) -> Self {
+        Self::with(way, |_| {}).await
+    }
+
+    /// The agent with another card.
+    pub async fn with(way: Way, change: impl FnOnce(&mut AgentCard)) -> Self {
+        let scripted = Scripted::default();
+        let gates = scripted.gates.clone();
+        match way {
+            Way::Bare => {
+                let service: Arc<dyn A2aService> = Arc::new(runtime(None, scripted, change));
+                let party = |caller| Party { service: Arc::clone(&service), caller };
+                Self {
+                    alice: party(Caller::authenticated("alice")),
+                    bob: party(Caller::authenticated("bob")),
+                    nobody: party(Caller::anonymous()),
+                    gates,
+                    _server: None,
+                }
+            }
+            Way::JsonRpc(version) => {
+                let server = Server::start(scripted, BindOptions::default(), change).await;
+                // Over the wire the context's caller means nothing: who calls stands in the header.
+                let party = |name: Option<&str>| Party {
+                    service: Arc::new(server.transport(version, name)),
+                    caller: Caller::anonymous(),
+                };
+                Self {
+                    alice: party(Some("alice")),
+                    bob: party(Some("bob")),
+                    nobody: party(None),
+                    gates,
+                    _server: Some(server),
+                }
+            }
+        }
+    }
+}
+
+/// The runtime of an agent; it is reached at `base`, if it is reached over a wire.
+fn runtime(base: Option<&str>, executor: impl Executor, change: impl FnOnce(&mut AgentCard)) -> Runtime {
+    let mut card = AgentCard::new("scripted", "Does what the message says.").with_streaming();
+    if let Some(base) = base {
+        card = card.reached_at(Binding::JsonRpc, base);
+    }
+    card.default_input_modes = vec!["*/*".to_owned()];
+    card.capabilities.push_notifications = Some(false);
+    card.capabilities.extended_agent_card = Some(true);
+    change(&mut card);
+    // Not where it is really reached, so that it is the same in every run.
+    let mut extended = AgentCard::new("scripted", "For those who authenticate.")
+        .reached_at(Binding::JsonRpc, "https://agent.example/a2a")
+        .with_streaming();
+    extended.capabilities.extended_agent_card = Some(true);
+    Runtime::builder(card, executor)
+        .extended_card(extended)
+        .refuse_media_type(format!("{REFUSED_MEDIA_TYPE}*"))
+        .build()
+}
+
+/// An agent on a socket of its own, in both versions. Ends when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    serving: JoinHandle<()>,
+}
+
+impl Server {
+    /// Starts it on a free port.
+    ///
+    /// # Panics
+    /// When there is no free port.
+    pub async fn start(
+        executor: impl Executor,
+        options: BindOptions,
+        change: impl FnOnce(&mut AgentCard),
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
+        let address = listener.local_addr().expect("a listener has an address");
+        let runtime = runtime(Some(&format!("http://{address}/")), executor, change);
+        let card = Arc::clone(runtime.card());
+        let agent = bind::Agent::new(Arc::new(runtime), &card, options).expect("the card is good");
+        let router: Router = bind::router(&agent).layer(middleware::from_fn(identify));
+        let serving = tokio::spawn(async move {
+            axum::serve(listener, router).await.expect("serving does not end by itself");
+        });
+        Self { address, serving }
+    }
+
+    /// Our own client's transport to it, for a caller of this name.
+    ///
+    /// # Panics
+    /// When the name cannot stand in a header.
+    #[must_use]
+    pub fn transport(&self, version: Version, caller: Option<&str>) -> JsonRpcTransport {
+        let base = format!("http://{}/", self.address);
+        let card = AgentCard::default().reached_at(Binding::JsonRpc, &base);
+        let credentials = match caller {
+            Some(name) => Credentials::none().header(CALLER, name).unwrap(),
+            None => Credentials::none(),
+        };
+        let dialect: Arc<dyn Dialect> = match version {
+            Version::V1_0 => Arc::new(V1),
+            Version::V0_3 => Arc::new(v03::JsonRpc),
+        };
+        let home = Url::parse(&base).unwrap().origin();
+        let egress = Egress::operator().expect("the TLS library takes our settings");
+        JsonRpcTransport::new(egress, &card.supported_interfaces[0], dialect, &credentials, &home).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// Stands for the authentication that a product would have: takes the caller's word for it.
+async fn identify(mut request: Request, next: Next) -> Response {
+    let name = request.headers().get(CALLER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    if let Some(name) = name {
+        request.extensions_mut().insert(Caller::authenticated(name));
+    }
+    next.run(request).await
+}
+
+/// A caller.
+#[derive(Clone)]
+pub struct Party {
+    /// The agent as this caller reaches it.
+    pub service: Arc<dyn A2aService>,
+    caller: Caller,
+}
+
+impl fmt::Debug for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Party").field("caller", &self.caller).finish_non_exhaustive()
+    }
+}
+
+impl Party {
+    /// A context for a call. The version is the wire's affair, so the scenarios leave it as it is.
+    #[must_use]
+    pub fn cx(&self) -> CallContext {
+        CallContext { caller: self.caller.clone(), ..CallContext::default() }
+    }
+
+    /// Sends and waits for the answer.
+    ///
+    /// # Errors
+    /// What the agent answers.
+    pub async fn send(&self, req: SendMessageRequest) -> Result<SendMessageResponse> {
+        within("the answer", self.service.send_message(&self.cx(), req)).await
+    }
+
+    /// Sends what is answered with a task.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub async fn task(&self, req: SendMessageRequest) -> Task {
+        match self.send(req).await.unwrap() {
+            SendMessageResponse::Task(task) => task,
+            SendMessageResponse::Message(message) => panic!("expected a task, got {message:?}"),
+        }
+    }
+
+    /// Sends what is refused.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub async fn refused(&self, req: SendMessageRequest) -> Error {
+        self.send(req).await.expect_err("this is to be refused")
+    }
+
+    /// Sends and follows.
+    ///
+    /// # Errors
+    /// What the agent answers.
+    pub async fn stream(&self, req: SendMessageRequest) -> Result<EventStream> {
+        within("the stream", self.service.send_streaming_message(&self.cx(), req)).await
+    }
+
+    /// The task as it stands.
+    ///
+    /// # Errors
+    /// What the agent answers.
+    pub async fn get(&self, id: &TaskId) -> Result<Task> {
+        let req = GetTaskRequest { id: id.clone(), ..GetTaskRequest::default() };
+        within("the task", self.service.get_task(&self.cx(), req)).await
+    }
+
+    /// Cancels a task.
+    ///
+    /// # Errors
+    /// What the agent answers.
+    pub async fn cancel(&self, id: &TaskId) -> Result<Task> {
+        let req = CancelTaskRequest { id: id.clone(), ..CancelTaskRequest::default() };
+        within("the answer to the cancel", self.service.cancel_task(&self.cx(), req)).await
+    }
+
+    /// Follows a task, from the beginning of what is to come or from after an event.
+    ///
+    /// # Errors
+    /// What the agent answers.
+    pub async fn subscribe(&self, id: &TaskId, after: Option<Seq>) -> Result<EventStream> {
+        let cx = CallContext { last_event_id: after, ..self.cx() };
+        let req = SubscribeToTaskRequest { id: id.clone(), tenant: None };
+        within("the stream", self.service.subscribe_to_task(&cx, req)).await
+    }
+}
+
+/// Why there is no stream: the call was refused, or, as 0.3 does it, the stream holds nothing but the
+/// refusal.
+///
+/// # Panics
+/// When there is a stream.
+pub async fn refusal(opened: Result<EventStream>) -> Error {
+    let mut stream = match opened {
+        Ok(stream) => stream,
+        Err(error) => return error,
+    };
+    let first = within("the refusal", stream.next()).await.expect("the stream is empty");
+    let error = first.expect_err("this is to be refused");
+    assert!(within("the end", stream.next()).await.is_none(), "nothing follows a refusal");
+    error
+}
+
+/// A script to be sent.
+pub fn say(id: &str, script: &str) -> SendMessageRequest {
+    SendMessageRequest { message: Message::user(id, Part::text(script)), ..SendMessageRequest::default() }
+}
+
+/// A script to be sent to a task, by the task's id alone.
+pub fn say_to(task: &Task, id: &str, script: &str) -> SendMessageRequest {
+    let mut req = say(id, script);
+    req.message.task_id = Some(task.id.clone());
+    req
+}
+
+/// The same, without waiting for more than the task itself.
+#[must_use]
+pub fn at_once(mut req: SendMessageRequest) -> SendMessageRequest {
+    let configuration = req.configuration.get_or_insert_with(SendMessageConfiguration::default);
+    configuration.return_immediately = true;
+    req
+}
+
+/// The same, with at most so much history in the answer.
+#[must_use]
+pub fn with_history(mut req: SendMessageRequest, length: i32) -> SendMessageRequest {
+    let configuration = req.configuration.get_or_insert_with(SendMessageConfiguration::default);
+    configuration.history_length = Some(length);
+    req
+}
+
+/// The artifact of this id.
+///
+/// # Panics
+/// When the task has none.
+#[must_use]
+pub fn artifact<'a>(task: &'a Task, id: &str) -> &'a Artifact {
+    let found = task.artifacts.iter().find(|artifact| artifact.artifact_id.as_str() == id);
+    found.unwrap_or_else(|| panic!("no artifact {id} in {task:?}"))
+}

@@ -1,0 +1,24 @@
+//! The real binary: a hub on a port of its own, driven by the command line.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+mod commands;
+mod serving;
+mod shutdown;
+mod wrong_input;
+
+use nuncio_tests::process::Output;
+use serde_json::Value;
+
+/// The only document on stdout.
+fn json(output: &Output) -> Value {
+    serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// A document a line.
+fn documents(output: &Output) -> Vec<Value> {
+    output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("expected text, got {value}"))
+}

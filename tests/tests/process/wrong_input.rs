@@ -1,0 +1,78 @@
+//! Mistakes on the command line: each message says what to do (house rule 30).
+
+use std::net::TcpListener;
+
+use nuncio_tests::hub::{Hub, cli, cli_with_stdin, start};
+
+/// Runs a command that is wrong, and looks for words in what it says.
+async fn check(args: &[&str], code: i32, words: &[&str]) {
+    let output = cli(args).await;
+    assert_eq!(output.code, Some(code), "{args:?}: {output:?}");
+    assert_eq!(output.stdout, "", "{args:?}: nothing on stdout");
+    assert!(output.stderr.starts_with("error: "), "{args:?}: {output:?}");
+    for word in words {
+        assert!(output.stderr.contains(word), "{args:?}: expected {word:?} in {:?}", output.stderr);
+    }
+}
+
+/// An address where nobody listens.
+fn nowhere() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hub_that_cannot_be_is_refused() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    check(&["serve", "--demo", "--listen", &address], 1, &["cannot listen on", &address, "--listen"]).await;
+    let free = ["serve", "--demo", "--listen", "127.0.0.1:0"];
+    let with = |more: &[&'static str]| [&free, more].concat();
+    check(&["serve", "--listen", "127.0.0.1:0"], 1, &["no agent to serve", "--demo"]).await;
+    check(&with(&["--default", "nope"]), 1, &["--default nope", "echo, slow, conformance"]).await;
+    check(&with(&["--data", "foo"]), 1, &["--data foo", "expected memory"]).await;
+    check(&with(&["--public-url", "ftp://x.example"]), 1, &["--public-url", "https://"]).await;
+    check(&["serve", "--demo", "--listen", "0.0.0.0:0"], 1, &["127.0.0.1", "--allow-anonymous"]).await;
+    check(&["serve", "--demo", "--listen", "localhost"], 2, &["--listen"]).await;
+    check(&with(&["--profile", "nope"]), 2, &["full", "minimal"]).await;
+    check(&with(&["--drain-seconds=-1"]), 2, &["--drain-seconds"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beyond_loopback_one_has_to_say_so() {
+    let mut hub = start(&["serve", "--demo", "--listen", "0.0.0.0:0", "--allow-anonymous", "-o", "json"]);
+    let line = hub.line().await.unwrap_or_else(|| panic!("{}", hub.stderr()));
+    assert!(line.contains("\"listen\":\"0.0.0.0:"), "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_without_an_agent_is_told_apart_from_a_wrong_one() {
+    check(&["send", &nowhere(), "x"], 3, &["cannot connect to", "127.0.0.1"]).await;
+    check(&["card", "get", &nowhere()], 3, &["cannot connect to"]).await;
+    check(&["send", "http://", "x"], 6, &["http://"]).await;
+    check(&["send", "ftp://agent.example", "x"], 6, &["http"]).await;
+    let hub = Hub::start(&[]).await;
+    for url in [hub.agent("nope"), hub.base.clone()] {
+        check(&["send", &url, "x"], 1, &["no agent card at", "the address of the agent or of its card"])
+            .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_to_be_sent_is_checked_before_anybody_is_called() {
+    let url = nowhere();
+    let send = |more: &[&'static str]| [&["send", &*url, "x"], more].concat();
+    check(&send(&["--data", "{"]), 1, &["--data {", "expected JSON"]).await;
+    check(&send(&["--metadata", "novalue"]), 1, &["--metadata novalue", "KEY=VALUE"]).await;
+    check(&send(&["--file", "no/such/file"]), 1, &["cannot read no/such/file"]).await;
+    check(&send(&["-H", "nocolon"]), 1, &["--header nocolon", "'Name: value'"]).await;
+    check(&send(&["-H", "b ad: x"]), 6, &["b ad"]).await;
+    check(&send(&["-H", "Name: a\nb"]), 6, &["Name"]).await;
+    check(&send(&["--stream", "--no-wait"]), 2, &["--stream", "--no-wait"]).await;
+    check(&send(&["--a2a-version", "2.0"]), 2, &["expected 1.0 or 0.3"]).await;
+    check(&send(&["--timeout", "soon"]), 2, &["number of seconds"]).await;
+    check(&["task", "list", &url, "--state", "busy"], 2, &["input-required"]).await;
+    let output = cli_with_stdin(&["send", &url], " \n").await;
+    assert_eq!(output.code, Some(1));
+    assert!(output.stderr.contains("nothing to say"), "{output:?}");
+}
