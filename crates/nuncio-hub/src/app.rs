@@ -18,6 +18,7 @@ use tokio::{
 use crate::{
     agents,
     config::{Config, Data},
+    host::HostCheck,
     router::{self, Routes},
 };
 
@@ -34,7 +35,7 @@ pub struct Hub {
     address: SocketAddr,
     base: String,
     routes: Arc<Routes>,
-    router: Router,
+    service: HostCheck<Router>,
     config: Config,
 }
 
@@ -75,9 +76,10 @@ impl Hub {
             Data::Memory { keep_finished } => Arc::new(MemoryStore::new(keep_finished)),
         };
         let agents = if config.demo { agents::demo(config.profile, &base, &store) } else { Vec::new() };
-        let routes = Arc::new(Routes { agents, hosts: own_hosts(&config, address) });
+        let routes = Arc::new(Routes { agents });
         let router = router::router(&routes, config.default_agent.as_deref())?;
-        Ok(Self { listener, address, base, routes, router, config })
+        let service = HostCheck::new(router, own_hosts(&config, address).into());
+        Ok(Self { listener, address, base, routes, service, config })
     }
 
     /// Where it listens.
@@ -119,7 +121,7 @@ impl Hub {
                 () = &mut shutdown => break,
             };
             let Some((stream, permit)) = stream else { continue };
-            let service = TowerToHyperService::new(self.router.clone());
+            let service = TowerToHyperService::new(self.service.clone());
             let connection =
                 server.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
             let connection = graceful.watch(connection);

@@ -7,6 +7,7 @@
 mod agents;
 mod app;
 pub mod config;
+mod host;
 mod router;
 
 pub use self::{

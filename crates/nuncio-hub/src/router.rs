@@ -1,16 +1,15 @@
-//! Every mount and every layer, in order, with its reason.
+//! Every mount. The one check that comes before all of them is in `host.rs`.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use axum::{
     Json, Router,
-    extract::{Request, State},
-    middleware::{self, Next},
+    extract::State,
     response::{IntoResponse as _, Response},
     routing::get,
 };
-use http::{StatusCode, Uri, header};
+use http::{StatusCode, Uri};
 use nuncio_server::bind::{self, BindOptions};
 use serde_json::json;
 
@@ -19,8 +18,6 @@ use crate::agents::{self, Agent};
 /// What the routes share.
 pub(crate) struct Routes {
     pub(crate) agents: Vec<Agent>,
-    /// Names under which callers may address us; empty: any.
-    pub(crate) hosts: Vec<String>,
 }
 
 pub(crate) fn router(routes: &Arc<Routes>, default_agent: Option<&str>) -> Result<Router> {
@@ -38,10 +35,7 @@ pub(crate) fn router(routes: &Arc<Routes>, default_agent: Option<&str>) -> Resul
             router = router.merge(bound.router(""));
         }
     }
-    Ok(router
-        .fallback(not_found)
-        // Outermost: a page of another site that got our address into its own name reaches nothing.
-        .layer(middleware::from_fn_with_state(Arc::clone(routes), check_host)))
+    Ok(router.fallback(not_found))
 }
 
 async fn ready(State(routes): State<Arc<Routes>>) -> Response {
@@ -64,34 +58,11 @@ async fn list(State(routes): State<Arc<Routes>>) -> Response {
     Json(json!({ "agents": agents })).into_response()
 }
 
-async fn not_found(State(()): State<()>, uri: Uri) -> Response {
+async fn not_found(uri: Uri) -> Response {
     let body = json!({ "error": {
         "code": 404,
         "status": "NOT_FOUND",
         "message": format!("there is nothing at {}; GET /agents lists the agents", uri.path()),
     }});
     (StatusCode::NOT_FOUND, Json(body)).into_response()
-}
-
-/// DNS rebinding: on loopback we answer to our own names only.
-async fn check_host(State(routes): State<Arc<Routes>>, request: Request, next: Next) -> Response {
-    if !routes.hosts.is_empty() {
-        let host = request.uri().host().map(str::to_owned).or_else(|| {
-            let value = request.headers().get(header::HOST)?.to_str().ok()?;
-            Some(
-                value
-                    .rsplit_once(':')
-                    .filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
-                    .map_or(value, |(host, _)| host)
-                    .to_owned(),
-            )
-        });
-        let known =
-            host.as_deref().is_some_and(|host| routes.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)));
-        if !known {
-            let message = "this host name is not ours; listen on another address or set --public-url\n";
-            return (StatusCode::MISDIRECTED_REQUEST, message).into_response();
-        }
-    }
-    next.run(request).await
 }

@@ -142,7 +142,8 @@ pub(crate) async fn a_follow_up_stream_begins_with_the_task(way: Way) -> Transcr
     seen
 }
 
-/// REQ-142 to REQ-144.
+/// REQ-142 to REQ-144. Who has just seen the end was once taken for early, and got a stream instead of
+/// the refusal, because the end was shown a moment before it was announced.
 pub(crate) async fn a_subscription_begins_with_a_snapshot(way: Way) -> Transcript {
     let (world, mut seen) = (World::open(way).await, Transcript::default());
     let mut stream =
@@ -220,7 +221,8 @@ pub(crate) async fn a_stream_resumes_after_the_last_event(way: Way) -> Transcrip
     seen
 }
 
-/// Product decisions 5 and 9: the same key finds the same task, the last id the rest of its events.
+/// Product decisions 5 and 9: the same key finds the same task, the last id the rest of its events. Right
+/// after the end a repeat once got the whole log instead of the task as it is.
 pub(crate) async fn a_repeated_streaming_send_resumes(way: Way) -> Transcript {
     let (world, mut seen) = (World::open(way).await, Transcript::default());
     let cx = CallContext { idempotency_key: Some("key".to_owned()), ..world.alice.cx() };

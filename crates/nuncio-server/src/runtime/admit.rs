@@ -243,6 +243,8 @@ impl Shared {
 
     /// Starts the turn, or queues it behind the one that runs.
     fn take_turn(self: &Arc<Self>, live: &LiveRef, turn: Box<Turn>) -> Result<()> {
+        // Once more, as in `begin`.
+        self.check_open()?;
         let mut state = live.lock();
         if state.broken {
             return Err(ErrorKind::Unavailable.into());

@@ -14,6 +14,7 @@ use std::{
     },
 };
 
+use foldhash::fast::RandomState;
 use nuncio_protocol::{ContextId, Message, Seq, StreamItem, Task, TaskId, TaskState};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -94,6 +95,16 @@ pub(super) struct Progress {
     pub(super) idle: bool,
     /// The store refused an entry: this memory is not the truth any more.
     pub(super) broken: bool,
+}
+
+impl Progress {
+    /// Takes in what an entry has changed. Two writers may come out of the lock in one order and here
+    /// in the other: what is known already stays.
+    pub(super) fn advance(&mut self, seq: Seq, state: TaskState, settled: Option<Seq>) {
+        if seq > self.seq {
+            (self.seq, self.state, self.settled) = (seq, state, settled);
+        }
+    }
 }
 
 impl Live {
@@ -187,11 +198,11 @@ impl Drop for LiveRef {
 /// The live tasks of a runtime.
 #[derive(Default)]
 pub(super) struct Registry {
-    tasks: Mutex<HashMap<TaskId, Arc<Live>>>,
+    tasks: Mutex<HashMap<TaskId, Arc<Live>, RandomState>>,
 }
 
 impl Registry {
-    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Arc<Live>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Arc<Live>, RandomState>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -297,5 +308,20 @@ impl Registry {
     /// Every live task, for the shutdown.
     pub(super) fn all(self: &Arc<Self>) -> Vec<LiveRef> {
         self.lock().values().map(|live| LiveRef::new(live, self)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_never_goes_back() {
+        // The end was overwritten by what came before it, and a blocking send waited for the ceiling.
+        let mut progress = Progress::default();
+        progress.advance(Seq(3), TaskState::Completed, Some(Seq(3)));
+        progress.advance(Seq(2), TaskState::Working, None);
+        assert_eq!((progress.seq, progress.state), (Seq(3), TaskState::Completed));
+        assert_eq!(progress.settled, Some(Seq(3)));
     }
 }

@@ -162,14 +162,7 @@ impl Recorder {
         let (seq, settled) = (state.seq, state.settled);
         let now_in = state.task.as_ref().map_or(TaskState::Unspecified, |task| task.status.state);
         drop(state);
-        self.live.announce(|progress| {
-            // Two writers may come out of the lock in one order and here in the other.
-            if seq > progress.seq {
-                progress.seq = seq;
-                progress.state = now_in;
-                progress.settled = settled;
-            }
-        });
+        self.live.announce(|progress| progress.advance(seq, now_in, settled));
         Ok(seq)
     }
 

@@ -12,6 +12,8 @@ use std::{
 };
 
 use async_trait::async_trait;
+// For ids that we make ourselves: nobody can choose them to collide.
+use foldhash::fast::RandomState;
 use nuncio_protocol::{Event, Message, Seq, Task, TaskId, TaskState, Timestamp, fold};
 
 use self::index::Index;
@@ -34,7 +36,7 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Inner {
     /// Boxed: the table stays small, and growing it moves pointers only.
-    tasks: HashMap<TaskId, Box<Stored>>,
+    tasks: HashMap<TaskId, Box<Stored>, RandomState>,
     scopes: HashMap<Arc<Scope>, ScopeTasks>,
     /// Finished tasks in the order they finished; the front is forgotten first.
     finished: VecDeque<TaskId>,
@@ -58,7 +60,7 @@ struct Stored {
 /// The tasks of one scope, for the list.
 #[derive(Debug, Default)]
 struct ScopeTasks {
-    moving: HashSet<TaskId>,
+    moving: HashSet<TaskId, RandomState>,
     index: Index,
 }
 

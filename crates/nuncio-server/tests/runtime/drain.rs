@@ -97,14 +97,21 @@ async fn messages_that_wait_for_their_turn_are_refused_when_the_task_is_ended() 
 
 #[tokio::test(start_paused = true)]
 async fn a_send_that_is_still_being_let_in_does_not_begin_after_the_drain() {
-    let harness = Harness::new(ScriptedExecutor::steps([Step::Working, Step::Hang]));
+    let turns = [vec![Step::InputRequired("which?")], vec![Step::Working, Step::Hang]];
+    let harness = Harness::new(ScriptedExecutor::turns(turns));
+    let task = harness.task("hi").await.unwrap();
+    settle().await;
     harness.store.hold_reads(true);
-    let late = harness.calling(|cx| cx.idempotency_key = Some("k".to_owned()));
-    let late = tokio::spawn(async move { late.task("hi").await });
+    let late = [Say::from("hi"), Say::to(&task, "blue")].map(|say| {
+        let harness = harness.calling(|cx| cx.idempotency_key = Some("k".to_owned()));
+        tokio::spawn(async move { harness.task(say).await })
+    });
     settle().await;
     harness.runtime.drain(secs(1)).await;
     harness.store.hold_reads(false);
-    assert_eq!(refused(late.await.unwrap()), ErrorKind::Unavailable);
+    for late in late {
+        assert_eq!(refused(late.await.unwrap()), ErrorKind::Unavailable);
+    }
     assert_eq!((harness.runtime.running(), harness.runtime.live_tasks()), (0, 0));
 }
 

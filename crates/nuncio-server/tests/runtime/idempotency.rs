@@ -168,7 +168,11 @@ async fn a_repeated_stream_goes_on_after_the_last_event() {
     );
     let (first, joined, resumed) = tokio::join!(lines(first), lines(joined), lines(resumed));
     assert_eq!((&*first, &*resumed), (&all.map(str::to_owned)[..], &first[2..]));
-    assert_eq!((&*joined[0], &joined[1..]), ("2 task working", &first[2..]), "without a place: how it stands");
+    assert_eq!(
+        (&*joined[0], &joined[1..]),
+        ("2 task working", &first[2..]),
+        "without a place: how it stands"
+    );
 
     settle().await;
     for (seq, expected) in [(0, &all[..]), (2, &all[2..]), (4, &[])] {
