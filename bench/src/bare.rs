@@ -136,7 +136,8 @@ fn head(out: &mut Vec<u8>, id: &RawValue) {
 }
 
 fn send(out: &mut Vec<u8>, id: &RawValue, message: Message<'_>, timestamp: &str) {
-    let (task, context, artifact) = (Uuid::now_v7().to_string(), Uuid::now_v7().to_string(), Uuid::now_v7().to_string());
+    let (task, context, artifact) =
+        (Uuid::now_v7().to_string(), Uuid::now_v7().to_string(), Uuid::now_v7().to_string());
     let mut message = message;
     message.task_id = Some(Cow::Borrowed(&task));
     message.context_id = Some(Cow::Borrowed(&context));
@@ -172,7 +173,8 @@ const GET_TEXT: &str = "echo the quick brown fox jumps over the lazy dog and run
      the lazy dog and runs away the quick brow";
 
 fn stream(out: &mut Vec<u8>, id: &RawValue, message: Message<'_>, timestamp: &str, hold: bool) {
-    let (task, context, artifact) = (Uuid::now_v7().to_string(), Uuid::now_v7().to_string(), Uuid::now_v7().to_string());
+    let (task, context, artifact) =
+        (Uuid::now_v7().to_string(), Uuid::now_v7().to_string(), Uuid::now_v7().to_string());
     let mut message = message;
     message.task_id = Some(Cow::Borrowed(&task));
     message.context_id = Some(Cow::Borrowed(&context));
@@ -197,7 +199,8 @@ fn stream(out: &mut Vec<u8>, id: &RawValue, message: Message<'_>, timestamp: &st
     }
     out.extend_from_slice(b"id: 3\ndata: ");
     head(out, id);
-    let _ = write!(out, "{{\"artifactUpdate\":{{\"taskId\":\"{task}\",\"contextId\":\"{context}\",\"artifact\":");
+    let _ =
+        write!(out, "{{\"artifactUpdate\":{{\"taskId\":\"{task}\",\"contextId\":\"{context}\",\"artifact\":");
     let artifact = Artifact { artifact_id: &artifact, name: "echo", parts: &message.parts };
     let _ = serde_json::to_writer(&mut *out, &artifact);
     out.extend_from_slice(b",\"lastChunk\":true}}}\n\n");
@@ -214,7 +217,10 @@ impl http_body::Body for Events {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.frames.next() {
             Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
             None if self.hold => Poll::Pending,

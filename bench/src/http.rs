@@ -22,7 +22,8 @@ enum Length {
 
 impl Connection {
     pub(crate) async fn open(address: &str) -> Result<Self> {
-        let stream = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
+        let stream =
+            TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, buffer: Vec::with_capacity(16 * 1024), taken: 0, body: Vec::new() })
     }

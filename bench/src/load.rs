@@ -60,13 +60,18 @@ impl Load {
             stop: Cell::new(false),
             latency: RefCell::new(Histogram::new_with_bounds(1, 60_000_000, 3)?),
         });
-        let tasks = if self.kind == Kind::Get { Rc::new(make_tasks(server, self.wire, 1000).await?) } else { Rc::default() };
+        let tasks = if self.kind == Kind::Get {
+            Rc::new(make_tasks(server, self.wire, 1000).await?)
+        } else {
+            Rc::default()
+        };
         let local = LocalSet::new();
         let mut workers = Vec::new();
         for _ in 0..self.connections {
             let connection = Connection::open(&server.address).await?;
             let (shared, tasks, path) = (Rc::clone(&shared), Rc::clone(&tasks), server.path);
-            workers.push(local.spawn_local(async move { self.work(connection, path, &shared, &tasks).await }));
+            workers
+                .push(local.spawn_local(async move { self.work(connection, path, &shared, &tasks).await }));
         }
         let warm_up = self.duration / 4;
         let sample = local.run_until(async {
@@ -90,7 +95,13 @@ impl Load {
         Ok(sample)
     }
 
-    async fn work(self, mut connection: Connection, path: &str, shared: &Shared, tasks: &[String]) -> Result<()> {
+    async fn work(
+        self,
+        mut connection: Connection,
+        path: &str,
+        shared: &Shared,
+        tasks: &[String],
+    ) -> Result<()> {
         let mut send = Template::send(path, self.wire, &text("echo ", self.text), self.kind == Kind::Stream);
         let mut gets: Vec<Template> = tasks
             .iter()

@@ -52,7 +52,10 @@ enum Command {
 fn main() -> Result<()> {
     let args = Args::parse();
     if let Some(Command::Serve { subject }) = args.command {
-        return tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(server::serve(subject));
+        return tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?
+            .block_on(server::serve(subject));
     }
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure(&args))
 }
@@ -148,7 +151,8 @@ async fn flat(scale: f64, report: &mut Report) -> Result<()> {
             stored = target;
         }
         for kind in [Kind::Send, Kind::Stream, Kind::Get] {
-            let sample: Sample = Load { kind, wire: Wire::V1, connections: 16, duration, text: 256 }.run(&server).await?;
+            let sample: Sample =
+                Load { kind, wire: Wire::V1, connections: 16, duration, text: 256 }.run(&server).await?;
             report.note(format!("{kind:?} with {target} stored tasks: {:.1} µs CPU", sample.cpu_us));
         }
     }

@@ -72,7 +72,8 @@ impl Template {
             Wire::V1 => method.0,
             Wire::V03 => method.1,
         };
-        let body = format!(r#"{{"jsonrpc":"2.0","id":"{HOLE}","method":"{method}","params":{{"id":"{task}"}}}}"#);
+        let body =
+            format!(r#"{{"jsonrpc":"2.0","id":"{HOLE}","method":"{method}","params":{{"id":"{task}"}}}}"#);
         Self::http(path, wire, &body)
     }
 

@@ -75,11 +75,14 @@ mod tests {
     fn our_own_names_only() {
         let hosts: Arc<[String]> = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).into();
         let check = HostCheck::new((), hosts);
-        let asks = |host: &str| check.knows(&Request::builder().uri("/").header("host", host).body(()).unwrap());
+        let asks =
+            |host: &str| check.knows(&Request::builder().uri("/").header("host", host).body(()).unwrap());
         for own in ["localhost", "LOCALHOST:2602", "127.0.0.1:2602", "[::1]:2602", "[::1]"] {
             assert!(asks(own), "{own}");
         }
-        for other in ["evil.example", "evil.example:2602", "127.0.0.1.evil.example", "localhost.evil.example", ""] {
+        for other in
+            ["evil.example", "evil.example:2602", "127.0.0.1.evil.example", "localhost.evil.example", ""]
+        {
             assert!(!asks(other), "{other}");
         }
         assert!(!check.knows(&Request::builder().uri("/").body(()).unwrap()), "no host at all");

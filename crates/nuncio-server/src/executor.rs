@@ -4,7 +4,7 @@ use std::{fmt, ops::Deref, sync::Arc};
 
 use async_trait::async_trait;
 use nuncio_protocol::{
-    Artifact, ArtifactId, CallContext, ContextId, Event, Message, MessageId, Metadata, Part, Result, Role,
+    Artifact, ArtifactId, CallContext, ContextId, Event, Message, Metadata, Part, Result, Role,
     SendMessageConfiguration, Seq, Task, TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus,
     TaskStatusUpdateEvent,
 };
@@ -173,7 +173,7 @@ impl Emitter {
     /// # Errors
     /// The execution is over.
     pub async fn text(&self, name: impl Into<String>, text: impl Into<String>) -> Result<Seq> {
-        let id: ArtifactId = new_id().into();
+        let id: ArtifactId = new_id();
         self.artifact(Artifact::new(id, Part::text(text)).with_name(name)).await
     }
 
@@ -205,9 +205,8 @@ impl Emitter {
     }
 
     fn own_message(&self, parts: Vec<Part>) -> Message {
-        let id: MessageId = new_id().into();
         Message {
-            message_id: id,
+            message_id: new_id(),
             context_id: Some(self.recorder.context_id().clone()),
             task_id: Some(self.recorder.task_id().clone()),
             role: Role::Agent,

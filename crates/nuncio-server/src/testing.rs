@@ -26,7 +26,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use nuncio_protocol::{
     A2aService as _, AgentCapabilities, AgentCard, AgentInterface, Artifact, CallContext, Caller,
-    CancelTaskRequest, Error, ErrorKind, Event, EventStream, GetTaskRequest, Message, Part, Result,
+    CancelTaskRequest, Error, ErrorKind, Event, EventStream, GetTaskRequest, Message, MessageId, Part, Result,
     SendMessageRequest, SendMessageResponse, StreamItem, SubscribeToTaskRequest, Task, TaskId, TaskState,
     TaskStatus,
 };
@@ -294,7 +294,7 @@ pub struct Say(SendMessageRequest);
 
 impl From<&str> for Say {
     fn from(text: &str) -> Self {
-        let message = Message::user(new_id(), Part::text(text));
+        let message = Message::user(new_id::<MessageId>(), Part::text(text));
         Self(SendMessageRequest { message, ..SendMessageRequest::default() })
     }
 }

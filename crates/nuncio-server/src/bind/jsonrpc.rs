@@ -90,7 +90,7 @@ impl Call<'_> {
             Ok(_) if id.is_none() => no_content(),
             Ok(Reply::Stream(stream)) => sse::respond(stream, dialect, id, self.agent.options.heartbeat),
             Ok(reply) => {
-                let mut out = Vec::with_capacity(1024);
+                let mut out = Vec::with_capacity(2048);
                 match envelope::encode_result(id, &mut out, |out| dialect.encode_reply(op, &reply, out)) {
                     Ok(()) => json_response(StatusCode::OK, out),
                     Err(error) => plain_error(id, &error),

@@ -22,6 +22,9 @@ use tokio::time::{Instant, Sleep};
 /// One write is at most about this large; the rest follows in the next.
 const WRITE: usize = 64 * 1024;
 
+/// What is made room for when there is an event: a few of the usual size.
+const WRITE_AHEAD: usize = 2048;
+
 /// The response that carries a stream.
 pub(super) fn respond(
     stream: EventStream,
@@ -70,7 +73,10 @@ impl SseBody {
         {
             match stream.as_mut().poll_next(cx) {
                 Poll::Pending => return,
-                Poll::Ready(Some(Ok(item))) => self.write(&item, out),
+                Poll::Ready(Some(Ok(item))) => {
+                    out.reserve(WRITE_AHEAD);
+                    self.write(&item, out);
+                }
                 Poll::Ready(Some(Err(error))) => {
                     // The status line is gone: the error is the last frame (trap T-34).
                     let id = RawValue::from_string(self.id.to_string()).ok();

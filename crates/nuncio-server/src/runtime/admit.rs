@@ -19,8 +19,9 @@ use super::{
 use crate::store::{Answer, IdempotencyKey, Outcome, Scope};
 
 /// A new identifier: unique, URL-safe, and in the order of time.
-pub(crate) fn new_id() -> String {
-    uuid::Uuid::now_v7().to_string()
+pub(crate) fn new_id<T: for<'a> From<&'a str>>() -> T {
+    let mut buffer = uuid::Uuid::encode_buffer();
+    T::from(uuid::Uuid::now_v7().hyphenated().encode_lower(&mut buffer))
 }
 
 /// What became of a message that was let in.
@@ -132,8 +133,8 @@ impl Shared {
         mut req: SendMessageRequest,
     ) -> Result<Admitted> {
         let key = cx.idempotency_key.as_deref().map(|key| idempotency_key(key, &req)).transpose()?;
-        let id: TaskId = new_id().into();
-        let context_id = req.message.context_id.get_or_insert_with(|| new_id().into()).clone();
+        let id: TaskId = new_id();
+        let context_id = req.message.context_id.get_or_insert_with(new_id).clone();
         req.message.task_id = Some(id.clone());
         let message = Arc::new(std::mem::take(&mut req.message));
         let live = self.registry.begin(id, context_id, Arc::clone(scope), Arc::clone(&message), key.clone());
@@ -263,7 +264,6 @@ impl Shared {
         let permit = self.task_permit()?;
         state.running = Some(execution::running());
         drop(state);
-        live.announce(|progress| progress.idle = false);
         let (shared, handle) = (Arc::clone(self), live.clone());
         self.tracker.spawn(async move {
             let _held = permit;

@@ -9,7 +9,7 @@ use nuncio_protocol::{
 };
 use tokio::{
     sync::oneshot,
-    time::{Instant, sleep_until, timeout},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -60,7 +60,6 @@ pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
         run_turn(&shared, &live, turn).await;
         next = next_turn(&live);
     }
-    live.announce(|progress| progress.idle = true);
 }
 
 /// The next turn in the queue. A task that has ended takes no more: those that wait are told.
@@ -174,15 +173,10 @@ async fn silence(shared: &Shared, live: &LiveRef) {
 }
 
 async fn silence_of(live: &LiveRef, limit: Duration) {
-    let mut progress = live.watch();
-    let mut last = Instant::now();
     loop {
-        tokio::select! {
-            changed = progress.changed() => match changed {
-                Ok(()) => last = Instant::now(),
-                Err(_) => return std::future::pending().await,
-            },
-            () = sleep_until(last + limit) => return,
+        let changed = live.changed();
+        if timeout(limit, changed).await.is_err() {
+            return;
         }
     }
 }
@@ -195,8 +189,7 @@ fn finish(live: &LiveRef, recorder: &Recorder, ended: Ended, turn_seq: Seq) -> R
     }
     match ended {
         Ended::Returned(Ok(())) => {
-            let progress = live.progress();
-            let answered = progress.replied || progress.settled.is_some_and(|settled| settled > turn_seq);
+            let answered = live.lock().answers(turn_seq);
             if !answered {
                 recorder.end(TaskState::Completed, None)?;
             }

@@ -1,18 +1,18 @@
 //! Streams. The feed pulls: a subscriber reads the log after its cursor, yields, and waits for the
 //! number to move. Every stream sees the same order; a slow one costs only itself.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, ops::Deref, sync::Arc};
 
 use futures_util::stream;
 use nuncio_protocol::{
     Error, ErrorKind, Event, EventStream, Result, Seq, StreamItem, TaskId, TaskState, TaskStatus,
 };
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Shared,
-    live::{LiveRef, Progress},
+    live::{Live, LiveRef, State},
 };
 use crate::store::Scope;
 
@@ -51,8 +51,7 @@ pub(super) enum Start {
 /// A stream in the making.
 pub(super) struct Feed {
     shared: Arc<Shared>,
-    live: LiveRef,
-    progress: watch::Receiver<Progress>,
+    live: Follower,
     /// The number of the last entry that was read.
     cursor: Seq,
     buffer: VecDeque<StreamItem>,
@@ -67,7 +66,7 @@ impl Feed {
     /// (REQ-143).
     pub(super) fn open(shared: &Arc<Shared>, live: LiveRef, start: &Start, until: Until) -> Result<Self> {
         let permit = shared.stream_permit()?;
-        let progress = live.watch();
+        let live = Follower::new(live);
         let mut buffer = VecDeque::new();
         let (cursor, ended) = {
             let state = live.lock();
@@ -89,11 +88,12 @@ impl Feed {
             (cursor, status.is_some_and(|status| until.ends(state.settled, status)))
         };
         let (shared, closing) = (Arc::clone(shared), shared.closing.clone());
-        Ok(Self { shared, live, progress, cursor, buffer, until, ended, closing, _permit: permit })
+        Ok(Self { shared, live, cursor, buffer, until, ended, closing, _permit: permit })
     }
 
     /// The first event, when it has come; the rest of the stream follows it.
     pub(super) async fn first(mut self, history_length: Option<i32>) -> Result<EventStream> {
+        super::let_it_run().await;
         match self.next().await {
             None => Ok(Box::pin(stream::empty())),
             Some(Err(error)) => Err(error),
@@ -123,51 +123,47 @@ impl Feed {
             if self.ended {
                 return None;
             }
-            // Seen before looked at: a change after this wakes us.
-            let progress = *self.progress.borrow_and_update();
-            if progress.broken {
-                self.ended = true;
-                return Some(Err(Error::from(ErrorKind::Unavailable)));
-            }
-            if let Err(error) = self.fill().await {
-                self.ended = true;
-                return Some(Err(error));
-            }
-            if !self.buffer.is_empty() || self.ended {
-                continue;
-            }
-            if self.cursor < progress.seq {
-                // What was announced is neither in the ring nor in the store: the task was forgotten.
-                self.ended = true;
-                return Some(Err(Error::task_not_found(&self.live.id)));
-            }
-            if progress.state.is_terminal() {
-                return None;
-            }
-            tokio::select! {
-                changed = self.progress.changed() => if changed.is_err() { return None },
-                // The server ends: the client is to come back with its last id.
-                () = self.closing.cancelled() => return None,
+            let look = {
+                let changed = self.live.changed();
+                let look = look(&self.live.lock(), self.cursor);
+                if matches!(look, Look::UpToDate) {
+                    tokio::select! {
+                        () = changed => continue,
+                        // The server ends: the client is to come back with its last id.
+                        () = self.closing.cancelled() => return None,
+                    }
+                }
+                look
+            };
+            match look {
+                Look::Events(events) => self.buffer = events,
+                Look::Behind => match self.catch_up().await {
+                    Ok(()) => {}
+                    Err(error) => return self.fail(error),
+                },
+                Look::Reply(reply) => {
+                    self.ended = true;
+                    return Some(Ok(reply));
+                }
+                Look::Broken => return self.fail(ErrorKind::Unavailable.into()),
+                Look::UpToDate | Look::Over => return None,
             }
         }
     }
 
-    /// What is there after the cursor: from the ring, or from the store if this stream lags.
-    async fn fill(&mut self) -> Result<()> {
-        {
-            let state = self.live.lock();
-            if let Some(reply) = state.reply.as_ref().filter(|_| self.live.progress().replied) {
-                self.ended = true;
-                self.buffer.push_back(StreamItem::new(None, Arc::new(Event::Message(Arc::clone(reply)))));
-                return Ok(());
-            }
-            if let Some(items) = state.after(self.cursor) {
-                self.buffer.extend(items.cloned());
-                return Ok(());
-            }
-        }
+    fn fail(&mut self, error: Error) -> Option<Result<StreamItem>> {
+        self.ended = true;
+        Some(Err(error))
+    }
+
+    /// Reads from the store what the ring no longer has.
+    async fn catch_up(&mut self) -> Result<()> {
         let entries = self.shared.store.events(&self.live.scope, &self.live.id, self.cursor, PAGE).await?;
-        self.buffer.extend(entries.into_iter().map(|(seq, event)| StreamItem::new(Some(seq), event)));
+        if entries.is_empty() {
+            // Recorded, and not in the store any more: the task was forgotten.
+            return Err(Error::task_not_found(&self.live.id));
+        }
+        self.buffer = entries.into_iter().map(|(seq, event)| StreamItem::new(Some(seq), event)).collect();
         Ok(())
     }
 
@@ -185,6 +181,62 @@ impl Feed {
             }
             Event::Task(_) | Event::ArtifactUpdate(_) => Some(item),
         }
+    }
+}
+
+/// What a look at the live task tells a stream.
+enum Look {
+    /// These come next.
+    Events(VecDeque<StreamItem>),
+    /// There is more, but only the store has it.
+    Behind,
+    /// The direct reply: all there is.
+    Reply(StreamItem),
+    /// Nothing at present.
+    UpToDate,
+    /// Nothing, ever.
+    Over,
+    /// The store refused an entry; the truth is there.
+    Broken,
+}
+
+fn look(state: &State, cursor: Seq) -> Look {
+    if state.broken {
+        return Look::Broken;
+    }
+    if let Some(reply) = state.reply.as_ref().filter(|_| state.replied) {
+        return Look::Reply(StreamItem::new(None, Arc::new(Event::Message(Arc::clone(reply)))));
+    }
+    if cursor >= state.seq {
+        return if state.state().is_terminal() { Look::Over } else { Look::UpToDate };
+    }
+    match state.after(cursor) {
+        Some(items) => Look::Events(items.cloned().collect()),
+        None => Look::Behind,
+    }
+}
+
+/// A handle that also asks for the ring to be filled.
+struct Follower(LiveRef);
+
+impl Follower {
+    fn new(live: LiveRef) -> Self {
+        live.lock().followers += 1;
+        Self(live)
+    }
+}
+
+impl Deref for Follower {
+    type Target = Live;
+
+    fn deref(&self) -> &Live {
+        &self.0
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.lock().followers -= 1;
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 
 use foldhash::fast::RandomState;
 use nuncio_protocol::{ContextId, Message, Seq, StreamItem, Task, TaskId, TaskState};
-use tokio::sync::watch;
+use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
 use super::execution::Turn;
@@ -32,7 +32,8 @@ pub(super) struct Live {
     pub(super) context_id: ContextId,
     pub(super) scope: Arc<Scope>,
     state: Mutex<State>,
-    progress: watch::Sender<Progress>,
+    /// Wakes whoever waits for the state to change. The state alone is the truth.
+    changed: Notify,
     /// How many [`LiveRef`]s there are. Grows only under the registry's lock or from a live handle.
     handles: AtomicUsize,
 }
@@ -53,7 +54,11 @@ pub(super) struct State {
     pub(super) idempotency: Option<IdempotencyKey>,
     /// The direct reply, given instead of a task.
     pub(super) reply: Option<Arc<Message>>,
-    /// Recent events, in order and without a gap up to `seq`.
+    /// The reply may be shown: it is kept, if it was to be.
+    pub(super) replied: bool,
+    /// How many streams follow closely.
+    pub(super) followers: usize,
+    /// Recent events, in order and without a gap up to `seq`; empty while nobody follows.
     ring: VecDeque<StreamItem>,
     /// The running execution, if one runs.
     pub(super) running: Option<Running>,
@@ -80,67 +85,84 @@ pub(super) enum Stop {
     Silence,
 }
 
-/// What changed, in a form that is cheap to look at.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Progress {
-    /// The number of the last entry.
-    pub(super) seq: Seq,
-    /// The state after it.
-    pub(super) state: TaskState,
-    /// The number of the status that is terminal or interrupted, if the present one is.
-    pub(super) settled: Option<Seq>,
-    /// A direct reply was given.
-    pub(super) replied: bool,
-    /// No execution runs and none waits.
-    pub(super) idle: bool,
-    /// The store refused an entry: this memory is not the truth any more.
-    pub(super) broken: bool,
-}
-
-impl Progress {
-    /// Takes in what an entry has changed. Two writers may come out of the lock in one order and here
-    /// in the other: what is known already stays.
-    pub(super) fn advance(&mut self, seq: Seq, state: TaskState, settled: Option<Seq>) {
-        if seq > self.seq {
-            (self.seq, self.state, self.settled) = (seq, state, settled);
-        }
-    }
-}
-
 impl Live {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // Folding does not panic half-way; a poisoned lock holds good data.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the last entry and the state after it, as streams show them. What is announced may
-    /// be a moment behind: a caller who has just seen the end must not be told that the task goes on.
+    /// The number of the last entry and the state after it.
     pub(super) fn standing(&self) -> (Seq, TaskState) {
         let state = self.lock();
-        (state.seq, state.task.as_ref().map_or(TaskState::Unspecified, |task| task.status.state))
+        (state.seq, state.state())
     }
 
-    pub(super) fn watch(&self) -> watch::Receiver<Progress> {
-        self.progress.subscribe()
+    /// Says that the state has changed. Call it after the lock is released.
+    pub(super) fn announce(&self) {
+        self.changed.notify_waiters();
     }
 
-    pub(super) fn progress(&self) -> Progress {
-        *self.progress.borrow()
+    /// Done at the next change after this call, waited for or not: take it, look at the state, then
+    /// wait, and nothing is missed.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
-    /// Says that there is more. Call it after the lock is released.
-    pub(super) fn announce(&self, change: impl FnOnce(&mut Progress)) {
-        self.progress.send_modify(change);
+    /// Waits until the state is as wanted.
+    pub(super) async fn until(&self, wanted: impl Fn(&State) -> bool) {
+        loop {
+            let changed = self.changed();
+            if wanted(&self.lock()) {
+                return;
+            }
+            changed.await;
+        }
     }
 }
 
 impl State {
-    /// Adds an event to the ring.
-    pub(super) fn push(&mut self, item: StreamItem) {
-        if self.ring.len() == RING {
-            self.ring.pop_front();
+    fn new(task: Option<Task>, seq: Seq) -> Self {
+        let settled = task.as_ref().is_some_and(|task| task.status.state.is_settled());
+        Self {
+            task,
+            seq,
+            settled: settled.then_some(seq),
+            broken: false,
+            opening: None,
+            idempotency: None,
+            reply: None,
+            replied: false,
+            followers: 0,
+            ring: VecDeque::new(),
+            running: None,
+            queue: VecDeque::new(),
         }
-        self.ring.push_back(item);
+    }
+
+    /// Where the task stands; unspecified before its first event.
+    pub(super) fn state(&self) -> TaskState {
+        self.task.as_ref().map_or(TaskState::Unspecified, |task| task.status.state)
+    }
+
+    /// True if what was asked at this entry has been answered: by a reply, or by a status after it that
+    /// is terminal or interrupted.
+    pub(super) fn answers(&self, turn: Seq) -> bool {
+        self.replied || self.settled.is_some_and(|settled| settled > turn)
+    }
+
+    /// Takes in entries that have been committed.
+    pub(super) fn advance(&mut self, items: impl Iterator<Item = StreamItem>, count: u64) {
+        self.seq = Seq(self.seq.0 + count);
+        if self.followers == 0 {
+            self.ring.clear();
+            return;
+        }
+        for item in items {
+            if self.ring.len() == RING {
+                self.ring.pop_front();
+            }
+            self.ring.push_back(item);
+        }
     }
 
     /// The events after `cursor`; `None` if the ring no longer reaches back so far.
@@ -215,24 +237,15 @@ impl Registry {
         opening: Arc<Message>,
         idempotency: Option<IdempotencyKey>,
     ) -> LiveRef {
-        let state = State {
-            task: None,
-            seq: Seq::ZERO,
-            settled: None,
-            broken: false,
-            opening: Some(opening),
-            idempotency,
-            reply: None,
-            ring: VecDeque::new(),
-            running: None,
-            queue: VecDeque::new(),
-        };
+        let mut state = State::new(None, Seq::ZERO);
+        state.opening = Some(opening);
+        state.idempotency = idempotency;
         let live = Arc::new(Live {
             id,
             context_id,
             scope,
             state: Mutex::new(state),
-            progress: watch::Sender::default(),
+            changed: Notify::new(),
             handles: AtomicUsize::new(0),
         });
         let handle = LiveRef::new(&live, self);
@@ -250,31 +263,12 @@ impl Registry {
     pub(super) fn revive(self: &Arc<Self>, scope: &Arc<Scope>, stored: StoredTask) -> LiveRef {
         let mut tasks = self.lock();
         let live = tasks.entry(stored.task.id.clone()).or_insert_with(|| {
-            let settled = stored.task.status.state.is_settled().then_some(stored.seq);
-            let progress = Progress {
-                seq: stored.seq,
-                state: stored.task.status.state,
-                settled,
-                idle: true,
-                ..Progress::default()
-            };
             Arc::new(Live {
                 id: stored.task.id.clone(),
                 context_id: stored.task.context_id.clone(),
                 scope: Arc::clone(scope),
-                state: Mutex::new(State {
-                    task: Some(stored.task),
-                    seq: stored.seq,
-                    settled,
-                    broken: false,
-                    opening: None,
-                    idempotency: None,
-                    reply: None,
-                    ring: VecDeque::new(),
-                    running: None,
-                    queue: VecDeque::new(),
-                }),
-                progress: watch::Sender::new(progress),
+                state: Mutex::new(State::new(Some(stored.task), stored.seq)),
+                changed: Notify::new(),
                 handles: AtomicUsize::new(0),
             })
         });
@@ -308,20 +302,5 @@ impl Registry {
     /// Every live task, for the shutdown.
     pub(super) fn all(self: &Arc<Self>) -> Vec<LiveRef> {
         self.lock().values().map(|live| LiveRef::new(live, self)).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn progress_never_goes_back() {
-        // The end was overwritten by what came before it, and a blocking send waited for the ceiling.
-        let mut progress = Progress::default();
-        progress.advance(Seq(3), TaskState::Completed, Some(Seq(3)));
-        progress.advance(Seq(2), TaskState::Working, None);
-        assert_eq!((progress.seq, progress.state), (Seq(3), TaskState::Completed));
-        assert_eq!(progress.settled, Some(Seq(3)));
     }
 }

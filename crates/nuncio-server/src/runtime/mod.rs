@@ -37,7 +37,7 @@ use self::{
     admit::{Admitted, InFlight, Slot},
     cursor::{Cursor, CursorKey},
     feed::{Feed, Start, Until},
-    live::{LiveRef, Registry, Stop},
+    live::{LiveRef, Registry, State, Stop},
 };
 use crate::{
     executor::{ExecContext, Execution, Executor},
@@ -46,6 +46,12 @@ use crate::{
 
 /// What a caller is told to wait when a limit is reached.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Lets an execution that was just started go first: a quick agent has then said all it has to say
+/// before we look, and nobody needs to be woken.
+async fn let_it_run() {
+    tokio::task::yield_now().await;
+}
 
 /// An agent's runtime. Cheap to clone.
 #[derive(Clone)]
@@ -168,13 +174,12 @@ impl Shared {
         wait: bool,
     ) -> Result<SendMessageResponse> {
         if wait {
+            let_it_run().await;
             let ceiling = Instant::now() + self.limits.blocking_ceiling;
             let until = cx.deadline.map_or(ceiling, |deadline| ceiling.min(deadline.into()));
-            let mut progress = live.watch();
-            let settled = progress.wait_for(|progress| {
-                progress.replied || progress.broken || progress.settled.is_some_and(|settled| settled > turn)
-            });
-            let in_time = timeout_at(until, settled).await.is_ok();
+            let settled = |state: &State| state.broken || state.answers(turn);
+            // Looked at once without a timer: a quick agent is done by now.
+            let in_time = settled(&live.lock()) || timeout_at(until, live.until(settled)).await.is_ok();
             if !in_time {
                 // The agent has said nothing yet: then the task begins here, so that there is one to
                 // come back to.
@@ -376,12 +381,14 @@ impl A2aService for Runtime {
                 }
             }
         }
-        let mut progress = live.watch();
-        let ended = progress.wait_for(|progress| progress.broken || progress.state.is_terminal()).await;
-        if ended.is_err() || live.progress().broken {
-            return Err(ErrorKind::Unavailable.into());
-        }
-        let task = live.lock().task.clone();
+        live.until(|state| state.broken || state.state().is_terminal()).await;
+        let task = {
+            let state = live.lock();
+            if state.broken {
+                return Err(ErrorKind::Unavailable.into());
+            }
+            state.task.clone()
+        };
         task.filter(|task| task.status.state == TaskState::Canceled).ok_or_else(not_cancelable)
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use futures_util::FutureExt as _;
 use nuncio_protocol::{
-    ContextId, Error, ErrorKind, Event, Message, Refusal, Result, Seq, StreamItem, Task, TaskId, TaskState,
+    ContextId, Error, ErrorKind, Event, Message, MessageId, Refusal, Result, Seq, StreamItem, Task, TaskId, TaskState,
     TaskStatus, TaskStatusUpdateEvent, Timestamp, fold,
 };
 
@@ -82,7 +82,7 @@ impl Recorder {
             Arc::new(Message {
                 context_id: Some(self.live.context_id.clone()),
                 task_id: Some(self.live.id.clone()),
-                ..Message::agent(super::new_id(), nuncio_protocol::Part::text(reason))
+                ..Message::agent(super::new_id::<MessageId>(), nuncio_protocol::Part::text(reason))
             })
         });
         self.write(Writer::Runtime, Some(self.status(state, message)))
@@ -121,7 +121,8 @@ impl Recorder {
                 return Err(error.into());
             }
         }
-        self.live.announce(|progress| progress.replied = true);
+        self.live.lock().replied = true;
+        self.live.announce();
         Ok(())
     }
 
@@ -144,25 +145,22 @@ impl Recorder {
         if batch.is_empty() {
             return Ok(state.seq);
         }
-        let items: Vec<StreamItem> = batch
-            .iter()
-            .map(|commit| StreamItem::new(Some(commit.expected.next()), Arc::clone(&commit.event)))
-            .collect();
+        let (count, newest) = (batch.len() as u64, batch.iter().rev().find_map(|commit| commit.event.status()));
+        let settles = newest.map(|status| status.state.is_settled());
+        let follow = |commit: &Commit| StreamItem::new(Some(commit.expected.next()), Arc::clone(&commit.event));
+        let items: Vec<StreamItem> =
+            if state.followers > 0 { batch.iter().map(follow).collect() } else { Vec::new() };
         if let Err(error) = self.commit(batch) {
             self.break_off(state);
             return Err(error);
         }
-        for item in items {
-            state.seq = item.seq().unwrap_or(state.seq);
-            if let Some(status) = item.event().status() {
-                state.settled = status.state.is_settled().then_some(state.seq);
-            }
-            state.push(item);
+        state.advance(items.into_iter(), count);
+        if let Some(settles) = settles {
+            state.settled = settles.then_some(state.seq);
         }
-        let (seq, settled) = (state.seq, state.settled);
-        let now_in = state.task.as_ref().map_or(TaskState::Unspecified, |task| task.status.state);
+        let seq = state.seq;
         drop(state);
-        self.live.announce(|progress| progress.advance(seq, now_in, settled));
+        self.live.announce();
         Ok(seq)
     }
 
@@ -175,7 +173,7 @@ impl Recorder {
         }
         drop(state);
         self.shared.registry.evict(&self.live);
-        self.live.announce(|progress| progress.broken = true);
+        self.live.announce();
     }
 
     /// Folds the event into the task, which it makes if need be, and gives what is to be committed.

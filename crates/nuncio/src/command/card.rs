@@ -18,13 +18,15 @@ pub(super) async fn run(command: CardCommand, format: Format) -> Result<ExitCode
         CardCommand::Verify { card, keys } => {
             let mut trusted = TrustedKeys::new();
             for path in &keys {
-                let keys = TrustedKeys::parse(&read(path)?).with_context(|| format!("{}: no key", path.display()))?;
+                let keys = TrustedKeys::parse(&read(path)?)
+                    .with_context(|| format!("{}: no key", path.display()))?;
                 trusted.extend(keys);
             }
             verify(&load(&card).await?, &trusted, format)
         }
         CardCommand::Sign { card, key, kid, jku } => {
-            let mut signing = SigningKey::from_pem(&read(&key)?, &kid).with_context(|| format!("{}", key.display()))?;
+            let mut signing =
+                SigningKey::from_pem(&read(&key)?, &kid).with_context(|| format!("{}", key.display()))?;
             if let Some(jku) = jku {
                 signing = signing.with_jku(jku);
             }
@@ -51,7 +53,7 @@ fn verify(card: &Value, keys: &TrustedKeys, format: Format) -> Result<ExitCode> 
             output::json(&serde_json::json!({
                 "verified": true,
                 "kid": verified.kid,
-                "algorithm": verified.algorithm.to_string(),
+                "algorithm": verified.algorithm,
                 "over": verified.over.to_string(),
             }))?;
             Ok(ExitCode::SUCCESS)
@@ -79,7 +81,9 @@ async fn load(card: &str) -> Result<Value> {
     if Path::new(card).exists() {
         return parse(Path::new(card));
     }
-    let client = Client::connect(card).await.with_context(|| format!("{card} is no file, and no agent answers there"))?;
+    let client = Client::connect(card)
+        .await
+        .with_context(|| format!("{card} is no file, and no agent answers there"))?;
     Ok(client.card_json().clone())
 }
 

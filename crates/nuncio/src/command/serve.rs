@@ -64,7 +64,7 @@ fn announce(hub: &Hub, config: &Config, format: Format) -> Result<()> {
     output::line(&format!("nuncio {} listens on http://{}", env!("CARGO_PKG_VERSION"), hub.address()))?;
     for agent in &served {
         output::line("")?;
-        output::line(&format!("{}", agent.name))?;
+        output::line(agent.name)?;
         output::line(&format!("  card  {}", agent.card_url))?;
         output::line(&format!(
             "  try   {} send {} \"{}\"{}",
