@@ -26,9 +26,9 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use nuncio_protocol::{
     A2aService as _, AgentCapabilities, AgentCard, AgentInterface, Artifact, CallContext, Caller,
-    CancelTaskRequest, Error, ErrorKind, Event, EventStream, GetTaskRequest, Message, MessageId, Part, Result,
-    SendMessageRequest, SendMessageResponse, StreamItem, SubscribeToTaskRequest, Task, TaskId, TaskState,
-    TaskStatus,
+    CancelTaskRequest, Error, ErrorKind, Event, EventStream, GetTaskRequest, Message, MessageId, Part,
+    Result, SendMessageRequest, SendMessageResponse, StreamItem, SubscribeToTaskRequest, Task, TaskId,
+    TaskState, TaskStatus,
 };
 
 pub use crate::store::failing::{FailingStore, STORE_SECRET};

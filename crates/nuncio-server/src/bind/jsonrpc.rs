@@ -14,7 +14,7 @@ use nuncio_protocol::{
 };
 use serde_json::value::RawValue;
 
-use super::{Inner, jsonrpc_dialect, requested_version, sse};
+use super::{Inner, jsonrpc_dialect, log, requested_version, sse};
 
 pub(super) async fn serve(agent: &Inner, request: Request) -> Response {
     let (parts, body) = request.into_parts();
@@ -212,15 +212,6 @@ impl Call<'_> {
 /// What concerns HTTP itself is told by its status, whatever the version.
 fn refuses_in_stream(dialect: &dyn Dialect, error: &Error) -> bool {
     dialect.refuses_in_stream() && error.kind().jsonrpc_http_status() == StatusCode::OK
-}
-
-/// The cause of our own faults goes to the log, once, here where the answer is made.
-fn log(error: &Error) {
-    if error.kind().fault() == nuncio_protocol::Fault::Us {
-        tracing::error!(%error, cause = ?std::error::Error::source(error), "a call failed");
-    } else {
-        tracing::debug!(kind = ?error.kind(), %error, "a call was refused");
-    }
 }
 
 fn plain_error(id: Option<&RawValue>, error: &Error) -> Response {

@@ -15,8 +15,8 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use nuncio_protocol::{
-    A2aService, AgentCard, AgentInterface, Binding, CallContext, Caller, Error, ErrorKind, Result, Seq,
-    TraceContext, Version, v03,
+    A2aService, AgentCard, AgentInterface, Binding, CallContext, Caller, Error, ErrorKind, Fault, Result,
+    Seq, TraceContext, Version, v03,
     wire::{Dialect, V1},
 };
 
@@ -254,4 +254,13 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<Seq>> {
         Error::invalid_field("Last-Event-ID", "expected the id of an event of this stream, which is a number")
     })?;
     Ok(Some(Seq(seq)))
+}
+
+/// The cause of our own faults goes to the log, once, here where the answer is made.
+fn log(error: &Error) {
+    if error.kind().fault() == Fault::Us {
+        tracing::error!(%error, cause = ?std::error::Error::source(error), "a call failed");
+    } else {
+        tracing::debug!(kind = ?error.kind(), %error, "a call was refused");
+    }
 }

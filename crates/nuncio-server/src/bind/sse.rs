@@ -79,6 +79,7 @@ impl SseBody {
                 }
                 Poll::Ready(Some(Err(error))) => {
                     // The status line is gone: the error is the last frame (trap T-34).
+                    super::log(&error);
                     let id = RawValue::from_string(self.id.to_string()).ok();
                     sse::encode_frame(None, out, |out| jsonrpc::encode_error(id.as_deref(), &error, out));
                     self.stream = None;

@@ -28,8 +28,8 @@ pub(crate) fn new_id<T: for<'a> From<&'a str>>() -> T {
 pub(super) enum Admitted {
     /// It is handled by this task from the entry after this one on.
     Task(LiveRef, Seq),
-    /// It is being said already: this is the task in the making.
-    Joined(LiveRef),
+    /// It is being said already: this is the task in the making, from the entry after this one on.
+    Joined(LiveRef, Seq),
     /// It was said before: this is the task of then.
     Known(TaskId),
     /// It was said before, and this was the reply.
@@ -41,8 +41,8 @@ pub(super) enum Admitted {
 pub(super) struct InFlight {
     digest: [u8; 32],
     live: LiveRef,
-    /// True when its execution has begun; closed when it has come to nothing.
-    begun: watch::Receiver<bool>,
+    /// The entry after which its execution has begun; closed when it has come to nothing.
+    begun: watch::Receiver<Option<Seq>>,
 }
 
 /// Where a send is found by a repeat.
@@ -52,7 +52,14 @@ pub(super) type Slot = (Arc<Scope>, Arc<str>);
 pub(super) struct InFlightGuard {
     shared: Arc<Shared>,
     slot: Slot,
-    begun: watch::Sender<bool>,
+    begun: watch::Sender<Option<Seq>>,
+}
+
+impl InFlightGuard {
+    /// Tells the repeats that wait where they may join.
+    pub(super) fn begins_after(&self, turn: Seq) {
+        self.begun.send_replace(Some(turn));
+    }
 }
 
 impl Drop for InFlightGuard {
@@ -160,15 +167,17 @@ impl Shared {
             metadata: req.metadata,
             references,
             call: cx.clone(),
+            claim: None,
+            in_flight: guard,
             begun: None,
         });
         live.lock().running = Some(execution::running());
-        if let Some(guard) = &guard {
-            guard.begun.send_replace(true);
+        if let Some(guard) = &turn.in_flight {
+            guard.begins_after(Seq::ZERO);
         }
         let (shared, handle) = (Arc::clone(self), live.clone());
         self.tracker.spawn(async move {
-            let _held = (permit, guard);
+            let _held = permit;
             execution::run(shared, handle, turn).await;
         });
         Ok(Admitted::Task(live, Seq::ZERO))
@@ -186,7 +195,7 @@ impl Shared {
             let mut first = match self.in_flight().entry(slot.clone()) {
                 Entry::Occupied(first) => first.get().clone(),
                 Entry::Vacant(place) => {
-                    let (sender, begun) = watch::channel(false);
+                    let (sender, begun) = watch::channel(None);
                     place.insert(InFlight { digest: key.digest, live: live.clone(), begun });
                     break InFlightGuard { shared: Arc::clone(self), slot, begun: sender };
                 }
@@ -194,8 +203,9 @@ impl Shared {
             same_request(first.digest, key)?;
             // The first one may still come to nothing, or find that it is itself a repeat: then it is
             // this one's turn to look.
-            if first.begun.wait_for(|begun| *begun).await.is_ok() {
-                return Ok(Err(Admitted::Joined(first.live)));
+            let begun = first.begun.wait_for(Option::is_some).await.map(|begun| *begun);
+            if let Ok(Some(turn)) = begun {
+                return Ok(Err(Admitted::Joined(first.live, turn)));
             }
         };
         let Some(Answer { digest, outcome }) = self.store.answer(scope, &key.key).await? else {
@@ -217,6 +227,7 @@ impl Shared {
         let Some(id) = req.message.task_id.clone() else {
             return Err(Error::invalid_field("message.taskId", "required"));
         };
+        let key = cx.idempotency_key.as_deref().map(|key| idempotency_key(key, &req)).transpose()?;
         let live = self.live(scope, &id).await?;
         match &req.message.context_id {
             Some(context) if *context != live.context_id => {
@@ -224,6 +235,13 @@ impl Shared {
             }
             _ => req.message.context_id = Some(live.context_id.clone()),
         }
+        let in_flight = match &key {
+            Some(key) => match self.claim(scope, key, &live).await? {
+                Ok(guard) => Some(guard),
+                Err(known) => return Ok(known),
+            },
+            None => None,
+        };
         let message = Arc::new(std::mem::take(&mut req.message));
         let references = self.references(scope, &message).await?;
         let (begun, turn_begun) = oneshot::channel();
@@ -233,6 +251,8 @@ impl Shared {
             metadata: req.metadata,
             references,
             call: cx.clone(),
+            claim: key,
+            in_flight,
             begun: Some(begun),
         });
         self.take_turn(&live, turn)?;

@@ -7,18 +7,19 @@ use futures_util::FutureExt as _;
 use nuncio_protocol::{
     CallContext, Error, ErrorKind, Message, Metadata, Result, SendMessageConfiguration, Seq, Task, TaskState,
 };
-use tokio::{
-    sync::oneshot,
-    time::timeout,
-};
+use tokio::{sync::oneshot, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Shared,
+    admit::InFlightGuard,
     live::{LiveRef, Running, Stop},
     record::Recorder,
 };
-use crate::executor::{Emitter, ExecContext, Execution};
+use crate::{
+    executor::{Emitter, ExecContext, Execution},
+    store::IdempotencyKey,
+};
 
 /// A message that is to be handled.
 pub(super) struct Turn {
@@ -27,6 +28,10 @@ pub(super) struct Turn {
     pub(super) metadata: Metadata,
     pub(super) references: Vec<Task>,
     pub(super) call: CallContext,
+    /// The key that a follow-up's message is recorded with; the first message's is with its task.
+    pub(super) claim: Option<IdempotencyKey>,
+    /// Held until the turn is over, so that a repeat joins it.
+    pub(super) in_flight: Option<InFlightGuard>,
     /// Told when a follow-up's turn has come and its message is recorded, or why it never will be.
     /// `None` for the message that begins the task.
     pub(super) begun: Option<oneshot::Sender<Result<Seq>>>,
@@ -88,9 +93,12 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
     let before = live.lock().task.clone().filter(|_| turn.begun.is_some());
     let mut turn_seq = Seq::ZERO;
     if let Some(begun) = turn.begun.take() {
-        match recorder.caller_message(&turn.message) {
+        match recorder.caller_message(&turn.message, turn.claim.take()) {
             Ok(seq) => {
                 turn_seq = seq;
+                if let Some(in_flight) = &turn.in_flight {
+                    in_flight.begins_after(seq);
+                }
                 let _ = begun.send(Ok(seq));
             }
             Err(error) => return drop(begun.send(Err(error))),

@@ -50,7 +50,7 @@ pub(super) struct State {
     pub(super) broken: bool,
     /// The message that begins the task: history of its first event.
     pub(super) opening: Option<Arc<Message>>,
-    /// Remembered with the first event.
+    /// Remembered with the next entry.
     pub(super) idempotency: Option<IdempotencyKey>,
     /// The direct reply, given instead of a task.
     pub(super) reply: Option<Arc<Message>>,

@@ -261,8 +261,9 @@ impl A2aService for Runtime {
         let history_length = configuration.and_then(|configuration| configuration.history_length);
         let wait = !configuration.is_some_and(|configuration| configuration.return_immediately);
         let mut response = match shared.admit(cx, &scope, req).await? {
-            Admitted::Task(live, turn) => shared.answer(&live, turn, cx, wait).await?,
-            Admitted::Joined(live) => shared.answer(&live, Seq::ZERO, cx, wait).await?,
+            Admitted::Task(live, turn) | Admitted::Joined(live, turn) => {
+                shared.answer(&live, turn, cx, wait).await?
+            }
             Admitted::Known(id) => match shared.registry.get(&scope, &id) {
                 Some(live) => shared.answer(&live, Seq::ZERO, cx, wait).await?,
                 None => SendMessageResponse::Task(shared.read(&scope, &id).await?),
@@ -289,8 +290,8 @@ impl A2aService for Runtime {
                 let start = if follow_up { Start::Snapshot } else { Start::After(Seq::ZERO) };
                 Feed::open(shared, live, &start, Until::Answered(turn))?.first(history_length).await
             }
-            Admitted::Joined(live) => {
-                let until = Until::Answered(Seq::ZERO);
+            Admitted::Joined(live, turn) => {
+                let until = Until::Answered(turn);
                 let Some(after) = cx.last_event_id else {
                     // As for a send that is no longer in flight: the task as it is, or as it begins.
                     return Feed::open(shared, live, &Start::Snapshot, until)?.first(history_length).await;

@@ -11,15 +11,15 @@ use std::{
 
 use futures_util::FutureExt as _;
 use nuncio_protocol::{
-    ContextId, Error, ErrorKind, Event, Message, MessageId, Refusal, Result, Seq, StreamItem, Task, TaskId, TaskState,
-    TaskStatus, TaskStatusUpdateEvent, Timestamp, fold,
+    ContextId, Error, ErrorKind, Event, Message, MessageId, Refusal, Result, Seq, StreamItem, Task, TaskId,
+    TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp, fold,
 };
 
 use super::{
     Shared,
     live::{LiveRef, State},
 };
-use crate::store::{Commit, Refused, StoreError};
+use crate::store::{Commit, IdempotencyKey, Refused, StoreError};
 
 /// The present, to the millisecond, which is what the wire shows.
 pub(crate) fn now() -> Timestamp {
@@ -72,7 +72,8 @@ impl Recorder {
     }
 
     /// Records what a caller says to the task.
-    pub(super) fn caller_message(&self, message: &Arc<Message>) -> Result<Seq> {
+    pub(super) fn caller_message(&self, message: &Arc<Message>, key: Option<IdempotencyKey>) -> Result<Seq> {
+        self.live.lock().idempotency = key;
         self.write(Writer::Runtime, Some(Event::Message(Arc::clone(message))))
     }
 
@@ -145,9 +146,11 @@ impl Recorder {
         if batch.is_empty() {
             return Ok(state.seq);
         }
-        let (count, newest) = (batch.len() as u64, batch.iter().rev().find_map(|commit| commit.event.status()));
+        let (count, newest) =
+            (batch.len() as u64, batch.iter().rev().find_map(|commit| commit.event.status()));
         let settles = newest.map(|status| status.state.is_settled());
-        let follow = |commit: &Commit| StreamItem::new(Some(commit.expected.next()), Arc::clone(&commit.event));
+        let follow =
+            |commit: &Commit| StreamItem::new(Some(commit.expected.next()), Arc::clone(&commit.event));
         let items: Vec<StreamItem> =
             if state.followers > 0 { batch.iter().map(follow).collect() } else { Vec::new() };
         if let Err(error) = self.commit(batch) {
@@ -198,7 +201,9 @@ impl Recorder {
         }
         if let Some(task) = created {
             state.task = Some(task);
-            batch[0].idempotency = state.idempotency.take();
+        }
+        if let Some(first) = batch.first_mut() {
+            first.idempotency = state.idempotency.take();
         }
         Ok(batch)
     }

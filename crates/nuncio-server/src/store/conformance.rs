@@ -25,10 +25,10 @@ pub use self::{
         totals_count_every_match_whatever_the_page, unchanged_tasks_are_listed_once_while_others_change,
     },
     log::{
-        a_kept_reply_stands, a_key_finds_its_task_and_is_taken, a_task_and_its_log_agree,
-        an_entry_is_refused_unless_the_log_is_where_it_expects, an_event_costs_its_own_size,
-        entries_of_a_batch_stand_or_fall_alone, events_come_in_pages, not_yours_is_not_found,
-        numbers_begin_at_one_and_have_no_gap, one_of_many_writers_wins,
+        a_kept_reply_stands, a_key_finds_its_task_and_is_taken, a_later_entry_has_a_key_of_its_own,
+        a_task_and_its_log_agree, an_entry_is_refused_unless_the_log_is_where_it_expects,
+        an_event_costs_its_own_size, entries_of_a_batch_stand_or_fall_alone, events_come_in_pages,
+        not_yours_is_not_found, numbers_begin_at_one_and_have_no_gap, one_of_many_writers_wins,
     },
 };
 use super::{Commit, IdempotencyKey, Refused, Scope, Store};
@@ -47,6 +47,7 @@ macro_rules! store_conformance {
             events_come_in_pages
             an_event_costs_its_own_size
             a_key_finds_its_task_and_is_taken
+            a_later_entry_has_a_key_of_its_own
             a_kept_reply_stands
             the_list_is_newest_status_first_then_by_id
             filters_narrow_alone_and_together

@@ -7,7 +7,7 @@
 mod index;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -40,9 +40,24 @@ struct Inner {
     scopes: HashMap<Arc<Scope>, ScopeTasks>,
     /// Finished tasks in the order they finished; the front is forgotten first.
     finished: VecDeque<TaskId>,
-    answers: HashMap<(Arc<Scope>, Arc<str>), Answer>,
+    answers: Answers,
     /// Direct replies in the order they were given; forgotten like finished tasks.
     replies: VecDeque<(Arc<Scope>, Arc<str>)>,
+}
+
+/// What was answered, by scope and idempotency key.
+type Answers = HashMap<(Arc<Scope>, Arc<str>), Answer>;
+
+/// Puts the entry's idempotency key to its task, if it has one that is free.
+fn take_key(answers: &mut Answers, commit: &Commit) -> Result<Option<Arc<str>>, Refused> {
+    let Some(IdempotencyKey { key, digest }) = &commit.idempotency else { return Ok(None) };
+    match answers.entry((Arc::clone(&commit.scope), Arc::clone(key))) {
+        Entry::Occupied(_) => Err(Refused::KeyTaken),
+        Entry::Vacant(place) => {
+            place.insert(Answer { digest: *digest, outcome: Outcome::Task(commit.task_id.clone()) });
+            Ok(Some(Arc::clone(key)))
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -54,7 +69,8 @@ struct Stored {
     snapshot: Option<(Seq, Task)>,
     /// When and in which state it is listed; `None` while it is in motion.
     listed: Option<(Timestamp, TaskState)>,
-    key: Option<Arc<str>>,
+    /// The idempotency keys under which it is found.
+    keys: Vec<Arc<str>>,
 }
 
 /// The tasks of one scope, for the list.
@@ -117,6 +133,7 @@ impl Inner {
         if stored.seq() != commit.expected {
             return Err(Refused::Version(stored.seq()));
         }
+        stored.keys.extend(take_key(&mut self.answers, &commit)?);
         stored.log.push(Arc::clone(&commit.event));
         if let Some(status) = commit.event.status() {
             let state = status.state;
@@ -136,24 +153,13 @@ impl Inner {
         if let Some(stored) = self.tasks.get(&commit.task_id) {
             return Err(Refused::Version(stored.seq()));
         }
-        let key = match &commit.idempotency {
-            None => None,
-            Some(IdempotencyKey { key, digest }) => {
-                let slot = (Arc::clone(&commit.scope), Arc::clone(key));
-                if self.answers.contains_key(&slot) {
-                    return Err(Refused::KeyTaken);
-                }
-                let outcome = Outcome::Task(commit.task_id.clone());
-                self.answers.insert(slot, Answer { digest: *digest, outcome });
-                Some(Arc::clone(key))
-            }
-        };
+        let key = take_key(&mut self.answers, &commit)?;
         let stored = Stored {
             scope: Arc::clone(&commit.scope),
             log: vec![Arc::clone(&commit.event)],
             snapshot: commit.snapshot.map(|task| (Seq(1), task)),
             listed: None,
-            key,
+            keys: key.into_iter().collect(),
         };
         self.tasks.insert(commit.task_id.clone(), Box::new(stored));
         self.scopes.entry(Arc::clone(&commit.scope)).or_default().moving.insert(commit.task_id.clone());
@@ -205,8 +211,8 @@ impl Inner {
                 self.scopes.remove(&stored.scope);
             }
         }
-        if let Some(key) = stored.key {
-            self.answers.remove(&(stored.scope, key));
+        for key in stored.keys {
+            self.answers.remove(&(Arc::clone(&stored.scope), key));
         }
     }
 

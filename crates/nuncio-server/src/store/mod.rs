@@ -85,7 +85,7 @@ pub struct Commit {
     pub event: Arc<Event>,
     /// The whole task after this entry, when it is terminal or interrupted: read instead of the log.
     pub snapshot: Option<Task>,
-    /// With the first entry: a repeat of the send finds the task under this key.
+    /// A repeat of the send that caused this entry finds the task under this key.
     pub idempotency: Option<IdempotencyKey>,
 }
 

@@ -231,3 +231,49 @@ async fn a_repeat_honours_history_length_and_return_immediately() {
     let nuncio_server::protocol::Event::Task(task) = &**first.event() else { panic!("no task") };
     assert_eq!(summary(task), "completed |  | ");
 }
+
+/// A task that has asked a question, and what answers it under the key `k-1`.
+async fn asked(steps: &[&[Step]]) -> (Counted, SendMessageRequest) {
+    let turns: Vec<Vec<Step>> = steps.iter().map(|steps| steps.to_vec()).collect();
+    let executions = Arc::new(AtomicUsize::new(0));
+    let (count, inner) = (Arc::clone(&executions), Arc::new(ScriptedExecutor::turns(turns)));
+    let executor = ScriptedExecutor::new(move |cx, out| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let inner = Arc::clone(&inner);
+        async move { nuncio_server::Executor::execute(&*inner, cx, out).await }
+    });
+    let harness = Harness::new(executor);
+    let id = harness.task(request("begin")).await.unwrap().id;
+    let counted =
+        Counted { harness: harness.calling(|cx| cx.idempotency_key = Some("k-1".to_owned())), executions };
+    let reply = Say::from("blue")
+        .change(|request| {
+            request.message.message_id = "m-2".into();
+            request.message.task_id = Some(id);
+        })
+        .into_request();
+    (counted, reply)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_follow_up_is_handled_once() {
+    // Also when the first one has ended the task: the repeat is no message to an ended task.
+    let (counted, reply) = asked(&[&[Step::InputRequired("which?")], &[Step::Artifact("a", "x")]]).await;
+    let first = counted.harness.task(reply.clone()).await.unwrap();
+    let again = counted.harness.task(reply.clone()).await.unwrap();
+    assert_eq!((again, counted.executions()), (first.clone(), 2));
+    assert_eq!(first.history.iter().filter(|message| message.text() == "blue").count(), 1);
+
+    let mut other = reply;
+    other.message.parts = vec!["red".into()];
+    assert_eq!(refused(counted.harness.task(other).await), ErrorKind::InvalidParams);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follow_up_that_is_repeated_while_it_runs_is_joined() {
+    let (counted, reply) =
+        asked(&[&[Step::InputRequired("which?")], &[Step::Working, Step::Sleep(secs(5))]]).await;
+    let (first, again) = tokio::join!(counted.harness.task(reply.clone()), counted.harness.task(reply));
+    assert_eq!(first.unwrap(), again.unwrap());
+    assert_eq!(counted.executions(), 2);
+}

@@ -220,6 +220,25 @@ pub async fn a_key_finds_its_task_and_is_taken(store: Arc<dyn Store>) {
     assert!(store.answer(&scope("ann"), "other").await.expect("the store works").is_none());
 }
 
+/// A later entry takes its key in the same transaction, or is not appended.
+#[expect(clippy::expect_used, reason = "a check of the contract, not of failures")]
+pub async fn a_later_entry_has_a_key_of_its_own(store: Arc<dyn Store>) {
+    let ann = scope("ann");
+    let writer = Writer::create(&store, &ann, "t-1", "c-1", 1).await;
+    assert_eq!(commit_one(&*store, opening(&ann, "t-2", Some(key("taken", 1)))).await, Ok(()));
+    let said = |digest: &str, idempotency| Commit {
+        idempotency: Some(idempotency),
+        ..writer.entry(Event::Message(Arc::new(Message::user(digest, Part::text("more")))))
+    };
+    let (refused, taken) = (said("m-1", key("taken", 2)), said("m-2", key("free", 3)));
+    assert_eq!(commit_one(&*store, refused).await, Err(Refused::KeyTaken));
+    let seq = stored(&*store, &ann, &writer.task.id).await.map(|(_, seq)| seq);
+    assert_eq!(seq, Some(Seq(1)), "nothing was appended");
+    assert_eq!(commit_one(&*store, taken).await, Ok(()));
+    let answer = store.answer(&ann, "free").await.expect("the store works").expect("the key is known");
+    assert!(matches!(answer.outcome, Outcome::Task(id) if id.as_str() == "t-1"));
+}
+
 /// A direct reply is kept for a repeat; the first answer under a key is the answer.
 #[expect(clippy::expect_used, reason = "a check of the contract, not of failures")]
 pub async fn a_kept_reply_stands(store: Arc<dyn Store>) {
