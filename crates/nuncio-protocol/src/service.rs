@@ -198,6 +198,11 @@ impl StreamItem {
         &self.0.event
     }
 
+    /// True if somebody else has it, too.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// The event in this slot's encoding, made by `encode` the first time.
     pub(crate) fn encoded(&self, slot: usize, encode: impl FnOnce(&Event) -> Vec<u8>) -> &Bytes {
         self.0.encoded[slot].get_or_init(|| encode(&self.0.event).into())

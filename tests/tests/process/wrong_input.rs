@@ -40,9 +40,12 @@ async fn a_hub_that_cannot_be_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn beyond_loopback_one_has_to_say_so() {
-    let mut hub = start(&["serve", "--demo", "--listen", "0.0.0.0:0", "--allow-anonymous", "-o", "json"]);
+    let anyone = ["serve", "--demo", "--listen", "0.0.0.0:0", "--allow-anonymous"];
+    check(&anyone, 1, &["--public-url", "http://HOST:0"]).await;
+    let mut hub = start(&[&anyone[..], &["--public-url", "http://hub.example", "-o", "json"]].concat());
     let line = hub.line().await.unwrap_or_else(|| panic!("{}", hub.stderr()));
     assert!(line.contains("\"listen\":\"0.0.0.0:"), "{line}");
+    assert!(line.contains("http://hub.example/agents/echo"), "{line}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,6 +48,14 @@ impl Config {
                 self.listen
             );
         }
+        if self.listen.ip().is_unspecified() && self.public_url.is_none() {
+            bail!(
+                "cards must say where callers reach the agents, and {} is no address to call; \
+                 add --public-url, such as http://HOST:{}",
+                self.listen.ip(),
+                self.listen.port()
+            );
+        }
         if !self.demo {
             bail!("there is no agent to serve; say --demo for the demo agents");
         }

@@ -72,13 +72,17 @@ pub trait Dialect: Send + Sync + 'static {
     fn decode_event(&self, data: &RawValue) -> Result<Event>;
 }
 
-/// The event in this dialect, encoded once for all subscribers.
-pub fn encoded_event<'a>(dialect: &dyn Dialect, item: &'a StreamItem) -> &'a [u8] {
-    item.encoded(dialect.slot(), |event| {
-        let mut out = Vec::with_capacity(512);
-        dialect.encode_event(event, &mut out);
-        out
-    })
+/// Writes the event of a stream: encoded once for all subscribers that share it, or straight away if
+/// there is only one.
+pub fn write_event(dialect: &dyn Dialect, item: &StreamItem, out: &mut Vec<u8>) {
+    if !item.is_shared() {
+        return dialect.encode_event(item.event(), out);
+    }
+    out.extend_from_slice(item.encoded(dialect.slot(), |event| {
+        let mut bytes = Vec::with_capacity(512);
+        dialect.encode_event(event, &mut bytes);
+        bytes
+    }));
 }
 
 /// Reads typed JSON; on failure reads once more to find out where it went wrong, so that the good

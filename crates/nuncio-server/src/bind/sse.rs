@@ -14,7 +14,7 @@ use http::{HeaderName, HeaderValue, header};
 use http_body::Frame;
 use nuncio_protocol::{
     EventStream, StreamItem,
-    wire::{Dialect, encoded_event, jsonrpc, sse},
+    wire::{Dialect, jsonrpc, sse, write_event},
 };
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep};
@@ -61,7 +61,7 @@ impl SseBody {
     fn write(&self, item: &StreamItem, out: &mut Vec<u8>) {
         sse::encode_frame(item.seq(), out, |out| {
             out.extend_from_slice(&self.prefix);
-            out.extend_from_slice(encoded_event(self.dialect, item));
+            write_event(self.dialect, item, out);
             out.push(b'}');
         });
     }

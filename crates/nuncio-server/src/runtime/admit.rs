@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::{
     Shared,
-    execution::{self, Turn},
+    execution::{self, Begun, Turn},
     live::LiveRef,
     record::Recorder,
 };
@@ -26,8 +26,8 @@ pub(crate) fn new_id<T: for<'a> From<&'a str>>() -> T {
 
 /// What became of a message that was let in.
 pub(super) enum Admitted {
-    /// It is handled by this task from the entry after this one on.
-    Task(LiveRef, Seq),
+    /// It is handled by this task from here on.
+    Task(LiveRef, Begun),
     /// It is being said already: this is the task in the making, from the entry after this one on.
     Joined(LiveRef, Seq),
     /// It was said before: this is the task of then.
@@ -180,7 +180,7 @@ impl Shared {
             let _held = permit;
             execution::run(shared, handle, turn).await;
         });
-        Ok(Admitted::Task(live, Seq::ZERO))
+        Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }))
     }
 
     /// Claims an idempotency key for this send, or finds what became of the first one under it.
@@ -299,8 +299,17 @@ impl Shared {
             let exists = live.lock().task.is_some();
             return if exists { Ok(live) } else { Err(Error::task_not_found(id)) };
         }
-        let stored = self.store.task(scope, id).await?.ok_or_else(|| Error::task_not_found(id))?;
-        Ok(self.registry.revive(scope, stored))
+        loop {
+            let stored = self.store.task(scope, id).await?.ok_or_else(|| Error::task_not_found(id))?;
+            let live = self.registry.revive(scope, stored);
+            // Between the reading and the reviving the task may have gone on in other hands, and been
+            // let go again. From now on nobody passes us by, so one more look is enough.
+            let newest = self.store.task(scope, id).await?.map_or(Seq::ZERO, |stored| stored.seq);
+            if newest <= live.standing().0 {
+                return Ok(live);
+            }
+            self.registry.evict(&live);
+        }
     }
 
     /// The tasks that a message refers to, as far as they are in scope; a hint, so what is not there

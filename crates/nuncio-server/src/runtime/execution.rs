@@ -34,7 +34,15 @@ pub(super) struct Turn {
     pub(super) in_flight: Option<InFlightGuard>,
     /// Told when a follow-up's turn has come and its message is recorded, or why it never will be.
     /// `None` for the message that begins the task.
-    pub(super) begun: Option<oneshot::Sender<Result<Seq>>>,
+    pub(super) begun: Option<oneshot::Sender<Result<Begun>>>,
+}
+
+/// Where a turn begins.
+pub(super) struct Begun {
+    /// The entry after which its events come.
+    pub(super) turn: Seq,
+    /// The task at that entry; `None` if the turn makes it.
+    pub(super) task: Option<Task>,
 }
 
 impl Turn {
@@ -99,7 +107,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
                 if let Some(in_flight) = &turn.in_flight {
                     in_flight.begins_after(seq);
                 }
-                let _ = begun.send(Ok(seq));
+                let _ = begun.send(Ok(Begun { turn: seq, task: live.lock().task.clone() }));
             }
             Err(error) => return drop(begun.send(Err(error))),
         }

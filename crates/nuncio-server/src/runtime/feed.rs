@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Deref, sync::Arc};
 
 use futures_util::stream;
 use nuncio_protocol::{
-    Error, ErrorKind, Event, EventStream, Result, Seq, StreamItem, TaskId, TaskState, TaskStatus,
+    Error, ErrorKind, Event, EventStream, Result, Seq, StreamItem, Task, TaskId, TaskState, TaskStatus,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +44,8 @@ impl Until {
 pub(super) enum Start {
     /// With the whole task as it is now, then what comes after.
     Snapshot,
+    /// With the whole task as it was at this entry, then what came after.
+    From(Seq, Box<Task>),
     /// With the entry after this one.
     After(Seq),
 }
@@ -64,7 +66,7 @@ pub(super) struct Feed {
 impl Feed {
     /// Takes the snapshot and registers in one step, so that nothing is lost or doubled in between
     /// (REQ-143).
-    pub(super) fn open(shared: &Arc<Shared>, live: LiveRef, start: &Start, until: Until) -> Result<Self> {
+    pub(super) fn open(shared: &Arc<Shared>, live: LiveRef, start: Start, until: Until) -> Result<Self> {
         let permit = shared.stream_permit()?;
         let live = Follower::new(live);
         let mut buffer = VecDeque::new();
@@ -73,14 +75,12 @@ impl Feed {
             if state.broken {
                 return Err(ErrorKind::Unavailable.into());
             }
-            let cursor = match *start {
-                Start::After(seq) => seq,
-                Start::Snapshot => {
-                    let task = state.task.iter().cloned().map(Event::Task);
-                    buffer.extend(task.map(|task| StreamItem::new(Some(state.seq), Arc::new(task))));
-                    state.seq
-                }
+            let (cursor, task) = match start {
+                Start::After(seq) => (seq, None),
+                Start::From(seq, task) => (seq, Some(*task)),
+                Start::Snapshot => (state.seq, state.task.clone()),
             };
+            buffer.extend(task.map(|task| StreamItem::new(Some(cursor), Arc::new(Event::Task(task)))));
             // The status that ends this stream may be behind the cursor already. Its own number
             // counts, not that of the last entry, which may be an artifact after an old question.
             let status =
@@ -93,7 +93,6 @@ impl Feed {
 
     /// The first event, when it has come; the rest of the stream follows it.
     pub(super) async fn first(mut self, history_length: Option<i32>) -> Result<EventStream> {
-        super::let_it_run().await;
         match self.next().await {
             None => Ok(Box::pin(stream::empty())),
             Some(Err(error)) => Err(error),

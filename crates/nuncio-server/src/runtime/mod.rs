@@ -36,6 +36,7 @@ pub(crate) use self::{admit::new_id, record::Recorder};
 use self::{
     admit::{Admitted, InFlight, Slot},
     cursor::{Cursor, CursorKey},
+    execution::Begun,
     feed::{Feed, Start, Until},
     live::{LiveRef, Registry, State, Stop},
 };
@@ -261,7 +262,7 @@ impl A2aService for Runtime {
         let history_length = configuration.and_then(|configuration| configuration.history_length);
         let wait = !configuration.is_some_and(|configuration| configuration.return_immediately);
         let mut response = match shared.admit(cx, &scope, req).await? {
-            Admitted::Task(live, turn) | Admitted::Joined(live, turn) => {
+            Admitted::Task(live, Begun { turn, .. }) | Admitted::Joined(live, turn) => {
                 shared.answer(&live, turn, cx, wait).await?
             }
             Admitted::Known(id) => match shared.registry.get(&scope, &id) {
@@ -283,22 +284,22 @@ impl A2aService for Runtime {
         let scope = shared.scope(cx, req.tenant.as_deref());
         let history_length =
             req.configuration.as_ref().and_then(|configuration| configuration.history_length);
-        let follow_up = req.message.task_id.is_some();
         match shared.admit(cx, &scope, req).await? {
-            Admitted::Task(live, turn) => {
-                // A follow-up begins with the task as it is (trap T-33), a new task with its first entry.
-                let start = if follow_up { Start::Snapshot } else { Start::After(Seq::ZERO) };
-                Feed::open(shared, live, &start, Until::Answered(turn))?.first(history_length).await
+            Admitted::Task(live, Begun { turn, task }) => {
+                let_it_run().await;
+                // A follow-up begins with the task at its turn (trap T-33), a new task with its first entry.
+                let start = task.map_or(Start::After(turn), |task| Start::From(turn, Box::new(task)));
+                Feed::open(shared, live, start, Until::Answered(turn))?.first(history_length).await
             }
             Admitted::Joined(live, turn) => {
                 let until = Until::Answered(turn);
                 let Some(after) = cx.last_event_id else {
                     // As for a send that is no longer in flight: the task as it is, or as it begins.
-                    return Feed::open(shared, live, &Start::Snapshot, until)?.first(history_length).await;
+                    return Feed::open(shared, live, Start::Snapshot, until)?.first(history_length).await;
                 };
                 check_last_event_id(after, live.standing().0)?;
                 // Who has seen the beginning is not kept waiting for the next event.
-                Ok(Feed::open(shared, live, &Start::After(after), until)?.into_stream())
+                Ok(Feed::open(shared, live, Start::After(after), until)?.into_stream())
             }
             Admitted::Known(id) => {
                 self.resume(cx, &scope, &id, Until::Answered(Seq::ZERO), history_length).await
@@ -475,13 +476,13 @@ impl Runtime {
             if state.is_terminal() {
                 return feed::replay(shared, scope, id, after).await;
             }
-            return Ok(Feed::open(shared, live, &Start::After(after), until)?.into_stream());
+            return Ok(Feed::open(shared, live, Start::After(after), until)?.into_stream());
         }
         // The repeat of a send is answered with how it ended (REQ-144 is about subscriptions).
         if state.is_terminal() && matches!(until, Until::Terminal) {
             return Err(Error::new(ErrorKind::UnsupportedOperation, "the task has ended; get it instead"));
         }
-        Feed::open(shared, live, &Start::Snapshot, until)?.first(history_length).await
+        Feed::open(shared, live, Start::Snapshot, until)?.first(history_length).await
     }
 }
 

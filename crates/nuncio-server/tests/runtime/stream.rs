@@ -344,3 +344,16 @@ async fn ids_are_the_numbers_of_the_log() {
     let seqs: Vec<Option<Seq>> = stream.map(|item| item.unwrap().seq()).collect().await;
     assert_eq!(seqs, [1, 2, 3].map(|seq| Some(Seq(seq))));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_a_follow_up_shows_every_event_however_quick_the_agent_is() {
+    // Trap T-33
+    let harness = Harness::new(ScriptedExecutor::turns([
+        vec![Step::InputRequired("which?")],
+        vec![Step::Working, Step::Artifact("a", "x"), Step::Completed],
+    ]));
+    let task = harness.task("begin").await.unwrap();
+    let seen = lines(harness.stream(Say::to(&task, "blue")).await.unwrap()).await;
+    let kinds: Vec<&str> = seen.iter().map(|line| line.split_once(' ').unwrap().1).collect();
+    assert_eq!(kinds, ["task input-required", "status working", "artifact a \"x\" last", "status completed"]);
+}
