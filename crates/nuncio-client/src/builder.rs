@@ -202,7 +202,7 @@ impl ClientBuilder {
     }
 
     fn build(self, egress: &Egress, card: Arc<FetchedCard>) -> Result<Client> {
-        let verified = self.trust.check(&card)?;
+        let (card, verified) = self.trust.apply(card)?;
         let candidates = choose(&card.card.supported_interfaces, &self.preferences)?;
         let wires = self.wires(egress, &card, &candidates)?;
         let resumes = declares(&card.card, RESUME_EXTENSION);

@@ -71,13 +71,13 @@ impl Client {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The agent's card, in v1.0 terms.
+    /// The agent's card, in v1.0 terms. If a signature holds, what it does not cover is left out.
     #[must_use]
     pub fn card(&self) -> &AgentCard {
         &self.shared.card.card
     }
 
-    /// The agent's card as it came.
+    /// The agent's card as it came, signed or not.
     #[must_use]
     pub fn card_json(&self) -> &Value {
         &self.shared.card.json
@@ -140,7 +140,14 @@ impl Client {
     /// # Errors
     /// What the agent answers, or what keeps it from answering.
     pub async fn get(&self, id: impl Into<TaskId>) -> Result<Task> {
-        let req = GetTaskRequest { id: id.into(), ..GetTaskRequest::default() };
+        self.get_with(GetTaskRequest { id: id.into(), ..GetTaskRequest::default() }).await
+    }
+
+    /// The task as it stands, with as much of its history as the request asks for.
+    ///
+    /// # Errors
+    /// What the agent answers, or what keeps it from answering.
+    pub async fn get_with(&self, req: GetTaskRequest) -> Result<Task> {
         self.shared.route.get_task(&self.until(self.shared.timeout), req).await
     }
 

@@ -1,7 +1,7 @@
 //! The hub as a library: agents behind one address, each with everything A2A has.
 //!
-//! Reading order: [`config`] says what is wanted, [`Hub`] composes it and runs it, `router` has every
-//! mount and every layer, `agents` has a file per kind of agent.
+//! Reading order: [`config`] says what is wanted, [`Hub`] composes it and runs it, `host` is
+//! the check before all, `router` has every mount, `agents` has a file per kind of agent.
 #![expect(missing_docs, reason = "a product, not a library for others: docs where they say something")]
 
 mod agents;

@@ -194,10 +194,11 @@ impl Emitter {
             .await
     }
 
-    /// A direct reply: no task is made, and nothing more may be said.
+    /// A direct reply: no task is made, and nothing more may be said. Where there is a task already (it is
+    /// a follow-up, or the caller would not wait) the reply becomes the words of its completion.
     ///
     /// # Errors
-    /// There is a task already, or the execution is over.
+    /// The execution is over.
     pub async fn message(&self, parts: impl Into<Vec<Part>>) -> Result<()> {
         let mut message = self.own_message(parts.into());
         message.task_id = None;

@@ -549,3 +549,12 @@ async fn whoever_a_layer_has_recognised_is_the_caller() {
         assert_eq!(answer.code(), code, "{caller:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_arrives_is_not_waited_for() {
+    let wire = Wire::new([]);
+    let body = Body::from_stream(futures_util::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
+    let request = Request::post("/").header("content-type", "application/json").body(body).unwrap();
+    let answer = Answer::read(wire.request(request).await).await;
+    assert_eq!(answer.json()["error"]["code"], -32055);
+}

@@ -2,7 +2,8 @@
 //!
 //! Signers do not agree on what they sign, so a signature is tried over the card's v1.0 members by the
 //! rules of the specification, over all that was received, and over both without empty values, as some
-//! SDKs do (trap T-14). Which one held is reported.
+//! SDKs do (trap T-14). Which one held is reported: a signature over the v1.0 members says nothing about
+//! the others, so a card that has others is first tried as a whole.
 
 use std::fmt;
 
@@ -22,7 +23,8 @@ const MAX_SIGNATURES: usize = 16;
 /// What a signature was made over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
-    /// The v1.0 members, by the rules of the specification.
+    /// The v1.0 members, by the rules of the specification. If the card has others, nobody vouches for
+    /// them.
     V1Members,
     /// All that was received.
     WholeCard,
@@ -30,6 +32,15 @@ pub enum Over {
     V1MembersStripped,
     /// All that was received without empty values.
     WholeCardStripped,
+}
+
+impl Over {
+    /// True if members that v1.0 does not know, such as the address of a v0.3 agent, may have been put
+    /// there by anybody.
+    #[must_use]
+    pub fn is_v1_only(self) -> bool {
+        matches!(self, Self::V1Members | Self::V1MembersStripped)
+    }
 }
 
 impl fmt::Display for Over {
@@ -176,7 +187,8 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// What signers may have signed, the specification's way first. What has no canonical form is left out.
+/// What signers may have signed: the specification's way first, unless there is more in the card than it
+/// covers. What has no canonical form is left out.
 fn payloads(card: &Value) -> impl Iterator<Item = (Over, Vec<u8>)> {
     let v1 = Some(card).filter(|card| has_v1_members(card)).and_then(|card| canonical_card(card).ok());
     let stripped_v1 =
@@ -184,12 +196,17 @@ fn payloads(card: &Value) -> impl Iterator<Item = (Over, Vec<u8>)> {
     let whole = without_signatures(card).ok();
     let stripped_whole = whole.clone().and_then(strip_empties);
     let canonical = |json: Option<Value>| json.and_then(|json| canonical_json(&json).ok());
-    let all = [
+    let whole = canonical(whole);
+    let has_others = v1 != whole;
+    let mut all = [
         (Over::V1Members, v1),
-        (Over::WholeCard, canonical(whole)),
         (Over::V1MembersStripped, canonical(stripped_v1)),
+        (Over::WholeCard, whole),
         (Over::WholeCardStripped, canonical(stripped_whole)),
     ];
+    if has_others {
+        all.rotate_left(2);
+    }
     all.into_iter().filter_map(|(over, payload)| Some((over, payload?)))
 }
 

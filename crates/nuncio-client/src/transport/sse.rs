@@ -11,13 +11,14 @@ use std::{sync::Arc, time::Duration};
 use futures_util::StreamExt as _;
 use nuncio_protocol::{
     CallContext, Error, ErrorKind, Event, GetTaskRequest, Result, Seq, StreamItem, SubscribeToTaskRequest,
-    TaskId, TaskState,
+    TaskId, TaskState, TaskStatus,
     op::{Call, Op, Reply},
 };
 use tokio::time::Instant;
 
 use super::{
     WireStream, deadline_exceeded,
+    headers::is_send,
     route::{Route, wait},
 };
 use crate::failure::{Failure, Reached};
@@ -93,6 +94,9 @@ impl Follow {
     /// `None` if the stream is over.
     async fn step(&mut self) -> Option<Step> {
         let (stream, since) = self.connection.as_mut()?;
+        if self.seen.is_ours_to_end() {
+            return Some(Step::End);
+        }
         let patience = self.seen.is_over().then(|| Instant::now() + AFTER_THE_END);
         let deadline = self.cx.deadline.map(Instant::from);
         let limit = [patience, deadline].into_iter().flatten().min();
@@ -109,16 +113,17 @@ impl Follow {
         }
         Some(match next {
             Some(Ok(item)) => Step::Item(item),
-            Some(Err(_)) if self.seen.may_end(&self.call, true) => Step::End,
+            Some(Err(_)) if self.seen.may_end(true) => Step::End,
             Some(Err(failure)) if failure.reached == Reached::Answered => Step::Fail(failure.error),
             Some(Err(failure)) => Step::Cut(failure),
-            None if self.seen.may_end(&self.call, false) => Step::End,
+            None if self.seen.may_end(false) => Step::End,
             None => Step::Cut(Failure::perhaps(ended_early())),
         })
     }
 
     /// Takes a broken stream up again. If the task has ended meanwhile, there is nothing to subscribe to
-    /// any more: then its final snapshot is the last event.
+    /// any more: then its final snapshot is the last event. Some agents also refuse it while they wait for
+    /// input, which is the end of a send as well.
     async fn take_up(&mut self, cut: Failure) -> Result<Option<StreamItem>> {
         self.connection = None;
         if self.seen.task.is_none() && !self.route.resumes() {
@@ -177,7 +182,7 @@ impl Follow {
         let id = self.seen.task.clone()?;
         let call = Call::GetTask(Box::new(GetTaskRequest { id, ..GetTaskRequest::default() }));
         match self.route.call_once(&self.cx, &call).await {
-            Ok(Reply::Task(task)) if task.status.state.is_terminal() => {
+            Ok(Reply::Task(task)) if self.seen.is_last(task.status.state) => {
                 Some(StreamItem::new(None, Arc::new(Event::Task(task))))
             }
             _ => None,
@@ -188,16 +193,26 @@ impl Follow {
 /// What the events so far say about how the stream goes on. Pure.
 #[derive(Debug, Default)]
 struct Seen {
+    /// The original call is a send.
+    is_send: bool,
+    /// The original call goes on with a task that is there already.
+    is_follow_up: bool,
+    /// Where the task of a follow-up stood when the stream began.
+    before: Option<TaskStatus>,
     /// The task that is followed.
     task: Option<TaskId>,
     /// Its last known state.
     state: Option<TaskState>,
+    /// That state is a question, and not the one that the message of a follow-up answers.
+    asks: bool,
     /// A direct reply has come; it is the only event.
     replied: bool,
     /// The number of the last event.
     seq: Option<Seq>,
     /// How many events have come.
     events: usize,
+    /// The connection is a subscription, whatever the original call was.
+    subscribed: bool,
     /// Events up to this one have been seen before the connection was made.
     resumed_after: Option<Seq>,
     /// The connection was made to go on with a task: a snapshot at its beginning is no news.
@@ -206,11 +221,12 @@ struct Seen {
 
 impl Seen {
     fn new(call: &Call, last_event_id: Option<Seq>) -> Self {
-        let task = match call {
-            Call::SubscribeToTask(req) => Some(req.id.clone()),
-            _ => None,
-        };
-        Self { task, seq: last_event_id, ..Self::default() }
+        let seen = Self { seq: last_event_id, is_send: is_send(call.op()), ..Self::default() };
+        match call {
+            Call::SubscribeToTask(req) => Self { task: Some(req.id.clone()), ..seen },
+            Call::SendStreamingMessage(req) => Self { is_follow_up: req.message.task_id.is_some(), ..seen },
+            _ => seen,
+        }
     }
 
     /// No event has come yet, so that a number there is comes from the caller, who wants it sent.
@@ -218,8 +234,9 @@ impl Seen {
         self.events == 0
     }
 
-    /// A connection is about to be made.
+    /// A subscription is about to be made.
     fn expect_after(&mut self, seq: Option<Seq>) {
+        self.subscribed = true;
         self.resumed_after = seq;
         self.snapshot_due = self.events > 0;
     }
@@ -239,10 +256,21 @@ impl Seen {
         }
         if let Some(status) = event.status() {
             self.state = Some(status.state);
+            self.asks = status.state == TaskState::InputRequired && !self.is_old(event);
         }
         self.seq = item.seq().or(self.seq);
         self.events += 1;
         !repeated
+    }
+
+    /// The stream of a follow-up begins with the task as its message finds it: still with the question that
+    /// the message answers. As long as snapshots say the same, there is no other question.
+    fn is_old(&mut self, event: &Event) -> bool {
+        let Event::Task(task) = event else { return false };
+        if self.is_follow_up && self.events == 0 {
+            self.before = Some(task.status.clone());
+        }
+        self.before.as_ref() == Some(&task.status)
     }
 
     /// The last event has come.
@@ -252,9 +280,19 @@ impl Seen {
 
     /// True if an end of the stream, here and now, is what the specification foresees. A stream of a send
     /// also ends when the agent needs input (trap T-02); a subscription that breaks then goes on.
-    fn may_end(&self, call: &Call, broken: bool) -> bool {
-        let subscribed = call.op() == Op::SubscribeToTask;
-        self.is_over() || self.state == Some(TaskState::InputRequired) && !(broken && subscribed)
+    fn may_end(&self, broken: bool) -> bool {
+        self.is_over() || self.asks && (self.is_send || !broken)
+    }
+
+    /// The stream of a send ends with a question, but the agent ends a subscription only with the task: the
+    /// end of a send that was taken up again is up to us.
+    fn is_ours_to_end(&self) -> bool {
+        self.asks && self.is_send && self.subscribed
+    }
+
+    /// True if nothing comes after this state of a task that cannot be subscribed to.
+    fn is_last(&self, state: TaskState) -> bool {
+        state.is_terminal() || self.is_send && state == TaskState::InputRequired
     }
 }
 

@@ -6,11 +6,11 @@ use aws_lc_rs::{rand::SystemRandom, signature::Ed25519KeyPair};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures_util::StreamExt as _;
 use nuncio_client::{
-    CardCache, Credentials, Egress, SigningKey, Trust, TrustedKeys, agent_url,
+    CardCache, Credentials, Egress, Over, SigningKey, Trust, TrustedKeys, agent_url,
     protocol::{ErrorKind, TaskState, Version},
     sign_card,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::peer::{Peer, Then, answer, builder, card, events, frame, json_answer, result, status, task};
 
@@ -223,6 +223,60 @@ async fn signatures_are_required_on_request() {
     assert!(error.message().ends_with("is refused: the card is not signed"), "{error}");
     let client = builder().trust(Trust::Warn(keys.clone())).connect(&peer.base).await.unwrap();
     assert_eq!(client.verified(), None);
+}
+
+/// The v0.3 members that name an address.
+fn add_old_address(card: &mut Value, url: &str) {
+    card["protocolVersion"] = json!("0.3.0");
+    card["url"] = json!(url);
+    card["preferredTransport"] = json!("JSONRPC");
+}
+
+#[tokio::test]
+async fn of_a_signed_card_only_what_is_signed_is_used() {
+    const OLD: &str = "https://old.example/";
+    const EVIL: &str = "https://evil.example/";
+    type Change = fn(&mut Value);
+    let unchanged: Change = |_| {};
+    let add_evil: Change = |card| {
+        add_old_address(card, EVIL);
+        card["security"] = json!([{ "evil": [] }]);
+    };
+    let replace_by_evil: Change = |card| card["url"] = json!(EVIL);
+    let key = signing_key();
+    let keys = TrustedKeys::from_jwks(&key.jwk()).unwrap();
+    for (is_union, change, over, addresses) in [
+        (false, unchanged, Over::V1Members, "/rpc"),
+        (false, add_evil, Over::V1Members, "/rpc"),
+        (true, unchanged, Over::WholeCard, "/rpc https://old.example/"),
+        (true, replace_by_evil, Over::V1Members, "/rpc"),
+    ] {
+        let key = key.clone();
+        let peer = Peer::start(move |asked| {
+            // An empty list of extensions would be more than the v1.0 members.
+            let mut card = card(&asked.base, &["https://e.example/ext"]);
+            if is_union {
+                add_old_address(&mut card, OLD);
+            }
+            sign_card(&mut card, std::slice::from_ref(&key)).unwrap();
+            change(&mut card);
+            json_answer(&card)
+        })
+        .await;
+        for trust in [Trust::Require(keys.clone()), Trust::Warn(keys.clone())] {
+            let client = builder().trust(trust).connect(&peer.base).await.unwrap();
+            assert_eq!(client.verified().unwrap().over, over, "{addresses}");
+            let urls: Vec<_> = client.candidates().iter().map(|c| c.interface.url.as_str()).collect();
+            assert_eq!(urls.join(" ").replace(&peer.base, ""), addresses);
+            assert!(client.card().security_requirements.is_empty());
+        }
+        // Nor is it used by one who wants that version and no other.
+        let old = builder().version(Version::V0_3).trust(Trust::Require(keys.clone())).connect(&peer.base);
+        match old.await {
+            Ok(client) => assert_eq!(client.candidates()[0].interface.url, OLD),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::VersionNotSupported),
+        }
+    }
 }
 
 #[tokio::test]

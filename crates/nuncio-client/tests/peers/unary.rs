@@ -202,6 +202,8 @@ async fn the_deadline_is_kept() {
         discover(&Egress::operator().unwrap(), &agent_url(&peer.base).unwrap(), &Credentials::none()).await;
     let client = builder().timeout(Duration::from_millis(1)).with_card(card.unwrap()).unwrap();
     assert_eq!(client.get("t-1").await.unwrap_err().kind(), ErrorKind::DeadlineExceeded);
+    let req = GetTaskRequest { id: "t-1".into(), history_length: Some(1), ..Default::default() };
+    assert_eq!(client.get_with(req).await.unwrap_err().kind(), ErrorKind::DeadlineExceeded);
 }
 
 #[tokio::test]

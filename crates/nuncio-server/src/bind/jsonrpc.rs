@@ -1,7 +1,10 @@
 //! The JSON-RPC binding: one URL, both versions.
 
+use std::pin::pin;
+
 use axum::{body::Body, extract::Request, response::Response};
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use nuncio_protocol::{
@@ -14,7 +17,7 @@ use nuncio_protocol::{
 };
 use serde_json::value::RawValue;
 
-use super::{Inner, jsonrpc_dialect, log, requested_version, sse};
+use super::{BindOptions, Inner, jsonrpc_dialect, log, requested_version, sse};
 
 pub(super) async fn serve(agent: &Inner, request: Request) -> Response {
     let (parts, body) = request.into_parts();
@@ -22,7 +25,7 @@ pub(super) async fn serve(agent: &Inner, request: Request) -> Response {
         let error = Error::new(ErrorKind::ContentTypeNotSupported, "expected Content-Type: application/json");
         return error_response(None, &error, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     }
-    let body = match read(body, agent.options.body_bytes).await {
+    let body = match read(body, &agent.options).await {
         Ok(body) => body,
         Err(error) => return plain_error(None, &error),
     };
@@ -52,12 +55,22 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json") || essence.eq_ignore_ascii_case("application/a2a+json")
 }
 
-async fn read(body: Body, limit: usize) -> Result<Bytes> {
-    match Limited::new(body, limit).collect().await {
+/// The whole body, if it is not too large and comes in time.
+async fn read(body: Body, options: &BindOptions) -> Result<Bytes> {
+    let mut body = pin!(Limited::new(body, options.body_bytes).collect());
+    // It is nearly always there already, and then needs no timer.
+    let collected = match (&mut body).now_or_never() {
+        Some(collected) => collected,
+        None => tokio::time::timeout(options.body_timeout, body)
+            .await
+            .map_err(|_| Error::new(ErrorKind::DeadlineExceeded, "the body did not arrive in time"))?,
+    };
+    match collected {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            Err(Error::new(ErrorKind::PayloadTooLarge, format!("the body is larger than {limit} bytes")))
-        }
+        Err(error) if error.is::<LengthLimitError>() => Err(Error::new(
+            ErrorKind::PayloadTooLarge,
+            format!("the body is larger than {} bytes", options.body_bytes),
+        )),
         Err(error) => {
             Err(Error::new(ErrorKind::InvalidRequest, "the body could not be read").with_source(error))
         }

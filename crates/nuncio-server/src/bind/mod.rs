@@ -27,6 +27,8 @@ use self::card::CardDocument;
 pub struct BindOptions {
     /// The largest body.
     pub body_bytes: usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
     /// Takes a version that the method's name proves although the caller did not send it.
     pub lenient_version: bool,
     /// Takes JSON-RPC batches of non-streaming calls, at most so many; 0 takes none.
@@ -43,6 +45,7 @@ impl Default for BindOptions {
     fn default() -> Self {
         Self {
             body_bytes: 16 * 1024 * 1024,
+            body_timeout: Duration::from_secs(60),
             lenient_version: false,
             batch: 0,
             heartbeat: Duration::from_secs(15),

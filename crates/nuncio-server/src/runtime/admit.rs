@@ -8,7 +8,10 @@ use nuncio_protocol::{
     Validate as _,
 };
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{oneshot, watch};
+use tokio::{
+    sync::{oneshot, watch},
+    time::timeout_at,
+};
 
 use super::{
     Shared,
@@ -28,6 +31,8 @@ pub(crate) fn new_id<T: for<'a> From<&'a str>>() -> T {
 pub(super) enum Admitted {
     /// It is handled by this task from here on.
     Task(LiveRef, Begun),
+    /// It waits for its turn at this task, and the caller will not wait as long.
+    Queued(LiveRef),
     /// It is being said already: this is the task in the making, from the entry after this one on.
     Joined(LiveRef, Seq),
     /// It was said before: this is the task of then.
@@ -154,10 +159,14 @@ impl Shared {
         };
         let permit = self.task_permit()?;
         let references = self.references(scope, &message).await?;
-        // Once more, after the store was asked: nothing begins behind the back of a drain.
+        // Once more, after the store was asked: nothing begins behind the back of a drain, which waits
+        // for this token.
+        let _begins = self.tracker.token();
         self.check_open()?;
         let immediately =
             req.configuration.as_ref().is_some_and(|configuration| configuration.return_immediately);
+        // Running before it is there: nobody finds it idle.
+        live.lock().running = Some(execution::running());
         if immediately {
             Recorder::new(self, &live).create().await?;
         }
@@ -171,7 +180,6 @@ impl Shared {
             in_flight: guard,
             begun: None,
         });
-        live.lock().running = Some(execution::running());
         if let Some(guard) = &turn.in_flight {
             guard.begins_after(Seq::ZERO);
         }
@@ -245,6 +253,8 @@ impl Shared {
         let message = Arc::new(std::mem::take(&mut req.message));
         let references = self.references(scope, &message).await?;
         let (begun, turn_begun) = oneshot::channel();
+        let immediately =
+            req.configuration.as_ref().is_some_and(|configuration| configuration.return_immediately);
         let turn = Box::new(Turn {
             message,
             configuration: req.configuration.unwrap_or_default(),
@@ -255,16 +265,21 @@ impl Shared {
             in_flight,
             begun: Some(begun),
         });
-        self.take_turn(&live, turn)?;
-        match turn_begun.await {
-            Ok(begun) => Ok(Admitted::Task(live, begun?)),
-            Err(_) => Err(ErrorKind::Unavailable.into()),
+        let queued = self.take_turn(&live, turn)?;
+        if queued && immediately {
+            return Ok(Admitted::Queued(live));
+        }
+        match timeout_at(self.patience(cx), turn_begun).await {
+            Ok(Ok(begun)) => Ok(Admitted::Task(live, begun?)),
+            Ok(Err(_)) => Err(ErrorKind::Unavailable.into()),
+            Err(_) => Ok(Admitted::Queued(live)),
         }
     }
 
-    /// Starts the turn, or queues it behind the one that runs.
-    fn take_turn(self: &Arc<Self>, live: &LiveRef, turn: Box<Turn>) -> Result<()> {
+    /// Starts the turn, or queues it behind the one that runs; true if it is queued.
+    fn take_turn(self: &Arc<Self>, live: &LiveRef, turn: Box<Turn>) -> Result<bool> {
         // Once more, as in `begin`.
+        let _begins = self.tracker.token();
         self.check_open()?;
         let mut state = live.lock();
         if state.broken {
@@ -273,13 +288,19 @@ impl Shared {
         if state.task.as_ref().is_some_and(|task| task.status.state.is_terminal()) {
             return Err(execution::terminal());
         }
+        if state.task.as_ref().is_some_and(|task| task.history.len() >= self.limits.history) {
+            return Err(Error::new(
+                ErrorKind::ResourceExhausted,
+                "the task has as many messages as are kept",
+            ));
+        }
         if state.running.is_some() {
             if state.queue.len() >= self.limits.queue {
                 return Err(Error::new(ErrorKind::ResourceExhausted, "too many messages wait for this task")
                     .with_retry_after(super::RETRY_AFTER));
             }
             state.queue.push_back(turn);
-            return Ok(());
+            return Ok(true);
         }
         let permit = self.task_permit()?;
         state.running = Some(execution::running());
@@ -289,7 +310,7 @@ impl Shared {
             let _held = permit;
             execution::run(shared, handle, turn).await;
         });
-        Ok(())
+        Ok(false)
     }
 
     /// The task in memory, from the store if need be.

@@ -20,6 +20,8 @@ pub struct Limits {
     pub id_bytes: usize,
     /// Referred tasks that are looked up for a message.
     pub references: usize,
+    /// Messages of one task.
+    pub history: usize,
     /// Messages that wait for their turn at one task.
     pub queue: usize,
     /// Executions at a time.
@@ -40,6 +42,7 @@ impl Default for Limits {
             parts: 100,
             id_bytes: 256,
             references: 16,
+            history: 10_000,
             queue: 16,
             tasks: 10_000,
             streams: 50_000,
@@ -118,6 +121,9 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn build(mut self) -> Runtime {
         declare_resume(&mut self.card);
+        if let Some(card) = &mut self.extended_card {
+            declare_resume(Arc::make_mut(card));
+        }
         let agent = self.agent.unwrap_or_else(|| self.card.name.as_str().into());
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
         Runtime {

@@ -68,27 +68,51 @@ pub(super) fn running() -> Running {
 
 /// Runs this turn and those that queue behind it.
 pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
-    let mut next = Some(first);
-    while let Some(turn) = next {
+    let mut turn = first;
+    loop {
         run_turn(&shared, &live, turn).await;
-        next = next_turn(&live);
+        turn = match next_turn(&live) {
+            Next::Turn(next) => next,
+            Next::Cancel => {
+                report(&live, end_stopped(&Recorder::new(&shared, &live), Stop::Cancel));
+                // The task has ended now, or its store is gone: either way there is no next turn.
+                let _ = next_turn(&live);
+                return;
+            }
+            Next::Done => return,
+        };
     }
 }
 
+/// What comes after a turn.
+enum Next {
+    Turn(Box<Turn>),
+    /// A cancel came when the turn was over already.
+    Cancel,
+    Done,
+}
+
 /// The next turn in the queue. A task that has ended takes no more: those that wait are told.
-fn next_turn(live: &LiveRef) -> Option<Box<Turn>> {
+fn next_turn(live: &LiveRef) -> Next {
     let mut state = live.lock();
-    let ended = state.task.as_ref().is_none_or(|task| task.status.state.is_terminal());
-    if ended || state.broken {
+    let ended = state.task.is_none() || state.state().is_terminal();
+    let stop = state.running.as_ref().and_then(|running| running.stop);
+    match stop {
+        // Whoever canceled waits for the end, so it must come. (What the server's end or the silence of
+        // a turn would have stopped is over.)
+        Some(Stop::Cancel) if !ended && !state.broken => return Next::Cancel,
+        Some(_) | None => {}
+    }
+    if ended || state.broken || stop == Some(Stop::Shutdown) {
         state.running = None;
         for turn in std::mem::take(&mut state.queue) {
-            turn.refuse(if state.broken { ErrorKind::Unavailable.into() } else { terminal() });
+            turn.refuse(if ended && !state.broken { terminal() } else { ErrorKind::Unavailable.into() });
         }
-        return None;
+        return Next::Done;
     }
     let turn = state.queue.pop_front();
     state.running = turn.is_some().then(running);
-    turn
+    turn.map_or(Next::Done, Next::Turn)
 }
 
 /// The error for a message to a task that has ended (REQ-098).
@@ -126,11 +150,16 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
         cancellation: token.clone(),
     });
     let ended = execute(shared, live, cx, Emitter::new(recorder.clone()), token).await;
-    if let Err(error) = finish(live, &recorder, ended, turn_seq) {
-        // The store is gone, or the task has an end already; the latter is no news.
-        if error.kind() != ErrorKind::UnsupportedOperation {
-            tracing::error!(task = %live.id, %error, "the end of an execution could not be recorded");
-        }
+    report(live, finish(live, &recorder, ended, turn_seq));
+}
+
+/// An end that could not be recorded: the store is gone, or the task has an end already, which is no
+/// news.
+fn report(live: &LiveRef, recorded: Result<()>) {
+    if let Err(error) = recorded
+        && error.kind() != ErrorKind::UnsupportedOperation
+    {
+        tracing::error!(task = %live.id, %error, "the end of an execution could not be recorded");
     }
 }
 
@@ -141,7 +170,9 @@ async fn execute(
     out: Emitter,
     token: CancellationToken,
 ) -> Ended {
-    let mut work = AssertUnwindSafe(shared.executor.execute(cx.clone(), out)).catch_unwind();
+    // The call is inside of what is caught: a hand-written executor may panic before it gives a future.
+    let own = cx.clone();
+    let mut work = Box::pin(caught(async move { shared.executor.execute(own, out).await }));
     tokio::select! {
         // The work comes first: what is done is done, even if the stop came at the same time.
         biased;
@@ -157,11 +188,16 @@ async fn execute(
 /// Gives the executor its grace. What comes of the work does not matter any more, unless it has
 /// recorded an end itself.
 async fn wind_up(shared: &Shared, live: &LiveRef, cx: ExecContext, work: impl Future) {
-    let cancel = AssertUnwindSafe(shared.executor.cancel(cx)).catch_unwind();
+    let cancel = caught(async move { shared.executor.cancel(cx).await });
     let both = futures_util::future::join(work, cancel);
     if timeout(shared.limits.cancel_grace, both).await.is_err() {
         tracing::warn!(task = %live.id, "the executor did not stop within the grace period and was dropped");
     }
+}
+
+/// The agent's own code, with its panics as values.
+fn caught<F: Future>(work: F) -> impl Future<Output = Result<F::Output, Box<dyn Any + Send>>> {
+    AssertUnwindSafe(work).catch_unwind()
 }
 
 fn into_ended(returned: Result<Result<()>, Box<dyn Any + Send>>) -> Ended {
@@ -241,6 +277,5 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 
 /// Waits for an executor's `cancel` of a task that does not run; its outcome does not matter.
 pub(super) async fn cancel_idle(shared: &Shared, cx: ExecContext, grace: Duration) {
-    let cancel = AssertUnwindSafe(shared.executor.cancel(cx)).catch_unwind();
-    let _ = timeout(grace, cancel).await;
+    let _ = timeout(grace, caught(async move { shared.executor.cancel(cx).await })).await;
 }

@@ -66,8 +66,13 @@ pub(super) struct Feed {
 impl Feed {
     /// Takes the snapshot and registers in one step, so that nothing is lost or doubled in between
     /// (REQ-143).
-    pub(super) fn open(shared: &Arc<Shared>, live: LiveRef, start: Start, until: Until) -> Result<Self> {
-        let permit = shared.stream_permit()?;
+    pub(super) fn open(
+        shared: &Arc<Shared>,
+        live: LiveRef,
+        permit: OwnedSemaphorePermit,
+        start: Start,
+        until: Until,
+    ) -> Result<Self> {
         let live = Follower::new(live);
         let mut buffer = VecDeque::new();
         let (cursor, ended) = {

@@ -166,6 +166,12 @@ impl Shared {
         stored.map(|stored| stored.task).ok_or_else(|| Error::task_not_found(id))
     }
 
+    /// How long a caller may be kept waiting.
+    fn patience(&self, cx: &CallContext) -> Instant {
+        let ceiling = Instant::now() + self.limits.blocking_ceiling;
+        cx.deadline.map_or(ceiling, |deadline| ceiling.min(deadline.into()))
+    }
+
     /// What a send answers when its task has settled, or the time is up.
     async fn answer(
         self: &Arc<Self>,
@@ -176,11 +182,10 @@ impl Shared {
     ) -> Result<SendMessageResponse> {
         if wait {
             let_it_run().await;
-            let ceiling = Instant::now() + self.limits.blocking_ceiling;
-            let until = cx.deadline.map_or(ceiling, |deadline| ceiling.min(deadline.into()));
             let settled = |state: &State| state.broken || state.answers(turn);
             // Looked at once without a timer: a quick agent is done by now.
-            let in_time = settled(&live.lock()) || timeout_at(until, live.until(settled)).await.is_ok();
+            let in_time =
+                settled(&live.lock()) || timeout_at(self.patience(cx), live.until(settled)).await.is_ok();
             if !in_time {
                 // The agent has said nothing yet: then the task begins here, so that there is one to
                 // come back to.
@@ -265,6 +270,7 @@ impl A2aService for Runtime {
             Admitted::Task(live, Begun { turn, .. }) | Admitted::Joined(live, turn) => {
                 shared.answer(&live, turn, cx, wait).await?
             }
+            Admitted::Queued(live) => shared.answer(&live, Seq::ZERO, cx, false).await?,
             Admitted::Known(id) => match shared.registry.get(&scope, &id) {
                 Some(live) => shared.answer(&live, Seq::ZERO, cx, wait).await?,
                 None => SendMessageResponse::Task(shared.read(&scope, &id).await?),
@@ -284,24 +290,33 @@ impl A2aService for Runtime {
         let scope = shared.scope(cx, req.tenant.as_deref());
         let history_length =
             req.configuration.as_ref().and_then(|configuration| configuration.history_length);
+        // Before the message is let in: what was begun is not refused afterwards.
+        let permit = shared.stream_permit()?;
         match shared.admit(cx, &scope, req).await? {
+            Admitted::Queued(live) => {
+                Ok(Feed::open(shared, live, permit, Start::Snapshot, Until::Terminal)?.into_stream())
+            }
             Admitted::Task(live, Begun { turn, task }) => {
                 let_it_run().await;
                 // A follow-up begins with the task at its turn (trap T-33), a new task with its first entry.
                 let start = task.map_or(Start::After(turn), |task| Start::From(turn, Box::new(task)));
-                Feed::open(shared, live, start, Until::Answered(turn))?.first(history_length).await
+                Feed::open(shared, live, permit, start, Until::Answered(turn))?.first(history_length).await
             }
             Admitted::Joined(live, turn) => {
                 let until = Until::Answered(turn);
                 let Some(after) = cx.last_event_id else {
                     // As for a send that is no longer in flight: the task as it is, or as it begins.
-                    return Feed::open(shared, live, Start::Snapshot, until)?.first(history_length).await;
+                    return Feed::open(shared, live, permit, Start::Snapshot, until)?
+                        .first(history_length)
+                        .await;
                 };
                 check_last_event_id(after, live.standing().0)?;
                 // Who has seen the beginning is not kept waiting for the next event.
-                Ok(Feed::open(shared, live, Start::After(after), until)?.into_stream())
+                Ok(Feed::open(shared, live, permit, Start::After(after), until)?.into_stream())
             }
             Admitted::Known(id) => {
+                // Nothing was begun, so it may be refused after all.
+                drop(permit);
                 self.resume(cx, &scope, &id, Until::Answered(Seq::ZERO), history_length).await
             }
             Admitted::Replied(reply) => {
@@ -476,13 +491,15 @@ impl Runtime {
             if state.is_terminal() {
                 return feed::replay(shared, scope, id, after).await;
             }
-            return Ok(Feed::open(shared, live, Start::After(after), until)?.into_stream());
+            let permit = shared.stream_permit()?;
+            return Ok(Feed::open(shared, live, permit, Start::After(after), until)?.into_stream());
         }
         // The repeat of a send is answered with how it ended (REQ-144 is about subscriptions).
         if state.is_terminal() && matches!(until, Until::Terminal) {
             return Err(Error::new(ErrorKind::UnsupportedOperation, "the task has ended; get it instead"));
         }
-        Feed::open(shared, live, Start::Snapshot, until)?.first(history_length).await
+        let permit = shared.stream_permit()?;
+        Feed::open(shared, live, permit, Start::Snapshot, until)?.first(history_length).await
     }
 }
 

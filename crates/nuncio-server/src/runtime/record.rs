@@ -237,6 +237,9 @@ impl Recorder {
                 Refused::Version(_) | Refused::NotFound | Refused::KeyTaken => {
                     Error::new(ErrorKind::Unavailable, "the task was changed elsewhere; try again")
                 }
+                Refused::Full => {
+                    Error::new(ErrorKind::ResourceExhausted, "too many unfinished tasks are kept")
+                }
             })?;
         }
         Ok(())

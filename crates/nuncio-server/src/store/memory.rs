@@ -1,7 +1,7 @@
 //! The memory store: fast, bounded, and gone with the process.
 //!
-//! Finished tasks are kept up to a number and then forgotten, oldest first, in constant time. Tasks in
-//! motion are never forgotten. A task enters the list's index only when it settles, so that the
+//! Finished tasks are kept up to a number and then forgotten, oldest first, in constant time. Others are
+//! never forgotten; when there are too many of them, new ones are refused. A task enters the list's index only when it settles, so that the
 //! changes before that cost nothing.
 
 mod index;
@@ -25,6 +25,9 @@ use super::{
 /// How many finished tasks are kept when nobody says otherwise.
 pub const DEFAULT_KEEP_FINISHED: usize = 100_000;
 
+/// How many tasks may wait for input, for an authorisation or for their end when nobody says otherwise.
+pub const DEFAULT_MOST_UNFINISHED: usize = 100_000;
+
 /// Keeps tasks in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
@@ -37,6 +40,8 @@ pub struct MemoryStore {
 struct Inner {
     /// Boxed: the table stays small, and growing it moves pointers only.
     tasks: HashMap<TaskId, Box<Stored>, RandomState>,
+    /// How many tasks may be kept that have not finished, and so are never forgotten.
+    most_unfinished: usize,
     scopes: HashMap<Arc<Scope>, ScopeTasks>,
     /// Finished tasks in the order they finished; the front is forgotten first.
     finished: VecDeque<TaskId>,
@@ -67,8 +72,8 @@ struct Stored {
     log: Vec<Arc<Event>>,
     /// The task after the entry of this number.
     snapshot: Option<(Seq, Task)>,
-    /// When and in which state it is listed; `None` while it is in motion.
-    listed: Option<(Timestamp, TaskState)>,
+    /// When its status was recorded, and which it is.
+    status: (Timestamp, TaskState),
     /// The idempotency keys under which it is found.
     keys: Vec<Arc<str>>,
 }
@@ -90,7 +95,13 @@ impl MemoryStore {
     /// A store that keeps so many finished tasks.
     #[must_use]
     pub fn new(keep_finished: usize) -> Self {
-        Self { inner: Mutex::default(), keep_finished }
+        Self::bounded(keep_finished, DEFAULT_MOST_UNFINISHED)
+    }
+
+    /// As [`Self::new`], with room for so many tasks that have not finished.
+    #[must_use]
+    pub fn bounded(keep_finished: usize, most_unfinished: usize) -> Self {
+        Self { inner: Mutex::new(Inner { most_unfinished, ..Inner::default() }), keep_finished }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -137,14 +148,13 @@ impl Inner {
         stored.log.push(Arc::clone(&commit.event));
         if let Some(status) = commit.event.status() {
             let state = status.state;
-            let listed = status.timestamp.filter(|_| state.is_settled()).map(|at| (at, state));
             if let Some(snapshot) = commit.snapshot {
                 stored.snapshot = Some((stored.seq(), snapshot));
             }
             if state.is_terminal() {
                 stored.log.shrink_to_fit();
             }
-            self.relist(&commit.task_id, listed);
+            self.relist(&commit.task_id, (status.timestamp.unwrap_or(Timestamp::EPOCH), state));
         }
         Ok(())
     }
@@ -153,41 +163,46 @@ impl Inner {
         if let Some(stored) = self.tasks.get(&commit.task_id) {
             return Err(Refused::Version(stored.seq()));
         }
+        if self.tasks.len() - self.finished.len() >= self.most_unfinished {
+            return Err(Refused::Full);
+        }
         let key = take_key(&mut self.answers, &commit)?;
+        let status = commit.event.status().map(|status| (status.timestamp, status.state));
         let stored = Stored {
             scope: Arc::clone(&commit.scope),
             log: vec![Arc::clone(&commit.event)],
             snapshot: commit.snapshot.map(|task| (Seq(1), task)),
-            listed: None,
+            status: (Timestamp::EPOCH, TaskState::Unspecified),
             keys: key.into_iter().collect(),
         };
         self.tasks.insert(commit.task_id.clone(), Box::new(stored));
         self.scopes.entry(Arc::clone(&commit.scope)).or_default().moving.insert(commit.task_id.clone());
-        let settled = commit.event.status().filter(|status| status.state.is_settled());
-        if let Some(at) = settled.and_then(|status| status.timestamp) {
-            self.relist(&commit.task_id, settled.map(|status| (at, status.state)));
+        if let Some((timestamp, state)) = status {
+            self.relist(&commit.task_id, (timestamp.unwrap_or(Timestamp::EPOCH), state));
         }
         Ok(())
     }
 
     /// Moves a task to its new place in the list.
-    fn relist(&mut self, id: &TaskId, listed: Option<(Timestamp, TaskState)>) {
+    fn relist(&mut self, id: &TaskId, (at, state): (Timestamp, TaskState)) {
         let Some(stored) = self.tasks.get_mut(id) else { return };
-        let before = std::mem::replace(&mut stored.listed, listed);
-        if before.is_none() && listed.is_none() {
+        let (was_at, before) = std::mem::replace(&mut stored.status, (at, state));
+        if !before.is_settled() && !state.is_settled() {
             return;
         }
         let context_id = stored.context_id();
         let scope = self.scopes.entry(Arc::clone(&stored.scope)).or_default();
-        match before {
-            Some((at, state)) => scope.index.remove(id, &context_id, at, state),
-            None => drop(scope.moving.remove(id)),
+        if before.is_settled() {
+            scope.index.remove(id, &context_id, was_at, before);
+        } else {
+            scope.moving.remove(id);
         }
-        match listed {
-            Some((at, state)) => scope.index.insert(id, &context_id, at, state),
-            None => drop(scope.moving.insert(id.clone())),
+        if state.is_settled() {
+            scope.index.insert(id, &context_id, at, state);
+        } else {
+            scope.moving.insert(id.clone());
         }
-        if listed.is_some_and(|(_, state)| state.is_terminal()) {
+        if state.is_terminal() {
             self.finished.push_back(id.clone());
         }
     }
@@ -205,7 +220,8 @@ impl Inner {
 
     fn forget(&mut self, id: &TaskId) {
         let Some(stored) = self.tasks.remove(id) else { return };
-        if let (Some(scope), Some((at, state))) = (self.scopes.get_mut(&stored.scope), stored.listed) {
+        if let Some(scope) = self.scopes.get_mut(&stored.scope) {
+            let (at, state) = stored.status;
             scope.index.remove(id, &stored.context_id(), at, state);
             if scope.index.is_empty() && scope.moving.is_empty() {
                 self.scopes.remove(&stored.scope);
@@ -226,7 +242,7 @@ impl Inner {
             .iter()
             .filter_map(|id| self.tasks.get(id).map(|stored| (id, &**stored)))
             .filter_map(|(id, stored)| {
-                let (timestamp, state) = stored.current_status()?;
+                let (timestamp, state) = stored.status;
                 let wanted = query.state.is_none_or(|wanted| wanted == state)
                     && query.since.is_none_or(|since| timestamp >= since)
                     && query.context_id.as_ref().is_none_or(|context| *context == stored.context_id());
@@ -255,11 +271,6 @@ impl Stored {
             Some(Event::Task(created)) => created.context_id.clone(),
             _ => nuncio_protocol::ContextId::default(),
         }
-    }
-
-    fn current_status(&self) -> Option<(Timestamp, TaskState)> {
-        let status = self.log.iter().rev().find_map(|event| event.status())?;
-        Some((status.timestamp?, status.state))
     }
 }
 

@@ -171,6 +171,8 @@ pub enum Refused {
     NotFound,
     /// The idempotency key is taken.
     KeyTaken,
+    /// There is no room for another task.
+    Full,
 }
 
 /// The store itself failed. The words are for the log, never for a caller.

@@ -255,3 +255,21 @@ async fn everybody_who_waits_learns_of_the_cancel() {
     assert_eq!(refused(queued.await.unwrap()), ErrorKind::UnsupportedOperation);
     assert_eq!(summary(&harness.get(&task.id).await.unwrap()), "canceled | user: hi | ");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_that_comes_between_two_turns_is_not_lost() {
+    // It met an execution that was over and not yet cleared away, and waited for an end that nobody made.
+    let harness = Harness::new(ScriptedExecutor::steps([Step::InputRequired("which?")]));
+    for round in 0..300 {
+        let task = harness.task("hi").await.unwrap();
+        let (saying, reply) = (harness.clone(), Say::to(&task, "blue"));
+        let follow_up = tokio::spawn(async move { saying.task(reply).await });
+        for _ in 0..round % 20 {
+            tokio::task::yield_now().await;
+        }
+        let canceled = harness.cancel(&task.id).await.unwrap();
+        assert_eq!(canceled.status.state, TaskState::Canceled);
+        // It was answered, canceled, or too late.
+        let _ = follow_up.await.unwrap();
+    }
+}

@@ -172,3 +172,27 @@ async fn a_cancel_that_cannot_be_kept_is_not_a_refusal() {
     harness.store.fail_writes(false);
     assert_eq!(harness.cancel(&task.id).await.unwrap().status.state, TaskState::Canceled);
 }
+
+/// Panics before it gives a future: not by `async fn`, but possible by hand.
+struct PanicsAtOnce;
+
+impl nuncio_server::Executor for PanicsAtOnce {
+    fn execute<'a, 'b>(
+        &'a self,
+        _cx: nuncio_server::ExecContext,
+        _out: nuncio_server::Emitter,
+    ) -> std::pin::Pin<Box<dyn Future<Output = nuncio_server::protocol::Result<()>> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        panic!("before there is a future")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_panics_before_it_gives_a_future_fails_its_task() {
+    let harness = Harness::new(PanicsAtOnce);
+    let task = harness.task("hi").await.unwrap();
+    assert_eq!(task.status.state, TaskState::Failed);
+}

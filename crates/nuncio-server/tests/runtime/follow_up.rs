@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use nuncio_server::{
+    Limits,
     protocol::{ErrorKind, TaskState},
     testing::{Harness, Say, ScriptedExecutor, Step, summary},
 };
@@ -108,4 +109,37 @@ async fn the_agent_sees_the_tasks_that_a_message_refers_to_as_far_as_they_are_th
     let ids = vec![own.id.clone(), foreign.id, "t-unknown".into()];
     ann.task(Say::from("three").change(|request| request.message.reference_task_ids = ids)).await.unwrap();
     assert_eq!(seen.lock().unwrap()[2], [own.id]);
+}
+
+/// An agent at work on a task, and the task.
+async fn busy(limits: Limits) -> (Harness, nuncio_server::protocol::Task) {
+    let executor = ScriptedExecutor::turns([vec![Step::Working, Step::Hang]]);
+    let harness = Harness::with(executor, |builder| builder.limits(limits));
+    let task = harness.begin("hi").await.unwrap();
+    harness.until(&task.id, TaskState::Working).await.unwrap();
+    (harness, task)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follow_up_that_must_wait_is_not_waited_for_against_the_callers_will() {
+    // Product decision 6; REQ-096
+    let (harness, task) = busy(Limits::default()).await;
+    let now = harness.task(Say::to(&task, "more").immediately()).await.unwrap();
+    assert_eq!(now.status.state, TaskState::Working);
+
+    let ceiling = Limits { blocking_ceiling: secs(60), ..Limits::default() };
+    let (harness, task) = busy(ceiling).await;
+    let after_a_minute = harness.task(Say::to(&task, "more")).await.unwrap();
+    assert_eq!(after_a_minute.status.state, TaskState::Working);
+    assert_eq!(after_a_minute.history.len(), 1, "it waits for its turn");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_takes_only_so_many_messages() {
+    let limits = Limits { history: 3, ..Limits::default() };
+    let executor = ScriptedExecutor::steps([Step::InputRequired("which?")]);
+    let harness = Harness::with(executor, |builder| builder.limits(limits));
+    let task = harness.task("hi").await.unwrap();
+    harness.task(Say::to(&task, "blue")).await.unwrap();
+    assert_eq!(refused(harness.task(Say::to(&task, "red")).await), ErrorKind::ResourceExhausted);
 }

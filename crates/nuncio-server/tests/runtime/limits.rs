@@ -107,6 +107,9 @@ async fn there_is_a_limit_of_streams_and_room_again_when_one_closes() {
     let one = harness.subscribe(&task.id).await.unwrap();
     let two = harness.stream("hi").await.unwrap();
     check_full(&harness.subscribe(&task.id).await.err().unwrap());
+    check_full(&harness.stream("hi").await.err().unwrap());
+    settle().await;
+    assert_eq!(harness.runtime.running(), 2, "a send that is refused for its stream has not begun");
     drop(one);
     let three = harness.subscribe(&task.id).await.unwrap();
     drop((two, three));
@@ -293,4 +296,15 @@ async fn an_id_is_required_where_a_task_is_named() {
     assert_eq!(refused(harness.get(&none).await), ErrorKind::InvalidParams);
     assert_eq!(refused(harness.cancel(&none).await), ErrorKind::InvalidParams);
     assert_eq!(refused(harness.subscribe(&none).await), ErrorKind::InvalidParams);
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_room_for_so_many_unfinished_tasks() {
+    let executor = ScriptedExecutor::steps([Step::InputRequired("which?")]);
+    let harness = Harness::of(card(), MemoryStore::bounded(10, 2), executor, |builder| builder);
+    let first = harness.task("1").await.unwrap();
+    harness.task("2").await.unwrap();
+    assert_eq!(refused(harness.task("3").await), ErrorKind::Unavailable);
+    harness.cancel(&first.id).await.unwrap();
+    harness.task("4").await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use nuncio_client::Client;
-use nuncio_protocol::{CallContext, GetTaskRequest, ListTasksRequest, MAX_PAGE_SIZE, Seq, Task, TaskState};
+use nuncio_protocol::{GetTaskRequest, ListTasksRequest, MAX_PAGE_SIZE, Seq, Task, TaskState};
 
 use super::send::follow;
 use crate::{
@@ -18,8 +18,7 @@ pub(super) async fn run(command: TaskCommand, format: Format) -> Result<ExitCode
         TaskCommand::Get { target, id, history } => {
             let client = target.connect().await?;
             let req = GetTaskRequest { id: id.into(), history_length: history, ..GetTaskRequest::default() };
-            let cx = CallContext { ..client.context() };
-            let task = client.service().get_task(&cx, req).await?;
+            let task = client.get_with(req).await?;
             output::task(format, &task)?;
             Ok(ExitCode::from(exit::of_state(task.status.state)))
         }

@@ -97,7 +97,7 @@ fn a_union_card_has_a_signature_for_either_kind_of_verifier() {
     let key = p256("k");
     let card = signed(union_card(), std::slice::from_ref(&key));
     assert_eq!(card["signatures"].as_array().unwrap().len(), 2);
-    assert_eq!(verify_card(&card, &trust(&[&key])).unwrap().over, Over::V1Members);
+    assert_eq!(verify_card(&card, &trust(&[&key])).unwrap().over, Over::WholeCard);
 
     // A gateway that drops the v0.3 members leaves the first one valid.
     let mut v1_only = card.clone();
@@ -107,7 +107,12 @@ fn a_union_card_has_a_signature_for_either_kind_of_verifier() {
         .retain(|name, _| !["url", "protocolVersion", "preferredTransport"].contains(&&**name));
     assert_eq!(verify_card(&v1_only, &trust(&[&key])).unwrap().over, Over::V1Members);
 
-    // One who changes them breaks the second one.
+    // So does one who changes them, but then it is told that they are not covered.
+    let mut changed = card.clone();
+    changed["url"] = json!("https://evil.example");
+    assert_eq!(verify_card(&changed, &trust(&[&key])).unwrap().over, Over::V1Members);
+
+    // The second one does not survive that.
     let mut only_whole = card;
     only_whole["signatures"].as_array_mut().unwrap().remove(0);
     assert_eq!(verify_card(&only_whole, &trust(&[&key])).unwrap().over, Over::WholeCard);
@@ -155,6 +160,9 @@ fn signatures_over_stripped_cards_are_understood() {
     let input = signing_input(&protected, &payload);
     let signature = crypto::sign(input.as_bytes(), &key.key, Algorithm::EdDSA).unwrap();
     received["signatures"] = json!([{ "protected": protected, "signature": signature }]);
+    assert_eq!(verify_card(&received, &trust(&[&key])).unwrap().over, Over::V1MembersStripped);
+    // They cover no more than the others do.
+    received["url"] = json!("https://evil.example");
     assert_eq!(verify_card(&received, &trust(&[&key])).unwrap().over, Over::V1MembersStripped);
 }
 

@@ -18,7 +18,7 @@ use crate::{RetryPolicy, transport::Transport};
 /// What a connection does: events by a letter each, then how it ends.
 ///
 /// `t` task submitted, `w` working, `a` artifact, `i` input required, `u` auth required, `c` completed,
-/// `m` message; `.` ends it, `!` breaks it, `e` is an error in the stream, `~` hangs. A digit before an
+/// `m` message, `q` task that needs input, `Q` the same with another question; `.` ends it, `!` breaks it, `e` is an error in the stream, `~` hangs. A digit before an
 /// event is its number. `refuse`: no connection; `lost`: no answer; otherwise the name of an error.
 #[derive(Default)]
 struct Script {
@@ -36,6 +36,13 @@ fn task(state: TaskState) -> Task {
     Task { id: "t".into(), context_id: "c".into(), status: status_of(state), ..Task::default() }
 }
 
+/// A task that needs input.
+fn question(text: &str) -> Event {
+    let mut task = task(TaskState::InputRequired);
+    task.status.message = Some(Arc::new(Message::agent(text, Part::text(text))));
+    Event::Task(task)
+}
+
 fn update(state: TaskState) -> Event {
     let status = status_of(state);
     Event::StatusUpdate(TaskStatusUpdateEvent {
@@ -49,6 +56,8 @@ fn update(state: TaskState) -> Event {
 fn event(letter: char) -> Event {
     match letter {
         't' => Event::Task(task(TaskState::Submitted)),
+        'q' => question("where to?"),
+        'Q' => question("when?"),
         'w' => update(TaskState::Working),
         'i' => update(TaskState::InputRequired),
         'u' => update(TaskState::AuthRequired),
@@ -112,8 +121,22 @@ enum Agent {
     Plain,
 }
 
-/// Follows a send (or a subscription) over these connections: what the caller sees, and what was asked.
-async fn follow(agent: Agent, op: Op, state: TaskState, connections: &[&'static str]) -> (String, String) {
+/// What is called.
+#[derive(Clone, Copy)]
+enum Asks {
+    Send,
+    /// A send to the task `t`.
+    FollowUp,
+    Subscribe,
+}
+
+/// Follows a call over these connections: what the caller sees, and what was asked.
+async fn follow(
+    agent: Agent,
+    asks: Asks,
+    state: TaskState,
+    connections: &[&'static str],
+) -> (String, String) {
     let script =
         Script { connections: Mutex::new(connections.iter().copied().collect()), state, ..Script::default() };
     let script = Arc::new(script);
@@ -121,9 +144,16 @@ async fn follow(agent: Agent, op: Op, state: TaskState, connections: &[&'static 
     let resumes = matches!(agent, Agent::Resuming);
     let route = Route::new(vec![Arc::new(Arc::clone(&script))], policy, resumes, Vec::new());
     let cx = CallContext { idempotency_key: Some("k".to_owned()), ..CallContext::default() };
-    let opened = match op {
-        Op::SendStreamingMessage => route.send_streaming_message(&cx, SendMessageRequest::default()).await,
-        _ => route.subscribe_to_task(&cx, SubscribeToTaskRequest { id: "t".into(), tenant: None }).await,
+    let mut req = SendMessageRequest::default();
+    let opened = match asks {
+        Asks::Send => route.send_streaming_message(&cx, req).await,
+        Asks::FollowUp => {
+            req.message.task_id = Some("t".into());
+            route.send_streaming_message(&cx, req).await
+        }
+        Asks::Subscribe => {
+            route.subscribe_to_task(&cx, SubscribeToTaskRequest { id: "t".into(), tenant: None }).await
+        }
     };
     let mut seen = String::new();
     match opened {
@@ -146,6 +176,8 @@ fn letter(event: &Event) -> char {
         Event::Message(_) => 'm',
         Event::ArtifactUpdate(_) => 'a',
         Event::Task(task) if task.status.state.is_terminal() => 'C',
+        Event::Task(task) if task.status == question("when?").status().cloned().unwrap() => 'Q',
+        Event::Task(task) if task.status.state == TaskState::InputRequired => 'q',
         Event::Task(_) => 't',
         Event::StatusUpdate(update) => match update.status.state {
             TaskState::Working => 'w',
@@ -157,7 +189,11 @@ fn letter(event: &Event) -> char {
 }
 
 async fn check(agent: Agent, connections: &[&'static str], seen: &str, asked: &str) {
-    let (saw, log) = follow(agent, Op::SendStreamingMessage, TaskState::Completed, connections).await;
+    check_call(agent, Asks::Send, connections, seen, asked).await;
+}
+
+async fn check_call(agent: Agent, asks: Asks, connections: &[&'static str], seen: &str, asked: &str) {
+    let (saw, log) = follow(agent, asks, TaskState::Completed, connections).await;
     assert_eq!((&*saw, &*log), (seen, asked), "{connections:?}");
 }
 
@@ -197,6 +233,46 @@ async fn any_other_agent_begins_with_a_snapshot() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_question_that_a_follow_up_answers_does_not_end_its_stream() {
+    let (once, twice) = ("send k", "send k, subscribe 1");
+    let cases: [(&[&str], &str, &str); 7] = [
+        (&["1q2w3c."], "qwc", once),
+        // The next question does, whether the stream is closed or cut.
+        (&["1q2w3i."], "qwi", once),
+        (&["1q2i!"], "qi", once),
+        (&["1q2Q!"], "qQ", once),
+        (&["1q!", "2w3c."], "qwc", twice),
+        // A server that shuts down closes its streams in good order.
+        (&["1q.", "2w3i~"], "qwi", twice),
+        (&["1qa!", "2c."], "qac", twice),
+    ];
+    for (connections, seen, asked) in cases {
+        check_call(Agent::Resuming, Asks::FollowUp, connections, seen, asked).await;
+    }
+    let twice = "send k, subscribe -";
+    for (connections, seen) in [
+        (["q!", "qwc."], "qqwc"),
+        // What was asked meanwhile is in the snapshot.
+        (["q!", "Q~"], "qQ"),
+    ] {
+        check_call(Agent::Plain, Asks::FollowUp, &connections, seen, twice).await;
+    }
+    // Any other send has no old question.
+    check(Agent::Resuming, &["1q!"], "q", once).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_that_was_taken_up_again_ends_with_a_question() {
+    check(Agent::Resuming, &["1t2w!", "3a4i~"], "twai", "send k, subscribe 2").await;
+    check(Agent::Plain, &["tw!", "twi~"], "twtwi", "send k, subscribe -").await;
+    check(Agent::Plain, &["tw!", "q~"], "twq", "send k, subscribe -").await;
+    // As it does if the agent lets nobody subscribe to a task that waits.
+    let (seen, log) =
+        follow(Agent::Plain, Asks::FollowUp, TaskState::InputRequired, &["q.", "unsupported"]).await;
+    assert_eq!((&*seen, &*log), ("qq", "send k, subscribe -, get"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_is_not_sent_twice() {
     check(Agent::Plain, &["!"], " Unavailable", "send k").await;
     check(Agent::Plain, &["."], " Unavailable", "send k").await;
@@ -226,10 +302,9 @@ async fn an_error_in_the_stream_is_the_end_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_subscription_outlives_a_wait_for_input() {
-    let (seen, log) =
-        follow(Agent::Resuming, Op::SubscribeToTask, TaskState::Working, &["1t2i!", "3w4c."]).await;
+    let (seen, log) = follow(Agent::Resuming, Asks::Subscribe, TaskState::Working, &["1t2i!", "3w4c."]).await;
     assert_eq!((&*seen, &*log), ("tiwc", "subscribe -, subscribe 2"));
-    let (seen, log) = follow(Agent::Plain, Op::SubscribeToTask, TaskState::Working, &["unsupported"]).await;
+    let (seen, log) = follow(Agent::Plain, Asks::Subscribe, TaskState::Working, &["unsupported"]).await;
     assert_eq!((&*seen, &*log), ("refused: this operation is not supported", "subscribe -"));
 }
 
