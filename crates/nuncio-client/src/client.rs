@@ -124,6 +124,17 @@ impl Client {
         self.shared.route.send_message(&cx, message.into().0).await
     }
 
+    /// Says something to a task that exists: the answer to its question, or more for it to do.
+    ///
+    /// # Errors
+    /// What the agent answers, or what keeps it from answering.
+    pub async fn reply(&self, task: &Task, message: impl Into<Outgoing>) -> Result<SendMessageResponse> {
+        let mut req = message.into().0;
+        req.message.task_id = Some(task.id.clone());
+        req.message.context_id = Some(task.context_id.clone()).filter(|context| !context.is_empty());
+        self.send(req).await
+    }
+
     /// Says something to the agent and follows what happens. The stream resumes by itself when the
     /// connection breaks; from agents without our extension a snapshot of the task then comes as one of
     /// its events.

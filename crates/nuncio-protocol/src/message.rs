@@ -83,17 +83,17 @@ impl Message {
     /// All text parts, joined by line breaks.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
-        join_text(&self.parts)
+        join_text(&self.parts, "\n")
     }
 }
 
-pub(crate) fn join_text(parts: &[Part]) -> Cow<'_, str> {
+pub(crate) fn join_text<'a>(parts: &'a [Part], between: &str) -> Cow<'a, str> {
     let mut texts = parts.iter().filter_map(Part::as_text);
     let Some(first) = texts.next() else { return Cow::Borrowed("") };
     let mut joined = Cow::Borrowed(first);
     for text in texts {
         let joined = joined.to_mut();
-        joined.push('\n');
+        joined.push_str(between);
         joined.push_str(text);
     }
     joined

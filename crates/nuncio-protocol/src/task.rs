@@ -145,9 +145,9 @@ impl Artifact {
         self
     }
 
-    /// All text parts, joined by line breaks.
+    /// All text, as it was appended.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
-        join_text(&self.parts)
+        join_text(&self.parts, "")
     }
 }

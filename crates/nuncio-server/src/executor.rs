@@ -20,8 +20,13 @@ use crate::runtime::{Recorder, new_id};
 /// - `Ok` after `input_required` or `auth_required` leaves it there until the next message;
 /// - `Err`, or a panic, fails the task with a reason.
 ///
+/// The words of an `Err` are shown to the caller, its source only to the log (`tracing`).
+/// A follow-up has the task as it was in [`Execution::task`]; what an agent wants to keep between the
+/// messages of a task it keeps under the task's id.
+///
 /// A caller that goes away does not stop it. A cancel does: the token fires, `cancel` is called, and
-/// after a grace period the future is dropped.
+/// after a grace period ([`Limits::cancel_grace`](crate::Limits)) the future is dropped. Whatever
+/// `execute` returns then, the task ends as canceled.
 #[async_trait]
 pub trait Executor: Send + Sync + 'static {
     /// Handles a message.
@@ -126,6 +131,22 @@ impl Emitter {
     /// The execution is over.
     pub async fn completed(&self) -> Result<Seq> {
         self.status(TaskState::Completed, Vec::new()).await
+    }
+
+    /// The task has failed, for this reason. Returning an error says the same.
+    ///
+    /// # Errors
+    /// The execution is over.
+    pub async fn failed(&self, reason: impl Into<Part>) -> Result<Seq> {
+        self.status(TaskState::Failed, vec![reason.into()]).await
+    }
+
+    /// The agent will not do it, for this reason.
+    ///
+    /// # Errors
+    /// The execution is over.
+    pub async fn rejected(&self, reason: impl Into<Part>) -> Result<Seq> {
+        self.status(TaskState::Rejected, vec![reason.into()]).await
     }
 
     /// The task cannot go on without an answer to this.

@@ -1,6 +1,37 @@
 //! Write an A2A agent: implement [`Executor`], give it to [`Runtime`], put it on the wire with
 //! [`bind::router`]. Tasks, streams with replay, cancel, listing, both protocol versions: all there.
 //!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use nuncio_server::{Emitter, ExecContext, Executor, Runtime, bind};
+//! use nuncio_server::protocol::{AgentCard, Binding, Result};
+//!
+//! struct Shout;
+//!
+//! #[async_trait::async_trait]
+//! impl Executor for Shout {
+//!     async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
+//!         out.working().await?;
+//!         out.text("shout", cx.text().to_uppercase()).await?;
+//!         Ok(()) // returning completes the task
+//!     }
+//! }
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let card = AgentCard::new("shout", "Shouts back.")
+//!     .reached_at(Binding::JsonRpc, "http://127.0.0.1:2650")
+//!     .with_streaming();
+//! let runtime = Runtime::builder(card, Shout).build();
+//! let agent = bind::Agent::new(Arc::new(runtime.clone()), runtime.card(), bind::BindOptions::default())?;
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:2650").await?;
+//! axum::serve(listener, bind::router(&agent)).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! When the process ends, [`Runtime::drain`] ends the tasks in good order.
+//!
 //! Reading order follows the request: [`bind`] opens the envelope, [`runtime`] admits, runs the
 //! executor and records, [`store`] keeps.
 //!

@@ -58,7 +58,7 @@ pub(crate) struct Serve {
     pub(crate) demo: bool,
 
     /// Where callers reach us; port 0 takes a free one.
-    #[arg(long, default_value = "127.0.0.1:2602", env = "NUNCIO_LISTEN")]
+    #[arg(long, default_value = "127.0.0.1:2602", env = "NUNCIO_LISTEN", value_parser = address)]
     pub(crate) listen: SocketAddr,
 
     /// How callers see us, if not at the address we listen on, such as https://agents.example.com.
@@ -116,7 +116,7 @@ pub(crate) struct Target {
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     pub(crate) headers: Vec<String>,
 
-    /// How many seconds to wait for an answer.
+    /// How many seconds to wait for an answer, or for a stream to begin.
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     pub(crate) timeout: Option<Duration>,
 }
@@ -241,6 +241,10 @@ pub(crate) enum CardCommand {
         #[arg(long, value_name = "URL")]
         jku: Option<Url>,
     },
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:2602".to_owned())
 }
 
 fn version(text: &str) -> Result<Version, String> {

@@ -8,6 +8,8 @@ use nuncio_protocol::{Error, ErrorKind, TaskState};
 pub(crate) const OK: u8 = 0;
 /// Something else.
 pub(crate) const OTHER: u8 = 1;
+/// The command line is wrong; clap gives the same code.
+pub(crate) const USAGE: u8 = 2;
 /// The agent could not be reached, or not now.
 pub(crate) const UNREACHABLE: u8 = 3;
 /// Credentials are missing, wrong, or not enough.
@@ -34,16 +36,44 @@ Exit codes:
   7  the task failed, was rejected or was canceled
   8  the task waits for input or for an authorisation";
 
+/// A mistake on the command line that only we can see.
+#[derive(Debug)]
+pub(crate) struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Says what is wrong on the command line and what is expected.
+pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
+    Usage(message.into()).into()
+}
+
 /// Tells the error and gives its code. A broken pipe is none, and nothing is said about it.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(is_broken_pipe)) {
         return ExitCode::from(OK);
     }
-    crate::output::note(&format!("error: {error:#}"));
+    let mut words = Vec::new();
+    for cause in error.chain() {
+        words.push(cause.to_string());
+        // Its message says all that people need; what is beneath it repeats that in other words.
+        if cause.is::<Error>() {
+            break;
+        }
+    }
+    crate::output::note(&format!("error: {}", words.join(": ")));
     ExitCode::from(code(error))
 }
 
 fn code(error: &anyhow::Error) -> u8 {
+    if error.chain().any(|cause| cause.is::<Usage>()) {
+        return USAGE;
+    }
     let Some(error) = error.chain().find_map(|cause| cause.downcast_ref::<Error>()) else { return OTHER };
     match error.kind() {
         ErrorKind::Unavailable | ErrorKind::DeadlineExceeded | ErrorKind::ResourceExhausted => UNREACHABLE,

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 
 use anyhow::Result;
-use nuncio_protocol::{Content, Event, Message, Part, SendMessageResponse, Task, TaskState};
+use nuncio_protocol::{Content, Event, Message, Part, SendMessageResponse, Task, TaskState, TaskStatus};
 use serde::Serialize;
 
 /// For people, or for programs.
@@ -56,13 +56,16 @@ fn human_task(task: &Task) -> Result<()> {
     for artifact in &task.artifacts {
         human_parts(&artifact.parts)?;
     }
-    if let Some(message) = &task.status.message {
-        note(&format!("{}: {}", state(task.status.state), message.text()));
-    } else {
-        note(state(task.status.state));
-    }
+    human_status(&task.status);
     note(&format!("task {}  context {}", task.id, task.context_id));
     Ok(())
+}
+
+fn human_status(status: &TaskStatus) {
+    match &status.message {
+        Some(message) => note(&format!("{}: {}", state(status.state), message.text())),
+        None => note(state(status.state)),
+    }
 }
 
 fn human_message(message: &Message) -> Result<()> {
@@ -72,16 +75,21 @@ fn human_message(message: &Message) -> Result<()> {
 /// Text as it is: pieces of one artifact follow each other without a break.
 fn human_parts(parts: &[Part]) -> Result<()> {
     let mut out = std::io::stdout().lock();
+    if !write_parts(&mut out, parts)? {
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// True if what was written ends a line.
+fn write_parts(out: &mut impl std::io::Write, parts: &[Part]) -> Result<bool> {
     let mut ends_line = true;
     for part in parts {
         let text = part_text(part)?;
         ends_line = text.ends_with('\n');
         out.write_all(text.as_bytes())?;
     }
-    if !ends_line {
-        out.write_all(b"\n")?;
-    }
-    Ok(())
+    Ok(ends_line)
 }
 
 fn part_text(part: &Part) -> Result<String> {
@@ -104,22 +112,22 @@ pub(crate) fn event(format: Format, event: &Event) -> Result<()> {
     match event {
         Event::Task(task) => {
             note(&format!("task {}  context {}", task.id, task.context_id));
+            let mut out = std::io::stdout().lock();
             for artifact in &task.artifacts {
-                human_parts(&artifact.parts)?;
+                write_parts(&mut out, &artifact.parts)?;
             }
-            note(state(task.status.state));
+            out.flush()?;
+            // A question that has been answered is no news; its words have moved to the history.
+            if !task.status.state.is_interrupted() || task.status.message.is_some() {
+                human_status(&task.status);
+            }
         }
         Event::Message(message) => human_message(message)?,
-        Event::StatusUpdate(update) => match &update.status.message {
-            Some(message) => note(&format!("{}: {}", state(update.status.state), message.text())),
-            None => note(state(update.status.state)),
-        },
+        Event::StatusUpdate(update) => human_status(&update.status),
         Event::ArtifactUpdate(update) => {
             let mut out = std::io::stdout().lock();
-            for part in &update.artifact.parts {
-                out.write_all(part_text(part)?.as_bytes())?;
-            }
-            if update.last_chunk {
+            let ends_line = write_parts(&mut out, &update.artifact.parts)?;
+            if update.last_chunk && !ends_line {
                 out.write_all(b"\n")?;
             }
             out.flush()?;

@@ -28,11 +28,11 @@ async fn a_hub_that_cannot_be_is_refused() {
     check(&["serve", "--demo", "--listen", &address], 1, &["cannot listen on", &address, "--listen"]).await;
     let free = ["serve", "--demo", "--listen", "127.0.0.1:0"];
     let with = |more: &[&'static str]| [&free, more].concat();
-    check(&["serve", "--listen", "127.0.0.1:0"], 1, &["no agent to serve", "--demo"]).await;
-    check(&with(&["--default", "nope"]), 1, &["--default nope", "echo, slow, conformance"]).await;
-    check(&with(&["--data", "foo"]), 1, &["--data foo", "expected memory"]).await;
-    check(&with(&["--public-url", "ftp://x.example"]), 1, &["--public-url", "https://"]).await;
-    check(&["serve", "--demo", "--listen", "0.0.0.0:0"], 1, &["127.0.0.1", "--allow-anonymous"]).await;
+    check(&["serve", "--listen", "127.0.0.1:0"], 2, &["no agent to serve", "--demo"]).await;
+    check(&with(&["--default", "nope"]), 2, &["--default nope", "echo, slow, conformance"]).await;
+    check(&with(&["--data", "foo"]), 2, &["--data foo", "expected memory"]).await;
+    check(&with(&["--public-url", "ftp://x.example"]), 2, &["--public-url", "https://"]).await;
+    check(&["serve", "--demo", "--listen", "0.0.0.0:0"], 2, &["127.0.0.1", "--allow-anonymous"]).await;
     check(&["serve", "--demo", "--listen", "localhost"], 2, &["--listen"]).await;
     check(&with(&["--profile", "nope"]), 2, &["full", "minimal"]).await;
     check(&with(&["--drain-seconds=-1"]), 2, &["--drain-seconds"]).await;
@@ -41,7 +41,7 @@ async fn a_hub_that_cannot_be_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn beyond_loopback_one_has_to_say_so() {
     let anyone = ["serve", "--demo", "--listen", "0.0.0.0:0", "--allow-anonymous"];
-    check(&anyone, 1, &["--public-url", "http://HOST:0"]).await;
+    check(&anyone, 2, &["--public-url", "http://HOST:0"]).await;
     let mut hub = start(&[&anyone[..], &["--public-url", "http://hub.example", "-o", "json"]].concat());
     let line = hub.line().await.unwrap_or_else(|| panic!("{}", hub.stderr()));
     assert!(line.contains("\"listen\":\"0.0.0.0:"), "{line}");
@@ -65,10 +65,10 @@ async fn an_address_without_an_agent_is_told_apart_from_a_wrong_one() {
 async fn what_is_to_be_sent_is_checked_before_anybody_is_called() {
     let url = nowhere();
     let send = |more: &[&'static str]| [&["send", &*url, "x"], more].concat();
-    check(&send(&["--data", "{"]), 1, &["--data {", "expected JSON"]).await;
-    check(&send(&["--metadata", "novalue"]), 1, &["--metadata novalue", "KEY=VALUE"]).await;
+    check(&send(&["--data", "{"]), 2, &["--data {", "expected JSON"]).await;
+    check(&send(&["--metadata", "novalue"]), 2, &["--metadata novalue", "KEY=VALUE"]).await;
     check(&send(&["--file", "no/such/file"]), 1, &["cannot read no/such/file"]).await;
-    check(&send(&["-H", "nocolon"]), 1, &["--header nocolon", "'Name: value'"]).await;
+    check(&send(&["-H", "nocolon"]), 2, &["--header", "'Name: value'"]).await;
     check(&send(&["-H", "b ad: x"]), 6, &["b ad"]).await;
     check(&send(&["-H", "Name: a\nb"]), 6, &["Name"]).await;
     check(&send(&["--stream", "--no-wait"]), 2, &["--stream", "--no-wait"]).await;

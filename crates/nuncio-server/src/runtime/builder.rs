@@ -143,7 +143,6 @@ impl RuntimeBuilder {
                 in_flight: std::sync::Mutex::default(),
                 cursor_key: CursorKey::random(),
                 draining: tokio_util::sync::CancellationToken::new(),
-                closing: tokio_util::sync::CancellationToken::new(),
                 tracker: tokio_util::task::TaskTracker::new(),
             }),
         }

@@ -77,11 +77,13 @@ pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
                 report(&live, end_stopped(&Recorder::new(&shared, &live), Stop::Cancel));
                 // The task has ended now, or its store is gone: either way there is no next turn.
                 let _ = next_turn(&live);
-                return;
+                break;
             }
-            Next::Done => return,
+            Next::Done => break,
         };
     }
+    // Streams that outlive the execution look again.
+    live.announce();
 }
 
 /// What comes after a turn.

@@ -59,7 +59,7 @@ pub(super) struct Feed {
     buffer: VecDeque<StreamItem>,
     until: Until,
     ended: bool,
-    closing: CancellationToken,
+    draining: CancellationToken,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -92,8 +92,8 @@ impl Feed {
                 state.task.as_ref().map(|task| &task.status).filter(|_| state.settled <= Some(cursor));
             (cursor, status.is_some_and(|status| until.ends(state.settled, status)))
         };
-        let (shared, closing) = (Arc::clone(shared), shared.closing.clone());
-        Ok(Self { shared, live, cursor, buffer, until, ended, closing, _permit: permit })
+        let (shared, draining) = (Arc::clone(shared), shared.draining.clone());
+        Ok(Self { shared, live, cursor, buffer, until, ended, draining, _permit: permit })
     }
 
     /// The first event, when it has come; the rest of the stream follows it.
@@ -131,11 +131,19 @@ impl Feed {
                 let changed = self.live.changed();
                 let look = look(&self.live.lock(), self.cursor);
                 if matches!(look, Look::UpToDate) {
-                    tokio::select! {
-                        () = changed => continue,
-                        // The server ends: the client is to come back with its last id.
-                        () = self.closing.cancelled() => return None,
+                    if !self.draining.is_cancelled() {
+                        tokio::select! {
+                            () = changed => {}
+                            () = self.draining.cancelled() => {}
+                        }
+                    } else if self.live.lock().running.is_some() {
+                        // The server ends, but the task has its grace, and this stream shows its end.
+                        changed.await;
+                    } else {
+                        // Nothing more will come here: the client is to come back with its last id.
+                        return None;
                     }
+                    continue;
                 }
                 look
             };

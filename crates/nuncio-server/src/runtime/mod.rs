@@ -79,8 +79,6 @@ pub(crate) struct Shared {
     streams: Arc<Semaphore>,
     /// No new work is taken.
     draining: CancellationToken,
-    /// Streams end.
-    closing: CancellationToken,
     tracker: TaskTracker,
 }
 
@@ -228,11 +226,11 @@ impl Runtime {
         self.shared.tracker.len()
     }
 
-    /// Ends in good order: no new work, streams close so that clients come back elsewhere, running
-    /// tasks get `grace`, and what still runs then is recorded as failed with the reason.
+    /// Ends in good order: no new work; running tasks get `grace`, and what still runs then is recorded as
+    /// failed with the reason. Streams of running tasks show that end; others close at once, so that
+    /// clients come back elsewhere.
     pub async fn drain(&self, grace: Duration) {
         self.shared.draining.cancel();
-        self.shared.closing.cancel();
         self.shared.tracker.close();
         if tokio::time::timeout(grace, self.shared.tracker.wait()).await.is_ok() {
             return;

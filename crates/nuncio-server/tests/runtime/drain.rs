@@ -24,7 +24,7 @@ async fn no_new_work_is_taken_and_old_work_is_still_readable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn running_tasks_finish_within_the_grace_and_streams_close_at_once() {
+async fn running_tasks_finish_within_the_grace_and_their_streams_show_it() {
     let harness = Harness::new(ScriptedExecutor::steps([
         Step::Working,
         Step::Sleep(secs(5)),
@@ -38,8 +38,8 @@ async fn running_tasks_finish_within_the_grace_and_streams_close_at_once() {
     let (seen, ()) = tokio::join!(lines(stream), drained);
     assert_eq!(
         seen,
-        ["1 task submitted", "2 status working"],
-        "the client comes back elsewhere with its last id"
+        ["1 task submitted", "2 status working", "3 artifact a \"x\" last", "4 status completed"],
+        "nothing of what was done is lost"
     );
     assert_eq!(summary(&waiting.await.unwrap()), "completed | user: hi | a \"x\"");
     settle().await;
@@ -102,8 +102,8 @@ async fn a_send_that_is_still_being_let_in_does_not_begin_after_the_drain() {
     let task = harness.task("hi").await.unwrap();
     settle().await;
     harness.store.hold_reads(true);
-    let late = [Say::from("hi"), Say::to(&task, "blue")].map(|say| {
-        let harness = harness.calling(|cx| cx.idempotency_key = Some("k".to_owned()));
+    let late = [("k-1", Say::from("hi")), ("k-2", Say::to(&task, "blue"))].map(|(key, say)| {
+        let harness = harness.calling(|cx| cx.idempotency_key = Some(key.to_owned()));
         tokio::spawn(async move { harness.task(say).await })
     });
     settle().await;

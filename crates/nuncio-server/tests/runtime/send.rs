@@ -27,7 +27,7 @@ async fn a_blocking_send_waits_until_the_task_is_terminal_or_interrupted() {
     check(&[Step::Working, Step::InputRequired("which?")], "input-required \"which?\" | user: hi | ").await;
     check(&[Step::AuthRequired("log in"), Step::Sleep(secs(9))], "auth-required \"log in\" | user: hi | ")
         .await;
-    check(&[Step::Append("a", "x"), Step::Append("a", "y")], "completed | user: hi | a \"x\ny\"").await;
+    check(&[Step::Append("a", "x"), Step::Append("a", "y")], "completed | user: hi | a \"xy\"").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,10 +8,13 @@ mod task;
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Args, Command, LogFormat};
+use crate::{
+    args::{Args, Command, LogFormat},
+    exit,
+};
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     start_log(&args)?;
@@ -25,8 +28,11 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn start_log(args: &Args) -> Result<()> {
-    let filter = EnvFilter::try_new(&args.log_level).with_context(|| {
-        format!("--log-level {}: expected error, warn, info, debug, trace or a filter", args.log_level)
+    let filter = EnvFilter::try_new(&args.log_level).map_err(|_| {
+        exit::usage(format!(
+            "--log-level {}: expected error, warn, info, debug, trace, or a filter such as nuncio_server=debug",
+            args.log_level
+        ))
     })?;
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);

@@ -5,8 +5,8 @@ use std::{io::Read as _, path::Path, process::ExitCode};
 use anyhow::{Context as _, Result, bail};
 use futures_util::StreamExt as _;
 use nuncio_protocol::{
-    Event, EventStream, Message, Metadata, Part, SendMessageConfiguration, SendMessageRequest,
-    SendMessageResponse,
+    ErrorKind, Event, EventStream, Message, Metadata, Part, SendMessageConfiguration, SendMessageRequest,
+    SendMessageResponse, TaskId, TaskState,
 };
 use serde_json::Value;
 
@@ -20,30 +20,57 @@ pub(super) async fn run(send: Send, format: Format) -> Result<ExitCode> {
     // What was typed is checked before anybody is called.
     let request = request(&send)?;
     let client = send.target.connect().await?;
+    let url = &send.target.url;
     if send.stream {
-        return follow(client.stream(request).await?, format).await;
+        return follow(client.stream(request).await?, url, false, format).await;
     }
-    let response = client.send(request).await?;
+    let response = match client.send(request).await {
+        Err(error) if error.kind() == ErrorKind::DeadlineExceeded => {
+            let hint = format!("the task may go on; see: nuncio task list {url}");
+            return Err(anyhow::Error::new(error).context(hint));
+        }
+        answer => answer?,
+    };
     output::response(format, &response)?;
+    if let SendMessageResponse::Task(task) = &response {
+        how_to_answer(url, &task.id, task.status.state);
+    }
     Ok(ExitCode::from(match &response {
         SendMessageResponse::Task(task) => exit::of_state(task.status.state),
         SendMessageResponse::Message(_) => exit::OK,
     }))
 }
 
-/// Shows a stream to its end; the last state is the exit code.
-pub(super) async fn follow(mut events: EventStream, format: Format) -> Result<ExitCode> {
+/// Shows a stream to its end; the last state is the exit code. A question ends it as well: of one who
+/// only watches at once (`watch`), of one who has just answered only if it is a new one.
+pub(super) async fn follow(
+    mut events: EventStream,
+    url: &str,
+    watch: bool,
+    format: Format,
+) -> Result<ExitCode> {
     let mut code = exit::OK;
     while let Some(item) = events.next().await {
         let item = item?;
-        output::event(format, item.event())?;
-        if let Some(status) = item.event().status() {
-            code = exit::of_state(status.state);
-        } else if matches!(**item.event(), Event::Message(_)) {
-            code = exit::OK;
+        let event = item.event();
+        output::event(format, event)?;
+        let Some(status) = event.status() else { continue };
+        code = exit::of_state(status.state);
+        let asks = watch || matches!(**event, Event::StatusUpdate(_));
+        if status.state == TaskState::InputRequired && asks {
+            if let Some(id) = event.task_id() {
+                how_to_answer(url, id, status.state);
+            }
+            break;
         }
     }
     Ok(ExitCode::from(code))
+}
+
+fn how_to_answer(url: &str, id: &TaskId, state: TaskState) {
+    if state == TaskState::InputRequired {
+        output::note(&format!("answer with: nuncio send {url} \"…\" --task {id}"));
+    }
 }
 
 fn request(send: &Send) -> Result<SendMessageRequest> {
@@ -59,8 +86,8 @@ fn request(send: &Send) -> Result<SendMessageRequest> {
         parts.push(file(path)?);
     }
     for json in &send.data {
-        let value: Value =
-            serde_json::from_str(json).with_context(|| format!("--data {json}: expected JSON"))?;
+        let value: Value = serde_json::from_str(json)
+            .map_err(|error| exit::usage(format!("--data {json}: expected JSON: {error}")))?;
         parts.push(Part::data(value));
     }
     let id = send.message_id.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
@@ -126,7 +153,7 @@ fn metadata(pairs: &[String]) -> Result<Metadata> {
     let mut metadata = Metadata::new();
     for pair in pairs {
         let Some((key, value)) = pair.split_once('=') else {
-            bail!("--metadata {pair}: expected KEY=VALUE");
+            return Err(exit::usage(format!("--metadata {pair}: expected KEY=VALUE")));
         };
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         metadata.insert(key.to_owned(), value);

@@ -2,14 +2,14 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use nuncio_hub::{
     Hub, Profile,
     config::{Config, Data},
 };
 
 use crate::{
-    args,
+    args, exit,
     output::{self, Format},
 };
 
@@ -29,7 +29,11 @@ pub(super) async fn run(serve: args::Serve, format: Format) -> Result<ExitCode> 
 fn config(serve: &args::Serve) -> Result<Config> {
     let data = match serve.data.as_deref() {
         None | Some("memory") => Data::Memory { keep_finished: serve.keep_finished },
-        Some(other) => bail!("--data {other}: expected memory; files and databases are not supported yet"),
+        Some(other) => {
+            return Err(exit::usage(format!(
+                "--data {other}: expected memory; files and databases are not supported yet"
+            )));
+        }
     };
     let profile = serve.profile.map(|profile| match profile {
         args::Profile::Full => Profile::Full,
@@ -47,7 +51,7 @@ fn config(serve: &args::Serve) -> Result<Config> {
         drain_grace: Duration::from_secs(serve.drain_seconds),
         connections: CONNECTIONS,
     };
-    config.validate(serve.allow_anonymous)?;
+    config.validate(serve.allow_anonymous).map_err(|error| exit::usage(error.to_string()))?;
     Ok(config)
 }
 

@@ -1,9 +1,9 @@
 //! Connecting to the agent that the command line names.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use nuncio_client::Client;
 
-use crate::args::Target;
+use crate::{args::Target, exit};
 
 /// Where a bearer token is taken from: never from the command line, which others can see.
 const KEY: &str = "NUNCIO_KEY";
@@ -25,14 +25,14 @@ impl Target {
         if let Some(timeout) = self.timeout {
             builder = builder.timeout(timeout);
         }
-        builder.connect(&self.url).await.with_context(|| format!("cannot connect to {}", self.url))
+        Ok(builder.connect(&self.url).await?)
     }
 }
 
 fn name_and_value(header: &str) -> Result<(&str, &str)> {
     let Some((name, value)) = header.split_once(':') else {
         // Not echoed: it may be a secret.
-        bail!("--header: expected 'Name: value'");
+        return Err(exit::usage("--header: expected 'Name: value'"));
     };
     Ok((name.trim(), value.trim()))
 }

@@ -36,7 +36,7 @@ pub(super) async fn run(command: TaskCommand, format: Format) -> Result<ExitCode
                 Some(seq) => client.subscribe_after(id, Seq(seq)).await?,
                 None => client.subscribe(id).await?,
             };
-            follow(events, format).await
+            follow(events, &target.url, true, format).await
         }
     }
 }
