@@ -183,12 +183,9 @@ async fn ask_and_answer(client: &Client) {
     let asked = task(client, "ask").await;
     assert_eq!(asked.status.state, TaskState::InputRequired);
     assert_eq!(asked.status.message.as_ref().unwrap().text(), "What shall I echo?");
-    let answer = Message {
-        task_id: Some(asked.id.clone()),
-        context_id: Some(asked.context_id.clone()),
-        ..Message::user("m-2", Part::text("answer"))
+    let SendMessageResponse::Task(done) = client.reply(&asked, "answer").await.unwrap() else {
+        panic!("once there is a task, it is the answer")
     };
-    let done = task(client, answer).await;
     assert_eq!((&done.id, done.status.state), (&asked.id, TaskState::Completed));
     assert_eq!(text_of(&done), "answer");
 

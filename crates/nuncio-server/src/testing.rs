@@ -359,7 +359,7 @@ pub fn card() -> AgentCard {
     }
 }
 
-/// A whole stream, one line per event (see [`line`]).
+/// A whole stream, one line per event (see [`line()`]).
 pub async fn lines(stream: EventStream) -> Vec<String> {
     stream.map(|item| line(&item)).collect().await
 }
