@@ -1,7 +1,7 @@
 //! Running the executor, detached from any connection: turn after turn, with cancel, watchdog,
 //! panics caught, and an end that is always recorded.
 
-use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{any::Any, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use nuncio_protocol::{
@@ -174,7 +174,7 @@ async fn execute(
 ) -> Ended {
     // The call is inside of what is caught: a hand-written executor may panic before it gives a future.
     let own = cx.clone();
-    let mut work = Box::pin(caught(async move { shared.executor.execute(own, out).await }));
+    let mut work = pin!(caught(async move { shared.executor.execute(own, out).await }));
     tokio::select! {
         // The work comes first: what is done is done, even if the stop came at the same time.
         biased;
