@@ -1,13 +1,21 @@
-//! The server side of [`A2aService`]: admits calls, runs the executor, records what it says, and
-//! answers from what is recorded.
+//! The server side of [`A2aService`](nuncio_protocol::A2aService): admits calls, runs the executor,
+//! records what it says, and answers from what is recorded.
+
+mod service;
 
 mod admit;
-mod builder;
-mod cursor;
+
 mod execution;
-mod feed;
-mod live;
+
 mod record;
+
+mod live;
+
+mod feed;
+
+mod cursor;
+
+mod builder;
 
 use std::{
     collections::HashMap,
@@ -16,14 +24,8 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use nuncio_protocol::{
-    A2aService, AgentCard, CallContext, CancelTaskRequest, DEFAULT_PAGE_SIZE,
-    DeleteTaskPushNotificationConfigRequest, Error, ErrorKind, EventStream, GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest,
-    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, Result, SendMessageRequest,
-    SendMessageResponse, Seq, SubscribeToTaskRequest, Task, TaskId, TaskPushNotificationConfig, TaskState,
-    Validate as _,
+    AgentCard, CallContext, Error, ErrorKind, Result, SendMessageResponse, Seq, Task, TaskId,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -34,15 +36,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use self::builder::{Limits, RuntimeBuilder};
 pub(crate) use self::{admit::new_id, record::Recorder};
 use self::{
-    admit::{Admitted, InFlight, Slot},
-    cursor::{Cursor, CursorKey},
-    execution::Begun,
-    feed::{Feed, Start, Until},
+    admit::{InFlight, Slot},
+    cursor::CursorKey,
     live::{LiveRef, Registry, State, Stop},
 };
 use crate::{
-    executor::{ExecContext, Execution, Executor},
-    store::{Keyset, Scope, Store, TaskQuery},
+    executor::Executor,
+    store::{Scope, Store},
 };
 
 /// What a caller is told to wait when a limit is reached.
@@ -253,272 +253,4 @@ impl Runtime {
     pub fn live_tasks(&self) -> usize {
         self.shared.registry.len()
     }
-}
-
-#[async_trait]
-impl A2aService for Runtime {
-    async fn send_message(&self, cx: &CallContext, req: SendMessageRequest) -> Result<SendMessageResponse> {
-        let shared = &self.shared;
-        shared.check_extensions(cx)?;
-        let scope = shared.scope(cx, req.tenant.as_deref());
-        let configuration = req.configuration.as_ref();
-        let history_length = configuration.and_then(|configuration| configuration.history_length);
-        let wait = !configuration.is_some_and(|configuration| configuration.return_immediately);
-        let mut response = match shared.admit(cx, &scope, req).await? {
-            Admitted::Task(live, Begun { turn, .. }) | Admitted::Joined(live, turn) => {
-                shared.answer(&live, turn, cx, wait).await?
-            }
-            Admitted::Queued(live) => shared.answer(&live, Seq::ZERO, cx, false).await?,
-            Admitted::Known(id) => match shared.registry.get(&scope, &id) {
-                Some(live) => shared.answer(&live, Seq::ZERO, cx, wait).await?,
-                None => SendMessageResponse::Task(shared.read(&scope, &id).await?),
-            },
-            Admitted::Replied(reply) => SendMessageResponse::Message(reply),
-        };
-        if let SendMessageResponse::Task(task) = &mut response {
-            task.trim_history(history_length);
-        }
-        Ok(response)
-    }
-
-    async fn send_streaming_message(&self, cx: &CallContext, req: SendMessageRequest) -> Result<EventStream> {
-        let shared = &self.shared;
-        shared.check_extensions(cx)?;
-        shared.check_streaming()?;
-        let scope = shared.scope(cx, req.tenant.as_deref());
-        let history_length =
-            req.configuration.as_ref().and_then(|configuration| configuration.history_length);
-        // Before the message is let in: what was begun is not refused afterwards.
-        let permit = shared.stream_permit()?;
-        match shared.admit(cx, &scope, req).await? {
-            Admitted::Queued(live) => {
-                Ok(Feed::open(shared, live, permit, Start::Snapshot, Until::Terminal)?.into_stream())
-            }
-            Admitted::Task(live, Begun { turn, task }) => {
-                let_it_run().await;
-                // A follow-up begins with the task at its turn (trap T-33), a new task with its first entry.
-                let start = task.map_or(Start::After(turn), |task| Start::From(turn, Box::new(task)));
-                Feed::open(shared, live, permit, start, Until::Answered(turn))?.first(history_length).await
-            }
-            Admitted::Joined(live, turn) => {
-                let until = Until::Answered(turn);
-                let Some(after) = cx.last_event_id else {
-                    // As for a send that is no longer in flight: the task as it is, or as it begins.
-                    return Feed::open(shared, live, permit, Start::Snapshot, until)?
-                        .first(history_length)
-                        .await;
-                };
-                check_last_event_id(after, live.standing().0)?;
-                // Who has seen the beginning is not kept waiting for the next event.
-                Ok(Feed::open(shared, live, permit, Start::After(after), until)?.into_stream())
-            }
-            Admitted::Known(id) => {
-                // Nothing was begun, so it may be refused after all.
-                drop(permit);
-                self.resume(cx, &scope, &id, Until::Answered(Seq::ZERO), history_length).await
-            }
-            Admitted::Replied(reply) => {
-                let event = nuncio_protocol::Event::Message(reply);
-                let item = nuncio_protocol::StreamItem::new(None, Arc::new(event));
-                Ok(Box::pin(futures_util::stream::iter([Ok(item)])))
-            }
-        }
-    }
-
-    async fn get_task(&self, cx: &CallContext, req: GetTaskRequest) -> Result<Task> {
-        self.shared.check_extensions(cx)?;
-        req.validate()?;
-        let scope = self.shared.scope(cx, req.tenant.as_deref());
-        let mut task = self.shared.read(&scope, &req.id).await?;
-        task.trim_history(req.history_length);
-        Ok(task)
-    }
-
-    async fn list_tasks(&self, cx: &CallContext, req: ListTasksRequest) -> Result<ListTasksResponse> {
-        let shared = &self.shared;
-        shared.check_extensions(cx)?;
-        req.validate()?;
-        let scope = shared.scope(cx, req.tenant.as_deref());
-        let cursor = match &req.page_token {
-            Some(token) => Some(shared.cursor_key.open(&scope, &req, token)?),
-            None => None,
-        };
-        let page_size = req.page_size.unwrap_or(DEFAULT_PAGE_SIZE);
-        let (after, total) = cursor.map(|cursor| (cursor.after, cursor.total)).unzip();
-        let query = TaskQuery {
-            context_id: req.context_id.clone(),
-            // Unspecified filters nothing, also for a caller that did not come over a wire.
-            state: req.status.filter(|state| *state != TaskState::Unspecified),
-            since: req.status_timestamp_after,
-            after,
-            limit: usize::try_from(page_size).unwrap_or(1),
-            count: total.is_none(),
-        };
-        let page = shared.store.tasks(&scope, &query).await?;
-        let total = total.or(page.total).unwrap_or_default();
-        let last = page.tasks.last().filter(|_| page.more);
-        let next_page_token = match last.and_then(|task| Some((task.status.timestamp?, task.id.clone()))) {
-            Some((timestamp, id)) => {
-                shared.cursor_key.seal(&scope, &req, &Cursor { after: Keyset { timestamp, id }, total })?
-            }
-            None => String::new(),
-        };
-        let mut tasks = page.tasks;
-        for task in &mut tasks {
-            task.trim_history(req.history_length);
-            if req.include_artifacts != Some(true) {
-                task.artifacts.clear();
-            }
-        }
-        let total_size = i32::try_from(total).unwrap_or(i32::MAX);
-        Ok(ListTasksResponse { tasks, next_page_token, page_size, total_size })
-    }
-
-    async fn cancel_task(&self, cx: &CallContext, req: CancelTaskRequest) -> Result<Task> {
-        let shared = &self.shared;
-        shared.check_extensions(cx)?;
-        req.validate()?;
-        let scope = shared.scope(cx, req.tenant.as_deref());
-        let live = shared.live(&scope, &req.id).await?;
-        let not_cancelable =
-            || Error::from(ErrorKind::TaskNotCancelable).with_metadata("taskId", req.id.as_str());
-        let before = live.lock().task.clone().filter(|task| !task.status.state.is_terminal());
-        let task = before.ok_or_else(not_cancelable)?;
-        if !execution::stop(&live, Stop::Cancel) {
-            let cx = idle_context(cx, task, req.metadata.clone());
-            execution::cancel_idle(shared, cx, shared.limits.cancel_grace).await;
-            // A message may have come in meanwhile; then there is an execution to stop.
-            if !execution::stop(&live, Stop::Cancel) {
-                match Recorder::new(shared, &live).end(TaskState::Canceled, None) {
-                    // It has just ended otherwise; what follows sees how.
-                    Err(error) if error.kind() != ErrorKind::UnsupportedOperation => return Err(error),
-                    _ => {}
-                }
-            }
-        }
-        live.until(|state| state.broken || state.state().is_terminal()).await;
-        let task = {
-            let state = live.lock();
-            if state.broken {
-                return Err(ErrorKind::Unavailable.into());
-            }
-            state.task.clone()
-        };
-        task.filter(|task| task.status.state == TaskState::Canceled).ok_or_else(not_cancelable)
-    }
-
-    async fn subscribe_to_task(&self, cx: &CallContext, req: SubscribeToTaskRequest) -> Result<EventStream> {
-        self.shared.check_extensions(cx)?;
-        self.shared.check_streaming()?;
-        req.validate()?;
-        let scope = self.shared.scope(cx, req.tenant.as_deref());
-        self.resume(cx, &scope, &req.id, Until::Terminal, None).await
-    }
-
-    async fn create_task_push_notification_config(
-        &self,
-        cx: &CallContext,
-        _req: TaskPushNotificationConfig,
-    ) -> Result<TaskPushNotificationConfig> {
-        self.no_push(cx)
-    }
-
-    async fn get_task_push_notification_config(
-        &self,
-        cx: &CallContext,
-        _req: GetTaskPushNotificationConfigRequest,
-    ) -> Result<TaskPushNotificationConfig> {
-        self.no_push(cx)
-    }
-
-    async fn list_task_push_notification_configs(
-        &self,
-        cx: &CallContext,
-        _req: ListTaskPushNotificationConfigsRequest,
-    ) -> Result<ListTaskPushNotificationConfigsResponse> {
-        self.no_push(cx)
-    }
-
-    async fn delete_task_push_notification_config(
-        &self,
-        cx: &CallContext,
-        _req: DeleteTaskPushNotificationConfigRequest,
-    ) -> Result<()> {
-        self.no_push(cx)
-    }
-
-    async fn get_extended_agent_card(
-        &self,
-        cx: &CallContext,
-        _req: GetExtendedAgentCardRequest,
-    ) -> Result<AgentCard> {
-        let shared = &self.shared;
-        shared.check_extensions(cx)?;
-        if shared.card.capabilities.extended_agent_card != Some(true) {
-            return Err(Error::new(ErrorKind::UnsupportedOperation, "this agent has no extended card"));
-        }
-        if !shared.extended_card_is_open && cx.caller.principal().is_none() {
-            return Err(ErrorKind::Unauthenticated.into());
-        }
-        let card = shared.extended_card.as_deref().cloned();
-        card.ok_or_else(|| ErrorKind::ExtendedAgentCardNotConfigured.into())
-    }
-}
-
-impl Runtime {
-    /// REQ-153: an agent without webhooks says so, whatever the task.
-    fn no_push<T>(&self, cx: &CallContext) -> Result<T> {
-        self.shared.check_extensions(cx)?;
-        Err(ErrorKind::PushNotificationNotSupported.into())
-    }
-
-    /// A stream of a task that exists: after the caller's last event, or from a snapshot on.
-    async fn resume(
-        &self,
-        cx: &CallContext,
-        scope: &Arc<Scope>,
-        id: &TaskId,
-        until: Until,
-        history_length: Option<i32>,
-    ) -> Result<EventStream> {
-        let shared = &self.shared;
-        let live = shared.live(scope, id).await?;
-        let (last, state) = live.standing();
-        if let Some(after) = cx.last_event_id {
-            check_last_event_id(after, last)?;
-            if state.is_terminal() {
-                return feed::replay(shared, scope, id, after).await;
-            }
-            let permit = shared.stream_permit()?;
-            return Ok(Feed::open(shared, live, permit, Start::After(after), until)?.into_stream());
-        }
-        // The repeat of a send is answered with how it ended (REQ-144 is about subscriptions).
-        if state.is_terminal() && matches!(until, Until::Terminal) {
-            return Err(Error::new(ErrorKind::UnsupportedOperation, "the task has ended; get it instead"));
-        }
-        let permit = shared.stream_permit()?;
-        Feed::open(shared, live, permit, Start::Snapshot, until)?.first(history_length).await
-    }
-}
-
-fn check_last_event_id(after: Seq, last: Seq) -> Result<()> {
-    if after > last {
-        return Err(Error::invalid_field("Last-Event-ID", format!("the task has {last} events")));
-    }
-    Ok(())
-}
-
-/// What an executor is told about a task that is canceled while nothing runs.
-fn idle_context(cx: &CallContext, task: Task, metadata: nuncio_protocol::Metadata) -> ExecContext {
-    ExecContext::from(Execution {
-        task_id: task.id.clone(),
-        context_id: task.context_id.clone(),
-        message: task.history.last().cloned().unwrap_or_default(),
-        task: Some(task),
-        references: Vec::new(),
-        configuration: nuncio_protocol::SendMessageConfiguration::default(),
-        metadata,
-        call: cx.clone(),
-        cancellation: CancellationToken::new(),
-    })
 }
