@@ -25,6 +25,7 @@ use crate::{
     server::{Server, Subject},
 };
 
+#[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

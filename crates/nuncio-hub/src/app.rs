@@ -122,12 +122,15 @@ impl Hub {
             };
             let Some((stream, permit)) = stream else { continue };
             let service = TowerToHyperService::new(self.service.clone());
-            let connection =
-                server.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-            let connection = graceful.watch(connection);
+            let (server, watcher) = (server.clone(), graceful.watcher());
             tokio::spawn(async move {
                 let _permit = permit;
-                if let Err(error) = connection.await {
+                // Who says nothing at all is not kept; from the first byte on the server has its own clock.
+                if tokio::time::timeout(HEADER_TIMEOUT, stream.peek(&mut [0])).await.is_err() {
+                    return;
+                }
+                let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                if let Err(error) = watcher.watch(connection.into_owned()).await {
                     tracing::debug!(%error, "a connection ended with an error");
                 }
             });

@@ -9,7 +9,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// Many small, short-lived values on many threads: measured in bench/, a fifth less CPU per request.
+/// Many small, short-lived values: less CPU per request than the system's allocator, more memory per
+/// idle connection (docs/performance.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -74,12 +74,14 @@ impl Drop for InFlightGuard {
 }
 
 impl Shared {
-    /// Lets a message in and starts or joins its execution.
+    /// Lets a message in and starts or joins its execution; `immediately` if the caller only wants to
+    /// know the task.
     pub(super) async fn admit(
         self: &Arc<Self>,
         cx: &CallContext,
         scope: &Arc<Scope>,
         req: SendMessageRequest,
+        immediately: bool,
     ) -> Result<Admitted> {
         self.check_open()?;
         req.validate()?;
@@ -90,8 +92,8 @@ impl Shared {
             return Err(ErrorKind::PushNotificationNotSupported.into());
         }
         match &req.message.task_id {
-            Some(_) => self.follow_up(cx, scope, req).await,
-            None => self.begin(cx, scope, req).await,
+            Some(_) => self.follow_up(cx, scope, req, immediately).await,
+            None => self.begin(cx, scope, req, immediately).await,
         }
     }
 
@@ -143,6 +145,7 @@ impl Shared {
         cx: &CallContext,
         scope: &Arc<Scope>,
         mut req: SendMessageRequest,
+        immediately: bool,
     ) -> Result<Admitted> {
         let key = cx.idempotency_key.as_deref().map(|key| idempotency_key(key, &req)).transpose()?;
         let id: TaskId = new_id();
@@ -163,8 +166,6 @@ impl Shared {
         // for this token.
         let _begins = self.tracker.token();
         self.check_open()?;
-        let immediately =
-            req.configuration.as_ref().is_some_and(|configuration| configuration.return_immediately);
         // Running before it is there: nobody finds it idle.
         live.lock().running = Some(execution::running());
         if immediately {
@@ -231,6 +232,7 @@ impl Shared {
         cx: &CallContext,
         scope: &Arc<Scope>,
         mut req: SendMessageRequest,
+        immediately: bool,
     ) -> Result<Admitted> {
         let Some(id) = req.message.task_id.clone() else {
             return Err(Error::invalid_field("message.taskId", "required"));
@@ -253,8 +255,6 @@ impl Shared {
         let message = Arc::new(std::mem::take(&mut req.message));
         let references = self.references(scope, &message).await?;
         let (begun, turn_begun) = oneshot::channel();
-        let immediately =
-            req.configuration.as_ref().is_some_and(|configuration| configuration.return_immediately);
         let turn = Box::new(Turn {
             message,
             configuration: req.configuration.unwrap_or_default(),

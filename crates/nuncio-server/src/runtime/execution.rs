@@ -281,3 +281,37 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 pub(super) async fn cancel_idle(shared: &Shared, cx: ExecContext, grace: Duration) {
     let _ = timeout(grace, caught(async move { shared.executor.cancel(cx).await })).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use nuncio_protocol::{TaskStatus, Timestamp};
+
+    use super::*;
+    use crate::{
+        runtime::live::Registry,
+        store::{Scope, StoredTask},
+    };
+
+    fn asking(stop: Option<Stop>) -> LiveRef {
+        let status =
+            TaskStatus { state: TaskState::InputRequired, message: None, timestamp: Some(Timestamp::EPOCH) };
+        let task = Task { id: "t-1".into(), context_id: "c-1".into(), status, ..Task::default() };
+        let registry: Arc<Registry> = Arc::default();
+        let live = registry.revive(&Arc::new(Scope::default()), StoredTask { task, seq: Seq(2) });
+        live.lock().running = Some(Running { stop, ..running() });
+        live
+    }
+
+    #[test]
+    fn a_cancel_that_comes_when_a_turn_is_over_is_not_forgotten() {
+        // It was overwritten with the execution, and whoever had canceled waited for ever.
+        let live = asking(Some(Stop::Cancel));
+        assert!(matches!(next_turn(&live), Next::Cancel));
+        assert!(live.lock().running.is_some(), "until the end is recorded it runs");
+        for over in [None, Some(Stop::Shutdown), Some(Stop::Silence)] {
+            let live = asking(over);
+            assert!(matches!(next_turn(&live), Next::Done), "{over:?}");
+            assert!(live.lock().running.is_none(), "{over:?}");
+        }
+    }
+}

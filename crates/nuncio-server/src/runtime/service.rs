@@ -38,7 +38,7 @@ impl A2aService for Runtime {
         let configuration = req.configuration.as_ref();
         let history_length = configuration.and_then(|configuration| configuration.history_length);
         let wait = !configuration.is_some_and(|configuration| configuration.return_immediately);
-        let mut response = match shared.admit(cx, &scope, req).await? {
+        let mut response = match shared.admit(cx, &scope, req, !wait).await? {
             Admitted::Task(live, Begun { turn, .. }) | Admitted::Joined(live, turn) => {
                 shared.answer(&live, turn, cx, wait).await?
             }
@@ -64,7 +64,8 @@ impl A2aService for Runtime {
             req.configuration.as_ref().and_then(|configuration| configuration.history_length);
         // Before the message is let in: what was begun is not refused afterwards.
         let permit = shared.stream_permit()?;
-        match shared.admit(cx, &scope, req).await? {
+        // `returnImmediately` has no meaning for a stream (spec 3.2.2).
+        match shared.admit(cx, &scope, req, false).await? {
             Admitted::Queued(live) => {
                 Ok(Feed::open(shared, live, permit, Start::Snapshot, Until::Terminal)?.into_stream())
             }

@@ -357,3 +357,12 @@ async fn a_stream_of_a_follow_up_shows_every_event_however_quick_the_agent_is() 
     let kinds: Vec<&str> = seen.iter().map(|line| line.split_once(' ').unwrap().1).collect();
     assert_eq!(kinds, ["task input-required", "status working", "artifact a \"x\" last", "status completed"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn return_immediately_means_nothing_to_a_stream() {
+    // Spec 3.2.2: it made a task for an agent that only replies.
+    let harness = Harness::new(ScriptedExecutor::steps([Step::Reply("hello")]));
+    let seen = lines(harness.stream(Say::from("hi").immediately()).await.unwrap()).await;
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    assert!(seen[0].contains("message"), "{seen:?}");
+}
