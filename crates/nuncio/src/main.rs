@@ -9,8 +9,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// Many small, short-lived values: less CPU per request than the system's allocator, more memory per
-/// idle connection (docs/performance.md).
+/// For many small, short-lived values; what it costs and gives stands in docs/performance.md.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
