@@ -23,7 +23,12 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream, applica
 ///
 /// # Errors
 /// Something in the context cannot stand in a header.
-pub(crate) fn outgoing(cx: &CallContext, version: Version, op: Op, granted: &Granted) -> Result<HeaderMap> {
+pub(crate) async fn outgoing(
+    cx: &CallContext,
+    version: Version,
+    op: Op,
+    granted: &Granted,
+) -> Result<HeaderMap> {
     let mut headers = granted.headers.clone();
     let streaming = op.row().streaming;
     headers.insert(CONTENT_TYPE, JSON);
@@ -65,12 +70,13 @@ fn value(what: &str, text: &str) -> Result<HeaderValue> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use nuncio_protocol::{Seq, TraceContext};
 
     use super::*;
 
     fn check(cx: &CallContext, version: Version, op: Op) -> Vec<String> {
-        let headers = outgoing(cx, version, op, &Granted::default()).unwrap();
+        let headers = outgoing(cx, version, op, &Granted::default()).now_or_never().unwrap().unwrap();
         let mut lines: Vec<_> =
             headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
         lines.sort();
@@ -113,9 +119,9 @@ mod tests {
     #[test]
     fn every_send_has_a_key_of_its_own() {
         let key = || {
-            let headers =
-                outgoing(&CallContext::default(), Version::V1_0, Op::SendMessage, &Granted::default());
-            headers.unwrap()[IDEMPOTENCY_KEY].clone()
+            let (cx, granted) = (CallContext::default(), Granted::default());
+            let headers = outgoing(&cx, Version::V1_0, Op::SendMessage, &granted).now_or_never();
+            headers.unwrap().unwrap()[IDEMPOTENCY_KEY].clone()
         };
         assert_ne!(key(), key());
     }
@@ -123,7 +129,9 @@ mod tests {
     #[test]
     fn what_cannot_stand_in_a_header_is_refused() {
         let cx = CallContext { idempotency_key: Some("a\r\nb: c".to_owned()), ..CallContext::default() };
-        let error = outgoing(&cx, Version::V1_0, Op::SendMessage, &Granted::default()).unwrap_err();
+        let granted = Granted::default();
+        let error =
+            outgoing(&cx, Version::V1_0, Op::SendMessage, &granted).now_or_never().unwrap().unwrap_err();
         assert!(error.message().contains("idempotency key"), "{error}");
     }
 }

@@ -81,7 +81,7 @@ impl JsonRpcTransport {
         // What we cannot even say was not asked; to repeat it is of no use either.
         let body = self.encode(call).map_err(Failure::answered)?;
         let headers = headers::outgoing(cx, self.dialect.version(), call.op(), &self.granted);
-        let headers = headers.map_err(Failure::answered)?;
+        let headers = headers.await.map_err(Failure::answered)?;
         within(cx.deadline, self.egress.send(Method::POST, &self.url, headers, body)).await
     }
 
