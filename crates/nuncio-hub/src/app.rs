@@ -14,11 +14,14 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
 };
+use url::Url;
 
 use crate::{
     agents,
     config::{Config, Data},
+    grpc::Health,
     host::HostCheck,
+    place::Place,
     router::{self, Routes},
 };
 
@@ -33,8 +36,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Hub {
     listener: TcpListener,
     address: SocketAddr,
-    base: String,
+    place: Place,
     routes: Arc<Routes>,
+    health: Health,
     service: HostCheck<Router>,
     config: Config,
 }
@@ -69,17 +73,18 @@ impl Hub {
         })?;
         let address = listener.local_addr()?;
         let base = match &config.public_url {
-            Some(url) => url.as_str().trim_end_matches('/').to_owned(),
-            None => format!("http://{address}"),
+            Some(url) => url.clone(),
+            None => Url::parse(&format!("http://{address}"))?,
         };
+        let place = Place::new(&base, config.default_agent.as_deref());
         let store: Arc<dyn Store> = match config.data {
             Data::Memory { keep_finished } => Arc::new(MemoryStore::new(keep_finished)),
         };
-        let agents = if config.demo { agents::demo(config.profile, &base, &store) } else { Vec::new() };
+        let agents = if config.demo { agents::demo(config.profile, &place, &store) } else { Vec::new() };
         let routes = Arc::new(Routes { agents });
-        let router = router::router(&routes, config.default_agent.as_deref())?;
+        let (router, health) = router::router(&routes, config.default_agent.as_deref()).await?;
         let service = HostCheck::new(router, own_hosts(&config, address).into());
-        Ok(Self { listener, address, base, routes, service, config })
+        Ok(Self { listener, address, place, routes, health, service, config })
     }
 
     /// Where it listens.
@@ -92,7 +97,7 @@ impl Hub {
     #[must_use]
     pub fn served(&self) -> Vec<Served> {
         let served = |agent: &agents::Agent| {
-            let url = format!("{}{}", self.base, agents::path(agent.name));
+            let url = self.place.url(agent.name);
             Served {
                 name: agent.name,
                 card_url: format!("{url}/.well-known/agent-card.json"),
@@ -136,6 +141,7 @@ impl Hub {
             });
         }
         drop(self.listener);
+        self.health.drain().await;
         drain(&self.routes, self.config.drain_grace).await;
         if tokio::time::timeout(CONNECTION_GRACE, graceful.shutdown()).await.is_err() {
             tracing::warn!("some connections did not end in time and were cut");

@@ -9,33 +9,41 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::get,
 };
-use http::{StatusCode, Uri};
+use http::{HeaderMap, StatusCode, Uri};
 use nuncio_server::bind::{self, BindOptions};
 use serde_json::json;
 
-use crate::agents::{self, Agent};
+use crate::{
+    agents::Agent,
+    grpc::{self, Health},
+    place,
+};
 
 /// What the routes share.
 pub(crate) struct Routes {
     pub(crate) agents: Vec<Agent>,
 }
 
-pub(crate) fn router(routes: &Arc<Routes>, default_agent: Option<&str>) -> Result<Router> {
+pub(crate) async fn router(routes: &Arc<Routes>, default_agent: Option<&str>) -> Result<(Router, Health)> {
     let mut router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/agents", get(list))
         .with_state(Arc::clone(routes));
+    let options = BindOptions::default();
+    let (mut agents, mut default) = (Vec::new(), None);
     for agent in &routes.agents {
-        let bound =
-            bind::Agent::new(Arc::new(agent.runtime.clone()), agent.runtime.card(), BindOptions::default())
-                .with_context(|| format!("the card of {} is wrong", agent.name))?;
-        router = router.merge(bound.router(&agents::path(agent.name)));
+        let bound = bind::Agent::new(Arc::new(agent.runtime.clone()), agent.runtime.card(), options.clone())
+            .with_context(|| format!("the card of {} is wrong", agent.name))?;
+        router = router.merge(bound.router(&place::path(agent.name)));
         if default_agent == Some(agent.name) {
             router = router.merge(bound.router(""));
+            default = Some(bound.clone());
         }
+        agents.push((agent.name.to_owned(), bound));
     }
-    Ok(router.fallback(not_found))
+    let (grpc, health) = grpc::router(agents, default, options).await?;
+    Ok((router.merge(grpc).fallback(not_found), health))
 }
 
 async fn ready(State(routes): State<Arc<Routes>>) -> Response {
@@ -58,7 +66,10 @@ async fn list(State(routes): State<Arc<Routes>>) -> Response {
     Json(json!({ "agents": agents })).into_response()
 }
 
-async fn not_found(uri: Uri) -> Response {
+async fn not_found(headers: HeaderMap, uri: Uri) -> Response {
+    if bind::is_grpc(&headers) {
+        return bind::unimplemented("there is no such service here; server reflection lists them");
+    }
     let body = json!({ "error": {
         "code": 404,
         "status": "NOT_FOUND",

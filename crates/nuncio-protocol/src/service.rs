@@ -164,8 +164,8 @@ pub struct TraceContext {
 /// Events of a stream, in order. The end of the stream is the end of the interaction.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamItem>> + Send>>;
 
-/// How many dialects there are; each has a slot for its encoding of an event.
-pub(crate) const DIALECTS: usize = 3;
+/// How many forms there are, JSON and protobuf; each has a slot for its encoding of an event.
+pub(crate) const FORMS: usize = 5;
 
 /// An event in a stream, with its number in the log. Cheap to clone: all subscribers of a task share
 /// one, and it is encoded once per dialect for all of them.
@@ -176,7 +176,7 @@ pub struct StreamItem(Arc<Shared>);
 struct Shared {
     seq: Option<Seq>,
     event: Arc<Event>,
-    encoded: [OnceLock<Bytes>; DIALECTS],
+    encoded: [OnceLock<Bytes>; FORMS],
 }
 
 impl StreamItem {
@@ -206,5 +206,21 @@ impl StreamItem {
     /// The event in this slot's encoding, made by `encode` the first time.
     pub(crate) fn encoded(&self, slot: usize, encode: impl FnOnce(&Event) -> Vec<u8>) -> &Bytes {
         self.0.encoded[slot].get_or_init(|| encode(&self.0.event).into())
+    }
+
+    /// The same for an encoding that can fail.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn try_encoded(
+        &self,
+        slot: usize,
+        encode: impl FnOnce(&Event) -> Result<Vec<u8>>,
+    ) -> Result<&Bytes> {
+        match self.0.encoded[slot].get() {
+            Some(bytes) => Ok(bytes),
+            None => {
+                let bytes = encode(&self.0.event)?.into();
+                Ok(self.0.encoded[slot].get_or_init(|| bytes))
+            }
+        }
     }
 }

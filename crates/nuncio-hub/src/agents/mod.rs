@@ -6,10 +6,11 @@ mod slow;
 
 use std::sync::Arc;
 
-use nuncio_protocol::{AgentCard, AgentProvider, AgentSkill, Binding};
+use nuncio_protocol::{AgentCard, AgentProvider, AgentSkill};
 use nuncio_server::{Runtime, RuntimeBuilder, store::Store};
 
 pub use self::conformance::Profile;
+use crate::place::Place;
 
 /// An agent that is ready to be served.
 pub(crate) struct Agent {
@@ -26,30 +27,24 @@ pub fn demo_names() -> Vec<&'static str> {
 }
 
 /// The demo agents.
-pub(crate) fn demo(profile: Option<Profile>, base: &str, store: &Arc<dyn Store>) -> Vec<Agent> {
+pub(crate) fn demo(profile: Option<Profile>, place: &Place, store: &Arc<dyn Store>) -> Vec<Agent> {
     let build = |name: &'static str, builder: RuntimeBuilder, example: &'static str| Agent {
         name,
         runtime: builder.agent(name).store(Arc::clone(store)).build(),
         example,
     };
     vec![
-        build(echo::NAME, echo::agent(card(base, echo::NAME)), "hello"),
-        build(slow::NAME, slow::agent(card(base, slow::NAME)), "5"),
-        build(conformance::NAME, conformance::agent(card(base, conformance::NAME), profile), "chunks 5"),
+        build(echo::NAME, echo::agent(card(place, echo::NAME)), "hello"),
+        build(slow::NAME, slow::agent(card(place, slow::NAME)), "5"),
+        build(conformance::NAME, conformance::agent(card(place, conformance::NAME), profile), "chunks 5"),
     ]
 }
 
-/// Where an agent is reached.
-pub(crate) fn path(name: &str) -> String {
-    format!("/agents/{name}")
-}
-
 /// A card with what all agents of the hub have in common.
-fn card(base: &str, name: &str) -> AgentCard {
-    let mut card = AgentCard::new(name, "")
-        .reached_at(Binding::JsonRpc, &format!("{base}{}", path(name)))
-        .with_streaming();
-    card.provider = Some(AgentProvider { url: base.to_owned(), organization: "Nuncio".to_owned() });
+fn card(place: &Place, name: &str) -> AgentCard {
+    let mut card = AgentCard::new(name, "").with_streaming();
+    card.supported_interfaces = place.interfaces(name);
+    card.provider = Some(AgentProvider { url: place.base().to_owned(), organization: "Nuncio".to_owned() });
     env!("CARGO_PKG_VERSION").clone_into(&mut card.version);
     card.capabilities.push_notifications = Some(false);
     card.default_input_modes = vec!["*/*".to_owned()];

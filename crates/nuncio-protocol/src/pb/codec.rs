@@ -8,7 +8,7 @@ use super::{
     encode_status, op_from_rpc, rpc_name,
 };
 use crate::{
-    Error, Event, Result, Version,
+    Error, Event, Result, StreamItem, Version,
     op::{Call, Op, Reply},
 };
 
@@ -17,6 +17,8 @@ use crate::{
 pub struct Codec {
     /// The version it speaks.
     pub version: Version,
+    /// Its place among the encodings that a [`StreamItem`] keeps.
+    pub(crate) slot: usize,
     /// The gRPC service: calls go to `/{service}/{rpc}`.
     pub service: &'static str,
     /// The rpc of an operation; `None` if this version does not have it.
@@ -44,6 +46,7 @@ pub struct Codec {
 /// v1.0.
 pub const CODEC: Codec = Codec {
     version: Version::V1_0,
+    slot: 3,
     service: SERVICE,
     rpc_name,
     op_from_rpc,
@@ -56,3 +59,19 @@ pub const CODEC: Codec = Codec {
     decode_event,
     decode_status,
 };
+
+/// Server: the event of a stream, encoded once for all subscribers that share it.
+///
+/// # Errors
+/// `InvalidAgentResponse` that names the field when protobuf cannot carry a value.
+pub fn encode_item(codec: &Codec, item: &StreamItem) -> Result<Bytes> {
+    let encode = |event: &Event| {
+        let mut bytes = Vec::with_capacity(512);
+        (codec.encode_event)(event, &mut bytes)?;
+        Ok(bytes)
+    };
+    if item.is_shared() {
+        return item.try_encoded(codec.slot, encode).cloned();
+    }
+    encode(item.event()).map(Bytes::from)
+}

@@ -25,7 +25,7 @@ pub use self::{
         SERVICE, decode_call, decode_event, decode_reply, encode_call, encode_event, encode_reply,
         op_from_rpc, rpc_name,
     },
-    codec::{CODEC, Codec},
+    codec::{CODEC, Codec, encode_item},
     status::{decode_status, encode_status, kind_from_grpc},
 };
 pub(crate) use self::{

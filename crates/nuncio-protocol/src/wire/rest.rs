@@ -15,7 +15,7 @@ mod status;
 
 pub use self::{
     client::{Outgoing, encode_request},
-    server::{Incoming, Refused, decode_request},
+    server::{Incoming, Refused, decode_request, is_route},
     status::{decode_body, decode_error, decode_event, encode_error},
 };
 use crate::op::{Op, OpRow};
@@ -40,10 +40,13 @@ impl Paths {
         if row.op == Op::GetExtendedAgentCard { self.card } else { row.path }
     }
 
-    /// True for a name that begins a route and so cannot be a tenant (trap T-10).
+    /// True for a name that begins a route, of whatever version or of the server itself, and so cannot be
+    /// a tenant (trap T-10).
     fn is_reserved(&self, tenant: &str) -> bool {
+        const OTHERS: [&str; 3] = ["v1", ".well-known", "agents"];
         let first = |path: &'static str| path.split('/').nth(1);
-        first(self.prefix) == Some(tenant)
+        OTHERS.contains(&tenant)
+            || first(self.prefix) == Some(tenant)
             || Op::TABLE.iter().any(|row| first(self.template(row)) == Some(tenant))
     }
 }

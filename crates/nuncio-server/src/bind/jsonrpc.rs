@@ -1,12 +1,7 @@
 //! The JSON-RPC binding: one URL, both versions.
 
-use std::pin::pin;
-
 use axum::{body::Body, extract::Request, response::Response};
-use bytes::Bytes;
-use futures_util::FutureExt as _;
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http::{HeaderMap, StatusCode, Uri};
 use nuncio_protocol::{
     CallContext, Caller, Error, ErrorKind, Result, Version,
     op::{Op, Reply},
@@ -17,15 +12,21 @@ use nuncio_protocol::{
 };
 use serde_json::value::RawValue;
 
-use super::{BindOptions, Inner, jsonrpc_dialect, log, requested_version, sse};
+use super::{
+    Inner,
+    answer::{self, JSON},
+    context,
+    sse::{self, Envelope},
+    version::{self, IMPLIED, jsonrpc_dialect},
+};
 
 pub(super) async fn serve(agent: &Inner, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    if !is_json(&parts.headers) {
-        let error = Error::new(ErrorKind::ContentTypeNotSupported, "expected Content-Type: application/json");
-        return error_response(None, &error, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    if !answer::is_json(&parts.headers) {
+        // Refused before parsing (REQ-031).
+        return error_response(None, &answer::not_json(JSON), StatusCode::UNSUPPORTED_MEDIA_TYPE);
     }
-    let body = match read(body, &agent.options).await {
+    let body = match answer::read(body, &agent.options).await {
         Ok(body) => body,
         Err(error) => return plain_error(None, &error),
     };
@@ -40,40 +41,6 @@ pub(super) async fn serve(agent: &Inner, request: Request) -> Response {
             call.answer_batch(&requests).await
         }
         Err(Refused { id, error }) => plain_error(id, &error),
-    }
-}
-
-/// Refused before parsing: the body of another type is not JSON (REQ-031).
-fn is_json(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
-        return false;
-    };
-    if value == "application/json" {
-        return true;
-    }
-    let essence = value.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case("application/json") || essence.eq_ignore_ascii_case("application/a2a+json")
-}
-
-/// The whole body, if it is not too large and comes in time.
-async fn read(body: Body, options: &BindOptions) -> Result<Bytes> {
-    let mut body = pin!(Limited::new(body, options.body_bytes).collect());
-    // It is nearly always there already, and then needs no timer.
-    let collected = match (&mut body).now_or_never() {
-        Some(collected) => collected,
-        None => tokio::time::timeout(options.body_timeout, body)
-            .await
-            .map_err(|_| Error::new(ErrorKind::DeadlineExceeded, "the body did not arrive in time"))?,
-    };
-    match collected {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Error::new(
-            ErrorKind::PayloadTooLarge,
-            format!("the body is larger than {} bytes", options.body_bytes),
-        )),
-        Err(error) => {
-            Err(Error::new(ErrorKind::InvalidRequest, "the body could not be read").with_source(error))
-        }
     }
 }
 
@@ -101,18 +68,20 @@ impl Call<'_> {
             // A notification is carried out and gets no answer (JSON-RPC 2.0, section 4.1); if it is
             // refused it gets one all the same, because over HTTP somebody waits for it.
             Ok(_) if id.is_none() => no_content(),
-            Ok(Reply::Stream(stream)) => sse::respond(stream, dialect, id, self.agent.options.heartbeat),
+            Ok(Reply::Stream(stream)) => {
+                sse::respond(stream, dialect, Envelope::jsonrpc(id), self.agent.options.heartbeat)
+            }
             Ok(reply) => {
                 let mut out = Vec::with_capacity(2048);
                 match envelope::encode_result(id, &mut out, |out| dialect.encode_reply(op, &reply, out)) {
-                    Ok(()) => json_response(StatusCode::OK, out),
+                    Ok(()) => answer::typed(StatusCode::OK, JSON, out),
                     Err(error) => plain_error(id, &error),
                 }
             }
             Err(error) if op.row().streaming && refuses_in_stream(dialect, &error) => {
-                log(&error);
+                answer::log(&error);
                 let refusal = futures_util::stream::iter([Err(error)]);
-                sse::respond(Box::pin(refusal), dialect, id, self.agent.options.heartbeat)
+                sse::respond(Box::pin(refusal), dialect, Envelope::jsonrpc(id), self.agent.options.heartbeat)
             }
             Err(error) => plain_error(id, &error),
         };
@@ -146,7 +115,7 @@ impl Call<'_> {
             return no_content();
         }
         out.push(b']');
-        json_response(StatusCode::OK, out)
+        answer::typed(StatusCode::OK, JSON, out)
     }
 
     /// One of a batch; `None` for a notification.
@@ -173,7 +142,7 @@ impl Call<'_> {
             Err(error) => Err(error),
         };
         if let Err(error) = result {
-            log(&error);
+            answer::log(&error);
             envelope::encode_error(id, &error, &mut out);
         }
         id.map(|_| out)
@@ -181,34 +150,35 @@ impl Call<'_> {
 
     /// Version, then method: a body of another version is told so, not that its fields are wrong.
     fn open(&self, request: &envelope::Request<'_>) -> Result<(&'static dyn Dialect, Op, CallContext)> {
-        let requested = requested_version(self.headers, self.uri)?;
+        let requested = version::requested(self.headers, self.uri.query())?;
         if requested.is_none()
             && let Some((dialect, op)) = self.proven(&request.method)?
         {
-            return Ok((dialect, op, self.agent.context(dialect.version(), self.headers, self.caller)?));
+            return Ok((dialect, op, context::read(dialect.version(), self.headers, self.caller)?));
         }
-        let version = self.agent.version(requested)?;
+        let version = self.agent.jsonrpc.choose(requested)?;
         let dialect = jsonrpc_dialect(version);
         let op = dialect.op(&request.method).ok_or_else(|| {
             let method = wire::excerpt(request.method.to_string());
             Error::new(ErrorKind::MethodNotFound, format!("version {version} has no method {method}"))
         })?;
-        Ok((dialect, op, self.agent.context(version, self.headers, self.caller)?))
+        Ok((dialect, op, context::read(version, self.headers, self.caller)?))
     }
 
     /// A caller that sent no version, but a method that only 1.0 has: told clearly, or taken if the
     /// options are lenient. Never decided by the shape of the payload.
     fn proven(&self, method: &str) -> Result<Option<(&'static dyn Dialect, Op)>> {
         let newest = jsonrpc_dialect(Version::V1_0);
-        let Some(op) = newest.op(method).filter(|_| self.agent.versions.contains(&Version::V1_0)) else {
+        let Some(op) = newest.op(method).filter(|_| self.agent.jsonrpc.has(Version::V1_0)) else {
             return Ok(None);
         };
         if self.agent.options.lenient_version {
             return Ok(Some((newest, op)));
         }
-        let why =
-            format!("{method} is a method of version 1.0, but no A2A-Version was sent, which means 0.3");
-        Err(self.agent.version_not_supported(&why))
+        let why = format!(
+            "{method} is a method of version 1.0, but no A2A-Version was sent, which means {IMPLIED}"
+        );
+        Err(self.agent.jsonrpc.refuse(&why))
     }
 
     async fn dispatch(
@@ -233,28 +203,16 @@ fn plain_error(id: Option<&RawValue>, error: &Error) -> Response {
 }
 
 fn error_response(id: Option<&RawValue>, error: &Error, status: StatusCode) -> Response {
-    log(error);
+    answer::log(error);
     let mut out = Vec::with_capacity(512);
     envelope::encode_error(id, error, &mut out);
-    let mut response = json_response(status, out);
-    if let Some(after) = error.retry_after() {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
-    }
-    if status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
+    let mut response = answer::typed(status, JSON, out);
+    answer::explain(&mut response, error);
     response
 }
 
 fn no_content() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    response
-}
-
-fn json_response(status: StatusCode, body: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -13,11 +13,13 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
 use http_body::Frame;
 use nuncio_protocol::{
-    EventStream, StreamItem,
+    Error, EventStream, StreamItem,
     wire::{Dialect, jsonrpc, sse, write_event},
 };
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep};
+
+use super::answer;
 
 /// One write is at most about this large; the rest follows in the next.
 const WRITE: usize = 64 * 1024;
@@ -25,16 +27,59 @@ const WRITE: usize = 64 * 1024;
 /// What is made room for when there is an event: a few of the usual size.
 const WRITE_AHEAD: usize = 2048;
 
+/// What is around each event, by binding.
+pub(super) enum Envelope {
+    /// JSON-RPC: every frame is a whole response.
+    JsonRpc {
+        /// The response up to the result; the same in every frame.
+        prefix: Box<[u8]>,
+        /// The request's id as JSON, for an error frame.
+        id: Box<str>,
+    },
+    /// HTTP+JSON: nothing.
+    Bare {
+        /// Writes an error frame.
+        error: fn(&Error, &mut Vec<u8>),
+    },
+}
+
+impl Envelope {
+    pub(super) fn jsonrpc(id: Option<&RawValue>) -> Self {
+        let id = id.map_or("null", RawValue::get);
+        let prefix = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":").into_bytes().into();
+        Self::JsonRpc { prefix, id: id.into() }
+    }
+
+    fn event(&self, dialect: &dyn Dialect, item: &StreamItem, out: &mut Vec<u8>) {
+        match self {
+            Self::JsonRpc { prefix, .. } => {
+                out.extend_from_slice(prefix);
+                write_event(dialect, item, out);
+                out.push(b'}');
+            }
+            Self::Bare { .. } => write_event(dialect, item, out),
+        }
+    }
+
+    fn error(&self, error: &Error, out: &mut Vec<u8>) {
+        match self {
+            Self::JsonRpc { id, .. } => {
+                let id = RawValue::from_string(id.to_string()).ok();
+                jsonrpc::encode_error(id.as_deref(), error, out);
+            }
+            Self::Bare { error: write } => write(error, out),
+        }
+    }
+}
+
 /// The response that carries a stream.
 pub(super) fn respond(
     stream: EventStream,
     dialect: &'static dyn Dialect,
-    id: Option<&RawValue>,
+    envelope: Envelope,
     heartbeat: Duration,
 ) -> Response {
-    let id = id.map_or("null", RawValue::get);
-    let prefix = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":").into_bytes().into();
-    let body = SseBody { stream: Some(stream), dialect, prefix, id: id.into(), heartbeat, sleep: None };
+    let body = SseBody { stream: Some(stream), dialect, envelope, heartbeat, sleep: None };
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -48,24 +93,13 @@ struct SseBody {
     /// `None` when it has ended.
     stream: Option<EventStream>,
     dialect: &'static dyn Dialect,
-    /// The envelope up to the result; the same in every frame.
-    prefix: Box<[u8]>,
-    /// The request's id as JSON, for an error frame.
-    id: Box<str>,
+    envelope: Envelope,
     heartbeat: Duration,
     /// Made when the stream is first idle: a quick one never needs it.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl SseBody {
-    fn write(&self, item: &StreamItem, out: &mut Vec<u8>) {
-        sse::encode_frame(item.seq(), out, |out| {
-            out.extend_from_slice(&self.prefix);
-            write_event(self.dialect, item, out);
-            out.push(b'}');
-        });
-    }
-
     /// Fills `out` with what is ready.
     fn poll_events(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
         while let Some(stream) = &mut self.stream
@@ -75,13 +109,12 @@ impl SseBody {
                 Poll::Pending => return,
                 Poll::Ready(Some(Ok(item))) => {
                     out.reserve(WRITE_AHEAD);
-                    self.write(&item, out);
+                    sse::encode_frame(item.seq(), out, |out| self.envelope.event(self.dialect, &item, out));
                 }
                 Poll::Ready(Some(Err(error))) => {
                     // The status line is gone: the error is the last frame (trap T-34).
-                    super::log(&error);
-                    let id = RawValue::from_string(self.id.to_string()).ok();
-                    sse::encode_frame(None, out, |out| jsonrpc::encode_error(id.as_deref(), &error, out));
+                    answer::log(&error);
+                    sse::encode_frame(None, out, |out| self.envelope.error(&error, out));
                     self.stream = None;
                 }
                 Poll::Ready(None) => self.stream = None,

@@ -29,6 +29,7 @@ use crate::{Version, pb::Codec};
 /// v0.3.
 pub const CODEC: Codec = Codec {
     version: Version::V0_3,
+    slot: 4,
     service: SERVICE,
     rpc_name,
     op_from_rpc,

@@ -117,6 +117,16 @@ pub fn decode_request<'a>(
     Ok(Incoming { tenant, op, params })
 }
 
+/// True if there is something at this path, for whatever verb.
+#[must_use]
+pub fn is_route(paths: &Paths, path: &str) -> bool {
+    match route::find(paths, "", path) {
+        Ok(route) => route.tenant.is_none_or(|tenant| decode_tenant(paths, tenant).is_ok()),
+        Err(Refused::MethodNotAllowed { .. }) => true,
+        Err(Refused::NotFound | Refused::Invalid(_)) => false,
+    }
+}
+
 fn decode_tenant(paths: &Paths, tenant: &str) -> Result<String, Refused> {
     match unescape(tenant) {
         Some(tenant) if !tenant.is_empty() && !paths.is_reserved(&tenant) => Ok(tenant.into_owned()),

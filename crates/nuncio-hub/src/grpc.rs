@@ -1,0 +1,48 @@
+//! gRPC on the hub's port: the agents by tenant, health, and reflection.
+
+use anyhow::{Context as _, Result};
+use axum::Router;
+use nuncio_protocol::pb::DESCRIPTOR_SET;
+use nuncio_server::bind::{self, BindOptions, Grpc};
+use tonic_health::{ServingStatus, server::HealthReporter};
+use tonic_reflection::server::Builder;
+
+/// The health of the port as gRPC asks for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Health(HealthReporter);
+
+impl Health {
+    /// From now on no calls should come here.
+    pub(crate) async fn drain(&self) {
+        self.0.set_service_status("", ServingStatus::NotServing).await;
+        for service in Grpc::services() {
+            self.0.set_service_status(service, ServingStatus::NotServing).await;
+        }
+    }
+}
+
+/// The routes of gRPC for agents with their names.
+pub(crate) async fn router(
+    agents: Vec<(String, bind::Agent)>,
+    default: Option<bind::Agent>,
+    options: BindOptions,
+) -> Result<(Router, Health)> {
+    let (health, health_server) = tonic_health::server::health_reporter();
+    for service in Grpc::services() {
+        health.set_service_status(service, ServingStatus::Serving).await;
+    }
+    let reflection = || {
+        Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    // Tools ask for either version of reflection.
+    let v1 = reflection().build_v1().context("the descriptors are broken")?;
+    let v1alpha = reflection().build_v1alpha().context("the descriptors are broken")?;
+    let router = Grpc::shared(agents, default, options)
+        .router()
+        .route_service("/grpc.health.v1.Health/{rpc}", health_server)
+        .route_service("/grpc.reflection.v1.ServerReflection/{rpc}", v1)
+        .route_service("/grpc.reflection.v1alpha.ServerReflection/{rpc}", v1alpha);
+    Ok((router, Health(health)))
+}

@@ -1,0 +1,97 @@
+//! Everything about a call that stands in its headers, which are gRPC's metadata as well.
+
+use std::{str::FromStr as _, time::Instant};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use nuncio_protocol::{CallContext, Caller, Error, Result, Seq, TraceContext, Version};
+
+use super::{
+    Inner,
+    version::{EXTENSIONS_HEADERS, extensions_header},
+};
+
+/// The context of a call.
+pub(super) fn read(version: Version, headers: &HeaderMap, caller: Option<&Caller>) -> Result<CallContext> {
+    let mut cx = CallContext::new(version);
+    if headers.len() > 1 {
+        cx.extensions = extensions(headers);
+        cx.last_event_id = last_event_id(headers)?;
+        cx.idempotency_key = text(headers, "idempotency-key").map(str::to_owned);
+        cx.trace = text(headers, "traceparent").map(|parent| TraceContext {
+            parent: parent.to_owned(),
+            state: text(headers, "tracestate").map(str::to_owned),
+        });
+    }
+    if let Some(caller) = caller {
+        cx.caller = caller.clone();
+    }
+    Ok(cx)
+}
+
+fn extensions(headers: &HeaderMap) -> Vec<String> {
+    let mut extensions = Vec::new();
+    for name in EXTENSIONS_HEADERS {
+        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        let uris = values.flat_map(|value| value.split(',')).map(str::trim).filter(|uri| !uri.is_empty());
+        for uri in uris {
+            // Some send both headers, to be understood by servers of either version.
+            if !extensions.iter().any(|known| known == uri) {
+                extensions.push(uri.to_owned());
+            }
+        }
+    }
+    extensions
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<Seq>> {
+    let Some(text) = text(headers, "last-event-id").filter(|text| !text.is_empty()) else { return Ok(None) };
+    let seq = u64::from_str(text).map_err(|_| {
+        Error::invalid_field("Last-Event-ID", "expected the id of an event of this stream, which is a number")
+    })?;
+    Ok(Some(Seq(seq)))
+}
+
+impl Inner {
+    /// The header that echoes the extensions which are active (REQ-080, REQ-081).
+    pub(super) fn activated(&self, cx: &CallContext) -> Option<(HeaderName, HeaderValue)> {
+        if cx.extensions.is_empty() {
+            return None;
+        }
+        let active: Vec<&str> = cx
+            .extensions
+            .iter()
+            .map(String::as_str)
+            .filter(|uri| self.extensions.iter().any(|own| own == uri))
+            .collect();
+        let value = HeaderValue::from_str(&active.join(", ")).ok().filter(|value| !value.is_empty())?;
+        Some((extensions_header(cx.version), value))
+    }
+}
+
+/// When the caller stops waiting, by `grpc-timeout`: at most eight digits and a unit. One that cannot be
+/// read is no deadline.
+#[cfg(feature = "grpc")]
+pub(super) fn deadline(headers: &HeaderMap) -> Option<Instant> {
+    use std::time::Duration;
+
+    let text = text(headers, "grpc-timeout")?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number: u32 = digits.parse().ok()?;
+    let unit = match unit {
+        "H" => Duration::from_hours(1),
+        "M" => Duration::from_mins(1),
+        "S" => Duration::from_secs(1),
+        "m" => Duration::from_millis(1),
+        "u" => Duration::from_micros(1),
+        "n" => Duration::from_nanos(1),
+        _ => return None,
+    };
+    Instant::now().checked_add(unit.checked_mul(number)?)
+}

@@ -1,0 +1,288 @@
+//! The gRPC binding: the paths of both packages on the port of everything else. tonic does the framing;
+//! which version a call is in stands in its path, and which agent it is for in its tenant.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use axum::{Router, body::Body, extract::Request, response::Response, routing::any};
+use bytes::{Buf as _, BufMut as _, Bytes};
+use futures_util::{StreamExt as _, stream::BoxStream};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http_body_util::Full;
+use nuncio_protocol::{
+    CallContext, Caller, Error, EventStream, Result, StreamItem,
+    op::{Call, Op, Reply},
+    pb::{self, Codec},
+};
+use tonic::{
+    Code, Status,
+    codec::{BufferSettings, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    metadata::MetadataMap,
+    server,
+};
+use tower::service_fn;
+
+use super::{
+    Agent, BindOptions, Inner, answer, context,
+    version::{self, CODECS},
+};
+
+/// The gRPC of one port. All agents behind it share its paths.
+#[derive(Clone)]
+pub struct Grpc {
+    directory: Arc<Directory>,
+}
+
+enum Directory {
+    /// One agent; what tenant means is its own affair.
+    One(Agent),
+    /// Several agents; the tenant is the name of one.
+    Many {
+        options: BindOptions,
+        /// Who gets calls without a tenant, and all calls of versions that have none.
+        default: Option<Agent>,
+        by_tenant: HashMap<String, Agent>,
+    },
+}
+
+impl fmt::Debug for Grpc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grpc").finish_non_exhaustive()
+    }
+}
+
+impl Grpc {
+    /// One agent, which gets all calls, whatever their tenant.
+    #[must_use]
+    pub fn of(agent: &Agent) -> Self {
+        Self { directory: Arc::new(Directory::One(agent.clone())) }
+    }
+
+    /// Several agents by name, which callers give as the tenant. The name is for finding the agent: it does
+    /// not become part of the task's scope. `default` gets the calls without a tenant.
+    #[must_use]
+    pub fn shared(
+        agents: impl IntoIterator<Item = (String, Agent)>,
+        default: Option<Agent>,
+        options: BindOptions,
+    ) -> Self {
+        let by_tenant = agents.into_iter().collect();
+        Self { directory: Arc::new(Directory::Many { options, default, by_tenant }) }
+    }
+
+    /// The names of the services, one per version.
+    pub fn services() -> impl Iterator<Item = &'static str> {
+        CODECS.iter().map(|codec| codec.service)
+    }
+
+    /// The routes of both packages.
+    pub fn router(&self) -> Router {
+        let mut router = Router::new();
+        for codec in CODECS {
+            let grpc = self.clone();
+            let serve = move |request: Request| async move { grpc.serve(codec, request).await };
+            router = router.route(&format!("/{}/{{rpc}}", codec.service), any(serve));
+        }
+        router
+    }
+
+    async fn serve(self, codec: &'static Codec, request: Request) -> Response {
+        if !is_grpc(request.headers()) {
+            return answer::typed(
+                http::StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "text/plain",
+                b"expected Content-Type: application/grpc\n".to_vec(),
+            );
+        }
+        let (parts, body) = request.into_parts();
+        let rpc = parts.uri.path().rsplit('/').next().unwrap_or_default();
+        let Some(op) = (codec.op_from_rpc)(rpc) else {
+            return unimplemented(&format!("{} has no method of this name", codec.service));
+        };
+        // Read by us and not by tonic, so that the bounds are those of all bindings.
+        let body = match answer::read(body, self.options()).await {
+            Ok(body) => body,
+            Err(error) => return status(codec, &error).into_http::<Body>(),
+        };
+        let exchange = Exchange { grpc: self, codec, op };
+        let request = http::Request::from_parts(parts, Full::new(body));
+        let mut server = server::Grpc::new(BytesCodec).max_decoding_message_size(usize::MAX);
+        let response = if op.row().streaming {
+            let call = service_fn(|request| exchange.stream(request));
+            server.server_streaming(call, request).await
+        } else {
+            let call = service_fn(|request| exchange.unary(request));
+            server.unary(call, request).await
+        };
+        response.map(Body::new)
+    }
+
+    fn options(&self) -> &BindOptions {
+        match &*self.directory {
+            Directory::One(agent) => &agent.inner.options,
+            Directory::Many { options, .. } => options,
+        }
+    }
+
+    /// The agent that a call is for. Its name is taken out of the call.
+    fn route(&self, call: &mut Call) -> Result<&Inner> {
+        match &*self.directory {
+            Directory::One(agent) => Ok(&agent.inner),
+            Directory::Many { default, by_tenant, .. } => {
+                let (agent, why) = match call.tenant() {
+                    None => (default.as_ref(), "required: it names the agent"),
+                    Some(tenant) => (by_tenant.get(tenant), "there is no agent of this name"),
+                };
+                let agent = agent.ok_or_else(|| Error::invalid_field("tenant", why))?;
+                call.set_tenant(None);
+                Ok(&agent.inner)
+            }
+        }
+    }
+}
+
+/// True for gRPC in any of its spellings.
+#[must_use]
+pub fn is_grpc(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    media_type.is_some_and(|media_type| media_type.starts_with("application/grpc"))
+}
+
+/// The answer to a gRPC call that nobody knows.
+#[must_use]
+pub fn unimplemented(message: &str) -> Response {
+    Status::unimplemented(message).into_http::<Body>()
+}
+
+/// A call with its message still in bytes.
+struct Exchange {
+    grpc: Grpc,
+    codec: &'static Codec,
+    op: Op,
+}
+
+type Answer<T> = std::result::Result<tonic::Response<T>, Status>;
+
+impl Exchange {
+    async fn unary(&self, request: tonic::Request<Bytes>) -> Answer<Bytes> {
+        self.carry_out(request, |reply| {
+            let mut out = Vec::with_capacity(1024);
+            (self.codec.encode_reply)(self.op, &reply, &mut out)?;
+            Ok(out.into())
+        })
+        .await
+    }
+
+    async fn stream(&self, request: tonic::Request<Bytes>) -> Answer<Messages> {
+        self.carry_out(request, |reply| match reply {
+            Reply::Stream(stream) => Ok(messages(self.codec, stream)),
+            _ => Err(Error::internal("a streaming operation answered without a stream")),
+        })
+        .await
+    }
+
+    async fn carry_out<T>(
+        &self,
+        request: tonic::Request<Bytes>,
+        encode: impl FnOnce(Reply) -> Result<T>,
+    ) -> Answer<T> {
+        let (headers, extensions, message) = request.into_parts();
+        let headers = headers.into_headers();
+        let mut echo = None;
+        let result = async {
+            // Only the version's own package is at this path, so silence means that version (trap T-06).
+            let requested = version::requested(&headers, None)?;
+            let mut call = (self.codec.decode_call)(self.op, message)?;
+            let agent = self.grpc.route(&mut call)?;
+            agent.grpc.confirm(self.codec.version, requested)?;
+            let cx = self.context(&headers, extensions.get::<Caller>())?;
+            echo = agent.activated(&cx);
+            encode(call.dispatch(&*agent.service, &cx).await?)
+        };
+        match result.await {
+            Ok(answer) => Ok(tonic::Response::from_parts(metadata(echo), answer, http::Extensions::new())),
+            Err(error) => Err(self.refuse(&error, echo)),
+        }
+    }
+
+    fn context(&self, headers: &HeaderMap, caller: Option<&Caller>) -> Result<CallContext> {
+        let mut cx = context::read(self.codec.version, headers, caller)?;
+        cx.deadline = context::deadline(headers);
+        Ok(cx)
+    }
+
+    fn refuse(&self, error: &Error, echo: Option<(HeaderName, HeaderValue)>) -> Status {
+        let mut status = status(self.codec, error);
+        *status.metadata_mut() = metadata(echo);
+        status
+    }
+}
+
+fn metadata(header: Option<(HeaderName, HeaderValue)>) -> MetadataMap {
+    MetadataMap::from_headers(header.into_iter().collect())
+}
+
+fn status(codec: &Codec, error: &Error) -> Status {
+    answer::log(error);
+    let code = Code::from_i32(error.kind().row().grpc.number);
+    Status::with_details(code, error.message(), (codec.encode_status)(error).into())
+}
+
+type Messages = BoxStream<'static, Result<Bytes, Status>>;
+
+/// A stream of events as messages; an error ends it and goes into the trailers.
+fn messages(codec: &'static Codec, stream: EventStream) -> Messages {
+    let encode = move |item: Result<StreamItem>| {
+        item.and_then(|item| pb::encode_item(codec, &item)).map_err(|error| status(codec, &error))
+    };
+    stream.map(encode).boxed()
+}
+
+/// Messages as they are: what is in them is for [`Codec`] to know.
+struct BytesCodec;
+
+impl tonic::codec::Codec for BytesCodec {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+/// Small, because an idle stream keeps its buffer.
+fn buffer() -> BufferSettings {
+    BufferSettings::new(1024, 64 * 1024)
+}
+
+impl Encoder for BytesCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, item: Bytes, dst: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        dst.put(item);
+        Ok(())
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        buffer()
+    }
+}
+
+impl Decoder for BytesCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, src: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(src.copy_to_bytes(src.remaining())))
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        buffer()
+    }
+}

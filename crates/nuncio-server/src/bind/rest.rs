@@ -1,0 +1,165 @@
+//! The HTTP+JSON binding: verbs and paths below the agent's address, both versions.
+
+use axum::{body::HttpBody as _, extract::Request, response::Response};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
+use nuncio_protocol::{
+    CallContext, Caller, Error, Result,
+    op::{Op, Reply, Verb},
+    wire::rest::{self, Refused},
+};
+
+use super::{
+    Inner,
+    answer::{self, A2A_JSON, JSON},
+    context,
+    sse::{self, Envelope},
+    version::{self, IMPLIED, RestForm},
+};
+
+/// Answers a request whose path below the agent's address is `path`.
+pub(super) async fn serve(agent: &Inner, path: &str, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let exchange = Exchange { agent, form: version::rest_form(path), path, parts: &parts };
+    if let Err(refused) = exchange.check_version() {
+        return exchange.refuse(refused);
+    }
+    let body = if parts.method == Method::POST && !body.is_end_stream() {
+        if !answer::is_json(&parts.headers) {
+            // Refused before parsing (REQ-031).
+            let error = answer::not_json(JSON);
+            return exchange.error(Some(StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16()), &error);
+        }
+        match answer::read(body, &agent.options).await {
+            Ok(body) => body,
+            Err(error) => return exchange.error(None, &error),
+        }
+    } else {
+        Bytes::new()
+    };
+    exchange.answer(&body).await
+}
+
+/// A request with what its head says.
+struct Exchange<'a> {
+    agent: &'a Inner,
+    form: &'static RestForm,
+    path: &'a str,
+    parts: &'a Parts,
+}
+
+impl Exchange<'_> {
+    /// Version before route and parameters: a body of another version is told so. But where nothing is,
+    /// no version will help.
+    fn check_version(&self) -> Result<(), Refused> {
+        let agent = self.agent;
+        let proven = self.form.dialect.version();
+        let requested = version::requested(&self.parts.headers, self.parts.uri.query())?;
+        if !rest::is_route(&self.form.paths, self.path) {
+            return Err(Refused::NotFound);
+        }
+        if requested.is_none() && proven != IMPLIED && !agent.options.lenient_version {
+            let why = format!(
+                "this path is of version {proven}, but no A2A-Version was sent, which means {IMPLIED}"
+            );
+            return Err(agent.rest.refuse(&why).into());
+        }
+        Ok(agent.rest.confirm(proven, requested)?)
+    }
+
+    async fn answer(&self, body: &Bytes) -> Response {
+        let (headers, uri) = (&self.parts.headers, &self.parts.uri);
+        let incoming =
+            rest::decode_request(&self.form.paths, self.parts.method.as_str(), self.path, uri.query(), body);
+        let incoming = match incoming {
+            Ok(incoming) => incoming,
+            Err(refused) => return self.refuse(refused),
+        };
+        let op = incoming.op;
+        let cx = context::read(self.form.dialect.version(), headers, self.parts.extensions.get::<Caller>());
+        let cx = match cx {
+            Ok(cx) => cx,
+            Err(error) => return self.error(None, &error),
+        };
+        let mut response = match self.dispatch(incoming, &cx).await {
+            Ok(reply) => self.reply(op, reply),
+            Err(error) => self.error(None, &error),
+        };
+        if let Some((name, value)) = self.agent.activated(&cx) {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+
+    async fn dispatch(&self, incoming: rest::Incoming<'_>, cx: &CallContext) -> Result<Reply> {
+        incoming.decode_call(self.form.dialect)?.dispatch(&*self.agent.service, cx).await
+    }
+
+    fn reply(&self, op: Op, reply: Reply) -> Response {
+        if let Reply::Stream(stream) = reply {
+            let envelope = Envelope::Bare { error: self.form.error_event };
+            return sse::respond(stream, self.form.dialect, envelope, self.agent.options.heartbeat);
+        }
+        let mut out = Vec::with_capacity(2048);
+        if let Err(error) = self.form.dialect.encode_reply(op, &reply, &mut out) {
+            return self.error(None, &error);
+        }
+        let mut response = answer::typed(StatusCode::OK, self.media_type(), out);
+        if op == Op::GetExtendedAgentCard {
+            // It is this caller's, and nobody else's (spec 13.3).
+            let headers = response.headers_mut();
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+            headers.insert(header::VARY, HeaderValue::from_static("Authorization"));
+        }
+        response
+    }
+
+    fn refuse(&self, refused: Refused) -> Response {
+        let status = match &refused {
+            Refused::NotFound | Refused::MethodNotAllowed { .. } => Some(refused.status()),
+            Refused::Invalid(_) => None,
+        };
+        let allow = match &refused {
+            Refused::MethodNotAllowed { allow } => {
+                let verbs: Vec<_> = allow.iter().copied().map(Verb::as_str).collect();
+                HeaderValue::from_str(&verbs.join(", ")).ok()
+            }
+            Refused::NotFound | Refused::Invalid(_) => None,
+        };
+        let mut response = self.error(status, &refused.into_error());
+        if let Some(allow) = allow {
+            response.headers_mut().insert(header::ALLOW, allow);
+        }
+        response
+    }
+
+    fn error(&self, status: Option<u16>, error: &Error) -> Response {
+        answer::log(error);
+        let (status, body) = (self.form.error)(status, error);
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = answer::typed(status, self.media_type(), body);
+        answer::explain(&mut response, error);
+        response
+    }
+
+    /// The protocol's own media type (spec 11.1), unless the caller shows that it knows the other one only.
+    fn media_type(&self) -> &'static str {
+        let mentions = |name: &HeaderName, media_type: &str| {
+            self.parts.headers.get_all(name).iter().any(|value| {
+                value.to_str().is_ok_and(|value| value.to_ascii_lowercase().contains(media_type))
+            })
+        };
+        if !self.form.has_own_media_type {
+            return JSON;
+        }
+        for name in [header::ACCEPT, header::CONTENT_TYPE] {
+            if mentions(&name, A2A_JSON) {
+                return A2A_JSON;
+            }
+            if mentions(&name, JSON) {
+                return JSON;
+            }
+        }
+        A2A_JSON
+    }
+}

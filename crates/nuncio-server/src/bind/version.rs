@@ -1,0 +1,162 @@
+//! Which version a call is in, and what then depends on it: dialects, paths, protobuf forms. Nothing else
+//! in this crate knows that there are several versions.
+
+use http::{HeaderMap, HeaderName};
+use nuncio_protocol::{
+    AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Version, v03,
+    wire::{
+        Dialect, V1,
+        rest::{self, Paths},
+    },
+};
+
+const A2A_VERSION: HeaderName = HeaderName::from_static("a2a-version");
+const A2A_EXTENSIONS: HeaderName = HeaderName::from_static("a2a-extensions");
+const X_A2A_EXTENSIONS: HeaderName = HeaderName::from_static("x-a2a-extensions");
+
+/// What a caller speaks that does not say it (spec 3.6.2).
+pub(super) const IMPLIED: Version = Version::V0_3;
+
+/// Under either name, extensions are declared: some callers send both.
+pub(super) const EXTENSIONS_HEADERS: [HeaderName; 2] = [A2A_EXTENSIONS, X_A2A_EXTENSIONS];
+
+/// The header by which active extensions are told.
+pub(super) fn extensions_header(version: Version) -> HeaderName {
+    match version {
+        Version::V1_0 => A2A_EXTENSIONS,
+        Version::V0_3 => X_A2A_EXTENSIONS,
+    }
+}
+
+/// The version the caller asks for, by header or query parameter; `None` if the caller did not say.
+pub(super) fn requested<'a>(headers: &'a HeaderMap, query: Option<&'a str>) -> Result<Option<&'a str>> {
+    let header = headers.get(A2A_VERSION).map(|value| value.to_str().unwrap_or("?").trim());
+    let query = query.and_then(|query| {
+        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(name, _)| name.eq_ignore_ascii_case("a2a-version")).map(|(_, value)| value.trim())
+    });
+    let (header, query) = (header.filter(|text| !text.is_empty()), query.filter(|text| !text.is_empty()));
+    if let (Some(header), Some(query)) = (header, query)
+        && header != query
+    {
+        let why = format!("A2A-Version is {header} in the header and {query} in the query; send one");
+        return Err(Error::new(ErrorKind::InvalidRequest, why));
+    }
+    Ok(header.or(query))
+}
+
+/// The versions of one binding of an agent: support is judged by interface (spec 3.6.2).
+#[derive(Debug)]
+pub(super) struct Spoken(Vec<Version>);
+
+impl Spoken {
+    /// As the card's interfaces say.
+    pub(super) fn on(binding: Binding, card: &AgentCard) -> Self {
+        let interfaces =
+            card.supported_interfaces.iter().filter(|interface| interface.binding() == Some(binding));
+        Self(interfaces.filter_map(AgentInterface::version).collect())
+    }
+
+    pub(super) fn has(&self, version: Version) -> bool {
+        self.0.contains(&version)
+    }
+
+    /// The version to speak: the one asked for, or what silence means.
+    pub(super) fn choose(&self, requested: Option<&str>) -> Result<Version> {
+        let version = requested.map_or(Some(IMPLIED), Version::parse);
+        version.filter(|version| self.has(*version)).ok_or_else(|| {
+            let why = match requested {
+                Some(requested) => format!("A2A-Version {requested} is not spoken here"),
+                None => format!(
+                    "no A2A-Version was sent, which means {IMPLIED}, and {IMPLIED} is not spoken here"
+                ),
+            };
+            self.refuse(&why).with_metadata("requestedVersion", requested.unwrap_or(IMPLIED.as_str()))
+        })
+    }
+
+    /// The version that a package, a path or a method proves, if the caller did not contradict it.
+    pub(super) fn confirm(&self, proven: Version, requested: Option<&str>) -> Result<()> {
+        match requested {
+            Some(requested) if Version::parse(requested) != Some(proven) => {
+                let why = format!("A2A-Version {requested} was sent to what is of version {proven}");
+                Err(self.refuse(&why).with_metadata("requestedVersion", requested))
+            }
+            _ if self.has(proven) => Ok(()),
+            _ => {
+                let why = format!("version {proven} is not spoken here");
+                Err(self.refuse(&why).with_metadata("requestedVersion", proven.as_str()))
+            }
+        }
+    }
+
+    /// The error of a version that will not do.
+    pub(super) fn refuse(&self, why: &str) -> Error {
+        let supported: Vec<&str> = self.0.iter().map(|version| version.as_str()).collect();
+        let advice = if supported.is_empty() {
+            "the card says which bindings there are".to_owned()
+        } else {
+            format!("send the header A2A-Version with one of {}", supported.join(","))
+        };
+        Error::new(ErrorKind::VersionNotSupported, format!("{why}; {advice}"))
+            .with_metadata("supportedVersions", supported.join(","))
+    }
+}
+
+/// The JSON-RPC dialect of a version.
+pub(super) fn jsonrpc_dialect(version: Version) -> &'static dyn Dialect {
+    match version {
+        Version::V1_0 => &V1,
+        Version::V0_3 => &v03::JsonRpc,
+    }
+}
+
+/// HTTP+JSON in one version.
+pub(super) struct RestForm {
+    pub(super) paths: Paths,
+    pub(super) dialect: &'static dyn Dialect,
+    /// True if answers may be of the protocol's own media type.
+    pub(super) has_own_media_type: bool,
+    /// The status and the body of an error; a status that is given wins over that of the error's kind.
+    pub(super) error: fn(Option<u16>, &Error) -> (u16, Vec<u8>),
+    /// An error as the last frame of a stream.
+    pub(super) error_event: fn(&Error, &mut Vec<u8>),
+}
+
+static REST: RestForm = RestForm {
+    paths: Paths::V1,
+    dialect: &V1,
+    has_own_media_type: true,
+    error: |status, error| {
+        let status = status.unwrap_or(error.kind().row().http);
+        let mut body = Vec::with_capacity(512);
+        rest::encode_error(status, error, &mut body);
+        (status, body)
+    },
+    error_event: |error, out| rest::encode_error(error.kind().row().http, error, out),
+};
+
+static OLD_REST: RestForm = RestForm {
+    paths: v03::PATHS,
+    dialect: &v03::Rest,
+    has_own_media_type: false,
+    error: |status, error| {
+        let (own, body) = v03::rest_error(error);
+        (status.unwrap_or(own), body.to_string().into_bytes())
+    },
+    // In an envelope, so that it cannot be taken for an event.
+    error_event: |error, out| {
+        let (_, body) = v03::rest_error(error);
+        out.extend_from_slice(serde_json::json!({ "error": body }).to_string().as_bytes());
+    },
+};
+
+/// HTTP+JSON in the version that this path, below the agent's address, is of.
+pub(super) fn rest_form(path: &str) -> &'static RestForm {
+    let is_old = path.strip_prefix(v03::PATHS.prefix).is_some_and(|below| below.starts_with('/'));
+    if is_old { &OLD_REST } else { &REST }
+}
+
+/// The protobuf forms, one per package.
+#[cfg(feature = "grpc")]
+pub(super) const CODECS: [&nuncio_protocol::pb::Codec; 2] = [&nuncio_protocol::pb::CODEC, &v03::pb::CODEC];
