@@ -5,7 +5,7 @@
 //!
 //! Reading order: `convert` (one message after the other, both directions), `call` (a call, an answer or
 //! an event as bytes), `status` (an error as bytes), `codec` (all of it for a binding that serves several
-//! versions).
+//! versions), `number` (where a stream can be resumed).
 
 mod call;
 mod codec;
@@ -18,6 +18,7 @@ pub(crate) mod convert;
     reason = "generated, and complete whether we use all of it or not"
 )]
 pub mod generated;
+mod number;
 mod status;
 
 pub use self::{
@@ -26,6 +27,7 @@ pub use self::{
         op_from_rpc, rpc_name,
     },
     codec::{CODEC, Codec, encode_item},
+    number::{encode_numbered_item, take_number},
     status::{decode_status, encode_status, kind_from_grpc},
 };
 pub(crate) use self::{

@@ -61,14 +61,20 @@ impl Inner {
         if cx.extensions.is_empty() {
             return None;
         }
-        let active: Vec<&str> = cx
-            .extensions
-            .iter()
-            .map(String::as_str)
-            .filter(|uri| self.extensions.iter().any(|own| own == uri))
-            .collect();
+        let active: Vec<&str> =
+            cx.extensions.iter().map(String::as_str).filter(|uri| self.declares(uri)).collect();
         let value = HeaderValue::from_str(&active.join(", ")).ok().filter(|value| !value.is_empty())?;
         Some((extensions_header(cx.version), value))
+    }
+
+    /// True if the caller and the agent both declare the extension.
+    #[cfg(feature = "grpc")]
+    pub(super) fn is_active(&self, cx: &CallContext, uri: &str) -> bool {
+        self.declares(uri) && cx.extensions.iter().any(|declared| declared == uri)
+    }
+
+    fn declares(&self, uri: &str) -> bool {
+        self.extensions.iter().any(|own| own == uri)
     }
 }
 

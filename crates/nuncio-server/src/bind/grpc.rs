@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, stream::BoxStream};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body_util::Full;
 use nuncio_protocol::{
-    CallContext, Caller, Error, EventStream, Result, StreamItem,
+    CallContext, Caller, Error, EventStream, RESUME_EXTENSION, Result, StreamItem,
     op::{Call, Op, Reply},
     pb::{self, Codec},
 };
@@ -164,7 +164,7 @@ type Answer<T> = std::result::Result<tonic::Response<T>, Status>;
 
 impl Exchange {
     async fn unary(&self, request: tonic::Request<Bytes>) -> Answer<Bytes> {
-        self.carry_out(request, |reply| {
+        self.carry_out(request, |reply, _| {
             let mut out = Vec::with_capacity(1024);
             (self.codec.encode_reply)(self.op, &reply, &mut out)?;
             Ok(out.into())
@@ -173,8 +173,8 @@ impl Exchange {
     }
 
     async fn stream(&self, request: tonic::Request<Bytes>) -> Answer<Messages> {
-        self.carry_out(request, |reply| match reply {
-            Reply::Stream(stream) => Ok(messages(self.codec, stream)),
+        self.carry_out(request, |reply, is_active| match reply {
+            Reply::Stream(stream) => Ok(messages(self.codec, stream, is_active(RESUME_EXTENSION))),
             _ => Err(Error::internal("a streaming operation answered without a stream")),
         })
         .await
@@ -183,7 +183,7 @@ impl Exchange {
     async fn carry_out<T>(
         &self,
         request: tonic::Request<Bytes>,
-        encode: impl FnOnce(Reply) -> Result<T>,
+        encode: impl FnOnce(Reply, &dyn Fn(&str) -> bool) -> Result<T>,
     ) -> Answer<T> {
         let (headers, extensions, message) = request.into_parts();
         let headers = headers.into_headers();
@@ -196,7 +196,7 @@ impl Exchange {
             agent.grpc.confirm(self.codec.version, requested)?;
             let cx = self.context(&headers, extensions.get::<Caller>())?;
             echo = agent.activated(&cx);
-            encode(call.dispatch(&*agent.service, &cx).await?)
+            encode(call.dispatch(&*agent.service, &cx).await?, &|uri| agent.is_active(&cx, uri))
         };
         match result.await {
             Ok(answer) => Ok(tonic::Response::from_parts(metadata(echo), answer, http::Extensions::new())),
@@ -230,9 +230,10 @@ fn status(codec: &Codec, error: &Error) -> Status {
 type Messages = BoxStream<'static, Result<Bytes, Status>>;
 
 /// A stream of events as messages; an error ends it and goes into the trailers.
-fn messages(codec: &'static Codec, stream: EventStream) -> Messages {
+fn messages(codec: &'static Codec, stream: EventStream, numbered: bool) -> Messages {
+    let write = if numbered { pb::encode_numbered_item } else { pb::encode_item };
     let encode = move |item: Result<StreamItem>| {
-        item.and_then(|item| pb::encode_item(codec, &item)).map_err(|error| status(codec, &error))
+        item.and_then(|item| write(codec, &item)).map_err(|error| status(codec, &error))
     };
     stream.map(encode).boxed()
 }
