@@ -10,12 +10,11 @@ use axum::{
     response::Response,
 };
 use futures_util::StreamExt as _;
-use nuncio_client::{Credentials, Egress, JsonRpcTransport};
+use nuncio_client::{Candidate, Credentials, Direct, Egress};
 use nuncio_protocol::{
     A2aService, AgentCard, Artifact, Binding, CallContext, Caller, CancelTaskRequest, Error, EventStream,
     GetTaskRequest, Message, Part, Result, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
-    Seq, SubscribeToTaskRequest, Task, TaskId, Version, v03,
-    wire::{Dialect, V1},
+    Seq, SubscribeToTaskRequest, Task, TaskId, Version,
 };
 use nuncio_server::{
     Executor, Runtime,
@@ -156,20 +155,18 @@ impl Server {
     /// # Panics
     /// When the name cannot stand in a header.
     #[must_use]
-    pub fn transport(&self, version: Version, caller: Option<&str>) -> JsonRpcTransport {
+    pub fn transport(&self, version: Version, caller: Option<&str>) -> Direct {
         let base = format!("http://{}/", self.address);
         let card = AgentCard::default().reached_at(Binding::JsonRpc, &base);
         let credentials = match caller {
             Some(name) => Credentials::none().header(CALLER, name).unwrap(),
             None => Credentials::none(),
         };
-        let dialect: Arc<dyn Dialect> = match version {
-            Version::V1_0 => Arc::new(V1),
-            Version::V0_3 => Arc::new(v03::JsonRpc),
-        };
-        let home = Url::parse(&base).unwrap().origin();
+        let interface = card.supported_interfaces[0].clone();
+        let candidate = Candidate { interface, version, binding: Binding::JsonRpc };
+        let home = Url::parse(&base).unwrap();
         let egress = Egress::operator().expect("the TLS library takes our settings");
-        JsonRpcTransport::new(egress, &card.supported_interfaces[0], dialect, &credentials, &home).unwrap()
+        Direct::new(&egress, &candidate, &credentials, &home).unwrap()
     }
 }
 

@@ -5,16 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nuncio_protocol::{AgentCard, Binding, Error, ErrorKind, Result, Version};
-use url::Url;
+use nuncio_protocol::{AgentCard, Binding, Error, Result, Version};
 
 use crate::{
     CardCache, Client, Credentials, Egress, FetchedCard, Preferences, RESUME_EXTENSION, RetryPolicy, Trust,
     card::discover::{agent_url, discover},
-    choose::{Candidate, choose, jsonrpc_dialect},
+    choose::{Candidate, choose},
     client::Shared,
     failure::Failure,
-    transport::{Transport, jsonrpc::JsonRpcTransport, route::Route, within},
+    transport::{Transport, route::Route, wire, within},
 };
 
 /// For calls that are answered at once, and for fetching the card.
@@ -81,6 +80,13 @@ impl ClientBuilder {
     /// Uses this binding and no other.
     pub fn binding(mut self, binding: Binding) -> Self {
         self.preferences.bindings = vec![binding];
+        self
+    }
+
+    /// Uses one of these bindings. Their order has no meaning: of the interfaces that will do, the one that
+    /// the agent names first is used. To insist on one, see [`Self::binding`].
+    pub fn bindings(mut self, bindings: impl IntoIterator<Item = Binding>) -> Self {
+        self.preferences.bindings = bindings.into_iter().collect();
         self
     }
 
@@ -203,8 +209,8 @@ impl ClientBuilder {
 
     fn build(self, egress: &Egress, card: Arc<FetchedCard>) -> Result<Client> {
         let (card, verified) = self.trust.apply(card)?;
-        let candidates = choose(&card.card.supported_interfaces, &self.preferences)?;
-        let wires = self.wires(egress, &card, &candidates)?;
+        let mut candidates = choose(&card.card.supported_interfaces, &self.preferences)?;
+        let wires = self.wires(egress, &card, &mut candidates)?;
         let resumes = declares(&card.card, RESUME_EXTENSION);
         let mut extensions = self.extensions;
         if resumes && !extensions.iter().any(|uri| uri == RESUME_EXTENSION) {
@@ -215,39 +221,28 @@ impl ClientBuilder {
         Ok(Client::from_shared(Shared { card, verified, candidates, route, timeout, send_timeout }))
     }
 
-    /// A wire for each candidate with a usable address; it is an error if none has one.
+    /// A wire for each candidate with a usable address; those without are left out, and it is an error if
+    /// none has one.
     fn wires(
         &self,
         egress: &Egress,
         card: &FetchedCard,
-        candidates: &[Candidate],
+        candidates: &mut Vec<Candidate>,
     ) -> Result<Vec<Arc<dyn Transport>>> {
         let (mut wires, mut unusable) = (Vec::new(), None);
-        for candidate in candidates {
-            match self.wire(egress, &card.url, candidate) {
-                Ok(wire) => wires.push(wire),
-                Err(error) => unusable = unusable.or(Some(error)),
+        candidates.retain(|candidate| match wire(egress, candidate, &self.credentials, &card.url) {
+            Ok(wire) => {
+                wires.push(wire);
+                true
             }
-        }
+            Err(error) => {
+                unusable.get_or_insert(error);
+                false
+            }
+        });
         match unusable {
             Some(error) if wires.is_empty() => Err(error),
             _ => Ok(wires),
-        }
-    }
-
-    fn wire(&self, egress: &Egress, home: &Url, candidate: &Candidate) -> Result<Arc<dyn Transport>> {
-        match candidate.binding {
-            Binding::JsonRpc => Ok(Arc::new(JsonRpcTransport::new(
-                egress.clone(),
-                &candidate.interface,
-                jsonrpc_dialect(candidate.version),
-                &self.credentials,
-                &home.origin(),
-            )?)),
-            Binding::HttpJson | Binding::Grpc => {
-                let message = format!("{} is not spoken here yet", candidate.binding.as_str());
-                Err(Error::new(ErrorKind::UnsupportedOperation, message))
-            }
         }
     }
 }

@@ -5,16 +5,29 @@
 use std::sync::Arc;
 
 use http::HeaderName;
+#[cfg(feature = "grpc")]
+use nuncio_protocol::pb::{self, Codec};
 pub(crate) use nuncio_protocol::v03::decode_card;
 use nuncio_protocol::{
-    AgentInterface, Binding, Error, ErrorKind, Result, Version, v03,
-    wire::{Dialect, V1},
+    AgentInterface, Binding, Error, ErrorKind, Result, Version,
+    op::Op,
+    v03,
+    wire::{
+        Dialect, V1,
+        rest::{self, Paths},
+    },
 };
 
 /// The bindings this crate can speak.
-pub const SPOKEN_BINDINGS: &[Binding] = &[Binding::JsonRpc];
+pub const SPOKEN_BINDINGS: &[Binding] = &[
+    Binding::JsonRpc,
+    Binding::HttpJson,
+    #[cfg(feature = "grpc")]
+    Binding::Grpc,
+];
 
-/// What the caller wants of an interface.
+/// What the caller wants of an interface: what will do, in no order. Of what will do, the agent's order
+/// decides (spec 8.3.2); who wants one thing and no other names only that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preferences {
     /// The versions that will do.
@@ -82,6 +95,73 @@ pub(crate) fn jsonrpc_dialect(version: Version) -> Arc<dyn Dialect> {
     match version {
         Version::V1_0 => Arc::new(V1),
         Version::V0_3 => Arc::new(v03::JsonRpc),
+    }
+}
+
+/// What HTTP+JSON is in one version.
+#[derive(Clone)]
+pub(crate) struct RestForm {
+    /// Shapes.
+    pub(crate) dialect: Arc<dyn Dialect>,
+    /// Routes.
+    pub(crate) paths: Paths,
+    /// Of what we send.
+    pub(crate) media_type: &'static str,
+    /// Of what we take as an answer.
+    pub(crate) accept: &'static str,
+    /// Of what we take as a stream.
+    pub(crate) accept_stream: &'static str,
+    /// Reads the body of an error.
+    pub(crate) decode_error: fn(u16, &[u8]) -> Error,
+}
+
+impl RestForm {
+    pub(crate) fn version(&self) -> Version {
+        self.dialect.version()
+    }
+}
+
+/// HTTP+JSON in this version. Servers of either version of v1.0's content type are understood (trap T-07).
+pub(crate) fn rest_form(version: Version) -> RestForm {
+    match version {
+        Version::V1_0 => RestForm {
+            dialect: Arc::new(V1),
+            paths: Paths::V1,
+            media_type: "application/a2a+json",
+            accept: "application/a2a+json, application/json",
+            accept_stream: "text/event-stream, application/a2a+json, application/json",
+            decode_error: rest::decode_error,
+        },
+        Version::V0_3 => RestForm {
+            dialect: Arc::new(v03::Rest),
+            paths: v03::PATHS,
+            media_type: "application/json",
+            accept: "application/json",
+            accept_stream: "text/event-stream, application/json",
+            decode_error: v03::decode_rest_error,
+        },
+    }
+}
+
+/// The protobuf form of this version.
+#[cfg(feature = "grpc")]
+pub(crate) fn grpc_codec(version: Version) -> &'static Codec {
+    match version {
+        Version::V1_0 => &pb::CODEC,
+        Version::V0_3 => &v03::pb::CODEC,
+    }
+}
+
+/// True if this version has the operation, on whatever binding.
+pub(crate) fn has_operation(version: Version, op: Op) -> bool {
+    jsonrpc_dialect(version).method(op).is_some()
+}
+
+/// True if a `historyLength` of 0 can be said. The proto of v0.3 takes it for all there is.
+pub(crate) fn can_ask_for_no_history(version: Version, binding: Binding) -> bool {
+    match version {
+        Version::V1_0 => true,
+        Version::V0_3 => binding == Binding::JsonRpc,
     }
 }
 

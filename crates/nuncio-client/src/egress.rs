@@ -24,6 +24,14 @@ const USER_AGENT: &str = concat!("nuncio/", env!("CARGO_PKG_VERSION"));
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Idle streams are legal; this is how we notice that the machine at the other end is gone.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+/// The same by HTTP/2, for a peer behind a proxy. No more often: by default gRPC servers hang up on a client
+/// that asks more than once in five minutes whether they are still there.
+#[cfg(feature = "grpc")]
+const HTTP2_PING: Duration = Duration::from_secs(5 * 60 + 15);
+/// What we speak over TLS.
+const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
+#[cfg(feature = "grpc")]
+const HTTP2: &[&[u8]] = &[b"h2"];
 /// The largest answer we read, and the largest event of a stream.
 pub const DEFAULT_MAX_BODY: usize = 16 << 20;
 
@@ -34,6 +42,12 @@ pub struct Egress {
     http: Client,
     /// For this machine: a proxy has no business there, though many environments forget to say so.
     local: Client,
+    /// As [`Self::http`], in HTTP/2 and nothing else, which gRPC needs.
+    #[cfg(feature = "grpc")]
+    http2: Client,
+    /// As [`Self::local`], in HTTP/2 and nothing else.
+    #[cfg(feature = "grpc")]
+    http2_direct: Client,
     max_body: usize,
     max_event: usize,
 }
@@ -45,17 +59,29 @@ impl Egress {
     /// # Errors
     /// `Internal` if the TLS library refuses our settings.
     pub fn operator() -> Result<Self> {
-        let builder = || -> Result<ClientBuilder> {
+        let builder = |alpn| -> Result<ClientBuilder> {
             Ok(Client::builder()
-                .tls_backend_preconfigured(tls()?)
+                .tls_backend_preconfigured(tls(alpn)?)
                 .user_agent(USER_AGENT)
                 .redirect(Policy::none())
                 .connect_timeout(CONNECT_TIMEOUT)
                 .tcp_keepalive(TCP_KEEPALIVE))
         };
-        let http = builder()?.build().map_err(Error::internal)?;
-        let local = builder()?.no_proxy().build().map_err(Error::internal)?;
-        Ok(Self { http, local, max_body: DEFAULT_MAX_BODY, max_event: DEFAULT_MAX_BODY })
+        let http = builder(HTTP)?.build().map_err(Error::internal)?;
+        let local = builder(HTTP)?.no_proxy().build().map_err(Error::internal)?;
+        #[cfg(feature = "grpc")]
+        let http2 =
+            || Ok::<_, Error>(builder(HTTP2)?.http2_prior_knowledge().http2_keep_alive_interval(HTTP2_PING));
+        Ok(Self {
+            http,
+            local,
+            #[cfg(feature = "grpc")]
+            http2: http2()?.build().map_err(Error::internal)?,
+            #[cfg(feature = "grpc")]
+            http2_direct: http2()?.no_proxy().build().map_err(Error::internal)?,
+            max_body: DEFAULT_MAX_BODY,
+            max_event: DEFAULT_MAX_BODY,
+        })
     }
 
     /// Bounds what is read of an answer; 16 MiB by default.
@@ -70,6 +96,12 @@ impl Egress {
     pub fn with_max_event(mut self, bytes: usize) -> Self {
         self.max_event = bytes;
         self
+    }
+
+    /// The bound on an answer.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn max_body(&self) -> usize {
+        self.max_body
     }
 
     /// The bound on one event of a stream.
@@ -87,6 +119,21 @@ impl Egress {
     ) -> Result<Response, Failure> {
         let client = if is_loopback(url) { &self.local } else { &self.http };
         let request = client.request(method, url.clone()).headers(headers).body(body);
+        request.send().await.map_err(|error| failure(url, error))
+    }
+
+    /// The same by HTTP/2 and nothing else.
+    #[cfg(feature = "grpc")]
+    pub(crate) async fn post_http2(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, Failure> {
+        // Proxies do not pass HTTP/2 on unless it is in TLS, where they do not see it.
+        let direct = is_loopback(url) || url.scheme() == "http";
+        let client = if direct { &self.http2_direct } else { &self.http2 };
+        let request = client.post(url.clone()).headers(headers).body(body);
         request.send().await.map_err(|error| failure(url, error))
     }
 
@@ -165,13 +212,13 @@ fn roots() -> Arc<RootCertStore> {
     Arc::clone(ROOTS.get_or_init(load))
 }
 
-fn tls() -> Result<ClientConfig> {
+fn tls(alpn: &[&[u8]]) -> Result<ClientConfig> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(Error::internal)?
         .with_root_certificates(roots())
         .with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)
 }
 

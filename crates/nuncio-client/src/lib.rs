@@ -69,5 +69,5 @@ pub use self::{
     client::{Client, Outgoing},
     egress::{DEFAULT_MAX_BODY, Egress},
     retry::RetryPolicy,
-    transport::jsonrpc::JsonRpcTransport,
+    transport::direct::Direct,
 };

@@ -1,26 +1,46 @@
 //! The wires: each takes a call to one interface of an agent and brings the answer back. A wire does
 //! one exchange and no more; what is tried again, and where, is for [`route`] to say.
 //!
-//! Reading order: [`jsonrpc`] (one exchange), [`headers`] and [`status`] (what is said around the body,
-//! both ways), [`sse`] (streams that survive their connection), [`route`] (which wire, how often).
+//! Reading order: [`jsonrpc`], [`rest`] and [`grpc`] (one exchange each), [`endpoint`], [`headers`] and
+//! [`status`] (what is said around the body, both ways), [`events`] (one connection with events), [`history`]
+//! (what old versions cannot be asked), [`direct`] (one interface as a service), [`sse`] (streams that
+//! survive their connection), [`route`] (which wire, how often).
 
+pub(crate) mod direct;
+mod endpoint;
+mod events;
+#[cfg(feature = "grpc")]
+mod grpc;
 pub(crate) mod headers;
-pub(crate) mod jsonrpc;
+mod history;
+mod jsonrpc;
+mod rest;
 pub(crate) mod route;
 mod service;
 pub(crate) mod sse;
 pub(crate) mod status;
 
-use std::{future::Future, pin::Pin, time::Instant};
+use std::{borrow::Cow, future::Future, pin::Pin, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
 use futures_core::Stream;
 use nuncio_protocol::{
-    CallContext, Error, ErrorKind, StreamItem,
-    op::{Call, Reply},
+    Binding, CallContext, Error, ErrorKind, Result, StreamItem, Version,
+    op::{Call, Op, Reply},
 };
+use url::Url;
 
-use crate::failure::Failure;
+use self::{
+    endpoint::{Endpoint, http_url},
+    history::Trimmed,
+    jsonrpc::JsonRpcTransport,
+    rest::RestTransport,
+};
+use crate::{
+    Credentials, Egress,
+    choose::{Candidate, can_ask_for_no_history, jsonrpc_dialect, rest_form},
+    failure::Failure,
+};
 
 /// Events of one connection. It may end early: whether it did is for the reader to see.
 pub(crate) type WireStream = Pin<Box<dyn Stream<Item = Result<StreamItem, Failure>> + Send>>;
@@ -36,6 +56,63 @@ pub(crate) trait Transport: Send + Sync + 'static {
 
     /// Makes a call that answers with a stream.
     async fn stream(&self, cx: &CallContext, call: &Call) -> Result<WireStream, Failure>;
+}
+
+/// The wire of an interface of a card that came from `home`: credentials are for that origin.
+///
+/// # Errors
+/// `InvalidAgentResponse` if the interface has no usable address.
+pub(crate) fn wire(
+    egress: &Egress,
+    candidate: &Candidate,
+    credentials: &Credentials,
+    home: &Url,
+) -> Result<Arc<dyn Transport>> {
+    let (interface, version) = (&candidate.interface, candidate.version);
+    let tenant = interface.tenant.clone();
+    let by_http = || http_url(interface).map(|url| Endpoint::new(egress, url, credentials, home));
+    let wire: Arc<dyn Transport> = match candidate.binding {
+        Binding::JsonRpc => Arc::new(JsonRpcTransport::new(by_http()?, tenant, jsonrpc_dialect(version))),
+        Binding::HttpJson => Arc::new(RestTransport::new(by_http()?, tenant, rest_form(version))),
+        Binding::Grpc => grpc_wire(egress, candidate, credentials, home)?,
+    };
+    let is_exact = can_ask_for_no_history(version, candidate.binding);
+    Ok(if is_exact { wire } else { Arc::new(Trimmed(wire)) })
+}
+
+#[cfg(feature = "grpc")]
+fn grpc_wire(
+    egress: &Egress,
+    candidate: &Candidate,
+    credentials: &Credentials,
+    home: &Url,
+) -> Result<Arc<dyn Transport>> {
+    let interface = &candidate.interface;
+    let url = grpc::grpc_url(&interface.url, home)?;
+    let endpoint = Endpoint::new(egress, url, credentials, home);
+    let codec = crate::choose::grpc_codec(candidate.version);
+    Ok(Arc::new(grpc::GrpcTransport::new(endpoint, interface.tenant.clone(), codec)))
+}
+
+#[cfg(not(feature = "grpc"))]
+fn grpc_wire(_: &Egress, _: &Candidate, _: &Credentials, _: &Url) -> Result<Arc<dyn Transport>> {
+    let message = "this build does not speak gRPC; build it with the feature grpc";
+    Err(Error::new(ErrorKind::UnsupportedOperation, message))
+}
+
+/// The call as it goes out: the tenant is the interface's, no more and no less (spec 8.3.2).
+fn with_tenant<'a>(call: &'a Call, tenant: Option<&str>) -> Cow<'a, Call> {
+    if call.tenant() == tenant {
+        return Cow::Borrowed(call);
+    }
+    let mut call = call.clone();
+    call.set_tenant(tenant.map(str::to_owned));
+    Cow::Owned(call)
+}
+
+fn no_such_operation(op: Op, version: Version) -> Error {
+    let message = format!("{} does not exist in version {version} of the protocol", op.name());
+    Error::new(ErrorKind::UnsupportedOperation, message)
 }
 
 /// Waits for `future`, but not beyond the caller's deadline.

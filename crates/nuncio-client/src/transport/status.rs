@@ -26,12 +26,22 @@ impl Head<'_> {
     /// The error of an answer whose status is not one of success. A JSON-RPC error in the body knows
     /// best, unless it is of a kind of its own; then the status says what kind it is.
     pub(crate) fn error(&self, body: &[u8], now: Timestamp) -> Error {
-        let error = match jsonrpc::decode_response(body) {
-            Err(error) if !is_vague(error.kind()) => error,
+        let said = match jsonrpc::decode_response(body) {
+            Err(error) if !is_vague(error.kind()) => Some(error),
             Err(error) if error.kind() == ErrorKind::Internal => {
-                Error::new(self.kind(), self.explain(Some(error.message())))
+                Some(Error::new(self.kind(), self.explain(Some(error.message()))))
             }
-            _ => Error::new(self.kind(), self.explain(None)),
+            _ => None,
+        };
+        self.told(said, now)
+    }
+
+    /// The error of an answer whose status is not one of success: what its body says, if anything, with what
+    /// only the head says.
+    pub(crate) fn told(&self, said: Option<Error>, now: Timestamp) -> Error {
+        let error = match said {
+            Some(error) => hint(error, self.withheld),
+            None => Error::new(self.kind(), self.explain(None)),
         };
         match retry_after(self.headers, now) {
             Some(after) => error.with_retry_after(after),
@@ -60,10 +70,7 @@ impl Head<'_> {
         }
         let header = |name| self.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
         if self.withheld && matches!(self.status.as_u16(), 401 | 403) {
-            text.push_str(
-                "; the credentials were not sent, because they are bound to the origin of the card; \
-                           allow this origin to send them",
-            );
+            text.push_str(WITHHELD);
         } else if let Some(challenge) = header(WWW_AUTHENTICATE) {
             text.push_str("; it asks for ");
             text.push_str(challenge);
@@ -74,6 +81,24 @@ impl Head<'_> {
             text.push_str("; there is no agent at this address");
         }
         text
+    }
+}
+
+/// What somebody can do who is refused for want of credentials that there are.
+const WITHHELD: &str = "; the credentials were not sent, because they are bound to the origin of the card; \
+                        allow this origin to send them";
+
+/// An error of the peer, with the reason if it is our own rule: it asks for credentials that we withheld.
+pub(crate) fn hint(error: Error, withheld: bool) -> Error {
+    let asks = matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::PermissionDenied);
+    if !withheld || !asks || error.message().ends_with(WITHHELD) {
+        return error;
+    }
+    let message = format!("{}{WITHHELD}", error.message());
+    let hinted = Error::from_details(error.kind(), message, error.details());
+    match error.retry_after() {
+        Some(after) => hinted.with_retry_after(after),
+        None => hinted,
     }
 }
 

@@ -1,0 +1,60 @@
+//! One interface of an agent as a service, without anything on top.
+
+use std::sync::Arc;
+
+use futures_util::TryStreamExt as _;
+use nuncio_protocol::{
+    CallContext, Error, EventStream, Result,
+    op::{Call, Reply},
+};
+use url::Url;
+
+use super::{Transport, service::a2a_service, wire};
+use crate::{Candidate, Credentials, Egress};
+
+/// One interface of an agent, whatever its binding and version. As an `A2aService` it makes each call
+/// exactly once; streams are not taken up again when they break. [`Client`](crate::Client) is the one that
+/// does more.
+#[derive(Clone)]
+pub struct Direct {
+    wire: Arc<dyn Transport>,
+    candidate: Candidate,
+}
+
+impl Direct {
+    /// The interface of a card that came from `home`: credentials are for that origin.
+    ///
+    /// # Errors
+    /// `InvalidAgentResponse` if the interface has no usable address.
+    pub fn new(
+        egress: &Egress,
+        candidate: &Candidate,
+        credentials: &Credentials,
+        home: &Url,
+    ) -> Result<Self> {
+        Ok(Self { wire: wire(egress, candidate, credentials, home)?, candidate: candidate.clone() })
+    }
+
+    /// The interface.
+    #[must_use]
+    pub fn candidate(&self) -> &Candidate {
+        &self.candidate
+    }
+
+    async fn unary(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+        Ok(self.wire.call(cx, &call).await?)
+    }
+
+    async fn streaming(&self, cx: &CallContext, call: Call) -> Result<EventStream> {
+        let events = self.wire.stream(cx, &call).await?;
+        Ok(Box::pin(events.map_err(Error::from)))
+    }
+}
+
+impl std::fmt::Debug for Direct {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Direct").field("candidate", &self.candidate).finish_non_exhaustive()
+    }
+}
+
+a2a_service!(Direct);

@@ -1,0 +1,116 @@
+//! One address of an agent and what may be told it: what all bindings have in common.
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode};
+use jiff::Timestamp;
+use nuncio_protocol::{AgentInterface, CallContext, Error, ErrorKind, Event, Result};
+use reqwest::Response;
+use url::Url;
+
+use super::{WireStream, events::events, status, within};
+use crate::{
+    Credentials,
+    auth::Granted,
+    egress::{Egress, shown},
+    failure::Failure,
+};
+
+/// An address, the way there, and the part of the caller's credentials that it may see.
+pub(crate) struct Endpoint {
+    pub(crate) egress: Egress,
+    pub(crate) url: Url,
+    pub(crate) granted: Granted,
+}
+
+/// A whole answer.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// The address of an interface that is reached by plain HTTP.
+///
+/// # Errors
+/// `InvalidAgentResponse` if it is no such address.
+pub(crate) fn http_url(interface: &AgentInterface) -> Result<Url> {
+    let url = Url::parse(&interface.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.ok_or_else(|| {
+        let message = format!("the interface {:?} of the card is no http or https address", interface.url);
+        Error::new(ErrorKind::InvalidAgentResponse, message)
+    })
+}
+
+impl Endpoint {
+    /// An address out of a card that came from `home`: credentials are for that origin.
+    pub(crate) fn new(egress: &Egress, url: Url, credentials: &Credentials, home: &Url) -> Self {
+        let granted = credentials.for_target(&url, &home.origin());
+        if granted.withheld {
+            tracing::warn!(interface = %shown(&url), "credentials are not sent to another origin than the card's");
+        }
+        Self { egress: egress.clone(), url, granted }
+    }
+
+    /// Makes a request and waits for the head of the answer.
+    pub(crate) async fn send(
+        &self,
+        cx: &CallContext,
+        method: Method,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, Failure> {
+        within(cx.deadline, self.egress.send(method, url, headers, body)).await
+    }
+
+    /// Reads the rest of an answer.
+    pub(crate) async fn read(&self, cx: &CallContext, response: Response) -> Result<Answer, Failure> {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = within(cx.deadline, self.egress.read(response)).await?;
+        Ok(Answer { status, headers, body })
+    }
+
+    /// True if the answer to a call that streams is a stream, false if it is to be read as a whole.
+    pub(crate) fn is_stream(&self, expected: &str, response: &Response) -> Result<bool, Failure> {
+        let media_type = status::media_type(response.headers());
+        if !response.status().is_success() {
+            return Ok(false);
+        }
+        if media_type.eq_ignore_ascii_case("text/event-stream") {
+            return Ok(true);
+        }
+        if media_type.is_empty() || media_type.contains("json") {
+            return Ok(false);
+        }
+        // Whatever it is, it may be endless: it is not read.
+        Err(Failure::answered(self.unexpected(expected, media_type)))
+    }
+
+    /// The events of an answer that is a stream.
+    pub(crate) fn events(
+        &self,
+        response: Response,
+        decode: impl Fn(&str) -> Result<Event> + Send + 'static,
+    ) -> WireStream {
+        events(response, self.egress.max_event(), decode)
+    }
+
+    /// What the head of an answer says that is not one of success.
+    pub(crate) fn head<'a>(&'a self, status: StatusCode, headers: &'a HeaderMap) -> status::Head<'a> {
+        status::Head { url: &self.url, status, headers, withheld: self.granted.withheld }
+    }
+
+    /// The error of an answer that is not one of success; `said` is what its body says, if anything.
+    pub(crate) fn refused(&self, answer: &Answer, said: Option<Error>) -> Failure {
+        let head = self.head(answer.status, &answer.headers);
+        Failure::answered(head.told(said, Timestamp::now()))
+    }
+
+    /// An answer that is not of our protocol, by what it claims to be.
+    pub(crate) fn unexpected(&self, expected: &str, media_type: &str) -> Error {
+        let came = if media_type.is_empty() { "an answer without a content type" } else { media_type };
+        let message =
+            format!("expected {expected} from {}, got {came}; is this an A2A address?", shown(&self.url));
+        Error::new(ErrorKind::InvalidAgentResponse, message)
+    }
+}
