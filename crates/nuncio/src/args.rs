@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use nuncio_protocol::{TaskState, Version};
+use nuncio_protocol::{Binding, TaskState, Version};
 use url::Url;
 
 use crate::{exit, output::Format};
@@ -111,6 +111,10 @@ pub(crate) struct Target {
     /// Speak this version only.
     #[arg(long, value_parser = version, value_name = "1.0|0.3")]
     pub(crate) a2a_version: Option<Version>,
+
+    /// Use this binding only.
+    #[arg(long, value_parser = binding, value_name = "jsonrpc|rest|grpc")]
+    pub(crate) binding: Option<Binding>,
 
     /// A header to send along, as 'Name: value'; may be repeated.
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
@@ -249,6 +253,12 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 fn version(text: &str) -> Result<Version, String> {
     Version::parse(text).ok_or_else(|| "expected 1.0 or 0.3".to_owned())
+}
+
+/// `rest`, or the name that a card has for it.
+fn binding(text: &str) -> Result<Binding, String> {
+    let name = if text.eq_ignore_ascii_case("rest") { Binding::HttpJson.as_str() } else { text };
+    Binding::from_name(name).ok_or_else(|| "expected jsonrpc, rest or grpc".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

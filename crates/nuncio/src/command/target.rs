@@ -14,6 +14,9 @@ impl Target {
         if let Some(version) = self.a2a_version {
             builder = builder.version(version);
         }
+        if let Some(binding) = self.binding {
+            builder = builder.binding(binding);
+        }
         // A variable that is set to nothing is how some shells and containers unset one.
         if let Some(key) = std::env::var(KEY).ok().filter(|key| !key.is_empty()) {
             builder = builder.bearer(&key);
