@@ -10,11 +10,11 @@ use axum::{
     response::Response,
 };
 use futures_util::StreamExt as _;
-use nuncio_client::{Candidate, Credentials, Direct, Egress};
+use nuncio_client::{Candidate, Client, Credentials, Direct, Egress};
 use nuncio_protocol::{
     A2aService, AgentCard, Artifact, Binding, CallContext, Caller, CancelTaskRequest, Error, EventStream,
-    GetTaskRequest, Message, Part, Result, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
-    Seq, SubscribeToTaskRequest, Task, TaskId, Version,
+    GetTaskRequest, Message, Part, RESUME_EXTENSION, Result, SendMessageConfiguration, SendMessageRequest,
+    SendMessageResponse, Seq, SubscribeToTaskRequest, Task, TaskId, Version,
 };
 use nuncio_server::{
     Executor, Runtime,
@@ -33,8 +33,17 @@ use crate::{
 pub enum Way {
     /// Not over a wire at all.
     Bare,
-    /// Over JSON-RPC in this version, on a real socket.
-    JsonRpc(Version),
+    /// Over a wire, on a real socket.
+    Wire(Binding, Version, By),
+}
+
+/// By what a wire is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// A transport alone: one exchange per call.
+    Direct,
+    /// A whole client, which finds the agent by its card.
+    Client,
 }
 
 /// The header by which a caller of the test server says who it is.
@@ -80,17 +89,17 @@ impl World {
                     _server: None,
                 }
             }
-            Way::JsonRpc(version) => {
+            Way::Wire(binding, version, by) => {
                 let server = Server::start(scripted, BindOptions::default(), change).await;
                 // Over the wire the context's caller means nothing: who calls stands in the header.
-                let party = |name: Option<&str>| Party {
-                    service: Arc::new(server.transport(version, name)),
+                let party = async |name: Option<&str>| Party {
+                    service: server.reached(binding, version, by, name).await,
                     caller: Caller::anonymous(),
                 };
                 Self {
-                    alice: party(Some("alice")),
-                    bob: party(Some("bob")),
-                    nobody: party(None),
+                    alice: party(Some("alice")).await,
+                    bob: party(Some("bob")).await,
+                    nobody: party(None).await,
                     gates,
                     _server: Some(server),
                 }
@@ -103,7 +112,9 @@ impl World {
 fn runtime(base: Option<&str>, executor: impl Executor, change: impl FnOnce(&mut AgentCard)) -> Runtime {
     let mut card = AgentCard::new("scripted", "Does what the message says.").with_streaming();
     if let Some(base) = base {
-        card = card.reached_at(Binding::JsonRpc, base);
+        for binding in Binding::ALL {
+            card = card.reached_at(*binding, base);
+        }
     }
     card.default_input_modes = vec!["*/*".to_owned()];
     card.capabilities.push_notifications = Some(false);
@@ -120,7 +131,7 @@ fn runtime(base: Option<&str>, executor: impl Executor, change: impl FnOnce(&mut
         .build()
 }
 
-/// An agent on a socket of its own, in both versions. Ends when it is dropped.
+/// An agent on a socket of its own, in every binding and version. Ends when it is dropped.
 #[derive(Debug)]
 pub struct Server {
     /// Where it listens.
@@ -150,23 +161,36 @@ impl Server {
         Self { address, serving }
     }
 
-    /// Our own client's transport to it, for a caller of this name.
+    /// The agent as a caller of this name reaches it.
     ///
     /// # Panics
-    /// When the name cannot stand in a header.
-    #[must_use]
-    pub fn transport(&self, version: Version, caller: Option<&str>) -> Direct {
+    /// When it is not reached at all.
+    pub async fn reached(
+        &self,
+        binding: Binding,
+        version: Version,
+        by: By,
+        caller: Option<&str>,
+    ) -> Arc<dyn A2aService> {
         let base = format!("http://{}/", self.address);
-        let card = AgentCard::default().reached_at(Binding::JsonRpc, &base);
         let credentials = match caller {
             Some(name) => Credentials::none().header(CALLER, name).unwrap(),
             None => Credentials::none(),
         };
-        let interface = card.supported_interfaces[0].clone();
-        let candidate = Candidate { interface, version, binding: Binding::JsonRpc };
-        let home = Url::parse(&base).unwrap();
-        let egress = Egress::operator().expect("the TLS library takes our settings");
-        Direct::new(&egress, &candidate, &credentials, &home).unwrap()
+        match by {
+            By::Client => {
+                let builder = Client::builder().binding(binding).version(version).credentials(credentials);
+                builder.connect(&base).await.unwrap().service()
+            }
+            By::Direct => {
+                let card = AgentCard::default().reached_at(binding, &base);
+                let interface = card.supported_interfaces[0].clone();
+                let candidate = Candidate { interface, version, binding };
+                let egress = Egress::operator().expect("the TLS library takes our settings");
+                let home = Url::parse(&base).unwrap();
+                Arc::new(Direct::new(&egress, &candidate, &credentials, &home).unwrap())
+            }
+        }
     }
 }
 
@@ -203,7 +227,17 @@ impl Party {
     /// A context for a call. The version is the wire's affair, so the scenarios leave it as it is.
     #[must_use]
     pub fn cx(&self) -> CallContext {
-        CallContext { caller: self.caller.clone(), ..CallContext::default() }
+        // A client declares it by itself; a transport alone does not know the card, where it stands.
+        let extensions = vec![RESUME_EXTENSION.to_owned()];
+        CallContext { caller: self.caller.clone(), extensions, ..CallContext::default() }
+    }
+
+    /// The same, with further extensions declared.
+    #[must_use]
+    pub fn cx_with(&self, extensions: &[&str]) -> CallContext {
+        let mut cx = self.cx();
+        cx.extensions.extend(extensions.iter().map(|&uri| uri.to_owned()));
+        cx
     }
 
     /// Sends and waits for the answer.

@@ -173,6 +173,9 @@ pub enum Binding {
 }
 
 impl Binding {
+    /// Every binding.
+    pub const ALL: &[Self] = &[Self::JsonRpc, Self::HttpJson, Self::Grpc];
+
     /// The name in a card.
     #[must_use]
     pub fn as_str(self) -> &'static str {

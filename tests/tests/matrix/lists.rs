@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use nuncio_protocol::{
-    ErrorKind, ListTasksRequest, ListTasksResponse, Result, Task, TaskId, TaskState, Version,
+    Binding, ErrorKind, ListTasksRequest, ListTasksResponse, Result, Task, TaskId, TaskState, Version,
 };
 use nuncio_tests::{
     transcript::Transcript,
-    world::{Party, Way, World, say, say_to},
+    world::{By, Party, Way, World, say, say_to},
 };
 
 async fn list(party: &Party, req: ListTasksRequest) -> Result<ListTasksResponse> {
@@ -157,7 +157,9 @@ pub(crate) async fn wrong_parameters_of_a_list_are_named(way: Way) -> Transcript
 }
 
 pub(crate) async fn is_refused_in_0_3() {
-    let world = World::open(Way::JsonRpc(Version::V0_3)).await;
-    let error = list(&world.alice, ListTasksRequest::default()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::UnsupportedOperation);
+    for binding in Binding::ALL {
+        let world = World::open(Way::Wire(*binding, Version::V0_3, By::Client)).await;
+        let error = list(&world.alice, ListTasksRequest::default()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsupportedOperation, "{binding:?}");
+    }
 }

@@ -21,48 +21,41 @@ async fn check(way: Way, scenario: impl AsyncFn(Way) -> Transcript) {
     got.assert_same_as(&expected);
 }
 
-/// Instantiates scenarios over the ways to reach an agent.
+/// Instantiates scenarios over the ways to reach an agent. 0.3 lacks an operation, and only that one
+/// (REQ-206).
 macro_rules! matrix {
-    (
-        over { $($way:ident = $value:expr;)+ }
-        run { $($file:ident :: $scenario:ident;)+ }
-        since_1_0 { $($newer_file:ident :: $newer:ident;)+ }
-    ) => {
-        matrix!(@ways [$($way = $value;)+] [$($file::$scenario;)+ $($newer_file::$newer;)+]);
-
-        /// 0.3 lacks an operation, and only that one (REQ-206).
-        mod jsonrpc_0_3 {
-            use nuncio_protocol::Version;
-            use nuncio_tests::world::Way;
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $scenario() {
-                    crate::check(Way::JsonRpc(Version::V0_3), crate::$file::$scenario).await;
-                }
-            )+
+    (run $common:tt over_json $json:tt since_1_0 $newer:tt) => {
+        matrix!(@on bare = Way::Bare; $common $json $newer);
+        matrix!(@wire jsonrpc = JsonRpc; $common $json $newer);
+        matrix!(@wire rest = HttpJson; $common $json $newer);
+        matrix!(@wire grpc = Grpc; $common {} $newer);
+    };
+    (@wire $name:ident = $binding:ident; $common:tt $json:tt $newer:tt) => {
+        mod $name {
+            use nuncio_protocol::{Binding, Version};
+            use nuncio_tests::world::By;
+            matrix!(@on v1_0 = Way::Wire(Binding::$binding, Version::V1_0, By::Direct); $common $json $newer);
+            matrix!(@on client_1_0 = Way::Wire(Binding::$binding, Version::V1_0, By::Client); $common $json $newer);
+            matrix!(@on v0_3 = Way::Wire(Binding::$binding, Version::V0_3, By::Direct); $common $json {});
+            matrix!(@on client_0_3 = Way::Wire(Binding::$binding, Version::V0_3, By::Client); $common $json {});
         }
     };
-    (@ways [$($way:ident = $value:expr;)+] $scenarios:tt) => {
-        $(matrix!(@way $way = $value; $scenarios);)+
-    };
-    (@way $way:ident = $value:expr; [$($file:ident :: $scenario:ident;)+]) => {
-        mod $way {
+    (@on $name:ident = $way:expr; $({$($file:ident :: $scenario:ident;)*})+) => {
+        mod $name {
+            #[allow(unused_imports, reason = "the bare way names neither")]
+            use super::*;
             use nuncio_tests::world::Way;
-            $(
+            $($(
                 #[tokio::test(flavor = "multi_thread")]
                 async fn $scenario() {
-                    crate::check($value, crate::$file::$scenario).await;
+                    crate::check($way, crate::$file::$scenario).await;
                 }
-            )+
+            )*)+
         }
     };
 }
 
 matrix! {
-    over {
-        bare = Way::Bare;
-        jsonrpc_1_0 = Way::JsonRpc(nuncio_protocol::Version::V1_0);
-    }
     run {
         messages::a_blocking_send_answers_with_the_finished_task;
         messages::return_immediately_answers_with_the_new_task;
@@ -101,6 +94,9 @@ matrix! {
         refusals::there_are_no_streams_unless_declared;
         refusals::wrong_parameters_are_named;
     }
+    over_json {
+        messages::large_integers_survive;
+    }
     since_1_0 {
         lists::filters_combine;
         lists::pages_have_no_gaps_and_no_doubles;
@@ -113,4 +109,9 @@ matrix! {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_cannot_be_asked_for_in_0_3() {
     lists::is_refused_in_0_3().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn protobuf_refuses_what_it_cannot_carry() {
+    messages::large_integers_are_refused_by_protobuf().await;
 }

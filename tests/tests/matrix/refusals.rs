@@ -1,10 +1,10 @@
 //! What is refused, with the same words on every wire.
 
 use nuncio_protocol::{
-    AgentExtension, CallContext, DeleteTaskPushNotificationConfigRequest, Error, ErrorKind,
-    GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
-    ListTaskPushNotificationConfigsRequest, Message, Part, Role, SendMessageConfiguration,
-    SendMessageRequest, SubscribeToTaskRequest, TaskId, TaskPushNotificationConfig, TaskState, Version,
+    AgentExtension, DeleteTaskPushNotificationConfigRequest, Error, ErrorKind, GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, Message,
+    Part, Role, SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest, TaskId,
+    TaskPushNotificationConfig, TaskState, Version,
 };
 use nuncio_tests::{
     eventually,
@@ -149,8 +149,7 @@ pub(crate) async fn a_required_extension_must_be_declared(way: Way) -> Transcrip
     });
     let (world, mut seen) = (world.await, Transcript::default());
     let send = async |extensions: &[&str]| {
-        let extensions = extensions.iter().map(|&uri| uri.to_owned()).collect();
-        let cx = CallContext { extensions, ..world.alice.cx() };
+        let cx = world.alice.cx_with(extensions);
         world.alice.service.send_message(&cx, say("m-1", "completed")).await
     };
     for declared in [&[][..], &["https://extension.example/v1", "urn:other"]] {

@@ -30,7 +30,7 @@ use jiff::Timestamp;
 use nuncio_protocol::{
     CallContext, Error, ErrorKind, Result, StreamItem,
     op::{Call, Op, Reply},
-    pb::Codec,
+    pb::{self, Codec},
 };
 use tonic::{
     Code, Request, Status, Streaming,
@@ -136,7 +136,10 @@ fn events(messages: Streaming<Bytes>, channel: Channel, limit: usize) -> WireStr
             Err(status) => Err(channel.failure(&status, limit)),
         };
         Some(match item {
-            Ok(event) => (Ok(StreamItem::new(None, Arc::new(event))), Some((messages, channel))),
+            Ok(mut event) => {
+                let seq = pb::take_number(&mut event);
+                (Ok(StreamItem::new(seq, Arc::new(event))), Some((messages, channel)))
+            }
             Err(failure) => (Err(failure), None),
         })
     });

@@ -117,6 +117,8 @@ impl Follow {
             Some(Err(failure)) if failure.reached == Reached::Answered => Step::Fail(failure.error),
             Some(Err(failure)) => Step::Cut(failure),
             None if self.seen.may_end(false) => Step::End,
+            // After the last event of a task there is nothing to come, and so nothing that says so.
+            None if self.seen.may_be_over() && self.final_snapshot().await.is_some() => Step::End,
             None => Step::Cut(Failure::perhaps(ended_early())),
         })
     }
@@ -282,6 +284,11 @@ impl Seen {
     /// also ends when the agent needs input (trap T-02); a subscription that breaks then goes on.
     fn may_end(&self, broken: bool) -> bool {
         self.is_over() || self.asks && (self.is_send || !broken)
+    }
+
+    /// True if the caller has asked for what follows an event, and nothing has.
+    fn may_be_over(&self) -> bool {
+        self.seq.is_some() && self.by_request()
     }
 
     /// The stream of a send ends with a question, but the agent ends a subscription only with the task: the

@@ -76,6 +76,7 @@ pub fn decode_call(op: Op, bytes: Bytes) -> Result<Call> {
 /// `InvalidParams` that names the field when protobuf cannot carry a value, `UnsupportedOperation` for
 /// what v0.3 does not have.
 pub fn encode_call(call: &Call, out: &mut Vec<u8>) -> Result<()> {
+    check_ids(call)?;
     let kind = ErrorKind::InvalidParams;
     match call {
         Call::SendMessage(req) | Call::SendStreamingMessage(req) => {
@@ -99,6 +100,24 @@ pub fn encode_call(call: &Call, out: &mut Vec<u8>) -> Result<()> {
             write::<pb::DeleteTaskPushNotificationConfigRequest, _>(kind, &**req, out)
         }
     }
+}
+
+/// A name without its id is no name, and the peer's complaint would not speak of the id.
+fn check_ids(call: &Call) -> Result<()> {
+    let (field, id) = match call {
+        Call::GetTask(req) => ("id", &req.id),
+        Call::CancelTask(req) => ("id", &req.id),
+        Call::SubscribeToTask(req) => ("id", &req.id),
+        Call::ListTaskPushNotificationConfigs(req) => ("taskId", &req.task_id),
+        Call::GetTaskPushNotificationConfig(req) => ("taskId", &req.task_id),
+        Call::DeleteTaskPushNotificationConfig(req) => ("taskId", &req.task_id),
+        Call::SendMessage(_)
+        | Call::SendStreamingMessage(_)
+        | Call::ListTasks(_)
+        | Call::CreateTaskPushNotificationConfig(_)
+        | Call::GetExtendedAgentCard(_) => return Ok(()),
+    };
+    if id.is_empty() { Err(Error::invalid_field(field, "required")) } else { Ok(()) }
 }
 
 /// Server: writes an answer other than a stream.
