@@ -258,17 +258,18 @@ enum Kind {
     Time,
 }
 
-/// Every parameter there is (spec 11.5). Names are as in JSON (REQ-050); any other name, such as
+/// Every parameter there is (spec 11.5). Names are as in JSON (REQ-050), and, as in JSON, those of the proto
+/// are read as well; any other name, such as
 /// `A2A-Version` (REQ-074), is not a field and is ignored.
-const QUERY: &[(&str, Kind)] = &[
-    ("tenant", Kind::Text),
-    ("contextId", Kind::Text),
-    ("status", Kind::Text),
-    ("pageSize", Kind::Number),
-    ("pageToken", Kind::Text),
-    ("historyLength", Kind::Number),
-    ("statusTimestampAfter", Kind::Time),
-    ("includeArtifacts", Kind::Boolean),
+const QUERY: &[(&str, &str, Kind)] = &[
+    ("tenant", "tenant", Kind::Text),
+    ("contextId", "context_id", Kind::Text),
+    ("status", "status", Kind::Text),
+    ("pageSize", "page_size", Kind::Number),
+    ("pageToken", "page_token", Kind::Text),
+    ("historyLength", "history_length", Kind::Number),
+    ("statusTimestampAfter", "status_timestamp_after", Kind::Time),
+    ("includeArtifacts", "include_artifacts", Kind::Boolean),
 ];
 
 /// The query, each value in its own type (REQ-052), and the path variables.
@@ -277,7 +278,8 @@ fn merge_query(route: &Route<'_>, query: &str) -> Result<Cow<'static, RawValue>>
     for pair in query.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let Some(name) = unescape(name) else { continue };
-        let Some((name, kind)) = QUERY.iter().find(|(known, _)| *known == name) else { continue };
+        let known = QUERY.iter().find(|(own, original, _)| *own == name || *original == name);
+        let Some((name, _, kind)) = known else { continue };
         if members.0.iter().any(|(seen, _)| seen == name) {
             return Err(Error::invalid_field(*name, "given twice"));
         }

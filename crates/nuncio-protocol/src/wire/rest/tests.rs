@@ -89,6 +89,7 @@ fn a_version_with_a_prefix_uses_the_same_routes() {
         &[
             ("POST /v1/message:send", "{}", "SendMessage - {}"),
             ("GET /v1/tasks/t?historyLength=2", "", r#"GetTask - {"id":"t","historyLength":2}"#),
+            ("GET /v1/tasks/t?history_length=2", "", r#"GetTask - {"id":"t","historyLength":2}"#),
             (
                 "POST /v1/tasks/t:cancel",
                 r#"{"name":"tasks/t"}"#,
