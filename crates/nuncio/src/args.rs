@@ -273,3 +273,22 @@ fn state(text: &str) -> Result<TaskState, String> {
         "expected submitted, working, completed, failed, canceled, rejected, input-required or auth-required".to_owned()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bindings_by_any_of_their_names() {
+        for (text, expected) in [
+            ("jsonrpc", Some(Binding::JsonRpc)),
+            ("rest", Some(Binding::HttpJson)),
+            ("HTTP+JSON", Some(Binding::HttpJson)),
+            ("grpc", Some(Binding::Grpc)),
+            ("gRPC", Some(Binding::Grpc)),
+            ("soap", None),
+        ] {
+            assert_eq!(binding(text).ok(), expected, "{text}");
+        }
+    }
+}

@@ -7,7 +7,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Instant,
 };
@@ -47,7 +50,7 @@ use super::{
 };
 use crate::{
     egress::{failure, shown},
-    failure::Failure,
+    failure::{Failure, Reached},
 };
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -69,7 +72,8 @@ pub(crate) struct GrpcTransport {
 
 impl GrpcTransport {
     pub(crate) fn new(endpoint: Endpoint, tenant: Option<String>, codec: &'static Codec) -> Self {
-        Self { channel: Channel { endpoint: Arc::new(endpoint), codec }, tenant }
+        let peer = Arc::new(Peer { endpoint, is_known: AtomicBool::new(false) });
+        Self { channel: Channel { peer, codec }, tenant }
     }
 
     /// A client for one call, whose answers are no larger than `limit`.
@@ -83,7 +87,7 @@ impl GrpcTransport {
         let path = path(codec, op)?;
         let mut message = Vec::new();
         (codec.encode_call)(&with_tenant(call, self.tenant.as_deref()), &mut message)?;
-        let mut headers = headers::outgoing(cx, codec.version, op, &self.channel.endpoint.granted).await?;
+        let mut headers = headers::outgoing(cx, codec.version, op, &self.channel.endpoint().granted).await?;
         // These are gRPC's own.
         headers.remove(CONTENT_TYPE);
         headers.remove(ACCEPT);
@@ -106,7 +110,7 @@ impl Transport for GrpcTransport {
     async fn call(&self, cx: &CallContext, call: &Call) -> Result<Reply, Failure> {
         // What we cannot even say was not asked; to repeat it is of no use either.
         let (request, path) = self.request(cx, call).await.map_err(Failure::answered)?;
-        let limit = self.channel.endpoint.egress.max_body();
+        let limit = self.channel.endpoint().egress.max_body();
         let mut client = self.client(limit);
         let answer = within(cx.deadline, async {
             client.unary(request, path, Raw).await.map_err(|status| self.channel.failure(&status, limit))
@@ -117,7 +121,7 @@ impl Transport for GrpcTransport {
 
     async fn stream(&self, cx: &CallContext, call: &Call) -> Result<WireStream, Failure> {
         let (request, path) = self.request(cx, call).await.map_err(Failure::answered)?;
-        let limit = self.channel.endpoint.egress.max_event();
+        let limit = self.channel.endpoint().egress.max_event();
         let mut client = self.client(limit);
         let answer = within(cx.deadline, async {
             let answer = client.server_streaming(request, path, Raw).await;
@@ -187,8 +191,14 @@ impl codec::Decoder for Raw {
 /// The way to one interface, as tonic wants it.
 #[derive(Clone)]
 struct Channel {
-    endpoint: Arc<Endpoint>,
+    peer: Arc<Peer>,
     codec: &'static Codec,
+}
+
+struct Peer {
+    endpoint: Endpoint,
+    /// It has answered once: it speaks HTTP/2.
+    is_known: AtomicBool,
 }
 
 impl Service<http::Request<Body>> for Channel {
@@ -207,13 +217,28 @@ impl Service<http::Request<Body>> for Channel {
 }
 
 impl Channel {
+    fn endpoint(&self) -> &Endpoint {
+        &self.peer.endpoint
+    }
+
+    /// Whoever breaks the first connection off may not have understood a word.
+    fn doubt(&self, failure: Failure) -> Failure {
+        if failure.reached != Reached::Perhaps || self.peer.is_known.load(Ordering::Relaxed) {
+            return failure;
+        }
+        let message = format!("{}; does it speak HTTP/2, as gRPC does?", failure.error.message());
+        Failure::perhaps(Error::new(failure.kind(), message).with_source(failure.error))
+    }
+
     /// Makes a request and takes the head of the answer apart.
     async fn exchange(self, request: http::Request<Body>) -> Result<http::Response<Body>, Failure> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(|status| Failure::answered(Error::internal(status)))?;
-        let mut url = self.endpoint.url.clone();
+        let mut url = self.endpoint().url.clone();
         url.set_path(parts.uri.path());
-        let response = self.endpoint.egress.post_http2(&url, parts.headers, body.to_bytes()).await?;
+        let response = self.endpoint().egress.post_http2(&url, parts.headers, body.to_bytes()).await;
+        let response = response.map_err(|failure| self.doubt(failure))?;
+        self.peer.is_known.store(true, Ordering::Relaxed);
         let mut response: http::Response<reqwest::Body> = response.into();
         // An answer without any message has its trailers in its head.
         let is_whole = self.settle(response.headers_mut())?;
@@ -235,7 +260,7 @@ impl Channel {
         };
         let details = details.and_then(|details| BASE64.decode(details).ok()).unwrap_or_default();
         let error = (self.codec.decode_status)(status.code().into(), status.message(), &details);
-        Err(Failure::answered(status::hint(error, self.endpoint.granted.withheld)))
+        Err(Failure::answered(status::hint(error, self.endpoint().granted.withheld)))
     }
 
     /// The answer of a web server, a proxy or anything else that is no gRPC.
@@ -243,13 +268,13 @@ impl Channel {
         let (code, headers) = (response.status(), response.headers());
         let media_type = status::media_type(headers);
         if !code.is_success() {
-            let head = self.endpoint.head(code, headers);
+            let head = self.endpoint().head(code, headers);
             return Err(Failure::answered(head.told(None, Timestamp::now())));
         }
         if media_type == "application/grpc" || media_type.starts_with("application/grpc+") {
             return Ok(());
         }
-        Err(Failure::answered(self.endpoint.unexpected("gRPC", media_type)))
+        Err(Failure::answered(self.endpoint().unexpected("gRPC", media_type)))
     }
 
     /// The frames of an answer, up to its trailers, without which it is not whole.
@@ -259,7 +284,7 @@ impl Channel {
             let frame = match body.frame().await {
                 Some(Ok(frame)) => frame,
                 Some(Err(error)) => {
-                    return Some((Err(Cut::new(failure(&channel.endpoint.url, error))), None));
+                    return Some((Err(Cut::new(failure(&channel.endpoint().url, error))), None));
                 }
                 None => return Some((Err(Cut::new(channel.ended_early())), None)),
             };
@@ -276,7 +301,7 @@ impl Channel {
     }
 
     fn ended_early(&self) -> Failure {
-        let message = format!("{} ended its answer without a status", shown(&self.endpoint.url));
+        let message = format!("{} ended its answer without a status", shown(&self.endpoint().url));
         Failure::perhaps(Error::new(ErrorKind::Unavailable, message))
     }
 
@@ -286,7 +311,7 @@ impl Channel {
         if let Some(failure) = cut.and_then(Cut::take) {
             return failure;
         }
-        let url = shown(&self.endpoint.url);
+        let url = shown(&self.endpoint().url);
         let message = if status.code() == Code::OutOfRange {
             format!("the answer of {url} is larger than the limit of {limit} bytes")
         } else {

@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests too, which clippy does not see")]
 
 mod cards;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod peer;
+mod rest;
 mod streams;
 mod unary;

@@ -16,7 +16,10 @@ use axum::{
     response::Response,
 };
 use futures_util::{StreamExt as _, stream};
-use nuncio_client::{Client, ClientBuilder, RetryPolicy};
+use nuncio_client::{
+    Client, ClientBuilder, RetryPolicy,
+    protocol::{Error, Event, EventStream},
+};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
@@ -27,10 +30,13 @@ pub(crate) struct Asked {
     pub(crate) base: String,
     /// How many requests to the same path came before.
     pub(crate) before: usize,
+    pub(crate) verb: String,
     pub(crate) path: String,
+    pub(crate) query: String,
     pub(crate) headers: HeaderMap,
-    /// `null` if there was none.
+    /// `null` if there was none, or it was no JSON.
     pub(crate) body: Value,
+    pub(crate) bytes: Bytes,
 }
 
 impl Asked {
@@ -56,11 +62,12 @@ impl Peer {
             let (script, log, base) = (Arc::clone(&script), Arc::clone(&log), home.clone());
             async move {
                 let (parts, body) = request.into_parts();
-                let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
-                let path = parts.uri.path().to_owned();
+                let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+                let (verb, path) = (parts.method.to_string(), parts.uri.path().to_owned());
+                let query = parts.uri.query().unwrap_or_default().to_owned();
                 let before = log.lock().unwrap().iter().filter(|asked| asked.path == path).count();
-                let body = serde_json::from_slice(&body).unwrap_or_default();
-                let asked = Asked { base, before, path, headers: parts.headers, body };
+                let body = serde_json::from_slice(&bytes).unwrap_or_default();
+                let asked = Asked { base, before, verb, path, query, headers: parts.headers, body, bytes };
                 log.lock().unwrap().push(asked.clone());
                 Ok::<_, Infallible>(script(&asked))
             }
@@ -80,6 +87,37 @@ impl Peer {
             _ => status(404, &[]),
         })
         .await
+    }
+
+    /// A peer with a card that declares these extensions and has one interface, at `url` below the peer's
+    /// address or, if that is empty, at its host and port; `script` answers calls.
+    pub(crate) async fn of(
+        (binding, version, url): (&'static str, &'static str, &'static str),
+        extensions: &'static [&'static str],
+        script: impl Fn(&Asked) -> Response + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(move |asked| {
+            if asked.path != "/.well-known/agent-card.json" {
+                return script(asked);
+            }
+            let mut card = card(&asked.base, extensions);
+            let url =
+                if url.is_empty() { asked.base.replace("http://", "") } else { asked.base.clone() + url };
+            card["supportedInterfaces"][0] =
+                json!({ "url": url, "protocolBinding": binding, "protocolVersion": version });
+            json_answer(&card)
+        })
+        .await
+    }
+
+    /// What was asked, as verb, path and query, the card left out.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap();
+        let calls = asked.iter().filter(|asked| !asked.path.starts_with("/.well-known/"));
+        calls
+            .map(|asked| format!("{} {}?{}", asked.verb, asked.path, asked.query))
+            .map(|call| call.trim_end_matches('?').to_owned())
+            .collect()
     }
 
     /// What was asked of a path.
@@ -161,8 +199,37 @@ pub(crate) fn error(asked: &Asked, code: i32, message: &str) -> Response {
 
 /// A frame with a result, and with a number if it is not 0.
 pub(crate) fn frame(seq: u64, result: &Value) -> String {
+    bare_frame(seq, &json!({ "jsonrpc": "2.0", "id": 1, "result": result }))
+}
+
+/// The same without an envelope.
+pub(crate) fn bare_frame(seq: u64, data: &Value) -> String {
     let id = if seq == 0 { String::new() } else { format!("id: {seq}\n") };
-    format!("{id}data: {}\n\n", json!({ "jsonrpc": "2.0", "id": 1, "result": result }))
+    format!("{id}data: {data}\n\n")
+}
+
+/// What a stream brings: the state of each event, with its number, or the kind of the error.
+pub(crate) async fn seen(events: Result<EventStream, Error>) -> String {
+    let mut events = match events {
+        Ok(events) => events,
+        Err(error) => return format!("refused {:?}: {error}", error.kind()),
+    };
+    let mut seen = Vec::new();
+    while let Some(item) = events.next().await {
+        seen.push(match item {
+            Err(error) => format!("{:?}: {error}", error.kind()),
+            Ok(item) => {
+                let what = match (&**item.event(), item.event().status()) {
+                    (Event::Task(_), Some(status)) => format!("task:{}", status.state),
+                    (_, Some(status)) => status.state.to_string(),
+                    (Event::Message(message), None) => message.text().into_owned(),
+                    (_, None) => "artifact".to_owned(),
+                };
+                item.seq().map_or(what.clone(), |seq| format!("{seq}={what}"))
+            }
+        });
+    }
+    seen.join(" ").replace("TASK_STATE_", "")
 }
 
 /// How a stream goes on after what was written.

@@ -1,37 +1,14 @@
 //! Calls that answer with a stream.
 
-use futures_util::StreamExt as _;
 use nuncio_client::{
     Egress, RESUME_EXTENSION,
-    protocol::{Error, ErrorKind, Event, EventStream, Seq},
+    protocol::{ErrorKind, Seq},
 };
 use serde_json::json;
 
-use crate::peer::{Asked, Peer, Then, answer, builder, error, events, frame, result, status, task, update};
-
-/// What a stream brings: the state of each event, with its number, or the kind of the error.
-async fn seen(events: Result<EventStream, Error>) -> String {
-    let mut events = match events {
-        Ok(events) => events,
-        Err(error) => return format!("refused {:?}: {error}", error.kind()),
-    };
-    let mut seen = Vec::new();
-    while let Some(item) = events.next().await {
-        seen.push(match item {
-            Err(error) => format!("{:?}: {error}", error.kind()),
-            Ok(item) => {
-                let what = match (&**item.event(), item.event().status()) {
-                    (Event::Task(_), Some(status)) => format!("task:{}", status.state),
-                    (_, Some(status)) => status.state.to_string(),
-                    (Event::Message(message), None) => message.text().into_owned(),
-                    (_, None) => "artifact".to_owned(),
-                };
-                item.seq().map_or(what.clone(), |seq| format!("{seq}={what}"))
-            }
-        });
-    }
-    seen.join(" ").replace("TASK_STATE_", "")
-}
+use crate::peer::{
+    Asked, Peer, Then, answer, builder, error, events, frame, result, seen, status, task, update,
+};
 
 fn start() -> String {
     frame(0, &json!({ "task": task("TASK_STATE_SUBMITTED") }))
@@ -174,6 +151,7 @@ async fn what_is_no_stream_is_not_read() {
 async fn hostile_streams_are_cut_off() {
     for (text, why) in [
         ("x".repeat(1000), "an endless line"),
+        (format!("\u{feff}{}", "x".repeat(1000)), "an endless line after a BOM"),
         ("data: 0123456789\n".to_owned(), "an endless event"),
         ("data: \"\u{e4}\n\n".to_owned(), "no JSON"),
         (frame(0, &json!({ "neither": 1 })), "no event"),
