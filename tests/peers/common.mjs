@@ -9,6 +9,12 @@ const peers = process.env.NUNCIO_PEERS
   : new URL('../../.cache/peers/', import.meta.url);
 export const load = (folder) => import(new URL(`${folder}/entry.mjs`, peers));
 
+/** The bindings by our names for them, with the names that cards have for them. */
+export const BINDINGS = { jsonrpc: 'JSONRPC', rest: 'HTTP+JSON', grpc: 'GRPC' };
+
+// Proxy variables of the machine must not come between two local processes; gRPC heeds these.
+for (const name of ['grpc_proxy', 'https_proxy', 'http_proxy']) delete process.env[name];
+
 class Failed extends Error {}
 class Skipped extends Error {}
 
@@ -47,10 +53,11 @@ export async function collectWhile(stream, action) {
   const items = [];
   let opened;
   // The first event is the sign that the stream is open. A 0.3 server may send none before
-  // something happens, so after a while we go on without.
+  // something happens, so after a while we go on without. Not after a multiple of half a second:
+  // then the Python 0.3 server looks up from its queue and may lose an event.
   const first = new Promise((resolve) => {
     opened = resolve;
-    setTimeout(resolve, 3000);
+    setTimeout(resolve, 2750);
   });
   const reader = (async () => {
     for await (const item of stream) {
@@ -73,11 +80,16 @@ export async function collectWhile(stream, action) {
  */
 export async function runChecks(connect, checks, talk, flags = {}) {
   const { values: options, positionals } = parseArgs({
-    options: { skip: { type: 'string', default: '' }, talk: { type: 'boolean', default: false }, ...flags },
+    options: {
+      binding: { type: 'string', default: 'jsonrpc' },
+      skip: { type: 'string', default: '' },
+      talk: { type: 'boolean', default: false },
+      ...flags,
+    },
     allowPositionals: true,
   });
-  if (positionals.length !== 1) {
-    console.error('one argument is needed: the base URL of the agent');
+  if (positionals.length !== 1 || !(options.binding in BINDINGS)) {
+    console.error(`needed: the base URL of the agent, and as --binding one of ${Object.keys(BINDINGS)}`);
     process.exit(2);
   }
   const left = new Set(options.skip.split(','));
@@ -117,10 +129,18 @@ export async function runChecks(connect, checks, talk, flags = {}) {
   process.exit(failed ? 1 : 0); // streams that still hang must not keep us
 }
 
-/** Serves an express app and says so on stdout once the port is open. */
-export function serve(app, port) {
-  app.listen(port, '127.0.0.1', (error) => {
+/**
+ * Serves an agent over HTTP on this port and over gRPC on another one, and says so on stdout once both are
+ * open. build(grpcServer, grpcPort) adds the services to the one and gives the express app for the other;
+ * it is called with the port, as the card has to name it.
+ */
+export function serve(grpc, port, build) {
+  const grpcServer = new grpc.Server({ 'grpc.so_reuseport': 0 });
+  grpcServer.bindAsync('127.0.0.1:0', grpc.ServerCredentials.createInsecure(), (error, grpcPort) => {
     if (error) throw error;
-    console.log(`listening on ${port}`);
+    build(grpcServer, grpcPort).listen(port, '127.0.0.1', (error) => {
+      if (error) throw error;
+      console.log(`listening on ${port}`);
+    });
   });
 }

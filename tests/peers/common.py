@@ -6,6 +6,10 @@ import contextlib
 import sys
 
 
+# The bindings by our names for them, with the names that cards have for them.
+BINDINGS = {'jsonrpc': 'JSONRPC', 'rest': 'HTTP+JSON', 'grpc': 'GRPC'}
+
+
 class Failed(Exception):
     """A check found something other than it should."""
 
@@ -20,6 +24,21 @@ def expect(true, why):
         raise Failed(why)
 
 
+# 0.3 numbers its errors over JSON-RPC only. These are what servers answer with over the other bindings.
+STATUS = {'TaskNotFoundError': [404], 'TaskNotCancelableError': [409]}
+CODE = {'TaskNotFoundError': ['NOT_FOUND'], 'TaskNotCancelableError': ['UNIMPLEMENTED', 'FAILED_PRECONDITION']}
+
+
+def expect_status(found, error):
+    """The HTTP status of an answer, or the name of its gRPC code, is of this error of 0.3, or of any if None;
+    trouble on the way to the agent is not an answer of it."""
+    if isinstance(found, int):
+        wanted = STATUS[error] if error else range(400, 503)
+        expect(found in wanted, f'the status is {found}')
+    else:
+        expect(found in CODE[error] if error else found not in ('UNAVAILABLE', 'UNKNOWN'), f'the code is {found}')
+
+
 def run_checks(connect, checks, talk, flags=()):
     """Runs the checks one after the other, prints a line for each, exits with 1 if one failed.
 
@@ -30,6 +49,7 @@ def run_checks(connect, checks, talk, flags=()):
     """
     parser = argparse.ArgumentParser()
     parser.add_argument('url', help='base URL of the agent')
+    parser.add_argument('--binding', choices=BINDINGS, default='jsonrpc', help='how to talk to it')
     parser.add_argument('--skip', default='', help='names of checks to leave out, comma separated')
     parser.add_argument('--talk', action='store_true', help='check the texts ask and message as well')
     for flag, text in flags:
@@ -92,9 +112,10 @@ async def collect_while(stream, action):
     reader.add_done_callback(lambda r: r.cancelled() or r.exception())
     try:
         # The first event is the sign that the stream is open. A 0.3 server may send none
-        # before something happens, so after a while we go on without.
+        # before something happens, so after a while we go on without. Not after a multiple of
+        # half a second: then the Python 0.3 server looks up from its queue and may lose an event.
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(first.wait(), 3)
+            await asyncio.wait_for(first.wait(), 2.75)
         result = await action()
         await reader
         return items, result
@@ -102,8 +123,18 @@ async def collect_while(stream, action):
         reader.cancel()
 
 
-def serve(app, port):
-    """Serves an ASGI app and says so on stdout once the port is open."""
+def open_channel(url):
+    """A gRPC channel to an agent. Proxy variables of the machine must not come between two local processes."""
+    import grpc
+
+    return grpc.aio.insecure_channel(url, options=[('grpc.enable_http_proxy', 0)])
+
+
+def serve(port, build):
+    """Serves an agent over HTTP on this port and over gRPC on another one, and says so on stdout once both
+    are open. build(grpc_server, grpc_port) adds the services to the one and gives the ASGI app for the other;
+    it is called with the port, as the card has to name it."""
+    import grpc
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -111,7 +142,15 @@ def serve(app, port):
             await super().startup(sockets=sockets)
             print(f'listening on {port}', flush=True)
 
-    # When told to end it must not wait for streams that are still open.
-    Server(uvicorn.Config(
-        app, host='127.0.0.1', port=port, log_level='error', log_config=None, timeout_graceful_shutdown=1,
-    )).run()
+    async def run():
+        # Without the option two servers of ours could share the port that the system chooses.
+        grpc_server = grpc.aio.server(options=[('grpc.so_reuseport', 0)])
+        app = build(grpc_server, grpc_server.add_insecure_port('127.0.0.1:0'))
+        await grpc_server.start()
+        # When told to end it must not wait for streams that are still open.
+        await Server(uvicorn.Config(
+            app, host='127.0.0.1', port=port, log_level='error', log_config=None, timeout_graceful_shutdown=1,
+        )).serve()
+        await grpc_server.stop(None)
+
+    asyncio.run(run())

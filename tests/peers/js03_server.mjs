@@ -1,9 +1,9 @@
-// Echo agent on the official JavaScript SDK 0.3.x, JSON-RPC only. Argument: port.
+// Echo agent on the official JavaScript SDK 0.3.x, in all bindings. Argument: port.
 
 import { randomUUID } from 'node:crypto';
 import { load, serve } from './common.mjs';
 
-const { server, http, express } = await load('js03');
+const { server, http, express, grpc, grpcServer } = await load('js03');
 
 const port = Number(process.argv[2]);
 const status = (state, message) => ({ state, message, timestamp: new Date().toISOString() });
@@ -53,20 +53,31 @@ class Echo {
   }
 }
 
-const card = {
-  name: 'Echo (JavaScript SDK 0.3.x)',
-  description: 'Echoes what it is sent.',
-  version: '1.0.0',
-  protocolVersion: '0.3.0',
-  url: `http://127.0.0.1:${port}/`,
-  preferredTransport: 'JSONRPC',
-  capabilities: { streaming: true },
-  defaultInputModes: ['text/plain'],
-  defaultOutputModes: ['text/plain'],
-  skills: [{ id: 'echo', name: 'Echo', description: 'Echoes text.', tags: ['echo'] }],
-};
-const handler = new server.DefaultRequestHandler(card, new server.InMemoryTaskStore(), new Echo());
-const app = express();
-app.use('/.well-known/agent-card.json', http.agentCardHandler({ agentCardProvider: handler }));
-app.use(http.jsonRpcHandler({ requestHandler: handler, userBuilder: http.UserBuilder.noAuthentication }));
-serve(app, port);
+serve(grpc, port, (services, grpcPort) => {
+  const url = `http://127.0.0.1:${port}`;
+  const card = {
+    name: 'Echo (JavaScript SDK 0.3.x)',
+    description: 'Echoes what it is sent.',
+    version: '1.0.0',
+    protocolVersion: '0.3.0',
+    url: `${url}/`,
+    preferredTransport: 'JSONRPC',
+    additionalInterfaces: [
+      { transport: 'JSONRPC', url: `${url}/` },
+      { transport: 'HTTP+JSON', url: `${url}/rest` },
+      { transport: 'GRPC', url: `127.0.0.1:${grpcPort}` },
+    ],
+    capabilities: { streaming: true },
+    defaultInputModes: ['text/plain'],
+    defaultOutputModes: ['text/plain'],
+    skills: [{ id: 'echo', name: 'Echo', description: 'Echoes text.', tags: ['echo'] }],
+  };
+  const requestHandler = new server.DefaultRequestHandler(card, new server.InMemoryTaskStore(), new Echo());
+  const common = { requestHandler, userBuilder: http.UserBuilder.noAuthentication };
+  services.addService(grpcServer.A2AService, grpcServer.grpcService(common));
+  const app = express();
+  app.use('/.well-known/agent-card.json', http.agentCardHandler({ agentCardProvider: requestHandler }));
+  app.use('/rest', http.restHandler(common));
+  app.use(http.jsonRpcHandler(common));
+  return app;
+});

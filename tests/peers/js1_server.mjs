@@ -1,10 +1,10 @@
-// Echo agent on the official JavaScript SDK 1.x, JSON-RPC only. Arguments: port, --v03 (answer 0.3 as well).
+// Echo agent on the official JavaScript SDK 1.x, in all bindings. Arguments: port, --v03 (answer 0.3 as well).
 
 import { randomUUID } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { load, serve } from './common.mjs';
 
-const { sdk, server, http, express } = await load('js1');
+const { sdk, server, http, express, grpc, grpcServer, legacyGrpcServer } = await load('js1');
 const { AgentCard, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent } = sdk;
 const { AgentEvent } = server;
 
@@ -62,23 +62,34 @@ class Echo {
   }
 }
 
-const card = AgentCard.fromJSON({
-  name: 'Echo (JavaScript SDK 1.x)',
-  description: 'Echoes what it is sent.',
-  version: '1.0.0',
-  supportedInterfaces: (options.v03 ? ['1.0', '0.3'] : ['1.0']).map((protocolVersion) => ({
-    url: `http://127.0.0.1:${port}/`,
-    protocolBinding: 'JSONRPC',
-    protocolVersion,
-  })),
-  capabilities: { streaming: true },
-  defaultInputModes: ['text/plain'],
-  defaultOutputModes: ['text/plain'],
-  skills: [{ id: 'echo', name: 'Echo', description: 'Echoes text.', tags: ['echo'] }],
+serve(grpc, Number(port), (services, grpcPort) => {
+  const urls = {
+    JSONRPC: `http://127.0.0.1:${port}/`,
+    'HTTP+JSON': `http://127.0.0.1:${port}/rest`,
+    GRPC: `127.0.0.1:${grpcPort}`,
+  };
+  const card = AgentCard.fromJSON({
+    name: 'Echo (JavaScript SDK 1.x)',
+    description: 'Echoes what it is sent.',
+    version: '1.0.0',
+    supportedInterfaces: (options.v03 ? ['1.0', '0.3'] : ['1.0']).flatMap((protocolVersion) =>
+      Object.entries(urls).map(([protocolBinding, url]) => ({ url, protocolBinding, protocolVersion })),
+    ),
+    capabilities: { streaming: true },
+    defaultInputModes: ['text/plain'],
+    defaultOutputModes: ['text/plain'],
+    skills: [{ id: 'echo', name: 'Echo', description: 'Echoes text.', tags: ['echo'] }],
+  });
+  const requestHandler = new server.DefaultRequestHandler(card, new server.InMemoryTaskStore(), new Echo());
+  const legacyCompat = { enabled: options.v03 };
+  const common = { requestHandler, userBuilder: http.UserBuilder.noAuthentication, legacyCompat };
+  services.addService(grpcServer.A2AService, grpcServer.grpcService(common));
+  if (options.v03) {
+    services.addService(legacyGrpcServer.LegacyA2AService, legacyGrpcServer.legacyGrpcService(common));
+  }
+  const app = express();
+  app.use('/.well-known/agent-card.json', http.agentCardHandler({ agentCardProvider: requestHandler, legacyCompat }));
+  app.use('/rest', http.restHandler(common));
+  app.use(http.jsonRpcHandler(common));
+  return app;
 });
-const handler = new server.DefaultRequestHandler(card, new server.InMemoryTaskStore(), new Echo());
-const legacyCompat = { enabled: options.v03 };
-const app = express();
-app.use('/.well-known/agent-card.json', http.agentCardHandler({ agentCardProvider: handler, legacyCompat }));
-app.use(http.jsonRpcHandler({ requestHandler: handler, userBuilder: http.UserBuilder.noAuthentication, legacyCompat }));
-serve(app, Number(port));

@@ -1,15 +1,26 @@
-"""Echo agent on the official Python SDK 0.3.x, JSON-RPC only. Argument: port."""
+"""Echo agent on the official Python SDK 0.3.x, in all bindings. Argument: port."""
 
 import argparse
 import asyncio
 import logging
 import sys
 
+from a2a.grpc.a2a_pb2_grpc import add_A2AServiceServicer_to_server as add_service
 from a2a.server.agent_execution import AgentExecutor
-from a2a.server.apps import A2AStarletteApplication
-from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.apps import A2ARESTFastAPIApplication, A2AStarletteApplication
+from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, AgentSkill, Part, Task, TaskState, TaskStatus, TextPart
+from a2a.types import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    Part,
+    Task,
+    TaskState,
+    TaskStatus,
+    TextPart,
+)
 from a2a.utils import new_agent_text_message
 
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
@@ -57,15 +68,30 @@ parser.add_argument('port', type=int)
 options = parser.parse_args()
 logging.disable(logging.WARNING)
 
-card = AgentCard(
-    name='Echo (Python SDK 0.3.x)',
-    description='Echoes what it is sent.',
-    version='1.0.0',
-    url=f'http://127.0.0.1:{options.port}/',
-    capabilities=AgentCapabilities(streaming=True),
-    default_input_modes=['text/plain'],
-    default_output_modes=['text/plain'],
-    skills=[AgentSkill(id='echo', name='Echo', description='Echoes text.', tags=['echo'])],
-)
-handler = DefaultRequestHandler(agent_executor=Echo(), task_store=InMemoryTaskStore())
-serve(A2AStarletteApplication(agent_card=card, http_handler=handler).build(), options.port)
+
+def build(grpc_server, grpc_port):
+    url = f'http://127.0.0.1:{options.port}'
+    card = AgentCard(
+        name='Echo (Python SDK 0.3.x)',
+        description='Echoes what it is sent.',
+        version='1.0.0',
+        url=f'{url}/',
+        preferred_transport='JSONRPC',
+        additional_interfaces=[
+            AgentInterface(transport='JSONRPC', url=f'{url}/'),
+            AgentInterface(transport='HTTP+JSON', url=f'{url}/rest'),
+            AgentInterface(transport='GRPC', url=f'127.0.0.1:{grpc_port}'),
+        ],
+        capabilities=AgentCapabilities(streaming=True),
+        default_input_modes=['text/plain'],
+        default_output_modes=['text/plain'],
+        skills=[AgentSkill(id='echo', name='Echo', description='Echoes text.', tags=['echo'])],
+    )
+    handler = DefaultRequestHandler(agent_executor=Echo(), task_store=InMemoryTaskStore())
+    add_service(GrpcHandler(card, handler), grpc_server)
+    app = A2ARESTFastAPIApplication(agent_card=card, http_handler=handler).build(rpc_url='/rest')
+    A2AStarletteApplication(agent_card=card, http_handler=handler).add_routes_to_app(app)
+    return app
+
+
+serve(options.port, build)

@@ -1,4 +1,4 @@
-"""Echo agent on the official Python SDK 1.x, JSON-RPC only. Arguments: port, --v03 (answer 0.3 as well)."""
+"""Echo agent on the official Python SDK 1.x, in all bindings. Arguments: port, --v03 (answer 0.3 as well)."""
 
 import argparse
 import asyncio
@@ -7,12 +7,15 @@ import sys
 
 from starlette.applications import Starlette
 
+from a2a.compat.v0_3.a2a_v0_3_pb2_grpc import add_A2AServiceServicer_to_server as add_compat_service
+from a2a.compat.v0_3.grpc_handler import CompatGrpcHandler
 from a2a.helpers.proto_helpers import new_text_message, new_text_part
 from a2a.server.agent_execution import AgentExecutor
-from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
+from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
+from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Task, TaskState, TaskStatus
+from a2a.types.a2a_pb2_grpc import add_A2AServiceServicer_to_server as add_service
 
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 from common import serve  # noqa: E402
@@ -56,19 +59,36 @@ logging.disable(logging.WARNING)
 for name in ('asyncio', 'opentelemetry.context'):
     logging.getLogger(name).disabled = True
 
-card = AgentCard(
-    name='Echo (Python SDK 1.x)',
-    description='Echoes what it is sent.',
-    version='1.0.0',
-    supported_interfaces=[
-        AgentInterface(url=f'http://127.0.0.1:{options.port}/', protocol_binding='JSONRPC', protocol_version=version)
-        for version in (['1.0', '0.3'] if options.v03 else ['1.0'])
-    ],
-    capabilities=AgentCapabilities(streaming=True),
-    default_input_modes=['text/plain'],
-    default_output_modes=['text/plain'],
-    skills=[AgentSkill(id='echo', name='Echo', description='Echoes text.', tags=['echo'])],
-)
-handler = DefaultRequestHandler(agent_executor=Echo(), task_store=InMemoryTaskStore(), agent_card=card)
-routes = create_jsonrpc_routes(handler, '/', enable_v0_3_compat=options.v03) + create_agent_card_routes(card)
-serve(Starlette(routes=routes), options.port)
+
+def build(grpc_server, grpc_port):
+    urls = {
+        'JSONRPC': f'http://127.0.0.1:{options.port}/',
+        'HTTP+JSON': f'http://127.0.0.1:{options.port}/rest',
+        'GRPC': f'127.0.0.1:{grpc_port}',
+    }
+    card = AgentCard(
+        name='Echo (Python SDK 1.x)',
+        description='Echoes what it is sent.',
+        version='1.0.0',
+        supported_interfaces=[
+            AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
+            for version in (['1.0', '0.3'] if options.v03 else ['1.0'])
+            for binding, url in urls.items()
+        ],
+        capabilities=AgentCapabilities(streaming=True),
+        default_input_modes=['text/plain'],
+        default_output_modes=['text/plain'],
+        skills=[AgentSkill(id='echo', name='Echo', description='Echoes text.', tags=['echo'])],
+    )
+    handler = DefaultRequestHandler(agent_executor=Echo(), task_store=InMemoryTaskStore(), agent_card=card)
+    add_service(GrpcHandler(handler), grpc_server)
+    if options.v03:
+        add_compat_service(CompatGrpcHandler(handler), grpc_server)
+    return Starlette(routes=[
+        *create_agent_card_routes(card),
+        *create_jsonrpc_routes(handler, '/', enable_v0_3_compat=options.v03),
+        *create_rest_routes(handler, path_prefix='/rest', enable_v0_3_compat=options.v03),
+    ])
+
+
+serve(options.port, build)
