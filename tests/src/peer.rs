@@ -2,6 +2,7 @@
 
 use std::{net::TcpListener, path::PathBuf};
 
+use nuncio_protocol::Binding;
 use tokio::process::Command;
 
 use crate::{
@@ -29,15 +30,30 @@ fn command(name: &str, args: &[&str]) -> Command {
     command
 }
 
-/// Lets an official client check an agent.
+/// The peers' name for a binding.
+fn name_of(binding: Binding) -> &'static str {
+    match binding {
+        Binding::JsonRpc => "jsonrpc",
+        Binding::HttpJson => "rest",
+        Binding::Grpc => "grpc",
+    }
+}
+
+/// Lets an official client check an agent over this binding.
 ///
 /// # Panics
 /// When a check fails, with all that the client said.
-pub async fn check(client: &str, url: &str, args: &[&str]) {
-    let mut all = vec![url];
+pub async fn check(client: &str, url: &str, binding: Binding, args: &[&str]) {
+    let binding = name_of(binding);
+    let mut all = vec![url, "--binding", binding];
     all.extend(args);
     let output = process::run(command(client, &all), "").await;
-    assert!(output.code == Some(0), "{client} {args:?} against {url}\n{}{}", output.stdout, output.stderr);
+    assert!(
+        output.code == Some(0),
+        "{client} {args:?} against {url} over {binding}\n{}{}",
+        output.stdout,
+        output.stderr
+    );
     // A client that checked nothing must not pass for one that was content.
     assert!(output.stdout.contains("ok send\n"), "{client} {args:?} checked nothing\n{}", output.stdout);
 }
