@@ -13,6 +13,9 @@ pub const ERROR_DOMAIN: &str = "a2a-protocol.org";
 
 const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
+/// JSON of no other type: an object, and any value.
+pub(crate) const STRUCT: &str = "type.googleapis.com/google.protobuf.Struct";
+pub(crate) const VALUE: &str = "type.googleapis.com/google.protobuf.Value";
 
 /// A gRPC status code with its name, which HTTP+JSON also writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -320,6 +323,12 @@ impl Error {
         details
     }
 
+    /// Those of the details that somebody else wrote.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn foreign_details(&self) -> &[Value] {
+        &self.0.foreign
+    }
+
     /// Rebuilds an error that a peer sent. The reason of an `ErrorInfo` of our domain decides, then the
     /// code, which the caller of this gives as `fallback` (fact sheet 5.2: never by status alone).
     pub fn from_details(fallback: ErrorKind, message: impl Into<String>, details: Vec<Value>) -> Self {
@@ -345,10 +354,21 @@ impl Error {
                         });
                     }
                 }
-                _ => error.0.foreign.push(detail),
+                _ => error.0.foreign.push(typed(detail)),
             }
         }
         error
+    }
+}
+
+/// Every detail has a type (REQ-040, REQ-057). v0.3 peers send anything at all, which is then wrapped.
+fn typed(detail: Value) -> Value {
+    match detail {
+        Value::Object(members) if members.get("@type").is_some_and(Value::is_string) => {
+            Value::Object(members)
+        }
+        Value::Object(members) => json!({ "@type": STRUCT, "value": members }),
+        other => json!({ "@type": VALUE, "value": other }),
     }
 }
 
@@ -424,6 +444,23 @@ mod tests {
         assert_eq!(again.kind(), ErrorKind::InvalidParams);
         assert_eq!(again.violations(), error.violations());
         assert_eq!(again.metadata(), error.metadata());
+    }
+
+    #[test]
+    fn every_detail_has_a_type() {
+        // REQ-040, REQ-057
+        for (sent, kept) in [
+            (json!({"@type": "x/acme.Quota", "left": 3}), json!({"@type": "x/acme.Quota", "left": 3})),
+            (json!({"left": 3}), json!({"@type": STRUCT, "value": {"left": 3}})),
+            (json!({"@type": 5}), json!({"@type": STRUCT, "value": {"@type": 5}})),
+            (json!("text"), json!({"@type": VALUE, "value": "text"})),
+            (json!(null), json!({"@type": VALUE, "value": null})),
+        ] {
+            let error = Error::from_details(ErrorKind::Internal, "no", vec![sent]);
+            assert_eq!(error.details()[1], kept);
+            let again = Error::from_details(ErrorKind::Internal, "no", error.details());
+            assert_eq!(again.details(), error.details(), "once is enough");
+        }
     }
 
     #[test]

@@ -11,9 +11,11 @@ use prost_types::{Any, Struct};
 use serde_json::{Map, Value, json};
 
 use super::convert::Convert as _;
-use crate::{ERROR_DOMAIN, Error, ErrorKind, lenient::decode_base64};
-
-const STRUCT: &str = "type.googleapis.com/google.protobuf.Struct";
+use crate::{
+    ERROR_DOMAIN, Error, ErrorKind,
+    error::{STRUCT, VALUE},
+    lenient::decode_base64,
+};
 
 /// `google.rpc.Status`.
 #[derive(Clone, PartialEq, Message)]
@@ -99,7 +101,7 @@ pub fn encode_status(error: &Error) -> Vec<u8> {
         let retry_delay = after.try_into().unwrap_or(prost_types::Duration { seconds: i64::MAX, nanos: 0 });
         details.push(RetryInfo { retry_delay: Some(retry_delay) }.pack());
     }
-    details.extend(error.details().iter().filter_map(pack_foreign));
+    details.extend(error.foreign_details().iter().filter_map(pack_foreign));
     Status { code: row.grpc.number, message: error.message().to_owned(), details }.encode_to_vec()
 }
 
@@ -111,22 +113,52 @@ fn bad_request(error: &Error) -> BadRequest {
     BadRequest { field_violations: error.violations().iter().map(violation).collect() }
 }
 
-/// A detail of somebody else's, passed on: the bytes if they came as bytes, else the JSON in a `Struct`.
+/// A detail of somebody else's, passed on: as what it is if we know that, as bytes if it came as bytes,
+/// else as the JSON in a `Struct`.
 fn pack_foreign(detail: &Value) -> Option<Any> {
     let type_url = detail["@type"].as_str().unwrap_or_default();
-    if [ErrorInfo::TYPE_URL, BadRequest::TYPE_URL].contains(&type_url) {
-        // Written above, from where this was made. Of another domain it has lost its say already.
-        return None;
-    }
     let members = detail.as_object()?;
-    if let (2, Some(Value::String(bytes))) = (members.len(), members.get("value"))
-        && let Ok(value) = decode_base64(bytes)
+    if type_url == ErrorInfo::TYPE_URL
+        && let Some(info) = exact_info(members)
     {
-        return Some(Any { type_url: type_url.to_owned(), value: value.to_vec() });
+        return Some(info.pack());
+    }
+    if let (2, Some(value)) = (members.len(), members.get("value")) {
+        if type_url == VALUE {
+            let value: prost_types::Value = value.to_pb().ok()?;
+            return Some(Any { type_url: type_url.to_owned(), value: value.encode_to_vec() });
+        }
+        // Only what would be written the same again: other text is just text.
+        if let Value::String(text) = value
+            && let Ok(bytes) = decode_base64(text)
+            && STANDARD.encode(&bytes) == *text
+        {
+            return Some(Any { type_url: type_url.to_owned(), value: bytes.to_vec() });
+        }
     }
     // What protobuf cannot carry is left out: an error must not fail for want of a detail.
     let members: Struct = members.to_pb().ok()?;
     Some(Any { type_url: STRUCT.to_owned(), value: members.encode_to_vec() })
+}
+
+/// An `ErrorInfo` of another domain; `None` if it has more to say than that message can.
+fn exact_info(members: &Map<String, Value>) -> Option<ErrorInfo> {
+    let text = |name: &str| members.get(name).and_then(Value::as_str).map(str::to_owned);
+    let metadata = match members.get("metadata") {
+        Some(metadata) => {
+            let pair = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+            metadata
+                .as_object()
+                .filter(|metadata| !metadata.is_empty())?
+                .iter()
+                .map(pair)
+                .collect::<Option<_>>()?
+        }
+        None => BTreeMap::new(),
+    };
+    let info = ErrorInfo { reason: text("reason")?, domain: text("domain")?, metadata };
+    let count = if info.metadata.is_empty() { 3 } else { 4 };
+    (members.len() == count).then_some(info)
 }
 
 /// Client: the error of an answer's trailers. `bytes` may be empty or anything at all; then the code
@@ -153,11 +185,15 @@ fn unpack(detail: &Any) -> Option<Value> {
     match detail.type_url.as_str() {
         ErrorInfo::TYPE_URL => {
             let info = ErrorInfo::decode(&*detail.value).ok()?;
+            let is_ours = info.domain == ERROR_DOMAIN;
+            let spelled = |key| if is_ours { spelled_as_ours(key) } else { key };
             let metadata: Map<String, Value> =
-                info.metadata.into_iter().map(|(key, value)| (spelled_as_ours(key), value.into())).collect();
-            Some(json!({
-                "@type": detail.type_url, "reason": info.reason, "domain": info.domain, "metadata": metadata,
-            }))
+                info.metadata.into_iter().map(|(key, value)| (spelled(key), value.into())).collect();
+            let mut json = json!({ "@type": detail.type_url, "reason": info.reason, "domain": info.domain });
+            if !metadata.is_empty() {
+                json["metadata"] = metadata.into();
+            }
+            Some(json)
         }
         BadRequest::TYPE_URL => {
             let request = BadRequest::decode(&*detail.value).ok()?;
@@ -174,6 +210,10 @@ fn unpack(detail: &Any) -> Option<Value> {
             } else {
                 json!({ "@type": STRUCT, "value": members })
             })
+        }
+        VALUE => {
+            let value = Value::from_pb(prost_types::Value::decode(&*detail.value).ok()?).ok()?;
+            Some(json!({ "@type": VALUE, "value": value }))
         }
         _ => Some(json!({ "@type": detail.type_url, "value": STANDARD.encode(&detail.value) })),
     }

@@ -49,7 +49,15 @@ fn details_of_others_are_passed_on() {
     for detail in [
         json!({"@type": "type.googleapis.com/acme.Quota", "left": 3, "names": ["a", null]}),
         json!({"@type": "type.googleapis.com/acme.Opaque", "value": "AQID"}),
+        json!({"@type": "type.googleapis.com/acme.Text", "value": "ab"}),
         json!({"@type": "type.googleapis.com/google.protobuf.Struct", "value": {"a": 1}}),
+        json!({"@type": "type.googleapis.com/google.protobuf.Value", "value": "text"}),
+        json!({"@type": "type.googleapis.com/google.protobuf.Value", "value": null}),
+        json!({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "QUOTA", "domain": "acme.example"}),
+        json!({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "QUOTA", "domain": "acme.example",
+            "metadata": {"task_id": "t"}}),
+        json!({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "ODD", "domain": "acme.example",
+            "metadata": {"left": 3}}),
     ] {
         let error = Error::from_details(ErrorKind::Internal, "no", vec![detail.clone()]);
         assert!(there_and_back(&error).details().contains(&detail), "{detail}");
