@@ -427,6 +427,16 @@ fn webhooks_are_read_in_every_shape() {
 }
 
 #[test]
+fn a_webhook_of_no_task_has_no_name() {
+    for config in [json!({"url": "u"}), json!({"id": "c", "url": "u"})] {
+        let op = "GetTaskPushNotificationConfig";
+        let down = translate(&V1, &Rest, "reply", op, &config);
+        assert_eq!(down["name"], "", "half a name could not be read");
+        assert_eq!(translate(&Rest, &V1, "reply", op, &down), config);
+    }
+}
+
+#[test]
 fn lists_of_webhooks_are_read_as_array_and_as_page() {
     let config = json!({"taskId": "t", "pushNotificationConfig": {"id": "c", "url": "u"}});
     let flat = json!({"id": "c", "taskId": "t", "url": "u"});

@@ -192,7 +192,9 @@ impl<F: Form> Serialize for Down<'_, F, TaskPushNotificationConfig> {
             object.serialize_field("taskId", task)?;
         } else {
             let id = config.id.as_ref().map_or("", PushConfigId::as_str);
-            object.serialize_field("name", &name::of_config(task, id))?;
+            // There is no name without a task, and half of one nobody could read.
+            let name = if task.is_empty() { String::new() } else { name::of_config(task, id) };
+            object.serialize_field("name", &name)?;
         }
         object.serialize_field("pushNotificationConfig", &Nested(config))?;
         object.end()
