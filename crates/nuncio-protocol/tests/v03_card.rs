@@ -331,3 +331,21 @@ fn what_a_card_loses_on_the_way_down() {
         upgrade_card(with(old_card(), &json!({"capabilities": {"stateTransitionHistory": true}}))).unwrap();
     assert_eq!(v1(&up)["capabilities"], json!({"extendedAgentCard": true}), "and on the way up");
 }
+
+#[test]
+fn an_interface_without_an_address_reaches_nobody() {
+    let interface = |url: &str| json!({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "0.3"});
+    let card = read(&json!({"supportedInterfaces": [interface(""), interface("o")]}));
+    let down = downgrade_card(&card).unwrap();
+    assert_eq!(down["url"], "o", "the first that can be called");
+    assert_eq!(down["additionalInterfaces"], json!([{"url": "o", "transport": "JSONRPC"}]));
+
+    let card = read(&json!({"supportedInterfaces": [interface("")]}));
+    assert_eq!(downgrade_card(&card).unwrap_err().kind(), ErrorKind::VersionNotSupported);
+}
+
+#[test]
+fn an_empty_transport_is_none() {
+    let card = read(&with(old_card(), &json!({"preferredTransport": "", "additionalInterfaces": []})));
+    assert_eq!(card.supported_interfaces[0].protocol_binding, "JSONRPC");
+}

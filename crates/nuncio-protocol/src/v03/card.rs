@@ -82,7 +82,8 @@ fn interfaces_of_v03(card: &Object) -> Vec<AgentInterface> {
     let interface = |object: &Object, transport: &[&str]| {
         let url = object.get("url").and_then(Value::as_str).filter(|url| !url.is_empty())?;
         // REQUIRED by 03 section 5.6.1, optional in the schema.
-        let binding = member(object, transport).and_then(Value::as_str).unwrap_or(Binding::JsonRpc.as_str());
+        let binding = member(object, transport).and_then(Value::as_str).filter(|binding| !binding.is_empty());
+        let binding = binding.unwrap_or(Binding::JsonRpc.as_str());
         Some(AgentInterface {
             url: url.to_owned(),
             protocol_binding: binding.to_owned(),
@@ -167,10 +168,16 @@ fn objects_mut(list: Option<&mut Value>) -> impl Iterator<Item = &mut Object> {
     list.and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
+/// The interfaces by which v0.3 clients reach the agent; the first is the preferred one.
+pub(super) fn interfaces_for_v03(card: &AgentCard) -> impl Iterator<Item = &AgentInterface> {
+    let is_reached =
+        |interface: &&AgentInterface| interface.version() == Some(Version::V0_3) && !interface.url.is_empty();
+    card.supported_interfaces.iter().filter(is_reached)
+}
+
 /// Adds the members of v0.3; false if the card has no interface of that version.
 fn add_v03(object: &mut Object, card: &AgentCard) -> bool {
-    let legacy =
-        || card.supported_interfaces.iter().filter(|interface| interface.version() == Some(Version::V0_3));
+    let legacy = || interfaces_for_v03(card);
     let Some(main) = legacy().next() else { return false };
     // The main address is to be repeated among the additional ones (03 section 5.6.2, SHOULD).
     let additional: Vec<Value> = legacy()

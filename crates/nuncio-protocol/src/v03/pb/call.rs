@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
-use super::{convert::v03_interfaces, generated as pb};
+use super::generated as pb;
 use crate::{
     Error, ErrorKind, Event, Result,
     op::{Call, Op, Reply},
     pb::{params, result, write},
-    v03::call::no_list_tasks,
+    v03::{call::no_list_tasks, card::interfaces_for_v03},
 };
 
 /// The gRPC service: calls go to `/{SERVICE}/{rpc}`.
@@ -134,7 +134,7 @@ pub fn encode_reply(_op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
         Reply::PushConfig(config) => write::<pb::TaskPushNotificationConfig, _>(kind, config, out),
         Reply::PushConfigs(page) => write::<pb::ListTaskPushNotificationConfigResponse, _>(kind, page, out),
         Reply::Card(card) => {
-            if v03_interfaces(card).next().is_none() {
+            if interfaces_for_v03(card).next().is_none() {
                 let text = "the agent has no interface of version 0.3";
                 return Err(Error::new(ErrorKind::VersionNotSupported, text));
             }

@@ -5,6 +5,7 @@ use super::{super::generated as pb, security::is_known};
 use crate::{
     AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Binding, Version,
     pb::convert::{At as _, Convert, Mismatch, convert},
+    v03::card::interfaces_for_v03,
 };
 
 /// What v0.3 cards say of themselves.
@@ -15,14 +16,9 @@ convert! {
     AgentExtension => pb::AgentExtension { uri, description, required, params }
 }
 
-/// The interfaces by which v0.3 clients reach the agent; the first is the preferred one.
-pub(crate) fn v03_interfaces(card: &AgentCard) -> impl Iterator<Item = &AgentInterface> {
-    card.supported_interfaces.iter().filter(|interface| interface.version() == Some(Version::V0_3))
-}
-
 impl Convert<pb::AgentCard> for AgentCard {
     fn to_pb(&self) -> Result<pb::AgentCard, Mismatch> {
-        let main = v03_interfaces(self).next().map(downgrade_interface).unwrap_or_default();
+        let main = interfaces_for_v03(self).next().map(downgrade_interface).unwrap_or_default();
         let capabilities = &self.capabilities;
         Ok(pb::AgentCard {
             name: self.name.clone(),
@@ -40,7 +36,7 @@ impl Convert<pb::AgentCard> for AgentCard {
             supports_authenticated_extended_card: capabilities.extended_agent_card == Some(true),
             preferred_transport: main.transport,
             // The main address is to be repeated among the additional ones (03 section 5.6.2, SHOULD).
-            additional_interfaces: v03_interfaces(self).map(downgrade_interface).collect(),
+            additional_interfaces: interfaces_for_v03(self).map(downgrade_interface).collect(),
             protocol_version: PROTOCOL_VERSION.to_owned(),
             signatures: Vec::new(),
             icon_url: Convert::<String>::to_pb(&self.icon_url)?,

@@ -8,7 +8,6 @@ mod request;
 mod security;
 mod task;
 
-pub(super) use self::card::v03_interfaces;
 use crate::{PushConfigId, TaskId, pb::convert::Mismatch, v03::name::Name};
 
 /// The task that a resource name means (REQ-067).
