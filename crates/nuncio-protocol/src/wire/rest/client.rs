@@ -34,13 +34,13 @@ impl Outgoing {
     }
 }
 
-/// Writes a call. Its tenant stands in the path (REQ-180).
+/// Writes a call. Its tenant stands in the path (REQ-180); a version without tenants loses it.
 ///
 /// # Errors
 /// `InvalidParams` when an id or the tenant cannot stand in a path; what the dialect fails with.
 pub fn encode_request(paths: &Paths, dialect: &dyn Dialect, mut call: Call) -> Result<Outgoing> {
     let op = call.op();
-    let tenant = call.tenant().map(str::to_owned);
+    let tenant = call.tenant().filter(|_| paths.tenants).map(str::to_owned);
     call.set_tenant(None);
     let path = encode_path(paths, tenant.as_deref(), &call)?;
     // Most servers in the field take a subscribe by POST (trap T-01).
@@ -60,7 +60,7 @@ pub fn encode_request(paths: &Paths, dialect: &dyn Dialect, mut call: Call) -> R
 fn encode_path(paths: &Paths, tenant: Option<&str>, call: &Call) -> Result<String> {
     let mut path = String::new();
     if let Some(tenant) = tenant {
-        if !paths.tenants || paths.is_reserved(tenant) {
+        if paths.is_reserved(tenant) {
             return Err(Error::invalid_field("tenant", "cannot stand in a path"));
         }
         path.push('/');
