@@ -36,6 +36,7 @@ pub(crate) struct Asked {
     pub(crate) headers: HeaderMap,
     /// `null` if there was none, or it was no JSON.
     pub(crate) body: Value,
+    #[cfg(feature = "grpc")]
     pub(crate) bytes: Bytes,
 }
 
@@ -67,7 +68,18 @@ impl Peer {
                 let query = parts.uri.query().unwrap_or_default().to_owned();
                 let before = log.lock().unwrap().iter().filter(|asked| asked.path == path).count();
                 let body = serde_json::from_slice(&bytes).unwrap_or_default();
-                let asked = Asked { base, before, verb, path, query, headers: parts.headers, body, bytes };
+                let headers = parts.headers;
+                let asked = Asked {
+                    base,
+                    before,
+                    verb,
+                    path,
+                    query,
+                    headers,
+                    body,
+                    #[cfg(feature = "grpc")]
+                    bytes,
+                };
                 log.lock().unwrap().push(asked.clone());
                 Ok::<_, Infallible>(script(&asked))
             }
