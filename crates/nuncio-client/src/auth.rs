@@ -1,16 +1,38 @@
 //! Credentials: what a caller proves itself with, and to whom.
 //!
 //! The rule: a credential goes to the origin that the card was fetched from, and to origins that the
-//! caller named. A card can name any address as an interface; it cannot make us send it a token.
+//! caller named. A card can name any address as an interface; it cannot make us send it a token. A client
+//! certificate keeps the rule as well, see [`EgressBuilder`](crate::EgressBuilder).
+//!
+//! Reading order: this file (what there is, and who gets it), [`oauth`] (how a token is asked for),
+//! [`token`] (how it is kept).
 
-use std::fmt;
+mod oauth;
+mod secret;
+mod token;
+
+use std::{fmt, future::Future, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
-use nuncio_protocol::{Error, Result};
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{AUTHORIZATION, COOKIE},
+};
+use nuncio_protocol::{Error, ErrorKind, Result};
 use url::{Origin, Url};
 
-/// What a caller proves itself with: headers, the values of which are never printed.
+pub use self::oauth::ClientCredentials;
+use self::token::Tokens;
+use crate::{
+    egress::Egress,
+    failure::{Failure, Reached},
+};
+
+/// What a caller proves itself with: headers, the values of which are never printed, and access tokens
+/// that are fetched when they are needed. Clones share the tokens.
+///
+/// A card may ask for an API key in the query of the address. That is left out on purpose: addresses are
+/// written to the logs of every server and proxy on the way.
 ///
 /// ```
 /// use nuncio_client::Credentials;
@@ -22,7 +44,9 @@ use url::{Origin, Url};
 #[derive(Clone, Default)]
 pub struct Credentials {
     headers: HeaderMap,
-    /// Origins beside the card's own that may see the headers.
+    /// Where `Authorization` comes from, if not from the headers.
+    tokens: Option<Arc<Tokens>>,
+    /// Origins beside the card's own that may see the headers and tokens.
     origins: Vec<Origin>,
 }
 
@@ -64,6 +88,33 @@ impl Credentials {
         self.header(header, key)
     }
 
+    /// An API key in a cookie of this name.
+    ///
+    /// # Errors
+    /// The name or the key holds characters that no cookie can (RFC 6265, 4.1.1).
+    pub fn api_key_cookie(self, name: &str, key: &str) -> Result<Self> {
+        let stands = |text: &str| text.bytes().all(|c| c.is_ascii_graphic() && !b"\",;\\".contains(&c));
+        if name.is_empty() || name.contains('=') || !stands(name) || !stands(key) {
+            return Err(Error::invalid_field("cookie", "holds characters that cannot stand in a cookie"));
+        }
+        let others = self.headers.get(COOKIE).and_then(|cookies| cookies.to_str().ok());
+        let cookies = match others {
+            Some(others) => format!("{others}; {name}={key}"),
+            None => format!("{name}={key}"),
+        };
+        self.secret(COOKIE, &cookies, "cookie")
+    }
+
+    /// `Authorization: Bearer …` with access tokens by OAuth 2.0 client credentials. A token is fetched
+    /// when the first call needs it, renewed shortly before its end, and once more when the agent refuses
+    /// it. Of this and other ways to fill `Authorization`, the last one counts.
+    #[must_use]
+    pub fn client_credentials(mut self, client: ClientCredentials) -> Self {
+        self.headers.remove(AUTHORIZATION);
+        self.tokens = Some(Arc::new(Tokens::new(client)));
+        self
+    }
+
     /// Any other header. It is bound to origins as well: nobody can tell which of them is a secret.
     ///
     /// # Errors
@@ -84,34 +135,41 @@ impl Credentials {
     /// True if there is nothing to send.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.headers.is_empty()
+        self.headers.is_empty() && self.tokens.is_none()
     }
 
     fn secret(mut self, name: HeaderName, value: &str, what: &str) -> Result<Self> {
         let mut value = HeaderValue::from_str(value)
             .map_err(|_| Error::invalid_field(what, "holds characters that cannot stand in a header"))?;
         value.set_sensitive(true);
+        if name == AUTHORIZATION {
+            self.tokens = None;
+        }
         self.headers.insert(name, value);
         Ok(self)
     }
 
-    /// What may be sent to `target` when the card came from `home`.
-    pub(crate) fn for_target(&self, target: &Url, home: &Origin) -> Granted {
-        if self.headers.is_empty() {
-            return Granted { headers: HeaderMap::new(), withheld: false };
-        }
+    /// What may be shown to `target` when the card came from `home`: the credentials, and the way there,
+    /// with our certificate or without.
+    pub(crate) fn for_target(&self, egress: Egress, target: &Url, home: &Origin) -> (Egress, Granted) {
         let origin = target.origin();
         // An opaque origin (`file:` and the like) equals nothing, not even itself.
-        let allowed = origin == *home || self.origins.contains(&origin);
-        let headers = if allowed { self.headers.clone() } else { HeaderMap::new() };
-        Granted { headers, withheld: !allowed }
+        if origin == *home || self.origins.contains(&origin) {
+            let tokens = self.tokens.as_ref().map(|tokens| (Arc::clone(tokens), egress.clone()));
+            return (egress, Granted { headers: self.headers.clone(), tokens, withheld: false });
+        }
+        let withheld = !self.is_empty() || egress.has_identity();
+        (egress.without_identity(), Granted { withheld, ..Granted::default() })
     }
 }
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.headers.keys().map(HeaderName::as_str).collect();
-        f.debug_struct("Credentials").field("headers", &names).finish_non_exhaustive()
+        f.debug_struct("Credentials")
+            .field("headers", &names)
+            .field("tokens", &self.tokens)
+            .finish_non_exhaustive()
     }
 }
 
@@ -119,14 +177,52 @@ impl fmt::Debug for Credentials {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Granted {
     /// To be sent; sensitive values print as such.
-    pub(crate) headers: HeaderMap,
+    headers: HeaderMap,
+    /// Tokens to be sent, and the way to get them.
+    tokens: Option<(Arc<Tokens>, Egress)>,
     /// There are credentials, and this address does not get them.
     pub(crate) withheld: bool,
+}
+
+impl Granted {
+    /// What to send, after a token was fetched if need be.
+    pub(crate) async fn headers(&self) -> Result<HeaderMap, Failure> {
+        let mut headers = self.headers.clone();
+        if let Some((tokens, egress)) = &self.tokens {
+            headers.insert(AUTHORIZATION, tokens.authorization(egress).await?);
+        }
+        Ok(headers)
+    }
+
+    /// Makes an exchange, and once more with a new token if the peer refuses one that was kept: whoever
+    /// refuses the caller has not done what it asked for, so that even a send may be repeated. A token
+    /// that is refused although it is new is the peer's last word.
+    pub(crate) async fn renewing<T, F>(&self, exchange: impl Fn() -> F + Send) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>> + Send,
+    {
+        let kept = self.tokens.as_ref().and_then(|(tokens, _)| Some((tokens, tokens.kept()?)));
+        match (exchange().await, kept) {
+            (Err(failure), Some((tokens, kept))) if is_refusal(&failure) => {
+                tokens.forget(kept);
+                exchange().await
+            }
+            (outcome, _) => outcome,
+        }
+    }
+}
+
+fn is_refusal(failure: &Failure) -> bool {
+    failure.reached == Reached::Answered && failure.kind() == ErrorKind::Unauthenticated
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn egress() -> Egress {
+        Egress::operator().unwrap()
+    }
 
     #[test]
     fn credentials_stay_at_home() {
@@ -145,7 +241,7 @@ mod tests {
             ("https://calls.example:8443/a2a", true),
             ("https://calls.example/a2a", false),
         ] {
-            let granted = credentials.for_target(&Url::parse(target).unwrap(), &home);
+            let (_, granted) = credentials.for_target(egress(), &Url::parse(target).unwrap(), &home);
             assert_eq!(
                 (granted.headers.contains_key(AUTHORIZATION), granted.withheld),
                 (sent, !sent),
@@ -157,7 +253,11 @@ mod tests {
     #[test]
     fn nothing_to_send_is_nothing_withheld() {
         let home = Url::parse("https://a.example").unwrap().origin();
-        assert!(!Credentials::none().for_target(&Url::parse("https://b.example").unwrap(), &home).withheld);
+        let target = Url::parse("https://b.example").unwrap();
+        assert!(!Credentials::none().for_target(egress(), &target, &home).1.withheld);
+        let client = ClientCredentials::new("https://login.example/t", "i", "s").unwrap();
+        let tokens = Credentials::none().client_credentials(client);
+        assert!(tokens.for_target(egress(), &target, &home).1.withheld);
     }
 
     #[test]
@@ -170,9 +270,25 @@ mod tests {
             Credentials::none().bearer("a\nb").unwrap_err(),
             Credentials::none().basic("a:b", "c").unwrap_err(),
             Credentials::none().header("no name", "v").unwrap_err(),
+            Credentials::none().api_key_cookie("a=b", "v").unwrap_err(),
+            Credentials::none().api_key_cookie("a", "v; admin=1").unwrap_err(),
+            Credentials::none().api_key_cookie("", "v").unwrap_err(),
         ] {
             assert!(bad.message().starts_with("invalid parameters"), "{bad}");
         }
         assert!(!format!("{basic:?}").contains("QWx"));
+        let cookies =
+            Credentials::none().api_key_cookie("a", "1=").unwrap().api_key_cookie("b", "2").unwrap();
+        assert_eq!(cookies.headers[COOKIE], "a=1=; b=2");
+        assert!(cookies.headers[COOKIE].is_sensitive());
+    }
+
+    #[test]
+    fn the_last_way_to_authorize_counts() {
+        let client = || ClientCredentials::new("https://login.example/t", "i", "s").unwrap();
+        let tokens = Credentials::none().bearer("t").unwrap().client_credentials(client());
+        assert!(tokens.tokens.is_some() && tokens.headers.is_empty() && !tokens.is_empty());
+        let bearer = tokens.bearer("t").unwrap();
+        assert!(bearer.tokens.is_none() && bearer.headers[AUTHORIZATION] == "Bearer t");
     }
 }

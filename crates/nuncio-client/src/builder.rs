@@ -8,7 +8,8 @@ use std::{
 use nuncio_protocol::{AgentCard, Binding, Error, Result, Version};
 
 use crate::{
-    CardCache, Client, Credentials, Egress, FetchedCard, Preferences, RESUME_EXTENSION, RetryPolicy, Trust,
+    CardCache, Client, ClientCredentials, Credentials, Egress, FetchedCard, Preferences, RESUME_EXTENSION,
+    RetryPolicy, Trust,
     card::discover::{agent_url, discover},
     choose::{Candidate, choose},
     client::Shared,
@@ -109,6 +110,16 @@ impl ClientBuilder {
     /// Sends an API key in a header of this name.
     pub fn api_key(self, header: &str, key: &str) -> Self {
         self.with(|credentials| credentials.api_key(header, key))
+    }
+
+    /// Sends an API key in a cookie of this name.
+    pub fn api_key_cookie(self, name: &str, key: &str) -> Self {
+        self.with(|credentials| credentials.api_key_cookie(name, key))
+    }
+
+    /// Sends `Authorization: Bearer …` with access tokens by OAuth 2.0 client credentials.
+    pub fn client_credentials(self, client: ClientCredentials) -> Self {
+        self.with(|credentials| Ok(credentials.client_credentials(client)))
     }
 
     /// Sends a header with every request. Like credentials it stays within the origin of the card.

@@ -2,20 +2,20 @@
 //!
 //! What each of them keeps: TLS by rustls with roots that are compiled in (and those of the system, if
 //! it has any, so that a bare container image works too), no redirects, a connect timeout, and a bound
-//! on how much of an answer is read.
+//! on how much of an answer is read. [`tls`] has what is special about TLS.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+mod tls;
+
+use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method};
 use nuncio_protocol::{Error, ErrorKind, Result};
 use reqwest::{Client, ClientBuilder, Response, redirect::Policy};
-use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+use rustls::ClientConfig;
 use url::{Host, Url};
 
+pub use self::tls::{EgressBuilder, TlsError};
 use crate::failure::Failure;
 
 /// How we introduce ourselves.
@@ -50,6 +50,9 @@ pub struct Egress {
     http2_direct: Client,
     max_body: usize,
     max_event: usize,
+    /// The same without our certificate, for peers that are not to know who we are; `None` if there is no
+    /// certificate.
+    anonymous: Option<Arc<Self>>,
 }
 
 impl Egress {
@@ -59,9 +62,20 @@ impl Egress {
     /// # Errors
     /// `Internal` if the TLS library refuses our settings.
     pub fn operator() -> Result<Self> {
-        let builder = |alpn| -> Result<ClientBuilder> {
+        Self::builder().build()
+    }
+
+    /// As [`Self::operator`], with settings for TLS: further roots to trust, a certificate of our own.
+    pub fn builder() -> EgressBuilder {
+        EgressBuilder::new()
+    }
+
+    fn with_tls(tls: &ClientConfig, anonymous: Option<Arc<Self>>) -> Result<Self> {
+        let builder = |alpn: &[&[u8]]| -> Result<ClientBuilder> {
+            let mut tls = tls.clone();
+            tls.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
             Ok(Client::builder()
-                .tls_backend_preconfigured(tls(alpn)?)
+                .tls_backend_preconfigured(tls)
                 .user_agent(USER_AGENT)
                 .redirect(Policy::none())
                 .connect_timeout(CONNECT_TIMEOUT)
@@ -81,7 +95,21 @@ impl Egress {
             http2_direct: http2()?.no_proxy().build().map_err(Error::internal)?,
             max_body: DEFAULT_MAX_BODY,
             max_event: DEFAULT_MAX_BODY,
+            anonymous,
         })
+    }
+
+    /// True if peers that ask for a certificate get one.
+    pub(crate) fn has_identity(&self) -> bool {
+        self.anonymous.is_some()
+    }
+
+    /// The same way out, on which no certificate of ours is shown.
+    pub(crate) fn without_identity(self) -> Self {
+        match self.anonymous.as_deref() {
+            Some(other) => Self { max_body: self.max_body, max_event: self.max_event, ..other.clone() },
+            None => self,
+        }
     }
 
     /// Bounds what is read of an answer; 16 MiB by default.
@@ -166,16 +194,29 @@ pub(crate) fn failure(url: &Url, error: reqwest::Error) -> Failure {
     let connect = error.is_connect();
     let error = error.without_url();
     let mut causes = Vec::new();
+    let mut trouble = None;
     let mut source = std::error::Error::source(&error);
     while let Some(cause) = source {
         causes.push(cause.to_string());
+        trouble = trouble.or_else(|| tls::trouble(cause));
         source = cause.source();
     }
     causes.dedup();
-    let why = causes.pop().unwrap_or_else(|| error.to_string());
-    let what = if connect { "cannot connect to" } else { "the connection broke while talking to" };
-    let told = Error::new(ErrorKind::Unavailable, format!("{what} {}: {why}", shown(url))).with_source(error);
-    if connect { Failure::nobody(told) } else { Failure::perhaps(told) }
+    let mut why = causes.pop().unwrap_or_else(|| error.to_string());
+    if let Some(trouble) = &trouble {
+        why.push_str("; ");
+        why.push_str(trouble.advice());
+    }
+    let is_refusal = trouble.is_some_and(|trouble| trouble.is_refusal());
+    let what =
+        if connect || is_refusal { "cannot connect to" } else { "the connection broke while talking to" };
+    let kind = if is_refusal { ErrorKind::Unauthenticated } else { ErrorKind::Unavailable };
+    let told = Error::new(kind, format!("{what} {}: {why}", shown(url))).with_source(error);
+    match (is_refusal, connect) {
+        (true, _) => Failure::answered(told),
+        (false, true) => Failure::nobody(told),
+        (false, false) => Failure::perhaps(told),
+    }
 }
 
 /// An address for messages: without user, password, query and fragment, which may hold secrets.
@@ -197,29 +238,6 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     }
-}
-
-/// The roots are read once: the system's store may be a few hundred files.
-fn roots() -> Arc<RootCertStore> {
-    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
-    let load = || {
-        let mut roots = RootCertStore::empty();
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        // An image without a CA bundle has none of these, and that is fine.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        Arc::new(roots)
-    };
-    Arc::clone(ROOTS.get_or_init(load))
-}
-
-fn tls(alpn: &[&[u8]]) -> Result<ClientConfig> {
-    let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(Error::internal)?
-        .with_root_certificates(roots())
-        .with_no_client_auth();
-    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
-    Ok(config)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@
 //! | `client`, `builder` | the pleasant front, and its options |
 //! | `card` | discover, keep, verify and sign agent cards |
 //! | `choose` | which interface: a pure function |
-//! | `auth` | credentials, and to whom they may go |
+//! | `auth` | credentials, access tokens, and to whom they may go |
 //! | `transport` | the wires, one file per binding; streams that resume; which wire, how often |
 //! | `retry` | when to try again: pure functions |
 //! | `egress` | the only place where HTTP clients are made |
@@ -55,7 +55,7 @@ pub use nuncio_protocol as protocol;
 pub use nuncio_protocol::RESUME_EXTENSION;
 
 pub use self::{
-    auth::Credentials,
+    auth::{ClientCredentials, Credentials},
     builder::ClientBuilder,
     card::{
         cache::CardCache,
@@ -67,7 +67,7 @@ pub use self::{
     },
     choose::{Candidate, Preferences, SPOKEN_BINDINGS, choose},
     client::{Client, Outgoing},
-    egress::{DEFAULT_MAX_BODY, Egress},
+    egress::{DEFAULT_MAX_BODY, Egress, EgressBuilder, TlsError},
     retry::RetryPolicy,
     transport::direct::Direct,
 };

@@ -15,8 +15,10 @@ use url::Url;
 use super::cache::{self, Storage, Validators};
 use crate::{
     Credentials,
+    auth::Granted,
     choose::decode_card,
     egress::{Egress, is_loopback, shown},
+    failure::Failure,
     transport::status,
 };
 
@@ -121,7 +123,17 @@ pub(crate) async fn fetch(
     credentials: &Credentials,
     validators: Option<&Validators>,
 ) -> Result<Answer> {
-    let mut headers = credentials.for_target(url, &url.origin()).headers;
+    let (egress, granted) = credentials.for_target(egress.clone(), url, &url.origin());
+    Ok(granted.renewing(|| ask(&egress, url, &granted, validators)).await?)
+}
+
+async fn ask(
+    egress: &Egress,
+    url: &Url,
+    granted: &Granted,
+    validators: Option<&Validators>,
+) -> Result<Answer, Failure> {
+    let mut headers = granted.headers().await?;
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     if let Some(validators) = validators {
         condition(&mut headers, validators);
@@ -137,9 +149,10 @@ pub(crate) async fn fetch(
     let body = egress.read(response).await?;
     if !code.is_success() {
         let head = status::Head { url, status: code, headers: &headers, withheld: false };
-        return Err(head.error(&body, Timestamp::now()));
+        return Err(Failure::answered(head.error(&body, Timestamp::now())));
     }
-    Ok(Answer::Card(Arc::new(read_card(url, &body)?), storage))
+    let card = read_card(url, &body).map_err(Failure::answered)?;
+    Ok(Answer::Card(Arc::new(card), storage))
 }
 
 fn condition(headers: &mut HeaderMap, validators: &Validators) {

@@ -44,11 +44,11 @@ pub(crate) fn http_url(interface: &AgentInterface) -> Result<Url> {
 impl Endpoint {
     /// An address out of a card that came from `home`: credentials are for that origin.
     pub(crate) fn new(egress: &Egress, url: Url, credentials: &Credentials, home: &Url) -> Self {
-        let granted = credentials.for_target(&url, &home.origin());
+        let (egress, granted) = credentials.for_target(egress.clone(), &url, &home.origin());
         if granted.withheld {
             tracing::warn!(interface = %shown(&url), "credentials are not sent to another origin than the card's");
         }
-        Self { egress: egress.clone(), url, granted }
+        Self { egress, url, granted }
     }
 
     /// Makes a request and waits for the head of the answer.

@@ -49,6 +49,7 @@ use super::{
     Transport, WireStream, endpoint::Endpoint, headers, no_such_operation, status, with_tenant, within,
 };
 use crate::{
+    auth::Granted,
     egress::{failure, shown},
     failure::{Failure, Reached},
 };
@@ -82,11 +83,17 @@ impl GrpcTransport {
     }
 
     /// The call as a request, and the rpc it is for.
-    async fn request(&self, cx: &CallContext, call: &Call) -> Result<(Request<Bytes>, PathAndQuery)> {
+    async fn request(
+        &self,
+        cx: &CallContext,
+        call: &Call,
+    ) -> Result<(Request<Bytes>, PathAndQuery), Failure> {
         let (op, codec) = (call.op(), self.channel.codec);
-        let path = path(codec, op)?;
+        // What we cannot even say was not asked; to repeat it is of no use either.
+        let path = path(codec, op).map_err(Failure::answered)?;
         let mut message = Vec::new();
-        (codec.encode_call)(&with_tenant(call, self.tenant.as_deref()), &mut message)?;
+        let call = with_tenant(call, self.tenant.as_deref());
+        (codec.encode_call)(&call, &mut message).map_err(Failure::answered)?;
         let mut headers = headers::outgoing(cx, codec.version, op, &self.channel.endpoint().granted).await?;
         // These are gRPC's own.
         headers.remove(CONTENT_TYPE);
@@ -107,9 +114,12 @@ fn path(codec: &Codec, op: Op) -> Result<PathAndQuery> {
 
 #[async_trait]
 impl Transport for GrpcTransport {
+    fn granted(&self) -> &Granted {
+        &self.channel.endpoint().granted
+    }
+
     async fn call(&self, cx: &CallContext, call: &Call) -> Result<Reply, Failure> {
-        // What we cannot even say was not asked; to repeat it is of no use either.
-        let (request, path) = self.request(cx, call).await.map_err(Failure::answered)?;
+        let (request, path) = self.request(cx, call).await?;
         let limit = self.channel.endpoint().egress.max_body();
         let mut client = self.client(limit);
         let answer = within(cx.deadline, async {
@@ -120,7 +130,7 @@ impl Transport for GrpcTransport {
     }
 
     async fn stream(&self, cx: &CallContext, call: &Call) -> Result<WireStream, Failure> {
-        let (request, path) = self.request(cx, call).await.map_err(Failure::answered)?;
+        let (request, path) = self.request(cx, call).await?;
         let limit = self.channel.endpoint().egress.max_event();
         let mut client = self.client(limit);
         let answer = within(cx.deadline, async {
@@ -429,8 +439,11 @@ mod tests {
             ("agent.example", false),
             ("evil.example:8443", false),
         ] {
-            let granted = credentials.for_target(&grpc_url(text, &home).unwrap(), &home.origin());
-            assert_eq!((!granted.headers.is_empty(), granted.withheld), (sent, !sent), "{text}");
+            let url = grpc_url(text, &home).unwrap();
+            let egress = crate::Egress::operator().unwrap();
+            let (_, granted) = credentials.for_target(egress, &url, &home.origin());
+            let headers = granted.headers().now_or_never().unwrap().unwrap();
+            assert_eq!((!headers.is_empty(), granted.withheld), (sent, !sent), "{text}");
         }
     }
 }

@@ -8,7 +8,8 @@ use http::{
 use nuncio_protocol::{CallContext, Error, Result, Version, op::Op};
 use uuid::Uuid;
 
-use crate::{auth::Granted, choose::extensions_header};
+use super::within;
+use crate::{auth::Granted, choose::extensions_header, failure::Failure};
 
 const A2A_VERSION: HeaderName = HeaderName::from_static("a2a-version");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -19,17 +20,24 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
 
-/// The headers of a call. What the protocol says wins over static headers of the same name.
+/// The headers of a call, with its credentials. What the protocol says wins over static headers of the
+/// same name.
 ///
 /// # Errors
-/// Something in the context cannot stand in a header.
+/// Something in the context cannot stand in a header, or there is no access token.
 pub(crate) async fn outgoing(
     cx: &CallContext,
     version: Version,
     op: Op,
     granted: &Granted,
-) -> Result<HeaderMap> {
-    let mut headers = granted.headers.clone();
+) -> Result<HeaderMap, Failure> {
+    let mut headers = within(cx.deadline, granted.headers()).await?;
+    // What we cannot even say was not asked; to repeat it is of no use either.
+    describe(&mut headers, cx, version, op).map_err(Failure::answered)?;
+    Ok(headers)
+}
+
+fn describe(headers: &mut HeaderMap, cx: &CallContext, version: Version, op: Op) -> Result<()> {
     let streaming = op.row().streaming;
     headers.insert(CONTENT_TYPE, JSON);
     headers.insert(ACCEPT, if streaming { EVENTS } else { JSON });
@@ -50,7 +58,7 @@ pub(crate) async fn outgoing(
             headers.insert(TRACESTATE, value("tracestate", state)?);
         }
     }
-    Ok(headers)
+    Ok(())
 }
 
 /// The operations that an idempotency key is for.
@@ -132,6 +140,6 @@ mod tests {
         let granted = Granted::default();
         let error =
             outgoing(&cx, Version::V1_0, Op::SendMessage, &granted).now_or_never().unwrap().unwrap_err();
-        assert!(error.message().contains("idempotency key"), "{error}");
+        assert!(error.error.message().contains("idempotency key"), "{error:?}");
     }
 }

@@ -11,13 +11,17 @@ use nuncio_protocol::{
 };
 
 use super::{Transport, WireStream};
-use crate::failure::Failure;
+use crate::{auth::Granted, failure::Failure};
 
 /// A wire that keeps the caller's `historyLength` of 0.
 pub(crate) struct Trimmed(pub(crate) Arc<dyn Transport>);
 
 #[async_trait]
 impl Transport for Trimmed {
+    fn granted(&self) -> &Granted {
+        self.0.granted()
+    }
+
     async fn call(&self, cx: &CallContext, call: &Call) -> Result<Reply, Failure> {
         let mut reply = self.0.call(cx, call).await?;
         if wants_no_history(call)

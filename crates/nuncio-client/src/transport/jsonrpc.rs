@@ -23,7 +23,7 @@ use super::{
     events::only,
     headers, no_such_operation, status, with_tenant,
 };
-use crate::failure::Failure;
+use crate::{auth::Granted, failure::Failure};
 
 /// What is expected of an answer, in words.
 const EXPECTED: &str = "JSON-RPC";
@@ -47,7 +47,7 @@ impl JsonRpcTransport {
         // What we cannot even say was not asked; to repeat it is of no use either.
         let body = self.encode(call).map_err(Failure::answered)?;
         let headers = headers::outgoing(cx, self.dialect.version(), call.op(), &self.endpoint.granted);
-        let headers = headers.await.map_err(Failure::answered)?;
+        let headers = headers.await?;
         self.endpoint.send(cx, Method::POST, &self.endpoint.url, headers, body).await
     }
 
@@ -90,6 +90,10 @@ fn decode_frame(dialect: &dyn Dialect, data: &str) -> Result<Event> {
 
 #[async_trait]
 impl Transport for JsonRpcTransport {
+    fn granted(&self) -> &Granted {
+        &self.endpoint.granted
+    }
+
     async fn call(&self, cx: &CallContext, call: &Call) -> Result<Reply, Failure> {
         let response = self.post(cx, call).await?;
         let answer = self.read(cx, response).await?;

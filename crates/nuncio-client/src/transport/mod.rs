@@ -38,6 +38,7 @@ use self::{
 };
 use crate::{
     Credentials, Egress,
+    auth::Granted,
     choose::{Candidate, can_ask_for_no_history, jsonrpc_dialect, rest_form},
     failure::Failure,
 };
@@ -51,6 +52,9 @@ pub(crate) type WireStream = Pin<Box<dyn Stream<Item = Result<StreamItem, Failur
 /// a failure says truthfully how far the call got.
 #[async_trait]
 pub(crate) trait Transport: Send + Sync + 'static {
+    /// What its calls prove the caller with; renewing it is not for the wire to do.
+    fn granted(&self) -> &Granted;
+
     /// Makes a call that has one answer.
     async fn call(&self, cx: &CallContext, call: &Call) -> Result<Reply, Failure>;
 

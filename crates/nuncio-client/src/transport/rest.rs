@@ -24,6 +24,7 @@ use super::{
     headers, no_such_operation, status, with_tenant,
 };
 use crate::{
+    auth::Granted,
     choose::{RestForm, has_operation},
     failure::Failure,
 };
@@ -54,7 +55,7 @@ impl RestTransport {
         let request = self.encode(call).map_err(Failure::answered)?;
         let request = if by_get { request.by_get() } else { request };
         let headers = headers::outgoing(cx, self.form.version(), call.op(), &self.endpoint.granted);
-        let mut headers = headers.await.map_err(Failure::answered)?;
+        let mut headers = headers.await?;
         self.negotiate(&mut headers, call.op(), request.body.is_some());
         let url = target(&self.endpoint.url, &request);
         let body = request.body.map(Bytes::from).unwrap_or_default();
@@ -185,6 +186,10 @@ fn is_error(body: &[u8]) -> bool {
 
 #[async_trait]
 impl Transport for RestTransport {
+    fn granted(&self) -> &Granted {
+        &self.endpoint.granted
+    }
+
     async fn call(&self, cx: &CallContext, call: &Call) -> Result<Reply, Failure> {
         let response = self.ask(cx, call, false).await?;
         let answer = self.read(cx, response).await?;

@@ -1,4 +1,5 @@
-//! The way to an agent: its usable interfaces in order, what is tried again, and streams that resume.
+//! The way to an agent: its usable interfaces in order, what is tried again, tokens that are renewed, and
+//! streams that resume.
 
 use std::{
     sync::{
@@ -97,7 +98,7 @@ impl Route {
     pub(crate) async fn call_once(&self, cx: &CallContext, call: &Call) -> Result<Reply, Failure> {
         let mut outcome = None;
         for (index, wire) in self.turns() {
-            let attempt = wire.call(cx, call).await;
+            let attempt = wire.granted().renewing(|| wire.call(cx, call)).await;
             if self.settles(index, &attempt) {
                 return attempt;
             }
@@ -110,7 +111,7 @@ impl Route {
     pub(crate) async fn stream_once(&self, cx: &CallContext, call: &Call) -> Result<WireStream, Failure> {
         let mut outcome = None;
         for (index, wire) in self.turns() {
-            let attempt = wire.stream(cx, call).await;
+            let attempt = wire.granted().renewing(|| wire.stream(cx, call)).await;
             if self.settles(index, &attempt) {
                 return attempt;
             }

@@ -108,7 +108,7 @@ fn is_vague(kind: ErrorKind) -> bool {
 }
 
 /// `Retry-After`: seconds, or a date.
-fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));

@@ -13,7 +13,7 @@ use nuncio_protocol::{
 };
 
 use super::*;
-use crate::{RetryPolicy, transport::Transport};
+use crate::{RetryPolicy, auth::Granted, transport::Transport};
 
 /// What a connection does: events by a letter each, then how it ends.
 ///
@@ -26,6 +26,7 @@ struct Script {
     /// The state of the task in answers to `GetTask`.
     state: TaskState,
     log: Mutex<Vec<String>>,
+    granted: Granted,
 }
 
 fn status_of(state: TaskState) -> TaskStatus {
@@ -97,6 +98,10 @@ fn connection(script: &'static str) -> Result<WireStream, Failure> {
 
 #[async_trait]
 impl Transport for Arc<Script> {
+    fn granted(&self) -> &Granted {
+        &self.granted
+    }
+
     async fn call(&self, _cx: &CallContext, call: &Call) -> Result<Reply, Failure> {
         assert_eq!(call.op(), Op::GetTask);
         self.log.lock().unwrap_or_else(PoisonError::into_inner).push("get".to_owned());

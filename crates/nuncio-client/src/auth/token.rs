@@ -1,0 +1,141 @@
+//! Access tokens, kept while they are good and fetched once however many calls wait for one.
+
+use std::{
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use http::{HeaderValue, Method};
+use jiff::Timestamp;
+use nuncio_protocol::ErrorKind;
+use tokio::time::Instant;
+
+use super::oauth::{ClientCredentials, Issued, NoToken};
+use crate::{
+    egress::{Egress, shown},
+    failure::Failure,
+};
+
+/// A token endpoint that takes longer is taken for down.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest answer of a token endpoint that is read.
+const MAX_BODY: usize = 64 << 10;
+
+/// The tokens of one client.
+pub(super) struct Tokens {
+    client: ClientCredentials,
+    /// Held by the one call that fetches a token; the others wait for it.
+    flight: tokio::sync::Mutex<()>,
+    /// The lock is held for a look or a change, never across a request.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many fetches have ended. It also tells tokens apart.
+    flights: u64,
+    /// How the last one ended; `None` if there was none, or its token was refused.
+    outcome: Option<Result<Token, NoToken>>,
+}
+
+#[derive(Clone)]
+struct Token {
+    value: HeaderValue,
+    since: Instant,
+    lifetime: Duration,
+}
+
+/// Tells a token from those that come after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct TokenId(u64);
+
+impl State {
+    fn good(&self, now: Instant) -> Option<&Token> {
+        let token = self.outcome.as_ref()?.as_ref().ok()?;
+        (now.saturating_duration_since(token.since) < token.lifetime).then_some(token)
+    }
+}
+
+impl Tokens {
+    pub(super) fn new(client: ClientCredentials) -> Self {
+        Self { client, flight: tokio::sync::Mutex::default(), state: Mutex::default() }
+    }
+
+    /// A header `Authorization` with a good token: the kept one, or a new one.
+    pub(super) async fn authorization(&self, egress: &Egress) -> Result<HeaderValue, Failure> {
+        let flights = {
+            let state = self.state();
+            if let Some(token) = state.good(Instant::now()) {
+                return Ok(token.value.clone());
+            }
+            state.flights
+        };
+        // One that is given up while it fetches frees the lock, and the next in line fetches.
+        let _flight = self.flight.lock().await;
+        {
+            let state = self.state();
+            if state.flights != flights
+                && let Some(outcome) = &state.outcome
+            {
+                return outcome.clone().map(|token| token.value).map_err(Failure::from);
+            }
+        }
+        let since = Instant::now();
+        let fetched = self.fetch(egress).await;
+        let outcome = fetched.map(|Issued { value, lifetime }| Token { value, since, lifetime });
+        let mut state = self.state();
+        state.flights += 1;
+        state.outcome = Some(outcome.clone());
+        outcome.map(|token| token.value).map_err(Failure::from)
+    }
+
+    /// The token that is kept, if it is good.
+    pub(super) fn kept(&self) -> Option<TokenId> {
+        let state = self.state();
+        state.good(Instant::now()).map(|_| TokenId(state.flights))
+    }
+
+    /// Does not use this token any more; one that came after it is kept.
+    pub(super) fn forget(&self, token: TokenId) {
+        let mut state = self.state();
+        if TokenId(state.flights) == token {
+            state.outcome = None;
+        }
+    }
+
+    async fn fetch(&self, egress: &Egress) -> Result<Issued, NoToken> {
+        let (headers, body) = self.client.request();
+        let url = self.client.token_url();
+        let egress = egress.clone().with_max_body(MAX_BODY);
+        let exchange = async {
+            let response = egress.send(Method::POST, url, headers, body).await?;
+            let (status, headers) = (response.status(), response.headers().clone());
+            Ok::<_, Failure>((status, headers, egress.read(response).await?))
+        };
+        match tokio::time::timeout(TIMEOUT, exchange).await {
+            Ok(Ok((status, headers, body))) => self.client.read(status, &headers, &body, Timestamp::now()),
+            Ok(Err(failure)) => Err(told(&failure)),
+            Err(_) => {
+                let why = format!("{} did not answer within {} seconds", shown(url), TIMEOUT.as_secs());
+                Err(NoToken::new(ErrorKind::Unavailable, &why))
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What keeps us from talking to the token endpoint.
+fn told(failure: &Failure) -> NoToken {
+    let kind = if failure.kind().is_retryable() { failure.kind() } else { ErrorKind::Unauthenticated };
+    NoToken::new(kind, failure.error.message())
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tokens").field(&self.client).finish()
+    }
+}
