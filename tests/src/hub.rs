@@ -12,7 +12,8 @@ use tokio::process::Command;
 use crate::process::{self, Output, Process};
 
 /// Settings of the machine that must not reach the programs under test.
-const SETTINGS: [&str; 5] = ["NUNCIO_DATA", "NUNCIO_KEY", "NUNCIO_LISTEN", "NUNCIO_LOG", "NUNCIO_PUBLIC_URL"];
+const SETTINGS: [&str; 6] =
+    ["NUNCIO_DATA", "NUNCIO_KEY", "NUNCIO_LISTEN", "NUNCIO_LOG", "NUNCIO_OAUTH_SECRET", "NUNCIO_PUBLIC_URL"];
 
 /// The root of the repository.
 #[must_use]
@@ -55,6 +56,13 @@ fn command(args: &[&str]) -> Command {
 /// Runs a command of the command line.
 pub async fn cli(args: &[&str]) -> Output {
     process::run(command(args), "").await
+}
+
+/// Runs a command of the command line with these variables in its environment.
+pub async fn cli_with_env(args: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = command(args);
+    command.envs(variables.iter().copied());
+    process::run(command, "").await
 }
 
 /// Runs a command of the command line with this on its stdin.

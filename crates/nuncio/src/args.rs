@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use nuncio_protocol::{Binding, TaskState, Version};
 use url::Url;
 
@@ -102,6 +102,11 @@ pub(crate) enum Profile {
     V03,
 }
 
+/// The heading of the options that say how to reach an agent.
+const CONNECTION: &str = "Connection";
+/// The heading of the options that say who we are.
+const IDENTITY: &str = "Identity";
+
 /// Where, and as whom.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Target {
@@ -109,20 +114,56 @@ pub(crate) struct Target {
     pub(crate) url: String,
 
     /// Speak this version only.
-    #[arg(long, value_parser = version, value_name = "1.0|0.3")]
+    #[arg(long, value_parser = version, value_name = "1.0|0.3", help_heading = CONNECTION)]
     pub(crate) a2a_version: Option<Version>,
 
     /// Use this binding only.
-    #[arg(long, value_parser = binding, value_name = "jsonrpc|rest|grpc")]
+    #[arg(long, value_parser = binding, value_name = "jsonrpc|rest|grpc", help_heading = CONNECTION)]
     pub(crate) binding: Option<Binding>,
 
     /// A header to send along, as 'Name: value'; may be repeated.
-    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    #[arg(short = 'H', long = "header", value_name = "HEADER", help_heading = CONNECTION)]
     pub(crate) headers: Vec<String>,
 
     /// How many seconds to wait for an answer, or for a stream to begin.
-    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    #[arg(long, value_parser = seconds, value_name = "SECONDS", help_heading = CONNECTION)]
     pub(crate) timeout: Option<Duration>,
+
+    /// Trust the certificate authorities in this PEM file, too; may be repeated.
+    #[arg(long = "ca", value_name = "FILE", help_heading = CONNECTION)]
+    pub(crate) authorities: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) identity: Identity,
+}
+
+/// As whom. A bearer token comes from the environment.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Identity {
+    /// A certificate to show to servers that ask for one: a PEM file.
+    #[arg(long, value_name = "FILE", requires = "client_key", help_heading = IDENTITY)]
+    pub(crate) client_cert: Option<PathBuf>,
+
+    /// The private key of the certificate: a PEM file.
+    #[arg(long, value_name = "FILE", requires = "client_cert", help_heading = IDENTITY)]
+    pub(crate) client_key: Option<PathBuf>,
+
+    /// Get access tokens here, by OAuth 2.0 client credentials.
+    #[arg(long, value_name = "URL", requires = "oauth_client_id", help_heading = IDENTITY)]
+    pub(crate) oauth_token_url: Option<String>,
+
+    /// Get them as this client; its secret is taken from the environment variable NUNCIO_OAUTH_SECRET.
+    #[arg(long, value_name = "ID", requires = "oauth_token_url", help_heading = IDENTITY)]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) oauth_client_id: Option<String>,
+
+    /// Ask for this scope; may be repeated.
+    #[arg(long, value_name = "SCOPE", requires = "oauth_token_url", help_heading = IDENTITY)]
+    pub(crate) oauth_scope: Vec<String>,
+
+    /// Ask for tokens for this audience.
+    #[arg(long, value_name = "AUDIENCE", requires = "oauth_token_url", help_heading = IDENTITY)]
+    pub(crate) oauth_audience: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]

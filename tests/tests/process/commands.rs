@@ -1,8 +1,11 @@
 //! The commands that are clients: data on stdout, the rest on stderr, JSON on demand, stable exit codes.
 
-use axum::{Router, http::StatusCode};
+use axum::{
+    Router,
+    http::{HeaderMap, StatusCode, Uri},
+};
 use nuncio_tests::{
-    hub::{Hub, cli, cli_with_stdin, start},
+    hub::{Hub, cli, cli_with_env, cli_with_stdin, start},
     process::Output,
 };
 use serde_json::{Value, json};
@@ -236,6 +239,31 @@ async fn a_closed_door_has_an_exit_code_of_its_own() {
     let Output { code, stderr, .. } = cli(&["send", &url, "hello"]).await;
     assert_eq!(code, Some(4), "{stderr}");
     assert!(stderr.contains("Bearer"), "what is asked for: {stderr}");
+    serving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn access_tokens_are_fetched_with_the_secret_of_the_environment() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let answer = |headers: HeaderMap, uri: Uri| async move {
+        let proof = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        match (uri.path(), proof) {
+            ("/token", "Basic bWU6czNjcmV0") => Ok(r#"{"access_token":"t","token_type":"Bearer"}"#),
+            ("/token", _) => Err((StatusCode::UNAUTHORIZED, r#"{"error":"invalid_client"}"#)),
+            (_, "Bearer t") => Ok("{}"),
+            _ => Err((StatusCode::UNAUTHORIZED, "")),
+        }
+    };
+    let serving = tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
+    let token_url = format!("{url}/token");
+    let args = ["card", "get", &url, "--oauth-token-url", &token_url, "--oauth-client-id", "me"];
+    let wrong = cli_with_env(&args, &[("NUNCIO_OAUTH_SECRET", "wr0ng")]).await;
+    assert_eq!(wrong.code, Some(4), "{wrong:?}");
+    assert!(wrong.stderr.contains("invalid_client") && !wrong.stderr.contains("wr0ng"), "{wrong:?}");
+    // Both are set: what is typed counts more.
+    let right = cli_with_env(&args, &[("NUNCIO_OAUTH_SECRET", "s3cret"), ("NUNCIO_KEY", "other")]).await;
+    assert!(right.stderr.contains("is no agent card"), "the door is open: {right:?}");
     serving.abort();
 }
 

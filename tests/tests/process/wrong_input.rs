@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use nuncio_tests::hub::{Hub, cli, cli_with_stdin, start};
+use nuncio_tests::hub::{Hub, cli, cli_with_env, cli_with_stdin, start};
 
 /// Runs a command that is wrong, and looks for words in what it says.
 async fn check(args: &[&str], code: i32, words: &[&str]) {
@@ -74,6 +74,21 @@ async fn what_is_to_be_sent_is_checked_before_anybody_is_called() {
     check(&send(&["--stream", "--no-wait"]), 2, &["--stream", "--no-wait"]).await;
     check(&send(&["--a2a-version", "2.0"]), 2, &["expected 1.0 or 0.3"]).await;
     check(&send(&["--timeout", "soon"]), 2, &["number of seconds"]).await;
+    check(&send(&["--ca", "no/such/file"]), 2, &["--ca no/such/file: cannot be read"]).await;
+    check(&send(&["--ca", "Cargo.toml"]), 2, &["--ca Cargo.toml: no certificate"]).await;
+    check(&send(&["--client-cert", "x"]), 2, &["--client-key"]).await;
+    check(
+        &send(&["--client-cert", "Cargo.toml", "--client-key", "x"]),
+        2,
+        &["--client-key x: cannot be read"],
+    )
+    .await;
+    check(&send(&["--oauth-client-id", "me"]), 2, &["--oauth-token-url"]).await;
+    let client = &["--oauth-token-url", "http://login.example/token", "--oauth-client-id", "me"];
+    check(&send(client), 2, &["--oauth-client-id me", "NUNCIO_OAUTH_SECRET"]).await;
+    let output = cli_with_env(&send(client), &[("NUNCIO_OAUTH_SECRET", "s3cret")]).await;
+    assert_eq!(output.code, Some(2));
+    assert!(output.stderr.starts_with("error: --oauth-token-url: expected https"), "{output:?}");
     check(&["task", "list", &url, "--state", "busy"], 2, &["input-required"]).await;
     let output = cli_with_stdin(&["send", &url], " \n").await;
     assert_eq!(output.code, Some(1));

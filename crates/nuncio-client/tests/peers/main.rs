@@ -8,4 +8,6 @@ mod grpc;
 mod peer;
 mod rest;
 mod streams;
+mod tls;
+mod tokens;
 mod unary;

@@ -3,6 +3,7 @@
 
 use std::{
     convert::Infallible,
+    fmt::Debug,
     io,
     sync::{Arc, Mutex},
     time::Duration,
@@ -14,6 +15,7 @@ use axum::{
     extract::Request,
     http::{HeaderMap, StatusCode},
     response::Response,
+    serve::Listener,
 };
 use futures_util::{StreamExt as _, stream};
 use nuncio_client::{
@@ -38,6 +40,8 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
     #[cfg(feature = "grpc")]
     pub(crate) bytes: Bytes,
+    /// The body as it came.
+    pub(crate) text: String,
 }
 
 impl Asked {
@@ -57,6 +61,18 @@ impl Peer {
     pub(crate) async fn start(script: impl Fn(&Asked) -> Response + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
+        Self::serve(base, listener, script)
+    }
+
+    /// Starts a peer that is reached at `base`.
+    pub(crate) fn serve<L>(
+        base: String,
+        listener: L,
+        script: impl Fn(&Asked) -> Response + Send + Sync + 'static,
+    ) -> Self
+    where
+        L: Listener<Addr: Debug>,
+    {
         let asked = Arc::new(Mutex::new(Vec::<Asked>::new()));
         let (script, log, home) = (Arc::new(script), Arc::clone(&asked), base.clone());
         let router = Router::new().fallback(move |request: Request| {
@@ -67,6 +83,7 @@ impl Peer {
                 let (verb, path) = (parts.method.to_string(), parts.uri.path().to_owned());
                 let query = parts.uri.query().unwrap_or_default().to_owned();
                 let before = log.lock().unwrap().iter().filter(|asked| asked.path == path).count();
+                let text = String::from_utf8_lossy(&bytes).into_owned();
                 let body = serde_json::from_slice(&bytes).unwrap_or_default();
                 let headers = parts.headers;
                 let asked = Asked {
@@ -77,6 +94,7 @@ impl Peer {
                     query,
                     headers,
                     body,
+                    text,
                     #[cfg(feature = "grpc")]
                     bytes,
                 };

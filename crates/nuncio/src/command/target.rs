@@ -1,24 +1,33 @@
-//! Connecting to the agent that the command line names.
+//! Connecting to the agent that the command line names, as whoever it says.
+
+use std::path::Path;
 
 use anyhow::Result;
-use nuncio_client::Client;
+use nuncio_client::{Client, ClientCredentials, Egress};
 
-use crate::{args::Target, exit};
+use crate::{
+    args::{Identity, Target},
+    exit,
+};
 
 /// Where a bearer token is taken from: never from the command line, which others can see.
 const KEY: &str = "NUNCIO_KEY";
+/// Where the secret of an OAuth client is taken from, for the same reason.
+const OAUTH_SECRET: &str = "NUNCIO_OAUTH_SECRET";
 
 impl Target {
     pub(super) async fn connect(&self) -> Result<Client> {
-        let mut builder = Client::builder();
+        let mut builder = Client::builder().egress(self.egress()?);
         if let Some(version) = self.a2a_version {
             builder = builder.version(version);
         }
         if let Some(binding) = self.binding {
             builder = builder.binding(binding);
         }
-        // A variable that is set to nothing is how some shells and containers unset one.
-        if let Some(key) = std::env::var(KEY).ok().filter(|key| !key.is_empty()) {
+        // What is typed counts more than what the environment says.
+        if let Some(client) = self.identity.client(setting(OAUTH_SECRET).as_deref())? {
+            builder = builder.client_credentials(client);
+        } else if let Some(key) = setting(KEY) {
             builder = builder.bearer(&key);
         }
         for header in &self.headers {
@@ -30,6 +39,59 @@ impl Target {
         }
         Ok(builder.connect(&self.url).await?)
     }
+
+    /// The way out, with what the command line says about TLS.
+    fn egress(&self) -> Result<Egress> {
+        let mut builder = Egress::builder();
+        for path in &self.authorities {
+            let pem = read("--ca", path)?;
+            builder = builder
+                .root_certificates(&pem)
+                .map_err(|error| exit::usage(format!("--ca {}: {error}", path.display())))?;
+        }
+        if let (Some(cert), Some(key)) = (&self.identity.client_cert, &self.identity.client_key) {
+            let (cert_pem, key_pem) = (read("--client-cert", cert)?, read("--client-key", key)?);
+            builder = builder.client_identity(&cert_pem, &key_pem).map_err(|error| {
+                let (cert, key) = (cert.display(), key.display());
+                exit::usage(format!("--client-cert {cert} --client-key {key}: {error}"))
+            })?;
+        }
+        Ok(builder.build()?)
+    }
+}
+
+impl Identity {
+    /// The client that access tokens are for, if they are asked for.
+    fn client(&self, secret: Option<&str>) -> Result<Option<ClientCredentials>> {
+        let (Some(url), Some(id)) = (&self.oauth_token_url, &self.oauth_client_id) else { return Ok(None) };
+        let secret = secret.ok_or_else(|| {
+            exit::usage(format!(
+                "--oauth-client-id {id}: set the environment variable {OAUTH_SECRET} to the client's secret"
+            ))
+        })?;
+        // The address is not echoed: it may hold a password.
+        let mut client = ClientCredentials::new(url, id, secret).map_err(|error| {
+            let why: Vec<_> = error.violations().iter().map(|wrong| &*wrong.description).collect();
+            exit::usage(format!("--oauth-token-url: {}", why.join("; ")))
+        })?;
+        for scope in &self.oauth_scope {
+            client = client.scope(scope);
+        }
+        if let Some(audience) = &self.oauth_audience {
+            client = client.audience(audience);
+        }
+        Ok(Some(client))
+    }
+}
+
+/// A variable that is set to nothing is how some shells and containers unset one.
+fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn read(option: &str, path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path)
+        .map_err(|error| exit::usage(format!("{option} {}: cannot be read: {error}", path.display())))
 }
 
 fn name_and_value(header: &str) -> Result<(&str, &str)> {
@@ -42,7 +104,10 @@ fn name_and_value(header: &str) -> Result<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+
     use super::*;
+    use crate::args::{Args, Command};
 
     #[test]
     fn headers_are_read_and_never_echoed() {
@@ -50,6 +115,56 @@ mod tests {
         for header in ["secret", "Authorization=secret", "Bearer secret", "c2VjcmV0secret=="] {
             let error = name_and_value(header).unwrap_err();
             assert_eq!(error.to_string(), "--header: expected 'Name: value'", "{header}");
+        }
+    }
+
+    fn target(options: &[&str]) -> Target {
+        let args = ["nuncio", "send", "http://localhost:1", "hello"].iter().chain(options);
+        match Args::parse_from(args).command {
+            Command::Send(send) => send.target,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_client_needs_a_secret_and_a_safe_address() {
+        let client = |url: &str, secret| {
+            target(&["--oauth-token-url", url, "--oauth-client-id", "me", "--oauth-scope", "a"])
+                .identity
+                .client(secret)
+                .map(|client| client.is_some())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(client("https://login.example/t", Some("s3cret")), Ok(true));
+        assert_eq!(target(&[]).identity.client(Some("s3cret")).unwrap().map(|_| ()), None);
+        for (url, secret, expected) in [
+            ("https://login.example/t", None, "set the environment variable NUNCIO_OAUTH_SECRET"),
+            ("http://login.example/t", Some("s3cret"), "--oauth-token-url: expected https"),
+            ("https://u:s3cret@login.example/t", Some("x"), "--oauth-token-url: holds a user or a password"),
+        ] {
+            let error = client(url, secret).unwrap_err();
+            assert!(error.contains(expected) && !error.contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn options_that_belong_together() {
+        Args::command().debug_assert();
+        for options in [
+            &["--client-cert", "c"][..],
+            &["--client-key", "k"],
+            &["--oauth-token-url", "https://login.example/t"],
+            &["--oauth-client-id", "me"],
+            &["--oauth-scope", "a"],
+            &["--oauth-audience", "a"],
+            &["--oauth-token-url", "https://login.example/t", "--oauth-client-id", ""],
+        ] {
+            let args = ["nuncio", "send", "http://localhost:1", "hello"].iter().chain(options);
+            assert_eq!(
+                Args::try_parse_from(args).unwrap_err().exit_code(),
+                i32::from(exit::USAGE),
+                "{options:?}"
+            );
         }
     }
 }
