@@ -1,99 +1,310 @@
-//! The card on the wire: one document for both versions, with everything that caches need.
+//! The card as callers see it: one document for both versions, with the addresses of the base under
+//! which the caller reached us, signed.
+//!
+//! A document is made once per base and kept, because signing is not cheap. A base never comes out of a
+//! request by itself: whoever stands before the routes and knows its proxies puts a [`PublicBase`] there.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
 
-use axum::{body::Body, response::Response};
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use nuncio_protocol::{Error, Result};
-use sha2::{Digest as _, Sha256};
+use axum::response::{IntoResponse as _, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header, uri::Scheme};
+use nuncio_protocol::{AgentCard, Error, Result};
+use serde_json::Value;
 
-/// A card, ready to be sent.
-pub(super) struct CardDocument {
-    body: Bytes,
-    etag: HeaderValue,
-    cache_control: HeaderValue,
-    last_modified: HeaderValue,
+use super::{BindOptions, Document, answer, version::for_all_versions};
+
+/// Documents that are kept besides the one of our own base. A proxy may hand on whatever host name its
+/// callers make up, so there is an end to it.
+const MOST_BASES: usize = 64;
+
+/// What a proxy says about how its callers reach us.
+const FORWARDING: &str =
+    "forwarded, x-forwarded-for, x-forwarded-host, x-forwarded-port, x-forwarded-prefix, x-forwarded-proto";
+
+/// The address under which callers see all that is served here, such as `https://agents.example.com` or
+/// `https://example.com/agents`. As an extension of a request: the one under which this caller does.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PublicBase {
+    /// Without a slash at its end.
+    url: Arc<str>,
 }
 
-impl CardDocument {
-    pub(super) fn new(document: &serde_json::Value, max_age: Duration) -> Result<Self> {
-        let body = serde_json::to_vec(document).map_err(Error::internal)?;
-        // Of the content, so that it covers every member, whatever the card's own version says.
-        let digest = Sha256::digest(&body);
-        let hex: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        let value = |text: String| HeaderValue::from_str(&text).map_err(Error::internal);
-        Ok(Self {
-            etag: value(format!("\"{hex}\""))?,
-            cache_control: value(format!("public, max-age={}", max_age.as_secs()))?,
-            last_modified: value(http_date(SystemTime::now()))?,
-            body: body.into(),
-        })
+impl PublicBase {
+    /// An address of `http` or `https` without credentials, query and fragment; `None` if it is no such.
+    #[must_use]
+    pub fn parse(url: &str) -> Option<Self> {
+        let uri: Uri = url.parse().ok()?;
+        let is_http = [Some(&Scheme::HTTP), Some(&Scheme::HTTPS)].contains(&uri.scheme());
+        let authority = uri.authority()?.as_str();
+        let is_plain = !authority.contains('@') && uri.query().is_none() && !url.contains('#');
+        (is_http && is_plain).then(|| Self { url: url.trim_end_matches('/').into() })
     }
 
-    /// The card, or 304 if the caller has it (REQ-182, REQ-183).
-    pub(super) fn respond(&self, headers: &HeaderMap, legacy: bool) -> Response {
-        let known = headers.get_all(header::IF_NONE_MATCH).iter().any(|value| self.matches(value));
-        let mut response = if known {
-            let mut response = Response::new(Body::empty());
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            response
-        } else {
-            let mut response = Response::new(Body::from(self.body.clone()));
-            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            response
-        };
-        let out = response.headers_mut();
-        out.insert(header::ETAG, self.etag.clone());
-        out.insert(header::CACHE_CONTROL, self.cache_control.clone());
-        out.insert(header::LAST_MODIFIED, self.last_modified.clone());
-        // Cards are public: a page of any origin may read them.
-        out.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-        if legacy {
-            out.insert(HeaderName::from_static("deprecation"), HeaderValue::from_static("true"));
-            out.insert(
-                header::LINK,
-                HeaderValue::from_static("<agent-card.json>; rel=\"successor-version\""),
-            );
+    /// As text, without a slash at its end.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.url
+    }
+
+    /// Host and port, as gRPC writes addresses.
+    fn target(&self) -> String {
+        let (scheme, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
+        let authority = rest.split('/').next().unwrap_or_default();
+        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        match scheme {
+            _ if has_port => authority.to_owned(),
+            "https" => format!("{authority}:443"),
+            _ => format!("{authority}:80"),
         }
-        response
-    }
-
-    fn matches(&self, if_none_match: &HeaderValue) -> bool {
-        let (Ok(list), Ok(own)) = (if_none_match.to_str(), self.etag.to_str()) else { return false };
-        list.split(',').map(str::trim).any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == own)
     }
 }
 
-/// RFC 9110 5.6.7, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
-fn http_date(time: SystemTime) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    let days = seconds / 86_400;
-    let stamp = nuncio_protocol::Timestamp::from_parts(i64::try_from(seconds).unwrap_or_default(), 0)
-        .unwrap_or(nuncio_protocol::Timestamp::EPOCH)
-        .to_string();
-    // The ISO form has every number at its place: 2026-11-15T12:00:00.000Z
-    let month = stamp[5..7].parse::<usize>().map_or(0, |month| month - 1);
-    format!(
-        "{}, {} {} {} {} GMT",
-        DAYS[(days % 7) as usize],
-        &stamp[8..10],
-        MONTHS[month],
-        &stamp[..4],
-        &stamp[11..19]
-    )
+impl fmt::Display for PublicBase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+type Sign = dyn Fn(&mut Value, Option<&PublicBase>) -> Result<()> + Send + Sync;
+
+/// Puts signatures into a finished card. It is told the base for which the card is presented, if that is
+/// known, because the keys are published under it.
+#[derive(Clone)]
+pub struct CardSigner(Arc<Sign>);
+
+impl CardSigner {
+    /// Signs by this function.
+    pub fn new(sign: impl Fn(&mut Value, Option<&PublicBase>) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(sign))
+    }
+}
+
+impl fmt::Debug for CardSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CardSigner")
+    }
+}
+
+/// The card of an agent for every base.
+pub(super) struct Cards {
+    card: AgentCard,
+    options: BindOptions,
+    /// Since when the card is as it is.
+    made: SystemTime,
+    /// For our own base.
+    own: Arc<Document>,
+    /// For others, the oldest first. Held for a look or a push, never while a card is made.
+    others: Mutex<VecDeque<(PublicBase, Arc<Document>)>>,
+}
+
+impl Cards {
+    pub(super) fn new(card: &AgentCard, options: &BindOptions) -> Result<Self> {
+        let made = SystemTime::now();
+        let own = Arc::new(document(card, None, options, made)?);
+        Ok(Self { card: card.clone(), options: options.clone(), made, own, others: Mutex::default() })
+    }
+
+    /// The public card for whoever sees us under this base; `None` is our own.
+    pub(super) fn respond(&self, headers: &HeaderMap, base: Option<&PublicBase>) -> Response {
+        match self.document(base) {
+            Ok(document) => document.respond(headers),
+            Err(error) => {
+                answer::log(&error);
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            }
+        }
+    }
+
+    /// A card of this agent, such as the extended one, as it is seen under this base, and signed.
+    pub(super) fn present(&self, card: &AgentCard, base: Option<&PublicBase>) -> Result<AgentCard> {
+        let mut card = moved(card, self.elsewhere(base), &self.options);
+        if let Some(CardSigner(sign)) = &self.options.card_signer {
+            let mut json = serde_json::to_value(&card).map_err(Error::internal)?;
+            sign(&mut json, base.or(self.options.card_base.as_ref()))?;
+            card.signatures = serde_json::from_value(json["signatures"].take()).map_err(Error::internal)?;
+        }
+        Ok(card)
+    }
+
+    fn document(&self, base: Option<&PublicBase>) -> Result<Arc<Document>> {
+        let Some(base) = self.elsewhere(base) else { return Ok(Arc::clone(&self.own)) };
+        let kept = || self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, document)) = kept().iter().find(|(known, _)| known == base) {
+            return Ok(Arc::clone(document));
+        }
+        let document = Arc::new(document(&self.card, Some(base), &self.options, self.made)?);
+        let mut kept = kept();
+        if kept.len() >= MOST_BASES {
+            kept.pop_front();
+        }
+        kept.push_back((base.clone(), Arc::clone(&document)));
+        Ok(document)
+    }
+
+    /// The base, if it is another than our own.
+    fn elsewhere<'a>(&self, base: Option<&'a PublicBase>) -> Option<&'a PublicBase> {
+        base.filter(|base| self.options.card_base.as_ref() != Some(*base))
+    }
+}
+
+/// Says that the card is read where only old clients look for it.
+pub(super) fn deprecated(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(HeaderName::from_static("deprecation"), HeaderValue::from_static("true"));
+    headers.insert(header::LINK, HeaderValue::from_static("<agent-card.json>; rel=\"successor-version\""));
+    response
+}
+
+/// What is made for one caller is not for caches that others read, too (spec 13.3).
+pub(super) fn for_this_caller_only(headers: &mut HeaderMap) {
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    headers.insert(header::VARY, HeaderValue::from_static("authorization"));
+}
+
+fn document(
+    card: &AgentCard,
+    elsewhere: Option<&PublicBase>,
+    options: &BindOptions,
+    made: SystemTime,
+) -> Result<Document> {
+    let mut json = for_all_versions(&moved(card, elsewhere, options));
+    if let Some(CardSigner(sign)) = &options.card_signer {
+        sign(&mut json, elsewhere.or(options.card_base.as_ref()))?;
+    }
+    let document = Document::new(&json, options.card_max_age, made)?;
+    Ok(if options.card_follows_proxies { document.varying_by(FORWARDING) } else { document })
+}
+
+/// The card with its addresses as they are seen from elsewhere; those that are not below our own base
+/// belong to somebody else and stay.
+fn moved(card: &AgentCard, elsewhere: Option<&PublicBase>, options: &BindOptions) -> AgentCard {
+    let mut card = card.clone();
+    let (Some(own), Some(elsewhere)) = (&options.card_base, elsewhere) else { return card };
+    let own_target = own.target();
+    let interfaces = card.supported_interfaces.iter_mut().map(|interface| &mut interface.url);
+    let provider = card.provider.iter_mut().map(|provider| &mut provider.url);
+    let others = card.documentation_url.iter_mut().chain(&mut card.icon_url);
+    for url in interfaces.chain(provider).chain(others) {
+        match url.strip_prefix(own.as_str()) {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => *url = format!("{elsewhere}{rest}"),
+            _ if *url == own_target => *url = elsewhere.target(),
+            _ => {}
+        }
+    }
+    // They were made over other addresses.
+    card.signatures.clear();
+    card
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use nuncio_protocol::{AgentProvider, Binding};
+    use serde_json::json;
+
     use super::*;
 
+    fn base(url: &str) -> PublicBase {
+        PublicBase::parse(url).unwrap()
+    }
+
+    fn cards(change: impl FnOnce(&mut AgentCard, &mut BindOptions)) -> Cards {
+        let mut card =
+            AgentCard::new("a", "b").reached_at(Binding::JsonRpc, "http://127.0.0.1:2602/agents/a");
+        let mut options =
+            BindOptions { card_base: Some(base("http://127.0.0.1:2602")), ..BindOptions::default() };
+        change(&mut card, &mut options);
+        Cards::new(&card, &options).unwrap()
+    }
+
     #[test]
-    fn dates_as_http_writes_them() {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        assert_eq!(http_date(time), "Sun, 06 Nov 1994 08:49:37 GMT");
+    fn a_base_is_an_address_and_nothing_more() {
+        for (url, expected) in [
+            ("http://localhost", Some("http://localhost")),
+            ("https://a.example/", Some("https://a.example")),
+            ("https://[::1]:8443/x/y/", Some("https://[::1]:8443/x/y")),
+            ("ftp://a.example", None),
+            ("a.example", None),
+            ("/x", None),
+            ("", None),
+            ("https://user@a.example", None),
+            ("https://a.example?x", None),
+            ("https://a.example#x", None),
+            ("https://a b.example", None),
+        ] {
+            assert_eq!(PublicBase::parse(url).as_ref().map(PublicBase::as_str), expected, "{url:?}");
+        }
+    }
+
+    #[test]
+    fn our_own_addresses_move_and_those_of_others_stay() {
+        let public = "https://agents.example.com/hub";
+        for (own, url, expected) in [
+            ("http://h:1", "http://h:1", public),
+            ("http://h:1", "http://h:1/agents/a", "https://agents.example.com/hub/agents/a"),
+            ("http://h:1/x", "http://h:1/x/agents/a", "https://agents.example.com/hub/agents/a"),
+            // gRPC has no scheme and no path.
+            ("http://h:1", "h:1", "agents.example.com:443"),
+            ("http://h", "h:80", "agents.example.com:443"),
+            ("https://[::1]", "[::1]:443", "agents.example.com:443"),
+            ("http://h:1", "http://h:10/agents/a", "http://h:10/agents/a"),
+            ("http://h:1", "https://h:1/agents/a", "https://h:1/agents/a"),
+            ("http://h:1", "http://elsewhere/agents/a", "http://elsewhere/agents/a"),
+            ("http://h:1", "h:10", "h:10"),
+        ] {
+            let cards = cards(|_, options| options.card_base = Some(base(own)));
+            let mut card = AgentCard::new("a", "b").reached_at(Binding::Grpc, url);
+            card.provider = Some(AgentProvider { url: url.to_owned(), ..AgentProvider::default() });
+            let seen = cards.present(&card, Some(&base(public))).unwrap();
+            assert!(seen.supported_interfaces.iter().all(|interface| interface.url == expected), "{seen:?}");
+            assert_eq!(seen.provider.unwrap().url, expected);
+            let same = cards.present(&card, Some(&base(own))).unwrap();
+            assert_eq!((same, cards.present(&card, None).unwrap()), (card.clone(), card));
+        }
+        let seen = base("http://[::1]:9");
+        assert_eq!(seen.target(), "[::1]:9");
+    }
+
+    #[test]
+    fn a_card_is_signed_for_the_base_it_is_shown_under() {
+        let signer = CardSigner::new(|json, base| {
+            let protected = format!("{} {}", base.unwrap(), json["supportedInterfaces"][0]["url"]);
+            json["signatures"] = json!([{ "protected": protected, "signature": "s" }]);
+            Ok(())
+        });
+        let cards = cards(|_, options| options.card_signer = Some(signer));
+        let elsewhere = base("https://a.example");
+        for (base, expected) in [
+            (None, "http://127.0.0.1:2602 \"http://127.0.0.1:2602/agents/a\""),
+            (Some(&elsewhere), "https://a.example \"https://a.example/agents/a\""),
+        ] {
+            let card = cards.present(&cards.card, base).unwrap();
+            assert_eq!(card.signatures[0].protected, expected);
+        }
+    }
+
+    /// Whoever gets a proxy to hand on host names that it makes up costs a little work, and no memory.
+    #[test]
+    fn documents_are_kept_and_bounded() {
+        static SIGNED: AtomicUsize = AtomicUsize::new(0);
+        let signer = CardSigner::new(|_, _| {
+            SIGNED.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        });
+        let cards = cards(|_, options| options.card_signer = Some(signer));
+        let bases: Vec<_> = (0..=MOST_BASES).map(|n| base(&format!("https://h{n}.example"))).collect();
+        for base in bases.iter().chain(&bases[1..]) {
+            cards.document(Some(base)).unwrap();
+        }
+        assert_eq!(SIGNED.load(Ordering::Relaxed), 1 + bases.len(), "the own one, and each once");
+        assert_eq!(cards.others.lock().unwrap().len(), MOST_BASES);
+        cards.document(Some(&bases[0])).unwrap();
+        assert_eq!(SIGNED.load(Ordering::Relaxed), 2 + bases.len(), "the oldest was forgotten");
     }
 }

@@ -22,7 +22,7 @@ use tonic::{
 use tower::service_fn;
 
 use super::{
-    Agent, BindOptions, Inner, answer, context,
+    Agent, BindOptions, Inner, PublicBase, answer, context,
     version::{self, CODECS},
 };
 
@@ -196,7 +196,8 @@ impl Exchange {
             agent.grpc.confirm(self.codec.version, requested)?;
             let cx = self.context(&headers, extensions.get::<Caller>())?;
             echo = agent.activated(&cx);
-            encode(call.dispatch(&*agent.service, &cx).await?, &|uri| agent.is_active(&cx, uri))
+            let reply = agent.carry_out(call, &cx, extensions.get::<PublicBase>()).await?;
+            encode(reply, &|uri| agent.is_active(&cx, uri))
         };
         match result.await {
             Ok(answer) => Ok(tonic::Response::from_parts(metadata(echo), answer, http::Extensions::new())),

@@ -13,9 +13,9 @@ use nuncio_protocol::{
 use serde_json::value::RawValue;
 
 use super::{
-    Inner,
+    Inner, PublicBase,
     answer::{self, JSON},
-    context,
+    card, context,
     sse::{self, Envelope},
     version::{self, IMPLIED, jsonrpc_dialect},
 };
@@ -30,14 +30,14 @@ pub(super) async fn serve(agent: &Inner, request: Request) -> Response {
         Ok(body) => body,
         Err(error) => return plain_error(None, &error),
     };
-    let caller = parts.extensions.get::<Caller>();
+    let (caller, base) = (parts.extensions.get::<Caller>(), parts.extensions.get::<PublicBase>());
     match envelope::decode_body(&body) {
         Ok(Incoming::Single(request)) => {
-            let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller };
+            let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller, base };
             call.answer(request).await
         }
         Ok(Incoming::Batch(requests)) => {
-            let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller };
+            let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller, base };
             call.answer_batch(&requests).await
         }
         Err(Refused { id, error }) => plain_error(id, &error),
@@ -50,6 +50,8 @@ struct Call<'a> {
     headers: &'a HeaderMap,
     uri: &'a Uri,
     caller: Option<&'a Caller>,
+    /// Where this caller sees us.
+    base: Option<&'a PublicBase>,
 }
 
 impl Call<'_> {
@@ -87,6 +89,9 @@ impl Call<'_> {
         };
         if let Some((name, value)) = self.agent.activated(&cx) {
             response.headers_mut().insert(name, value);
+        }
+        if op == Op::GetExtendedAgentCard {
+            card::for_this_caller_only(response.headers_mut());
         }
         response
     }
@@ -188,7 +193,7 @@ impl Call<'_> {
         cx: &CallContext,
         params: Option<&RawValue>,
     ) -> Result<Reply> {
-        dialect.decode_call(op, params)?.dispatch(&*self.agent.service, cx).await
+        self.agent.carry_out(dialect.decode_call(op, params)?, cx, self.base).await
     }
 }
 

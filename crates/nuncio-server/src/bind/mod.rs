@@ -4,6 +4,7 @@
 mod answer;
 mod card;
 mod context;
+mod document;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod jsonrpc;
@@ -19,12 +20,18 @@ use axum::{
     response::Response,
     routing::{any, get, post},
 };
-use http::HeaderMap;
-use nuncio_protocol::{A2aService, AgentCard, Binding, Result, v03};
+use nuncio_protocol::{
+    A2aService, AgentCard, Binding, CallContext, Result,
+    op::{Call, Reply},
+};
 
 #[cfg(feature = "grpc")]
 pub use self::grpc::{Grpc, is_grpc, unimplemented};
-use self::{card::CardDocument, version::Spoken};
+use self::{card::Cards, version::Spoken};
+pub use self::{
+    card::{CardSigner, PublicBase},
+    document::Document,
+};
 
 /// How a binding behaves.
 #[derive(Clone, Debug)]
@@ -43,6 +50,13 @@ pub struct BindOptions {
     pub card_max_age: Duration,
     /// Serves the card also where old clients look for it.
     pub legacy_card_path: bool,
+    /// Where the card's addresses say we are. Those below it are shown below the [`PublicBase`] of a
+    /// request instead, where there is one; `None`: all are shown as they are.
+    pub card_base: Option<PublicBase>,
+    /// Requests get their [`PublicBase`] by what a proxy says, so that caches must look at that, too.
+    pub card_follows_proxies: bool,
+    /// Signs the cards.
+    pub card_signer: Option<CardSigner>,
 }
 
 impl Default for BindOptions {
@@ -55,6 +69,9 @@ impl Default for BindOptions {
             heartbeat: Duration::from_secs(15),
             card_max_age: Duration::from_secs(300),
             legacy_card_path: true,
+            card_base: None,
+            card_follows_proxies: false,
+            card_signer: None,
         }
     }
 }
@@ -67,7 +84,7 @@ pub struct Agent {
 
 struct Inner {
     service: Arc<dyn A2aService>,
-    card: CardDocument,
+    cards: Cards,
     /// URIs that the card declares: those of a request are active.
     extensions: Vec<String>,
     jsonrpc: Spoken,
@@ -75,6 +92,17 @@ struct Inner {
     #[cfg(feature = "grpc")]
     grpc: Spoken,
     options: BindOptions,
+}
+
+impl Inner {
+    /// Carries a call out for a caller that sees us under this base.
+    async fn carry_out(&self, call: Call, cx: &CallContext, base: Option<&PublicBase>) -> Result<Reply> {
+        let mut reply = call.dispatch(&*self.service, cx).await?;
+        if let Reply::Card(card) = &mut reply {
+            **card = self.cards.present(card, base)?;
+        }
+        Ok(reply)
+    }
 }
 
 impl fmt::Debug for Agent {
@@ -87,27 +115,14 @@ impl Agent {
     /// Puts a service on the wire with this card, in the versions of its interfaces.
     ///
     /// # Errors
-    /// When the card cannot be written as JSON.
+    /// When the card cannot be written as JSON or signed.
     pub fn new(service: Arc<dyn A2aService>, card: &AgentCard, options: BindOptions) -> Result<Self> {
-        Self::with_document(service, card, &v03::union_card(card), options)
-    }
-
-    /// As [`Self::new`], with the card also as the finished document, signatures included.
-    ///
-    /// # Errors
-    /// When the card cannot be written as JSON.
-    pub fn with_document(
-        service: Arc<dyn A2aService>,
-        card: &AgentCard,
-        document: &serde_json::Value,
-        options: BindOptions,
-    ) -> Result<Self> {
         let extensions = card.capabilities.extensions.iter().map(|extension| extension.uri.clone()).collect();
-        let document = CardDocument::new(document, options.card_max_age)?;
+        let cards = Cards::new(card, &options)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 service,
-                card: document,
+                cards,
                 extensions,
                 jsonrpc: Spoken::on(Binding::JsonRpc, card),
                 rest: Spoken::on(Binding::HttpJson, card),
@@ -172,10 +187,10 @@ async fn operation(State(mounted): State<Mounted>, request: Request) -> Response
     rest::serve(&mounted.agent.inner, below, request).await
 }
 
-async fn card(State(agent): State<Agent>, headers: HeaderMap) -> Response {
-    agent.inner.card.respond(&headers, false)
+async fn card(State(agent): State<Agent>, request: Request) -> Response {
+    agent.inner.cards.respond(request.headers(), request.extensions().get())
 }
 
-async fn legacy_card(State(agent): State<Agent>, headers: HeaderMap) -> Response {
-    agent.inner.card.respond(&headers, true)
+async fn legacy_card(State(agent): State<Agent>, request: Request) -> Response {
+    card::deprecated(agent.inner.cards.respond(request.headers(), request.extensions().get()))
 }

@@ -10,9 +10,9 @@ use nuncio_protocol::{
 };
 
 use super::{
-    Inner,
+    Inner, PublicBase,
     answer::{self, A2A_JSON, JSON},
-    context,
+    card, context,
     sse::{self, Envelope},
     version::{self, IMPLIED, RestForm},
 };
@@ -92,7 +92,8 @@ impl Exchange<'_> {
     }
 
     async fn dispatch(&self, incoming: rest::Incoming<'_>, cx: &CallContext) -> Result<Reply> {
-        incoming.decode_call(self.form.dialect)?.dispatch(&*self.agent.service, cx).await
+        let call = incoming.decode_call(self.form.dialect)?;
+        self.agent.carry_out(call, cx, self.parts.extensions.get::<PublicBase>()).await
     }
 
     fn reply(&self, op: Op, reply: Reply) -> Response {
@@ -106,10 +107,7 @@ impl Exchange<'_> {
         }
         let mut response = answer::typed(StatusCode::OK, self.media_type(), out);
         if op == Op::GetExtendedAgentCard {
-            // It is this caller's, and nobody else's (spec 13.3).
-            let headers = response.headers_mut();
-            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-            headers.insert(header::VARY, HeaderValue::from_static("Authorization"));
+            card::for_this_caller_only(response.headers_mut());
         }
         response
     }

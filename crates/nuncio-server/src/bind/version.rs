@@ -103,6 +103,11 @@ impl Spoken {
     }
 }
 
+/// The card as clients of every version read it, whichever they speak: they do not say it here.
+pub(super) fn for_all_versions(card: &AgentCard) -> serde_json::Value {
+    v03::union_card(card)
+}
+
 /// The JSON-RPC dialect of a version.
 pub(super) fn jsonrpc_dialect(version: Version) -> &'static dyn Dialect {
     match version {

@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use nuncio_protocol::{AgentCard, AgentExtension, RESUME_EXTENSION};
+use nuncio_protocol::{AgentCard, AgentExtension, Caller, RESUME_EXTENSION};
 use tokio::sync::Semaphore;
 
-use super::{Runtime, Shared, cursor::CursorKey};
+use super::{ExtendedCard, Runtime, Shared, cursor::CursorKey};
 use crate::{
     executor::Executor,
     store::{MemoryStore, Scope, Store},
@@ -62,7 +62,7 @@ pub struct RuntimeBuilder {
     store: Option<Arc<dyn Store>>,
     limits: Limits,
     agent: Option<Arc<str>>,
-    extended_card: Option<Arc<AgentCard>>,
+    extended_card: Option<ExtendedCard>,
     extended_card_is_open: bool,
     refused_media_types: Vec<String>,
 }
@@ -99,9 +99,18 @@ impl RuntimeBuilder {
         self
     }
 
-    /// The card for authenticated callers.
-    pub fn extended_card(mut self, card: AgentCard) -> Self {
-        self.extended_card = Some(Arc::new(card));
+    /// The card for authenticated callers, the same for all of them.
+    pub fn extended_card(self, card: AgentCard) -> Self {
+        self.extended_card_for(move |_| Some(card.clone()))
+    }
+
+    /// The card for each authenticated caller. Who has none is told that none is configured (spec
+    /// 3.1.11).
+    pub fn extended_card_for(
+        mut self,
+        card: impl Fn(&Caller) -> Option<AgentCard> + Send + Sync + 'static,
+    ) -> Self {
+        self.extended_card = Some(Box::new(card));
         self
     }
 
@@ -121,9 +130,6 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn build(mut self) -> Runtime {
         declare_resume(&mut self.card);
-        if let Some(card) = &mut self.extended_card {
-            declare_resume(Arc::make_mut(card));
-        }
         let agent = self.agent.unwrap_or_else(|| self.card.name.as_str().into());
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
         Runtime {
@@ -150,7 +156,7 @@ impl RuntimeBuilder {
 }
 
 /// What the runtime can do beyond the specification is said on the card, so that clients may use it.
-fn declare_resume(card: &mut AgentCard) {
+pub(super) fn declare_resume(card: &mut AgentCard) {
     let extensions = &mut card.capabilities.extensions;
     if extensions.iter().all(|extension| extension.uri != RESUME_EXTENSION) {
         extensions.push(AgentExtension {

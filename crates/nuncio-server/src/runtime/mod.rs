@@ -25,7 +25,7 @@ use std::{
 };
 
 use nuncio_protocol::{
-    AgentCard, CallContext, Error, ErrorKind, Result, SendMessageResponse, Seq, Task, TaskId,
+    AgentCard, CallContext, Caller, Error, ErrorKind, Result, SendMessageResponse, Seq, Task, TaskId,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -60,11 +60,14 @@ pub struct Runtime {
     shared: Arc<Shared>,
 }
 
+/// The card for a caller; `None` if there is none for this one.
+type ExtendedCard = Box<dyn Fn(&Caller) -> Option<AgentCard> + Send + Sync>;
+
 /// What all parts of a runtime share.
 pub(crate) struct Shared {
     agent: Arc<str>,
     card: Arc<AgentCard>,
-    extended_card: Option<Arc<AgentCard>>,
+    extended_card: Option<ExtendedCard>,
     extended_card_is_open: bool,
     refused_media_types: Vec<String>,
     executor: Arc<dyn Executor>,

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Runtime,
     admit::Admitted,
+    builder::declare_resume,
     cursor::Cursor,
     execution::{self, Begun},
     feed::{self, Feed, Start, Until},
@@ -235,8 +236,13 @@ impl A2aService for Runtime {
         if !shared.extended_card_is_open && cx.caller.principal().is_none() {
             return Err(ErrorKind::Unauthenticated.into());
         }
-        let card = shared.extended_card.as_deref().cloned();
-        card.ok_or_else(|| ErrorKind::ExtendedAgentCardNotConfigured.into())
+        let mut card = shared
+            .extended_card
+            .as_ref()
+            .and_then(|card| card(&cx.caller))
+            .ok_or(ErrorKind::ExtendedAgentCardNotConfigured)?;
+        declare_resume(&mut card);
+        Ok(card)
     }
 }
 

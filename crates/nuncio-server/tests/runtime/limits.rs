@@ -3,9 +3,10 @@
 use nuncio_server::{
     Limits,
     protocol::{
-        A2aService as _, AgentCard, AgentExtension, DeleteTaskPushNotificationConfigRequest, Error,
+        A2aService as _, AgentCard, AgentExtension, Caller, DeleteTaskPushNotificationConfigRequest, Error,
         ErrorKind, GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest,
-        ListTaskPushNotificationConfigsRequest, ListTasksRequest, Part, Role, TaskPushNotificationConfig,
+        ListTaskPushNotificationConfigsRequest, ListTasksRequest, Part, RESUME_EXTENSION, Role,
+        TaskPushNotificationConfig,
     },
     store::MemoryStore,
     testing::{Harness, Say, ScriptedExecutor, Step, card},
@@ -267,6 +268,12 @@ async fn who_gets_the_extended_card() {
     let promised = build(promising(), |builder, _| builder);
     let closed = build(promising(), |builder, extended| builder.extended_card(extended));
     let open = build(promising(), |builder, extended| builder.extended_card(extended).open_extended_card());
+    let hers = build(promising(), |builder, extended| {
+        let is_ann = |caller: &Caller| caller.principal().is_some_and(|name| &**name == "ann");
+        let card = move |caller: &Caller| Some(extended.clone()).filter(|_| is_ann(caller));
+        builder.extended_card_for(card).open_extended_card()
+    });
+    let not_hers = build(promising(), |builder, _| builder.extended_card_for(|_| None));
     for (name, harness, anonymous, known) in [
         ("no capability", none, Err(ErrorKind::UnsupportedOperation), Err(ErrorKind::UnsupportedOperation)),
         (
@@ -277,12 +284,23 @@ async fn who_gets_the_extended_card() {
         ),
         ("closed", closed, Err(ErrorKind::Unauthenticated), Ok("more".to_owned())),
         ("open", open, Ok("more".to_owned()), Ok("more".to_owned())),
+        ("hers", hers, Err(ErrorKind::ExtendedAgentCardNotConfigured), Ok("more".to_owned())),
+        (
+            "not hers",
+            not_hers,
+            Err(ErrorKind::Unauthenticated),
+            Err(ErrorKind::ExtendedAgentCardNotConfigured),
+        ),
     ] {
         for (caller, expected) in [(harness.clone(), anonymous), (harness.as_caller("ann"), known)] {
             let answer = caller
                 .runtime
                 .get_extended_agent_card(&caller.cx, GetExtendedAgentCardRequest::default())
                 .await;
+            let resumes = |card: &AgentCard| {
+                card.capabilities.extensions.iter().any(|extension| extension.uri == RESUME_EXTENSION)
+            };
+            assert!(answer.as_ref().ok().is_none_or(resumes), "{name}: it says what the runtime can do");
             let answer = answer.map(|card| card.description).map_err(|error| error.kind());
             assert_eq!(answer, expected, "{name}");
         }
