@@ -92,14 +92,10 @@ pub(crate) async fn serve(subject: Subject) -> Result<()> {
         Subject::Nuncio | Subject::NuncioKeepAll => {
             let keep_finished = if subject == Subject::Nuncio { KEEP } else { usize::MAX };
             let hub = Hub::bind(Config {
-                listen: ([127, 0, 0, 1], 0).into(),
-                public_url: None,
                 data: Data::Memory { keep_finished },
                 demo: true,
-                profile: None,
-                default_agent: None,
                 drain_grace: Duration::ZERO,
-                connections: 100_000,
+                ..Config::new(([127, 0, 0, 1], 0).into())
             })
             .await?;
             announce(&hub.address().to_string())?;

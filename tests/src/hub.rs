@@ -12,8 +12,16 @@ use tokio::process::Command;
 use crate::process::{self, Output, Process};
 
 /// Settings of the machine that must not reach the programs under test.
-const SETTINGS: [&str; 6] =
-    ["NUNCIO_DATA", "NUNCIO_KEY", "NUNCIO_LISTEN", "NUNCIO_LOG", "NUNCIO_OAUTH_SECRET", "NUNCIO_PUBLIC_URL"];
+const SETTINGS: [&str; 8] = [
+    "NUNCIO_DATA",
+    "NUNCIO_KEY",
+    "NUNCIO_LISTEN",
+    "NUNCIO_LOG",
+    "NUNCIO_OAUTH_SECRET",
+    "NUNCIO_PUBLIC_URL",
+    "NUNCIO_TLS_CERT",
+    "NUNCIO_TLS_KEY",
+];
 
 /// The root of the repository.
 #[must_use]
@@ -83,7 +91,7 @@ pub struct Hub {
     pub process: Process,
     /// What it said when it was ready.
     pub announced: Value,
-    /// Where it listens, such as `http://127.0.0.1:4711`.
+    /// Where it listens, such as `http://127.0.0.1:4711`, or `https://…` if it was given a certificate.
     pub base: String,
 }
 
@@ -100,7 +108,8 @@ impl Hub {
             panic!("the hub did not start: {}", process.stderr());
         };
         let announced: Value = serde_json::from_str(&line).expect("it announces itself in JSON");
-        let base = format!("http://{}", announced["listen"].as_str().expect("it says where it listens"));
+        let scheme = if args.contains(&"--tls-cert") { "https" } else { "http" };
+        let base = format!("{scheme}://{}", announced["listen"].as_str().expect("it says where it listens"));
         Self { process, announced, base }
     }
 

@@ -1,18 +1,21 @@
 //! The hub as a library: agents behind one address, each with everything A2A has.
 //!
-//! Reading order: [`config`] says what is wanted, [`Hub`] composes it and runs it, `host` is
-//! the check before all, `router` and `grpc` have every mount, `place` says where agents are reached, `agents` has a file per kind of agent.
+//! Reading order: [`config`] says what is wanted, [`Hub`] composes it and runs it, `listen` is the
+//! network edge, `router` and `grpc` have every mount, `place` says where agents are reached, `signing` has the keys of cards, `agents` has a file per kind
+//! of agent.
 #![expect(missing_docs, reason = "a product, not a library for others: docs where they say something")]
 
 mod agents;
 mod app;
 pub mod config;
 mod grpc;
-mod host;
+mod listen;
 mod place;
 mod router;
+mod signing;
 
 pub use self::{
     agents::{Profile, demo_names},
     app::{Hub, Served},
+    listen::{Certificates, Reload},
 };

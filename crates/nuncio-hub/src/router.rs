@@ -1,16 +1,16 @@
-//! Every mount. The one check that comes before all of them is in `host.rs`.
+//! Every mount. The one check that comes before all of them is in `listen/host.rs`.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State,
     response::{IntoResponse as _, Response},
     routing::get,
 };
 use http::{HeaderMap, StatusCode, Uri};
-use nuncio_server::bind::{self, BindOptions};
+use nuncio_server::bind::{self, BindOptions, PublicBase};
 use serde_json::json;
 
 use crate::{
@@ -24,13 +24,16 @@ pub(crate) struct Routes {
     pub(crate) agents: Vec<Agent>,
 }
 
-pub(crate) async fn router(routes: &Arc<Routes>, default_agent: Option<&str>) -> Result<(Router, Health)> {
+pub(crate) async fn router(
+    routes: &Arc<Routes>,
+    default_agent: Option<&str>,
+    options: &BindOptions,
+) -> Result<(Router, Health)> {
     let mut router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/agents", get(list))
         .with_state(Arc::clone(routes));
-    let options = BindOptions::default();
     let (mut agents, mut default) = (Vec::new(), None);
     for agent in &routes.agents {
         let bound = bind::Agent::new(Arc::new(agent.runtime.clone()), agent.runtime.card(), options.clone())
@@ -42,7 +45,7 @@ pub(crate) async fn router(routes: &Arc<Routes>, default_agent: Option<&str>) ->
         }
         agents.push((agent.name.to_owned(), bound));
     }
-    let (grpc, health) = grpc::router(agents, default, options).await?;
+    let (grpc, health) = grpc::router(agents, default, options.clone()).await?;
     Ok((router.merge(grpc).fallback(not_found), health))
 }
 
@@ -53,13 +56,17 @@ async fn ready(State(routes): State<Arc<Routes>>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response()
 }
 
-async fn list(State(routes): State<Arc<Routes>>) -> Response {
+/// The agents, at the addresses under which this caller sees them.
+async fn list(State(routes): State<Arc<Routes>>, base: Option<Extension<PublicBase>>) -> Response {
     let agents: Vec<_> = routes
         .agents
         .iter()
         .map(|agent| {
             let card = agent.runtime.card();
-            let url = card.supported_interfaces.first().map(|interface| interface.url.clone()).unwrap_or_default();
+            let url = match &base {
+                Some(Extension(base)) => format!("{base}{}", place::path(agent.name)),
+                None => card.supported_interfaces.first().map(|interface| interface.url.clone()).unwrap_or_default(),
+            };
             json!({ "name": agent.name, "description": card.description, "url": url, "card": format!("{url}/.well-known/agent-card.json") })
         })
         .collect();

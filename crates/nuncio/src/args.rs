@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
+use nuncio_hub::config::{Connections, Network};
 use nuncio_protocol::{Binding, TaskState, Version};
 use url::Url;
 
@@ -65,6 +66,35 @@ pub(crate) struct Serve {
     #[arg(long, env = "NUNCIO_PUBLIC_URL")]
     pub(crate) public_url: Option<Url>,
 
+    /// Believe what proxies of this network say about how they were called (Forwarded, X-Forwarded-Host,
+    /// -Proto, -Port, -Prefix), and show it on cards; may be repeated. Name only networks from which
+    /// nobody but your proxies can connect.
+    #[arg(long = "trust-proxy", value_name = "CIDR")]
+    pub(crate) trusted_proxies: Vec<Network>,
+
+    /// Speak TLS: the certificate and those between it and its root, as PEM. The files may be replaced
+    /// while we run; SIGHUP makes us look at once.
+    #[arg(long, value_name = "FILE", requires = "tls_key", env = "NUNCIO_TLS_CERT")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "NUNCIO_TLS_KEY")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Sign cards with this private key: a PKCS#8 PEM file for ES256, EdDSA or RS256. May be repeated:
+    /// all keys sign, and the public ones are served at /.well-known/jwks.json.
+    #[arg(long = "card-key", value_name = "FILE")]
+    pub(crate) card_keys: Vec<PathBuf>,
+
+    /// The name of a card key, by which verifiers find it; its thumbprint when absent. May be repeated:
+    /// the first names the first key.
+    #[arg(long = "card-kid", value_name = "ID", requires = "card_keys")]
+    pub(crate) card_kids: Vec<String>,
+
+    /// Do not serve cards at /.well-known/agent.json, where clients older than 0.3 look for them.
+    #[arg(long)]
+    pub(crate) no_legacy_card: bool,
+
     /// Where tasks are kept: memory.
     #[arg(long, env = "NUNCIO_DATA")]
     pub(crate) data: Option<String>,
@@ -88,6 +118,18 @@ pub(crate) struct Serve {
     /// How many seconds running tasks may go on after the signal to stop.
     #[arg(long, default_value_t = 30)]
     pub(crate) drain_seconds: u64,
+
+    /// How many connections may be open at a time.
+    #[arg(long, value_name = "N", default_value_t = Connections::default().most)]
+    pub(crate) max_connections: usize,
+
+    /// How many requests and streams may be open at a time on one connection of HTTP/2.
+    #[arg(long, value_name = "N", default_value_t = Connections::default().streams)]
+    pub(crate) max_streams: u32,
+
+    /// After how many seconds a connection is closed that has nothing to answer.
+    #[arg(long, value_name = "SECONDS", default_value_t = Connections::default().idle_timeout.as_secs())]
+    pub(crate) idle_seconds: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

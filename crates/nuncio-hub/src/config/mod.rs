@@ -1,10 +1,13 @@
 //! What the hub is to do, validated. Whoever reads flags or files makes this.
 
-use std::{net::SocketAddr, time::Duration};
+mod network;
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Result, bail};
 use url::Url;
 
+pub use self::network::Network;
 use crate::agents::{self, Profile};
 
 /// A validated configuration.
@@ -12,8 +15,16 @@ use crate::agents::{self, Profile};
 pub struct Config {
     /// Where callers reach us; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Speak TLS with these; `None`: plain HTTP.
+    pub tls: Option<TlsFiles>,
     /// How callers see us, if not at the address we listen on.
     pub public_url: Option<Url>,
+    /// Who may say how callers see us. Whoever else sends such headers is not believed.
+    pub trusted_proxies: Vec<Network>,
+    /// The keys that cards are signed with, all of them. None: cards are not signed.
+    pub card_keys: Vec<CardKey>,
+    /// Serve cards also where old clients look for them.
+    pub legacy_card: bool,
     /// Where tasks are kept.
     pub data: Data,
     /// Serves the demo agents.
@@ -24,8 +35,55 @@ pub struct Config {
     pub default_agent: Option<String>,
     /// How long running tasks may go on after the signal to stop.
     pub drain_grace: Duration,
-    /// The most connections at a time.
-    pub connections: usize,
+    /// What connections may do.
+    pub connections: Connections,
+}
+
+/// A certificate and its key, as PEM.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The certificate, and those between it and its root.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// A private key that signs cards.
+#[derive(Clone, Debug)]
+pub struct CardKey {
+    /// A PKCS#8 PEM.
+    pub file: PathBuf,
+    /// How verifiers find the public key; `None`: by its thumbprint (RFC 7638).
+    pub kid: Option<String>,
+}
+
+/// What connections may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Connections {
+    /// The most at a time.
+    pub most: usize,
+    /// The most requests at a time on one connection of HTTP/2.
+    pub streams: u32,
+    /// How long a handshake of TLS may take, and how long the head of a request, from its first byte.
+    pub head_timeout: Duration,
+    /// How long one may stay open with nothing to answer.
+    pub idle_timeout: Duration,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self {
+            // More than the usual limit of open files allows: the system's limit then decides.
+            most: 100_000,
+            // A proxy puts the streams of many callers on one connection. What they cost is bounded per
+            // connection, not per stream: they share one window for what they send.
+            streams: 1_000,
+            head_timeout: Duration::from_secs(30),
+            // Longer than proxies and clients usually keep one (60 and 90 seconds): whoever may send next
+            // should be the one to close, or requests meet a connection that has just gone.
+            idle_timeout: Duration::from_secs(120),
+        }
+    }
 }
 
 /// Where tasks are kept.
@@ -36,6 +94,25 @@ pub enum Data {
 }
 
 impl Config {
+    /// A hub at this address with no agent yet, and everything else as usual.
+    #[must_use]
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            tls: None,
+            public_url: None,
+            trusted_proxies: Vec::new(),
+            card_keys: Vec::new(),
+            legacy_card: true,
+            data: Data::Memory { keep_finished: 100_000 },
+            demo: false,
+            profile: None,
+            default_agent: None,
+            drain_grace: Duration::from_secs(30),
+            connections: Connections::default(),
+        }
+    }
+
     /// Checks what can be checked without touching the world.
     ///
     /// # Errors
@@ -51,8 +128,9 @@ impl Config {
         if self.listen.ip().is_unspecified() && self.public_url.is_none() {
             bail!(
                 "cards must say where callers reach the agents, and {} is no address to call; \
-                 add --public-url, such as http://HOST:{}",
+                 add --public-url, such as {}://HOST:{}",
                 self.listen.ip(),
+                self.scheme(),
                 self.listen.port()
             );
         }
@@ -69,13 +147,24 @@ impl Config {
         }
         if let Some(url) = &self.public_url
             && (!matches!(url.scheme(), "http" | "https")
+                || !url.username().is_empty()
+                || url.password().is_some()
                 || url.query().is_some()
                 || url.fragment().is_some())
         {
             bail!(
-                "--public-url {url}: expected an address such as https://agents.example.com, without a query"
+                "--public-url {url}: expected an address such as https://agents.example.com, \
+                 without credentials and without a query"
             );
         }
+        if self.connections.head_timeout.is_zero() || self.connections.idle_timeout.is_zero() {
+            bail!("--idle-seconds 0: nobody could say anything; expected 1 or more");
+        }
         Ok(())
+    }
+
+    /// How an address of ours begins, unless somebody stands before us.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
     }
 }

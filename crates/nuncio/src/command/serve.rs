@@ -1,11 +1,11 @@
 //! `nuncio serve`.
 
-use std::{process::ExitCode, time::Duration};
+use std::{convert::Infallible, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result};
 use nuncio_hub::{
-    Hub, Profile,
-    config::{Config, Data},
+    Certificates, Hub, Profile, Reload,
+    config::{CardKey, Config, Connections, Data, TlsFiles},
 };
 
 use crate::{
@@ -13,15 +13,16 @@ use crate::{
     output::{self, Format},
 };
 
-/// More than the usual limit of open files allows: the system's limit then decides.
-const CONNECTIONS: usize = 100_000;
-
 pub(super) async fn run(serve: args::Serve, format: Format) -> Result<ExitCode> {
     let config = config(&serve)?;
     let signals = Signals::listen().context("cannot listen to signals")?;
     let hub = Hub::bind(config.clone()).await?;
+    let reloading = reload_at_hangup(hub.certificates()).context("cannot listen to signals")?;
     announce(&hub, &config, format)?;
-    hub.run(shutdown(signals)).await?;
+    tokio::select! {
+        ended = hub.run(shutdown(signals)) => ended?,
+        never = reloading => match never {},
+    }
     output::note("stopped");
     Ok(ExitCode::SUCCESS)
 }
@@ -41,18 +42,40 @@ fn config(serve: &args::Serve) -> Result<Config> {
         args::Profile::Extension => Profile::Extension,
         args::Profile::V03 => Profile::V03,
     });
+    let tls = serve.tls_cert.clone().zip(serve.tls_key.clone());
     let config = Config {
         listen: serve.listen,
+        tls: tls.map(|(cert, key)| TlsFiles { cert, key }),
         public_url: serve.public_url.clone(),
+        trusted_proxies: serve.trusted_proxies.clone(),
+        card_keys: card_keys(serve)?,
+        legacy_card: !serve.no_legacy_card,
         data,
         demo: serve.demo,
         profile,
         default_agent: serve.default.clone(),
         drain_grace: Duration::from_secs(serve.drain_seconds),
-        connections: CONNECTIONS,
+        connections: Connections {
+            most: serve.max_connections,
+            streams: serve.max_streams,
+            idle_timeout: Duration::from_secs(serve.idle_seconds),
+            ..Connections::default()
+        },
     };
     config.validate(serve.allow_anonymous).map_err(|error| exit::usage(error.to_string()))?;
     Ok(config)
+}
+
+fn card_keys(serve: &args::Serve) -> Result<Vec<CardKey>> {
+    if serve.card_kids.len() > serve.card_keys.len() {
+        return Err(exit::usage(format!(
+            "--card-kid {}: expected at most one for each --card-key",
+            serve.card_kids.join(" --card-kid ")
+        )));
+    }
+    let kids = serve.card_kids.iter().cloned().map(Some).chain(std::iter::repeat(None));
+    let keys = serve.card_keys.iter().cloned().zip(kids);
+    Ok(keys.map(|(file, kid)| CardKey { file, kid }).collect())
 }
 
 /// What is served, and a line to paste for each.
@@ -65,7 +88,7 @@ fn announce(hub: &Hub, config: &Config, format: Format) -> Result<()> {
             .collect();
         return output::json(&serde_json::json!({ "listen": hub.address().to_string(), "agents": agents }));
     }
-    output::line(&format!("nuncio {} listens on http://{}", env!("CARGO_PKG_VERSION"), hub.address()))?;
+    output::line(&format!("nuncio {} listens on {}", env!("CARGO_PKG_VERSION"), hub.local_url()))?;
     for agent in &served {
         output::line("")?;
         output::line(agent.name)?;
@@ -104,6 +127,35 @@ async fn shutdown(mut signals: Signals) {
         signals.next().await;
         std::process::exit(130);
     });
+}
+
+/// Looks at the certificate at each SIGHUP. Without one the signal keeps its meaning: the terminal has
+/// gone, and so do we.
+#[cfg(unix)]
+fn reload_at_hangup(certificates: Option<Certificates>) -> Result<impl Future<Output = Infallible>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let hangups = certificates.is_some().then(|| signal(SignalKind::hangup())).transpose()?;
+    Ok(async move {
+        let (Some(certificates), Some(mut hangups)) = (certificates, hangups) else {
+            return std::future::pending().await;
+        };
+        loop {
+            hangups.recv().await;
+            match certificates.reload() {
+                Ok(Reload::Changed) => tracing::info!("new connections get the new certificate"),
+                Ok(Reload::Same) => tracing::info!("the certificate has not changed"),
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::error!(%error, "the certificate is not replaced; the one in use stays");
+                }
+            }
+        }
+    })
+}
+
+#[cfg(windows)]
+fn reload_at_hangup(_certificates: Option<Certificates>) -> Result<impl Future<Output = Infallible>> {
+    Ok(std::future::pending())
 }
 
 /// The signals to stop. Listened to from the beginning and without a pause, so that none is lost.

@@ -1,0 +1,254 @@
+//! What proxies say about how their callers reach us: `Forwarded` (RFC 7239), or `X-Forwarded-*`.
+//!
+//! Anybody can send these headers, so they are read only on connections of trusted proxies, and of a
+//! list only what trusted proxies have added: the last element is the peer's; the one before it was
+//! added by whoever the peer had it from, and counts only if that one is trusted as well.
+//!
+//! A proxy that sets one kind of headers often hands on what its callers sent of the other. So where
+//! both come and do not say the same, neither is believed.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use http::{HeaderMap, HeaderValue};
+
+use crate::config::Network;
+
+/// The longest name that DNS has, and a port.
+const LONGEST_HOST: usize = 253 + 6;
+/// The longest path before ours.
+const LONGEST_PREFIX: usize = 256;
+
+/// What trusted proxies say.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Forwarded {
+    /// `http` or `https`.
+    scheme: Option<&'static str>,
+    /// In lower case, with the port if it is not the usual one.
+    host: Option<String>,
+    /// The path that was taken off; empty, or with a slash before and none behind.
+    prefix: String,
+}
+
+impl Forwarded {
+    /// Reads the headers of a request from a trusted proxy; `None` if they say nothing to us.
+    pub(super) fn read(headers: &HeaderMap, proxies: &[Network]) -> Option<Self> {
+        let (standard, usual) = (standard(headers, proxies), usual(headers, proxies));
+        let said = match (standard, usual) {
+            (Some(standard), Some(usual)) if !standard.agrees(&usual) => {
+                tracing::debug!(?standard, ?usual, "Forwarded and X-Forwarded-* differ: neither is believed");
+                return None;
+            }
+            (_, Some(said)) | (Some(said), None) => said,
+            (None, None) => return None,
+        };
+        Some(said).filter(|said| *said != Self::default())
+    }
+
+    /// The base under which the caller sees us. What the proxies do not say is as it reached us.
+    pub(super) fn base(&self, scheme: &str, host: Option<&str>) -> Option<String> {
+        let scheme = self.scheme.unwrap_or(scheme);
+        let host = match &self.host {
+            Some(host) => host.clone(),
+            None => self::host(host?)?,
+        };
+        Some(format!("{scheme}://{}{}", without_usual_port(&host, scheme), self.prefix))
+    }
+
+    /// True if they say the same; `Forwarded` knows no prefix.
+    fn agrees(&self, other: &Self) -> bool {
+        self.scheme == other.scheme && self.host == other.host
+    }
+
+    fn new(scheme: Option<&'static str>, host: Option<String>, prefix: String) -> Self {
+        let host = match (host, scheme) {
+            (Some(host), Some(scheme)) => Some(without_usual_port(&host, scheme).to_owned()),
+            (host, _) => host,
+        };
+        Self { scheme, host, prefix }
+    }
+}
+
+fn without_usual_port<'a>(host: &'a str, scheme: &str) -> &'a str {
+    let port = if scheme == "https" { ":443" } else { ":80" };
+    host.strip_suffix(port).unwrap_or(host)
+}
+
+/// An element of `Forwarded`, as it was written.
+#[derive(Debug, Default)]
+struct Element {
+    node: Option<String>,
+    proto: Option<String>,
+    host: Option<String>,
+    others: Vec<String>,
+}
+
+/// `Forwarded`; `None` if it was not sent. Whatever is malformed says nothing.
+fn standard(headers: &HeaderMap, proxies: &[Network]) -> Option<Forwarded> {
+    let lines: Vec<_> = headers.get_all("forwarded").iter().map(HeaderValue::to_str).collect();
+    if lines.is_empty() {
+        return None;
+    }
+    let text: Option<Vec<_>> = lines.into_iter().map(Result::ok).collect();
+    let Some(elements) = text.and_then(|lines| elements(&lines.join(","))) else {
+        return Some(Forwarded::default());
+    };
+    let (mut scheme, mut host) = (None, None);
+    for element in elements.iter().rev() {
+        scheme = element.proto.as_deref().and_then(self::scheme).or(scheme);
+        host = element.host.as_deref().and_then(self::host).or(host);
+        if !element.node.as_deref().is_some_and(|node| is_proxy(node, proxies)) {
+            break;
+        }
+    }
+    Some(Forwarded::new(scheme, host, String::new()))
+}
+
+/// The elements of `Forwarded`; `None` if it is malformed.
+fn elements(text: &str) -> Option<Vec<Element>> {
+    let mut elements = Vec::new();
+    let mut element: Option<Element> = None;
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        match first {
+            ',' => {
+                elements.extend(element.take());
+                rest = rest[1..].trim_start();
+            }
+            // Before the first pair, and after the last, one too many does no harm.
+            ';' => rest = rest[1..].trim_start(),
+            _ => {
+                let (name, after) = rest.split_once('=')?;
+                let (value, after) = value(after)?;
+                element.get_or_insert_default().set(name, value)?;
+                rest = after.trim_start();
+                if !rest.is_empty() && !rest.starts_with([',', ';']) {
+                    return None;
+                }
+            }
+        }
+    }
+    elements.extend(element);
+    Some(elements)
+}
+
+impl Element {
+    /// `None` if it is no name, or was there before.
+    fn set(&mut self, name: &str, value: String) -> Option<()> {
+        let is_token = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        let name = name.to_ascii_lowercase();
+        let place = match name.as_str() {
+            "for" => &mut self.node,
+            "proto" => &mut self.proto,
+            "host" => &mut self.host,
+            _ if is_token && !self.others.contains(&name) => {
+                self.others.push(name);
+                return Some(());
+            }
+            _ => return None,
+        };
+        place.replace(value).is_none().then_some(())
+    }
+}
+
+/// A token or a quoted string, and what follows it. Tokens with a colon or brackets in them are not
+/// allowed, and are sent nevertheless.
+fn value(text: &str) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find([',', ';', ' ', '\t']).unwrap_or(text.len());
+        let (token, rest) = text.split_at(end);
+        return (!token.is_empty() && !token.contains('"')).then(|| (token.to_owned(), rest));
+    };
+    let mut value = String::new();
+    let mut chars = quoted.char_indices();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '"' => return Some((value, &quoted[at + 1..])),
+            '\\' => value.push(chars.next()?.1),
+            _ => value.push(char),
+        }
+    }
+    None
+}
+
+/// `X-Forwarded-*`; `None` if none was sent.
+fn usual(headers: &HeaderMap, proxies: &[Network]) -> Option<Forwarded> {
+    let nodes = list(headers, "x-forwarded-for");
+    // How many of those that handed the request on are proxies of ours, besides the peer itself.
+    let hops = nodes.iter().flatten().rev().take_while(|node| is_proxy(node, proxies)).count();
+    let [proto, host, port, prefix] = ["proto", "host", "port", "prefix"]
+        .map(|name| list(headers, &format!("x-forwarded-{name}")).map(|list| at(&list, hops)));
+    if nodes.is_none() && [&proto, &host, &port, &prefix].into_iter().all(Option::is_none) {
+        return None;
+    }
+    let [proto, host, port, prefix] = [proto, host, port, prefix].map(Option::flatten);
+    let mut host = host.and_then(self::host);
+    if let (Some(host), Some(port)) = (&mut host, port.and_then(|port| port.parse::<u16>().ok()))
+        && !has_port(host)
+    {
+        *host = format!("{host}:{port}");
+    }
+    let prefix = prefix.and_then(self::prefix).unwrap_or_default();
+    Some(Forwarded::new(proto.and_then(scheme), host, prefix))
+}
+
+/// The members of a list, over all lines of the header; `None` if it was not sent.
+fn list<'a>(headers: &'a HeaderMap, name: &str) -> Option<Vec<&'a str>> {
+    let mut lines = headers.get_all(name).iter().peekable();
+    lines.peek()?;
+    let members = lines.flat_map(|line| line.to_str().unwrap_or_default().split(','));
+    Some(members.map(str::trim).collect())
+}
+
+/// The member that the outermost trusted proxy has added. Where each proxy replaces instead of adding,
+/// there is one only.
+fn at<'a>(list: &[&'a str], hops: usize) -> Option<&'a str> {
+    list.iter().rev().nth(hops).or_else(|| list.first()).copied()
+}
+
+fn scheme(text: &str) -> Option<&'static str> {
+    ["http", "https"].into_iter().find(|scheme| scheme.eq_ignore_ascii_case(text))
+}
+
+/// A host with or without a port, in lower case; `None` if it is none.
+fn host(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase();
+    let (name, port) = if has_port(&text) { text.rsplit_once(':')? } else { (&*text, "1") };
+    let is_name = |name: &str| {
+        name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) && !name.is_empty()
+    };
+    let is_v6 = |name: &str| {
+        let inner = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+        inner.is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok())
+    };
+    let is_port = port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    let is_host = is_port && (is_name(name) || is_v6(name)) && text.len() <= LONGEST_HOST;
+    is_host.then_some(text)
+}
+
+fn has_port(host: &str) -> bool {
+    host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'))
+}
+
+/// A path before ours, without a slash at its end; `None` if it is none.
+fn prefix(text: &str) -> Option<String> {
+    let path = text.trim_end_matches('/');
+    let is_segment = |segment: &str| {
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+        !segment.is_empty() && !segment.bytes().all(|b| b == b'.') && segment.bytes().all(is_plain)
+    };
+    if path.is_empty() {
+        return text.starts_with('/').then(String::new);
+    }
+    let is_path = path.strip_prefix('/')?.split('/').all(is_segment) && path.len() <= LONGEST_PREFIX;
+    is_path.then(|| path.to_owned())
+}
+
+/// An address with or without a port, such as `192.0.2.1`, `192.0.2.1:4711` or `[2001:db8::1]:4711`.
+fn is_proxy(node: &str, proxies: &[Network]) -> bool {
+    let bare = node.trim_start_matches('[').trim_end_matches(']');
+    let address = bare.parse::<IpAddr>().or_else(|_| node.parse().map(|node: SocketAddr| node.ip()));
+    address.is_ok_and(|address| proxies.iter().any(|network| network.contains(address)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! Under which name a request comes, before anything else sees it.
+//!
+//! DNS rebinding: a page of another site that got our address under its own name reaches nothing,
+//! because on loopback we answer to our own names only. A proxy that we trust may call us by any name:
+//! it answers for the names under which it is reached itself. What it says of them decides under which
+//! base cards are presented.
+
+use std::{
+    convert::Infallible,
+    future::{Ready, ready},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use axum::response::{IntoResponse as _, Response};
+use futures_util::future::Either;
+use http::{Request, StatusCode, header};
+use nuncio_server::bind::PublicBase;
+
+use super::forwarded::Forwarded;
+use crate::config::Network;
+
+/// The names under which we are reached.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    /// Hosts by which callers may address us; empty: any.
+    pub(crate) own: Vec<String>,
+    /// Who may say by which name it was called itself.
+    pub(crate) proxies: Vec<Network>,
+    /// Cards show what the proxies say; otherwise always the same base.
+    pub(crate) follow: bool,
+    /// `http` or `https`.
+    pub(crate) scheme: &'static str,
+}
+
+/// Looks at the names of each request of a connection. Not a layer of the router, which would box every
+/// request's future for it.
+#[derive(Clone)]
+pub(super) struct HostCheck<S> {
+    inner: S,
+    names: Arc<Names>,
+    /// The peer is a proxy that we trust.
+    is_proxy: bool,
+}
+
+impl<S> HostCheck<S> {
+    pub(super) fn new(inner: S, names: Arc<Names>, peer: IpAddr) -> Self {
+        let is_proxy = names.proxies.iter().any(|network| network.contains(peer));
+        Self { inner, names, is_proxy }
+    }
+
+    /// False if the request is not for us.
+    fn admit<B>(&self, request: &mut Request<B>) -> bool {
+        if !self.is_proxy {
+            return self.knows(request);
+        }
+        let Some(forwarded) = Forwarded::read(request.headers(), &self.names.proxies) else {
+            return self.knows(request);
+        };
+        if self.names.follow
+            && let Some(base) = forwarded.base(self.names.scheme, authority(request))
+            && let Some(base) = PublicBase::parse(&base)
+        {
+            request.extensions_mut().insert(base);
+        }
+        true
+    }
+
+    fn knows<B>(&self, request: &Request<B>) -> bool {
+        let own = &self.names.own;
+        own.is_empty()
+            || authority(request).is_some_and(|host| {
+                let host = without_port(host);
+                own.iter().any(|own| own.eq_ignore_ascii_case(host))
+            })
+    }
+}
+
+/// Host and port as the request has them: in the address with HTTP/2, otherwise in the header.
+fn authority<B>(request: &Request<B>) -> Option<&str> {
+    let in_uri = request.uri().authority().map(http::uri::Authority::as_str);
+    in_uri.or_else(|| request.headers().get(header::HOST)?.to_str().ok())
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+impl<S, B> hyper::service::Service<Request<B>> for HostCheck<S>
+where
+    // A router is always ready.
+    S: tower::Service<Request<B>, Response = Response, Error = Infallible> + Clone,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<S::Future, Ready<Result<Response, Infallible>>>;
+
+    fn call(&self, mut request: Request<B>) -> Self::Future {
+        if self.admit(&mut request) {
+            return Either::Left(self.inner.clone().call(request));
+        }
+        let message = "this host name is not ours; listen on another address, set --public-url, \
+                       or name your proxy with --trust-proxy\n";
+        Either::Right(ready(Ok((StatusCode::MISDIRECTED_REQUEST, message).into_response())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(own: &[&str], peer: &str) -> HostCheck<()> {
+        let names = Names {
+            own: own.iter().map(|&own| own.to_owned()).collect(),
+            proxies: vec!["10.0.0.0/8".parse().unwrap()],
+            follow: true,
+            scheme: "http",
+        };
+        HostCheck::new((), Arc::new(names), peer.parse().unwrap())
+    }
+
+    /// Whether a request is let in, and the base it is then answered under.
+    fn asks(check: &HostCheck<()>, uri: &str, headers: &[(&str, &str)]) -> (bool, Option<String>) {
+        let mut request = Request::builder().uri(uri).body(()).unwrap();
+        for (name, value) in headers {
+            let name = header::HeaderName::from_bytes(name.as_bytes()).unwrap();
+            request.headers_mut().append(name, value.parse().unwrap());
+        }
+        let admitted = check.admit(&mut request);
+        (admitted, request.extensions().get::<PublicBase>().map(ToString::to_string))
+    }
+
+    const OWN: &[&str] = &["localhost", "127.0.0.1", "[::1]"];
+
+    #[test]
+    fn our_own_names_only() {
+        let check = check(OWN, "127.0.0.1");
+        for own in ["localhost", "LOCALHOST:2602", "127.0.0.1:2602", "[::1]:2602", "[::1]"] {
+            assert_eq!(asks(&check, "/", &[("host", own)]), (true, None), "{own}");
+        }
+        for other in
+            ["evil.example", "evil.example:2602", "127.0.0.1.evil.example", "localhost.evil.example", ""]
+        {
+            assert_eq!(asks(&check, "/", &[("host", other)]), (false, None), "{other}");
+        }
+        assert_eq!(asks(&check, "/", &[]), (false, None), "no host at all");
+        assert_eq!(asks(&check, "http://localhost:2602/", &[]), (true, None), "HTTP/2");
+        assert_eq!(asks(&check, "http://evil.example/", &[("host", "localhost")]), (false, None), "HTTP/2");
+    }
+
+    #[test]
+    fn beyond_loopback_any_name() {
+        assert!(asks(&check(&[], "192.0.2.1"), "/", &[("host", "agents.example")]).0);
+    }
+
+    #[test]
+    fn only_proxies_that_we_trust_are_believed() {
+        let (host, claim) = (("host", "evil.example"), ("x-forwarded-host", "localhost"));
+        let claims = [claim, ("x-forwarded-host", "a.example"), ("forwarded", "host=a.example;proto=https")];
+        for claim in claims {
+            for stranger in ["127.0.0.1", "192.0.2.1", "::1", "11.0.0.1"] {
+                let (own, any) = (check(OWN, stranger), check(&[], stranger));
+                assert_eq!(asks(&own, "/", &[host, claim]), (false, None), "{stranger} {claim:?}");
+                assert_eq!(asks(&own, "/", &[("host", "localhost"), claim]), (true, None), "{stranger}");
+                assert_eq!(asks(&any, "/", &[host, claim]), (true, None), "{stranger} {claim:?}");
+            }
+        }
+        for peer in ["10.0.0.1", "::ffff:10.0.0.1"] {
+            for own in [OWN, &[]] {
+                let check = check(own, peer);
+                let seen = asks(&check, "/", &[("host", "10.0.0.2:2602"), ("x-forwarded-host", "a.example")]);
+                assert_eq!(seen, (true, Some("http://a.example".to_owned())));
+                let seen = asks(&check, "/", &[("host", "a.example"), ("x-forwarded-proto", "https")]);
+                assert_eq!(seen, (true, Some("https://a.example".to_owned())), "the name was handed on");
+                let seen = asks(&check, "http://a.example/x", &[("x-forwarded-proto", "https")]);
+                assert_eq!(seen, (true, Some("https://a.example".to_owned())), "HTTP/2");
+            }
+            // A proxy that says nothing is like anybody else.
+            assert_eq!(asks(&check(OWN, peer), "/", &[host]), (false, None));
+        }
+    }
+
+    #[test]
+    fn a_base_that_is_fixed_stays() {
+        let mut check = check(OWN, "10.0.0.1");
+        Arc::make_mut(&mut check.names).follow = false;
+        let seen = asks(&check, "/", &[("host", "10.0.0.2"), ("x-forwarded-host", "a.example")]);
+        assert_eq!(seen, (true, None));
+    }
+}

@@ -1,0 +1,304 @@
+//! Connections on which nothing happens are closed: those that never ask anything, that take for ever
+//! to ask, and that have nothing more to ask.
+//!
+//! A request costs two additions here. Only a coarse clock per connection looks at the counts now and
+//! then, and takes what has changed since its last look for having just happened. So a connection ends
+//! up to a look or two after its time, never before.
+//!
+//! The HTTP/1 engine has a timeout of its own for heads. It runs from the end of the answer before, so
+//! that it would also be the idle timeout and could not be longer than the one for heads; and it makes a
+//! timer per request. It is switched off in favour of this one.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use http::{Request, Response, Version};
+use http_body::{Body, Frame, SizeHint};
+use hyper::service::Service;
+use tokio::time::Instant;
+
+use crate::config::Connections;
+
+/// Looks within the shorter of the timeouts.
+const LOOKS: u32 = 3;
+
+/// What happens on a connection, in numbers. Order between them does not matter: whatever is missed at
+/// one look is seen at the next.
+#[derive(Debug, Default)]
+pub(super) struct Pulse {
+    in_flight: AtomicUsize,
+    /// Requests so far.
+    begun: AtomicU64,
+    /// Bytes so far.
+    read: AtomicU64,
+    written: AtomicU64,
+    /// Bytes that were read when an answer was last complete: any more are of a new head.
+    settled: AtomicU64,
+    is_http2: AtomicBool,
+}
+
+/// The numbers at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Reading {
+    in_flight: usize,
+    begun: u64,
+    written: u64,
+    /// Bytes have come that are no request yet.
+    has_part: bool,
+    is_http2: bool,
+}
+
+impl Pulse {
+    pub(super) fn read(&self, bytes: usize) {
+        self.read.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(super) fn wrote(&self, bytes: usize) {
+        self.written.fetch_add(bytes as u64, Relaxed);
+    }
+
+    fn begin(self: &Arc<Self>, version: Version) -> InFlight {
+        if self.begun.fetch_add(1, Relaxed) == 0 {
+            self.is_http2.store(version == Version::HTTP_2, Relaxed);
+        }
+        self.in_flight.fetch_add(1, Relaxed);
+        InFlight(Arc::clone(self))
+    }
+
+    fn reading(&self) -> Reading {
+        Reading {
+            in_flight: self.in_flight.load(Relaxed),
+            begun: self.begun.load(Relaxed),
+            has_part: self.read.load(Relaxed) > self.settled.load(Relaxed),
+            written: self.written.load(Relaxed),
+            is_http2: self.is_http2.load(Relaxed),
+        }
+    }
+}
+
+/// A request that has no complete answer yet.
+struct InFlight(Arc<Pulse>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.settled.store(self.0.read.load(Relaxed), Relaxed);
+        self.0.in_flight.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Counts requests from their heads to the last bytes of their answers.
+pub(super) struct Counted<S> {
+    inner: S,
+    pulse: Arc<Pulse>,
+}
+
+impl<S> Counted<S> {
+    pub(super) fn new(inner: S, pulse: Arc<Pulse>) -> Self {
+        Self { inner, pulse }
+    }
+}
+
+impl<S, A, B> Service<Request<A>> for Counted<S>
+where
+    S: Service<Request<A>, Response = Response<B>>,
+    S::Future: Unpin,
+{
+    type Response = Response<CountedBody<B>>;
+    type Error = S::Error;
+    type Future = Answering<S::Future>;
+
+    fn call(&self, request: Request<A>) -> Self::Future {
+        let in_flight = Some(self.pulse.begin(request.version()));
+        Answering { future: self.inner.call(request), in_flight }
+    }
+}
+
+/// Until there is an answer.
+pub(super) struct Answering<F> {
+    future: F,
+    in_flight: Option<InFlight>,
+}
+
+impl<F, B, E> Future for Answering<F>
+where
+    F: Future<Output = Result<Response<B>, E>> + Unpin,
+{
+    type Output = Result<Response<CountedBody<B>>, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = ready!(Pin::new(&mut self.future).poll(cx))?;
+        let in_flight = self.in_flight.take();
+        Poll::Ready(Ok(response.map(|body| CountedBody { body, _in_flight: in_flight })))
+    }
+}
+
+/// An answer's body. The engine drops it with its last byte, or with the stream it is on.
+pub(super) struct CountedBody<B> {
+    body: B,
+    _in_flight: Option<InFlight>,
+}
+
+impl<B: Body + Unpin> Body for CountedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// What to do with a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// Look again later.
+    Keep,
+    /// Close it in good order: what has been asked is answered.
+    Close,
+    /// It was to close and does not.
+    Cut,
+}
+
+/// Looks at a connection now and then.
+#[derive(Debug)]
+pub(super) struct Watch {
+    timeouts: Connections,
+    seen: Reading,
+    /// When something last happened.
+    quiet_since: Instant,
+    /// When bytes were first seen that are no request yet.
+    head_since: Option<Instant>,
+    /// When it was told to close.
+    closing_since: Option<Instant>,
+}
+
+impl Watch {
+    pub(super) fn new(timeouts: Connections, now: Instant) -> Self {
+        Self { timeouts, seen: Reading::default(), quiet_since: now, head_since: None, closing_since: None }
+    }
+
+    /// How long to wait between looks.
+    pub(super) fn interval(&self) -> Duration {
+        self.timeouts.head_timeout.min(self.timeouts.idle_timeout) / LOOKS
+    }
+
+    /// The connection was told to close, for another reason than ours.
+    pub(super) fn closing(&mut self, now: Instant) {
+        self.closing_since.get_or_insert(now);
+    }
+
+    pub(super) fn look(&mut self, pulse: &Pulse, now: Instant) -> Verdict {
+        self.judge(pulse.reading(), now)
+    }
+
+    fn judge(&mut self, reading: Reading, now: Instant) -> Verdict {
+        let seen = std::mem::replace(&mut self.seen, reading);
+        let writes = reading.written != seen.written;
+        if let Some(since) = self.closing_since {
+            let is_over = reading.is_http2 && now - since >= self.timeouts.idle_timeout;
+            let is_stuck = reading.in_flight == 0 && (!writes || is_over);
+            return if is_stuck { Verdict::Cut } else { Verdict::Keep };
+        }
+        // Frames that keep a connection of HTTP/2 alive, either way, are no reason to keep it.
+        let takes = writes && !reading.is_http2;
+        if reading.in_flight > 0 || reading.begun != seen.begun || takes {
+            (self.quiet_since, self.head_since) = (now, None);
+            return Verdict::Keep;
+        }
+        if reading.begun > 0 && reading.has_part && !reading.is_http2 {
+            self.head_since.get_or_insert(now);
+        }
+        let head_is_late = self.head_since.is_some_and(|since| now - since >= self.timeouts.head_timeout);
+        // Who has asked nothing yet has no longer for it than for any other head.
+        let patience =
+            if reading.begun == 0 { self.timeouts.head_timeout } else { self.timeouts.idle_timeout };
+        if head_is_late || now - self.quiet_since >= patience {
+            self.closing_since = Some(now);
+            return Verdict::Close;
+        }
+        Verdict::Keep
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: u64 = 30;
+    const IDLE: u64 = 120;
+
+    /// A connection's story: at these seconds it reads so. Gives when it was closed and cut.
+    fn check(name: &str, story: &[(u64, Reading)], expected: &[(u64, Verdict)]) {
+        let timeouts = Connections {
+            head_timeout: Duration::from_secs(HEAD),
+            idle_timeout: Duration::from_secs(IDLE),
+            ..Connections::default()
+        };
+        let start = Instant::now();
+        let mut watch = Watch::new(timeouts, start);
+        let mut verdicts = Vec::new();
+        let mut now = 0;
+        while now < 1_000 && !matches!(verdicts.last(), Some((_, Verdict::Cut))) {
+            now += watch.interval().as_secs();
+            let reading = story.iter().rev().find(|(at, _)| *at <= now).map(|(_, reading)| *reading);
+            let verdict = watch.judge(reading.unwrap_or_default(), start + Duration::from_secs(now));
+            if verdict != Verdict::Keep {
+                verdicts.push((now, verdict));
+            }
+        }
+        assert_eq!(verdicts, expected, "{name}");
+    }
+
+    #[test]
+    fn what_is_closed_and_when() {
+        use Verdict::{Close, Cut};
+        let one = Reading { begun: 1, written: 100, ..Reading::default() };
+        let two = Reading { is_http2: true, ..one };
+        let asking = Reading { in_flight: 1, begun: 1, has_part: true, ..Reading::default() };
+        let part = Reading { has_part: true, ..Reading::default() };
+        check("silent", &[], &[(30, Close), (40, Cut)]);
+        check("half a request", &[(5, part)], &[(30, Close), (40, Cut)]);
+        // Before the first request nobody knows the version; our own settings are an answer.
+        let settings = Reading { written: 50, ..part };
+        check("the preface of HTTP/2", &[(1, settings)], &[(40, Close), (50, Cut)]);
+        check("one request", &[(1, one)], &[(130, Close), (140, Cut)]);
+        check("one request of HTTP/2", &[(1, two)], &[(130, Close), (140, Cut)]);
+        check("a request in flight", &[(1, asking)], &[]);
+        check("a long one", &[(1, asking), (500, one)], &[(620, Close), (630, Cut)]);
+        let second = Reading { begun: 2, written: 200, ..one };
+        check("a second one", &[(1, one), (100, second)], &[(220, Close), (230, Cut)]);
+        let half = Reading { has_part: true, ..one };
+        check("half a second one", &[(1, one), (60, half)], &[(90, Close), (100, Cut)]);
+        check("half a second one at once", &[(1, half)], &[(50, Close), (60, Cut)]);
+        let whole = [(1, one), (60, half), (80, second)];
+        check("a second one in time", &whole, &[(200, Close), (210, Cut)]);
+        let frames = |n| Reading { has_part: true, written: 100 + n, ..two };
+        let pongs: Vec<_> = (0..100).map(|n| (n * 10, frames(n))).collect();
+        check("pings and pongs", &pongs, &[(130, Close), (250, Cut)]);
+        let takes: Vec<_> = (0..30).map(|n| (n * 10, Reading { written: 100 + n, ..one })).collect();
+        check("a large answer, taken slowly", &takes, &[(410, Close), (420, Cut)]);
+        let late = Reading { in_flight: 1, begun: 2, ..one };
+        check(
+            "a request at the last moment",
+            &[(1, one), (135, late), (300, second)],
+            &[(130, Close), (310, Cut)],
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! The network edge: from a socket to an HTTP request, and when a connection ends.
+//!
+//! Reading order follows the bytes: this file accepts, `tls` makes the connection secure, `stream` is
+//! what is read and written, `host` and `forwarded` look at the names in a request, and `idle` ends what
+//! goes nowhere.
+
+mod tls;
+
+mod stream;
+
+mod host;
+
+mod forwarded;
+
+mod idle;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::Router;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    time::Instant,
+};
+
+pub(crate) use self::host::Names;
+pub use self::tls::{Certificates, Reload};
+use self::{
+    host::HostCheck,
+    idle::{Pulse, Verdict, Watch},
+    stream::Stream,
+};
+use crate::config::Connections;
+
+/// How long to wait before accepting again when the system refuses (too many open files).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often a connection of HTTP/2 is asked whether it is still there, and how long it may take to say so.
+const PING: Duration = Duration::from_secs(30);
+const PONG: Duration = Duration::from_secs(20);
+/// The most bytes of headers with HTTP/2; enough for tokens and traces, and a bound for what many
+/// streams can make us keep. With HTTP/1 the engine's buffer is the bound.
+const HEADER_BYTES: u32 = 32 * 1024;
+
+/// Where connections come in, and all that is done for them before the routes.
+pub(crate) struct Listener {
+    pub(crate) socket: TcpListener,
+    pub(crate) certificates: Option<Certificates>,
+    pub(crate) names: Names,
+    pub(crate) connections: Connections,
+}
+
+/// The connections that are still open when no more are taken.
+pub(crate) struct Open {
+    closing: watch::Sender<()>,
+}
+
+impl Open {
+    /// Tells them to close, and waits until they have; false if some did not in time.
+    pub(crate) async fn close(self, grace: Duration) -> bool {
+        // Who opened last may have gone already.
+        let _ = self.closing.send(());
+        tokio::time::timeout(grace, self.closing.closed()).await.is_ok()
+    }
+}
+
+impl Listener {
+    /// Serves until `shutdown` is done. Connections then stay open, and no more are taken.
+    pub(crate) async fn serve(self, router: Router, shutdown: impl Future<Output = ()>) -> Open {
+        let Self { socket, certificates, names, connections } = self;
+        let room = Arc::new(Semaphore::new(connections.most));
+        let (closing, _) = watch::channel(());
+        let edge = Arc::new(Edge {
+            engine: engine(&connections),
+            certificates: certificates.clone(),
+            names: Arc::new(names),
+            connections,
+            router,
+        });
+        let reloading = async {
+            match &certificates {
+                Some(certificates) => certificates.watch().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(shutdown, reloading);
+        loop {
+            let accepted = tokio::select! {
+                accepted = accept(&socket, &room) => accepted,
+                () = &mut shutdown => return Open { closing },
+                () = &mut reloading => continue,
+            };
+            let Some((stream, peer, permit)) = accepted else { continue };
+            let (edge, closing) = (Arc::clone(&edge), closing.subscribe());
+            tokio::spawn(async move {
+                edge.serve(stream, peer, closing).await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
+
+/// The next connection when there is room for it; `None` if the system refused.
+async fn accept(socket: &TcpListener, room: &Arc<Semaphore>) -> Option<Accepted> {
+    let permit = Arc::clone(room).acquire_owned().await.ok()?;
+    match socket.accept().await {
+        Ok((stream, peer)) => {
+            // Events are small and must go out at once.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "TCP_NODELAY was refused");
+            }
+            Some((stream, peer, permit))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a connection could not be accepted");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}
+
+fn engine(connections: &Connections) -> auto::Builder<TokioExecutor> {
+    let mut engine = auto::Builder::new(TokioExecutor::new());
+    // Why there is no timeout for heads: see `idle`.
+    engine.http1().timer(TokioTimer::new()).header_read_timeout(None).keep_alive(true);
+    engine
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Some(PING))
+        .keep_alive_timeout(PONG)
+        .max_concurrent_streams(Some(connections.streams))
+        .max_header_list_size(HEADER_BYTES);
+    engine
+}
+
+/// What every connection needs.
+struct Edge {
+    engine: auto::Builder<TokioExecutor>,
+    certificates: Option<Certificates>,
+    names: Arc<Names>,
+    connections: Connections,
+    router: Router,
+}
+
+impl Edge {
+    async fn serve(&self, stream: TcpStream, peer: SocketAddr, mut closing: watch::Receiver<()>) {
+        let stream = tokio::select! {
+            stream = self.secure(stream, peer) => stream,
+            _ = closing.changed() => return,
+        };
+        let Some(stream) = stream else { return };
+        let pulse = Arc::new(Pulse::default());
+        let check = HostCheck::new(self.router.clone(), Arc::clone(&self.names), peer.ip());
+        let service = idle::Counted::new(check, Arc::clone(&pulse));
+        let io = TokioIo::new(stream::Counted::new(stream, Arc::clone(&pulse)));
+        let connection = self.engine.serve_connection(io, service);
+
+        let mut watch = Watch::new(self.connections, Instant::now());
+        let look = tokio::time::sleep(watch.interval());
+        let closed = closing.changed();
+        tokio::pin!(connection, look, closed);
+        let mut is_told = false;
+        loop {
+            tokio::select! {
+                biased;
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%peer, %error, "a connection ended with an error");
+                    }
+                    return;
+                }
+                _ = &mut closed, if !is_told => {
+                    is_told = true;
+                    watch.closing(Instant::now());
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = &mut look => {
+                    let now = Instant::now();
+                    match watch.look(&pulse, now) {
+                        Verdict::Keep => {}
+                        Verdict::Close => connection.as_mut().graceful_shutdown(),
+                        Verdict::Cut => {
+                            tracing::debug!(%peer, "a connection that went nowhere was cut");
+                            return;
+                        }
+                    }
+                    look.as_mut().reset(now + watch.interval());
+                }
+            }
+        }
+    }
+
+    /// The stream to speak HTTP on, if there is one.
+    async fn secure(&self, stream: TcpStream, peer: SocketAddr) -> Option<Stream> {
+        let Some(certificates) = &self.certificates else { return Some(Stream::Plain(stream)) };
+        let handshake = certificates.accept(stream);
+        match tokio::time::timeout(self.connections.head_timeout, handshake).await {
+            Ok(Ok(stream)) => stream.map(|stream| Stream::Tls(Box::new(stream))),
+            Ok(Err(error)) => {
+                tracing::debug!(%peer, %error, "a handshake of TLS failed");
+                None
+            }
+            Err(_) => {
+                tracing::debug!(%peer, "a handshake of TLS took too long");
+                None
+            }
+        }
+    }
+}

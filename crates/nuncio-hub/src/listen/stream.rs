@@ -1,0 +1,95 @@
+//! A connection's bytes, plain or under TLS, counted as they pass.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::server::TlsStream;
+
+use super::idle::Pulse;
+
+/// One type for both, so that the HTTP engine is compiled once.
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A stream whose pulse can be felt.
+pub(super) struct Counted {
+    stream: Stream,
+    pulse: Arc<Pulse>,
+}
+
+impl Counted {
+    pub(super) fn new(stream: Stream, pulse: Arc<Pulse>) -> Self {
+        Self { stream, pulse }
+    }
+
+    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(count)) = &written {
+            self.pulse.wrote(*count);
+        }
+        written
+    }
+}
+
+/// Does the same with either.
+macro_rules! either {
+    ($counted:expr, $stream:ident => $does:expr) => {
+        match &mut $counted.stream {
+            Stream::Plain($stream) => $does,
+            Stream::Tls($stream) => $does,
+        }
+    };
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = either!(self, stream => Pin::new(stream).poll_read(cx, buf));
+        self.pulse.read(buf.filled().len() - before);
+        read
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = either!(self, stream => Pin::new(stream).poll_write(cx, buf));
+        self.wrote(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = either!(self, stream => Pin::new(stream).poll_write_vectored(cx, bufs));
+        self.wrote(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, stream => Pin::new(stream).poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}

@@ -1,0 +1,200 @@
+//! TLS: a certificate and its key from files, which may be replaced while we run.
+//!
+//! Contents are compared, not times: a mounted secret is swapped by a link, and some file systems know
+//! no more than seconds. A pair that cannot be used is told about once and changes nothing.
+
+use std::{
+    fmt, fs,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        ServerConfig,
+        crypto::aws_lc_rs,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    },
+    server::TlsStream,
+};
+
+use crate::config::TlsFiles;
+
+/// How often the files are looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The first byte of a handshake.
+const HANDSHAKE: u8 = 0x16;
+
+/// What those are told that speak plain HTTP to us.
+const NOT_PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    content-type: text/plain\r\n\
+    content-length: 44\r\n\
+    connection: close\r\n\r\n\
+    this port speaks https; call it by https://\n";
+
+/// As much is read of what they send, so that they get to read our answer.
+const MOST_PLAIN: u64 = 64 * 1024;
+
+/// The certificate that new connections are shown. Cheap to clone.
+#[derive(Clone)]
+pub struct Certificates {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    files: TlsFiles,
+    /// A configuration of its own for each pair: sessions of the one before are not resumed.
+    current: RwLock<Arc<ServerConfig>>,
+    /// What was last found in the files, good or bad. Held while they are read and judged, so that two
+    /// who look at once do not overtake each other.
+    found: Mutex<Pem>,
+}
+
+#[derive(PartialEq, Eq)]
+struct Pem {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+}
+
+/// What a look at the files has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reload {
+    /// Nothing new.
+    Same,
+    /// Another pair, which is in use from now on.
+    Changed,
+}
+
+impl Certificates {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Says which file is wrong and what is expected.
+    pub(crate) fn load(files: TlsFiles) -> Result<Self> {
+        let pem = Pem::read(&files)?;
+        let current = RwLock::new(Arc::new(pem.configure(&files)?));
+        Ok(Self { inner: Arc::new(Inner { files, current, found: Mutex::new(pem) }) })
+    }
+
+    /// Reads the files again. What is in use stays in use if they are wrong.
+    ///
+    /// # Errors
+    /// Says which file is wrong; once, until they change again.
+    pub fn reload(&self) -> Result<Reload> {
+        let Inner { files, current, found } = &*self.inner;
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        let pem = Pem::read(files)?;
+        if pem == *found {
+            return Ok(Reload::Same);
+        }
+        let config = pem.configure(files);
+        *found = pem;
+        *current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config?);
+        Ok(Reload::Changed)
+    }
+
+    /// Looks at the files again and again, for ever.
+    pub(super) async fn watch(&self) {
+        // A file that is away is told about once, too.
+        let mut last = String::new();
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            let this = self.clone();
+            // Files may be on a disk that hangs.
+            match tokio::task::spawn_blocking(move || this.reload()).await {
+                Ok(Ok(Reload::Same)) => last.clear(),
+                Ok(Ok(Reload::Changed)) => {
+                    last.clear();
+                    tracing::info!("new connections get the new certificate");
+                }
+                Ok(Err(error)) => {
+                    let error = format!("{error:#}");
+                    if error != last {
+                        tracing::error!(%error, "the certificate is not replaced; the one in use stays");
+                    }
+                    last = error;
+                }
+                Err(error) => tracing::error!(%error, "the certificate could not be looked at"),
+            }
+        }
+    }
+
+    /// Makes the connection a secure one; `None` if it turned out to be none of those, and was told so.
+    pub(super) async fn accept(&self, stream: TcpStream) -> std::io::Result<Option<TlsStream<TcpStream>>> {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE {
+            refuse(stream).await?;
+            return Ok(None);
+        }
+        let config = Arc::clone(&self.inner.current.read().unwrap_or_else(PoisonError::into_inner));
+        TlsAcceptor::from(config).accept(stream).await.map(Some)
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").field("files", &self.inner.files).finish_non_exhaustive()
+    }
+}
+
+/// Answers who does not speak TLS in plain HTTP. If we closed with something unread, the system would
+/// take our answer back.
+async fn refuse(mut stream: TcpStream) -> std::io::Result<()> {
+    stream.write_all(NOT_PLAIN).await?;
+    stream.shutdown().await?;
+    tokio::io::copy(&mut stream.take(MOST_PLAIN), &mut tokio::io::sink()).await?;
+    Ok(())
+}
+
+impl Pem {
+    fn read(files: &TlsFiles) -> Result<Self> {
+        let read = |flag: &str, path: &Path| {
+            fs::read(path).with_context(|| {
+                format!("{flag} {}: cannot read it; expected a file in PEM format", path.display())
+            })
+        };
+        Ok(Self { cert: read("--tls-cert", &files.cert)?, key: read("--tls-key", &files.key)? })
+    }
+
+    fn configure(&self, files: &TlsFiles) -> Result<ServerConfig> {
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&self.cert)
+            .collect::<Result<_, _>>()
+            .map_err(|error| anyhow!("--tls-cert {}: {error}", files.cert.display()))?;
+        if chain.is_empty() {
+            return Err(anyhow!(
+                "--tls-cert {}: there is no certificate in it; expected PEM with BEGIN CERTIFICATE",
+                files.cert.display()
+            ));
+        }
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| {
+            anyhow!(
+                "--tls-key {}: there is no private key in it; expected PEM with BEGIN PRIVATE KEY, \
+                 without a password: {error}",
+                files.key.display()
+            )
+        })?;
+        let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .context("TLS 1.2 and 1.3 are not to be had")?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(|error| {
+                anyhow!(
+                    "--tls-cert {} and --tls-key {} cannot be used together: {error}; \
+                     expected a certificate, those between it and its root, and the key it was made for",
+                    files.cert.display(),
+                    files.key.display()
+                )
+            })?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}

@@ -1,0 +1,75 @@
+//! The keys that cards are signed with, and where verifiers find the public halves.
+//!
+//! Every key signs, so that a verifier that knows any one of them is content: to rotate, add the new key
+//! beside the old one, and take the old one away when all verifiers know the new one.
+
+use std::{fs, sync::Arc, time::SystemTime};
+
+use anyhow::{Context as _, Result, bail};
+use axum::{Router, routing::get};
+use http::HeaderMap;
+use nuncio_client::{SigningKey, sign_card};
+use nuncio_server::bind::{BindOptions, CardSigner, Document};
+use serde_json::{Value, json};
+
+use crate::config::CardKey;
+
+/// Below the base under which a card is presented.
+const JWKS: &str = "/.well-known/jwks.json";
+
+/// The private keys; perhaps none.
+pub(crate) struct CardKeys {
+    keys: Vec<SigningKey>,
+}
+
+impl CardKeys {
+    pub(crate) fn load(files: &[CardKey]) -> Result<Self> {
+        let mut keys: Vec<SigningKey> = Vec::new();
+        for CardKey { file, kid } in files {
+            let flag = || format!("--card-key {}", file.display());
+            let pem = fs::read_to_string(file)
+                .with_context(|| format!("{}: cannot read it; expected a file in PEM format", flag()))?;
+            let key = SigningKey::from_pem(&pem, kid.as_deref().unwrap_or_default()).with_context(flag)?;
+            if keys.iter().any(|known| known.kid() == key.kid()) {
+                bail!(
+                    "{}: another key is called {}, too; give each its own name by --card-kid",
+                    flag(),
+                    key.kid()
+                );
+            }
+            keys.push(key);
+        }
+        Ok(Self { keys })
+    }
+
+    /// Signs cards with every key; `None` if there is none.
+    pub(crate) fn signer(&self) -> Option<CardSigner> {
+        if self.keys.is_empty() {
+            return None;
+        }
+        let keys = self.keys.clone();
+        Some(CardSigner::new(move |card, base| {
+            let published = |key: &SigningKey| match base {
+                Some(base) => key.clone().with_jku(format!("{base}{JWKS}")),
+                None => key.clone(),
+            };
+            let keys: Vec<_> = keys.iter().map(published).collect();
+            sign_card(card, &keys)
+        }))
+    }
+
+    /// Publishes the public keys, if there are any.
+    pub(crate) fn router(&self, options: &BindOptions) -> Result<Router> {
+        if self.keys.is_empty() {
+            return Ok(Router::new());
+        }
+        let keys: Vec<Value> = self.keys.iter().map(SigningKey::jwk).collect();
+        let document = Document::new(&json!({ "keys": keys }), options.card_max_age, SystemTime::now())?;
+        let document = Arc::new(document);
+        let serve = move |headers: HeaderMap| {
+            let document = Arc::clone(&document);
+            async move { document.respond(&headers) }
+        };
+        Ok(Router::new().route(JWKS, get(serve)))
+    }
+}
