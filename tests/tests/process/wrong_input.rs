@@ -36,6 +36,16 @@ async fn a_hub_that_cannot_be_is_refused() {
     check(&["serve", "--demo", "--listen", "localhost"], 2, &["--listen"]).await;
     check(&with(&["--profile", "nope"]), 2, &["full", "minimal"]).await;
     check(&with(&["--drain-seconds=-1"]), 2, &["--drain-seconds"]).await;
+    check(&with(&["--idle-seconds", "0"]), 2, &["--idle-seconds 0", "1 or more"]).await;
+    check(&with(&["--public-url", "https://me:pw@x.example"]), 2, &["--public-url", "credentials"]).await;
+    check(&with(&["--trust-proxy", "lan"]), 2, &["--trust-proxy", "10.0.0.0/8"]).await;
+    check(&with(&["--tls-cert", "c.pem"]), 2, &["--tls-key"]).await;
+    check(&with(&["--tls-key", "k.pem"]), 2, &["--tls-cert"]).await;
+    check(&with(&["--tls-cert", "no/c.pem", "--tls-key", "k.pem"]), 1, &["--tls-cert no/c.pem", "PEM"]).await;
+    check(&with(&["--card-kid", "k"]), 2, &["--card-key"]).await;
+    check(&with(&["--card-key", "no/k.pem"]), 1, &["--card-key no/k.pem", "PEM"]).await;
+    let two = ["--card-key", "k.pem", "--card-kid", "a", "--card-kid", "b"];
+    check(&with(&two), 2, &["--card-kid a --card-kid b", "one for each --card-key"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -198,3 +198,40 @@ impl Pem {
         Ok(config)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn files_are_looked_at_now_and_then() {
+        let directory = std::env::temp_dir().join(format!("nuncio-tls-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let files = TlsFiles { cert: directory.join("cert.pem"), key: directory.join("key.pem") };
+        let renew = || {
+            let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            fs::write(&files.cert, pair.cert.pem()).unwrap();
+            fs::write(&files.key, pair.signing_key.serialize_pem()).unwrap();
+        };
+        renew();
+        let certificates = Certificates::load(files.clone()).unwrap();
+        let current = || Arc::as_ptr(&certificates.inner.current.read().unwrap()) as usize;
+        let old = current();
+        let changed = async {
+            for _ in 0..100 {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                if current() != old {
+                    return true;
+                }
+            }
+            false
+        };
+        renew();
+        let changed = tokio::select! {
+            () = certificates.watch() => false,
+            changed = changed => changed,
+        };
+        fs::remove_dir_all(&directory).unwrap();
+        assert!(changed, "the new pair was not found");
+    }
+}

@@ -1,0 +1,85 @@
+//! `nuncio serve` with certificates and keys from files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use nuncio_tests::{
+    eventually,
+    hub::{Hub, cli},
+    raw::Raw,
+    within,
+};
+use reqwest::{Certificate, Client};
+
+use crate::text;
+
+/// A directory of its own for a test.
+fn directory(name: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+fn path(file: &Path) -> &str {
+    file.to_str().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hangup_replaces_the_certificate() {
+    let directory = directory("hangup");
+    let (cert, key) = (directory.join("cert.pem"), directory.join("key.pem"));
+    let renew = || {
+        let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        fs::write(&cert, pair.cert.pem()).unwrap();
+        fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
+        Certificate::from_pem(pair.cert.pem().as_bytes()).unwrap()
+    };
+    let old = renew();
+    let hub = Hub::start(&["--tls-cert", path(&cert), "--tls-key", path(&key)]).await;
+    assert_eq!(hub.announced["agents"][0]["url"], hub.agent("echo"), "called by https");
+    let url = format!("{}/healthz", hub.base);
+    let get = async |trusted: &Certificate| {
+        // A new client, because a connection that is there keeps its certificate.
+        let client = Client::builder().no_proxy().tls_certs_only([trusted.clone()]).build().unwrap();
+        within("an answer", client.get(&url).send()).await.ok().map(|response| response.status())
+    };
+    assert!(get(&old).await.is_some_and(|status| status.is_success()));
+
+    fs::write(&cert, "no certificate").unwrap();
+    hub.process.signal("HUP").await;
+    hub.process.says("the certificate is not replaced; the one in use stays").await;
+    hub.process.says("BEGIN CERTIFICATE").await;
+    assert!(get(&old).await.is_some());
+
+    let new = renew();
+    hub.process.signal("HUP").await;
+    eventually("the new certificate", async || get(&new).await).await;
+    assert!(get(&old).await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cards_are_signed_with_the_key_of_the_file() {
+    let directory = directory("card-key");
+    let (key, jwks) = (directory.join("key.pem"), directory.join("jwks.json"));
+    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    fs::write(&key, pair.serialize_pem()).unwrap();
+    let hub = Hub::start(&["--card-key", path(&key), "--card-kid", "k-1", "--no-legacy-card"]).await;
+    let keys = Raw::new(&*hub.base).get("/.well-known/jwks.json", &[]).await;
+    assert_eq!(text(&keys.json()["keys"][0]["kid"]), "k-1");
+    fs::write(&jwks, keys.body).unwrap();
+    let verified = cli(&["card", "verify", &hub.agent("echo"), "--key", path(&jwks)]).await;
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    assert!(verified.stdout.contains("k-1") && verified.stdout.contains("ES256"), "{verified:?}");
+    let old = Raw::new(hub.agent("echo")).get("/.well-known/agent.json", &[]).await;
+    assert_eq!(old.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cards_follow_the_proxies_that_are_named() {
+    let hub = Hub::start(&["--trust-proxy", "10.0.0.0/8", "--trust-proxy", "127.0.0.1"]).await;
+    let headers = [("x-forwarded-proto", "https"), ("x-forwarded-host", "agents.example.com")];
+    let card = Raw::new(hub.agent("echo")).get("/.well-known/agent-card.json", &headers).await;
+    assert_eq!(card.json()["supportedInterfaces"][0]["url"], "https://agents.example.com/agents/echo");
+}
