@@ -6,7 +6,11 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use nuncio_hub::config::{Config, Connections};
 use serde_json::{Value, json};
-use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpStream};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinHandle,
+};
 
 use crate::{NEVER, Running, SOON, ask, config, impatient, until_closed, within};
 
@@ -62,21 +66,23 @@ async fn an_idle_connection_is_closed() {
     ask(&mut stream).await;
     assert_eq!(until_closed(&mut stream).await, b"");
 
-    let (mut sender, connection) = http2(&hub).await;
-    let connection = tokio::spawn(connection);
-    let request = http::Request::get(format!("{}/healthz", hub.url)).body(Empty::new()).unwrap();
-    let response = within("the answer", sender.send_request(request)).await.unwrap();
-    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "ok\n");
+    let (sender, connection) = asked_by_http2(&hub).await;
     within("the end of the connection", connection).await.unwrap().unwrap();
     assert!(sender.is_closed());
 }
 
 type Sender = hyper::client::conn::http2::SendRequest<Empty<bytes::Bytes>>;
 
-/// A connection of HTTP/2, and what drives it until it ends.
-async fn http2(hub: &Running) -> (Sender, impl Future<Output = hyper::Result<()>> + use<>) {
+/// A connection of HTTP/2 on which a request was answered, and its end.
+async fn asked_by_http2(hub: &Running) -> (Sender, JoinHandle<hyper::Result<()>>) {
     let io = TokioIo::new(hub.connect().await);
-    hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap()
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = http::Request::get(format!("{}/healthz", hub.url)).body(Empty::new()).unwrap();
+    let response = within("the answer", sender.send_request(request)).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "ok\n");
+    (sender, connection)
 }
 
 fn call(method: &str, params: &Value) -> String {
@@ -144,8 +150,7 @@ async fn at_the_end_idle_connections_are_closed() {
     let hub = Running::start(config()).await;
     let (mut used, mut silent): (TcpStream, _) = (hub.connect().await, hub.connect().await);
     ask(&mut used).await;
-    let (sender, connection) = http2(&hub).await;
-    let connection = tokio::spawn(connection);
+    let (sender, connection) = asked_by_http2(&hub).await;
     hub.stop.send(()).unwrap();
     assert_eq!(until_closed(&mut used).await, b"");
     assert_eq!(until_closed(&mut silent).await, b"");
