@@ -51,17 +51,12 @@ impl Place {
             interface(Binding::HttpJson, self.url(agent), None),
         ];
         let is_default = self.default.as_deref() == Some(agent);
-        match (version, &self.authority) {
-            (_, None) => {}
-            (Version::V1_0, Some(authority)) => {
-                let tenant = Some(agent).filter(|_| !is_default);
-                interfaces.push(interface(Binding::Grpc, authority.clone(), tenant));
-            }
-            // It has no tenant to say which agent is meant, and its addresses have a scheme.
-            (Version::V0_3, Some(_)) if is_default => {
-                interfaces.push(interface(Binding::Grpc, self.base.clone(), None));
-            }
-            (Version::V0_3, Some(_)) => {}
+        // Only 1.0 has a tenant to say which agent is meant.
+        if let Some(authority) = &self.authority
+            && (is_default || version == Version::V1_0)
+        {
+            let tenant = Some(agent).filter(|_| !is_default);
+            interfaces.push(interface(Binding::Grpc, authority.clone(), tenant));
         }
         interfaces
     }
@@ -114,7 +109,7 @@ mod tests {
                 "GRPC 1.0 agents.example:443",
                 "JSONRPC 0.3 https://agents.example/agents/echo",
                 "HTTP+JSON 0.3 https://agents.example/agents/echo",
-                "GRPC 0.3 https://agents.example",
+                "GRPC 0.3 agents.example:443",
             ],
         );
     }

@@ -82,11 +82,6 @@ pub(super) fn default_config_id(task_id: &TaskId) -> PushConfigId {
     task_id.as_str().into()
 }
 
-/// ProtoJSON cannot tell 0 from unset, and means unset.
-fn history_length<F: Form>(length: Option<i32>) -> Option<i32> {
-    length.filter(|length| F::HAS_PRESENCE || *length != 0)
-}
-
 /// `MessageSendParams`, or `SendMessageRequest` of the proto.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
@@ -129,7 +124,7 @@ impl ConfigurationShape {
         SendMessageConfiguration {
             accepted_output_modes: self.accepted_output_modes,
             task_push_notification_config: self.push_notification_config.map(PushShape::upgrade),
-            history_length: history_length::<F>(self.history_length),
+            history_length: self.history_length,
             return_immediately: !blocking,
         }
     }
@@ -166,8 +161,7 @@ impl TargetShape {
     }
 
     fn into_get<F: Form>(self) -> GetTaskRequest {
-        let history_length = history_length::<F>(self.history_length);
-        GetTaskRequest { tenant: None, id: self.into_task(), history_length }
+        GetTaskRequest { tenant: None, history_length: self.history_length, id: self.into_task() }
     }
 
     fn into_cancel(mut self) -> CancelTaskRequest {
@@ -214,12 +208,12 @@ impl<F: Form> Serialize for Down<'_, F, SendMessageConfiguration> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let configuration = self.value();
         let modes = &configuration.accepted_output_modes;
-        let length = history_length::<F>(configuration.history_length);
         let mut object = serializer.serialize_struct("SendMessageConfiguration", 4)?;
         field_if(&mut object, !modes.is_empty(), "acceptedOutputModes", modes)?;
         // What a v0.3 peer does without it is anybody's guess (REQ-200).
         object.serialize_field("blocking", &!configuration.return_immediately)?;
-        field_if(&mut object, length.is_some(), "historyLength", &length)?;
+        let length = &configuration.history_length;
+        field_if(&mut object, length.is_some(), "historyLength", length)?;
         if let Some(config) = &configuration.task_push_notification_config {
             object.serialize_field(F::INLINE_PUSH, &Nested(config))?;
         }
@@ -257,7 +251,7 @@ impl<F: Form> Serialize for Params<'_, F> {
                 down::<F, _>(&**req).serialize(serializer)
             }
             Call::GetTask(req) => {
-                let length = history_length::<F>(req.history_length).map(i64::from);
+                let length = req.history_length.map(i64::from);
                 target::<F, S>(serializer, &req.id, &[("historyLength", length)], None)
             }
             Call::CancelTask(req) => {

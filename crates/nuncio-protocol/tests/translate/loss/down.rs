@@ -64,11 +64,11 @@ pub(super) const ROWS: &[Row] = &[
         .because("`blocking`, the inverse of `returnImmediately`, is always said, because servers differ without it"),
     Row::new(DownRequests, "SendMessage, SendStreamingMessage", SENDS, &["configuration.historyLength"])
         .when("0")
-        .becomes(PROTO, "lost", Lost(rule::is_zero))
+        .becomes(GRPC, "lost", Lost(rule::is_zero))
         .because("the proto cannot tell 0 from unset; whoever asked must drop the history that comes"),
     Row::new(DownRequests, "GetTask", &[Kind::Call(Op::GetTask)], &["historyLength"])
         .when("0")
-        .becomes(PROTO, "lost", Lost(rule::is_zero))
+        .becomes(GRPC, "lost", Lost(rule::is_zero))
         .because("as above"),
     Row::new(DownRequests, "SendMessage, SendStreamingMessage", SENDS, &[
             "configuration.taskPushNotificationConfig.taskId",

@@ -55,14 +55,6 @@ pub(super) const ROWS: &[Row] = &[
         .becomes(REST, "`false`", Filled(rule::no))
         .elsewhere("–")
         .because("ProtoJSON leaves `false` out, so absent is how it is said"),
-    Row::new(UpRequests, "SendMessage, SendStreamingMessage", SENDS, &["configuration.historyLength"])
-        .when("0")
-        .becomes(REST, "left out", Lost(rule::is_zero))
-        .because("0 and unset are the same in ProtoJSON"),
-    Row::new(UpRequests, "GetTask", &[Kind::Call(Op::GetTask)], &["historyLength"])
-        .when("0")
-        .becomes(REST, "left out", Lost(rule::is_zero))
-        .because("0 and unset are the same in ProtoJSON"),
     Row::new(UpRequests, "CreateTaskPushNotificationConfig", CREATE, &["pushNotificationConfig.id"])
         .when("absent")
         .becomes(JSON_RPC, "the task's id", Filled(rule::id_of_task))
