@@ -109,6 +109,12 @@ impl AgentCard {
         self
     }
 
+    /// The extension of this URI, if the agent declares it.
+    #[must_use]
+    pub fn extension(&self, uri: &str) -> Option<&AgentExtension> {
+        self.capabilities.extensions.iter().find(|extension| extension.uri == uri)
+    }
+
     /// True if the media type may be sent in a part: nothing declared, a listed type, or a wildcard.
     #[must_use]
     pub fn accepts_input(&self, media_type: &str) -> bool {

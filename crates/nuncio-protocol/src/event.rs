@@ -62,6 +62,16 @@ impl Event {
             Self::Message(_) | Self::ArtifactUpdate(_) => None,
         }
     }
+
+    /// The free-form data of what it carries: the task, the message or the update.
+    pub fn metadata_mut(&mut self) -> &mut Metadata {
+        match self {
+            Self::Task(task) => &mut task.metadata,
+            Self::Message(message) => &mut Arc::make_mut(message).metadata,
+            Self::StatusUpdate(update) => &mut update.metadata,
+            Self::ArtifactUpdate(update) => &mut update.metadata,
+        }
+    }
 }
 
 /// A task's status has changed.

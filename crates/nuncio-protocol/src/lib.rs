@@ -4,7 +4,8 @@
 //! This crate does no I/O, starts no task and reads no clock.
 //!
 //! Reading order: the nouns ([`Message`], [`Task`], [`Event`], [`AgentCard`]), the requests, the
-//! [`Error`] with its table, the trait [`A2aService`], the [`op`] table, [`fold`], then [`wire`].
+//! [`Error`] with its table, the trait [`A2aService`], the [`op`] table, [`Interceptor`], [`fold`], then
+//! [`wire`].
 //!
 //! ```
 //! use nuncio_protocol::{Message, Part};
@@ -35,6 +36,7 @@ mod task;
 mod canonical;
 mod error;
 mod fold;
+mod intercept;
 pub mod op;
 #[cfg(feature = "grpc")]
 pub mod pb;
@@ -53,6 +55,7 @@ pub use self::{
     event::{Event, TaskArtifactUpdateEvent, TaskStatusUpdateEvent},
     fold::{Refusal, fold},
     ids::{ArtifactId, ContextId, MessageId, PushConfigId, Seq, TaskId},
+    intercept::{Interceptor, Interceptors, Next},
     message::{Content, Message, Metadata, Part, Role},
     push::{AuthenticationInfo, TaskPushNotificationConfig},
     request::{
@@ -67,7 +70,9 @@ pub use self::{
         OpenIdConnectSecurityScheme, PasswordOAuthFlow, Scopes, SecurityRequirement, SecurityScheme,
         StringList,
     },
-    service::{A2aService, CallContext, Caller, EventStream, RESUME_EXTENSION, StreamItem, TraceContext},
+    service::{
+        A2aService, CallContext, Caller, EventStream, Headers, RESUME_EXTENSION, StreamItem, TraceContext,
+    },
     task::{Artifact, Task, TaskState, TaskStatus},
     time::{InvalidTimestamp, Timestamp},
     validate::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, Validate, validate_task},

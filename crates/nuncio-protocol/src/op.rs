@@ -1,7 +1,9 @@
 //! The operations as a table. Dispatch, routes, client paths and labels are made from it.
 
+use async_trait::async_trait;
+
 use crate::{
-    A2aService, AgentCard, CallContext, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest,
+    A2aService, AgentCard, CallContext, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, Error,
     EventStream, GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
     ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
     ListTasksResponse, Result, SendMessageRequest, SendMessageResponse, SubscribeToTaskRequest, Task,
@@ -97,9 +99,16 @@ macro_rules! op_table {
             /// What the operation answers.
             pub async fn dispatch(self, service: &dyn A2aService, cx: &CallContext) -> Result<Reply> {
                 match self {
-                    $(Self::$op(req) => service.$method(cx, *req).await.map(Reply::from_result),)+
+                    $(Self::$op(req) => service.$method(cx, *req).await.map(Answer::into_reply),)+
                 }
             }
+        }
+
+        #[async_trait]
+        impl<T: Carrier> A2aService for T {
+            $(async fn $method(&self, cx: &CallContext, req: $req) -> Result<$res> {
+                answer(self.carry(cx, Call::$op(Box::new(req))).await?)
+            })+
         }
     };
 }
@@ -164,37 +173,53 @@ pub enum Reply {
     Empty,
 }
 
-/// Puts a result into its variant; one per result type, so that the table needs no second match.
-trait IntoReply {
-    fn into_reply(self) -> Reply;
+/// Takes calls whole, whatever their operation, and is an [`A2aService`] by that: for what stands
+/// between two of them, such as [interceptors](crate::Interceptors) and transports. The mirror image of
+/// [`Call::dispatch`].
+pub trait Carrier: Send + Sync + 'static {
+    /// Carries a call out. The reply is of the call's own operation.
+    fn carry(&self, cx: &CallContext, call: Call) -> impl Future<Output = Result<Reply>> + Send;
 }
 
-impl Reply {
-    fn from_result(result: impl IntoReply) -> Self {
-        result.into_reply()
-    }
+/// A result and its variant of [`Reply`]; one per result type, so that the table needs no second match.
+trait Answer: Sized {
+    fn into_reply(self) -> Reply;
+
+    /// `None` if the reply is of another operation.
+    fn from_reply(reply: Reply) -> Option<Self>;
+}
+
+fn answer<T: Answer>(reply: Reply) -> Result<T> {
+    T::from_reply(reply).ok_or_else(|| Error::internal("the reply is of another operation than the call"))
 }
 
 macro_rules! replies {
-    ($($ty:ty => |$value:ident| $reply:expr;)+) => {$(
-        impl IntoReply for $ty {
+    ($($ty:ty => |$value:ident| $reply:expr, $pattern:pat => $inner:expr;)+) => {$(
+        impl Answer for $ty {
             fn into_reply(self) -> Reply {
                 let $value = self;
                 $reply
+            }
+
+            fn from_reply(reply: Reply) -> Option<Self> {
+                match reply {
+                    $pattern => Some($inner),
+                    _ => None,
+                }
             }
         }
     )+};
 }
 
 replies! {
-    SendMessageResponse => |sent| Reply::Sent(sent);
-    EventStream => |stream| Reply::Stream(stream);
-    Task => |task| Reply::Task(task);
-    ListTasksResponse => |page| Reply::Tasks(page);
-    TaskPushNotificationConfig => |config| Reply::PushConfig(config);
-    ListTaskPushNotificationConfigsResponse => |page| Reply::PushConfigs(page);
-    AgentCard => |card| Reply::Card(Box::new(card));
-    () => |_nothing| Reply::Empty;
+    SendMessageResponse => |sent| Reply::Sent(sent), Reply::Sent(sent) => sent;
+    EventStream => |stream| Reply::Stream(stream), Reply::Stream(stream) => stream;
+    Task => |task| Reply::Task(task), Reply::Task(task) => task;
+    ListTasksResponse => |page| Reply::Tasks(page), Reply::Tasks(page) => page;
+    TaskPushNotificationConfig => |config| Reply::PushConfig(config), Reply::PushConfig(config) => config;
+    ListTaskPushNotificationConfigsResponse => |page| Reply::PushConfigs(page), Reply::PushConfigs(page) => page;
+    AgentCard => |card| Reply::Card(Box::new(card)), Reply::Card(card) => *card;
+    () => |_nothing| Reply::Empty, Reply::Empty => ();
 }
 
 #[cfg(test)]

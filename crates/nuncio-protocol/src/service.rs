@@ -2,6 +2,7 @@
 //! so does a gateway between them.
 
 use std::{
+    fmt,
     pin::Pin,
     sync::{Arc, OnceLock},
     time::Instant,
@@ -102,6 +103,10 @@ pub struct CallContext {
     pub last_event_id: Option<Seq>,
     /// A repeat of the same send has the same key.
     pub idempotency_key: Option<String>,
+    /// Further headers (in gRPC: metadata) that a client sends along. What the protocol itself says comes
+    /// before them. On a server there are none: what came with a call must not go out again with
+    /// another by accident.
+    pub headers: Headers,
 }
 
 impl CallContext {
@@ -117,13 +122,50 @@ impl CallContext {
             trace: None,
             last_event_id: None,
             idempotency_key: None,
+            headers: Headers::default(),
         }
+    }
+
+    /// True if the caller declared the extension. It is active if the agent declares it, too (spec 4.6).
+    #[must_use]
+    pub fn declares(&self, uri: &str) -> bool {
+        self.extensions.iter().any(|declared| declared == uri)
     }
 }
 
 impl Default for CallContext {
     fn default() -> Self {
         Self::new(Version::V1_0)
+    }
+}
+
+/// Headers by name, whatever its case, each with one value. Some are secrets, so none is printed.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Headers(Vec<(String, String)>);
+
+impl Headers {
+    /// Sets a header, in place of another of this name.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        let name = name.into();
+        self.0.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
+        self.0.push((name, value.into()));
+    }
+
+    /// Names and values, in the order in which they were set.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(|(name, _)| name)).finish()
     }
 }
 
@@ -198,6 +240,14 @@ impl StreamItem {
         &self.0.event
     }
 
+    /// The same entry with a changed event, for one stream only: the others keep theirs.
+    #[must_use]
+    pub fn changed(&self, change: impl FnOnce(&mut Event)) -> Self {
+        let mut event = Event::clone(&self.0.event);
+        change(&mut event);
+        Self::new(self.0.seq, Arc::new(event))
+    }
+
     /// True if somebody else has it, too.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
@@ -222,5 +272,22 @@ impl StreamItem {
                 Ok(self.0.encoded[slot].get_or_init(|| bytes))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_have_one_value_per_name_and_do_not_show_it() {
+        let mut cx = CallContext::default();
+        for (name, value) in [("X-Key", "old"), ("x-team", "a"), ("x-key", "s3cret")] {
+            cx.headers.set(name, value);
+        }
+        let all: Vec<_> = cx.headers.iter().collect();
+        assert_eq!(all, [("x-team", "a"), ("x-key", "s3cret")]);
+        let shown = format!("{cx:?}");
+        assert!(shown.contains("x-key") && !shown.contains("s3cret"), "{shown}");
     }
 }

@@ -1,0 +1,174 @@
+//! Code around the calls of an [`A2aService`]: on a client before a call goes out, on a server before it
+//! is carried out, and on the way back around the answer.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use async_trait::async_trait;
+use futures_core::Stream;
+
+use crate::{
+    A2aService, CallContext, Event, EventStream, Metadata, Result, SendMessageResponse, StreamItem,
+    op::{Call, Carrier, Reply},
+};
+
+/// Stands around every call of a service.
+///
+/// It may change the context and the call and go on with [`Next::run`]; refuse the call by an error, or
+/// answer it, by not going on; and change the answer. The stream of a streaming call is part of the
+/// answer: it may be wrapped, and what it carries comes after `intercept` has returned. What is changed
+/// in the context is seen by those further in, and afterwards by those further out.
+///
+/// ```
+/// use nuncio_protocol::{CallContext, Error, ErrorKind, Interceptor, Next, Result};
+/// use nuncio_protocol::op::{Call, Op, Reply};
+///
+/// /// Lets nobody end a task.
+/// struct NoCancel;
+///
+/// #[async_trait::async_trait]
+/// impl Interceptor for NoCancel {
+///     async fn intercept(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> Result<Reply> {
+///         if call.op() == Op::CancelTask {
+///             return Err(Error::new(ErrorKind::PermissionDenied, "tasks are not ended from here"));
+///         }
+///         next.run(cx, call).await
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait Interceptor: Send + Sync + 'static {
+    /// Handles a call, as a rule by going on with `next`.
+    async fn intercept(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> Result<Reply>;
+}
+
+/// The rest of the way: the interceptors further in, and the service. A clone goes the same way again.
+#[derive(Clone)]
+pub struct Next<'a> {
+    interceptors: &'a [Arc<dyn Interceptor>],
+    service: &'a dyn A2aService,
+}
+
+impl Next<'_> {
+    /// Goes on with the call.
+    ///
+    /// # Errors
+    /// What those further in, or the service, answer.
+    pub async fn run(self, cx: &mut CallContext, call: Call) -> Result<Reply> {
+        match self.interceptors.split_first() {
+            Some((first, interceptors)) => first.intercept(cx, call, Next { interceptors, ..self }).await,
+            None => call.dispatch(self.service, cx).await,
+        }
+    }
+}
+
+impl fmt::Debug for Next<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Next").field("interceptors", &self.interceptors.len()).finish_non_exhaustive()
+    }
+}
+
+/// Interceptors in order, the outermost first.
+#[derive(Clone, Default)]
+pub struct Interceptors(Vec<Arc<dyn Interceptor>>);
+
+impl Interceptors {
+    /// Adds one inside of those that are there.
+    pub fn push(&mut self, interceptor: impl Interceptor) {
+        self.0.push(Arc::new(interceptor));
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The service with these around it. Where there are none it is the service itself, which then costs
+    /// nothing more than before.
+    pub fn around(self, service: impl A2aService) -> Arc<dyn A2aService> {
+        if self.is_empty() {
+            return Arc::new(service);
+        }
+        Arc::new(Intercepted { service, interceptors: self.0 })
+    }
+}
+
+impl fmt::Debug for Interceptors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Interceptors").field(&self.0.len()).finish()
+    }
+}
+
+struct Intercepted<S> {
+    service: S,
+    interceptors: Vec<Arc<dyn Interceptor>>,
+}
+
+impl<S: A2aService> Carrier for Intercepted<S> {
+    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+        let next = Next { interceptors: &self.interceptors, service: &self.service };
+        next.run(&mut cx.clone(), call).await
+    }
+}
+
+impl Reply {
+    /// Changes the metadata of what the reply carries, which is where extensions put their data (spec
+    /// 4.6.2): of the task or the direct reply, of each task of a page, of each event of a stream as it
+    /// comes by. Webhooks and cards have none and stay as they are.
+    #[must_use]
+    pub fn map_metadata(self, mut change: impl FnMut(&mut Metadata) + Send + 'static) -> Self {
+        match self {
+            Self::Sent(SendMessageResponse::Task(mut task)) => {
+                change(&mut task.metadata);
+                Self::Sent(SendMessageResponse::Task(task))
+            }
+            Self::Sent(SendMessageResponse::Message(mut message)) => {
+                change(&mut Arc::make_mut(&mut message).metadata);
+                Self::Sent(SendMessageResponse::Message(message))
+            }
+            Self::Stream(events) => {
+                let change = move |event: &mut Event| change(event.metadata_mut());
+                Self::Stream(Box::pin(Changed { events, change }))
+            }
+            Self::Task(mut task) => {
+                change(&mut task.metadata);
+                Self::Task(task)
+            }
+            Self::Tasks(mut page) => {
+                page.tasks.iter_mut().for_each(|task| change(&mut task.metadata));
+                Self::Tasks(page)
+            }
+            Self::PushConfig(_) | Self::PushConfigs(_) | Self::Card(_) | Self::Empty => self,
+        }
+    }
+}
+
+/// A stream, the events of which are changed as they come by.
+struct Changed<F> {
+    events: EventStream,
+    change: F,
+}
+
+/// Nothing in it is pinned in place: the stream is boxed, and the function is only called.
+impl<F> Unpin for Changed<F> {}
+
+impl<F: FnMut(&mut Event)> Stream for Changed<F> {
+    type Item = Result<StreamItem>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let item = std::task::ready!(self.events.as_mut().poll_next(cx));
+        Poll::Ready(item.map(|item| Ok(item?.changed(&mut self.change))))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.events.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests;
