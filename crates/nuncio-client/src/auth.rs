@@ -156,10 +156,13 @@ impl Credentials {
         // An opaque origin (`file:` and the like) equals nothing, not even itself.
         if origin == *home || self.origins.contains(&origin) {
             let tokens = self.tokens.as_ref().map(|tokens| (Arc::clone(tokens), egress.clone()));
-            return (egress, Granted { headers: self.headers.clone(), tokens, withheld: false });
+            return (
+                egress,
+                Granted { headers: self.headers.clone(), tokens, withheld: false, foreign: false },
+            );
         }
         let withheld = !self.is_empty() || egress.has_identity();
-        (egress.without_identity(), Granted { withheld, ..Granted::default() })
+        (egress.without_identity(), Granted { withheld, foreign: true, ..Granted::default() })
     }
 }
 
@@ -182,6 +185,8 @@ pub(crate) struct Granted {
     tokens: Option<(Arc<Tokens>, Egress)>,
     /// There are credentials, and this address does not get them.
     pub(crate) withheld: bool,
+    /// This address gets no credentials, if there were any.
+    pub(crate) foreign: bool,
 }
 
 impl Granted {
@@ -243,8 +248,8 @@ mod tests {
         ] {
             let (_, granted) = credentials.for_target(egress(), &Url::parse(target).unwrap(), &home);
             assert_eq!(
-                (granted.headers.contains_key(AUTHORIZATION), granted.withheld),
-                (sent, !sent),
+                (granted.headers.contains_key(AUTHORIZATION), granted.withheld, granted.foreign),
+                (sent, !sent, !sent),
                 "{target}"
             );
         }
@@ -254,7 +259,8 @@ mod tests {
     fn nothing_to_send_is_nothing_withheld() {
         let home = Url::parse("https://a.example").unwrap().origin();
         let target = Url::parse("https://b.example").unwrap();
-        assert!(!Credentials::none().for_target(egress(), &target, &home).1.withheld);
+        let (_, granted) = Credentials::none().for_target(egress(), &target, &home);
+        assert!(granted.foreign && !granted.withheld);
         let client = ClientCredentials::new("https://login.example/t", "i", "s").unwrap();
         let tokens = Credentials::none().client_credentials(client);
         assert!(tokens.for_target(egress(), &target, &home).1.withheld);

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nuncio_protocol::{AgentCard, Binding, Error, Result, Version};
+use nuncio_protocol::{AgentCard, Binding, Error, Interceptor, Interceptors, Result, Version};
 
 use crate::{
     CardCache, Client, ClientCredentials, Credentials, Egress, FetchedCard, Preferences, RESUME_EXTENSION,
@@ -45,6 +45,7 @@ pub struct ClientBuilder {
     trust: Trust,
     retry: RetryPolicy,
     extensions: Vec<String>,
+    interceptors: Interceptors,
     timeout: Duration,
     send_timeout: Duration,
 }
@@ -67,6 +68,7 @@ impl ClientBuilder {
             trust: Trust::Ignore,
             retry: RetryPolicy::default(),
             extensions: Vec::new(),
+            interceptors: Interceptors::default(),
             timeout: DEFAULT_TIMEOUT,
             send_timeout: DEFAULT_SEND_TIMEOUT,
         }
@@ -135,6 +137,32 @@ impl ClientBuilder {
     /// Declares these extensions on every call.
     pub fn extensions(mut self, uris: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.extensions.extend(uris.into_iter().map(Into::into));
+        self
+    }
+
+    /// Stands around every call, inside of the interceptors that were added before: once per call, however
+    /// often it is tried, and once per stream, however often it resumes. Headers that it adds to the
+    /// context go to the same origins as credentials.
+    ///
+    /// ```
+    /// use nuncio_client::{Client, protocol::{CallContext, Interceptor, Next, Result}};
+    /// use nuncio_client::protocol::op::{Call, Reply};
+    ///
+    /// /// Says who pays for the call.
+    /// struct Billing(&'static str);
+    ///
+    /// #[async_trait::async_trait]
+    /// impl Interceptor for Billing {
+    ///     async fn intercept(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> Result<Reply> {
+    ///         cx.headers.set("x-cost-centre", self.0);
+    ///         next.run(cx, call).await
+    ///     }
+    /// }
+    ///
+    /// let builder = Client::builder().interceptor(Billing("research"));
+    /// ```
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.interceptors.push(interceptor);
         self
     }
 
@@ -227,9 +255,9 @@ impl ClientBuilder {
         if resumes && !extensions.iter().any(|uri| uri == RESUME_EXTENSION) {
             extensions.push(RESUME_EXTENSION.to_owned());
         }
-        let route = Route::new(wires, self.retry, resumes, extensions);
+        let service = self.interceptors.around(Route::new(wires, self.retry, resumes, extensions));
         let (timeout, send_timeout) = (self.timeout, self.send_timeout);
-        Ok(Client::from_shared(Shared { card, verified, candidates, route, timeout, send_timeout }))
+        Ok(Client::from_shared(Shared { card, verified, candidates, service, timeout, send_timeout }))
     }
 
     /// A wire for each candidate with a usable address; those without are left out, and it is an error if

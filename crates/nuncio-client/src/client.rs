@@ -1,6 +1,7 @@
 //! The pleasant front: find an agent, pick an interface, talk.
 
 use std::{
+    fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -18,7 +19,7 @@ use crate::{
     card::{discover::FetchedCard, verify::Verified},
     choose::Candidate,
     failure::Failure,
-    transport::{route::Route, within},
+    transport::within,
 };
 
 /// An agent that can be talked to. Cheap to clone.
@@ -40,16 +41,28 @@ pub struct Client {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) card: Arc<FetchedCard>,
     pub(crate) verified: Option<Verified>,
     pub(crate) candidates: Vec<Candidate>,
-    pub(crate) route: Route,
+    /// The way to the agent, with the interceptors around it.
+    pub(crate) service: Arc<dyn A2aService>,
     /// For calls that are answered at once.
     pub(crate) timeout: Duration,
     /// For calls that wait for the agent's work.
     pub(crate) send_timeout: Duration,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("card", &self.card)
+            .field("verified", &self.verified)
+            .field("candidates", &self.candidates)
+            .field("timeout", &self.timeout)
+            .field("send_timeout", &self.send_timeout)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Client {
@@ -106,7 +119,7 @@ impl Client {
     /// have no method here. Deadlines are then up to the caller.
     #[must_use]
     pub fn service(&self) -> Arc<dyn A2aService> {
-        Arc::new(self.shared.route.clone())
+        Arc::clone(&self.shared.service)
     }
 
     /// A context for [`Self::service`].
@@ -121,7 +134,7 @@ impl Client {
     /// What the agent answers, or what keeps it from answering.
     pub async fn send(&self, message: impl Into<Outgoing>) -> Result<SendMessageResponse> {
         let cx = self.until(self.shared.send_timeout);
-        self.shared.route.send_message(&cx, message.into().0).await
+        self.shared.service.send_message(&cx, message.into().0).await
     }
 
     /// Says something to a task that exists: the answer to its question, or more for it to do.
@@ -143,7 +156,7 @@ impl Client {
     /// What the agent answers, or what keeps it from answering.
     pub async fn stream(&self, message: impl Into<Outgoing>) -> Result<EventStream> {
         let (cx, req) = (self.context(), message.into().0);
-        self.open(self.shared.send_timeout, self.shared.route.send_streaming_message(&cx, req)).await
+        self.open(self.shared.send_timeout, self.shared.service.send_streaming_message(&cx, req)).await
     }
 
     /// The task as it stands.
@@ -159,7 +172,7 @@ impl Client {
     /// # Errors
     /// What the agent answers, or what keeps it from answering.
     pub async fn get_with(&self, req: GetTaskRequest) -> Result<Task> {
-        self.shared.route.get_task(&self.until(self.shared.timeout), req).await
+        self.shared.service.get_task(&self.until(self.shared.timeout), req).await
     }
 
     /// A page of the caller's tasks. Agents of v0.3 cannot do it: `UnsupportedOperation`.
@@ -167,7 +180,7 @@ impl Client {
     /// # Errors
     /// What the agent answers, or what keeps it from answering.
     pub async fn list(&self, req: ListTasksRequest) -> Result<ListTasksResponse> {
-        self.shared.route.list_tasks(&self.until(self.shared.timeout), req).await
+        self.shared.service.list_tasks(&self.until(self.shared.timeout), req).await
     }
 
     /// Ends a task.
@@ -176,7 +189,7 @@ impl Client {
     /// What the agent answers, or what keeps it from answering.
     pub async fn cancel(&self, id: impl Into<TaskId>) -> Result<Task> {
         let req = CancelTaskRequest { id: id.into(), ..CancelTaskRequest::default() };
-        self.shared.route.cancel_task(&self.until(self.shared.timeout), req).await
+        self.shared.service.cancel_task(&self.until(self.shared.timeout), req).await
     }
 
     /// Follows a task that goes on. Resumes by itself, as [`Self::stream`].
@@ -199,7 +212,7 @@ impl Client {
 
     async fn subscribe_with(&self, cx: CallContext, id: TaskId) -> Result<EventStream> {
         let req = SubscribeToTaskRequest { id, tenant: None };
-        self.open(self.shared.timeout, self.shared.route.subscribe_to_task(&cx, req)).await
+        self.open(self.shared.timeout, self.shared.service.subscribe_to_task(&cx, req)).await
     }
 
     /// The timeout of a stream is for its beginning; how long it lasts is the agent's affair.

@@ -94,7 +94,15 @@ impl Interceptors {
         if self.is_empty() {
             return Arc::new(service);
         }
-        Arc::new(Intercepted { service, interceptors: self.0 })
+        Arc::new(Intercepted { service, interceptors: self })
+    }
+
+    /// Makes one call of the service with these around it.
+    ///
+    /// # Errors
+    /// What they, or the service, answer.
+    pub async fn call(&self, service: &dyn A2aService, cx: &CallContext, call: Call) -> Result<Reply> {
+        Next { interceptors: &self.0, service }.run(&mut cx.clone(), call).await
     }
 }
 
@@ -106,13 +114,12 @@ impl fmt::Debug for Interceptors {
 
 struct Intercepted<S> {
     service: S,
-    interceptors: Vec<Arc<dyn Interceptor>>,
+    interceptors: Interceptors,
 }
 
 impl<S: A2aService> Carrier for Intercepted<S> {
     async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
-        let next = Next { interceptors: &self.interceptors, service: &self.service };
-        next.run(&mut cx.clone(), call).await
+        self.interceptors.call(&self.service, cx, call).await
     }
 }
 

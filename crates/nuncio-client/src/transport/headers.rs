@@ -3,7 +3,9 @@
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
-    header::{ACCEPT, CONTENT_TYPE},
+    header::{
+        ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    },
 };
 use nuncio_protocol::{CallContext, Error, Result, Version, op::Op};
 use uuid::Uuid;
@@ -17,11 +19,14 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
+/// These frame the message; with them one request could be made to look like two.
+const FRAMING: [HeaderName; 7] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
 
-/// The headers of a call, with its credentials. What the protocol says wins over static headers of the
-/// same name.
+/// The headers of a call, with its credentials. What the protocol says wins over headers of the call's own,
+/// and those over static headers of the same name.
 ///
 /// # Errors
 /// Something in the context cannot stand in a header, or there is no access token.
@@ -33,12 +38,19 @@ pub(crate) async fn outgoing(
 ) -> Result<HeaderMap, Failure> {
     let mut headers = within(cx.deadline, granted.headers()).await?;
     // What we cannot even say was not asked; to repeat it is of no use either.
-    describe(&mut headers, cx, version, op).map_err(Failure::answered)?;
+    describe(&mut headers, cx, version, op, granted).map_err(Failure::answered)?;
     Ok(headers)
 }
 
-fn describe(headers: &mut HeaderMap, cx: &CallContext, version: Version, op: Op) -> Result<()> {
+fn describe(
+    headers: &mut HeaderMap,
+    cx: &CallContext,
+    version: Version,
+    op: Op,
+    granted: &Granted,
+) -> Result<()> {
     let streaming = op.row().streaming;
+    own(cx, granted, headers)?;
     headers.insert(CONTENT_TYPE, JSON);
     headers.insert(ACCEPT, if streaming { EVENTS } else { JSON });
     headers.insert(A2A_VERSION, HeaderValue::from_static(version.as_str()));
@@ -56,6 +68,27 @@ fn describe(headers: &mut HeaderMap, cx: &CallContext, version: Version, op: Op)
         headers.insert(TRACEPARENT, value("traceparent", &trace.parent)?);
         if let Some(state) = &trace.state {
             headers.insert(TRACESTATE, value("tracestate", state)?);
+        }
+    }
+    Ok(())
+}
+
+/// The headers that somebody added to this call. They go where credentials go, because nobody can tell
+/// which of them is a secret.
+fn own(cx: &CallContext, granted: &Granted, headers: &mut HeaderMap) -> Result<()> {
+    for (name, text) in cx.headers.iter() {
+        let header = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| Error::invalid_field("headers", format!("{name:?} is no name of a header")))?;
+        if FRAMING.contains(&header) {
+            let why = format!("{name} is not for a call to set; leave it to the connection");
+            return Err(Error::invalid_field("headers", why));
+        }
+        let mut value = value(name, text)?;
+        value.set_sensitive(true);
+        if granted.foreign {
+            tracing::debug!(%header, "a header of a call is not sent to another origin than the card's");
+        } else {
+            headers.insert(header, value);
         }
     }
     Ok(())
@@ -81,10 +114,17 @@ mod tests {
     use futures_util::FutureExt as _;
     use nuncio_protocol::{Seq, TraceContext};
 
+    use url::Url;
+
     use super::*;
+    use crate::Credentials;
 
     fn check(cx: &CallContext, version: Version, op: Op) -> Vec<String> {
-        let headers = outgoing(cx, version, op, &Granted::default()).now_or_never().unwrap().unwrap();
+        lines(cx, version, op, &Granted::default())
+    }
+
+    fn lines(cx: &CallContext, version: Version, op: Op, granted: &Granted) -> Vec<String> {
+        let headers = outgoing(cx, version, op, granted).now_or_never().unwrap().unwrap();
         let mut lines: Vec<_> =
             headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
         lines.sort();
@@ -125,6 +165,35 @@ mod tests {
     }
 
     #[test]
+    fn headers_of_the_call_stand_between_static_ones_and_the_protocol() {
+        let mut cx = CallContext::new(Version::V1_0);
+        for (name, value) in
+            [("X-Team", "a"), ("Authorization", "t"), ("a2a-version", "9"), ("Accept", "x/y")]
+        {
+            cx.headers.set(name, value);
+        }
+        let common = ["a2a-version: 1.0", "accept: application/json"];
+        let (json, team) = ("content-type: application/json", "x-team: a");
+        let home = Url::parse("https://agent.example").unwrap();
+        let other = Url::parse("https://other.example").unwrap();
+        let credentials = Credentials::none().header("authorization", "static").unwrap();
+        let credentials = credentials.header("x-other", "o").unwrap();
+        let granted = |target: &Url| {
+            let egress = crate::Egress::operator().unwrap();
+            credentials.for_target(egress, target, &home.origin()).1
+        };
+        assert_eq!(
+            lines(&cx, Version::V1_0, Op::GetTask, &granted(&home)),
+            [common[0], common[1], "authorization: t", json, "x-other: o", team]
+        );
+        // Another origin than the card's: they may be secrets, and stay at home.
+        assert_eq!(lines(&cx, Version::V1_0, Op::GetTask, &granted(&other)), [common[0], common[1], json]);
+        let granted = Granted::default();
+        let headers = outgoing(&cx, Version::V1_0, Op::GetTask, &granted).now_or_never().unwrap().unwrap();
+        assert!(!format!("{headers:?}").contains("\"t\""), "not shown");
+    }
+
+    #[test]
     fn every_send_has_a_key_of_its_own() {
         let key = || {
             let (cx, granted) = (CallContext::default(), Granted::default());
@@ -141,5 +210,18 @@ mod tests {
         let error =
             outgoing(&cx, Version::V1_0, Op::SendMessage, &granted).now_or_never().unwrap().unwrap_err();
         assert!(error.error.message().contains("idempotency key"), "{error:?}");
+        for (name, value, expected) in [
+            ("no name", "v", "\"no name\" is no name of a header"),
+            ("", "v", "\"\" is no name of a header"),
+            ("x-a", "a\r\nb: c", "x-a: holds characters that cannot stand in a header"),
+            ("Content-Length", "0", "Content-Length is not for a call to set"),
+            ("transfer-encoding", "chunked", "transfer-encoding is not for a call to set"),
+        ] {
+            let mut cx = CallContext::default();
+            cx.headers.set(name, value);
+            let refused = outgoing(&cx, Version::V1_0, Op::GetTask, &granted).now_or_never().unwrap();
+            let error = refused.unwrap_err();
+            assert!(error.error.message().contains(expected), "{error:?}");
+        }
     }
 }

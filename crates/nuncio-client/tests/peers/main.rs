@@ -5,6 +5,7 @@
 mod cards;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod interceptors;
 mod peer;
 mod rest;
 mod streams;
