@@ -4,9 +4,9 @@ use std::{fmt, ops::Deref, sync::Arc};
 
 use async_trait::async_trait;
 use nuncio_protocol::{
-    Artifact, ArtifactId, CallContext, ContextId, Event, Message, Metadata, Part, Result, Role,
-    SendMessageConfiguration, Seq, Task, TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus,
-    TaskStatusUpdateEvent,
+    AgentCard, AgentExtension, Artifact, ArtifactId, CallContext, ContextId, Event, Message, Metadata, Part,
+    Result, Role, SendMessageConfiguration, Seq, Task, TaskArtifactUpdateEvent, TaskId, TaskState,
+    TaskStatus, TaskStatusUpdateEvent,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -76,6 +76,8 @@ pub struct Execution {
     pub metadata: Metadata,
     /// Who calls, in which version, with which extensions.
     pub call: CallContext,
+    /// The agent's own card.
+    pub card: Arc<AgentCard>,
     /// Fires when the task is being canceled or the server ends.
     pub cancellation: CancellationToken,
 }
@@ -85,6 +87,13 @@ impl Execution {
     #[must_use]
     pub fn text(&self) -> std::borrow::Cow<'_, str> {
         self.message.text()
+    }
+
+    /// The extension of this URI as the card declares it, if it is active: the caller has declared it, too
+    /// (spec 4.6).
+    #[must_use]
+    pub fn extension(&self, uri: &str) -> Option<&AgentExtension> {
+        self.card.extension(uri).filter(|_| self.call.declares(uri))
     }
 }
 

@@ -30,6 +30,9 @@
 //! # }
 //! ```
 //!
+//! Code around every call is an [`Interceptor`](protocol::Interceptor), and an [`Extension`] of the protocol
+//! is one that declares itself: both go into the [`RuntimeBuilder`].
+//!
 //! When the process ends, [`Runtime::drain`] ends the tasks in good order.
 //!
 //! Reading order follows the request: [`bind`] opens the envelope, [`runtime`] admits, runs the
@@ -41,6 +44,7 @@
 
 pub mod bind;
 mod executor;
+mod extension;
 pub mod runtime;
 pub mod store;
 #[cfg(any(test, feature = "test-util"))]
@@ -51,5 +55,6 @@ pub use nuncio_protocol as protocol;
 
 pub use self::{
     executor::{Emitter, ExecContext, Execution, Executor},
+    extension::Extension,
     runtime::{Limits, Runtime, RuntimeBuilder},
 };

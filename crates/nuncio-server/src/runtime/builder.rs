@@ -2,12 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use nuncio_protocol::{AgentCard, AgentExtension, Caller, RESUME_EXTENSION};
+use nuncio_protocol::{AgentCard, Caller, Interceptor, Interceptors};
 use tokio::sync::Semaphore;
 
-use super::{ExtendedCard, Runtime, Shared, cursor::CursorKey};
+use super::{
+    ExtendedCard, Runtime, Shared,
+    cursor::CursorKey,
+    hooks::{self, Declared, WhenActive},
+};
 use crate::{
     executor::Executor,
+    extension::Extension,
     store::{MemoryStore, Scope, Store},
 };
 
@@ -65,6 +70,8 @@ pub struct RuntimeBuilder {
     extended_card: Option<ExtendedCard>,
     extended_card_is_open: bool,
     refused_media_types: Vec<String>,
+    declared: Declared,
+    hooks: Interceptors,
 }
 
 impl RuntimeBuilder {
@@ -78,6 +85,8 @@ impl RuntimeBuilder {
             extended_card: None,
             extended_card_is_open: false,
             refused_media_types: Vec::new(),
+            declared: Declared::default(),
+            hooks: Interceptors::default(),
         }
     }
 
@@ -126,44 +135,47 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Stands around every call that declares the extensions which the card demands, inside of the
+    /// interceptors and extensions that were added before.
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.hooks.push(interceptor);
+        self
+    }
+
+    /// Adds an extension: it is declared on the cards, unless they declare it themselves, and stands
+    /// around the calls for which it is active, like an interceptor.
+    pub fn extension(mut self, extension: impl Extension) -> Self {
+        let declaration = extension.declaration();
+        self.hooks.push(WhenActive { uri: declaration.uri.clone(), extension });
+        self.declared.push(declaration);
+        self
+    }
+
     /// The runtime.
     #[must_use]
     pub fn build(mut self) -> Runtime {
-        declare_resume(&mut self.card);
+        self.declared.on(&mut self.card);
         let agent = self.agent.unwrap_or_else(|| self.card.name.as_str().into());
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
-        Runtime {
-            shared: Arc::new(Shared {
-                anonymous: Arc::new(Scope { agent: Arc::clone(&agent), tenant: None, owner: None }),
-                agent,
-                card: Arc::new(self.card),
-                extended_card: self.extended_card,
-                extended_card_is_open: self.extended_card_is_open,
-                refused_media_types: self.refused_media_types,
-                executor: self.executor,
-                store,
-                tasks: Arc::new(Semaphore::new(self.limits.tasks)),
-                streams: Arc::new(Semaphore::new(self.limits.streams)),
-                limits: self.limits,
-                registry: Arc::default(),
-                in_flight: std::sync::Mutex::default(),
-                cursor_key: CursorKey::random(),
-                draining: tokio_util::sync::CancellationToken::new(),
-                tracker: tokio_util::task::TaskTracker::new(),
-            }),
-        }
-    }
-}
-
-/// What the runtime can do beyond the specification is said on the card, so that clients may use it.
-pub(super) fn declare_resume(card: &mut AgentCard) {
-    let extensions = &mut card.capabilities.extensions;
-    if extensions.iter().all(|extension| extension.uri != RESUME_EXTENSION) {
-        extensions.push(AgentExtension {
-            uri: RESUME_EXTENSION.to_owned(),
-            description: "streams resume after Last-Event-ID; sends repeat safely under Idempotency-Key"
-                .to_owned(),
-            ..AgentExtension::default()
+        let shared = Arc::new(Shared {
+            anonymous: Arc::new(Scope { agent: Arc::clone(&agent), tenant: None, owner: None }),
+            agent,
+            card: Arc::new(self.card),
+            declared: self.declared,
+            extended_card: self.extended_card,
+            extended_card_is_open: self.extended_card_is_open,
+            refused_media_types: self.refused_media_types,
+            executor: self.executor,
+            store,
+            tasks: Arc::new(Semaphore::new(self.limits.tasks)),
+            streams: Arc::new(Semaphore::new(self.limits.streams)),
+            limits: self.limits,
+            registry: Arc::default(),
+            in_flight: std::sync::Mutex::default(),
+            cursor_key: CursorKey::random(),
+            draining: tokio_util::sync::CancellationToken::new(),
+            tracker: tokio_util::task::TaskTracker::new(),
         });
+        Runtime { service: hooks::around(&shared, self.hooks), shared }
     }
 }

@@ -149,6 +149,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
         configuration: turn.configuration,
         metadata: turn.metadata,
         call: turn.call,
+        card: Arc::clone(&shared.card),
         cancellation: token.clone(),
     });
     let ended = execute(shared, live, cx, Emitter::new(recorder.clone()), token).await;

@@ -1,5 +1,7 @@
-//! The server side of [`A2aService`](nuncio_protocol::A2aService): admits calls, runs the executor,
-//! records what it says, and answers from what is recorded.
+//! The server side of [`A2aService`]: admits calls, runs the executor, records what it says, and answers
+//! from what is recorded.
+
+mod hooks;
 
 mod service;
 
@@ -25,7 +27,8 @@ use std::{
 };
 
 use nuncio_protocol::{
-    AgentCard, CallContext, Caller, Error, ErrorKind, Result, SendMessageResponse, Seq, Task, TaskId,
+    A2aService, AgentCard, CallContext, Caller, Error, ErrorKind, Result, SendMessageResponse, Seq, Task,
+    TaskId,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -38,6 +41,7 @@ pub(crate) use self::{admit::new_id, record::Recorder};
 use self::{
     admit::{InFlight, Slot},
     cursor::CursorKey,
+    hooks::Declared,
     live::{LiveRef, Registry, State, Stop},
 };
 use crate::{
@@ -58,6 +62,8 @@ async fn let_it_run() {
 #[derive(Clone)]
 pub struct Runtime {
     shared: Arc<Shared>,
+    /// The operations, with the author's hooks around them if there are any.
+    service: Arc<dyn A2aService>,
 }
 
 /// The card for a caller; `None` if there is none for this one.
@@ -67,6 +73,8 @@ type ExtendedCard = Box<dyn Fn(&Caller) -> Option<AgentCard> + Send + Sync>;
 pub(crate) struct Shared {
     agent: Arc<str>,
     card: Arc<AgentCard>,
+    /// What every card of this agent says.
+    declared: Declared,
     extended_card: Option<ExtendedCard>,
     extended_card_is_open: bool,
     refused_media_types: Vec<String>,
@@ -134,10 +142,8 @@ impl Shared {
     /// Before anything else: the extensions that the agent demands (REQ-077).
     fn check_extensions(&self, cx: &CallContext) -> Result<()> {
         let required = self.card.capabilities.extensions.iter().filter(|extension| extension.required);
-        let missing: Vec<&str> = required
-            .map(|extension| &*extension.uri)
-            .filter(|uri| !cx.extensions.iter().any(|has| has == uri))
-            .collect();
+        let missing: Vec<&str> =
+            required.map(|extension| &*extension.uri).filter(|uri| !cx.declares(uri)).collect();
         if missing.is_empty() {
             return Ok(());
         }

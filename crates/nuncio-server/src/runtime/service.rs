@@ -15,9 +15,8 @@ use nuncio_protocol::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Runtime,
+    Shared,
     admit::Admitted,
-    builder::declare_resume,
     cursor::Cursor,
     execution::{self, Begun},
     feed::{self, Feed, Start, Until},
@@ -30,8 +29,13 @@ use crate::{
     store::{Keyset, Scope, TaskQuery},
 };
 
+/// The operations as they are, without what an author puts around them.
+pub(super) struct Operations {
+    pub(super) shared: Arc<Shared>,
+}
+
 #[async_trait]
-impl A2aService for Runtime {
+impl A2aService for Operations {
     async fn send_message(&self, cx: &CallContext, req: SendMessageRequest) -> Result<SendMessageResponse> {
         let shared = &self.shared;
         shared.check_extensions(cx)?;
@@ -161,7 +165,7 @@ impl A2aService for Runtime {
         let before = live.lock().task.clone().filter(|task| !task.status.state.is_terminal());
         let task = before.ok_or_else(not_cancelable)?;
         if !execution::stop(&live, Stop::Cancel) {
-            let cx = idle_context(cx, task, req.metadata.clone());
+            let cx = idle_context(shared, cx, task, req.metadata.clone());
             execution::cancel_idle(shared, cx, shared.limits.cancel_grace).await;
             // A message may have come in meanwhile; then there is an execution to stop.
             if !execution::stop(&live, Stop::Cancel) {
@@ -241,12 +245,12 @@ impl A2aService for Runtime {
             .as_ref()
             .and_then(|card| card(&cx.caller))
             .ok_or(ErrorKind::ExtendedAgentCardNotConfigured)?;
-        declare_resume(&mut card);
+        shared.declared.on(&mut card);
         Ok(card)
     }
 }
 
-impl Runtime {
+impl Operations {
     /// REQ-153: an agent without webhooks says so, whatever the task.
     fn no_push<T>(&self, cx: &CallContext) -> Result<T> {
         self.shared.check_extensions(cx)?;
@@ -290,7 +294,7 @@ fn check_last_event_id(after: Seq, last: Seq) -> Result<()> {
 }
 
 /// What an executor is told about a task that is canceled while nothing runs.
-fn idle_context(cx: &CallContext, task: Task, metadata: Metadata) -> ExecContext {
+fn idle_context(shared: &Shared, cx: &CallContext, task: Task, metadata: Metadata) -> ExecContext {
     ExecContext::from(Execution {
         task_id: task.id.clone(),
         context_id: task.context_id.clone(),
@@ -300,6 +304,7 @@ fn idle_context(cx: &CallContext, task: Task, metadata: Metadata) -> ExecContext
         configuration: SendMessageConfiguration::default(),
         metadata,
         call: cx.clone(),
+        card: Arc::clone(&shared.card),
         cancellation: CancellationToken::new(),
     })
 }

@@ -5,6 +5,7 @@ mod cancel;
 mod drain;
 mod faults;
 mod follow_up;
+mod hooks;
 mod idempotency;
 mod limits;
 mod list;
