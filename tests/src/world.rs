@@ -108,12 +108,19 @@ impl World {
     }
 }
 
-/// The runtime of an agent; it is reached at `base`, if it is reached over a wire.
-fn runtime(base: Option<&str>, executor: impl Executor, change: impl FnOnce(&mut AgentCard)) -> Runtime {
+/// The runtime of an agent; it is reached at `address`, if it is reached over a wire.
+fn runtime(
+    address: Option<SocketAddr>,
+    executor: impl Executor,
+    change: impl FnOnce(&mut AgentCard),
+) -> Runtime {
     let mut card = AgentCard::new("scripted", "Does what the message says.").with_streaming();
-    if let Some(base) = base {
+    if let Some(address) = address {
+        let (base, authority) = (format!("http://{address}/"), address.to_string());
         for binding in Binding::ALL {
-            card = card.reached_at(*binding, base);
+            // Addresses of gRPC have no scheme: the official SDKs take no other.
+            let url = if *binding == Binding::Grpc { &authority } else { &base };
+            card = card.reached_at(*binding, url);
         }
     }
     card.default_input_modes = vec!["*/*".to_owned()];
@@ -151,7 +158,7 @@ impl Server {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
         let address = listener.local_addr().expect("a listener has an address");
-        let runtime = runtime(Some(&format!("http://{address}/")), executor, change);
+        let runtime = runtime(Some(address), executor, change);
         let card = Arc::clone(runtime.card());
         let agent = bind::Agent::new(Arc::new(runtime), &card, options).expect("the card is good");
         let router: Router = bind::router(&agent).layer(middleware::from_fn(identify));

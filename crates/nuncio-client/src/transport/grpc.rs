@@ -12,7 +12,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -21,7 +21,7 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 use bytes::{Buf as _, BufMut as _, Bytes};
-use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
 use http::{
     HeaderMap, HeaderName,
     header::{ACCEPT, CONTENT_TYPE},
@@ -132,16 +132,31 @@ impl Transport for GrpcTransport {
     async fn stream(&self, cx: &CallContext, call: &Call) -> Result<WireStream, Failure> {
         let (request, path) = self.request(cx, call).await?;
         let limit = self.channel.endpoint().egress.max_event();
-        let mut client = self.client(limit);
-        let answer = within(cx.deadline, async {
-            let answer = client.server_streaming(request, path, Raw).await;
-            answer.map_err(|status| self.channel.failure(&status, limit))
+        let (mut client, channel) = (self.client(limit), self.channel.clone());
+        let mut opening = Box::pin(async move {
+            match client.server_streaming(request, path, Raw).await {
+                Ok(answer) => Ok(events(answer.into_inner(), channel, limit)),
+                Err(status) => Err(channel.failure(&status, limit)),
+            }
         });
-        Ok(events(answer.await?.into_inner(), self.channel.clone(), limit))
+        let opened = async {
+            match tokio::time::timeout(HEAD_PATIENCE, &mut opening).await {
+                Ok(opened) => opened.map(Some),
+                Err(_) => Ok(None),
+            }
+        };
+        Ok(match within(cx.deadline, opened).await? {
+            Some(events) => events,
+            None => stream::once(opening).try_flatten().boxed(),
+        })
     }
 }
 
-/// The events of a connection: until it ends, breaks, or carries an error. They have no numbers.
+/// Many servers send not even a head before the first event, which may be long in coming. After this time
+/// the stream counts as open; a refusal that comes later comes as its first event.
+const HEAD_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The events of a connection: until it ends, breaks, or carries an error.
 fn events(messages: Streaming<Bytes>, channel: Channel, limit: usize) -> WireStream {
     let events = stream::unfold(Some((messages, channel)), move |connection| async move {
         let (mut messages, channel) = connection?;
