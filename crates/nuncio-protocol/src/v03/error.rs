@@ -10,7 +10,11 @@ use crate::{Error, ErrorKind, wire::rest};
 #[must_use]
 pub fn rest_error(error: &Error) -> (u16, Value) {
     let row = error.kind().row();
-    let body = json!({ "code": row.code, "message": error.message(), "data": error.details() });
+    let mut body = json!({ "code": row.code, "message": error.message(), "data": error.details() });
+    // The only thing by which a2a-python 1.x, when it speaks v0.3, knows an error.
+    if let Some((name, _)) = CLASSES.iter().find(|(_, kind)| *kind == error.kind()) {
+        body["type"] = (*name).into();
+    }
     (status(error.kind()), body)
 }
 

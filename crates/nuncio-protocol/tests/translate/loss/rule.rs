@@ -391,6 +391,19 @@ pub(super) fn code_of_answer(answer: &Value, _: &str) -> Option<Value> {
     Some(kind.row().code.into())
 }
 
+/// The name of the class of errors that goes with the code.
+pub(super) fn class_of_answer(answer: &Value, _: &str) -> Option<Value> {
+    let code = answer["body"].get("code").cloned().or_else(|| code_of_answer(answer, ""));
+    let name = match code.as_ref().and_then(Value::as_i64).unwrap_or(INTERNAL) {
+        -32001 => "TaskNotFoundError",
+        -32002 => "TaskNotCancelableError",
+        -32602 => "InvalidParamsError",
+        INTERNAL => "InternalError",
+        _ => return None,
+    };
+    Some(name.into())
+}
+
 /// The HTTP status that goes with the code.
 pub(super) fn status_of_code(answer: &Object) -> Option<Value> {
     let status = match answer.get("body")?["code"].as_i64()? {

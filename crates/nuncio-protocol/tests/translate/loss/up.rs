@@ -199,6 +199,11 @@ pub(super) const ROWS: &[Row] = &[
         .becomes(REST, "by class, or by status", Filled(rule::code_of_answer))
         .elsewhere("–")
         .because("the specification asks for no code"),
+    Row::new(UpErrors, "an error", &[Kind::Error], &["body.type"])
+        .when("absent")
+        .becomes(REST, "the name of its class", Filled(rule::class_of_answer))
+        .elsewhere("–")
+        .because("some clients know errors by nothing else"),
     Row::new(UpErrors, "an error", &[Kind::Error], &["status"])
         .when("another than that of the code")
         .becomes(REST, "that of the code", Computed(rule::status_of_code))
