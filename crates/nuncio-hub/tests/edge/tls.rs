@@ -2,10 +2,12 @@
 
 use std::{fs, path::Path, sync::Arc};
 
+use nuncio_client::Egress;
 use nuncio_hub::{
     Hub, Reload,
     config::{Config, TlsFiles},
 };
+use nuncio_protocol::{Binding, SendMessageResponse, TaskState, Version as A2aVersion};
 use reqwest::{Certificate, Client, ClientBuilder, Version};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -64,6 +66,27 @@ async fn both_versions_of_http_by_alpn() {
         assert_eq!(card.version(), version);
         let card: Value = serde_json::from_slice(&card.bytes().await.unwrap()).unwrap();
         assert_eq!(card["url"], url, "what is served by TLS is called by https");
+    }
+}
+
+/// Every binding and version by TLS on the one port, each reached through the card alone.
+#[tokio::test]
+async fn every_binding_is_secure() {
+    let default_agent = Some("echo".to_owned());
+    let (hub, _, cert) = secure("bindings", Config { default_agent, ..config() }).await;
+    let egress = Egress::builder().root_certificates(cert.as_bytes()).unwrap().build().unwrap();
+    for version in A2aVersion::ALL {
+        for binding in Binding::ALL {
+            let builder = nuncio_client::Client::builder().egress(egress.clone());
+            let client =
+                builder.version(*version).binding(*binding).connect(format!("{}/agents/echo", hub.url));
+            let client = within("the card", client).await.unwrap();
+            let SendMessageResponse::Task(task) = within("the answer", client.send("hello")).await.unwrap()
+            else {
+                panic!("{binding:?} {version}: expected a task");
+            };
+            assert_eq!(task.status.state, TaskState::Completed, "{binding:?} {version}");
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Everything about a call that stands in its headers, which are gRPC's metadata as well.
 
-use std::{str::FromStr as _, time::Instant};
+use std::str::FromStr as _;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use nuncio_protocol::{CallContext, Caller, Error, Result, Seq, TraceContext, Version};
@@ -81,8 +81,8 @@ impl Inner {
 /// When the caller stops waiting, by `grpc-timeout`: at most eight digits and a unit. One that cannot be
 /// read is no deadline.
 #[cfg(feature = "grpc")]
-pub(super) fn deadline(headers: &HeaderMap) -> Option<Instant> {
-    use std::time::Duration;
+pub(super) fn deadline(headers: &HeaderMap) -> Option<std::time::Instant> {
+    use std::time::{Duration, Instant};
 
     let text = text(headers, "grpc-timeout")?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
