@@ -13,15 +13,13 @@ use super::{
 /// The context of a call.
 pub(super) fn read(version: Version, headers: &HeaderMap, caller: Option<&Caller>) -> Result<CallContext> {
     let mut cx = CallContext::new(version);
-    if headers.len() > 1 {
-        cx.extensions = extensions(headers);
-        cx.last_event_id = last_event_id(headers)?;
-        cx.idempotency_key = text(headers, "idempotency-key").map(str::to_owned);
-        cx.trace = text(headers, "traceparent").map(|parent| TraceContext {
-            parent: parent.to_owned(),
-            state: text(headers, "tracestate").map(str::to_owned),
-        });
-    }
+    cx.extensions = extensions(headers);
+    cx.last_event_id = last_event_id(headers)?;
+    cx.idempotency_key = text(headers, "idempotency-key").map(str::to_owned);
+    cx.trace = text(headers, "traceparent").map(|parent| TraceContext {
+        parent: parent.to_owned(),
+        state: text(headers, "tracestate").map(str::to_owned),
+    });
     if let Some(caller) = caller {
         cx.caller = caller.clone();
     }
