@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName};
 use nuncio_protocol::{
     AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Version, v03,
     wire::{
-        Dialect, V1,
+        Dialect, V1, excerpt,
         rest::{self, Paths},
     },
 };
@@ -30,19 +30,19 @@ pub(super) fn extensions_header(version: Version) -> HeaderName {
 
 /// The version the caller asks for, by header or query parameter; `None` if the caller did not say.
 pub(super) fn requested<'a>(headers: &'a HeaderMap, query: Option<&'a str>) -> Result<Option<&'a str>> {
-    let header = headers.get(A2A_VERSION).map(|value| value.to_str().unwrap_or("?").trim());
-    let query = query.and_then(|query| {
-        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs.find(|(name, _)| name.eq_ignore_ascii_case("a2a-version")).map(|(_, value)| value.trim())
-    });
-    let (header, query) = (header.filter(|text| !text.is_empty()), query.filter(|text| !text.is_empty()));
-    if let (Some(header), Some(query)) = (header, query)
-        && header != query
-    {
-        let why = format!("A2A-Version is {header} in the header and {query} in the query; send one");
-        return Err(Error::new(ErrorKind::InvalidRequest, why));
+    let by_header = headers.get_all(A2A_VERSION).into_iter().map(|value| value.to_str().unwrap_or("?"));
+    let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let by_query = pairs.filter(|(name, _)| name.eq_ignore_ascii_case("a2a-version")).map(|(_, value)| value);
+    let mut said = by_header.chain(by_query).map(str::trim).filter(|text| !text.is_empty());
+    let first = said.next();
+    match (first, said.find(|other| Some(*other) != first)) {
+        (Some(first), Some(other)) => {
+            let (first, other) = (excerpt(first.to_owned()), excerpt(other.to_owned()));
+            let why = format!("A2A-Version is both {first} and {other}; send one, in the header or in the query");
+            Err(Error::new(ErrorKind::InvalidRequest, why))
+        }
+        (first, _) => Ok(first),
     }
-    Ok(header.or(query))
 }
 
 /// The versions of one binding of an agent: support is judged by interface (spec 3.6.2).
@@ -65,13 +65,13 @@ impl Spoken {
     pub(super) fn choose(&self, requested: Option<&str>) -> Result<Version> {
         let version = requested.map_or(Some(IMPLIED), Version::parse);
         version.filter(|version| self.has(*version)).ok_or_else(|| {
-            let why = match requested {
-                Some(requested) => format!("A2A-Version {requested} is not spoken here"),
-                None => format!(
-                    "no A2A-Version was sent, which means {IMPLIED}, and {IMPLIED} is not spoken here"
-                ),
+            let Some(requested) = requested.map(|text| excerpt(text.to_owned())) else {
+                let why =
+                    format!("no A2A-Version was sent, which means {IMPLIED}, and {IMPLIED} is not spoken here");
+                return self.refuse(&why).with_metadata("requestedVersion", IMPLIED.as_str());
             };
-            self.refuse(&why).with_metadata("requestedVersion", requested.unwrap_or(IMPLIED.as_str()))
+            let why = format!("A2A-Version {requested} is not spoken here");
+            self.refuse(&why).with_metadata("requestedVersion", requested)
         })
     }
 
@@ -79,6 +79,7 @@ impl Spoken {
     pub(super) fn confirm(&self, proven: Version, requested: Option<&str>) -> Result<()> {
         match requested {
             Some(requested) if Version::parse(requested) != Some(proven) => {
+                let requested = excerpt(requested.to_owned());
                 let why = format!("A2A-Version {requested} was sent to what is of version {proven}");
                 Err(self.refuse(&why).with_metadata("requestedVersion", requested))
             }
