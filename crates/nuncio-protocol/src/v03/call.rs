@@ -37,7 +37,7 @@ pub(super) fn no_list_tasks() -> Error {
 /// Reads the parameters of an operation.
 pub(super) fn upgrade<F: Form>(op: Op, params: Option<&RawValue>) -> Result<Call> {
     let send = || shape::<SendShape>(params).map(SendShape::upgrade::<F>).map(Box::new);
-    let target = || shape::<TargetShape>(params);
+    let target = || shape::<TargetShape>(params).and_then(TargetShape::agreed);
     Ok(match op {
         Op::SendMessage => Call::SendMessage(send()?),
         Op::SendStreamingMessage => Call::SendStreamingMessage(send()?),
@@ -155,6 +155,20 @@ struct TargetShape {
 }
 
 impl TargetShape {
+    /// The task under two of its names is one task: the path of HTTP+JSON says `id`, its body `name`.
+    fn agreed(self) -> Result<Self> {
+        let by_id = self.task_id.as_ref().map(TaskId::as_str).or(self.id.as_deref());
+        let by_name = [("name", &self.name), ("parent", &self.parent)];
+        let other = by_name.iter().find(|(_, name)| {
+            let named = name.as_ref().map(Name::task);
+            named.zip(by_id).is_some_and(|(named, id)| named.as_str() != id)
+        });
+        match other {
+            Some((field, _)) => Err(Error::invalid_field(*field, "names another task than the id")),
+            None => Ok(self),
+        }
+    }
+
     fn into_task(self) -> TaskId {
         let named = self.name.or(self.parent).and_then(|name| name.split().0);
         self.task_id.or(self.id.map(Into::into)).or(named).unwrap_or_default()

@@ -27,6 +27,11 @@ impl Name {
         (!task.is_empty()).then(|| Self { task: task.into(), config: config.map(Into::into) })
     }
 
+    /// The task.
+    pub(super) fn task(&self) -> &TaskId {
+        &self.task
+    }
+
     /// The task, and the configuration if it names one.
     pub(super) fn split(self) -> (Option<TaskId>, Option<PushConfigId>) {
         (Some(self.task).filter(|task| !task.is_empty()), self.config)
