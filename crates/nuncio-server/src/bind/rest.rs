@@ -21,16 +21,17 @@ use super::{
 pub(super) async fn serve(agent: &Inner, path: &str, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let exchange = Exchange { agent, form: version::rest_form(path), path, parts: &parts };
-    if let Err(refused) = exchange.check_version() {
+    if let Err(refused) = exchange.check_head() {
         return exchange.refuse(refused);
     }
     let body = if parts.method == Method::POST && !body.is_end_stream() {
-        if !answer::is_json(&parts.headers) {
-            // Refused before parsing (REQ-031).
-            let error = answer::not_json(JSON);
-            return exchange.error(Some(StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16()), &error);
+        let is_typed = parts.headers.contains_key(header::CONTENT_TYPE);
+        if is_typed && !answer::is_json(&parts.headers) {
+            return exchange.refuse_type();
         }
         match answer::read(body, &agent.options).await {
+            // That there is nothing in a body may be known only at its end; nothing has no type.
+            Ok(body) if !is_typed && !body.is_empty() => return exchange.refuse_type(),
             Ok(body) => body,
             Err(error) => return exchange.error(None, &error),
         }
@@ -49,15 +50,13 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Version before route and parameters: a body of another version is told so. But where nothing is,
-    /// no version will help.
-    fn check_version(&self) -> Result<(), Refused> {
+    /// What can be told without the body. Version before parameters: a body of another version is told so.
+    /// But where nothing is, no version will help.
+    fn check_head(&self) -> Result<(), Refused> {
         let agent = self.agent;
         let proven = self.form.dialect.version();
+        rest::check_route(&self.form.paths, self.parts.method.as_str(), self.path)?;
         let requested = version::requested(&self.parts.headers, self.parts.uri.query())?;
-        if !rest::is_route(&self.form.paths, self.path) {
-            return Err(Refused::NotFound);
-        }
         if requested.is_none() && proven != IMPLIED && !agent.options.lenient_version {
             let why = format!(
                 "this path is of version {proven}, but no A2A-Version was sent, which means {IMPLIED}"
@@ -112,6 +111,11 @@ impl Exchange<'_> {
         response
     }
 
+    /// A body of another type is refused before it is parsed (REQ-031).
+    fn refuse_type(&self) -> Response {
+        self.error(Some(StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16()), &answer::not_json(JSON))
+    }
+
     fn refuse(&self, refused: Refused) -> Response {
         let status = match &refused {
             Refused::NotFound | Refused::MethodNotAllowed { .. } => Some(refused.status()),
@@ -155,6 +159,10 @@ impl Exchange<'_> {
                 return A2A_JSON;
             }
             if mentions(&name, JSON) {
+                return JSON;
+            }
+            // Whoever takes neither, such as a stream only, rather knows the older one (trap T-07).
+            if name == header::ACCEPT && self.parts.headers.contains_key(&name) && !mentions(&name, "/*") {
                 return JSON;
             }
         }

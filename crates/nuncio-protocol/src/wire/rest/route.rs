@@ -1,6 +1,6 @@
 //! Which operation a verb and a path mean.
 
-use super::{Paths, Refused};
+use super::{Paths, Refused, escape::unescape};
 use crate::op::{Op, OpRow, Verb};
 
 /// A path variable: its name, and its value still escaped.
@@ -9,8 +9,7 @@ pub(super) type Variable<'p> = (&'static str, &'p str);
 /// What a verb and a path mean.
 #[derive(Debug)]
 pub(super) struct Route<'p> {
-    /// Still escaped.
-    pub(super) tenant: Option<&'p str>,
+    pub(super) tenant: Option<String>,
     pub(super) op: Op,
     pub(super) variables: Vec<Variable<'p>>,
 }
@@ -23,10 +22,14 @@ pub(super) fn find<'p>(paths: &Paths, verb: &str, path: &'p str) -> Result<Route
     }
     let (tenant, below) = split_tenant(path).filter(|_| paths.tenants).ok_or(Refused::NotFound)?;
     let behind = matches(paths, below);
-    if behind.is_empty() {
-        return Err(Refused::NotFound);
-    }
+    let tenant = decode_tenant(paths, tenant).filter(|_| !behind.is_empty()).ok_or(Refused::NotFound)?;
     by_verb(behind, verb, Some(tenant))
+}
+
+/// The name of a tenant; `None` if it cannot be one.
+fn decode_tenant(paths: &Paths, tenant: &str) -> Option<String> {
+    let tenant = unescape(tenant).filter(|tenant| !tenant.is_empty() && !paths.is_reserved(tenant))?;
+    Some(tenant.into_owned())
 }
 
 /// `/acme/tasks` is `acme` and `/tasks`.
@@ -75,7 +78,7 @@ fn captures<'p>(template: &'static str, path: &'p str) -> Option<Vec<Variable<'p
     segments.next().is_none().then_some(variables)
 }
 
-fn by_verb<'p>(found: Vec<Match<'p>>, verb: &str, tenant: Option<&'p str>) -> Result<Route<'p>, Refused> {
+fn by_verb<'p>(found: Vec<Match<'p>>, verb: &str, tenant: Option<String>) -> Result<Route<'p>, Refused> {
     let mut allow = Vec::new();
     for (row, variables) in found {
         if verbs(row).iter().any(|own| own.as_str() == verb) {

@@ -107,31 +107,20 @@ pub fn decode_request<'a>(
     body: &'a [u8],
 ) -> Result<Incoming<'a>, Refused> {
     let route = route::find(paths, verb, path)?;
-    let tenant = route.tenant.map(|tenant| decode_tenant(paths, tenant)).transpose()?;
-    let op = route.op;
     let params = if verb == Verb::Post.as_str() {
         merge_body(&route, body)?
     } else {
         merge_query(&route, query.unwrap_or_default())?
     };
-    Ok(Incoming { tenant, op, params })
+    Ok(Incoming { tenant: route.tenant, op: route.op, params })
 }
 
-/// True if there is something at this path, for whatever verb.
-#[must_use]
-pub fn is_route(paths: &Paths, path: &str) -> bool {
-    match route::find(paths, "", path) {
-        Ok(route) => route.tenant.is_none_or(|tenant| decode_tenant(paths, tenant).is_ok()),
-        Err(Refused::MethodNotAllowed { .. }) => true,
-        Err(Refused::NotFound | Refused::Invalid(_)) => false,
-    }
-}
-
-fn decode_tenant(paths: &Paths, tenant: &str) -> Result<String, Refused> {
-    match unescape(tenant) {
-        Some(tenant) if !tenant.is_empty() && !paths.is_reserved(&tenant) => Ok(tenant.into_owned()),
-        _ => Err(Refused::NotFound),
-    }
+/// Whether there is something at this path for this verb, before its body is read.
+///
+/// # Errors
+/// [`Refused::NotFound`] or [`Refused::MethodNotAllowed`].
+pub fn check_route(paths: &Paths, verb: &str, path: &str) -> Result<(), Refused> {
+    route::find(paths, verb, path).map(drop)
 }
 
 /// The members of an object, in order, their values as they came.
