@@ -1,6 +1,8 @@
 //! Everything about a call that stands in its headers, which are gRPC's metadata as well.
 
 use std::str::FromStr as _;
+#[cfg(feature = "grpc")]
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use nuncio_protocol::{CallContext, Caller, Error, Result, Seq, TraceContext, Version};
@@ -76,13 +78,15 @@ impl Inner {
     }
 }
 
-/// When the caller stops waiting, by `grpc-timeout`: at most eight digits and a unit. One that cannot be
-/// read is no deadline.
+/// When the caller stops waiting, by `grpc-timeout`.
 #[cfg(feature = "grpc")]
-pub(super) fn deadline(headers: &HeaderMap) -> Option<std::time::Instant> {
-    use std::time::{Duration, Instant};
+pub(super) fn deadline(headers: &HeaderMap) -> Option<Instant> {
+    Instant::now().checked_add(timeout(text(headers, "grpc-timeout")?)?)
+}
 
-    let text = text(headers, "grpc-timeout")?;
+/// At most eight digits and a unit. One that cannot be read is none.
+#[cfg(feature = "grpc")]
+fn timeout(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -97,5 +101,47 @@ pub(super) fn deadline(headers: &HeaderMap) -> Option<std::time::Instant> {
         "n" => Duration::from_nanos(1),
         _ => return None,
     };
-    Instant::now().checked_add(unit.checked_mul(number)?)
+    unit.checked_mul(number)
+}
+
+#[cfg(all(test, feature = "grpc"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_eight_digits_and_a_unit() {
+        for (text, expected) in [
+            ("1H", Some(Duration::from_hours(1))),
+            ("2M", Some(Duration::from_mins(2))),
+            ("3S", Some(Duration::from_secs(3))),
+            ("4m", Some(Duration::from_millis(4))),
+            ("5u", Some(Duration::from_micros(5))),
+            ("6n", Some(Duration::from_nanos(6))),
+            ("0S", Some(Duration::ZERO)),
+            ("00000007S", Some(Duration::from_secs(7))),
+            ("99999999H", Some(Duration::from_hours(99_999_999))),
+            ("100000000S", None),
+            ("000000001S", None),
+            ("S", None),
+            ("", None),
+            ("5", None),
+            ("5s", None),
+            ("5h", None),
+            ("-5S", None),
+            ("+5S", None),
+            ("1.5S", None),
+            (" 5S", None),
+            ("5 S", None),
+            ("5SS", None),
+            ("5é", None),
+        ] {
+            assert_eq!(timeout(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_longest_timeout_is_a_deadline_too() {
+        let headers = HeaderMap::from_iter([("grpc-timeout".parse().unwrap(), "99999999H".parse().unwrap())]);
+        assert!(deadline(&headers).is_some_and(|deadline| deadline > Instant::now()));
+    }
 }

@@ -1,17 +1,18 @@
 //! The gRPC binding: the paths of both packages on the port of everything else. tonic does the framing;
 //! which version a call is in stands in its path, and which agent it is for in its tenant.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{cmp::Ordering, collections::HashMap, fmt, sync::Arc};
 
 use axum::{Router, body::Body, extract::Request, response::Response, routing::any};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use futures_util::{StreamExt as _, stream::BoxStream};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body_util::Full;
 use nuncio_protocol::{
-    CallContext, Caller, Error, EventStream, RESUME_EXTENSION, Result, StreamItem,
+    CallContext, Caller, Error, ErrorKind, EventStream, RESUME_EXTENSION, Result, StreamItem,
     op::{Call, Op, Reply},
     pb::{self, Codec},
+    wire::excerpt,
 };
 use tonic::{
     Code, Status,
@@ -86,12 +87,8 @@ impl Grpc {
     }
 
     async fn serve(self, codec: &'static Codec, request: Request) -> Response {
-        if !is_grpc(request.headers()) {
-            return answer::typed(
-                http::StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "text/plain",
-                b"expected Content-Type: application/grpc\n".to_vec(),
-            );
+        if let Some(refusal) = no_grpc(&request) {
+            return refusal;
         }
         let (parts, body) = request.into_parts();
         let rpc = parts.uri.path().rsplit('/').next().unwrap_or_default();
@@ -99,7 +96,8 @@ impl Grpc {
             return unimplemented(&format!("{} has no method of this name", codec.service));
         };
         // Read by us and not by tonic, so that the bounds are those of all bindings.
-        let body = match answer::read(body, self.options()).await {
+        let body = answer::read(body, self.options()).await;
+        let body = match body.and_then(|body| check_frame(&body).map(|()| body)) {
             Ok(body) => body,
             Err(error) => return status(codec, &error).into_http::<Body>(),
         };
@@ -129,7 +127,7 @@ impl Grpc {
             Directory::One(agent) => Ok(&agent.inner),
             Directory::Many { default, by_tenant, .. } => {
                 let (agent, why) = match call.tenant() {
-                    None => (default.as_ref(), "required: it names the agent"),
+                    None => (default.as_ref(), "required: it names the agent, and no agent is the default"),
                     Some(tenant) => (by_tenant.get(tenant), "there is no agent of this name"),
                 };
                 let agent = agent.ok_or_else(|| Error::invalid_field("tenant", why))?;
@@ -140,17 +138,63 @@ impl Grpc {
     }
 }
 
-/// True for gRPC in any of its spellings.
+/// True for gRPC with protobuf, which is what it means when it says no more. Other forms, such as gRPC-Web,
+/// have frames or messages that are not for us.
 #[must_use]
 pub fn is_grpc(headers: &HeaderMap) -> bool {
     let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    media_type.is_some_and(|media_type| media_type.starts_with("application/grpc"))
+    let essence = media_type.and_then(|media_type| media_type.split(';').next()).unwrap_or_default().trim();
+    ["application/grpc", "application/grpc+proto"].iter().any(|own| essence.eq_ignore_ascii_case(own))
 }
 
 /// The answer to a gRPC call that nobody knows.
 #[must_use]
 pub fn unimplemented(message: &str) -> Response {
     Status::unimplemented(message).into_http::<Body>()
+}
+
+/// The refusal of what is no gRPC at all, in HTTP's own terms.
+fn no_grpc(request: &Request) -> Option<Response> {
+    let (status, message) = if !is_grpc(request.headers()) {
+        (StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected Content-Type: application/grpc\n")
+    } else if request.method() != Method::POST {
+        (StatusCode::METHOD_NOT_ALLOWED, "gRPC calls are posted\n")
+    } else if request.version() < http::Version::HTTP_2 {
+        // The outcome of a call stands in trailers, which would be lost.
+        (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "gRPC needs HTTP/2\n")
+    } else {
+        return None;
+    };
+    let mut response = answer::typed(status, "text/plain", message.into());
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    }
+    Some(response)
+}
+
+/// A call is one message in one frame. Checked before tonic sees it, which makes room for as much as a
+/// frame says, be it there or not, and takes the first of several messages for the only one.
+fn check_frame(body: &Bytes) -> Result<()> {
+    let Some((head, message)) = body.split_first_chunk::<5>() else {
+        let error = if body.is_empty() {
+            Error::new(ErrorKind::InvalidRequest, "expected one message, got none")
+        } else {
+            Error::new(ErrorKind::ParseError, "the frame of the message is cut off")
+        };
+        return Err(error);
+    };
+    let [_compressed, length @ ..] = *head;
+    let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+    match message.len().cmp(&length) {
+        Ordering::Less => {
+            let why = format!("the message is cut off: expected {length} bytes, got {}", message.len());
+            Err(Error::new(ErrorKind::ParseError, why))
+        }
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => {
+            Err(Error::new(ErrorKind::InvalidRequest, "expected one message, and more came after it"))
+        }
+    }
 }
 
 /// A call with its message still in bytes.
@@ -222,10 +266,19 @@ fn metadata(header: Option<(HeaderName, HeaderValue)>) -> MetadataMap {
     MetadataMap::from_headers(header.into_iter().collect())
 }
 
+/// The most of an error that goes into the trailers: clients take 8 KiB of them by default, after base64,
+/// and beside everything else.
+const MOST_DETAILS: usize = 4 * 1024;
+
 fn status(codec: &Codec, error: &Error) -> Status {
     answer::log(error);
     let code = Code::from_i32(error.kind().row().grpc.number);
-    Status::with_details(code, error.message(), (codec.encode_status)(error).into())
+    let details = (codec.encode_status)(error);
+    if details.len() > MOST_DETAILS {
+        let short = Error::new(error.kind(), excerpt(error.message().to_owned()));
+        return Status::with_details(code, short.message(), (codec.encode_status)(&short).into());
+    }
+    Status::with_details(code, error.message(), details.into())
 }
 
 type Messages = BoxStream<'static, Result<Bytes, Status>>;

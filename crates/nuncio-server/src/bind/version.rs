@@ -38,7 +38,8 @@ pub(super) fn requested<'a>(headers: &'a HeaderMap, query: Option<&'a str>) -> R
     match (first, said.find(|other| Some(*other) != first)) {
         (Some(first), Some(other)) => {
             let (first, other) = (excerpt(first.to_owned()), excerpt(other.to_owned()));
-            let why = format!("A2A-Version is both {first} and {other}; send one, in the header or in the query");
+            let why =
+                format!("A2A-Version is both {first} and {other}; send one, in the header or in the query");
             Err(Error::new(ErrorKind::InvalidRequest, why))
         }
         (first, _) => Ok(first),
@@ -66,8 +67,9 @@ impl Spoken {
         let version = requested.map_or(Some(IMPLIED), Version::parse);
         version.filter(|version| self.has(*version)).ok_or_else(|| {
             let Some(requested) = requested.map(|text| excerpt(text.to_owned())) else {
-                let why =
-                    format!("no A2A-Version was sent, which means {IMPLIED}, and {IMPLIED} is not spoken here");
+                let why = format!(
+                    "no A2A-Version was sent, which means {IMPLIED}, and {IMPLIED} is not spoken here"
+                );
                 return self.refuse(&why).with_metadata("requestedVersion", IMPLIED.as_str());
             };
             let why = format!("A2A-Version {requested} is not spoken here");
