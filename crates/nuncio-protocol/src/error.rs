@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use serde_json::{Value, json};
 
+use crate::wire::excerpt;
+
 /// `Result` with our [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -221,7 +223,7 @@ impl Error {
 
     /// The task does not exist, or not for this caller: the two are told alike (REQ-087).
     pub fn task_not_found(id: &crate::TaskId) -> Self {
-        Self::from(ErrorKind::TaskNotFound).with_metadata("taskId", id.as_str())
+        Self::from(ErrorKind::TaskNotFound).with_metadata("taskId", excerpt(id.as_str().to_owned()))
     }
 
     /// One field of the parameters is wrong.

@@ -5,7 +5,7 @@ use std::{collections::hash_map::Entry, sync::Arc};
 
 use nuncio_protocol::{
     CallContext, ContextId, Error, ErrorKind, Message, Result, SendMessageRequest, Seq, Task, TaskId,
-    Validate as _,
+    Validate as _, wire::excerpt,
 };
 use sha2::{Digest as _, Sha256};
 use tokio::{
@@ -121,6 +121,7 @@ impl Shared {
             message.parts.iter().enumerate().filter_map(|(i, part)| Some((i, part.media_type.as_deref()?)));
         for (i, media_type) in media_types {
             if !self.accepts(media_type) {
+                let media_type = excerpt(media_type.to_owned());
                 return Err(Error::new(
                     ErrorKind::ContentTypeNotSupported,
                     format!("message.parts[{i}].mediaType: this agent does not take {media_type}"),

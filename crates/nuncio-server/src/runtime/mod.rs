@@ -28,7 +28,7 @@ use std::{
 
 use nuncio_protocol::{
     A2aService, AgentCard, CallContext, Caller, Error, ErrorKind, Result, SendMessageResponse, Seq, Task,
-    TaskId,
+    TaskId, wire::excerpt,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -150,7 +150,7 @@ impl Shared {
         let missing = missing.join(",");
         Err(Error::new(ErrorKind::ExtensionSupportRequired, format!("declare in A2A-Extensions: {missing}"))
             .with_metadata("requiredExtensions", missing)
-            .with_metadata("declaredExtensions", cx.extensions.join(",")))
+            .with_metadata("declaredExtensions", excerpt(cx.extensions.join(","))))
     }
 
     /// REQ-132.

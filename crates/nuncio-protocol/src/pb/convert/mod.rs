@@ -15,7 +15,7 @@ mod value;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{Error, ErrorKind, FieldViolation};
+use crate::{Error, ErrorKind, FieldViolation, wire::excerpt};
 
 /// A type of ours that has the protobuf form `P`: a message, or the value of one of its fields.
 pub(crate) trait Convert<P>: Sized {
@@ -63,10 +63,12 @@ impl Mismatch {
 
     /// As the error of this kind.
     pub(crate) fn into_error(self, kind: ErrorKind) -> Error {
-        if kind == ErrorKind::InvalidParams {
-            return Error::invalid_fields(vec![*self.0]);
-        }
         let FieldViolation { field, description } = *self.0;
+        // Keys of maps are the sender's, and may be as long as a message.
+        let (field, description) = (excerpt(field), excerpt(description));
+        if kind == ErrorKind::InvalidParams {
+            return Error::invalid_field(field, description);
+        }
         let place = if field.is_empty() { field } else { format!("{field}: ") };
         Error::new(kind, format!("{}: {place}{description}", kind.row().message))
     }
