@@ -25,10 +25,10 @@ use std::{
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use nuncio_protocol::{
-    A2aService as _, AgentCapabilities, AgentCard, AgentInterface, Artifact, CallContext, Caller,
+    A2aService as _, AgentCapabilities, AgentCard, AgentInterface, Artifact, Binding, CallContext, Caller,
     CancelTaskRequest, Error, ErrorKind, Event, EventStream, GetTaskRequest, Message, MessageId, Part,
     Result, SendMessageRequest, SendMessageResponse, StreamItem, SubscribeToTaskRequest, Task, TaskId,
-    TaskState, TaskStatus,
+    TaskState, TaskStatus, Version,
 };
 
 pub use crate::store::failing::{FailingStore, STORE_SECRET};
@@ -337,22 +337,23 @@ impl Say {
     }
 }
 
-/// The card of an agent that streams, in both versions.
+/// The card of an agent that streams, in both versions over every binding.
 #[must_use]
 pub fn card() -> AgentCard {
-    let interface = |version: &str| AgentInterface {
+    let interface = |binding: Binding, version: Version| AgentInterface {
         url: "http://agent.test/".to_owned(),
-        protocol_binding: "JSONRPC".to_owned(),
-        protocol_version: version.to_owned(),
+        protocol_binding: binding.as_str().to_owned(),
+        protocol_version: version.as_str().to_owned(),
         ..AgentInterface::default()
     };
+    let bindings = [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc];
     AgentCard {
         name: "scripted".to_owned(),
         description: "does what the test says".to_owned(),
         version: "1".to_owned(),
-        supported_interfaces: nuncio_protocol::Version::ALL
+        supported_interfaces: Version::ALL
             .iter()
-            .map(|version| interface(version.as_str()))
+            .flat_map(|version| bindings.map(|binding| interface(binding, *version)))
             .collect(),
         capabilities: AgentCapabilities { streaming: Some(true), ..AgentCapabilities::default() },
         ..AgentCard::default()

@@ -1,118 +1,35 @@
-//! The JSON-RPC binding, called without a socket.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! The JSON-RPC binding.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use axum::{Router, body::Body, response::Response};
-use http::{HeaderMap, Method, Request, StatusCode, header};
-use http_body_util::BodyExt as _;
+use axum::body::Body;
+use http::{Method, Request, StatusCode, header};
 use nuncio_server::{
     Limits,
-    bind::{Agent, BindOptions},
     protocol::{AgentCard, AgentExtension, Caller, RESUME_EXTENSION, TaskId},
     store::MemoryStore,
     testing::{Harness, STORE_SECRET, ScriptedExecutor, Step, card},
 };
 use serde_json::{Value, json};
-use tower::ServiceExt as _;
 
-const V1: &[(&str, &str)] = &[("a2a-version", "1.0")];
-
-/// An agent on the wire, and the harness behind it.
-struct Wire {
-    harness: Harness,
-    router: Router,
-}
+use crate::{Answer, V1, Wire, frame, hello, post, write};
 
 impl Wire {
-    fn new(steps: impl Into<Vec<Step>>) -> Self {
-        Self::with(steps, |_| {})
-    }
-
-    fn with(steps: impl Into<Vec<Step>>, change: impl FnOnce(&mut BindOptions)) -> Self {
-        Self::of(Harness::new(ScriptedExecutor::steps(steps)), "", change)
-    }
-
-    fn of(harness: Harness, prefix: &str, change: impl FnOnce(&mut BindOptions)) -> Self {
-        let mut options = BindOptions::default();
-        change(&mut options);
-        let agent = Agent::new(Arc::new(harness.runtime.clone()), harness.runtime.card(), options).unwrap();
-        Self { harness, router: agent.router(prefix) }
-    }
-
-    async fn request(&self, request: Request<Body>) -> Response {
-        self.router.clone().oneshot(request).await.unwrap()
-    }
-
-    async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Response {
-        let mut request = Request::get(path);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        self.request(request.body(Body::empty()).unwrap()).await
-    }
-
-    /// Posts a body as JSON with these headers.
-    async fn post(&self, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-        Answer::read(self.request(post(path, headers, body)).await).await
-    }
-
     /// Calls a method in version 1.0.
     async fn call(&self, method: &str, params: Value) -> Answer {
         self.post("/", V1, &call(method, &params)).await
     }
 }
 
-fn post(path: &str, headers: &[(&str, &str)], body: &str) -> Request<Body> {
-    let mut request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    request.body(Body::from(body.to_owned())).unwrap()
-}
-
 fn call(method: &str, params: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
 }
 
-fn hello() -> Value {
-    json!({ "message": { "messageId": "m-1", "role": "ROLE_USER", "parts": [{ "text": "hi" }] } })
-}
-
-/// The same in version 0.3.
+/// The same as [`hello`] in version 0.3.
 fn old_hello() -> Value {
     json!({ "message": {
         "kind": "message", "messageId": "m-1", "role": "user", "parts": [{ "kind": "text", "text": "hi" }],
     } })
-}
-
-/// What came back, read to its end.
-#[derive(Debug)]
-struct Answer {
-    status: StatusCode,
-    headers: HeaderMap,
-    text: String,
-}
-
-impl Answer {
-    async fn read(response: Response) -> Self {
-        let (parts, body) = response.into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes();
-        let text = String::from_utf8(bytes.to_vec()).unwrap();
-        Self { status: parts.status, headers: parts.headers, text }
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-
-    fn code(&self) -> i64 {
-        self.json()["error"]["code"].as_i64().unwrap_or_default()
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(|value| value.to_str().unwrap())
-    }
 }
 
 /// `1.0`, `0.3`, or the code of the error.
@@ -395,25 +312,6 @@ async fn a_stream_is_server_sent_events_that_nobody_may_hold_back() {
         data["result"].as_object().unwrap().keys().next().unwrap().clone()
     });
     assert_eq!(members.collect::<Vec<_>>(), ["task", "statusUpdate", "artifactUpdate", "statusUpdate"]);
-}
-
-/// The id and the data of a frame; an error frame has no id.
-fn frame(text: &str) -> (String, Value) {
-    let mut lines = text.lines();
-    let mut id = String::new();
-    let mut line = lines.next().unwrap();
-    if let Some(number) = line.strip_prefix("id: ") {
-        number.clone_into(&mut id);
-        line = lines.next().unwrap();
-    }
-    assert_eq!(lines.next(), None, "one line of data: {text}");
-    (id, serde_json::from_str(line.strip_prefix("data: ").unwrap()).unwrap())
-}
-
-/// The next write of a body.
-async fn write(body: &mut Body) -> Option<String> {
-    let frame = body.frame().await?.unwrap();
-    Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap())
 }
 
 #[tokio::test(start_paused = true)]
