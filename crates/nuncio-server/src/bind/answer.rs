@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use axum::{body::Body, response::Response};
+use axum::{BoxError, body::Body, response::Response};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -33,7 +33,7 @@ pub(super) fn not_json(expected: &str) -> Error {
 
 /// The whole body, if it is not too large and comes in time.
 pub(super) async fn read(body: Body, options: &BindOptions) -> Result<Bytes> {
-    let mut body = pin!(Limited::new(body, options.body_bytes).collect());
+    let mut body = pin!(collect(body, options.body_bytes));
     // It is nearly always there already, and then needs no timer.
     let collected = match (&mut body).now_or_never() {
         Some(collected) => collected,
@@ -42,7 +42,7 @@ pub(super) async fn read(body: Body, options: &BindOptions) -> Result<Bytes> {
             .map_err(|_| Error::new(ErrorKind::DeadlineExceeded, "the body did not arrive in time"))?,
     };
     match collected {
-        Ok(collected) => Ok(collected.to_bytes()),
+        Ok(bytes) => Ok(bytes),
         Err(error) if error.is::<LengthLimitError>() => Err(Error::new(
             ErrorKind::PayloadTooLarge,
             format!("the body is larger than {} bytes", options.body_bytes),
@@ -51,6 +51,21 @@ pub(super) async fn read(body: Body, options: &BindOptions) -> Result<Bytes> {
             Err(Error::new(ErrorKind::InvalidRequest, "the body could not be read").with_source(error))
         }
     }
+}
+
+async fn collect(mut body: Body, most: usize) -> Result<Bytes, BoxError> {
+    let collected = Limited::new(&mut body, most).collect().await;
+    if collected.as_ref().is_err_and(|error| error.is::<LengthLimitError>()) {
+        // Who is still writing would find the connection broken instead of reading why. As much again is
+        // taken and thrown away; whoever sends more than that has to do without.
+        let mut left = most;
+        while let Some(Ok(frame)) = body.frame().await
+            && left > 0
+        {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        }
+    }
+    Ok(collected?.to_bytes())
 }
 
 /// A body of this media type.

@@ -23,6 +23,11 @@ use super::{
 pub(super) async fn serve(agent: &Inner, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     if !answer::is_json(&parts.headers) {
+        // `/agents/echo` may be a service and an rpc to somebody.
+        #[cfg(feature = "grpc")]
+        if super::is_grpc(&parts.headers) {
+            return super::unimplemented("there is no such service here");
+        }
         // Refused before parsing (REQ-031).
         return error_response(None, &answer::not_json(JSON), StatusCode::UNSUPPORTED_MEDIA_TYPE);
     }
