@@ -9,10 +9,12 @@
 //!
 //! Reading order: [`agent`] (an agent that plays a script), [`world`] (that agent, reached in several
 //! ways), [`transcript`] (what was observed, comparable between ways), [`process`] (children that end
-//! with the test), [`hub`] (the binary), [`peer`] (the official SDKs).
+//! with the test), [`hub`] (the binary), [`peer`] (the official SDKs), [`raw`] and [`http2`] (what no client
+//! would send).
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
 pub mod agent;
+pub mod http2;
 pub mod hub;
 pub mod peer;
 pub mod process;

@@ -69,6 +69,22 @@ impl Raw {
         answer(request).await
     }
 
+    /// Sends exactly this to a path: no content type but that of the headers.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn ask(
+        &self,
+        verb: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Vec<u8>>,
+    ) -> Answer {
+        let verb = verb.parse().expect("a verb");
+        let request = self.client.request(verb, format!("{}{path}", self.url)).headers(map(headers));
+        answer(request.body(body.into())).await
+    }
+
     /// Posts a body; JSON, unless the headers say otherwise.
     ///
     /// # Panics

@@ -3,35 +3,14 @@
 use nuncio_protocol::{Version, op::Op};
 use serde_json::{Value, json};
 
-use crate::{DEEP, Refusal, VERSIONS, Victim, call, dialect, send};
+use crate::{Refusal, VERSIONS, Victim, call, dialect, garbage, send};
 
 /// REQ-026: not JSON. There is no id to answer to.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_json_is_a_parse_error() {
     let victim = Victim::new().await;
     let good = call(Version::V1_0, Op::GetTask, r#"{"id":"t"}"#);
-    let bodies: Vec<(&str, Vec<u8>)> = vec![
-        ("nothing", Vec::new()),
-        ("blanks", b" \n\t ".to_vec()),
-        ("a word", b"hello".to_vec()),
-        ("cut off", good[..good.len() - 1].into()),
-        ("more than one", format!("{good}{good}").into()),
-        ("single quotes", br"{'jsonrpc':'2.0'}".to_vec()),
-        ("a trailing comma", br#"{"jsonrpc":"2.0",}"#.to_vec()),
-        ("a comment", b"{/* */}".to_vec()),
-        ("not UTF-8", b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\xfe\"}".to_vec()),
-        ("a byte order mark", format!("\u{feff}{good}").into()),
-        ("a bad escape", br#"{"jsonrpc":"2.0","id":"\x"}"#.to_vec()),
-        ("a control character", b"{\"jsonrpc\":\"2.0\",\"id\":\"\x00\"}".to_vec()),
-        ("NaN", br#"{"jsonrpc":"2.0","id":NaN}"#.to_vec()),
-        ("many open arrays", "[".repeat(DEEP).into()),
-        ("many open objects", "{\"a\":".repeat(DEEP).into()),
-        (
-            "many open arrays in the parameters",
-            format!("{}{}", &good[..good.len() - 12], "[".repeat(DEEP)).into(),
-        ),
-        ("form data", b"a=b&c=d".to_vec()),
-    ];
+    let bodies = garbage(&good);
     for version in VERSIONS {
         for (what, body) in &bodies {
             Refusal::of_body(-32700).check(what, &victim.post(version, body.clone()).await);

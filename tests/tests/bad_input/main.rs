@@ -1,11 +1,16 @@
-//! What careless and hostile callers send, over real sockets, in both versions. Each answer says what is
-//! wrong in the protocol's terms, and after all of it the server still works.
+//! What careless and hostile callers send, over real sockets, in both versions and every binding. Each
+//! answer says what is wrong in the protocol's terms, and after all of it the server still works.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod envelope;
+mod frames;
+mod grpc;
 mod http;
 mod parameters;
+mod rest;
 mod strangers;
+mod streams;
+mod ways;
 
 use nuncio_protocol::{
     ErrorKind, Version,
@@ -15,7 +20,7 @@ use nuncio_protocol::{
 };
 use nuncio_server::bind::BindOptions;
 use nuncio_tests::{
-    agent::Scripted,
+    agent::{Gates, Scripted},
     raw::{Answer, Raw},
     world::Server,
 };
@@ -32,14 +37,21 @@ const VERSIONS: [Version; 2] = [Version::V1_0, Version::V0_3];
 /// A server, and a way to be rude to it.
 struct Victim {
     raw: Raw,
-    _server: Server,
+    /// Where its scripts wait.
+    gates: Gates,
+    server: Server,
 }
 
 impl Victim {
     async fn new() -> Self {
-        let options = BindOptions { body_bytes: BODY_BYTES, ..BindOptions::default() };
-        let server = Server::start(Scripted::default(), options, |_| {}).await;
-        Self { raw: Raw::new(format!("http://{}/", server.address)), _server: server }
+        Self::with(BindOptions { body_bytes: BODY_BYTES, ..BindOptions::default() }).await
+    }
+
+    async fn with(options: BindOptions) -> Self {
+        let scripted = Scripted::default();
+        let gates = scripted.gates.clone();
+        let server = Server::start(scripted, options, |_| {}).await;
+        Self { raw: Raw::new(format!("http://{}/", server.address)), gates, server }
     }
 
     /// Posts a body in this version.
@@ -66,8 +78,39 @@ impl Victim {
         for version in VERSIONS {
             let state = self.task(version, "completed").await["status"]["state"].clone();
             assert!(state == "TASK_STATE_COMPLETED" || state == "completed", "{state}");
+            let params = send(version, "completed");
+            let answer = self.rest(version, Op::SendMessage, &params).await.unwrap();
+            assert_eq!(answer.status, 200, "{answer:?}");
+            let outcome = self.grpc(version, Op::SendMessage, &params).await.unwrap();
+            assert_eq!(outcome.code(), Some(0), "{outcome:?}");
         }
     }
+}
+
+/// Bodies that are no JSON, given one that is.
+fn garbage(good: &str) -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("nothing", Vec::new()),
+        ("blanks", b" \n\t ".to_vec()),
+        ("a word", b"hello".to_vec()),
+        ("cut off", good[..good.len() - 1].into()),
+        ("more than one", format!("{good}{good}").into()),
+        ("single quotes", br"{'jsonrpc':'2.0'}".to_vec()),
+        ("a trailing comma", br#"{"jsonrpc":"2.0",}"#.to_vec()),
+        ("a comment", b"{/* */}".to_vec()),
+        ("not UTF-8", b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\xfe\"}".to_vec()),
+        ("a byte order mark", format!("\u{feff}{good}").into()),
+        ("a bad escape", br#"{"jsonrpc":"2.0","id":"\x"}"#.to_vec()),
+        ("a control character", b"{\"jsonrpc\":\"2.0\",\"id\":\"\x00\"}".to_vec()),
+        ("NaN", br#"{"jsonrpc":"2.0","id":NaN}"#.to_vec()),
+        ("many open arrays", "[".repeat(DEEP).into()),
+        ("many open objects", "{\"a\":".repeat(DEEP).into()),
+        (
+            "many open arrays in the parameters",
+            format!("{}{}", &good[..good.len() - 12], "[".repeat(DEEP)).into(),
+        ),
+        ("form data", b"a=b&c=d".to_vec()),
+    ]
 }
 
 fn dialect(version: Version) -> &'static dyn Dialect {

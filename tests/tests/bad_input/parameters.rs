@@ -1,15 +1,36 @@
 //! Calls whose parameters are wrong: each answer names the field (REQ-018 to REQ-020, REQ-028, REQ-116).
 
-use nuncio_protocol::{Version, op::Op};
+use nuncio_protocol::{ErrorKind, Version, op::Op};
 use serde_json::{Value, json};
 
-use crate::{DEEP, Refusal, VERSIONS, Victim, call, message, send};
+use crate::{DEEP, Refusal, VERSIONS, Victim, call, message, send, ways};
 
-/// Posts parameters of this operation, and expects this field to be named.
+/// Sends parameters of this operation over every binding in which they can be said, and expects this field
+/// to be named.
 async fn check(victim: &Victim, version: Version, op: Op, params: &str, field: &'static str) {
     let answer = victim.post(version, call(version, op, params)).await;
     let shown: String = params.chars().take(200).collect();
-    Refusal::of_call(-32602, field).check(&format!("{version} {op:?} {shown}"), &answer);
+    let what = format!("{version} {op:?} {shown}");
+    Refusal::of_call(-32602, field).check(&what, &answer);
+    ways::check(victim, version, op, params, ErrorKind::InvalidParams, field, &what).await;
+}
+
+/// The cases of this file are worth little if they cannot be said.
+#[tokio::test(flavor = "multi_thread")]
+async fn most_can_be_said_over_every_binding() {
+    let victim = Victim::new().await;
+    for version in VERSIONS {
+        for (op, params, over_grpc) in [
+            (Op::SendMessage, "{}".to_owned(), true),
+            (Op::SendMessage, with_parts(version, json!([])), true),
+            (Op::SendMessage, with(version, "role", json!(99)), false),
+            (Op::GetTask, r#"{"id":"t","historyLength":-1}"#.to_owned(), true),
+            (Op::GetTask, r#"{"id":"t","historyLength":"x"}"#.to_owned(), false),
+        ] {
+            assert!(victim.rest(version, op, &params).await.is_some(), "{version} {params}");
+            assert_eq!(victim.grpc(version, op, &params).await.is_some(), over_grpc, "{version} {params}");
+        }
+    }
 }
 
 /// A message with one member changed.
@@ -245,6 +266,7 @@ async fn a_flood_is_not_thrown_back() {
             call(version, Op::SendMessage, &with(version, "role", json!(flood))),
             call(version, Op::SendMessage, &format!(r#"{{"metadata":{{"{flood}":1e400}}}}"#)),
             call(version, Op::GetTask, &format!(r#"{{"id":["{flood}"]}}"#)),
+            call(version, Op::GetTask, &format!(r#"{{"id":"{flood}"}}"#)),
             json!({"jsonrpc": "2.0", "id": "c", "method": flood}).to_string(),
             format!(r#"{{"jsonrpc":"2.0","id":"c","{flood}":1,"method":5}}"#),
         ] {
@@ -267,7 +289,8 @@ async fn a_member_given_twice_is_refused() {
         // The field is the object that has the member twice; the description says which member.
         check(&victim, version, Op::SendMessage, &twice, "").await;
         check(&victim, version, Op::SendMessage, &format!(r#"{{"message":{nested}}}"#), "message").await;
-        check(&victim, version, Op::GetTask, r#"{"id":"a","id":"b"}"#, "").await;
+        let answer = victim.post(version, call(version, Op::GetTask, r#"{"id":"a","id":"b"}"#)).await;
+        Refusal::of_call(-32602, "").check("two ids", &answer);
     }
     victim.still_works().await;
 }
@@ -281,6 +304,8 @@ async fn a_message_to_the_wrong_task_is_refused() {
         let params = with(version, "taskId", done["id"].clone());
         let answer = victim.post(version, call(version, Op::SendMessage, &params)).await;
         Refusal::of_call(-32004, "").check("a finished task", &answer);
+        let kind = ErrorKind::UnsupportedOperation;
+        ways::check(&victim, version, Op::SendMessage, &params, kind, "", "a finished task").await;
 
         let asked = victim.task(version, "ask Which?").await;
         let mut message = message(version, "completed");
@@ -301,9 +326,11 @@ async fn a_message_to_the_wrong_task_is_refused() {
                 json!([{"kind": "file", "file": {"bytes": "AA==", "mimeType": "application/x-unsupported"}}])
             }
         };
-        let answer =
-            victim.post(version, call(version, Op::SendMessage, &with_parts(version, unsupported))).await;
-        Refusal::of_call(-32005, "").check("a media type that is not taken", &answer);
+        let (params, what) = (with_parts(version, unsupported), "a media type that is not taken");
+        let answer = victim.post(version, call(version, Op::SendMessage, &params)).await;
+        Refusal::of_call(-32005, "").check(what, &answer);
+        let kind = ErrorKind::ContentTypeNotSupported;
+        ways::check(&victim, version, Op::SendMessage, &params, kind, "", what).await;
     }
     victim.still_works().await;
 }

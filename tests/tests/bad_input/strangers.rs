@@ -1,10 +1,13 @@
 //! Callers who try ids that are not theirs.
 
-use nuncio_protocol::{Version, op::Op};
+use nuncio_protocol::{ErrorKind, Version, op::Op};
 use nuncio_tests::world::CALLER;
 use serde_json::json;
 
-use crate::{VERSIONS, Victim, call, message};
+use crate::{
+    VERSIONS, Victim, call, message,
+    ways::{check_grpc, check_rest},
+};
 
 /// REQ-087: to the last byte, but for the id that was asked for.
 #[tokio::test(flavor = "multi_thread")]
@@ -42,6 +45,25 @@ async fn a_foreign_task_looks_like_an_unknown_one() {
                 let error = of_foreign.events().pop().unwrap_or_else(|| of_foreign.json())["error"].clone();
                 assert_eq!(error["code"], -32001, "{version} {op:?}: {of_foreign:?}");
                 assert_eq!(error["data"][0]["reason"], "TASK_NOT_FOUND");
+            }
+        }
+        for op in [Op::GetTask, Op::CancelTask, Op::SubscribeToTask, Op::SendMessage] {
+            let params = |id: &str| {
+                let call: serde_json::Value = serde_json::from_str(&about(op, id)).unwrap();
+                call["params"].to_string()
+            };
+            for stranger in ["bob", ""] {
+                let caller = [(CALLER, stranger)];
+                let rest = async |id: &str| victim.rest_as(version, op, &params(id), &caller).await.unwrap();
+                let (of_foreign, of_unknown) = (rest(foreign).await, rest(unknown).await);
+                check_rest(version, &of_foreign, ErrorKind::TaskNotFound, "", "over HTTP+JSON");
+                assert_eq!(of_foreign.body.replace(foreign, "ID"), of_unknown.body.replace(unknown, "ID"));
+
+                let grpc = async |id: &str| victim.grpc_as(version, op, &params(id), &caller).await.unwrap();
+                let (of_foreign, of_unknown) = (grpc(foreign).await, grpc(unknown).await);
+                check_grpc(version, &of_foreign, ErrorKind::TaskNotFound, "", "over gRPC");
+                let told = |details: &[u8], id: &str| String::from_utf8_lossy(details).replace(id, "ID");
+                assert_eq!(told(&of_foreign.details(), foreign), told(&of_unknown.details(), unknown));
             }
         }
         let still = as_caller(version, "alice", about(Op::GetTask, foreign)).await.json();

@@ -151,6 +151,7 @@ async fn what_is_not_there_is_unimplemented() {
         "/a2a.v1.A2AService/GetExtendedAgentCard",
         "/lf.a2a.v2.A2AService/SendMessage",
         "/A2AService/SendMessage",
+        "/",
         "/nowhere",
         "/tasks",
         "/message:send",
