@@ -135,6 +135,7 @@ impl Hub {
         let open = self.listener.serve(self.router, shutdown).await;
         self.health.drain().await;
         drain(&self.routes, self.config.drain_grace).await;
+        self.health.close().await;
         if !open.close(CONNECTION_GRACE).await {
             tracing::warn!("some connections did not end in time and were cut");
         }

@@ -14,11 +14,22 @@ pub(crate) struct Health(HealthReporter);
 impl Health {
     /// From now on no calls should come here.
     pub(crate) async fn drain(&self) {
-        self.0.set_service_status("", ServingStatus::NotServing).await;
-        for service in Grpc::services() {
+        for service in services() {
             self.0.set_service_status(service, ServingStatus::NotServing).await;
         }
     }
+
+    /// Ends the streams of those who watch.
+    pub(crate) async fn close(mut self) {
+        for service in services() {
+            self.0.clear_service_status(service).await;
+        }
+    }
+}
+
+/// What has a health: the port as a whole, and each service.
+fn services() -> impl Iterator<Item = &'static str> {
+    std::iter::once("").chain(Grpc::services())
 }
 
 /// The routes of gRPC for agents with their names.
@@ -28,7 +39,7 @@ pub(crate) async fn router(
     options: BindOptions,
 ) -> Result<(Router, Health)> {
     let (health, health_server) = tonic_health::server::health_reporter();
-    for service in Grpc::services() {
+    for service in services() {
         health.set_service_status(service, ServingStatus::Serving).await;
     }
     let reflection = || {
