@@ -168,7 +168,7 @@ fn get(out: &mut Vec<u8>, id: &RawValue, task: &str, timestamp: &str) {
 }
 
 /// As long as the text that the generator sends.
-const GET_TEXT: &str = "echo the quick brown fox jumps over the lazy dog and runs away the quick brown fox jumps over \
+pub(crate) const GET_TEXT: &str = "echo the quick brown fox jumps over the lazy dog and runs away the quick brown fox jumps over \
      the lazy dog and runs away the quick brown fox jumps over the lazy dog and runs away the quick brown fox jumps over \
      the lazy dog and runs away the quick brow";
 
@@ -233,7 +233,7 @@ fn event_stream(events: Vec<u8>, hold: bool) -> Response {
     let events = Bytes::from(events);
     let mut frames = Vec::with_capacity(4);
     let mut from = 0;
-    while let Some(length) = crate::http::find(&events[from..], b"\n\n") {
+    while let Some(length) = crate::http1::find(&events[from..], b"\n\n") {
         frames.push(events.slice(from..from + length + 2));
         from += length + 2;
     }

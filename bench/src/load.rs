@@ -9,10 +9,16 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use hdrhistogram::Histogram;
+use nuncio_protocol::{
+    Binding, CancelTaskRequest, SubscribeToTaskRequest,
+    op::{Call, Op},
+};
 use tokio::task::LocalSet;
+use uuid::Uuid;
 
 use crate::{
-    http::{Connection, find},
+    http1::{Connection, find},
+    http2,
     request::{Kind, Template, Wire, text},
     server::Server,
 };
@@ -44,6 +50,38 @@ impl fmt::Display for Sample {
     }
 }
 
+/// A connection that speaks what a load needs.
+enum Caller {
+    Http1(Connection),
+    Http2(http2::Connection),
+}
+
+impl Caller {
+    async fn open(address: &str, wire: Wire, op: Op) -> Result<Self> {
+        match wire.binding() {
+            Binding::JsonRpc | Binding::HttpJson => Ok(Self::Http1(Connection::open(address).await?)),
+            Binding::Grpc => {
+                let version = wire.version().as_str();
+                Ok(Self::Http2(http2::Connection::open(address, &wire.rpc(op)?, version).await?))
+            }
+        }
+    }
+
+    /// One request, and the body of its answer.
+    async fn call(&mut self, request: &[u8]) -> Result<&[u8]> {
+        match self {
+            Self::Http1(connection) => {
+                connection.call(request).await?;
+                Ok(&connection.body)
+            }
+            Self::Http2(connection) => {
+                connection.call(request).await?;
+                Ok(&connection.body)
+            }
+        }
+    }
+}
+
 /// What the connections of a load share.
 struct Shared {
     next: Cell<u64>,
@@ -60,18 +98,14 @@ impl Load {
             stop: Cell::new(false),
             latency: RefCell::new(Histogram::new_with_bounds(1, 60_000_000, 3)?),
         });
-        let tasks = if self.kind == Kind::Get {
-            Rc::new(make_tasks(server, self.wire, 1000).await?)
-        } else {
-            Rc::default()
-        };
+        let tasks =
+            if self.kind == Kind::Get { Rc::new(make_tasks(server, 1000).await?) } else { Rc::default() };
         let local = LocalSet::new();
         let mut workers = Vec::new();
         for _ in 0..self.connections {
-            let connection = Connection::open(&server.address).await?;
+            let caller = Caller::open(&server.address, self.wire, self.kind.op()).await?;
             let (shared, tasks, path) = (Rc::clone(&shared), Rc::clone(&tasks), server.path);
-            workers
-                .push(local.spawn_local(async move { self.work(connection, path, &shared, &tasks).await }));
+            workers.push(local.spawn_local(async move { self.work(caller, path, &shared, &tasks).await }));
         }
         let warm_up = self.duration / 4;
         let sample = local.run_until(async {
@@ -95,18 +129,10 @@ impl Load {
         Ok(sample)
     }
 
-    async fn work(
-        self,
-        mut connection: Connection,
-        path: &str,
-        shared: &Shared,
-        tasks: &[String],
-    ) -> Result<()> {
-        let mut send = Template::send(path, self.wire, &text("echo ", self.text), self.kind == Kind::Stream);
-        let mut gets: Vec<Template> = tasks
-            .iter()
-            .map(|task| Template::on_task(path, self.wire, ("GetTask", "tasks/get"), task))
-            .collect();
+    async fn work(self, mut caller: Caller, path: &str, shared: &Shared, tasks: &[String]) -> Result<()> {
+        let mut send = Template::send(path, self.wire, &text("echo ", self.text), self.kind == Kind::Stream)?;
+        let mut gets =
+            tasks.iter().map(|task| Template::get(path, self.wire, task)).collect::<Result<Vec<_>>>()?;
         while !shared.stop.get() {
             let number = shared.next.get();
             shared.next.set(number + 1);
@@ -118,9 +144,9 @@ impl Load {
                 }
             };
             let start = Instant::now();
-            connection.call(request).await?;
-            if find(&connection.body, self.wire.completed()).is_none() {
-                bail!("unexpected answer: {}", String::from_utf8_lossy(&connection.body));
+            let body = caller.call(request).await?;
+            if find(body, self.wire.completed()).is_none() {
+                bail!("unexpected answer: {:?}", String::from_utf8_lossy(body));
             }
             shared.latency.borrow_mut().saturating_record(start.elapsed().as_micros() as u64);
             shared.done.set(shared.done.get() + 1);
@@ -134,15 +160,18 @@ fn rand_start() -> u64 {
     u64::from(std::process::id()) << 24 | Instant::now().elapsed().subsec_nanos() as u64
 }
 
-async fn make_tasks(server: &Server, wire: Wire, count: usize) -> Result<Vec<String>> {
+/// The ids of so many tasks. A bare server keeps none and knows them all.
+async fn make_tasks(server: &Server, count: usize) -> Result<Vec<String>> {
+    if server.is_bare {
+        return Ok((0..count).map(|_| Uuid::now_v7().to_string()).collect());
+    }
     let mut connection = Connection::open(&server.address).await?;
-    let mut template = Template::send(server.path, wire, &text("echo ", 256), false);
+    let mut template = Template::send(server.path, Wire::JsonRpcV1, &text("echo ", 256), false)?;
     let mut ids = Vec::with_capacity(count);
     for number in 0..count {
         connection.call(template.fill(number as u64)).await?;
         let answer: serde_json::Value = serde_json::from_slice(&connection.body)?;
-        let result = &answer["result"];
-        let id = result["task"]["id"].as_str().or(result["id"].as_str()).context("no task in the answer")?;
+        let id = answer["result"]["task"]["id"].as_str().context("no task in the answer")?;
         ids.push(id.to_owned());
     }
     Ok(ids)
@@ -157,7 +186,7 @@ pub(crate) async fn send(server: &Server, count: u64) -> Result<usize> {
         let mut connection = Connection::open(&server.address).await?;
         let (left, path) = (Rc::clone(&left), server.path);
         workers.push(local.spawn_local(async move {
-            let mut template = Template::send(path, Wire::V1, &text("echo ", 256), false);
+            let mut template = Template::send(path, Wire::JsonRpcV1, &text("echo ", 256), false)?;
             while left.get() > 0 {
                 left.set(left.get() - 1);
                 connection.call(template.fill(left.get())).await?;
@@ -176,7 +205,7 @@ pub(crate) async fn send(server: &Server, count: u64) -> Result<usize> {
 
 /// Opens so many streams, each of a task that never ends.
 pub(crate) async fn hold(server: &Server, count: usize) -> Result<Vec<Connection>> {
-    let mut template = Template::send(server.path, Wire::V1, "hold", true);
+    let mut template = Template::send(server.path, Wire::JsonRpcV1, "hold", true)?;
     let mut held = Vec::with_capacity(count);
     for number in 0..count {
         let mut connection = Connection::open(&server.address).await?;
@@ -196,7 +225,10 @@ pub(crate) async fn fanout(server: &Server, subscribers: usize) -> Result<f64> {
         body[start..start + 36].to_owned()
     };
     let mut streams = Vec::new();
-    let mut subscribe = Template::on_task(server.path, Wire::V1, ("SubscribeToTask", ""), &id);
+    let request = Box::new(SubscribeToTaskRequest { tenant: None, id: id.as_str().into() });
+    let mut subscribe = Template::new(server.path, Wire::JsonRpcV1, Call::SubscribeToTask(request))?;
+    let request = Box::new(CancelTaskRequest { id: id.into(), ..CancelTaskRequest::default() });
+    let mut cancel = Template::new(server.path, Wire::JsonRpcV1, Call::CancelTask(request))?;
     for number in 0..subscribers {
         let mut connection = Connection::open(&server.address).await?;
         connection.open_stream(subscribe.fill(number as u64), b"\"task\"", 1).await?;
@@ -204,7 +236,7 @@ pub(crate) async fn fanout(server: &Server, subscribers: usize) -> Result<f64> {
     }
     let mut control = Connection::open(&server.address).await?;
     let before = server.cpu_ns()?;
-    control.call(Template::on_task(server.path, Wire::V1, ("CancelTask", ""), &id).fill(0)).await?;
+    control.call(cancel.fill(0)).await?;
     for stream in streams.iter_mut().chain(&mut first) {
         stream.read_until(b"TASK_STATE_CANCELED", 1).await?;
     }
@@ -215,7 +247,8 @@ pub(crate) async fn fanout(server: &Server, subscribers: usize) -> Result<f64> {
 pub(crate) async fn chunks(server: &Server, count: usize) -> Result<f64> {
     let mut connection = Connection::open(&server.address).await?;
     let before = server.cpu_ns()?;
-    let request = &mut Template::send("/agents/conformance", Wire::V1, &format!("chunks {count}"), true);
+    let text = format!("chunks {count}");
+    let mut request = Template::send("/agents/conformance", Wire::JsonRpcV1, &text, true)?;
     connection.call(request.fill(0)).await?;
     if find(&connection.body, b"TASK_STATE_COMPLETED").is_none() {
         bail!("the chunks did not come to an end");

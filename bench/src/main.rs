@@ -1,22 +1,28 @@
-//! Measures what a request costs the server, beside a bare axum handler that answers the same bytes, in
-//! one run. The figure to trust is CPU time per request: noise does not move it much.
+//! Measures what a request costs the server in every binding and version, beside a bare axum handler or a
+//! bare tonic service that answers the same, in one run. The figure to trust is CPU time per request: noise does not move it much.
 //!
 //! `cargo run --release -p nuncio-bench` prints a table; `--quick` takes a tenth of the time.
 //! The server runs on one core and the generator on another, where `taskset` is there to pin them.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a table")]
 
 mod bare;
-mod http;
+mod bare_tonic;
+mod http1;
+mod http2;
 mod load;
 mod process;
 mod report;
 mod request;
 mod server;
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
+use nuncio_protocol::{Binding, Version};
 
 use crate::{
     load::{Load, Sample},
@@ -39,9 +45,33 @@ struct Args {
     /// Only these parts: requests, memory, scale, fanout, chunks.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Requests in these bindings only.
+    #[arg(long, value_delimiter = ',')]
+    bindings: Vec<BindingName>,
     /// How often each measurement is repeated; the median counts.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum BindingName {
+    Jsonrpc,
+    HttpJson,
+    Grpc,
+}
+
+impl Args {
+    /// What is measured on the wire.
+    fn wires(&self) -> impl Iterator<Item = Wire> {
+        let name = |wire: Wire| match wire.binding() {
+            Binding::JsonRpc => BindingName::Jsonrpc,
+            Binding::HttpJson => BindingName::HttpJson,
+            Binding::Grpc => BindingName::Grpc,
+        };
+        Wire::ALL
+            .into_iter()
+            .filter(move |wire| self.bindings.is_empty() || self.bindings.contains(&name(*wire)))
+    }
 }
 
 #[derive(Subcommand)]
@@ -84,28 +114,33 @@ async fn measure(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Send, stream and get, on 16 connections and on one.
+/// Send, stream and get, on 16 connections; in version 1.0 on one, too. What is compared is measured one
+/// after the other, because the machine may have other neighbours a minute later.
 async fn requests(args: &Args, scale: f64, report: &mut Report) -> Result<()> {
     let duration = Duration::from_secs_f64(4.0 * scale);
+    let mut loads: Vec<(Subject, Wire)> = Vec::new();
+    for wire in args.wires() {
+        loads.extend(Some(report::limit(wire)).filter(|limit| !loads.contains(limit)));
+        loads.push((Subject::Nuncio, wire));
+    }
     for repetition in 0..args.repeat {
-        for subject in [Subject::Bare, Subject::Nuncio] {
-            let server = Server::start(subject).await?;
-            if subject == Subject::Nuncio {
-                // The store is full, as it is in the long run: each task that is kept pushes one out.
-                load::send(&server, server::KEEP as u64).await?;
+        let mut servers = BTreeMap::new();
+        for (subject, _) in &loads {
+            if let Entry::Vacant(entry) = servers.entry(*subject) {
+                entry.insert(Server::start(*subject).await?);
             }
-            for kind in [Kind::Send, Kind::Stream, Kind::Get] {
-                for wire in [Wire::V1, Wire::V03] {
-                    if subject == Subject::Bare && wire == Wire::V03 {
-                        continue;
-                    }
-                    for connections in [16, 1] {
-                        let load = Load { kind, wire, connections, duration, text: 256 };
-                        let sample = load.run(&server).await?;
-                        eprintln!("{repetition} {subject:?} {kind:?} {wire:?} {connections}: {sample}");
-                        report.add(subject, load, sample);
-                    }
+        }
+        // The store is full, as it is in the long run: each task that is kept pushes one out.
+        load::send(&servers[&Subject::Nuncio], server::KEEP as u64).await?;
+        for (kind, connections) in Kind::ALL.into_iter().flat_map(|kind| [(kind, 16), (kind, 1)]) {
+            for &(subject, wire) in &loads {
+                if connections == 1 && wire.version() != Version::V1_0 {
+                    continue;
                 }
+                let load = Load { kind, wire, connections, duration, text: 256 };
+                let sample = load.run(&servers[&subject]).await?;
+                eprintln!("{repetition} {subject:?} {kind}, {wire} {connections}: {sample}");
+                report.add(subject, load, sample);
             }
         }
     }
@@ -115,7 +150,7 @@ async fn requests(args: &Args, scale: f64, report: &mut Report) -> Result<()> {
 /// What an idle stream and a finished task hold.
 async fn memory(scale: f64, report: &mut Report) -> Result<()> {
     let streams = (2000.0 * scale.max(0.25)) as usize;
-    for subject in [Subject::Bare, Subject::Nuncio] {
+    for subject in [Subject::BareAxum, Subject::Nuncio] {
         let server = Server::start(subject).await?;
         let before = server.rss()?;
         let held = load::hold(&server, streams).await?;
@@ -152,8 +187,9 @@ async fn flat(scale: f64, report: &mut Report) -> Result<()> {
             stored = target;
         }
         for kind in [Kind::Send, Kind::Stream, Kind::Get] {
-            let sample: Sample =
-                Load { kind, wire: Wire::V1, connections: 16, duration, text: 256 }.run(&server).await?;
+            let sample: Sample = Load { kind, wire: Wire::JsonRpcV1, connections: 16, duration, text: 256 }
+                .run(&server)
+                .await?;
             report.note(format!("{kind:?} with {target} stored tasks: {:.1} µs CPU", sample.cpu_us));
         }
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use nuncio_protocol::Binding;
+
 use crate::{
     load::{Load, Sample},
     request::{Kind, Wire},
@@ -9,6 +11,28 @@ use crate::{
 };
 
 type Key = (Kind, usize, Wire, Subject);
+
+/// The targets are for so many connections.
+const CONNECTIONS: usize = 16;
+
+/// What version 0.3 may cost, in times of version 1.0 of the same binding.
+const OLD_TARGET: f64 = 1.2;
+
+/// What a request may cost, in times of the bare server.
+fn target(kind: Kind) -> f64 {
+    match kind {
+        Kind::Send | Kind::Stream => 1.6,
+        Kind::Get => 1.25,
+    }
+}
+
+/// The bare server that a wire is measured beside, and what is asked of it.
+pub(crate) fn limit(wire: Wire) -> (Subject, Wire) {
+    match wire.binding() {
+        Binding::JsonRpc | Binding::HttpJson => (Subject::BareAxum, Wire::JsonRpcV1),
+        Binding::Grpc => (Subject::BareTonic, Wire::GrpcV1),
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Report {
@@ -32,24 +56,51 @@ impl Report {
         values.get(values.len() / 2).copied()
     }
 
+    fn cpu(&self, key: &Key) -> Option<f64> {
+        self.median(key, |sample| sample.cpu_us)
+    }
+
     pub(crate) fn print(&self) {
         if !self.samples.is_empty() {
-            println!("| | connections | server CPU per request | × bare | requests/s | p50 |");
-            println!("|---|--:|--:|--:|--:|--:|");
+            println!("| | connections | server CPU per request | × bare | × 1.0 | requests/s | p50 |");
+            println!("|---|--:|--:|--:|--:|--:|--:|");
         }
         for key in self.samples.keys() {
-            let (kind, connections, wire, subject) = *key;
-            let cpu = self.median(key, |sample| sample.cpu_us).unwrap_or_default();
-            let bare = self.median(&(kind, connections, Wire::V1, Subject::Bare), |sample| sample.cpu_us);
-            println!(
-                "| {kind:?} {wire:?} {subject:?} | {connections} | {cpu:.1} µs | {:.2} | {:.0} | {:.0} µs |",
-                cpu / bare.unwrap_or(cpu),
-                self.median(key, |sample| sample.rate).unwrap_or_default(),
-                self.median(key, |sample| sample.p50_us).unwrap_or_default(),
-            );
+            self.print_row(key);
         }
         for note in &self.notes {
             println!("- {note}");
         }
+    }
+
+    fn print_row(&self, key: &Key) {
+        let (kind, connections, wire, subject) = *key;
+        let cpu = self.cpu(key).unwrap_or_default();
+        let name = match subject {
+            Subject::BareAxum => "bare axum".to_owned(),
+            Subject::BareTonic => "bare tonic".to_owned(),
+            Subject::Nuncio | Subject::NuncioKeepAll => wire.to_string(),
+        };
+        let (bare, bare_wire) = limit(wire);
+        let to_bare = self.cpu(&(kind, connections, bare_wire, bare)).map(|bare| cpu / bare);
+        let bare_target = Some(target(kind)).filter(|_| connections == CONNECTIONS && subject != bare);
+        let newest = Some((kind, connections, wire.newest(), subject)).filter(|newest| newest != key);
+        let to_newest = newest.and_then(|newest| self.cpu(&newest)).map(|newest| cpu / newest);
+        println!(
+            "| {kind}, {name} | {connections} | {cpu:.1} µs | {} | {} | {:.0} | {:.0} µs |",
+            ratio(to_bare, bare_target),
+            ratio(to_newest, Some(OLD_TARGET)),
+            self.median(key, |sample| sample.rate).unwrap_or_default(),
+            self.median(key, |sample| sample.p50_us).unwrap_or_default(),
+        );
+    }
+}
+
+/// A ratio with what it is to be.
+fn ratio(ratio: Option<f64>, target: Option<f64>) -> String {
+    match (ratio, target) {
+        (None, _) => String::new(),
+        (Some(ratio), None) => format!("{ratio:.2}"),
+        (Some(ratio), Some(target)) => format!("{ratio:.2} (≤ {target})"),
     }
 }

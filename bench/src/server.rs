@@ -13,7 +13,7 @@ use nuncio_hub::{
     config::{Config, Data},
 };
 
-use crate::{bare, process};
+use crate::{bare, bare_tonic, process, request::AGENT};
 
 /// How many finished tasks the hub keeps when nobody says otherwise.
 pub(crate) const KEEP: usize = 100_000;
@@ -22,11 +22,28 @@ pub(crate) const KEEP: usize = 100_000;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, ValueEnum)]
 pub(crate) enum Subject {
     /// A bare axum handler: typed JSON in and out, nothing stored.
-    Bare,
+    BareAxum,
+    /// A bare tonic service: typed messages in and out, nothing stored.
+    BareTonic,
     /// The hub's echo agent with the memory store.
     Nuncio,
     /// The same, but no task is ever forgotten.
     NuncioKeepAll,
+}
+
+impl Subject {
+    fn name(self) -> &'static str {
+        match self {
+            Self::BareAxum => "bare-axum",
+            Self::BareTonic => "bare-tonic",
+            Self::Nuncio => "nuncio",
+            Self::NuncioKeepAll => "nuncio-keep-all",
+        }
+    }
+
+    fn is_bare(self) -> bool {
+        matches!(self, Self::BareAxum | Self::BareTonic)
+    }
 }
 
 /// A running server.
@@ -36,16 +53,14 @@ pub(crate) struct Server {
     pub(crate) address: String,
     /// Where the agent is.
     pub(crate) path: &'static str,
+    /// True if it keeps nothing.
+    pub(crate) is_bare: bool,
 }
 
 impl Server {
     /// Starts a server on the first core; the generator goes to the second.
     pub(crate) async fn start(subject: Subject) -> Result<Self> {
-        let name = match subject {
-            Subject::Bare => "bare",
-            Subject::Nuncio => "nuncio",
-            Subject::NuncioKeepAll => "nuncio-keep-all",
-        };
+        let name = subject.name();
         // Pinned from the start, so that the server makes as many workers as it has cores.
         let program = std::env::current_exe()?;
         let mut command = Command::new("taskset");
@@ -58,11 +73,9 @@ impl Server {
         let out = child.stdout.take().context("no stdout")?;
         let mut address = String::new();
         BufReader::new(out).read_line(&mut address)?;
-        let path = match subject {
-            Subject::Bare => "/",
-            Subject::Nuncio | Subject::NuncioKeepAll => "/agents/echo",
-        };
-        Ok(Self { child, address: address.trim().to_owned(), path })
+        let is_bare = subject.is_bare();
+        let path = if is_bare { "/" } else { "/agents/echo" };
+        Ok(Self { child, address: address.trim().to_owned(), path, is_bare })
     }
 
     pub(crate) fn cpu_ns(&self) -> Result<u64> {
@@ -84,16 +97,21 @@ impl Drop for Server {
 /// The server process: prints its address and serves until it is killed.
 pub(crate) async fn serve(subject: Subject) -> Result<()> {
     match subject {
-        Subject::Bare => {
+        Subject::BareAxum | Subject::BareTonic => {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
             announce(&listener.local_addr()?.to_string())?;
-            bare::serve(listener).await
+            match subject {
+                Subject::BareTonic => bare_tonic::serve(listener).await,
+                _ => bare::serve(listener).await,
+            }
         }
         Subject::Nuncio | Subject::NuncioKeepAll => {
             let keep_finished = if subject == Subject::Nuncio { KEEP } else { usize::MAX };
             let hub = Hub::bind(Config {
                 data: Data::Memory { keep_finished },
                 demo: true,
+                // Version 0.3 of gRPC cannot say which agent is meant.
+                default_agent: Some(AGENT.to_owned()),
                 drain_grace: Duration::ZERO,
                 ..Config::new(([127, 0, 0, 1], 0).into())
             })
