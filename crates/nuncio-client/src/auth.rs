@@ -26,6 +26,7 @@ use self::token::Tokens;
 use crate::{
     egress::Egress,
     failure::{Failure, Reached},
+    transport::headers::FRAMING,
 };
 
 /// What a caller proves itself with: headers, the values of which are never printed, and access tokens
@@ -122,6 +123,10 @@ impl Credentials {
     pub fn header(self, name: &str, value: &str) -> Result<Self> {
         let header = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| Error::invalid_field("header", format!("{name:?} is no name of a header")))?;
+        if FRAMING.contains(&header) {
+            let why = format!("{name} is not for a caller to set; leave it to the connection");
+            return Err(Error::invalid_field("header", why));
+        }
         self.secret(header, value, name)
     }
 
@@ -276,6 +281,7 @@ mod tests {
             Credentials::none().bearer("a\nb").unwrap_err(),
             Credentials::none().basic("a:b", "c").unwrap_err(),
             Credentials::none().header("no name", "v").unwrap_err(),
+            Credentials::none().header("Content-Length", "0").unwrap_err(),
             Credentials::none().api_key_cookie("a=b", "v").unwrap_err(),
             Credentials::none().api_key_cookie("a", "v; admin=1").unwrap_err(),
             Credentials::none().api_key_cookie("", "v").unwrap_err(),

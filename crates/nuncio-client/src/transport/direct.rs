@@ -13,7 +13,7 @@ use super::{Transport, service::a2a_service, wire};
 use crate::{Candidate, Credentials, Egress};
 
 /// One interface of an agent, whatever its binding and version. As an `A2aService` it makes each call
-/// exactly once; streams are not taken up again when they break. [`Client`](crate::Client) is the one that
+/// exactly once, but for a call that is refused because its access token is no longer good; streams are not taken up again when they break. [`Client`](crate::Client) is the one that
 /// does more.
 #[derive(Clone)]
 pub struct Direct {
@@ -42,11 +42,11 @@ impl Direct {
     }
 
     async fn unary(&self, cx: &CallContext, call: Call) -> Result<Reply> {
-        Ok(self.wire.call(cx, &call).await?)
+        Ok(self.wire.granted().renewing(|| self.wire.call(cx, &call)).await?)
     }
 
     async fn streaming(&self, cx: &CallContext, call: Call) -> Result<EventStream> {
-        let events = self.wire.stream(cx, &call).await?;
+        let events = self.wire.granted().renewing(|| self.wire.stream(cx, &call)).await?;
         Ok(Box::pin(events.map_err(Error::from)))
     }
 }

@@ -127,6 +127,12 @@ impl Route {
         indexes.filter_map(|index| Some((index, self.0.wires.get(index)?)))
     }
 
+    /// Begins with the next wire from now on.
+    pub(crate) fn pass_on(&self) {
+        let next = (self.0.current.load(Ordering::Relaxed) + 1) % self.0.wires.len().max(1);
+        self.0.current.store(next, Ordering::Relaxed);
+    }
+
     /// True unless the wire reached nobody; then the next one is worth a try.
     fn settles<T>(&self, index: usize, attempt: &Result<T, Failure>) -> bool {
         let settled = !attempt.as_ref().is_err_and(|failure| failure.reached == Reached::Nobody);

@@ -128,7 +128,10 @@ impl Follow {
     /// input, which is the end of a send as well.
     async fn take_up(&mut self, cut: Failure) -> Result<Option<StreamItem>> {
         self.connection = None;
-        if self.seen.task.is_none() && !self.route.resumes() {
+        if cut.reached == Reached::Nobody {
+            // Found out late, because the stream counted as open meanwhile: another wire may reach it.
+            self.route.pass_on();
+        } else if self.seen.task.is_none() && !self.route.resumes() {
             return Err(unknown_outcome(cut));
         }
         self.pause(cut).await?;

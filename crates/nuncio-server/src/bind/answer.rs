@@ -1,13 +1,14 @@
 //! What the HTTP bindings have in common: reading a body within bounds, and answers.
 
-use std::pin::pin;
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use axum::{BoxError, body::Body, response::Response};
+use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use nuncio_protocol::{Error, ErrorKind, Fault, Result};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::BindOptions;
 
@@ -31,41 +32,87 @@ pub(super) fn not_json(expected: &str) -> Error {
     Error::new(ErrorKind::ContentTypeNotSupported, format!("expected Content-Type: {expected}"))
 }
 
+/// The memory that bodies may take together while they arrive. Clones share it.
+#[derive(Clone, Debug)]
+pub struct BodyMemory(Arc<Semaphore>);
+
+impl BodyMemory {
+    /// So many bytes.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
+    }
+}
+
+impl Default for BodyMemory {
+    /// 512 MiB.
+    fn default() -> Self {
+        Self::new(512 * 1024 * 1024)
+    }
+}
+
 /// The whole body, if it is not too large and comes in time.
 pub(super) async fn read(body: Body, options: &BindOptions) -> Result<Bytes> {
-    let mut body = pin!(collect(body, options.body_bytes));
+    let mut body = pin!(collect(body, options));
     // It is nearly always there already, and then needs no timer.
-    let collected = match (&mut body).now_or_never() {
+    match (&mut body).now_or_never() {
         Some(collected) => collected,
         None => tokio::time::timeout(options.body_timeout, body)
             .await
             .map_err(|_| Error::new(ErrorKind::DeadlineExceeded, "the body did not arrive in time"))?,
-    };
-    match collected {
-        Ok(bytes) => Ok(bytes),
-        Err(error) if error.is::<LengthLimitError>() => Err(Error::new(
-            ErrorKind::PayloadTooLarge,
-            format!("the body is larger than {} bytes", options.body_bytes),
-        )),
-        Err(error) => {
-            Err(Error::new(ErrorKind::InvalidRequest, "the body could not be read").with_source(error))
-        }
     }
 }
 
-async fn collect(mut body: Body, most: usize) -> Result<Bytes, BoxError> {
-    let collected = Limited::new(&mut body, most).collect().await;
-    if collected.as_ref().is_err_and(|error| error.is::<LengthLimitError>()) {
-        // Who is still writing would find the connection broken instead of reading why. As much again is
-        // taken and thrown away; whoever sends more than that has to do without.
-        let mut left = most;
-        while let Some(Ok(frame)) = body.frame().await
-            && left > 0
-        {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+async fn collect(mut body: Body, options: &BindOptions) -> Result<Bytes> {
+    let (mut pieces, mut size) = (Vec::<Bytes>::new(), 0);
+    let mut held: Option<SemaphorePermit<'_>> = None;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            Error::new(ErrorKind::InvalidRequest, "the body could not be read").with_source(error)
+        })?;
+        let Ok(piece) = frame.into_data() else { continue };
+        size += piece.len();
+        if size > options.body_bytes {
+            discard(body, options.body_bytes).await;
+            let why = format!("the body is larger than {} bytes", options.body_bytes);
+            return Err(Error::new(ErrorKind::PayloadTooLarge, why));
         }
+        // The first piece is no larger than what a connection may hold anyway.
+        if !pieces.is_empty() {
+            let more = hold(&options.body_memory, piece.len())?;
+            match &mut held {
+                Some(held) => held.merge(more),
+                None => held = Some(more),
+            }
+        }
+        pieces.push(piece);
     }
-    Ok(collected?.to_bytes())
+    Ok(match pieces.len() {
+        0 | 1 => pieces.pop().unwrap_or_default(),
+        _ => pieces.concat().into(),
+    })
+}
+
+fn hold(memory: &BodyMemory, bytes: usize) -> Result<SemaphorePermit<'_>> {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    memory.0.try_acquire_many(bytes).map_err(|_| {
+        Error::new(
+            ErrorKind::ResourceExhausted,
+            "too many large bodies arrive at the same time; try again later",
+        )
+        .with_retry_after(Duration::from_secs(1))
+    })
+}
+
+/// Who is still writing would find the connection broken instead of reading why. As much again is taken and
+/// thrown away; whoever sends more than that has to do without.
+async fn discard(mut body: Body, most: usize) {
+    let mut left = most;
+    while let Some(Ok(frame)) = body.frame().await
+        && left > 0
+    {
+        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+    }
 }
 
 /// A body of this media type.
@@ -94,5 +141,34 @@ pub(super) fn log(error: &Error) {
         tracing::error!(%error, cause = ?std::error::Error::source(error), "a call failed");
     } else {
         tracing::debug!(kind = ?error.kind(), %error, "a call was refused");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+
+    use super::*;
+
+    fn in_pieces(count: usize, size: usize) -> Body {
+        Body::from_stream(stream::iter((0..count).map(move |_| Ok::<_, Infallible>(vec![b'x'; size]))))
+    }
+
+    #[tokio::test]
+    async fn bodies_share_their_memory_while_they_arrive() {
+        let options = BindOptions { body_memory: BodyMemory::new(100), ..BindOptions::default() };
+        assert_eq!(read(in_pieces(1, 1000), &options).await.unwrap().len(), 1000, "the first piece is free");
+        assert_eq!(read(in_pieces(3, 50), &options).await.unwrap().len(), 150);
+        let error = read(in_pieces(4, 50), &options).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ResourceExhausted);
+        assert!(error.retry_after().is_some());
+        assert_eq!(read(in_pieces(3, 50), &options).await.unwrap().len(), 150, "and it is given back");
+        // Others hold all there is.
+        let held = hold(&options.body_memory, 100).unwrap();
+        assert_eq!(read(in_pieces(2, 1), &options).await.unwrap_err().kind(), ErrorKind::ResourceExhausted);
+        drop(held);
+        assert_eq!(read(in_pieces(2, 1), &options).await.unwrap().len(), 2);
     }
 }

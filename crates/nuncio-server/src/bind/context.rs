@@ -15,7 +15,7 @@ use super::{
 /// The context of a call.
 pub(super) fn read(version: Version, headers: &HeaderMap, caller: Option<&Caller>) -> Result<CallContext> {
     let mut cx = CallContext::new(version);
-    cx.extensions = extensions(headers);
+    cx.extensions = extensions(headers)?;
     cx.last_event_id = last_event_id(headers)?;
     cx.idempotency_key = text(headers, "idempotency-key").map(str::to_owned);
     cx.trace = text(headers, "traceparent").map(|parent| TraceContext {
@@ -28,19 +28,27 @@ pub(super) fn read(version: Version, headers: &HeaderMap, caller: Option<&Caller
     Ok(cx)
 }
 
-fn extensions(headers: &HeaderMap) -> Vec<String> {
+/// More than any agent has; each costs a look at all before it.
+const MOST_EXTENSIONS: usize = 64;
+
+fn extensions(headers: &HeaderMap) -> Result<Vec<String>> {
     let mut extensions = Vec::new();
     for name in EXTENSIONS_HEADERS {
         let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
         let uris = values.flat_map(|value| value.split(',')).map(str::trim).filter(|uri| !uri.is_empty());
         for uri in uris {
             // Some send both headers, to be understood by servers of either version.
-            if !extensions.iter().any(|known| known == uri) {
-                extensions.push(uri.to_owned());
+            if extensions.iter().any(|known| known == uri) {
+                continue;
             }
+            if extensions.len() == MOST_EXTENSIONS {
+                let why = format!("at most {MOST_EXTENSIONS} extensions in a call");
+                return Err(Error::invalid_field("A2A-Extensions", why));
+            }
+            extensions.push(uri.to_owned());
         }
     }
-    extensions
+    Ok(extensions)
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
@@ -107,6 +115,19 @@ fn timeout(text: &str) -> Option<Duration> {
 #[cfg(all(test, feature = "grpc"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_is_an_end_to_extensions() {
+        // Each is compared with all before it: without a bound one header kept a core busy for seconds.
+        let declare = |count: usize| {
+            let uris: Vec<_> = (0..count).map(|n| format!("urn:x:{n}")).collect();
+            let mut headers = HeaderMap::new();
+            headers.insert("a2a-extensions", uris.join(",").parse().unwrap());
+            read(Version::V1_0, &headers, None).map(|cx| cx.extensions.len())
+        };
+        assert_eq!(declare(64).unwrap(), 64);
+        assert_eq!(declare(65).unwrap_err().violations()[0].field, "A2A-Extensions");
+    }
 
     #[test]
     fn a_timeout_is_eight_digits_and_a_unit() {

@@ -235,6 +235,7 @@ impl Exchange {
         let result = async {
             // Only the version's own package is at this path, so silence means that version (trap T-06).
             let requested = version::requested(&headers, None)?;
+            version::agrees(self.codec.version, requested, &[self.codec.version])?;
             let mut call = (self.codec.decode_call)(self.op, message)?;
             let agent = self.grpc.route(&mut call)?;
             agent.grpc.confirm(self.codec.version, requested)?;

@@ -1,7 +1,7 @@
 //! The JSON-RPC binding: one URL, both versions.
 
 use axum::{body::Body, extract::Request, response::Response};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use nuncio_protocol::{
     CallContext, Caller, Error, ErrorKind, Result, Version,
     op::{Op, Reply},
@@ -125,7 +125,18 @@ impl Call<'_> {
             return no_content();
         }
         out.push(b']');
-        answer::typed(StatusCode::OK, JSON, out)
+        let mut response = answer::typed(StatusCode::OK, JSON, out);
+        if let Some((name, value)) = self.echo() {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+
+    /// The extensions that are active, for an answer to several calls.
+    fn echo(&self) -> Option<(HeaderName, HeaderValue)> {
+        let requested = version::requested(self.headers, self.uri.query()).ok()?;
+        let version = self.agent.jsonrpc.choose(requested).ok()?;
+        self.agent.activated(&context::read(version, self.headers, self.caller).ok()?)
     }
 
     /// One of a batch; `None` for a notification.

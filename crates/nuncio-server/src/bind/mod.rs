@@ -27,24 +27,27 @@ use nuncio_protocol::{
 
 #[cfg(feature = "grpc")]
 pub use self::grpc::{Grpc, is_grpc, unimplemented};
-use self::{card::Cards, version::Spoken};
 pub use self::{
+    answer::BodyMemory,
     card::{CardSigner, PublicBase},
     document::Document,
 };
+use self::{card::Cards, version::Spoken};
 
 /// How a binding behaves.
 #[derive(Clone, Debug)]
 pub struct BindOptions {
     /// The largest body.
     pub body_bytes: usize,
+    /// What all bodies together may take while they arrive.
+    pub body_memory: BodyMemory,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
     /// Takes a version that the method's name proves although the caller did not send it.
     pub lenient_version: bool,
     /// Takes JSON-RPC batches of non-streaming calls, at most so many; 0 takes none.
     pub batch: usize,
-    /// How often an idle stream shows that it is alive.
+    /// How often an idle stream shows that it is alive; zero: never.
     pub heartbeat: Duration,
     /// How long a card may be cached.
     pub card_max_age: Duration,
@@ -63,6 +66,7 @@ impl Default for BindOptions {
     fn default() -> Self {
         Self {
             body_bytes: 16 * 1024 * 1024,
+            body_memory: BodyMemory::default(),
             body_timeout: Duration::from_secs(60),
             lenient_version: false,
             batch: 0,

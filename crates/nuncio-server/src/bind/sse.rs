@@ -123,7 +123,11 @@ impl SseBody {
     }
 
     fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let next = Instant::now() + self.heartbeat;
+        // None, or one that is too far away to be told, is never.
+        let far = self.heartbeat.is_zero();
+        let Some(next) = Instant::now().checked_add(self.heartbeat).filter(|_| !far) else {
+            return Poll::Pending;
+        };
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(next)));
         match sleep.as_mut().poll(cx) {
             Poll::Pending => Poll::Pending,

@@ -77,32 +77,48 @@ impl Spoken {
         })
     }
 
-    /// The version that a package, a path or a method proves, if the caller did not contradict it.
+    /// The version that a package or a path proves, if it is spoken here.
     pub(super) fn confirm(&self, proven: Version, requested: Option<&str>) -> Result<()> {
-        match requested {
-            Some(requested) if Version::parse(requested) != Some(proven) => {
-                let requested = excerpt(requested.to_owned());
-                let why = format!("A2A-Version {requested} was sent to what is of version {proven}");
-                Err(self.refuse(&why).with_metadata("requestedVersion", requested))
-            }
-            _ if self.has(proven) => Ok(()),
-            _ => {
-                let why = format!("version {proven} is not spoken here");
-                Err(self.refuse(&why).with_metadata("requestedVersion", proven.as_str()))
-            }
+        agrees(proven, requested, &self.0)?;
+        if self.has(proven) {
+            return Ok(());
         }
+        let why = format!("version {proven} is not spoken here");
+        Err(self.refuse(&why).with_metadata("requestedVersion", proven.as_str()))
     }
 
     /// The error of a version that will not do.
     pub(super) fn refuse(&self, why: &str) -> Error {
-        let supported: Vec<&str> = self.0.iter().map(|version| version.as_str()).collect();
+        let supported = list(&self.0);
         let advice = if supported.is_empty() {
             "the card says which bindings there are".to_owned()
         } else {
-            format!("send the header A2A-Version with one of {}", supported.join(","))
+            format!("send the header A2A-Version with one of {supported}")
         };
         Error::new(ErrorKind::VersionNotSupported, format!("{why}; {advice}"))
-            .with_metadata("supportedVersions", supported.join(","))
+            .with_metadata("supportedVersions", supported)
+    }
+}
+
+fn list(versions: &[Version]) -> String {
+    let versions: Vec<&str> = versions.iter().map(|version| version.as_str()).collect();
+    versions.join(",")
+}
+
+/// Refuses a caller that names another version than the package or path it calls is of.
+pub(super) fn agrees(proven: Version, requested: Option<&str>, spoken: &[Version]) -> Result<()> {
+    match requested {
+        Some(requested) if Version::parse(requested) != Some(proven) => {
+            let requested = excerpt(requested.to_owned());
+            let why = format!(
+                "A2A-Version {requested} was sent to what is of version {proven}; \
+                 send {proven}, or call what the card lists for the other version"
+            );
+            Err(Error::new(ErrorKind::VersionNotSupported, why)
+                .with_metadata("requestedVersion", requested)
+                .with_metadata("supportedVersions", list(spoken)))
+        }
+        _ => Ok(()),
     }
 }
 
