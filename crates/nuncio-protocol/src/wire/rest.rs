@@ -15,7 +15,8 @@ mod status;
 
 pub use self::{
     client::{Outgoing, encode_request},
-    server::{Incoming, Refused, check_route, decode_request},
+    route::{Route, find_route},
+    server::{Incoming, Refused, decode_request},
     status::{decode_body, decode_error, decode_event, encode_error},
 };
 use crate::op::{Op, OpRow};

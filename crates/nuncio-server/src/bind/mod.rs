@@ -185,10 +185,7 @@ async fn operation(State(mounted): State<Mounted>, request: Request) -> Response
     if is_grpc(request.headers()) {
         return unimplemented("there is no such service here");
     }
-    // As it came, not as the router has decoded it: an escaped slash is no slash (trap T-49).
-    let path = request.uri().path().to_owned();
-    let below = path.strip_prefix(&*mounted.prefix).unwrap_or(&path);
-    rest::serve(&mounted.agent.inner, below, request).await
+    rest::serve(&mounted.agent.inner, &mounted.prefix, request).await
 }
 
 async fn card(State(agent): State<Agent>, request: Request) -> Response {

@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
 use nuncio_protocol::{
     CallContext, Caller, Error, Result,
     op::{Op, Reply, Verb},
-    wire::rest::{self, Refused},
+    wire::rest::{self, Refused, Route},
 };
 
 use super::{
@@ -17,13 +17,17 @@ use super::{
     version::{self, IMPLIED, RestForm},
 };
 
-/// Answers a request whose path below the agent's address is `path`.
-pub(super) async fn serve(agent: &Inner, path: &str, request: Request) -> Response {
+/// Answers a request to an agent whose address has the path `prefix`.
+pub(super) async fn serve(agent: &Inner, prefix: &str, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let exchange = Exchange { agent, form: version::rest_form(path), path, parts: &parts };
-    if let Err(refused) = exchange.check_head() {
-        return exchange.refuse(refused);
-    }
+    // As it came, not as the router has decoded it: an escaped slash is no slash (trap T-49).
+    let path = parts.uri.path();
+    let path = path.strip_prefix(prefix).unwrap_or(path);
+    let exchange = Exchange { agent, form: version::rest_form(path), parts: &parts };
+    let route = match exchange.route(path) {
+        Ok(route) => route,
+        Err(refused) => return exchange.refuse(refused),
+    };
     let body = if parts.method == Method::POST && !body.is_end_stream() {
         let is_typed = parts.headers.contains_key(header::CONTENT_TYPE);
         if is_typed && !answer::is_json(&parts.headers) {
@@ -38,24 +42,23 @@ pub(super) async fn serve(agent: &Inner, path: &str, request: Request) -> Respon
     } else {
         Bytes::new()
     };
-    exchange.answer(&body).await
+    exchange.answer(route, &body).await
 }
 
 /// A request with what its head says.
 struct Exchange<'a> {
     agent: &'a Inner,
     form: &'static RestForm,
-    path: &'a str,
     parts: &'a Parts,
 }
 
 impl Exchange<'_> {
     /// What can be told without the body. Version before parameters: a body of another version is told so.
     /// But where nothing is, no version will help.
-    fn check_head(&self) -> Result<(), Refused> {
+    fn route<'p>(&self, path: &'p str) -> Result<Route<'p>, Refused> {
         let agent = self.agent;
         let proven = self.form.dialect.version();
-        rest::check_route(&self.form.paths, self.parts.method.as_str(), self.path)?;
+        let route = rest::find_route(&self.form.paths, self.parts.method.as_str(), path)?;
         let requested = version::requested(&self.parts.headers, self.parts.uri.query())?;
         if requested.is_none() && proven != IMPLIED && !agent.options.lenient_version {
             let why = format!(
@@ -63,14 +66,13 @@ impl Exchange<'_> {
             );
             return Err(agent.rest.refuse(&why).into());
         }
-        Ok(agent.rest.confirm(proven, requested)?)
+        agent.rest.confirm(proven, requested)?;
+        Ok(route)
     }
 
-    async fn answer(&self, body: &Bytes) -> Response {
-        let (headers, uri) = (&self.parts.headers, &self.parts.uri);
-        let incoming =
-            rest::decode_request(&self.form.paths, self.parts.method.as_str(), self.path, uri.query(), body);
-        let incoming = match incoming {
+    async fn answer(&self, route: Route<'_>, body: &Bytes) -> Response {
+        let Parts { method, uri, headers, .. } = self.parts;
+        let incoming = match route.decode(method.as_str(), uri.query(), body) {
             Ok(incoming) => incoming,
             Err(refused) => return self.refuse(refused),
         };

@@ -6,16 +6,23 @@ use crate::op::{Op, OpRow, Verb};
 /// A path variable: its name, and its value still escaped.
 pub(super) type Variable<'p> = (&'static str, &'p str);
 
+/// The variables of a path, which are at most two.
+pub(super) type Variables<'p> = [Option<Variable<'p>>; 2];
+
 /// What a verb and a path mean.
 #[derive(Debug)]
-pub(super) struct Route<'p> {
+pub struct Route<'p> {
     pub(super) tenant: Option<String>,
     pub(super) op: Op,
-    pub(super) variables: Vec<Variable<'p>>,
+    pub(super) variables: Variables<'p>,
 }
 
-/// The route of a verb and a path. Routes without a tenant come first (trap T-10).
-pub(super) fn find<'p>(paths: &Paths, verb: &str, path: &'p str) -> Result<Route<'p>, Refused> {
+/// The route of a verb and a path, which is below the agent's address and still escaped. Routes without a
+/// tenant come first (trap T-10).
+///
+/// # Errors
+/// [`Refused`], which tells an unknown path from a wrong verb.
+pub fn find_route<'p>(paths: &Paths, verb: &str, path: &'p str) -> Result<Route<'p>, Refused> {
     let own = matches(paths, path);
     if !own.is_empty() {
         return by_verb(own, verb, None);
@@ -34,12 +41,11 @@ fn decode_tenant(paths: &Paths, tenant: &str) -> Option<String> {
 
 /// `/acme/tasks` is `acme` and `/tasks`.
 fn split_tenant(path: &str) -> Option<(&str, &str)> {
-    let path = path.strip_prefix('/')?;
-    let end = path.find('/')?;
-    Some(path.split_at(end))
+    let (tenant, below) = split_segment(path.strip_prefix('/')?);
+    (!below.is_empty()).then_some((tenant, below))
 }
 
-type Match<'p> = (&'static OpRow, Vec<Variable<'p>>);
+type Match<'p> = (&'static OpRow, Variables<'p>);
 
 /// Every operation at this path, whatever its verb.
 fn matches<'p>(paths: &Paths, path: &'p str) -> Vec<Match<'p>> {
@@ -49,7 +55,7 @@ fn matches<'p>(paths: &Paths, path: &'p str) -> Vec<Match<'p>> {
         .filter_map(|row| captures(paths.template(row), path).map(|variables| (row, variables)))
         .collect();
     // `x:cancel` is the task `x` and something to do with it, never the task `x:cancel` (trap T-11).
-    if found.iter().any(|(row, _)| has_action(row)) {
+    if found.len() > 1 && found.iter().any(|(row, _)| has_action(row)) {
         found.retain(|(row, _)| has_action(row));
     }
     found
@@ -59,23 +65,34 @@ fn has_action(row: &OpRow) -> bool {
     row.path.contains("}:")
 }
 
-/// The variables of a template in a path, segment by segment; `None` if it does not fit.
-fn captures<'p>(template: &'static str, path: &'p str) -> Option<Vec<Variable<'p>>> {
-    let mut variables = Vec::new();
-    let mut segments = path.split('/');
-    for pattern in template.split('/') {
-        let segment = segments.next()?;
-        match pattern.strip_prefix('{').and_then(|pattern| pattern.split_once('}')) {
-            // The action is what follows the last colon; escapes are decoded later (traps T-11, T-49).
-            Some((name, action)) => {
-                let value = segment.strip_suffix(action).filter(|value| !value.is_empty())?;
-                variables.push((name, value));
-            }
-            None if pattern == segment => {}
-            None => return None,
-        }
+/// The variables of a template in a path; `None` if it does not fit.
+fn captures<'p>(mut template: &'static str, mut path: &'p str) -> Option<Variables<'p>> {
+    let mut variables = Variables::default();
+    for variable in &mut variables {
+        let literal = common_literal(template, path);
+        (template, path) = (&template[literal..], &path[literal..]);
+        let Some((name, tail)) = template.strip_prefix('{').and_then(|pattern| pattern.split_once('}'))
+        else {
+            break;
+        };
+        let (action, template_below) = split_segment(tail);
+        let (segment, below) = split_segment(path);
+        // The action is what follows the last colon; escapes are decoded later (traps T-11, T-49).
+        let value = segment.strip_suffix(action).filter(|value| !value.is_empty())?;
+        *variable = Some((name, value));
+        (template, path) = (template_below, below);
     }
-    segments.next().is_none().then_some(variables)
+    (template == path).then_some(variables)
+}
+
+/// How many bytes both have in common before the template's next variable; templates are ASCII.
+fn common_literal(template: &str, path: &str) -> usize {
+    template.bytes().zip(path.bytes()).take_while(|(own, other)| own == other && *own != b'{').count()
+}
+
+/// Up to the next slash, and from there on.
+fn split_segment(path: &str) -> (&str, &str) {
+    path.split_at(path.find('/').unwrap_or(path.len()))
 }
 
 fn by_verb<'p>(found: Vec<Match<'p>>, verb: &str, tenant: Option<String>) -> Result<Route<'p>, Refused> {

@@ -11,7 +11,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::{
     Paths,
     escape::unescape,
-    route::{self, Route},
+    route::{Route, find_route},
 };
 use crate::{
     Error, ErrorKind, Result,
@@ -106,44 +106,59 @@ pub fn decode_request<'a>(
     query: Option<&str>,
     body: &'a [u8],
 ) -> Result<Incoming<'a>, Refused> {
-    let route = route::find(paths, verb, path)?;
-    let params = if verb == Verb::Post.as_str() {
-        merge_body(&route, body)?
-    } else {
-        merge_query(&route, query.unwrap_or_default())?
-    };
-    Ok(Incoming { tenant: route.tenant, op: route.op, params })
+    find_route(paths, verb, path)?.decode(verb, query, body)
 }
 
-/// Whether there is something at this path for this verb, before its body is read.
-///
-/// # Errors
-/// [`Refused::NotFound`] or [`Refused::MethodNotAllowed`].
-pub fn check_route(paths: &Paths, verb: &str, path: &str) -> Result<(), Refused> {
-    route::find(paths, verb, path).map(drop)
+impl Route<'_> {
+    /// The parameters, from wherever they are.
+    ///
+    /// # Errors
+    /// [`Refused::Invalid`] if they are wrong.
+    pub fn decode<'a>(
+        self,
+        verb: &str,
+        query: Option<&str>,
+        body: &'a [u8],
+    ) -> Result<Incoming<'a>, Refused> {
+        let params = if verb == Verb::Post.as_str() {
+            merge_body(&self, body)?
+        } else {
+            merge_query(&self, query.unwrap_or_default())?
+        };
+        Ok(Incoming { tenant: self.tenant, op: self.op, params })
+    }
 }
 
-/// The members of an object, in order, their values as they came.
+/// The members of an object, in order.
 #[derive(Default)]
-struct Members<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
+struct Members<'a>(Vec<(Cow<'a, str>, Value<'a>)>);
+
+/// The value of a member.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Value<'a> {
+    Text(Cow<'a, str>),
+    Number(i64),
+    Boolean(bool),
+    /// As it came.
+    Json(&'a RawValue),
+}
 
 impl<'a> Members<'a> {
-    fn push(&mut self, name: &'static str, value: &(impl Serialize + ?Sized)) -> Result<()> {
-        let value = to_raw_value(value).map_err(Error::internal)?;
-        self.0.push((Cow::Borrowed(name), Cow::Owned(value)));
-        Ok(())
+    fn push(&mut self, name: &'static str, value: Value<'a>) {
+        self.0.push((Cow::Borrowed(name), value));
     }
 
-    fn with_variables(route: &Route<'_>) -> Result<Self> {
+    fn with_variables(route: &Route<'a>) -> Result<Self> {
         let mut members = Self::default();
-        for (name, value) in &route.variables {
-            members.push(name, &*decode_text(name, value)?)?;
+        for (name, value) in route.variables.into_iter().flatten() {
+            members.push(name, Value::Text(decode_text(name, value)?));
         }
         Ok(members)
     }
 
-    fn into_params(self) -> Result<Cow<'a, RawValue>> {
-        to_raw_value(&self).map(Cow::Owned).map_err(Error::internal)
+    fn to_params(&self) -> Result<Cow<'static, RawValue>> {
+        to_raw_value(self).map(Cow::Owned).map_err(Error::internal)
     }
 }
 
@@ -166,7 +181,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
                 let mut members = Members::default();
                 while let Some((Key(name), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
-                    members.0.push((name, Cow::Borrowed(value)));
+                    members.0.push((name, Value::Json(value)));
                 }
                 Ok(members)
             }
@@ -182,12 +197,12 @@ fn decode_text<'t>(field: &str, text: &'t str) -> Result<Cow<'t, str>> {
 /// The body, and the path variables, which it may repeat but not contradict.
 fn merge_body<'a>(route: &Route<'_>, body: &'a [u8]) -> Result<Cow<'a, RawValue>> {
     let body = read_body(route.op, body)?;
-    if route.variables.is_empty() {
+    if route.variables[0].is_none() {
         return Ok(Cow::Borrowed(body));
     }
     let mut members = Members::with_variables(route)?;
     let own = members.0.len();
-    let sent: Members<'a> = serde_json::from_str(body.get()).map_err(not_json)?;
+    let sent: Members<'_> = serde_json::from_str(body.get()).map_err(not_json)?;
     for (name, value) in sent.0 {
         match members.0[..own].iter().find(|(variable, _)| is_same_field(variable, &name)) {
             None => members.0.push((name, value)),
@@ -195,22 +210,25 @@ fn merge_body<'a>(route: &Route<'_>, body: &'a [u8]) -> Result<Cow<'a, RawValue>
             Some((variable, _)) => return Err(disagrees(variable)),
         }
     }
-    members.into_params()
+    members.to_params()
 }
 
 fn is_same_field(variable: &str, name: &str) -> bool {
     name == variable || (variable == "taskId" && name == "task_id")
 }
 
-fn is_unset(value: &RawValue) -> bool {
-    matches!(value.get(), "null" | "\"\"")
+fn is_unset(value: &Value<'_>) -> bool {
+    matches!(value, Value::Json(json) if matches!(json.get(), "null" | "\"\""))
 }
 
-fn is_same_text(bound: &RawValue, value: &RawValue) -> bool {
-    // Two spellings of one string differ in escapes only.
-    bound.get() == value.get()
-        || serde_json::from_str::<String>(value.get()).ok()
-            == serde_json::from_str::<String>(bound.get()).ok()
+fn is_same_text(bound: &Value<'_>, sent: &Value<'_>) -> bool {
+    match (bound, sent) {
+        // Two spellings of one string differ in escapes only.
+        (Value::Text(bound), Value::Json(sent)) => {
+            serde_json::from_str::<String>(sent.get()).is_ok_and(|sent| sent == *bound)
+        }
+        _ => false,
+    }
 }
 
 fn disagrees(field: &str) -> Error {
@@ -272,12 +290,15 @@ fn merge_query(route: &Route<'_>, query: &str) -> Result<Cow<'static, RawValue>>
         if members.0.iter().any(|(seen, _)| seen == name) {
             return Err(Error::invalid_field(*name, "given twice"));
         }
-        push_typed(&mut members, name, kind, value)?;
+        if let Some(value) = read_value(name, kind, value)? {
+            members.push(name, value);
+        }
     }
-    members.into_params()
+    members.to_params()
 }
 
-fn push_typed(members: &mut Members<'_>, name: &'static str, kind: &Kind, value: &str) -> Result<()> {
+/// A value in its type; `None` if it is unset.
+fn read_value(name: &str, kind: &Kind, value: &str) -> Result<Option<Value<'static>>> {
     let text = match kind {
         Kind::Time => decode_text(name, value)?.into_owned(),
         // Form encoders write a space so; RFC 3986 has `%20`. Either way a plus sign itself is `%2B`.
@@ -285,19 +306,17 @@ fn push_typed(members: &mut Members<'_>, name: &'static str, kind: &Kind, value:
             decode_text(name, &value.replace('+', " "))?.into_owned()
         }
     };
-    match kind {
-        Kind::Text | Kind::Time => members.push(name, &text),
+    Ok(match kind {
+        Kind::Text | Kind::Time => Some(Value::Text(text.into())),
         // An empty value is an unset one, as in `?historyLength=`.
-        Kind::Number | Kind::Boolean if text.is_empty() => Ok(()),
+        Kind::Number | Kind::Boolean if text.is_empty() => None,
         Kind::Number => {
-            let number: i64 =
-                text.parse().map_err(|_| Error::invalid_field(name, "expected a whole number"))?;
-            members.push(name, &number)
+            let number = text.parse().map_err(|_| Error::invalid_field(name, "expected a whole number"))?;
+            Some(Value::Number(number))
         }
         Kind::Boolean => {
-            let flag: bool =
-                text.parse().map_err(|_| Error::invalid_field(name, "expected true or false"))?;
-            members.push(name, &flag)
+            let flag = text.parse().map_err(|_| Error::invalid_field(name, "expected true or false"))?;
+            Some(Value::Boolean(flag))
         }
-    }
+    })
 }
