@@ -66,7 +66,8 @@ pub const CODEC: Codec = Codec {
 /// `InvalidAgentResponse` that names the field when protobuf cannot carry a value.
 pub fn encode_item(codec: &Codec, item: &StreamItem) -> Result<Bytes> {
     let encode = |event: &Event| {
-        let mut bytes = Vec::with_capacity(512);
+        // Grows to what is needed and no more, so that it becomes `Bytes` as it is.
+        let mut bytes = Vec::new();
         (codec.encode_event)(event, &mut bytes)?;
         Ok(bytes)
     };

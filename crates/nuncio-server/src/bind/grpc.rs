@@ -209,7 +209,8 @@ type Answer<T> = std::result::Result<tonic::Response<T>, Status>;
 impl Exchange {
     async fn unary(&self, request: tonic::Request<Bytes>) -> Answer<Bytes> {
         self.carry_out(request, |reply, _| {
-            let mut out = Vec::with_capacity(1024);
+            // Grows to what is needed and no more, so that it becomes `Bytes` as it is.
+            let mut out = Vec::new();
             (self.codec.encode_reply)(self.op, &reply, &mut out)?;
             Ok(out.into())
         })
