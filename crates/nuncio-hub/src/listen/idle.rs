@@ -210,14 +210,16 @@ impl Watch {
 
     fn judge(&mut self, reading: Reading, now: Instant) -> Verdict {
         let seen = std::mem::replace(&mut self.seen, reading);
-        let writes = reading.written != seen.written;
+        // Before the first request there is nothing to answer: what we write are frames of HTTP/2, which
+        // nobody has recognized as such yet.
+        let answers = reading.written != seen.written && reading.begun > 0;
         if let Some(since) = self.closing_since {
             let is_over = reading.is_http2 && now - since >= self.timeouts.idle_timeout;
-            let is_stuck = reading.in_flight == 0 && (!writes || is_over);
+            let is_stuck = reading.in_flight == 0 && (!answers || is_over);
             return if is_stuck { Verdict::Cut } else { Verdict::Keep };
         }
         // Frames that keep a connection of HTTP/2 alive, either way, are no reason to keep it.
-        let takes = writes && !reading.is_http2;
+        let takes = answers && !reading.is_http2;
         if reading.in_flight > 0 || reading.begun != seen.begun || takes {
             (self.quiet_since, self.head_since) = (now, None);
             return Verdict::Keep;
@@ -275,9 +277,11 @@ mod tests {
         let part = Reading { has_part: true, ..Reading::default() };
         check("silent", &[], &[(30, Close), (40, Cut)]);
         check("half a request", &[(5, part)], &[(30, Close), (40, Cut)]);
-        // Before the first request nobody knows the version; our own settings are an answer.
+        // Before the first request nobody knows the version.
         let settings = Reading { written: 50, ..part };
-        check("the preface of HTTP/2", &[(1, settings)], &[(40, Close), (50, Cut)]);
+        check("the preface of HTTP/2", &[(1, settings)], &[(30, Close), (40, Cut)]);
+        let pongs: Vec<_> = (0..100).map(|n| (n * 10, Reading { written: 50 + n, ..part })).collect();
+        check("pings and pongs and no request", &pongs, &[(30, Close), (40, Cut)]);
         check("one request", &[(1, one)], &[(130, Close), (140, Cut)]);
         check("one request of HTTP/2", &[(1, two)], &[(130, Close), (140, Cut)]);
         check("a request in flight", &[(1, asking)], &[]);
