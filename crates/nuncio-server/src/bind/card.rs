@@ -51,10 +51,16 @@ impl PublicBase {
         &self.url
     }
 
+    /// Scheme, authority and path.
+    fn parts(&self) -> (&str, &str, &str) {
+        let (scheme, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        (scheme, authority, path)
+    }
+
     /// Host and port, as gRPC writes addresses.
     fn target(&self) -> String {
-        let (scheme, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
-        let authority = rest.split('/').next().unwrap_or_default();
+        let (scheme, authority, _) = self.parts();
         let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
         match scheme {
             _ if has_port => authority.to_owned(),
@@ -181,11 +187,14 @@ fn document(
 }
 
 /// The card with its addresses as they are seen from elsewhere; those that are not below our own base
-/// belong to somebody else and stay.
+/// belong to somebody else and stay. gRPC has paths of its own, so below a path it is not reached.
 fn moved(card: &AgentCard, elsewhere: Option<&PublicBase>, options: &BindOptions) -> AgentCard {
     let mut card = card.clone();
     let (Some(own), Some(elsewhere)) = (&options.card_base, elsewhere) else { return card };
     let own_target = own.target();
+    if !elsewhere.parts().2.is_empty() {
+        card.supported_interfaces.retain(|interface| interface.url != own_target);
+    }
     let interfaces = card.supported_interfaces.iter_mut().map(|interface| &mut interface.url);
     let provider = card.provider.iter_mut().map(|provider| &mut provider.url);
     let others = card.documentation_url.iter_mut().chain(&mut card.icon_url);
@@ -203,7 +212,10 @@ fn moved(card: &AgentCard, elsewhere: Option<&PublicBase>, options: &BindOptions
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::{
+        collections::HashSet,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
 
     use nuncio_protocol::{AgentProvider, Binding};
     use serde_json::json;
@@ -244,31 +256,37 @@ mod tests {
 
     #[test]
     fn our_own_addresses_move_and_those_of_others_stay() {
-        let public = "https://agents.example.com/hub";
-        for (own, url, expected) in [
-            ("http://h:1", "http://h:1", public),
-            ("http://h:1", "http://h:1/agents/a", "https://agents.example.com/hub/agents/a"),
-            ("http://h:1/x", "http://h:1/x/agents/a", "https://agents.example.com/hub/agents/a"),
-            // gRPC has no scheme and no path.
-            ("http://h:1", "h:1", "agents.example.com:443"),
-            ("http://h", "h:80", "agents.example.com:443"),
-            ("https://[::1]", "[::1]:443", "agents.example.com:443"),
-            ("http://h:1", "http://h:10/agents/a", "http://h:10/agents/a"),
-            ("http://h:1", "https://h:1/agents/a", "https://h:1/agents/a"),
-            ("http://h:1", "http://elsewhere/agents/a", "http://elsewhere/agents/a"),
-            ("http://h:1", "h:10", "h:10"),
+        let (root, below) = ("https://agents.example.com", "https://agents.example.com/hub");
+        for (own, url, public, expected) in [
+            ("http://h:1", "http://h:1", below, Some(below)),
+            ("http://h:1", "http://h:1/agents/a", below, Some("https://agents.example.com/hub/agents/a")),
+            ("http://h:1/x", "http://h:1/x/agents/a", below, Some("https://agents.example.com/hub/agents/a")),
+            ("http://h:1", "http://h:1/agents/a", root, Some("https://agents.example.com/agents/a")),
+            // gRPC has no scheme and no path, and is not reached below one.
+            ("http://h:1", "h:1", root, Some("agents.example.com:443")),
+            ("http://h", "h:80", root, Some("agents.example.com:443")),
+            ("https://[::1]", "[::1]:443", root, Some("agents.example.com:443")),
+            ("http://h:1", "h:1", "http://[::1]:9", Some("[::1]:9")),
+            ("http://h:1", "h:1", below, None),
+            ("http://h:1", "h:10", root, Some("h:10")),
+            ("http://h:1", "h:10", below, Some("h:10")),
+            ("http://h:1", "http://h:10/agents/a", below, Some("http://h:10/agents/a")),
+            ("http://h:1", "https://h:1/agents/a", below, Some("https://h:1/agents/a")),
+            ("http://h:1", "http://elsewhere/agents/a", below, Some("http://elsewhere/agents/a")),
         ] {
             let cards = cards(|_, options| options.card_base = Some(base(own)));
             let mut card = AgentCard::new("a", "b").reached_at(Binding::Grpc, url);
             card.provider = Some(AgentProvider { url: url.to_owned(), ..AgentProvider::default() });
             let seen = cards.present(&card, Some(&base(public))).unwrap();
-            assert!(seen.supported_interfaces.iter().all(|interface| interface.url == expected), "{seen:?}");
-            assert_eq!(seen.provider.unwrap().url, expected);
+            let urls: HashSet<_> =
+                seen.supported_interfaces.iter().map(|interface| interface.url.as_str()).collect();
+            assert_eq!(urls, expected.into_iter().collect(), "{url} of {own} at {public}");
+            if let Some(expected) = expected {
+                assert_eq!(seen.provider.unwrap().url, expected);
+            }
             let same = cards.present(&card, Some(&base(own))).unwrap();
             assert_eq!((same, cards.present(&card, None).unwrap()), (card.clone(), card));
         }
-        let seen = base("http://[::1]:9");
-        assert_eq!(seen.target(), "[::1]:9");
     }
 
     #[test]
