@@ -140,11 +140,18 @@ impl Cards {
     fn document(&self, base: Option<&PublicBase>) -> Result<Arc<Document>> {
         let Some(base) = self.elsewhere(base) else { return Ok(Arc::clone(&self.own)) };
         let kept = || self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, document)) = kept().iter().find(|(known, _)| known == base) {
-            return Ok(Arc::clone(document));
+        let find = |kept: &VecDeque<(PublicBase, Arc<Document>)>| {
+            kept.iter().find(|(known, _)| known == base).map(|(_, document)| Arc::clone(document))
+        };
+        if let Some(document) = find(&kept()) {
+            return Ok(document);
         }
         let document = Arc::new(document(&self.card, Some(base), &self.options, self.made)?);
         let mut kept = kept();
+        // Somebody else may have made it meanwhile.
+        if let Some(document) = find(&kept) {
+            return Ok(document);
+        }
         if kept.len() >= MOST_BASES {
             kept.pop_front();
         }
@@ -214,7 +221,11 @@ fn moved(card: &AgentCard, elsewhere: Option<&PublicBase>, options: &BindOptions
 mod tests {
     use std::{
         collections::HashSet,
-        sync::atomic::{AtomicUsize, Ordering},
+        sync::{
+            Barrier,
+            atomic::{AtomicUsize, Ordering},
+        },
+        thread,
     };
 
     use nuncio_protocol::{AgentProvider, Binding};
@@ -324,5 +335,24 @@ mod tests {
         assert_eq!(cards.others.lock().unwrap().len(), MOST_BASES);
         cards.document(Some(&bases[0])).unwrap();
         assert_eq!(SIGNED.load(Ordering::Relaxed), 2 + bases.len(), "the oldest was forgotten");
+    }
+
+    #[test]
+    fn who_asks_at_once_gets_the_same_document() {
+        let both_sign = Barrier::new(2);
+        let signer = CardSigner::new(move |_, base| {
+            if base.is_some_and(|base| base.as_str() == "https://a.example") {
+                both_sign.wait();
+            }
+            Ok(())
+        });
+        let cards = cards(|_, options| options.card_signer = Some(signer));
+        let ask = || cards.document(Some(&base("https://a.example"))).unwrap();
+        let (one, other) = thread::scope(|scope| {
+            let other = scope.spawn(ask);
+            (ask(), other.join().unwrap())
+        });
+        assert!(Arc::ptr_eq(&one, &other));
+        assert_eq!(cards.others.lock().unwrap().len(), 1);
     }
 }
