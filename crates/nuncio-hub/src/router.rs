@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::get,
 };
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, StatusCode, Uri, header};
 use nuncio_server::bind::{self, BindOptions, PublicBase};
 use serde_json::json;
 
@@ -70,7 +70,8 @@ async fn list(State(routes): State<Arc<Routes>>, base: Option<Extension<PublicBa
             json!({ "name": agent.name, "description": card.description, "url": url, "card": format!("{url}/.well-known/agent-card.json") })
         })
         .collect();
-    Json(json!({ "agents": agents })).into_response()
+    // The next caller may see us under another base.
+    ([(header::CACHE_CONTROL, "no-store")], Json(json!({ "agents": agents }))).into_response()
 }
 
 async fn not_found(headers: HeaderMap, uri: Uri) -> Response {

@@ -109,6 +109,7 @@ async fn a_trusted_proxy_says_where_its_callers_see_us() {
         assert!(answer.header("vary").contains("x-forwarded-host"), "{headers:?}");
         let list = get(&hub, "/agents", &headers).await;
         assert_eq!(list.json["agents"][2]["url"], expected, "{headers:?}");
+        assert_eq!(list.header("cache-control"), "no-store", "for this caller only");
     }
     // Without a word from the proxy a foreign name is what it always was.
     assert_eq!(get(&hub, CARD, &[("host", "evil.example")]).await.status, 421);
