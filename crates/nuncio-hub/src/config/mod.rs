@@ -157,6 +157,12 @@ impl Config {
                  without credentials and without a query"
             );
         }
+        if self.connections.most == 0 {
+            bail!("--max-connections 0: nobody could connect; expected 1 or more");
+        }
+        if self.connections.streams == 0 {
+            bail!("--max-streams 0: nobody could ask anything by HTTP/2; expected 1 or more");
+        }
         if self.connections.head_timeout.is_zero() || self.connections.idle_timeout.is_zero() {
             bail!("--idle-seconds 0: nobody could say anything; expected 1 or more");
         }
@@ -166,5 +172,39 @@ impl Config {
     /// How an address of ours begins, unless somebody stands before us.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config { demo: true, ..Config::new(([127, 0, 0, 1], 2602).into()) }
+    }
+
+    /// What is changed, and what is said about it; nothing if all is well.
+    fn check(change: impl FnOnce(&mut Config), words: &[&str]) {
+        let mut config = config();
+        change(&mut config);
+        let error = config.validate(false).err().map(|error| error.to_string());
+        assert_eq!(error.is_none(), words.is_empty(), "{words:?}: {error:?}");
+        let error = error.unwrap_or_default();
+        for word in words {
+            assert!(error.contains(word), "expected {word:?} in {error:?}");
+        }
+    }
+
+    #[test]
+    fn as_usual() {
+        check(|_| {}, &[]);
+    }
+
+    #[test]
+    fn bounds_that_would_let_nobody_in() {
+        check(|config| config.connections.most = 0, &["--max-connections 0", "1 or more"]);
+        check(|config| config.connections.streams = 0, &["--max-streams 0", "1 or more"]);
+        check(|config| config.connections.idle_timeout = Duration::ZERO, &["--idle-seconds 0", "1 or more"]);
+        check(|config| (config.connections.most, config.connections.streams) = (1, 1), &[]);
     }
 }

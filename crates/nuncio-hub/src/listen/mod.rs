@@ -71,7 +71,7 @@ impl Listener {
     /// Serves until `shutdown` is done. Connections then stay open, and no more are taken.
     pub(crate) async fn serve(self, router: Router, shutdown: impl Future<Output = ()>) -> Open {
         let Self { socket, certificates, names, connections } = self;
-        let room = Arc::new(Semaphore::new(connections.most));
+        let room = Arc::new(Semaphore::new(connections.most.min(Semaphore::MAX_PERMITS)));
         let (closing, _) = watch::channel(());
         let edge = Arc::new(Edge {
             engine: engine(&connections),
