@@ -75,9 +75,9 @@ impl Default for Connections {
         Self {
             // More than the usual limit of open files allows: the system's limit then decides.
             most: 100_000,
-            // A proxy puts the streams of many callers on one connection. What they cost is bounded per
-            // connection, not per stream: they share one window for what they send.
-            streams: 1_000,
+            // A proxy puts the streams of many callers on one connection. Each may hold a whole body while it
+            // comes in: the window that they share is given back as bodies are read, and bounds no memory.
+            streams: 250,
             head_timeout: Duration::from_secs(30),
             // Longer than proxies and clients usually keep one (60 and 90 seconds): whoever may send next
             // should be the one to close, or requests meet a connection that has just gone.
