@@ -42,8 +42,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(20);
 /// The most bytes of headers with HTTP/2; enough for tokens and traces, and a bound for what many
-/// streams can make us keep. With HTTP/1 the engine's buffer is the bound.
+/// streams can make us keep.
 const HEADER_BYTES: u32 = 32 * 1024;
+/// The most bytes that are kept of a connection of HTTP/1, either way. A head has to fit, with its line.
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Where connections come in, and all that is done for them before the routes.
 pub(crate) struct Listener {
@@ -127,7 +129,12 @@ async fn accept(socket: &TcpListener, room: &Arc<Semaphore>) -> Option<Accepted>
 fn engine(connections: &Connections) -> auto::Builder<TokioExecutor> {
     let mut engine = auto::Builder::new(TokioExecutor::new());
     // Why there is no timeout for heads: see `idle`.
-    engine.http1().timer(TokioTimer::new()).header_read_timeout(None).keep_alive(true);
+    engine
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .keep_alive(true)
+        .max_buf_size(BUFFER_BYTES);
     engine
         .http2()
         .timer(TokioTimer::new())

@@ -146,6 +146,23 @@ async fn http_2_learns_its_bounds() {
 }
 
 #[tokio::test]
+async fn heads_of_http_1_are_bounded() {
+    let hub = Running::start(config()).await;
+    for (bytes, is_taken) in [(32 * 1024, true), (200 * 1024, false)] {
+        let mut stream = hub.connect().await;
+        let head = format!(
+            "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx: {}\r\n\r\n",
+            "x".repeat(bytes)
+        );
+        // It may be closed before all is sent, and what it said is lost then.
+        let _ = stream.write_all(head.as_bytes()).await;
+        let answer = until_closed(&mut stream).await;
+        assert_eq!(answer.starts_with(b"HTTP/1.1 200"), is_taken, "{bytes}");
+        assert!(is_taken || answer.is_empty() || answer.starts_with(b"HTTP/1.1 431"), "{bytes}");
+    }
+}
+
+#[tokio::test]
 async fn at_the_end_idle_connections_are_closed() {
     let hub = Running::start(config()).await;
     let (mut used, mut silent): (TcpStream, _) = (hub.connect().await, hub.connect().await);
