@@ -17,6 +17,8 @@ use crate::config::Network;
 const LONGEST_HOST: usize = 253 + 6;
 /// The longest path before ours.
 const LONGEST_PREFIX: usize = 256;
+/// The most pairs of an element that are looked at; four have a meaning.
+const MOST_PAIRS: usize = 16;
 
 /// What trusted proxies say.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -80,6 +82,7 @@ struct Element {
     proto: Option<String>,
     host: Option<String>,
     others: Vec<String>,
+    pairs: usize,
 }
 
 /// `Forwarded`; `None` if it was not sent. Whatever is malformed says nothing.
@@ -132,8 +135,12 @@ fn elements(text: &str) -> Option<Vec<Element>> {
 }
 
 impl Element {
-    /// `None` if it is no name, or was there before.
+    /// `None` if it is no name, or was there before, or is one too many.
     fn set(&mut self, name: &str, value: String) -> Option<()> {
+        self.pairs += 1;
+        if self.pairs > MOST_PAIRS {
+            return None;
+        }
         let is_token = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         let name = name.to_ascii_lowercase();
         let place = match name.as_str() {

@@ -54,6 +54,19 @@ fn one_element_says_scheme_and_host() {
 }
 
 #[test]
+fn an_element_has_so_many_pairs() {
+    for (others, expected) in [(MOST_PAIRS - 1, Some("http://a.example")), (MOST_PAIRS, None)] {
+        let others: String = (0..others).map(|n| format!("ext-{n}=x;")).collect();
+        for text in [format!("{others}host=a.example"), format!("host=a.example;{others}")] {
+            check(&[(&[(FORWARDED, &text)], expected)]);
+        }
+        // Each element may have so many.
+        let two = format!("{others}for=203.0.113.9,{others}host=a.example");
+        check(&[(&[(FORWARDED, &two)], expected)]);
+    }
+}
+
+#[test]
 fn garbage_says_nothing() {
     for text in [
         "",
