@@ -68,6 +68,8 @@ pub struct Connections {
     pub head_timeout: Duration,
     /// How long one may stay open with nothing to answer.
     pub idle_timeout: Duration,
+    /// How long a caller may take nothing of what we have for it. With nothing to say we wait for ever.
+    pub write_timeout: Duration,
 }
 
 impl Default for Connections {
@@ -82,6 +84,7 @@ impl Default for Connections {
             // Longer than proxies and clients usually keep one (60 and 90 seconds): whoever may send next
             // should be the one to close, or requests meet a connection that has just gone.
             idle_timeout: Duration::from_secs(120),
+            write_timeout: Duration::from_secs(60),
         }
     }
 }

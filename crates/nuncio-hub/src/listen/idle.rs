@@ -1,5 +1,5 @@
 //! Connections on which nothing happens are closed: those that never ask anything, that take for ever
-//! to ask, and that have nothing more to ask.
+//! to ask, that have nothing more to ask, and that do not take their answers.
 //!
 //! A request costs two additions here. Only a coarse clock per connection looks at the counts now and
 //! then, and takes what has changed since its last look for having just happened. So a connection ends
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use crate::config::Connections;
 
-/// Looks within the shorter of the timeouts.
+/// Looks within the shortest of the timeouts.
 const LOOKS: u32 = 3;
 
 /// What happens on a connection, in numbers. Order between them does not matter: whatever is missed at
@@ -41,6 +41,8 @@ pub(super) struct Pulse {
     written: AtomicU64,
     /// Bytes that were read when an answer was last complete: any more are of a new head.
     settled: AtomicU64,
+    /// There is something to write, and no room for it.
+    is_blocked: AtomicBool,
     is_http2: AtomicBool,
 }
 
@@ -52,6 +54,7 @@ struct Reading {
     written: u64,
     /// Bytes have come that are no request yet.
     has_part: bool,
+    is_blocked: bool,
     is_http2: bool,
 }
 
@@ -62,6 +65,10 @@ impl Pulse {
 
     pub(super) fn wrote(&self, bytes: usize) {
         self.written.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(super) fn blocked(&self, is_blocked: bool) {
+        self.is_blocked.store(is_blocked, Relaxed);
     }
 
     fn begin(self: &Arc<Self>, version: Version) -> InFlight {
@@ -78,6 +85,7 @@ impl Pulse {
             begun: self.begun.load(Relaxed),
             has_part: self.read.load(Relaxed) > self.settled.load(Relaxed),
             written: self.written.load(Relaxed),
+            is_blocked: self.is_blocked.load(Relaxed),
             is_http2: self.is_http2.load(Relaxed),
         }
     }
@@ -172,7 +180,7 @@ pub(super) enum Verdict {
     Keep,
     /// Close it in good order: what has been asked is answered.
     Close,
-    /// It was to close and does not.
+    /// It was to close and does not, or takes nothing of what we write.
     Cut,
 }
 
@@ -185,18 +193,28 @@ pub(super) struct Watch {
     quiet_since: Instant,
     /// When bytes were first seen that are no request yet.
     head_since: Option<Instant>,
+    /// When it was first seen to take nothing of what we write.
+    blocked_since: Option<Instant>,
     /// When it was told to close.
     closing_since: Option<Instant>,
 }
 
 impl Watch {
     pub(super) fn new(timeouts: Connections, now: Instant) -> Self {
-        Self { timeouts, seen: Reading::default(), quiet_since: now, head_since: None, closing_since: None }
+        Self {
+            timeouts,
+            seen: Reading::default(),
+            quiet_since: now,
+            head_since: None,
+            blocked_since: None,
+            closing_since: None,
+        }
     }
 
     /// How long to wait between looks.
     pub(super) fn interval(&self) -> Duration {
-        self.timeouts.head_timeout.min(self.timeouts.idle_timeout) / LOOKS
+        let Connections { head_timeout, idle_timeout, write_timeout, .. } = self.timeouts;
+        head_timeout.min(idle_timeout).min(write_timeout) / LOOKS
     }
 
     /// The connection was told to close, for another reason than ours.
@@ -210,9 +228,15 @@ impl Watch {
 
     fn judge(&mut self, reading: Reading, now: Instant) -> Verdict {
         let seen = std::mem::replace(&mut self.seen, reading);
+        let writes = reading.written != seen.written;
+        self.blocked_since =
+            if reading.is_blocked && !writes { self.blocked_since.or(Some(now)) } else { None };
+        if self.blocked_since.is_some_and(|since| now - since >= self.timeouts.write_timeout) {
+            return Verdict::Cut;
+        }
         // Before the first request there is nothing to answer: what we write are frames of HTTP/2, which
         // nobody has recognized as such yet.
-        let answers = reading.written != seen.written && reading.begun > 0;
+        let answers = writes && reading.begun > 0;
         if let Some(since) = self.closing_since {
             let is_over = reading.is_http2 && now - since >= self.timeouts.idle_timeout;
             let is_stuck = reading.in_flight == 0 && (!answers || is_over);
@@ -245,12 +269,14 @@ mod tests {
 
     const HEAD: u64 = 30;
     const IDLE: u64 = 120;
+    const WRITE: u64 = 60;
 
     /// A connection's story: at these seconds it reads so. Gives when it was closed and cut.
     fn check(name: &str, story: &[(u64, Reading)], expected: &[(u64, Verdict)]) {
         let timeouts = Connections {
             head_timeout: Duration::from_secs(HEAD),
             idle_timeout: Duration::from_secs(IDLE),
+            write_timeout: Duration::from_secs(WRITE),
             ..Connections::default()
         };
         let start = Instant::now();
@@ -304,5 +330,23 @@ mod tests {
             &[(1, one), (135, late), (300, second)],
             &[(130, Close), (310, Cut)],
         );
+    }
+
+    #[test]
+    fn who_does_not_take_the_answer_is_cut() {
+        use Verdict::Cut;
+        for is_http2 in [false, true] {
+            let streams = Reading { in_flight: 1, begun: 1, written: 100, is_http2, ..Reading::default() };
+            let blocked = Reading { is_blocked: true, ..streams };
+            check("a stream with nothing to say", &[(1, streams)], &[]);
+            check("a stream that nobody reads", &[(1, blocked)], &[(80, Cut)]);
+            check("after a while", &[(1, streams), (495, blocked)], &[(560, Cut)]);
+            check("in time", &[(1, streams), (495, blocked), (550, streams)], &[]);
+            let slow: Vec<_> =
+                (0..20).map(|n| (1 + n * 50, Reading { written: 100 + n, ..blocked })).collect();
+            check("a stream that is read slowly", &slow, &[]);
+        }
+        let answered = Reading { begun: 1, written: 100, is_blocked: true, ..Reading::default() };
+        check("an answer that nobody reads", &[(1, answered)], &[(80, Cut)]);
     }
 }

@@ -33,6 +33,7 @@ impl Counted {
     }
 
     fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.pulse.blocked(written.is_pending());
         if let Poll::Ready(Ok(count)) = &written {
             self.pulse.wrote(*count);
         }
@@ -86,7 +87,10 @@ impl AsyncWrite for Counted {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self, stream => Pin::new(stream).poll_flush(cx))
+        // TLS takes what is written and keeps it until there is room.
+        let flushed = either!(self, stream => Pin::new(stream).poll_flush(cx));
+        self.pulse.blocked(flushed.is_pending());
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

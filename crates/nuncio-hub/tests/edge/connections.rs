@@ -128,6 +128,17 @@ async fn a_connection_with_a_stream_is_not_idle() {
 }
 
 #[tokio::test]
+async fn who_reads_nothing_is_cut() {
+    let connections = Connections { write_timeout: SOON, ..impatient(NEVER, NEVER).connections };
+    let hub = Running::start(Config { connections, ..config() }).await;
+    let mut stream = hub.connect().await;
+    // Ever more is asked until there is no room for answers, and in turn none for questions.
+    let asks =
+        async { while stream.write_all(b"GET /agents HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {} };
+    within("the end of the connection", asks).await;
+}
+
+#[tokio::test]
 async fn http_2_learns_its_bounds() {
     let connections = Connections { streams: 7, ..Connections::default() };
     let hub = Running::start(Config { connections, ..config() }).await;
