@@ -18,7 +18,8 @@ use crate::{RetryPolicy, auth::Granted, transport::Transport};
 /// What a connection does: events by a letter each, then how it ends.
 ///
 /// `t` task submitted, `w` working, `a` artifact, `i` input required, `u` auth required, `c` completed,
-/// `m` message, `q` task that needs input, `Q` the same with another question; `.` ends it, `!` breaks it, `e` is an error in the stream, `~` hangs. A digit before an
+/// `m` message, `q` task that needs input, `Q` the same with another question; `.` ends it, `!` breaks it, `e` is an error in the stream,
+/// `?` says late that nobody was reached, `~` hangs. A digit before an
 /// event is its number. `refuse`: no connection; `lost`: no answer; otherwise the name of an error.
 #[derive(Default)]
 struct Script {
@@ -88,6 +89,7 @@ fn connection(script: &'static str) -> Result<WireStream, Failure> {
             '.' => return Ok(stream::iter(items).boxed()),
             '~' => return Ok(stream::iter(items).chain(stream::pending()).boxed()),
             '!' => items.push(Err(Failure::perhaps(broken()))),
+            '?' => items.push(Err(Failure::nobody(broken()))),
             'e' => items.push(Err(Failure::answered(ErrorKind::Internal.into()))),
             digit if digit.is_ascii_digit() => seq = digit.to_digit(10).map(|n| Seq(n.into())),
             letter => items.push(Ok(StreamItem::new(seq.take(), Arc::new(event(letter))))),
@@ -284,6 +286,7 @@ async fn a_message_is_not_sent_twice() {
     check(Agent::Plain, &["lost"], "refused: broken", "send k").await;
     // Unless nobody has got it, or the agent knows a repetition when it sees one.
     check(Agent::Plain, &["refuse", "tc."], "tc", "send k, send k").await;
+    check(Agent::Plain, &["?", "tc."], "tc", "send k, send k").await;
     check(Agent::Resuming, &["!", "1t2c."], "tc", "send k, send k").await;
     check(Agent::Resuming, &["lost", "1t2c."], "tc", "send k, send k").await;
 }
