@@ -82,7 +82,8 @@ pub(crate) struct Serve {
     pub(crate) tls_key: Option<PathBuf>,
 
     /// Sign cards with this private key: a PKCS#8 PEM file for ES256, EdDSA or RS256. May be repeated:
-    /// all keys sign, and the public ones are served at /.well-known/jwks.json.
+    /// all keys sign, and the public ones are served at /.well-known/jwks.json. With --trust-proxy it needs
+    /// --public-url.
     #[arg(long = "card-key", value_name = "FILE")]
     pub(crate) card_keys: Vec<PathBuf>,
 

@@ -21,7 +21,8 @@ pub struct Config {
     pub public_url: Option<Url>,
     /// Who may say how callers see us. Whoever else sends such headers is not believed.
     pub trusted_proxies: Vec<Network>,
-    /// The keys that cards are signed with, all of them. None: cards are not signed.
+    /// The keys that cards are signed with, all of them. None: cards are not signed. Behind proxies they
+    /// need a public address: what is signed is not for proxies to say.
     pub card_keys: Vec<CardKey>,
     /// Serve cards also where old clients look for them.
     pub legacy_card: bool,
@@ -160,6 +161,12 @@ impl Config {
                  without credentials and without a query"
             );
         }
+        if !self.card_keys.is_empty() && !self.trusted_proxies.is_empty() && self.public_url.is_none() {
+            bail!(
+                "--card-key with --trust-proxy would sign whatever address a caller gets a proxy to hand on; \
+                 add --public-url with the address that callers use, such as https://agents.example.com"
+            );
+        }
         if self.connections.most == 0 {
             bail!("--max-connections 0: nobody could connect; expected 1 or more");
         }
@@ -201,6 +208,27 @@ mod tests {
     #[test]
     fn as_usual() {
         check(|_| {}, &[]);
+    }
+
+    /// Whoever gets a proxy to hand on a name would get it signed.
+    #[test]
+    fn what_is_signed_is_not_for_proxies_to_say() {
+        let signs = |config: &mut Config| {
+            config.card_keys = vec![CardKey { file: "card.pem".into(), kid: None }];
+        };
+        let trusts = |config: &mut Config| config.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        check(signs, &[]);
+        check(trusts, &[]);
+        let both = |config: &mut Config| {
+            signs(config);
+            trusts(config);
+        };
+        check(both, &["--card-key", "--trust-proxy", "add --public-url"]);
+        let fixed = |config: &mut Config| {
+            both(config);
+            config.public_url = Some("https://agents.example.com".parse().unwrap());
+        };
+        check(fixed, &[]);
     }
 
     #[test]
