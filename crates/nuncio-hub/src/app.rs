@@ -156,13 +156,14 @@ async fn drain(routes: &Routes, grace: Duration) {
     drains.join_all().await;
 }
 
-/// The names we answer to. Beyond loopback anybody may call us by any name.
+/// The names we answer to, whoever calls. Beyond loopback anybody may call us by any name.
 fn names(config: &Config, address: SocketAddr) -> Names {
     let mut own = Vec::new();
     if address.ip().is_loopback() {
         own.extend(["localhost", "127.0.0.1", "[::1]"].map(str::to_owned));
         own.push(address.ip().to_string());
         own.extend(config.public_url.as_ref().and_then(|url| url.host_str().map(str::to_owned)));
+        own.extend(config.allowed_hosts.iter().map(ToString::to_string));
     }
     Names {
         own,

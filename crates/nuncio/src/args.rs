@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use nuncio_hub::config::{Connections, Network};
 use nuncio_protocol::{Binding, TaskState, Version};
-use url::Url;
+use url::{Host, Url};
 
 use crate::{exit, output::Format};
 
@@ -66,9 +66,14 @@ pub(crate) struct Serve {
     #[arg(long, env = "NUNCIO_PUBLIC_URL")]
     pub(crate) public_url: Option<Url>,
 
+    /// On loopback, answer to this host name, too; may be repeated. Our own names and that of --public-url
+    /// are answered to in any case, others are not: a web page could call us by them (DNS rebinding).
+    #[arg(long = "allow-host", value_name = "NAME", value_parser = host)]
+    pub(crate) allowed_hosts: Vec<Host>,
+
     /// Believe what proxies of this network say about how they were called (Forwarded, X-Forwarded-Host,
     /// -Proto, -Port, -Prefix), and show it on cards; may be repeated. Name only networks from which
-    /// nobody but your proxies can connect.
+    /// nobody but your proxies can connect. On loopback the names need --allow-host.
     #[arg(long = "trust-proxy", value_name = "CIDR")]
     pub(crate) trusted_proxies: Vec<Network>,
 
@@ -335,6 +340,10 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:2602".to_owned())
 }
 
+fn host(text: &str) -> Result<Host, String> {
+    Host::parse(text).map_err(|_| "expected a name such as agents.example.com, without a port".to_owned())
+}
+
 fn version(text: &str) -> Result<Version, String> {
     Version::parse(text).ok_or_else(|| "expected 1.0 or 0.3".to_owned())
 }
@@ -361,6 +370,20 @@ fn state(text: &str) -> Result<TaskState, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_are_names_alone() {
+        for (text, expected) in [
+            ("Agents.Example.com", Some("agents.example.com")),
+            ("192.0.2.1", Some("192.0.2.1")),
+            ("[2001:DB8::1]", Some("[2001:db8::1]")),
+            ("agents.example.com:443", None),
+            ("https://agents.example.com", None),
+            ("", None),
+        ] {
+            assert_eq!(host(text).ok().map(|host| host.to_string()).as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn bindings_by_any_of_their_names() {

@@ -5,7 +5,7 @@ mod network;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Result, bail};
-use url::Url;
+use url::{Host, Url};
 
 pub use self::network::Network;
 use crate::agents::{self, Profile};
@@ -19,6 +19,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// How callers see us, if not at the address we listen on.
     pub public_url: Option<Url>,
+    /// Names to answer to on loopback, besides our own and that of the public address.
+    pub allowed_hosts: Vec<Host>,
     /// Who may say how callers see us. Whoever else sends such headers is not believed.
     pub trusted_proxies: Vec<Network>,
     /// The keys that cards are signed with, all of them. None: cards are not signed. Behind proxies they
@@ -105,6 +107,7 @@ impl Config {
             listen,
             tls: None,
             public_url: None,
+            allowed_hosts: Vec::new(),
             trusted_proxies: Vec::new(),
             card_keys: Vec::new(),
             legacy_card: true,

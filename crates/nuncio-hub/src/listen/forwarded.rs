@@ -46,6 +46,11 @@ impl Forwarded {
         Some(said).filter(|said| *said != Self::default())
     }
 
+    /// The name that they say, if they say one.
+    pub(super) fn host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
     /// The base under which the caller sees us. What the proxies do not say is as it reached us.
     pub(super) fn base(&self, scheme: &str, host: Option<&str>) -> Option<String> {
         let scheme = self.scheme.unwrap_or(scheme);

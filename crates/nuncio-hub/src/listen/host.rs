@@ -1,9 +1,9 @@
 //! Under which name a request comes, before anything else sees it.
 //!
 //! DNS rebinding: a page of another site that got our address under its own name reaches nothing,
-//! because on loopback we answer to our own names only. A proxy that we trust may call us by any name:
-//! it answers for the names under which it is reached itself. What it says of them decides under which
-//! base cards are presented.
+//! because on loopback we answer to known names only. That holds for proxies that we trust, too: from
+//! this machine comes both what a proxy on it sends and what a browser on it does. No page can choose its
+//! `Host`, so that one is always looked at; of what a proxy says, a name that would stand on cards.
 
 use std::{
     convert::Infallible,
@@ -51,25 +51,29 @@ impl<S> HostCheck<S> {
 
     /// False if the request is not for us.
     fn admit<B>(&self, request: &mut Request<B>) -> bool {
-        if !self.is_proxy {
-            return self.knows(request);
+        if !self.knows(authority(request)) {
+            return false;
+        }
+        if !self.is_proxy || !self.names.follow {
+            return true;
         }
         let Some(forwarded) = Forwarded::read(request.headers(), &self.names.proxies) else {
-            return self.knows(request);
+            return true;
         };
-        if self.names.follow
-            && let Some(base) = forwarded.base(self.names.scheme, authority(request))
-            && let Some(base) = PublicBase::parse(&base)
-        {
+        if forwarded.host().is_some_and(|host| !self.knows(Some(host))) {
+            return false;
+        }
+        let base = forwarded.base(self.names.scheme, authority(request));
+        if let Some(base) = base.as_deref().and_then(PublicBase::parse) {
             request.extensions_mut().insert(base);
         }
         true
     }
 
-    fn knows<B>(&self, request: &Request<B>) -> bool {
+    fn knows(&self, host: Option<&str>) -> bool {
         let own = &self.names.own;
         own.is_empty()
-            || authority(request).is_some_and(|host| {
+            || host.is_some_and(|host| {
                 let host = without_port(host);
                 own.iter().any(|own| own.eq_ignore_ascii_case(host))
             })
@@ -102,8 +106,8 @@ where
         if self.admit(&mut request) {
             return Either::Left(self.inner.clone().call(request));
         }
-        let message = "this host name is not ours; listen on another address, set --public-url, \
-                       or name your proxy with --trust-proxy\n";
+        let message = "this host name is not ours; allow it with --allow-host, set --public-url, \
+                       or listen on another address\n";
         Either::Right(ready(Ok((StatusCode::MISDIRECTED_REQUEST, message).into_response())))
     }
 }
@@ -115,7 +119,7 @@ mod tests {
     fn check(own: &[&str], peer: &str) -> HostCheck<()> {
         let names = Names {
             own: own.iter().map(|&own| own.to_owned()).collect(),
-            proxies: vec!["10.0.0.0/8".parse().unwrap()],
+            proxies: vec!["127.0.0.2".parse().unwrap(), "10.0.0.0/8".parse().unwrap()],
             follow: true,
             scheme: "http",
         };
@@ -133,7 +137,7 @@ mod tests {
         (admitted, request.extensions().get::<PublicBase>().map(ToString::to_string))
     }
 
-    const OWN: &[&str] = &["localhost", "127.0.0.1", "[::1]"];
+    const OWN: &[&str] = &["localhost", "127.0.0.1", "[::1]", "a.example"];
 
     #[test]
     fn our_own_names_only() {
@@ -168,10 +172,11 @@ mod tests {
                 assert_eq!(asks(&any, "/", &[host, claim]), (true, None), "{stranger} {claim:?}");
             }
         }
-        for peer in ["10.0.0.1", "::ffff:10.0.0.1"] {
+        for peer in ["127.0.0.2", "10.0.0.1", "::ffff:10.0.0.1"] {
             for own in [OWN, &[]] {
                 let check = check(own, peer);
-                let seen = asks(&check, "/", &[("host", "10.0.0.2:2602"), ("x-forwarded-host", "a.example")]);
+                let seen =
+                    asks(&check, "/", &[("host", "127.0.0.1:2602"), ("x-forwarded-host", "a.example")]);
                 assert_eq!(seen, (true, Some("http://a.example".to_owned())));
                 let seen = asks(&check, "/", &[("host", "a.example"), ("x-forwarded-proto", "https")]);
                 assert_eq!(seen, (true, Some("https://a.example".to_owned())), "the name was handed on");
@@ -187,7 +192,37 @@ mod tests {
     fn a_base_that_is_fixed_stays() {
         let mut check = check(OWN, "10.0.0.1");
         Arc::make_mut(&mut check.names).follow = false;
-        let seen = asks(&check, "/", &[("host", "10.0.0.2"), ("x-forwarded-host", "a.example")]);
-        assert_eq!(seen, (true, None));
+        for forwarded in ["a.example", "other.example"] {
+            let seen = asks(&check, "/", &[("host", "127.0.0.1"), ("x-forwarded-host", forwarded)]);
+            assert_eq!(seen, (true, None), "{forwarded} is not used");
+        }
+        assert_eq!(asks(&check, "/", &[("host", "evil.example")]), (false, None));
+    }
+
+    /// A page of evil.example, rebound to us, comes from where our proxy does, and may say what it does,
+    /// except for `Host`.
+    #[test]
+    fn a_trusted_proxy_gives_no_foreign_names() {
+        for follow in [true, false] {
+            let mut check = check(OWN, "127.0.0.2");
+            Arc::make_mut(&mut check.names).follow = follow;
+            for claim in [
+                ("x-forwarded-host", "evil.example"),
+                ("x-forwarded-host", "localhost"),
+                ("x-forwarded-host", "a.example"),
+                ("x-forwarded-proto", "https"),
+                ("x-forwarded-for", "203.0.113.9"),
+                ("forwarded", "host=localhost"),
+            ] {
+                let seen = asks(&check, "/", &[("host", "evil.example:2602"), claim]);
+                assert_eq!(seen, (false, None), "{claim:?}");
+                let seen = asks(&check, "http://evil.example/", &[("host", "localhost"), claim]);
+                assert_eq!(seen, (false, None), "HTTP/2: {claim:?}");
+            }
+        }
+        let check = check(OWN, "127.0.0.2");
+        for claim in [("x-forwarded-host", "evil.example"), ("forwarded", "host=\"evil.example:80\"")] {
+            assert_eq!(asks(&check, "/", &[("host", "localhost"), claim]), (false, None), "{claim:?}");
+        }
     }
 }

@@ -50,7 +50,8 @@ async fn read(request: reqwest::RequestBuilder) -> Answer {
 }
 
 fn behind_a_proxy(network: &str) -> Config {
-    Config { trusted_proxies: vec![network.parse().unwrap()], ..config() }
+    let allowed_hosts = ["a.example", "b.example"].map(|name| url::Host::parse(name).unwrap()).to_vec();
+    Config { trusted_proxies: vec![network.parse().unwrap()], allowed_hosts, ..config() }
 }
 
 /// A new key of the kind that is asked for.
@@ -111,8 +112,11 @@ async fn a_trusted_proxy_says_where_its_callers_see_us() {
         assert_eq!(list.json["agents"][2]["url"], expected, "{headers:?}");
         assert_eq!(list.header("cache-control"), "no-store", "for this caller only");
     }
-    // Without a word from the proxy a foreign name is what it always was.
-    assert_eq!(get(&hub, CARD, &[("host", "evil.example")]).await.status, 421);
+    // A page that is rebound to us comes from this machine as well, and may send all of these but `Host`.
+    let (page, name) = (("host", "evil.example"), ("x-forwarded-host", "evil.example"));
+    for headers in [vec![page], vec![page, ("x-forwarded-host", "a.example")], vec![page, name], vec![name]] {
+        assert_eq!(get(&hub, CARD, &headers).await.status, 421, "{headers:?}");
+    }
 }
 
 #[tokio::test]

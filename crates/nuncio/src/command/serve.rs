@@ -47,6 +47,7 @@ fn config(serve: &args::Serve) -> Result<Config> {
         listen: serve.listen,
         tls: tls.map(|(cert, key)| TlsFiles { cert, key }),
         public_url: serve.public_url.clone(),
+        allowed_hosts: serve.allowed_hosts.clone(),
         trusted_proxies: serve.trusted_proxies.clone(),
         card_keys: card_keys(serve)?,
         legacy_card: !serve.no_legacy_card,
