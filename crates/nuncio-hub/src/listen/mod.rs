@@ -21,6 +21,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
@@ -38,6 +39,9 @@ use crate::config::Connections;
 
 /// How long to wait before accepting again when the system refuses (too many open files).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// After how long of silence the system asks whether a peer is still there. Its own rhythm then decides
+/// when a peer that is gone is given up, such as that of a stream with nothing to say.
+const KEEPALIVE: Duration = Duration::from_secs(60);
 /// How often a connection of HTTP/2 is asked whether it is still there, and how long it may take to say so.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(20);
@@ -115,6 +119,10 @@ async fn accept(socket: &TcpListener, room: &Arc<Semaphore>) -> Option<Accepted>
             // Events are small and must go out at once.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "TCP_NODELAY was refused");
+            }
+            let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+            if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&keepalive) {
+                tracing::debug!(%error, "SO_KEEPALIVE was refused");
             }
             Some((stream, peer, permit))
         }
@@ -217,5 +225,20 @@ impl Edge {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_are_told_to_be_prompt_and_watchful() {
+        let socket = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let caller = TcpStream::connect(socket.local_addr().unwrap()).await.unwrap();
+        let (stream, peer, _permit) = accept(&socket, &Arc::new(Semaphore::new(1))).await.unwrap();
+        assert_eq!(peer, caller.local_addr().unwrap());
+        assert!(stream.nodelay().unwrap());
+        assert!(SockRef::from(&stream).keepalive().unwrap());
     }
 }
