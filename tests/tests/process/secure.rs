@@ -78,7 +78,8 @@ async fn cards_are_signed_with_the_key_of_the_file() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cards_follow_the_proxies_that_are_named() {
-    let hub = Hub::start(&["--trust-proxy", "10.0.0.0/8", "--trust-proxy", "127.0.0.1"]).await;
+    let networks = ["--trust-proxy", "10.0.0.0/8", "--trust-proxy", "127.0.0.1"];
+    let hub = Hub::start(&[&networks[..], &["--allow-host", "agents.example.com"]].concat()).await;
     let headers = [("x-forwarded-proto", "https"), ("x-forwarded-host", "agents.example.com")];
     let card = Raw::new(hub.agent("echo")).get("/.well-known/agent-card.json", &headers).await;
     assert_eq!(card.json()["supportedInterfaces"][0]["url"], "https://agents.example.com/agents/echo");
