@@ -161,6 +161,13 @@ pub(crate) struct Target {
     /// The agent's address, or that of its card.
     pub(crate) url: String,
 
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+/// How, and as whom.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Connection {
     /// Speak this version only.
     #[arg(long, value_parser = version, value_name = "1.0|0.3", help_heading = CONNECTION)]
     pub(crate) a2a_version: Option<Version>,
@@ -172,6 +179,11 @@ pub(crate) struct Target {
     /// A header to send along, as 'Name: value'; may be repeated.
     #[arg(short = 'H', long = "header", value_name = "HEADER", help_heading = CONNECTION)]
     pub(crate) headers: Vec<String>,
+
+    /// Declare this extension on every call; may be repeated.
+    #[arg(long = "extension", value_name = "URI", help_heading = CONNECTION)]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) extensions: Vec<String>,
 
     /// How many seconds to wait for an answer, or for a stream to begin.
     #[arg(long, value_parser = seconds, value_name = "SECONDS", help_heading = CONNECTION)]

@@ -267,6 +267,23 @@ async fn access_tokens_are_fetched_with_the_secret_of_the_environment() {
     serving.abort();
 }
 
+/// The card of the demo agents declares an extension of ours; what the user declares stays beside it.
+#[tokio::test(flavor = "multi_thread")]
+async fn extensions_are_declared_by_option_and_by_header() {
+    let hub = Hub::start(&["--profile", "extension"]).await;
+    let agent = hub.agent("conformance");
+    let card = json(&cli(&["card", "get", &agent, "-o", "json"]).await);
+    let declared = card["capabilities"]["extensions"].as_array().unwrap();
+    let required = declared.iter().find(|extension| extension["required"] == true).unwrap();
+    let uri = text(&required["uri"]);
+    assert_eq!(cli(&["send", &agent, "x"]).await.code, Some(6));
+    let header = format!("A2A-Extensions: {uri}");
+    for args in [["--extension", uri], ["-H", &*header]] {
+        let output = cli(&[&["send", &agent, "x"][..], &args].concat()).await;
+        assert_eq!(output.code, Some(0), "{args:?}: {output:?}");
+    }
+}
+
 /// House rule 48: whoever reads us has had enough, and that is fine.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_pipe_is_not_an_error() {

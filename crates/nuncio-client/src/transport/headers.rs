@@ -55,8 +55,9 @@ fn describe(
     headers.insert(CONTENT_TYPE, JSON);
     headers.insert(ACCEPT, if streaming { EVENTS } else { JSON });
     headers.insert(A2A_VERSION, HeaderValue::from_static(version.as_str()));
-    if !cx.extensions.is_empty() {
-        headers.insert(extensions_header(version), value("extensions", &cx.extensions.join(","))?);
+    let extensions = extensions(cx, headers);
+    if !extensions.is_empty() {
+        headers.insert(extensions_header(version), value("extensions", &extensions.join(","))?);
     }
     if is_send(op) {
         let key = cx.idempotency_key.clone().unwrap_or_else(new_key);
@@ -93,6 +94,23 @@ fn own(cx: &CallContext, granted: &Granted, headers: &mut HeaderMap) -> Result<(
         }
     }
     Ok(())
+}
+
+/// The extensions to declare: those of the context, and those that somebody named in a header of their own,
+/// by the name of either version; such headers are taken out.
+fn extensions(cx: &CallContext, headers: &mut HeaderMap) -> Vec<String> {
+    let mut all = cx.extensions.clone();
+    for version in Version::ALL {
+        let name = extensions_header(*version);
+        let values = headers.get_all(&name).iter().filter_map(|value| value.to_str().ok());
+        for uri in values.flat_map(|value| value.split(',')).map(str::trim) {
+            if !uri.is_empty() && !all.iter().any(|other| other == uri) {
+                all.push(uri.to_owned());
+            }
+        }
+        headers.remove(name);
+    }
+    all
 }
 
 /// The operations that an idempotency key is for.
@@ -192,6 +210,38 @@ mod tests {
         let granted = Granted::default();
         let headers = outgoing(&cx, Version::V1_0, Op::GetTask, &granted).now_or_never().unwrap().unwrap();
         assert!(!format!("{headers:?}").contains("\"t\""), "not shown");
+    }
+
+    #[test]
+    fn extensions_of_headers_are_declared_beside_the_others() {
+        for (headers, expected) in [
+            (&[("A2A-Extensions", "https://a.example/1, https://c.example/3")][..], "1,2,3"),
+            (&[("X-A2A-Extensions", "https://c.example/3")], "1,2,3"),
+            (
+                &[("a2a-extensions", "https://c.example/3"), ("x-a2a-extensions", "https://d.example/4")],
+                "1,2,3,4",
+            ),
+            (&[("a2a-extensions", " , ")], "1,2"),
+        ] {
+            let mut credentials = Credentials::none();
+            for (name, value) in headers {
+                credentials = credentials.header(name, value).unwrap();
+            }
+            let home = Url::parse("https://agent.example").unwrap();
+            let egress = crate::Egress::operator().unwrap();
+            let granted = credentials.for_target(egress, &home, &home.origin()).1;
+            let cx = CallContext {
+                extensions: vec!["https://a.example/1".to_owned(), "https://b.example/2".to_owned()],
+                ..CallContext::default()
+            };
+            for (version, name) in [(Version::V1_0, "a2a-extensions"), (Version::V0_3, "x-a2a-extensions")] {
+                let sent = lines(&cx, version, Op::GetTask, &granted);
+                let sent: Vec<_> = sent.iter().filter(|line| line.contains("extensions")).collect();
+                let uris = sent[0].strip_prefix(&format!("{name}: ")).unwrap();
+                let numbers: Vec<_> = uris.split(',').filter_map(|uri| uri.rsplit('/').next()).collect();
+                assert_eq!((sent.len(), &*numbers.join(",")), (1, expected), "{headers:?}");
+            }
+        }
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::Result;
-use nuncio_client::{Client, ClientCredentials, Egress};
+use nuncio_client::{Client, ClientCredentials, Credentials, Egress};
 
 use crate::{
-    args::{Identity, Target},
+    args::{Connection, Identity, Target},
     exit,
 };
 
@@ -17,7 +17,14 @@ const OAUTH_SECRET: &str = "NUNCIO_OAUTH_SECRET";
 
 impl Target {
     pub(super) async fn connect(&self) -> Result<Client> {
-        let mut builder = Client::builder().egress(self.egress()?);
+        self.connection.connect(&self.url).await
+    }
+}
+
+impl Connection {
+    /// Connects to the agent at this address.
+    pub(super) async fn connect(&self, url: &str) -> Result<Client> {
+        let mut builder = Client::builder().egress(self.egress()?).extensions(&self.extensions);
         if let Some(version) = self.a2a_version {
             builder = builder.version(version);
         }
@@ -37,7 +44,7 @@ impl Target {
         if let Some(timeout) = self.timeout {
             builder = builder.timeout(timeout);
         }
-        Ok(builder.connect(&self.url).await?)
+        Ok(builder.connect(url).await?)
     }
 
     /// The way out, with what the command line says about TLS.
@@ -99,7 +106,13 @@ fn name_and_value(header: &str) -> Result<(&str, &str)> {
         // Not echoed: it may be a secret.
         return Err(exit::usage("--header: expected 'Name: value'"));
     };
-    Ok((name.trim(), value.trim()))
+    let (name, value) = (name.trim(), value.trim());
+    if name.eq_ignore_ascii_case("a2a-version") {
+        return Err(exit::usage(format!("--header {name}: the version is chosen with --a2a-version")));
+    }
+    // What cannot stand in a header is told without its value.
+    Credentials::none().header(name, value).map_err(|error| exit::usage(format!("--header: {error}")))?;
+    Ok((name, value))
 }
 
 #[cfg(test)]
@@ -116,6 +129,15 @@ mod tests {
             let error = name_and_value(header).unwrap_err();
             assert_eq!(error.to_string(), "--header: expected 'Name: value'", "{header}");
         }
+        for (header, expected) in [
+            ("A2A-Version: 0.3", "--a2a-version"),
+            ("b ad: secret", "\"b ad\" is no name of a header"),
+            ("Name: secret\nb", "Name: holds characters that cannot stand in a header"),
+        ] {
+            let error = name_and_value(header).unwrap_err();
+            assert!(error.is::<exit::Usage>(), "{header:?}");
+            assert!(error.to_string().contains(expected) && !error.to_string().contains("secret"), "{error}");
+        }
     }
 
     fn target(options: &[&str]) -> Target {
@@ -130,13 +152,14 @@ mod tests {
     fn a_client_needs_a_secret_and_a_safe_address() {
         let client = |url: &str, secret| {
             target(&["--oauth-token-url", url, "--oauth-client-id", "me", "--oauth-scope", "a"])
+                .connection
                 .identity
                 .client(secret)
                 .map(|client| client.is_some())
                 .map_err(|error| error.to_string())
         };
         assert_eq!(client("https://login.example/t", Some("s3cret")), Ok(true));
-        assert_eq!(target(&[]).identity.client(Some("s3cret")).unwrap().map(|_| ()), None);
+        assert_eq!(target(&[]).connection.identity.client(Some("s3cret")).unwrap().map(|_| ()), None);
         for (url, secret, expected) in [
             ("https://login.example/t", None, "set the environment variable NUNCIO_OAUTH_SECRET"),
             ("http://login.example/t", Some("s3cret"), "--oauth-token-url: expected https"),
