@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use nuncio_protocol::{Error, ErrorKind, TaskState};
 
+use crate::output;
+
 /// All went well.
 pub(crate) const OK: u8 = 0;
 /// Something else.
@@ -66,7 +68,8 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
             break;
         }
     }
-    crate::output::note(&format!("error: {}", words.join(": ")));
+    output::end_line();
+    output::note(&format!("error: {}", words.join(": ")));
     ExitCode::from(code(error))
 }
 

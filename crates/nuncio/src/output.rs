@@ -1,7 +1,11 @@
 //! What is printed: data to stdout, the rest to stderr; for people, or as JSON.
 #![expect(clippy::print_stderr, reason = "the one place that prints")]
 
-use std::io::Write as _;
+use std::{
+    borrow::Cow,
+    io::{IsTerminal as _, Write},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use anyhow::Result;
 use nuncio_protocol::{Content, Event, Message, Part, SendMessageResponse, Task, TaskState, TaskStatus};
@@ -17,23 +21,67 @@ pub(crate) enum Format {
     Json,
 }
 
-/// A line for people, beside the data.
+/// True while the last line of text on stdout has not ended.
+static OPEN_LINE: AtomicBool = AtomicBool::new(false);
+
+/// A line for people, beside the data. Much of it comes from agents, so what acts on terminals is escaped.
 pub(crate) fn note(text: &str) {
-    eprintln!("{text}");
+    // Elsewhere the data goes its own way, and may be in the middle of an artifact.
+    if std::io::stdout().is_terminal() {
+        end_line();
+    }
+    eprintln!("{}", escaped(text));
+}
+
+/// Ends the line of text on stdout that has no end yet, if there is one.
+pub(crate) fn end_line() {
+    if OPEN_LINE.swap(false, Ordering::Relaxed) {
+        let mut out = std::io::stdout();
+        // Whoever reads us has gone; there is nobody to tell.
+        let _ = out.write_all(b"\n").and_then(|()| out.flush());
+    }
 }
 
 /// A line of data.
 pub(crate) fn line(text: &str) -> Result<()> {
+    raw_line(&for_stdout(text))
+}
+
+fn raw_line(text: &str) -> Result<()> {
     writeln!(std::io::stdout(), "{text}")?;
     Ok(())
 }
 
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
-    line(&serde_json::to_string(value)?)
+    raw_line(&serde_json::to_string(value)?)
 }
 
 pub(crate) fn pretty(value: &impl Serialize) -> Result<()> {
-    line(&serde_json::to_string_pretty(value)?)
+    raw_line(&serde_json::to_string_pretty(value)?)
+}
+
+/// Text as it is for programs, and escaped for people.
+fn for_stdout(text: &str) -> Cow<'_, str> {
+    if std::io::stdout().is_terminal() { escaped(text) } else { Cow::Borrowed(text) }
+}
+
+/// Without what moves the cursor, rings, overwrites or turns text around: an agent's words must not pass for
+/// ours. Ends of lines and tabs stay.
+fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    for c in text.replace("\r\n", "\n").chars() {
+        if acts(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+    }
+    Cow::Owned(safe)
+}
+
+fn acts(c: char) -> bool {
+    let turns_text =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns_text || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
 pub(crate) fn response(format: Format, response: &SendMessageResponse) -> Result<()> {
@@ -62,6 +110,10 @@ fn human_task(task: &Task) -> Result<()> {
 }
 
 fn human_status(status: &TaskStatus) {
+    if status.state.is_terminal() || status.state.is_interrupted() {
+        // No more text comes.
+        end_line();
+    }
     match &status.message {
         Some(message) => note(&format!("{}: {}", state(status.state), message.text())),
         None => note(state(status.state)),
@@ -72,24 +124,24 @@ fn human_message(message: &Message) -> Result<()> {
     human_parts(&message.parts)
 }
 
-/// Text as it is: pieces of one artifact follow each other without a break.
 fn human_parts(parts: &[Part]) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    if !write_parts(&mut out, parts)? {
-        out.write_all(b"\n")?;
-    }
+    write_parts(parts)?;
+    end_line();
     Ok(())
 }
 
-/// True if what was written ends a line.
-fn write_parts(out: &mut impl std::io::Write, parts: &[Part]) -> Result<bool> {
-    let mut ends_line = true;
+/// Pieces of one artifact follow each other without a break.
+fn write_parts(parts: &[Part]) -> Result<()> {
+    let mut out = std::io::stdout().lock();
     for part in parts {
         let text = part_text(part)?;
-        ends_line = text.ends_with('\n');
-        out.write_all(text.as_bytes())?;
+        out.write_all(for_stdout(&text).as_bytes())?;
+        if !text.is_empty() {
+            OPEN_LINE.store(!text.ends_with('\n'), Ordering::Relaxed);
+        }
     }
-    Ok(ends_line)
+    out.flush()?;
+    Ok(())
 }
 
 fn part_text(part: &Part) -> Result<String> {
@@ -112,11 +164,9 @@ pub(crate) fn event(format: Format, event: &Event) -> Result<()> {
     match event {
         Event::Task(task) => {
             note(&format!("task {}  context {}", task.id, task.context_id));
-            let mut out = std::io::stdout().lock();
             for artifact in &task.artifacts {
-                write_parts(&mut out, &artifact.parts)?;
+                write_parts(&artifact.parts)?;
             }
-            out.flush()?;
             // A question that has been answered is no news; its words have moved to the history.
             if !task.status.state.is_interrupted() || task.status.message.is_some() {
                 human_status(&task.status);
@@ -125,12 +175,10 @@ pub(crate) fn event(format: Format, event: &Event) -> Result<()> {
         Event::Message(message) => human_message(message)?,
         Event::StatusUpdate(update) => human_status(&update.status),
         Event::ArtifactUpdate(update) => {
-            let mut out = std::io::stdout().lock();
-            let ends_line = write_parts(&mut out, &update.artifact.parts)?;
-            if update.last_chunk && !ends_line {
-                out.write_all(b"\n")?;
+            write_parts(&update.artifact.parts)?;
+            if update.last_chunk {
+                end_line();
             }
-            out.flush()?;
         }
     }
     Ok(())
@@ -148,5 +196,24 @@ pub(crate) fn state(state: TaskState) -> &'static str {
         TaskState::InputRequired => "input required",
         TaskState::Rejected => "rejected",
         TaskState::AuthRequired => "authorisation required",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_on_terminals_is_escaped() {
+        for (text, expected) in [
+            ("two\nlines\tand a tab, Grüße, 日本", "two\nlines\tand a tab, Grüße, 日本"),
+            ("\u{1b}[2J\u{7}", "\\u{1b}[2J\\u{7}"),
+            ("done\rerror", "done\\rerror"),
+            ("one\r\ntwo\u{1b}", "one\ntwo\\u{1b}"),
+            ("\u{9b}31m\u{7f}", "\\u{9b}31m\\u{7f}"),
+            ("\u{202e}txt.exe\u{2066}", "\\u{202e}txt.exe\\u{2066}"),
+        ] {
+            assert_eq!(escaped(text), expected);
+        }
     }
 }
