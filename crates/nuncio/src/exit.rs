@@ -12,7 +12,7 @@ pub(crate) const OK: u8 = 0;
 pub(crate) const OTHER: u8 = 1;
 /// The command line is wrong; clap gives the same code.
 pub(crate) const USAGE: u8 = 2;
-/// The agent could not be reached, or not now.
+/// The agent could not be reached, or not now, or there is none at the address.
 pub(crate) const UNREACHABLE: u8 = 3;
 /// Credentials are missing, wrong, or not enough.
 pub(crate) const DENIED: u8 = 4;
@@ -31,7 +31,7 @@ Exit codes:
   0  all went well
   1  something else
   2  the command line is wrong
-  3  the agent could not be reached, or not now
+  3  the agent could not be reached, or not now, or there is none at the address
   4  credentials are missing, wrong, or not enough
   5  there is no such task
   6  the agent refused the call
@@ -55,30 +55,78 @@ pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
     Usage(message.into()).into()
 }
 
-/// Tells the error and gives its code. A broken pipe is none, and nothing is said about it.
-pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    if error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(is_broken_pipe)) {
-        return ExitCode::from(OK);
+/// An error of a call, with what only the command knows about it.
+#[derive(Debug)]
+pub(crate) struct Told {
+    error: Error,
+    /// What to do about it: a line of its own, so that a command in it can be pasted.
+    hint: Option<String>,
+    /// The code, if not that of the error's kind.
+    code: Option<u8>,
+}
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
     }
+}
+
+impl std::error::Error for Told {}
+
+/// An error with a line that says what to do about it.
+pub(crate) fn hinted(error: Error, hint: impl Into<String>) -> anyhow::Error {
+    Told { error, hint: Some(hint.into()), code: None }.into()
+}
+
+/// An error of finding an agent: what answers at the address, if anything, does not answer as one.
+pub(crate) fn no_agent(error: Error) -> anyhow::Error {
+    let code = (error.kind() == ErrorKind::InvalidAgentResponse).then_some(UNREACHABLE);
+    Told { error, hint: None, code }.into()
+}
+
+/// Tells the error and gives its code. A broken pipe of our own is none, and nothing is said about it.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     let mut words = Vec::new();
+    let mut hint = None;
     for cause in error.chain() {
+        if cause.downcast_ref::<std::io::Error>().is_some_and(is_broken_pipe) {
+            return ExitCode::from(OK);
+        }
         words.push(cause.to_string());
-        // Its message says all that people need; what is beneath it repeats that in other words.
+        if let Some(told) = cause.downcast_ref::<Told>() {
+            hint = told.hint.as_deref();
+        }
+        // Its message says all that people need; what is beneath it repeats that in other words, and a pipe
+        // that broke there was the connection.
         if cause.is::<Error>() {
             break;
         }
     }
     output::end_line();
     output::note(&format!("error: {}", words.join(": ")));
+    if let Some(hint) = hint {
+        output::note(hint);
+    }
     ExitCode::from(code(error))
 }
 
 fn code(error: &anyhow::Error) -> u8 {
-    if error.chain().any(|cause| cause.is::<Usage>()) {
-        return USAGE;
+    for cause in error.chain() {
+        if cause.is::<Usage>() {
+            return USAGE;
+        }
+        if let Some(told) = cause.downcast_ref::<Told>() {
+            return told.code.unwrap_or_else(|| of_kind(told.error.kind()));
+        }
+        if let Some(error) = cause.downcast_ref::<Error>() {
+            return of_kind(error.kind());
+        }
     }
-    let Some(error) = error.chain().find_map(|cause| cause.downcast_ref::<Error>()) else { return OTHER };
-    match error.kind() {
+    OTHER
+}
+
+fn of_kind(kind: ErrorKind) -> u8 {
+    match kind {
         ErrorKind::Unavailable | ErrorKind::DeadlineExceeded | ErrorKind::ResourceExhausted => UNREACHABLE,
         ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => DENIED,
         ErrorKind::TaskNotFound => NOT_FOUND,
@@ -98,5 +146,31 @@ pub(crate) fn of_state(state: TaskState) -> u8 {
         TaskState::Failed | TaskState::Rejected | TaskState::Canceled => TASK_FAILED,
         TaskState::InputRequired | TaskState::AuthRequired => TASK_WAITS,
         TaskState::Completed | TaskState::Submitted | TaskState::Working | TaskState::Unspecified => OK,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_of_an_error() {
+        let error = |kind| Error::new(kind, "why");
+        let pipe = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        for (error, expected) in [
+            (usage("wrong"), USAGE),
+            (error(ErrorKind::TaskNotFound).into(), NOT_FOUND),
+            (error(ErrorKind::InvalidAgentResponse).into(), OTHER),
+            (no_agent(error(ErrorKind::InvalidAgentResponse)), UNREACHABLE),
+            (no_agent(error(ErrorKind::Unauthenticated)), DENIED),
+            (no_agent(error(ErrorKind::Unavailable)).context("there"), UNREACHABLE),
+            (hinted(error(ErrorKind::DeadlineExceeded), "see"), UNREACHABLE),
+            (anyhow::anyhow!("other"), OTHER),
+            (pipe().into(), OK),
+            // The connection to the agent, not ours to whoever reads us.
+            (error(ErrorKind::Unavailable).with_source(pipe()).into(), UNREACHABLE),
+        ] {
+            assert_eq!(report(&error), ExitCode::from(expected), "{error:?}");
+        }
     }
 }

@@ -19,14 +19,14 @@ pub(super) async fn run(command: CardCommand, format: Format) -> Result<ExitCode
             let mut trusted = TrustedKeys::new();
             for path in &keys {
                 let keys = TrustedKeys::parse(&read(path)?)
-                    .with_context(|| format!("{}: no key", path.display()))?;
+                    .map_err(|error| exit::usage(format!("--key {}: {error}", path.display())))?;
                 trusted.extend(keys);
             }
             verify(&load(&card).await?, &trusted, format)
         }
         CardCommand::Sign { card, key, kid, jku } => {
-            let mut signing =
-                SigningKey::from_pem(&read(&key)?, &kid).with_context(|| format!("{}", key.display()))?;
+            let mut signing = SigningKey::from_pem(&read(&key)?, &kid)
+                .map_err(|error| exit::usage(format!("--key {}: {error}", key.display())))?;
             if let Some(jku) = jku {
                 signing = signing.with_jku(jku);
             }
@@ -88,7 +88,8 @@ async fn load(card: &str) -> Result<Value> {
 }
 
 fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    std::fs::read_to_string(path)
+        .map_err(|error| exit::usage(format!("{}: cannot be read: {error}", path.display())))
 }
 
 fn parse(path: &Path) -> Result<Value> {

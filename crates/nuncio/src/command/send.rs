@@ -2,7 +2,7 @@
 
 use std::{io::Read as _, path::Path, process::ExitCode};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use futures_util::StreamExt as _;
 use nuncio_protocol::{
     ErrorKind, Event, EventStream, Message, Metadata, Part, SendMessageConfiguration, SendMessageRequest,
@@ -109,13 +109,14 @@ fn stdin() -> Result<String> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).context("cannot read the text from stdin")?;
     if text.trim().is_empty() {
-        bail!("nothing to say: give a text, or pipe one in");
+        return Err(exit::usage("nothing to say: give a text, or pipe one in"));
     }
     Ok(text.trim_end_matches('\n').to_owned())
 }
 
 fn file(path: &Path) -> Result<Part> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes = std::fs::read(path)
+        .map_err(|error| exit::usage(format!("--file {}: cannot be read: {error}", path.display())))?;
     let part = match path.file_name() {
         Some(name) => Part::raw(bytes).with_filename(name.to_string_lossy()),
         None => Part::raw(bytes),

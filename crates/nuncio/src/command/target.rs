@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use nuncio_client::{Client, ClientCredentials, Credentials, Egress};
+use nuncio_client::{Client, ClientCredentials, Credentials, Egress, agent_url};
 
 use crate::{
     args::{Connection, Identity, Target},
@@ -24,6 +24,7 @@ impl Target {
 impl Connection {
     /// Connects to the agent at this address.
     pub(super) async fn connect(&self, url: &str) -> Result<Client> {
+        let agent = agent_url(url).map_err(|error| exit::usage(error.to_string()))?;
         let mut builder = Client::builder().egress(self.egress()?).extensions(&self.extensions);
         if let Some(version) = self.a2a_version {
             builder = builder.version(version);
@@ -44,7 +45,7 @@ impl Connection {
         if let Some(timeout) = self.timeout {
             builder = builder.timeout(timeout);
         }
-        Ok(builder.connect(url).await?)
+        builder.connect(&agent).await.map_err(exit::no_agent)
     }
 
     /// The way out, with what the command line says about TLS.
