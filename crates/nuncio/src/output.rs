@@ -8,7 +8,9 @@ use std::{
 };
 
 use anyhow::Result;
-use nuncio_protocol::{Content, Event, Message, Part, SendMessageResponse, Task, TaskState, TaskStatus};
+use nuncio_protocol::{
+    Content, Event, Message, Part, SendMessageResponse, StreamItem, Task, TaskState, TaskStatus,
+};
 use serde::Serialize;
 
 /// For people, or for programs.
@@ -156,10 +158,21 @@ fn part_text(part: &Part) -> Result<String> {
     })
 }
 
+/// An event, and its number if the stream has one: `task watch --after` takes it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Numbered<'a> {
+    #[serde(flatten)]
+    event: &'a Event,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_id: Option<u64>,
+}
+
 /// An event of a stream, as it comes.
-pub(crate) fn event(format: Format, event: &Event) -> Result<()> {
+pub(crate) fn event(format: Format, item: &StreamItem) -> Result<()> {
+    let event: &Event = item.event();
     if format == Format::Json {
-        return json(event);
+        return json(&Numbered { event, event_id: item.seq().map(|seq| seq.0) });
     }
     match event {
         Event::Task(task) => {

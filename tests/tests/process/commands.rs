@@ -75,14 +75,22 @@ async fn a_stream_is_shown_as_it_comes() {
 
     let output = cli(&["send", &agent, "chunks 3", "--stream", "-o", "json"]).await;
     let events = documents(&output);
-    let kinds: Vec<_> =
-        events.iter().map(|event| event.as_object().unwrap().keys().next().unwrap()).collect();
+    let kind = |event: &Value| {
+        let mut names = event.as_object().unwrap().keys();
+        names.find(|name| *name != "eventId").unwrap().clone()
+    };
+    let kinds: Vec<_> = events.iter().map(kind).collect();
     assert_eq!(
         kinds,
         ["task", "statusUpdate", "artifactUpdate", "artifactUpdate", "artifactUpdate", "statusUpdate"]
     );
     assert_eq!(events[5]["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
     assert_eq!((output.code, &*output.stderr), (Some(0), ""));
+
+    // What a stream says is enough to see the rest of it again.
+    let (id, after) = (text(&events[0]["task"]["id"]), events[2]["eventId"].to_string());
+    let rest = cli(&["task", "watch", &agent, id, "--after", &after, "-o", "json"]).await;
+    assert_eq!(documents(&rest), events[3..], "{rest:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 
 mod commands;
 mod grpc;
+mod hints;
 mod secure;
 mod serving;
 mod shutdown;

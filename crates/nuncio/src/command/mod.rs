@@ -1,6 +1,7 @@
 //! The commands, a file each.
 
 mod card;
+mod hint;
 mod send;
 mod serve;
 mod target;

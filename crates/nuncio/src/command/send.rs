@@ -5,13 +5,13 @@ use std::{io::Read as _, path::Path, process::ExitCode};
 use anyhow::{Context as _, Result};
 use futures_util::StreamExt as _;
 use nuncio_protocol::{
-    ErrorKind, Event, EventStream, Message, Metadata, Part, SendMessageConfiguration, SendMessageRequest,
-    SendMessageResponse, TaskId, TaskState,
+    Error, ErrorKind, Event, EventStream, Message, Metadata, Part, SendMessageConfiguration,
+    SendMessageRequest, SendMessageResponse, TaskId, TaskState,
 };
 use serde_json::Value;
 
 use crate::{
-    args::Send,
+    args::{Send, Target},
     exit,
     output::{self, Format},
 };
@@ -20,20 +20,14 @@ pub(super) async fn run(send: Send, format: Format) -> Result<ExitCode> {
     // What was typed is checked before anybody is called.
     let request = request(&send)?;
     let client = send.target.connect().await?;
-    let url = &send.target.url;
     if send.stream {
-        return follow(client.stream(request).await?, url, false, format).await;
+        let events = client.stream(request).await.map_err(|error| what_became(error, &send.target))?;
+        return follow(events, &send.target, Watch::default(), format).await;
     }
-    let response = match client.send(request).await {
-        Err(error) if error.kind() == ErrorKind::DeadlineExceeded => {
-            let hint = format!("the task may go on; see: nuncio task list {url}");
-            return Err(anyhow::Error::new(error).context(hint));
-        }
-        answer => answer?,
-    };
+    let response = client.send(request).await.map_err(|error| what_became(error, &send.target))?;
     output::response(format, &response)?;
     if let SendMessageResponse::Task(task) = &response {
-        how_to_answer(url, &task.id, task.status.state);
+        how_to_answer(&send.target, &task.id, task.status.state);
     }
     Ok(ExitCode::from(match &response {
         SendMessageResponse::Task(task) => exit::of_state(task.status.state),
@@ -41,35 +35,76 @@ pub(super) async fn run(send: Send, format: Format) -> Result<ExitCode> {
     }))
 }
 
+/// An error of a send after which nobody knows whether there is a task.
+fn what_became(error: Error, target: &Target) -> anyhow::Error {
+    let may_be = match error.kind() {
+        ErrorKind::DeadlineExceeded => "the task may go on",
+        // The card was there a moment ago; where there is no connection, nothing was said.
+        ErrorKind::Unavailable if !error.message().starts_with("cannot connect") => {
+            "the message may have arrived, and its task may go on"
+        }
+        _ => return error.into(),
+    };
+    exit::hinted(error, format!("{may_be}; see: {}", target.list_command()))
+}
+
+/// What one knows of a task who only watches it.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// Its id; of one who sends, the stream tells it.
+    pub(super) task: Option<TaskId>,
+    /// The last event that was seen.
+    pub(super) after: Option<u64>,
+}
+
 /// Shows a stream to its end; the last state is the exit code. A question ends it as well: of one who
-/// only watches at once (`watch`), of one who has just answered only if it is a new one.
+/// only watches at once, of one who has just answered only if it is a new one.
 pub(super) async fn follow(
     mut events: EventStream,
-    url: &str,
-    watch: bool,
+    target: &Target,
+    watch: Watch,
     format: Format,
 ) -> Result<ExitCode> {
     let mut code = exit::OK;
+    let watches = watch.task.is_some();
+    let mut seen = watch;
     while let Some(item) = events.next().await {
-        let item = item?;
+        let item = item.map_err(|error| broken(error, target, &seen))?;
         let event = item.event();
-        output::event(format, event)?;
+        output::event(format, &item)?;
+        seen.after = item.seq().map(|seq| seq.0).or(seen.after);
+        if let Some(id) = event.task_id() {
+            seen.task = Some(id.clone());
+        }
         let Some(status) = event.status() else { continue };
         code = exit::of_state(status.state);
-        let asks = watch || matches!(**event, Event::StatusUpdate(_));
+        let asks = watches || matches!(**event, Event::StatusUpdate(_));
         if status.state == TaskState::InputRequired && asks {
             if let Some(id) = event.task_id() {
-                how_to_answer(url, id, status.state);
+                how_to_answer(target, id, status.state);
             }
             break;
         }
     }
+    output::end_line();
     Ok(ExitCode::from(code))
 }
 
-fn how_to_answer(url: &str, id: &TaskId, state: TaskState) {
+/// The error of a stream that did not come to its end.
+fn broken(error: Error, target: &Target, seen: &Watch) -> anyhow::Error {
+    let is_cut = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::DeadlineExceeded);
+    match &seen.task {
+        Some(id) if is_cut => {
+            exit::hinted(error, format!("resume with: {}", target.watch_command(id, seen.after)))
+        }
+        None if is_cut => what_became(error, target),
+        _ => error.into(),
+    }
+}
+
+fn how_to_answer(target: &Target, id: &TaskId, state: TaskState) {
     if state == TaskState::InputRequired {
-        output::note(&format!("answer with: nuncio send {url} \"…\" --task {id}"));
+        output::note(&format!("answer with: {}", target.answer_command(id)));
     }
 }
 

@@ -8,6 +8,7 @@ use nuncio_hub::{
     config::{CardKey, Config, Connections, Data, TlsFiles},
 };
 
+use super::hint::program;
 use crate::{
     args, exit,
     output::{self, Format},
@@ -113,11 +114,6 @@ fn announce(hub: &Hub, config: &Config, format: Format) -> Result<()> {
 
 fn stream_flag(name: &str) -> &'static str {
     if name == "echo" { "" } else { " --stream" }
-}
-
-/// As the user has called us, so that the line works when it is pasted.
-fn program() -> String {
-    std::env::args().next().unwrap_or_else(|| "nuncio".to_owned())
 }
 
 /// Done at the first Ctrl-C or SIGTERM; the second ends the process at once.

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use nuncio_client::Client;
-use nuncio_protocol::{GetTaskRequest, ListTasksRequest, MAX_PAGE_SIZE, Seq, Task, TaskState};
+use nuncio_protocol::{GetTaskRequest, ListTasksRequest, MAX_PAGE_SIZE, Seq, Task, TaskId, TaskState};
 
-use super::send::follow;
+use super::send::{Watch, follow};
 use crate::{
     args::TaskCommand,
     exit,
@@ -32,11 +32,12 @@ pub(super) async fn run(command: TaskCommand, format: Format) -> Result<ExitCode
         }
         TaskCommand::Watch { target, id, after } => {
             let client = target.connect().await?;
+            let task = TaskId::from(id);
             let events = match after {
-                Some(seq) => client.subscribe_after(id, Seq(seq)).await?,
-                None => client.subscribe(id).await?,
+                Some(seq) => client.subscribe_after(task.clone(), Seq(seq)).await?,
+                None => client.subscribe(task.clone()).await?,
             };
-            follow(events, &target.url, true, format).await
+            follow(events, &target, Watch { task: Some(task), after }, format).await
         }
     }
 }

@@ -1,0 +1,135 @@
+//! Commands to paste: as the user called us, with the options that are needed again.
+
+use nuncio_protocol::TaskId;
+
+use crate::args::Target;
+
+/// As the user has called us, so that the line works when it is pasted.
+pub(super) fn program() -> String {
+    std::env::args().next().map_or_else(|| "nuncio".to_owned(), |name| quoted(&name))
+}
+
+impl Target {
+    /// How to say something about this task.
+    pub(super) fn answer_command(&self, id: &TaskId) -> String {
+        self.again("send", &format!("\"…\" --task {}", quoted(id.as_str())))
+    }
+
+    /// How to look for a task whose id is not known.
+    pub(super) fn list_command(&self) -> String {
+        self.again("task list", "")
+    }
+
+    /// How to see the rest of a task after this event.
+    pub(super) fn watch_command(&self, id: &TaskId, after: Option<u64>) -> String {
+        let after = after.map(|seq| format!(" --after {seq}")).unwrap_or_default();
+        self.again("task watch", &format!("{}{after}", quoted(id.as_str())))
+    }
+
+    fn again(&self, command: &str, rest: &str) -> String {
+        let mut words = vec![program(), command.to_owned(), quoted(&self.url)];
+        if !rest.is_empty() {
+            words.push(rest.to_owned());
+        }
+        words.extend(self.options());
+        words.join(" ")
+    }
+
+    /// The options that say how to reach the agent, without what may be secret.
+    fn options(&self) -> Vec<String> {
+        let (connection, identity) = (&self.connection, &self.connection.identity);
+        let mut words = Vec::new();
+        let mut option = |name: &str, value: &str| words.extend([name.to_owned(), quoted(value)]);
+        if let Some(version) = connection.a2a_version {
+            option("--a2a-version", version.as_str());
+        }
+        if let Some(binding) = connection.binding {
+            option("--binding", binding.as_str());
+        }
+        for header in &connection.headers {
+            let name = header.split(':').next().unwrap_or_default().trim();
+            option("-H", &format!("{name}: …"));
+        }
+        for uri in &connection.extensions {
+            option("--extension", uri);
+        }
+        for path in &connection.authorities {
+            option("--ca", &path.to_string_lossy());
+        }
+        for (name, path) in [("--client-cert", &identity.client_cert), ("--client-key", &identity.client_key)]
+        {
+            if let Some(path) = path {
+                option(name, &path.to_string_lossy());
+            }
+        }
+        for (name, value) in [
+            ("--oauth-token-url", &identity.oauth_token_url),
+            ("--oauth-client-id", &identity.oauth_client_id),
+            ("--oauth-audience", &identity.oauth_audience),
+        ] {
+            if let Some(value) = value {
+                option(name, value);
+            }
+        }
+        for scope in &identity.oauth_scope {
+            option("--oauth-scope", scope);
+        }
+        words
+    }
+}
+
+/// As a shell reads it back.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:@%+,=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn target(options: &[&str]) -> Target {
+        let args = ["nuncio", "send", "http://localhost:1/a?b=c", "hello"].iter().chain(options);
+        match Args::parse_from(args).command {
+            Command::Send(send) => send.target,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_that_are_needed_again_are_told_and_secrets_are_not() {
+        let id = TaskId::from("t 1");
+        let check = |options: &[&str], expected: &str| {
+            let command = target(options).watch_command(&id, Some(7));
+            let expected =
+                format!("{} task watch 'http://localhost:1/a?b=c' 't 1' --after 7{expected}", program());
+            assert_eq!(command, expected);
+        };
+        check(&[], "");
+        check(&["--timeout", "3", "--ca", "my ca.pem"], " --ca 'my ca.pem'");
+        check(&["-H", "X-Key: s3cret"], " -H 'X-Key: …'");
+        check(
+            &["--a2a-version", "1.0", "--binding", "rest", "--extension", "https://x.example/1"],
+            " --a2a-version 1.0 --binding HTTP+JSON --extension https://x.example/1",
+        );
+        check(&["--client-key", "k", "--client-cert", "c"], " --client-cert c --client-key k");
+        assert!(target(&[]).answer_command(&id).ends_with("/a?b=c' \"…\" --task 't 1'"));
+        assert!(target(&[]).list_command().ends_with(" task list 'http://localhost:1/a?b=c'"));
+    }
+
+    #[test]
+    fn words_as_a_shell_reads_them() {
+        for (text, expected) in
+            [("a-b_c.pem", "a-b_c.pem"), ("", "''"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("$x", "'$x'")]
+        {
+            assert_eq!(quoted(text), expected);
+        }
+    }
+}
