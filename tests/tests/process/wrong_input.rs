@@ -85,7 +85,9 @@ async fn what_is_to_be_sent_is_checked_before_anybody_is_called() {
     check(&send(&["--extension", ""]), 2, &["--extension"]).await;
     check(&send(&["--stream", "--no-wait"]), 2, &["--stream", "--no-wait"]).await;
     check(&send(&["--a2a-version", "2.0"]), 2, &["expected 1.0 or 0.3"]).await;
-    check(&send(&["--timeout", "soon"]), 2, &["number of seconds"]).await;
+    for timeout in ["soon", "0", "0.0", "inf"] {
+        check(&[&send(&[])[..], &["--timeout", timeout]].concat(), 2, &["--timeout"]).await;
+    }
     check(&send(&["--ca", "no/such/file"]), 2, &["--ca no/such/file: cannot be read"]).await;
     check(&send(&["--ca", "Cargo.toml"]), 2, &["--ca Cargo.toml: no certificate"]).await;
     check(&send(&["--client-cert", "x"]), 2, &["--client-key"]).await;
