@@ -12,6 +12,9 @@ use url::Url;
 
 use crate::egress::shown;
 
+/// How many characters of a text are quoted.
+const MAX_QUOTED: usize = 200;
+
 /// The head of an answer and where it came from.
 #[derive(Debug)]
 pub(crate) struct Head<'a> {
@@ -24,14 +27,14 @@ pub(crate) struct Head<'a> {
 
 impl Head<'_> {
     /// The error of an answer whose status is not one of success. A JSON-RPC error in the body knows
-    /// best, unless it is of a kind of its own; then the status says what kind it is.
+    /// best, unless it is of a kind of its own; then the status says what kind it is. A text is quoted.
     pub(crate) fn error(&self, body: &[u8], now: Timestamp) -> Error {
         let said = match jsonrpc::decode_response(body) {
             Err(error) if !is_vague(error.kind()) => Some(error),
             Err(error) if error.kind() == ErrorKind::Internal => {
                 Some(Error::new(self.kind(), self.explain(Some(error.message()))))
             }
-            _ => None,
+            _ => self.text(body).map(|text| Error::new(self.kind(), self.explain(Some(&text)))),
         };
         self.told(said, now)
     }
@@ -47,6 +50,20 @@ impl Head<'_> {
             Some(after) => error.with_retry_after(after),
             None => error,
         }
+    }
+
+    /// The first line of a body of plain text, as far as it fits into a message.
+    fn text(&self, body: &[u8]) -> Option<String> {
+        if !media_type(self.headers).eq_ignore_ascii_case("text/plain") {
+            return None;
+        }
+        let text = String::from_utf8_lossy(body);
+        let line = text.trim().lines().next()?.trim_end();
+        let quoted = line
+            .chars()
+            .take(MAX_QUOTED)
+            .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() });
+        Some(quoted.collect())
     }
 
     fn kind(&self) -> ErrorKind {
@@ -157,6 +174,24 @@ mod tests {
         let (kind, message, after) = check(429, &[("retry-after", "7")], false, vague);
         assert_eq!((kind, after), (ErrorKind::ResourceExhausted, 7));
         assert_eq!(message, "http://agent.example/a2a answered 429 Too Many Requests: slow down");
+    }
+
+    #[test]
+    fn a_text_is_quoted_as_far_as_it_fits() {
+        let plain = &[("content-type", "text/plain; charset=utf-8")][..];
+        let long = "x".repeat(300);
+        for (headers, body, expected) in [
+            (plain, "this port speaks TLS\r\nsecond", ": this port speaks TLS"),
+            (plain, "\u{1b}[2Jgone", ": \\u{1b}[2Jgone"),
+            (plain, &*long, &*format!(": {}", &long[..200])),
+            (plain, " \n", ""),
+            (&[("content-type", "text/html")], "<html>", ""),
+            (&[], "text", ""),
+        ] {
+            let (kind, message, _) = check(400, headers, false, body);
+            let expected = format!("http://agent.example/a2a answered 400 Bad Request{expected}");
+            assert_eq!((kind, message), (ErrorKind::InvalidAgentResponse, expected));
+        }
     }
 
     #[test]
