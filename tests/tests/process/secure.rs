@@ -60,6 +60,35 @@ async fn a_hangup_replaces_the_certificate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_a_connection_is_told_in_words() {
+    let directory = directory("advice");
+    let (cert, key) = (directory.join("cert.pem"), directory.join("key.pem"));
+    for (is_ca, advice) in [
+        (rcgen::IsCa::NoCa, None),
+        (rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained), Some("basicConstraints CA:FALSE")),
+    ] {
+        let mut params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        params.is_ca = is_ca;
+        let pair = rcgen::KeyPair::generate().unwrap();
+        fs::write(&cert, params.self_signed(&pair).unwrap().pem()).unwrap();
+        fs::write(&key, pair.serialize_pem()).unwrap();
+        let hub = Hub::start(&["--tls-cert", path(&cert), "--tls-key", path(&key)]).await;
+        let unknown = cli(&["send", &hub.agent("echo"), "x"]).await;
+        let expected = advice.unwrap_or("(--ca FILE on the command line)");
+        assert!(unknown.code == Some(3) && unknown.stderr.contains(expected), "{unknown:?}");
+        let known = cli(&["send", &hub.agent("echo"), "x", "--ca", path(&cert)]).await;
+        assert_eq!(known.code, Some(if advice.is_some() { 3 } else { 0 }), "{known:?}");
+        assert!(advice.is_none_or(|words| known.stderr.contains(words)), "{known:?}");
+        let plain = cli(&["send", &hub.agent("echo").replace("https:", "http:"), "x"]).await;
+        assert_eq!(plain.code, Some(3), "{plain:?}");
+        assert!(
+            plain.stderr.contains("answered 400 Bad Request: ") && plain.stderr.contains("https"),
+            "{plain:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn cards_are_signed_with_the_key_of_the_file() {
     let directory = directory("card-key");
     let (key, jwks) = (directory.join("key.pem"), directory.join("jwks.json"));

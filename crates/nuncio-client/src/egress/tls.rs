@@ -176,6 +176,8 @@ fn known_roots() -> Arc<RootCertStore> {
 pub(super) enum Trouble {
     /// We do not know who signed the peer's certificate.
     UnknownIssuer,
+    /// The peer shows the certificate of an authority as its own.
+    AuthorityAsPeer,
     /// The peer does not speak TLS at all.
     NotTls,
     /// The peer asks for a certificate, and we have shown none.
@@ -189,7 +191,10 @@ impl Trouble {
         match self {
             Self::UnknownIssuer => {
                 "its certificate is signed by an authority that is not trusted here; \
-                 if it is yours, add it to the trusted ones"
+                 if it is yours, add it to the trusted ones (--ca FILE on the command line)"
+            }
+            Self::AuthorityAsPeer => {
+                "its certificate is marked as that of an authority; make one with basicConstraints CA:FALSE"
             }
             Self::NotTls => "it does not seem to speak TLS; try http",
             Self::CertificateRequired => "it asks for a client certificate, and none was shown",
@@ -201,7 +206,7 @@ impl Trouble {
     pub(super) fn is_refusal(self) -> bool {
         match self {
             Self::CertificateRequired | Self::CertificateRefused => true,
-            Self::UnknownIssuer | Self::NotTls => false,
+            Self::UnknownIssuer | Self::AuthorityAsPeer | Self::NotTls => false,
         }
     }
 }
@@ -214,6 +219,12 @@ pub(super) fn trouble(cause: &(dyn StdError + 'static)) -> Option<Trouble> {
     }
     match cause.downcast_ref::<RustlsError>()? {
         RustlsError::InvalidCertificate(CertificateError::UnknownIssuer) => Some(Trouble::UnknownIssuer),
+        // The verifier's own error is not among ours; it is known by its name.
+        RustlsError::InvalidCertificate(CertificateError::Other(other))
+            if other.0.to_string() == "CaUsedAsEndEntity" =>
+        {
+            Some(Trouble::AuthorityAsPeer)
+        }
         RustlsError::InvalidMessage(InvalidMessage::InvalidContentType) => Some(Trouble::NotTls),
         RustlsError::AlertReceived(alert) => match alert {
             AlertDescription::CertificateRequired => Some(Trouble::CertificateRequired),
