@@ -331,6 +331,8 @@ pub(crate) enum CardCommand {
         /// Keys to trust: a JWKS, a JWK or a PEM file; may be repeated.
         #[arg(long = "key", value_name = "FILE", required = true)]
         keys: Vec<PathBuf>,
+        #[command(flatten)]
+        connection: Connection,
     },
     /// Sign a card; the signed card goes to stdout.
     Sign {

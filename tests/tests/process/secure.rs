@@ -12,6 +12,7 @@ use nuncio_tests::{
     within,
 };
 use reqwest::{Certificate, Client};
+use serde_json::Value;
 
 use crate::text;
 
@@ -79,6 +80,11 @@ async fn what_is_wrong_with_a_connection_is_told_in_words() {
         let known = cli(&["send", &hub.agent("echo"), "x", "--ca", path(&cert)]).await;
         assert_eq!(known.code, Some(if advice.is_some() { 3 } else { 0 }), "{known:?}");
         assert!(advice.is_none_or(|words| known.stderr.contains(words)), "{known:?}");
+        let jwk = directory.join("jwk.pem");
+        fs::write(&jwk, pair.public_key_pem()).unwrap();
+        let verify = ["card", "verify", &hub.agent("echo"), "--key", path(&jwk), "--ca", path(&cert)];
+        let verified = cli(&verify).await;
+        assert_eq!(verified.code, Some(if advice.is_some() { 3 } else { 6 }), "not signed: {verified:?}");
         let plain = cli(&["send", &hub.agent("echo").replace("https:", "http:"), "x"]).await;
         assert_eq!(plain.code, Some(3), "{plain:?}");
         assert!(
@@ -101,6 +107,24 @@ async fn cards_are_signed_with_the_key_of_the_file() {
     let verified = cli(&["card", "verify", &hub.agent("echo"), "--key", path(&jwks)]).await;
     assert_eq!(verified.code, Some(0), "{verified:?}");
     assert!(verified.stdout.contains("k-1") && verified.stdout.contains("ES256"), "{verified:?}");
+
+    // Only members of v0.3 were changed: the other signature holds, and says little about them.
+    let mut card = Raw::new(hub.agent("echo")).get("/.well-known/agent-card.json", &[]).await.json();
+    let file = directory.join("card.json");
+    let verify = async |card: &Value| {
+        fs::write(&file, card.to_string()).unwrap();
+        cli(&["card", "verify", path(&file), "--key", path(&jwks)]).await
+    };
+    card["url"] = "https://elsewhere.example".into();
+    let part = verify(&card).await;
+    assert_eq!(part.code, Some(0), "{part:?}");
+    assert!(part.stderr.starts_with("warning: the signature does not cover "), "{part:?}");
+    assert!(part.stderr.contains("url"), "{part:?}");
+    card["name"] = "other".into();
+    let changed = verify(&card).await;
+    assert_eq!(changed.code, Some(6), "{changed:?}");
+    assert!(changed.stderr.contains("the card was changed, or this is not the key"), "{changed:?}");
+
     let old = Raw::new(hub.agent("echo")).get("/.well-known/agent.json", &[]).await;
     assert_eq!(old.status, 404);
 }

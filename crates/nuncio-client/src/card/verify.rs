@@ -65,6 +65,25 @@ pub struct Verified {
     pub over: Over,
 }
 
+impl Verified {
+    /// The members of the card that the signature says nothing about, and that say something themselves:
+    /// anybody may have put them there.
+    #[must_use]
+    pub fn uncovered<'a>(&self, card: &'a Value) -> Vec<&'a str> {
+        if !self.over.is_v1_only() {
+            return Vec::new();
+        }
+        let covered = canonical_card(card).ok().and_then(|json| serde_json::from_slice(&json).ok());
+        let covered: Value = covered.unwrap_or_default();
+        let says = |value: &Value| *value != Value::Bool(false) && strip_empties(value.clone()).is_some();
+        let members = card.as_object().into_iter().flatten();
+        let uncovered = members.filter(|(name, value)| {
+            *name != "signatures" && covered.get(name.as_str()).is_none() && says(value)
+        });
+        uncovered.map(|(name, _)| name.as_str()).collect()
+    }
+}
+
 /// Why no signature of a card can be trusted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -79,8 +98,10 @@ pub enum VerifyError {
     #[error("the key {0} that signed the card is expired or not yet valid")]
     KeyNotValid(String),
     /// A trusted key is named, but the signature does not hold: the card was changed, or signed over
-    /// something else.
-    #[error("the signature by {0} does not hold: the card was changed after it was signed")]
+    /// something else, or by another key of that name.
+    #[error(
+        "the signature by {0} does not hold: the card was changed, or this is not the key that signed it"
+    )]
     DoesNotHold(String),
     /// All signatures are malformed, or of an algorithm that proves nothing.
     #[error("no signature of the card can be used: {0}")]
@@ -171,6 +192,7 @@ impl<'a> Claim<'a> {
         }
         match reason {
             _ if !known.is_empty() => *reason = VerifyError::KeyNotValid(self.kid),
+            VerifyError::NotTrusted(kids) if kids.contains(&self.kid) => {}
             VerifyError::NotTrusted(kids) => kids.push(self.kid),
             VerifyError::Unusable(_) => *reason = VerifyError::NotTrusted(vec![self.kid]),
             _ => {}

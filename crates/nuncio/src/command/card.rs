@@ -3,11 +3,11 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context as _, Result};
-use nuncio_client::{Client, SigningKey, TrustedKeys, sign_card, verify_card};
+use nuncio_client::{SigningKey, TrustedKeys, sign_card, verify_card};
 use serde_json::Value;
 
 use crate::{
-    args::{CardCommand, Target},
+    args::{CardCommand, Connection, Target},
     exit,
     output::{self, Format},
 };
@@ -15,14 +15,14 @@ use crate::{
 pub(super) async fn run(command: CardCommand, format: Format) -> Result<ExitCode> {
     match command {
         CardCommand::Get { target } => get(&target, format).await,
-        CardCommand::Verify { card, keys } => {
+        CardCommand::Verify { card, keys, connection } => {
             let mut trusted = TrustedKeys::new();
             for path in &keys {
                 let keys = TrustedKeys::parse(&read(path)?)
                     .map_err(|error| exit::usage(format!("--key {}: {error}", path.display())))?;
                 trusted.extend(keys);
             }
-            verify(&load(&card).await?, &trusted, format)
+            verify(&load(&card, &connection).await?, &trusted, format)
         }
         CardCommand::Sign { card, key, kid, jku } => {
             let mut signing = SigningKey::from_pem(&read(&key)?, &kid)
@@ -49,20 +49,29 @@ async fn get(target: &Target, format: Format) -> Result<ExitCode> {
 
 fn verify(card: &Value, keys: &TrustedKeys, format: Format) -> Result<ExitCode> {
     match verify_card(card, keys) {
-        Ok(verified) if format == Format::Json => {
-            output::json(&serde_json::json!({
-                "verified": true,
-                "kid": verified.kid,
-                "algorithm": verified.algorithm,
-                "over": verified.over.to_string(),
-            }))?;
-            Ok(ExitCode::SUCCESS)
-        }
         Ok(verified) => {
+            let uncovered = verified.uncovered(card);
+            if format == Format::Json {
+                output::json(&serde_json::json!({
+                    "verified": true,
+                    "kid": verified.kid,
+                    "algorithm": verified.algorithm,
+                    "over": verified.over.to_string(),
+                    "uncovered": uncovered,
+                }))?;
+                return Ok(ExitCode::SUCCESS);
+            }
             output::line(&format!(
                 "verified: key {}, {}, over {}",
                 verified.kid, verified.algorithm, verified.over
             ))?;
+            if !uncovered.is_empty() {
+                output::note(&format!(
+                    "warning: the signature does not cover {}; anybody may have changed them, and older clients \
+                     go by them",
+                    uncovered.join(", ")
+                ));
+            }
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
@@ -77,13 +86,17 @@ fn verify(card: &Value, keys: &TrustedKeys, format: Format) -> Result<ExitCode> 
 }
 
 /// A file, or the card of the agent at an address.
-async fn load(card: &str) -> Result<Value> {
+async fn load(card: &str, connection: &Connection) -> Result<Value> {
     if Path::new(card).exists() {
         return parse(Path::new(card));
     }
-    let client = Client::connect(card)
-        .await
-        .with_context(|| format!("{card} is no file, and no agent answers there"))?;
+    let client = connection.connect(card).await;
+    // What has a scheme was never meant as a file.
+    let client = if card.contains("://") {
+        client?
+    } else {
+        client.with_context(|| format!("{card} is no file, and no agent answers there"))?
+    };
     Ok(client.card_json().clone())
 }
 

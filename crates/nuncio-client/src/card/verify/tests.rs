@@ -276,3 +276,25 @@ fn a_key_without_a_name_is_named_by_its_thumbprint() {
     assert_eq!(key.jwk()["kid"], key.kid());
     assert!(!format!("{key:?}").contains(&STANDARD.encode(der.as_ref())));
 }
+
+#[test]
+fn what_a_signature_does_not_cover_is_named() {
+    let key = ed25519("k");
+    let mut card = signed(union_card(), std::slice::from_ref(&key));
+    let whole = verify_card(&card, &trust(&[&key])).unwrap();
+    assert_eq!((whole.over, whole.uncovered(&card)), (Over::WholeCard, vec![]));
+    card["url"] = json!("https://b.example");
+    card["additionalInterfaces"] = json!([]);
+    card["supportsAuthenticatedExtendedCard"] = json!(false);
+    let part = verify_card(&card, &trust(&[&key])).unwrap();
+    assert_eq!(part.over, Over::V1Members);
+    assert_eq!(part.uncovered(&card), ["preferredTransport", "protocolVersion", "url"]);
+}
+
+#[test]
+fn each_key_is_named_once() {
+    // A union card has two signatures by the same key.
+    let card = signed(union_card(), &[ed25519("a"), ed25519("b")]);
+    let error = verify_card(&card, &trust(&[&ed25519("mine")])).unwrap_err();
+    assert_eq!(error, VerifyError::NotTrusted(vec!["a".to_owned(), "b".to_owned()]));
+}
