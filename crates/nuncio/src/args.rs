@@ -5,9 +5,19 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use nuncio_hub::config::{Connections, Network};
 use nuncio_protocol::{Binding, TaskState, Version};
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 use url::{Host, Url};
 
 use crate::{exit, output::Format};
+
+/// The heading of the options that every command has.
+const GLOBAL: &str = "Global options";
+/// The heading of the options that say how to reach an agent.
+const CONNECTION: &str = "Connection";
+/// The heading of the options that say who we are.
+const IDENTITY: &str = "Identity";
+/// What has no option, because others can see the command line.
+const KEY_HELP: &str = "A bearer token is taken from the environment variable NUNCIO_KEY.";
 
 /// The durable hub of agents: every agent speaks A2A, in both versions, and loses nothing.
 #[derive(Debug, Parser)]
@@ -17,15 +27,16 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 
     /// For people, or JSON for programs.
-    #[arg(short, long, value_enum, default_value_t, global = true)]
+    #[arg(short, long, value_enum, default_value_t, global = true, help_heading = GLOBAL)]
     pub(crate) output: Format,
 
     /// What to log: a level, or a filter such as nuncio_server=debug.
-    #[arg(long, global = true, default_value = "info", env = "NUNCIO_LOG")]
+    #[arg(long, global = true, default_value = "info", env = "NUNCIO_LOG", help_heading = GLOBAL)]
+    #[arg(value_parser = log_filter)]
     pub(crate) log_level: String,
 
     /// How to log.
-    #[arg(long, global = true, value_enum, default_value_t)]
+    #[arg(long, global = true, value_enum, default_value_t, help_heading = GLOBAL)]
     pub(crate) log_format: LogFormat,
 }
 
@@ -150,11 +161,6 @@ pub(crate) enum Profile {
     V03,
 }
 
-/// The heading of the options that say how to reach an agent.
-const CONNECTION: &str = "Connection";
-/// The heading of the options that say who we are.
-const IDENTITY: &str = "Identity";
-
 /// Where, and as whom.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Target {
@@ -227,7 +233,7 @@ pub(crate) struct Identity {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "A bearer token is taken from the environment variable NUNCIO_KEY.")]
+#[command(after_help = KEY_HELP)]
 pub(crate) struct Send {
     #[command(flatten)]
     pub(crate) target: Target,
@@ -275,6 +281,7 @@ pub(crate) struct Send {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
     /// Show a task.
+    #[command(after_help = KEY_HELP)]
     Get {
         #[command(flatten)]
         target: Target,
@@ -285,6 +292,7 @@ pub(crate) enum TaskCommand {
         history: Option<i32>,
     },
     /// List tasks, newest status first.
+    #[command(after_help = KEY_HELP)]
     List {
         #[command(flatten)]
         target: Target,
@@ -299,6 +307,7 @@ pub(crate) enum TaskCommand {
         limit: usize,
     },
     /// Cancel a task.
+    #[command(after_help = KEY_HELP)]
     Cancel {
         #[command(flatten)]
         target: Target,
@@ -306,6 +315,7 @@ pub(crate) enum TaskCommand {
         id: String,
     },
     /// Follow a task until it ends.
+    #[command(after_help = KEY_HELP)]
     Watch {
         #[command(flatten)]
         target: Target,
@@ -320,11 +330,13 @@ pub(crate) enum TaskCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CardCommand {
     /// Show the card of an agent.
+    #[command(after_help = KEY_HELP)]
     Get {
         #[command(flatten)]
         target: Target,
     },
     /// Verify the signatures of a card; offline, except to fetch the card from an address.
+    #[command(after_help = KEY_HELP)]
     Verify {
         /// A file, or the agent's address.
         card: String,
@@ -348,6 +360,16 @@ pub(crate) enum CardCommand {
         #[arg(long, value_name = "URL")]
         jku: Option<Url>,
     },
+}
+
+/// A bare word is a level: as the name of a module it would silence everything else without a word.
+fn log_filter(text: &str) -> Result<String, String> {
+    let is_level = |word: &str| word.trim().parse::<LevelFilter>().is_ok();
+    let is_known = text.split(',').all(|word| word.contains(['=', '[', '}', ']']) || is_level(word));
+    if is_known && EnvFilter::try_new(text).is_ok() {
+        return Ok(text.to_owned());
+    }
+    Err("expected off, error, warn, info, debug, trace, or a filter such as nuncio_server=debug".to_owned())
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -397,6 +419,24 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(host(text).ok().map(|host| host.to_string()).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn logs_are_filtered_by_what_means_something() {
+        for (text, ok) in [
+            ("info", true),
+            ("WARN", true),
+            ("off", true),
+            ("warn,nuncio_server=debug", true),
+            ("nuncio_hub[span{a=1}]=trace", true),
+            ("blah", false),
+            ("nuncio_server=loud", false),
+            ("info,blah", false),
+            // How some containers unset a variable.
+            ("", true),
+        ] {
+            assert_eq!(log_filter(text).is_ok(), ok, "{text}");
         }
     }
 

@@ -107,8 +107,18 @@ async fn what_is_to_be_sent_is_checked_before_anybody_is_called() {
     check(&["card", "verify", &url, "--key", "Cargo.toml"], 2, &["--key Cargo.toml"]).await;
     check(&["card", "sign", "no/card", "--key", "no/key", "--kid", "k"], 2, &["no/key: cannot be read"])
         .await;
+    check(&send(&["--log-level", "blah"]), 2, &["--log-level", "nuncio_server=debug"]).await;
     check(&["task", "list", &url, "--state", "busy"], 2, &["input-required"]).await;
     let output = cli_with_stdin(&["send", &url], " \n").await;
     assert_eq!(output.code, Some(2));
     assert!(output.stderr.contains("nothing to say"), "{output:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn help_says_where_the_key_comes_from() {
+    for command in ["send", "task get", "task list", "task cancel", "task watch", "card get", "card verify"] {
+        let args: Vec<_> = command.split(' ').chain(["--help"]).collect();
+        let help = cli(&args).await.stdout;
+        assert!(help.contains("environment variable NUNCIO_KEY"), "{command}: {help}");
+    }
 }

@@ -29,12 +29,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn start_log(args: &Args) -> Result<()> {
-    let filter = EnvFilter::try_new(&args.log_level).map_err(|_| {
-        exit::usage(format!(
-            "--log-level {}: expected error, warn, info, debug, trace, or a filter such as nuncio_server=debug",
-            args.log_level
-        ))
-    })?;
+    let filter = EnvFilter::try_new(&args.log_level).map_err(|error| exit::usage(error.to_string()))?;
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     match args.log_format {
