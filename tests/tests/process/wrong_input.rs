@@ -103,10 +103,15 @@ async fn what_is_to_be_sent_is_checked_before_anybody_is_called() {
     let output = cli_with_env(&send(client), &[("NUNCIO_OAUTH_SECRET", "s3cret")]).await;
     assert_eq!(output.code, Some(2));
     assert!(output.stderr.starts_with("error: --oauth-token-url: expected https"), "{output:?}");
-    check(&["card", "verify", &url, "--key", "no/such/file"], 2, &["no/such/file: cannot be read"]).await;
-    check(&["card", "verify", &url, "--key", "Cargo.toml"], 2, &["--key Cargo.toml"]).await;
-    check(&["card", "sign", "no/card", "--key", "no/key", "--kid", "k"], 2, &["no/key: cannot be read"])
+    check(&["card", "verify", &url, "--key", "no/such/file"], 2, &["--key no/such/file: cannot be read"])
         .await;
+    check(&["card", "verify", &url, "--key", "Cargo.toml"], 2, &["--key Cargo.toml"]).await;
+    check(
+        &["card", "sign", "no/card", "--key", "no/key", "--kid", "k"],
+        2,
+        &["--key no/key: cannot be read"],
+    )
+    .await;
     check(&send(&["--log-level", "blah"]), 2, &["--log-level", "nuncio_server=debug"]).await;
     check(&["task", "list", &url, "--state", "busy"], 2, &["input-required"]).await;
     let output = cli_with_stdin(&["send", &url], " \n").await;

@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context as _, Result};
-use nuncio_client::{SigningKey, TrustedKeys, sign_card, verify_card};
+use nuncio_client::{KeyError, SigningKey, TrustedKeys, sign_card, verify_card};
 use serde_json::Value;
 
 use crate::{
@@ -18,15 +18,12 @@ pub(super) async fn run(command: CardCommand, format: Format) -> Result<ExitCode
         CardCommand::Verify { card, keys, connection } => {
             let mut trusted = TrustedKeys::new();
             for path in &keys {
-                let keys = TrustedKeys::parse(&read(path)?)
-                    .map_err(|error| exit::usage(format!("--key {}: {error}", path.display())))?;
-                trusted.extend(keys);
+                trusted.extend(read_key(path, TrustedKeys::parse)?);
             }
             verify(&load(&card, &connection).await?, &trusted, format)
         }
         CardCommand::Sign { card, key, kid, jku } => {
-            let mut signing = SigningKey::from_pem(&read(&key)?, &kid)
-                .map_err(|error| exit::usage(format!("--key {}: {error}", key.display())))?;
+            let mut signing = read_key(&key, |pem| SigningKey::from_pem(pem, &kid))?;
             if let Some(jku) = jku {
                 signing = signing.with_jku(jku);
             }
@@ -103,6 +100,12 @@ async fn load(card: &str, connection: &Connection) -> Result<Value> {
 fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
         .map_err(|error| exit::usage(format!("{}: cannot be read: {error}", path.display())))
+}
+
+fn read_key<K>(path: &Path, parse: impl FnOnce(&str) -> Result<K, KeyError>) -> Result<K> {
+    let wrong = |error: &dyn std::fmt::Display| exit::usage(format!("--key {}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
+    parse(&text).map_err(|error| wrong(&error))
 }
 
 fn parse(path: &Path) -> Result<Value> {
