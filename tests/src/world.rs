@@ -116,12 +116,7 @@ fn runtime(
 ) -> Runtime {
     let mut card = AgentCard::new("scripted", "Does what the message says.").with_streaming();
     if let Some(address) = address {
-        let (base, authority) = (format!("http://{address}/"), address.to_string());
-        for binding in Binding::ALL {
-            // Addresses of gRPC have no scheme: the official SDKs take no other.
-            let url = if *binding == Binding::Grpc { &authority } else { &base };
-            card = card.reached_at(*binding, url);
-        }
+        card = card.served_at(&format!("http://{address}/"));
     }
     card.default_input_modes = vec!["*/*".to_owned()];
     card.capabilities.push_notifications = Some(false);

@@ -102,6 +102,26 @@ impl AgentCard {
         self
     }
 
+    /// Adds every binding in every version, the newest first, for an agent that has the root of an address
+    /// such as `http://127.0.0.1:2650` for itself. gRPC is listed as host and port, because the SDKs take no
+    /// other form.
+    #[must_use]
+    pub fn served_at(mut self, base: &str) -> Self {
+        let base = base.trim_end_matches('/');
+        for version in Version::ALL {
+            for binding in Binding::ALL {
+                let url = if *binding == Binding::Grpc { grpc_target(base) } else { base.to_owned() };
+                self.supported_interfaces.push(AgentInterface {
+                    url,
+                    protocol_binding: binding.as_str().to_owned(),
+                    tenant: None,
+                    protocol_version: version.as_str().to_owned(),
+                });
+            }
+        }
+        self
+    }
+
     /// Declares that the agent streams.
     #[must_use]
     pub fn with_streaming(mut self) -> Self {
@@ -164,6 +184,20 @@ impl AgentInterface {
     #[must_use]
     pub fn version(&self) -> Option<Version> {
         Version::parse(&self.protocol_version)
+    }
+}
+
+/// Host and port of an address, as interfaces of gRPC are written; the port is that of the scheme if it is
+/// not said.
+#[must_use]
+pub fn grpc_target(base: &str) -> String {
+    let (scheme, rest) = base.split_once("://").unwrap_or(("http", base));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    match scheme {
+        _ if has_port => authority.to_owned(),
+        "https" => format!("{authority}:443"),
+        _ => format!("{authority}:80"),
     }
 }
 
@@ -300,4 +334,35 @@ pub struct AgentCardSignature {
     /// The unprotected header.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
     pub header: Metadata,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_with_a_port_of_its_own_has_every_interface() {
+        for (base, target) in [
+            ("http://127.0.0.1:2650", "127.0.0.1:2650"),
+            ("http://[::1]:2650/", "[::1]:2650"),
+            ("https://agent.example", "agent.example:443"),
+            ("http://[::1]", "[::1]:80"),
+        ] {
+            let card = AgentCard::default().served_at(base);
+            let listed: Vec<_> = card
+                .supported_interfaces
+                .iter()
+                .map(|i| format!("{} {} {}", i.protocol_binding, i.protocol_version, i.url))
+                .collect();
+            let base = base.trim_end_matches('/');
+            let of = |version: &Version| {
+                [
+                    format!("JSONRPC {version} {base}"),
+                    format!("HTTP+JSON {version} {base}"),
+                    format!("GRPC {version} {target}"),
+                ]
+            };
+            assert_eq!(listed, Version::ALL.iter().flat_map(of).collect::<Vec<_>>());
+        }
+    }
 }

@@ -49,7 +49,7 @@ pub use self::{
     canonical::{canonical_card, canonical_json},
     card::{
         AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider,
-        AgentSkill, Binding,
+        AgentSkill, Binding, grpc_target,
     },
     error::{ERROR_DOMAIN, Error, ErrorKind, ErrorRow, Fault, FieldViolation, GrpcCode, Result},
     event::{Event, TaskArtifactUpdateEvent, TaskStatusUpdateEvent},

@@ -5,7 +5,7 @@
 //! use std::sync::Arc;
 //!
 //! use nuncio_server::{Emitter, ExecContext, Executor, Runtime, bind};
-//! use nuncio_server::protocol::{AgentCard, Binding, Result};
+//! use nuncio_server::protocol::{AgentCard, Result};
 //!
 //! struct Shout;
 //!
@@ -20,7 +20,7 @@
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let card = AgentCard::new("shout", "Shouts back.")
-//!     .reached_at(Binding::JsonRpc, "http://127.0.0.1:2650")
+//!     .served_at("http://127.0.0.1:2650")
 //!     .with_streaming();
 //! let runtime = Runtime::builder(card, Shout).build();
 //! let agent = bind::Agent::new(Arc::new(runtime.clone()), runtime.card(), bind::BindOptions::default())?;

@@ -13,7 +13,7 @@ use std::{
 
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header, uri::Scheme};
-use nuncio_protocol::{AgentCard, Error, Result};
+use nuncio_protocol::{AgentCard, Error, Result, grpc_target};
 use serde_json::Value;
 
 use super::{BindOptions, Document, answer, version::for_all_versions};
@@ -56,17 +56,6 @@ impl PublicBase {
         let (scheme, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         (scheme, authority, path)
-    }
-
-    /// Host and port, as gRPC writes addresses.
-    fn target(&self) -> String {
-        let (scheme, authority, _) = self.parts();
-        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-        match scheme {
-            _ if has_port => authority.to_owned(),
-            "https" => format!("{authority}:443"),
-            _ => format!("{authority}:80"),
-        }
     }
 }
 
@@ -198,7 +187,7 @@ fn document(
 fn moved(card: &AgentCard, elsewhere: Option<&PublicBase>, options: &BindOptions) -> AgentCard {
     let mut card = card.clone();
     let (Some(own), Some(elsewhere)) = (&options.card_base, elsewhere) else { return card };
-    let own_target = own.target();
+    let own_target = grpc_target(own.as_str());
     if !elsewhere.parts().2.is_empty() {
         card.supported_interfaces.retain(|interface| interface.url != own_target);
     }
@@ -208,7 +197,7 @@ fn moved(card: &AgentCard, elsewhere: Option<&PublicBase>, options: &BindOptions
     for url in interfaces.chain(provider).chain(others) {
         match url.strip_prefix(own.as_str()) {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => *url = format!("{elsewhere}{rest}"),
-            _ if *url == own_target => *url = elsewhere.target(),
+            _ if *url == own_target => *url = grpc_target(elsewhere.as_str()),
             _ => {}
         }
     }
