@@ -67,7 +67,7 @@ fn the_old_version_is_named_only_at_home() {
     let all = ["2 old-version-words", "3 old-version-words", "4 old-version-words"];
 
     check("crates/nuncio-server/src/bind/rest.rs", named, &all);
-    check("crates/nuncio-server/src/bind/mod.rs", named, &[]);
+    check("crates/nuncio-server/src/bind/version.rs", named, &[]);
     check("crates/nuncio-protocol/src/v03/card.rs", named, &[]);
     check("crates/nuncio-protocol/src/v03_extra.rs", named, &all);
     check("crates/nuncio-server/tests/bind.rs", named, &[]);
