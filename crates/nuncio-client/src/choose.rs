@@ -157,7 +157,8 @@ pub(crate) fn has_operation(version: Version, op: Op) -> bool {
     jsonrpc_dialect(version).method(op).is_some()
 }
 
-/// True if a `historyLength` of 0 can be said. The proto of v0.3 takes it for all there is.
+/// True if a `historyLength` of 0 is understood. The proto of v0.3 takes it for all there is, and so do most
+/// of its servers.
 pub(crate) fn can_ask_for_no_history(version: Version, binding: Binding) -> bool {
     match version {
         Version::V1_0 => true,

@@ -1,6 +1,6 @@
 //! Where agents are reached: every interface that is really served, as cards list them.
 
-use nuncio_protocol::{AgentInterface, Binding, Version};
+use nuncio_protocol::{AgentInterface, Binding, Version, grpc_target};
 use url::Url;
 
 /// The address of the hub as callers see it.
@@ -15,8 +15,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new(base: &Url, default: Option<&str>) -> Self {
-        let host = base.host_str().filter(|_| base.path() == "/");
-        let authority = host.zip(base.port_or_known_default()).map(|(host, port)| format!("{host}:{port}"));
+        let authority = (base.path() == "/").then(|| grpc_target(base.as_str()));
         Self {
             base: base.as_str().trim_end_matches('/').to_owned(),
             authority,

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt as _;
 use nuncio_protocol::{
-    CallContext, Error, EventStream, Result,
-    op::{Call, Reply},
+    CallContext, Error, Result,
+    op::{Call, Carrier, Reply},
 };
 use url::Url;
 
-use super::{Transport, service::a2a_service, wire};
+use super::{Transport, wire};
 use crate::{Candidate, Credentials, Egress};
 
 /// One interface of an agent, whatever its binding and version. As an `A2aService` it makes each call
@@ -40,14 +40,16 @@ impl Direct {
     pub fn candidate(&self) -> &Candidate {
         &self.candidate
     }
+}
 
-    async fn unary(&self, cx: &CallContext, call: Call) -> Result<Reply> {
-        Ok(self.wire.granted().renewing(|| self.wire.call(cx, &call)).await?)
-    }
-
-    async fn streaming(&self, cx: &CallContext, call: Call) -> Result<EventStream> {
-        let events = self.wire.granted().renewing(|| self.wire.stream(cx, &call)).await?;
-        Ok(Box::pin(events.map_err(Error::from)))
+impl Carrier for Direct {
+    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+        let (wire, granted) = (&self.wire, self.wire.granted());
+        if !call.op().row().streaming {
+            return Ok(granted.renewing(|| wire.call(cx, &call)).await?);
+        }
+        let events = granted.renewing(|| wire.stream(cx, &call)).await?;
+        Ok(Reply::Stream(Box::pin(events.map_err(Error::from))))
     }
 }
 
@@ -56,5 +58,3 @@ impl std::fmt::Debug for Direct {
         f.debug_struct("Direct").field("candidate", &self.candidate).finish_non_exhaustive()
     }
 }
-
-a2a_service!(Direct);

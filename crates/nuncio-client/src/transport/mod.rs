@@ -16,7 +16,6 @@ mod history;
 mod jsonrpc;
 mod rest;
 pub(crate) mod route;
-mod service;
 pub(crate) mod sse;
 pub(crate) mod status;
 

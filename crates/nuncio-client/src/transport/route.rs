@@ -12,10 +12,10 @@ use std::{
 use futures_util::stream;
 use nuncio_protocol::{
     CallContext, EventStream, Result,
-    op::{Call, Op, Reply},
+    op::{Call, Carrier, Op, Reply},
 };
 
-use super::{Transport, WireStream, headers, service::a2a_service, sse::Follow};
+use super::{Transport, WireStream, headers, sse::Follow};
 use crate::{
     RetryPolicy,
     failure::{Failure, Reached},
@@ -143,7 +143,15 @@ impl Route {
     }
 }
 
-a2a_service!(Route);
+impl Carrier for Route {
+    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+        if call.op().row().streaming {
+            self.streaming(cx, call).await.map(Reply::Stream)
+        } else {
+            self.unary(cx, call).await
+        }
+    }
+}
 
 impl std::fmt::Debug for Route {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

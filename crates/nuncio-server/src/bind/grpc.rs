@@ -127,7 +127,11 @@ impl Grpc {
             Directory::One(agent) => Ok(&agent.inner),
             Directory::Many { default, by_tenant, .. } => {
                 let (agent, why) = match call.tenant() {
-                    None => (default.as_ref(), "required: it names the agent, and no agent is the default"),
+                    None => {
+                        let why = "required: it names the agent, and there is no default agent, which is the \
+                                   only one that versions without a tenant can reach";
+                        (default.as_ref(), why)
+                    }
                     Some(tenant) => (by_tenant.get(tenant), "there is no agent of this name"),
                 };
                 let agent = agent.ok_or_else(|| Error::invalid_field("tenant", why))?;

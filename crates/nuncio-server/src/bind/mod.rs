@@ -43,7 +43,7 @@ pub struct BindOptions {
     pub body_memory: BodyMemory,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
-    /// Takes a version that the method's name proves although the caller did not send it.
+    /// Takes the version that a method's name or a path proves, although the caller did not send it.
     pub lenient_version: bool,
     /// Takes JSON-RPC batches of non-streaming calls, at most so many; 0 takes none.
     pub batch: usize,
