@@ -336,7 +336,7 @@ async fn a_tenant_names_the_agent_and_is_used_up() {
     assert_eq!(with.port.call_grpc(&v03::pb::CODEC, &[], &get("t")).await.code(), Code::Ok);
     assert_eq!(with.ann.seen(), json!({ "GetTask": { "id": "t" } }));
     let error = without.port.call_grpc(&v03::pb::CODEC, &[], &get("t")).await.error(&v03::pb::CODEC);
-    assert!(error.message().contains("no agent is the default"), "{error}");
+    assert!(error.message().contains("there is no default agent"), "{error}");
 }
 
 #[tokio::test]
