@@ -298,7 +298,8 @@ mod tests {
             TaskStatus { state: TaskState::InputRequired, message: None, timestamp: Some(Timestamp::EPOCH) };
         let task = Task { id: "t-1".into(), context_id: "c-1".into(), status, ..Task::default() };
         let registry: Arc<Registry> = Arc::default();
-        let live = registry.revive(&Arc::new(Scope::default()), StoredTask { task, seq: Seq(2) });
+        let live =
+            registry.revive(&Arc::new(Scope::default()), StoredTask { task, seq: Seq(2), held: false });
         live.lock().running = Some(Running { stop, ..running() });
         live
     }

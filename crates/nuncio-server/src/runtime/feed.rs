@@ -14,7 +14,7 @@ use super::{
     Shared,
     live::{Live, LiveRef, State},
 };
-use crate::store::Scope;
+use crate::store::{Scope, StoredEvent};
 
 /// How many entries are read from the store at once.
 const PAGE: usize = 128;
@@ -175,7 +175,8 @@ impl Feed {
             // Recorded, and not in the store any more: the task was forgotten.
             return Err(Error::task_not_found(&self.live.id));
         }
-        self.buffer = entries.into_iter().map(|(seq, event)| StreamItem::new(Some(seq), event)).collect();
+        self.buffer =
+            entries.into_iter().map(|entry| StreamItem::new(Some(entry.seq), entry.event)).collect();
         Ok(())
     }
 
@@ -278,7 +279,7 @@ pub(super) async fn replay(
                 if page.is_empty() {
                     page = shared.store.events(&scope, &id, cursor, PAGE).await?.into();
                 }
-                let Some((seq, event)) = page.pop_front() else { return Ok(None) };
+                let Some(StoredEvent { seq, event, .. }) = page.pop_front() else { return Ok(None) };
                 cursor = seq;
                 if !matches!(*event, Event::Message(_)) {
                     return Ok(Some((StreamItem::new(Some(seq), event), (page, cursor, permit))));

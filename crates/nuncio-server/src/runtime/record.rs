@@ -116,7 +116,7 @@ impl Recorder {
             state.idempotency.take().map(|key| (key, message))
         };
         if let Some((key, message)) = key {
-            let kept = self.shared.store.keep_reply(&self.live.scope, key, message).await;
+            let kept = self.shared.store.keep_reply(&self.live.scope, key, message, now()).await;
             if let Err(error) = kept {
                 self.break_off(self.live.lock());
                 return Err(error.into());
@@ -224,17 +224,20 @@ impl Recorder {
             task_id: self.live.id.clone(),
             expected,
             event: Arc::new(event),
+            at: now(),
             snapshot,
             idempotency: None,
+            turn: None,
+            take: false,
         }
     }
 
     fn commit(&self, batch: Vec<Commit>) -> Result<()> {
         let answer = self.shared.store.commit(batch).now_or_never();
-        let answer = answer.unwrap_or_else(|| Err(StoreError("the store did not answer at once".into())));
+        let answer = answer.unwrap_or_else(|| Err(StoreError::broken("the store did not answer at once")));
         for result in answer? {
             result.map_err(|refused| match refused {
-                Refused::Version(_) | Refused::NotFound | Refused::KeyTaken => {
+                Refused::Version(_) | Refused::NotFound | Refused::Held | Refused::KeyTaken => {
                     Error::new(ErrorKind::Unavailable, "the task was changed elsewhere; try again")
                 }
                 Refused::Full => {

@@ -133,6 +133,7 @@ impl A2aService for Operations {
             after,
             limit: usize::try_from(page_size).unwrap_or(1),
             count: total.is_none(),
+            without_artifacts: req.include_artifacts != Some(true),
         };
         let page = shared.store.tasks(&scope, &query).await?;
         let total = total.or(page.total).unwrap_or_default();
@@ -146,9 +147,6 @@ impl A2aService for Operations {
         let mut tasks = page.tasks;
         for task in &mut tasks {
             task.trim_history(req.history_length);
-            if req.include_artifacts != Some(true) {
-                task.artifacts.clear();
-            }
         }
         let total_size = i32::try_from(total).unwrap_or(i32::MAX);
         Ok(ListTasksResponse { tasks, next_page_token, page_size, total_size })

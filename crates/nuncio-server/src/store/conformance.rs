@@ -97,8 +97,11 @@ pub(super) fn opening(scope: &Arc<Scope>, id: &str, idempotency: Option<Idempote
         task_id: id.into(),
         expected: Seq::ZERO,
         event: Arc::new(Event::Task(creation(id, "c-1", 1))),
+        at: at(1),
         snapshot: None,
         idempotency,
+        turn: None,
+        take: false,
     }
 }
 
@@ -146,8 +149,11 @@ impl Writer {
             task_id: self.task.id.clone(),
             expected: self.seq,
             event: Arc::new(event),
+            at: at(1),
             snapshot: settled.then_some(task),
             idempotency: None,
+            turn: None,
+            take: false,
         }
     }
 
@@ -227,7 +233,7 @@ pub(super) async fn events(
     limit: usize,
 ) -> Vec<(u64, Arc<Event>)> {
     let events = store.events(scope, id, Seq(after), limit).await.expect("the store works");
-    events.into_iter().map(|(seq, event)| (seq.0, event)).collect()
+    events.into_iter().map(|entry| (entry.seq.0, entry.event)).collect()
 }
 
 pub(super) fn context(id: &str) -> ContextId {

@@ -6,12 +6,12 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{Event, Message, Seq, TaskId};
+use nuncio_protocol::{Message, Seq, TaskId, Timestamp};
 use tokio::sync::watch;
 
 use super::{
-    Answer, Commit, IdempotencyKey, MemoryStore, Refused, Scope, Store, StoreError, StoredTask, TaskPage,
-    TaskQuery,
+    Answer, Commit, IdempotencyKey, Links, MemoryStore, Orphan, Prune, Refused, Scope, Store, StoreError,
+    StoredEvent, StoredTask, TaskPage, TaskQuery, TurnChange, Whose,
 };
 
 /// A real [`MemoryStore`] that fails, refuses or waits on command.
@@ -68,19 +68,23 @@ impl FailingStore {
     }
 
     fn write(&self) -> Result<(), StoreError> {
-        if self.fail_writes.load(Ordering::SeqCst) { Err(StoreError(STORE_SECRET.into())) } else { Ok(()) }
+        if self.fail_writes.load(Ordering::SeqCst) { Err(StoreError::broken(STORE_SECRET)) } else { Ok(()) }
     }
 
     async fn read(&self) -> Result<(), StoreError> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         // The sender is ours, so it cannot be gone.
         let _ = self.held.subscribe().wait_for(|held| !held).await;
-        if self.fail_reads.load(Ordering::SeqCst) { Err(StoreError(STORE_SECRET.into())) } else { Ok(()) }
+        if self.fail_reads.load(Ordering::SeqCst) { Err(StoreError::broken(STORE_SECRET)) } else { Ok(()) }
     }
 }
 
 #[async_trait]
 impl Store for FailingStore {
+    fn is_immediate(&self) -> bool {
+        true
+    }
+
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         self.write()?;
         let refused = self.refusal().take();
@@ -106,7 +110,7 @@ impl Store for FailingStore {
         id: &TaskId,
         after: Seq,
         limit: usize,
-    ) -> Result<Vec<(Seq, Arc<Event>)>, StoreError> {
+    ) -> Result<Vec<StoredEvent>, StoreError> {
         self.read().await?;
         self.inner.events(scope, id, after, limit).await
     }
@@ -121,8 +125,47 @@ impl Store for FailingStore {
         scope: &Arc<Scope>,
         key: IdempotencyKey,
         reply: Arc<Message>,
+        at: Timestamp,
     ) -> Result<(), StoreError> {
         self.write()?;
-        self.inner.keep_reply(scope, key, reply).await
+        self.inner.keep_reply(scope, key, reply, at).await
+    }
+
+    async fn links(&self, scope: &Scope, id: &TaskId) -> Result<Links, StoreError> {
+        self.read().await?;
+        self.inner.links(scope, id).await
+    }
+
+    async fn turn(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        change: TurnChange,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        self.write()?;
+        self.inner.turn(scope, id, change).await
+    }
+
+    async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {
+        self.write()?;
+        self.inner.adopt(agent, limit).await
+    }
+
+    async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {
+        self.write()?;
+        self.inner.prune(what, limit).await
+    }
+
+    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
+        self.write()?;
+        self.inner.erase(whose, limit).await
+    }
+
+    async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {
+        self.inner.secret(name).await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.write()
     }
 }

@@ -4,10 +4,11 @@
 //! never forgotten; when there are too many of them, new ones are refused. A task enters the list's index only when it settles, so that the
 //! changes before that cost nothing.
 
+mod forget;
 mod index;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque, hash_map::Entry},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -18,8 +19,8 @@ use nuncio_protocol::{Event, Message, Seq, Task, TaskId, TaskState, Timestamp, f
 
 use self::index::Index;
 use super::{
-    Answer, Commit, IdempotencyKey, Keyset, Outcome, Refused, Scope, Store, StoreError, StoredTask, TaskPage,
-    TaskQuery,
+    Answer, Commit, IdempotencyKey, Keyset, Links, MOST_CHILDREN, Orphan, Outcome, Prune, Refused, Scope,
+    Store, StoreError, StoredEvent, StoredTask, StoredTurn, TaskPage, TaskQuery, TurnChange, Whose,
 };
 
 /// How many finished tasks are kept when nobody says otherwise.
@@ -32,9 +33,14 @@ pub const DEFAULT_MOST_UNFINISHED: usize = 100_000;
 #[derive(Debug)]
 pub struct MemoryStore {
     /// Held for the length of one operation, never across an await.
-    inner: Mutex<Inner>,
+    inner: Arc<Mutex<Inner>>,
     keep_finished: usize,
+    /// The owner that this handle is.
+    me: Owner,
 }
+
+/// Who owns tasks: a handle, by its number.
+type Owner = u32;
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -47,8 +53,18 @@ struct Inner {
     finished: VecDeque<TaskId>,
     answers: Answers,
     /// Direct replies in the order they were given; forgotten like finished tasks.
-    replies: VecDeque<(Arc<Scope>, Arc<str>)>,
+    replies: VecDeque<Reply>,
+    /// The tasks that refer to a task.
+    children: HashMap<TaskId, BTreeSet<TaskId>, RandomState>,
+    /// How many handles there have been.
+    owners: Owner,
+    /// The handles that are gone.
+    gone: HashSet<Owner>,
+    secrets: HashMap<String, [u8; 32]>,
 }
+
+/// Where a direct reply is found, and when it was given.
+type Reply = (Arc<Scope>, Arc<str>, Timestamp);
 
 /// What was answered, by scope and idempotency key.
 type Answers = HashMap<(Arc<Scope>, Arc<str>), Answer>;
@@ -69,13 +85,16 @@ fn take_key(answers: &mut Answers, commit: &Commit) -> Result<Option<Arc<str>>, 
 struct Stored {
     scope: Arc<Scope>,
     /// Entry `n` has the number `n + 1`.
-    log: Vec<Arc<Event>>,
+    log: Vec<(Timestamp, Arc<Event>)>,
     /// The task after the entry of this number.
     snapshot: Option<(Seq, Task)>,
     /// When its status was recorded, and which it is.
     status: (Timestamp, TaskState),
     /// The idempotency keys under which it is found.
     keys: Vec<Arc<str>>,
+    /// Who may write to it while it is in progress.
+    owner: Owner,
+    turns: Vec<StoredTurn>,
 }
 
 /// The tasks of one scope, for the list.
@@ -101,7 +120,23 @@ impl MemoryStore {
     /// As [`Self::new`], with room for so many tasks that have not finished.
     #[must_use]
     pub fn bounded(keep_finished: usize, most_unfinished: usize) -> Self {
-        Self { inner: Mutex::new(Inner { most_unfinished, ..Inner::default() }), keep_finished }
+        let inner = Inner { most_unfinished, ..Inner::default() };
+        Self { inner: Arc::new(Mutex::new(inner)), keep_finished, me: 0 }
+    }
+
+    /// Another owner of the same tasks, as another process would be.
+    #[cfg(any(test, feature = "test-util"))]
+    #[must_use]
+    pub fn another(&self) -> Self {
+        let mut inner = self.lock();
+        inner.owners += 1;
+        Self { inner: Arc::clone(&self.inner), keep_finished: self.keep_finished, me: inner.owners }
+    }
+
+    /// This owner is gone, as if its process had ended: what it leaves in progress may be adopted.
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn retire(&self) {
+        self.lock().gone.insert(self.me);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -121,7 +156,7 @@ impl Stored {
             Some((at, task)) => (*at, task.clone()),
             None => (Seq::ZERO, Task::default()),
         };
-        for event in &self.log[at.0 as usize..] {
+        for (_, event) in &self.log[at.0 as usize..] {
             if let Event::Task(created) = &**event {
                 task = created.clone();
             } else {
@@ -132,20 +167,42 @@ impl Stored {
         }
         task
     }
+
+    /// True if this owner may not write to it.
+    fn is_held(&self, me: Owner) -> bool {
+        self.owner != me && !self.status.1.is_settled()
+    }
+
+    fn read(&self, me: Owner) -> StoredTask {
+        StoredTask { task: self.task(), seq: self.seq(), held: self.is_held(me) }
+    }
+
+    /// The tasks that what was said in it refers to.
+    fn parents(&self) -> impl Iterator<Item = &TaskId> {
+        self.log.iter().flat_map(|(_, event)| references(event))
+    }
 }
 
 impl Inner {
-    fn append(&mut self, commit: Commit) -> Result<(), Refused> {
+    fn append(&mut self, me: Owner, commit: Commit) -> Result<(), Refused> {
         if commit.expected == Seq::ZERO {
-            return self.create(commit);
+            return self.create(me, commit);
         }
         let stored = self.tasks.get_mut(&commit.task_id).filter(|stored| stored.scope == commit.scope);
         let stored = stored.ok_or(Refused::NotFound)?;
+        if stored.is_held(me) && !commit.take {
+            return Err(Refused::Held);
+        }
         if stored.seq() != commit.expected {
             return Err(Refused::Version(stored.seq()));
         }
         stored.keys.extend(take_key(&mut self.answers, &commit)?);
-        stored.log.push(Arc::clone(&commit.event));
+        stored.owner = me;
+        stored.turns.extend(commit.turn);
+        for parent in references(&commit.event) {
+            self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
+        }
+        stored.log.push((commit.at, Arc::clone(&commit.event)));
         if let Some(status) = commit.event.status() {
             let state = status.state;
             if let Some(snapshot) = commit.snapshot {
@@ -153,13 +210,16 @@ impl Inner {
             }
             if state.is_terminal() {
                 stored.log.shrink_to_fit();
+                stored.turns = Vec::new();
+            } else if state.is_settled() {
+                stored.turns.retain(|turn| !turn.begun);
             }
             self.relist(&commit.task_id, (status.timestamp.unwrap_or(Timestamp::EPOCH), state));
         }
         Ok(())
     }
 
-    fn create(&mut self, commit: Commit) -> Result<(), Refused> {
+    fn create(&mut self, me: Owner, commit: Commit) -> Result<(), Refused> {
         if let Some(stored) = self.tasks.get(&commit.task_id) {
             return Err(Refused::Version(stored.seq()));
         }
@@ -170,11 +230,16 @@ impl Inner {
         let status = commit.event.status().map(|status| (status.timestamp, status.state));
         let stored = Stored {
             scope: Arc::clone(&commit.scope),
-            log: vec![Arc::clone(&commit.event)],
+            log: vec![(commit.at, Arc::clone(&commit.event))],
             snapshot: commit.snapshot.map(|task| (Seq(1), task)),
             status: (Timestamp::EPOCH, TaskState::Unspecified),
             keys: key.into_iter().collect(),
+            owner: me,
+            turns: commit.turn.into_iter().collect(),
         };
+        for parent in references(&commit.event) {
+            self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
+        }
         self.tasks.insert(commit.task_id.clone(), Box::new(stored));
         self.scopes.entry(Arc::clone(&commit.scope)).or_default().moving.insert(commit.task_id.clone());
         if let Some((timestamp, state)) = status {
@@ -207,31 +272,6 @@ impl Inner {
         }
     }
 
-    fn forget_surplus(&mut self, keep: usize) {
-        while self.finished.len() > keep {
-            let Some(id) = self.finished.pop_front() else { return };
-            self.forget(&id);
-        }
-        while self.replies.len() > keep {
-            let Some(slot) = self.replies.pop_front() else { return };
-            self.answers.remove(&slot);
-        }
-    }
-
-    fn forget(&mut self, id: &TaskId) {
-        let Some(stored) = self.tasks.remove(id) else { return };
-        if let Some(scope) = self.scopes.get_mut(&stored.scope) {
-            let (at, state) = stored.status;
-            scope.index.remove(id, &stored.context_id(), at, state);
-            if scope.index.is_empty() && scope.moving.is_empty() {
-                self.scopes.remove(&stored.scope);
-            }
-        }
-        for key in stored.keys {
-            self.answers.remove(&(Arc::clone(&stored.scope), key));
-        }
-    }
-
     fn list(&self, scope: &Scope, query: &TaskQuery) -> TaskPage {
         let Some(own) = self.scopes.get(scope) else {
             return TaskPage { total: query.count.then_some(0), ..TaskPage::default() };
@@ -261,13 +301,74 @@ impl Inner {
         page.sort_by(|(a, _), (b, _)| index::order(a, b));
         let more = page.len() > query.limit;
         page.truncate(query.limit);
-        TaskPage { tasks: page.into_iter().map(|(_, stored)| stored.task()).collect(), more, total }
+        let read = |(_, stored): (Keyset, &Stored)| {
+            let mut task = stored.task();
+            if query.without_artifacts {
+                task.artifacts = Vec::new();
+            }
+            task
+        };
+        TaskPage { tasks: page.into_iter().map(read).collect(), more, total }
     }
+
+    fn links(&self, scope: &Scope, id: &TaskId) -> Links {
+        let known = |id: &TaskId| self.tasks.get(id).filter(|stored| *stored.scope == *scope);
+        let Some(stored) = known(id) else { return Links::default() };
+        let parents: BTreeSet<&TaskId> = stored.parents().filter(|id| known(id).is_some()).collect();
+        let children = self.children.get(id).into_iter().flatten().filter(|id| known(id).is_some());
+        Links {
+            parents: parents.into_iter().cloned().collect(),
+            children: children.take(MOST_CHILDREN).cloned().collect(),
+        }
+    }
+
+    fn turn(&mut self, me: Owner, scope: &Scope, id: &TaskId, change: TurnChange) -> Result<(), Refused> {
+        let stored = self.tasks.get_mut(id).filter(|stored| *stored.scope == *scope);
+        let stored = stored.ok_or(Refused::NotFound)?;
+        if stored.owner != me {
+            return Err(Refused::Held);
+        }
+        match change {
+            TurnChange::Queue(turn) => stored.turns.push(turn),
+            TurnChange::Begin(id) => {
+                let turn = stored.turns.iter_mut().find(|turn| turn.id == id).ok_or(Refused::NotFound)?;
+                turn.begun = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self, me: Owner, agent: &str, limit: usize) -> Vec<Orphan> {
+        let gone = &self.gone;
+        let left = |stored: &Stored| {
+            let waits = stored.turns.iter().any(|turn| !turn.begun);
+            *stored.scope.agent == *agent
+                && gone.contains(&stored.owner)
+                && (!stored.status.1.is_settled() || waits)
+        };
+        let mut orphans = Vec::new();
+        for stored in self.tasks.values_mut().filter(|stored| left(stored)).take(limit) {
+            stored.owner = me;
+            let (scope, turns) = (Arc::clone(&stored.scope), stored.turns.clone());
+            orphans.push(Orphan { scope, stored: stored.read(me), turns });
+        }
+        orphans
+    }
+}
+
+/// The tasks that an entry refers to.
+fn references(event: &Event) -> impl Iterator<Item = &TaskId> {
+    let said: &[Arc<Message>] = match event {
+        Event::Task(task) => &task.history,
+        Event::Message(message) => std::slice::from_ref(message),
+        Event::StatusUpdate(_) | Event::ArtifactUpdate(_) => &[],
+    };
+    said.iter().flat_map(|message| &message.reference_task_ids)
 }
 
 impl Stored {
     fn context_id(&self) -> nuncio_protocol::ContextId {
-        match self.log.first().map(|event| &**event) {
+        match self.log.first().map(|(_, event)| &**event) {
             Some(Event::Task(created)) => created.context_id.clone(),
             _ => nuncio_protocol::ContextId::default(),
         }
@@ -276,9 +377,13 @@ impl Stored {
 
 #[async_trait]
 impl Store for MemoryStore {
+    fn is_immediate(&self) -> bool {
+        true
+    }
+
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         let mut inner = self.lock();
-        let results = batch.into_iter().map(|commit| inner.append(commit)).collect();
+        let results = batch.into_iter().map(|commit| inner.append(self.me, commit)).collect();
         inner.forget_surplus(self.keep_finished);
         Ok(results)
     }
@@ -286,7 +391,7 @@ impl Store for MemoryStore {
     async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
         let inner = self.lock();
         let stored = inner.tasks.get(id).filter(|stored| *stored.scope == *scope);
-        Ok(stored.map(|stored| StoredTask { task: stored.task(), seq: stored.seq() }))
+        Ok(stored.map(|stored| stored.read(self.me)))
     }
 
     async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
@@ -299,7 +404,7 @@ impl Store for MemoryStore {
         id: &TaskId,
         after: Seq,
         limit: usize,
-    ) -> Result<Vec<(Seq, Arc<Event>)>, StoreError> {
+    ) -> Result<Vec<StoredEvent>, StoreError> {
         let inner = self.lock();
         let Some(stored) = inner.tasks.get(id).filter(|stored| *stored.scope == *scope) else {
             return Ok(Vec::new());
@@ -307,12 +412,16 @@ impl Store for MemoryStore {
         // Cut before it is counted: a page costs its own length, however long the log.
         let first = usize::try_from(after.0).unwrap_or(usize::MAX);
         let Some(rest) = stored.log.get(first..) else { return Ok(Vec::new()) };
-        Ok(rest
-            .iter()
-            .take(limit)
-            .zip(after.0 + 1..)
-            .map(|(event, seq)| (Seq(seq), Arc::clone(event)))
-            .collect())
+        let entry = |((at, event), seq): (&(Timestamp, Arc<Event>), u64)| StoredEvent {
+            seq: Seq(seq),
+            at: *at,
+            event: Arc::clone(event),
+        };
+        Ok(rest.iter().take(limit).zip(after.0 + 1..).map(entry).collect())
+    }
+
+    async fn links(&self, scope: &Scope, id: &TaskId) -> Result<Links, StoreError> {
+        Ok(self.lock().links(scope, id))
     }
 
     async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
@@ -325,14 +434,44 @@ impl Store for MemoryStore {
         scope: &Arc<Scope>,
         key: IdempotencyKey,
         reply: Arc<Message>,
+        at: Timestamp,
     ) -> Result<(), StoreError> {
         let mut inner = self.lock();
         let slot = (Arc::clone(scope), key.key);
         if !inner.answers.contains_key(&slot) {
-            inner.replies.push_back(slot.clone());
+            inner.replies.push_back((Arc::clone(&slot.0), Arc::clone(&slot.1), at));
             inner.answers.insert(slot, Answer { digest: key.digest, outcome: Outcome::Reply(reply) });
             inner.forget_surplus(self.keep_finished);
         }
+        Ok(())
+    }
+
+    async fn turn(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        change: TurnChange,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        Ok(self.lock().turn(self.me, scope, id, change))
+    }
+
+    async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {
+        Ok(self.lock().adopt(self.me, agent, limit))
+    }
+
+    async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {
+        Ok(self.lock().prune(what, limit))
+    }
+
+    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
+        Ok(self.lock().erase(whose, limit))
+    }
+
+    async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {
+        Ok(*self.lock().secrets.entry(name.to_owned()).or_insert_with(rand::random))
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod failing;
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use nuncio_protocol::{ContextId, Event, Message, Seq, Task, TaskId, TaskState, Timestamp};
 
 pub use self::memory::MemoryStore;
@@ -28,9 +29,18 @@ pub use self::memory::MemoryStore;
 /// - After `commit` has returned, the entry is there for every reader, and stays.
 /// - A batch is one transaction; each entry stands or falls alone.
 /// - A task is found only in the scope it was made in. Not yours is not found.
+/// - A handle is one owner. Whoever makes a task, or appends to one that nobody works on, owns it; while
+///   it is in progress, entries of other owners are refused, unless they take it over.
+/// - What an owner that is gone has left in progress is given to one other, once.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Appends entries. One result per entry, in order.
+    /// True if `commit` never waits: its future is done when it is first polled.
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
+    /// Appends entries. One result per entry, in order. An error says nothing about any of them: they may
+    /// be there or not.
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError>;
 
     /// The task as its log tells it, and the number of its last entry.
@@ -46,7 +56,10 @@ pub trait Store: Send + Sync + 'static {
         id: &TaskId,
         after: Seq,
         limit: usize,
-    ) -> Result<Vec<(Seq, Arc<Event>)>, StoreError>;
+    ) -> Result<Vec<StoredEvent>, StoreError>;
+
+    /// The tasks that a task refers to, and those that refer to it, as far as they are in this scope.
+    async fn links(&self, scope: &Scope, id: &TaskId) -> Result<Links, StoreError>;
 
     /// What was answered under an idempotency key.
     async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError>;
@@ -58,7 +71,33 @@ pub trait Store: Send + Sync + 'static {
         scope: &Arc<Scope>,
         key: IdempotencyKey,
         reply: Arc<Message>,
+        at: Timestamp,
     ) -> Result<(), StoreError>;
+
+    /// Keeps a turn that waits, or marks it as begun. Refused like an entry.
+    async fn turn(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        change: TurnChange,
+    ) -> Result<Result<(), Refused>, StoreError>;
+
+    /// Takes over at most so many tasks of this agent that an owner left behind when it went: those in
+    /// progress, and those with a turn that has not begun.
+    async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError>;
+
+    /// Forgets at most so many of what is past its time, oldest first; says how many. Tasks in progress
+    /// are never forgotten.
+    async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError>;
+
+    /// Forgets at most so many tasks and replies of a caller, whatever their state; says how many.
+    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError>;
+
+    /// A random value that stays the same as long as the data; made when it is first asked for.
+    async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError>;
+
+    /// Fails if the store cannot be read at present, or not be written to.
+    async fn ready(&self) -> Result<(), StoreError>;
 }
 
 /// Whose tasks: every read and write names it, so that forgetting it does not compile.
@@ -83,10 +122,102 @@ pub struct Commit {
     pub expected: Seq,
     /// The entry.
     pub event: Arc<Event>,
+    /// When it was recorded.
+    pub at: Timestamp,
     /// The whole task after this entry, when it is terminal or interrupted: read instead of the log.
     pub snapshot: Option<Task>,
     /// A repeat of the send that caused this entry finds the task under this key.
     pub idempotency: Option<IdempotencyKey>,
+    /// The turn that the task is to work on, or works on: kept with the entry.
+    pub turn: Option<StoredTurn>,
+    /// Take the task from whoever owns it.
+    pub take: bool,
+}
+
+/// A message that a task is to work on, kept so that it outlives the process. A status that is terminal
+/// drops all turns of its task, one that is interrupted those that have begun.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredTurn {
+    /// In the order of time.
+    pub id: Arc<str>,
+    /// True once the agent may have begun with it.
+    pub begun: bool,
+    /// What the runtime needs to run it; the store does not look inside.
+    pub body: Bytes,
+}
+
+/// What happens to a turn besides the entries of the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TurnChange {
+    /// It waits behind others.
+    Queue(StoredTurn),
+    /// It begins.
+    Begin(Arc<str>),
+}
+
+/// A task that its owner has left behind, now of this owner.
+#[derive(Clone, Debug)]
+pub struct Orphan {
+    /// Whose task.
+    pub scope: Arc<Scope>,
+    /// The task and the number of its last entry.
+    pub stored: StoredTask,
+    /// Its turns, oldest first.
+    pub turns: Vec<StoredTurn>,
+}
+
+/// An entry of a log.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoredEvent {
+    /// Its number.
+    pub seq: Seq,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// What happened.
+    pub event: Arc<Event>,
+}
+
+/// How tasks refer to each other, by the `referenceTaskIds` of what callers say.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Links {
+    /// The tasks that this one refers to, in the order of their ids.
+    pub parents: Vec<TaskId>,
+    /// The tasks that refer to this one, in the order of their ids; at most [`MOST_CHILDREN`].
+    pub children: Vec<TaskId>,
+}
+
+/// How many children of a task are told.
+pub const MOST_CHILDREN: usize = 1_000;
+
+/// What is past its time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prune {
+    /// Of this agent.
+    pub agent: Arc<str>,
+    /// What it is.
+    pub what: Pruned,
+    /// Recorded before this moment.
+    pub before: Timestamp,
+}
+
+/// Kinds of what is forgotten by age.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pruned {
+    /// Tasks in this state, with all that belongs to them. None if the state is one of progress.
+    Tasks(TaskState),
+    /// Direct replies under idempotency keys.
+    Replies,
+}
+
+/// A caller, for the deletion of its data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Whose {
+    /// At this agent only; `None`: at all.
+    pub agent: Option<Arc<str>>,
+    /// In this tenant; `None`: in all, and without one.
+    pub tenant: Option<Arc<str>>,
+    /// The principal; `None`: the anonymous caller.
+    pub owner: Option<Arc<str>>,
 }
 
 /// What a repeated send is recognised by.
@@ -123,6 +254,8 @@ pub struct StoredTask {
     pub task: Task,
     /// The number of its last entry.
     pub seq: Seq,
+    /// True if it is in progress in the hands of another owner that is alive.
+    pub held: bool,
 }
 
 /// Which tasks. Filters combine by AND.
@@ -138,6 +271,8 @@ pub struct TaskQuery {
     pub after: Option<Keyset>,
     /// At most so many.
     pub limit: usize,
+    /// Leave the artifacts out.
+    pub without_artifacts: bool,
     /// Also count all that match.
     pub count: bool,
 }
@@ -169,6 +304,8 @@ pub enum Refused {
     Version(Seq),
     /// The task does not exist in this scope.
     NotFound,
+    /// The task is in progress in the hands of another owner.
+    Held,
     /// The idempotency key is taken.
     KeyTaken,
     /// There is no room for another task.
@@ -177,19 +314,46 @@ pub enum Refused {
 
 /// The store itself failed. The words are for the log, never for a caller.
 #[derive(Debug)]
-pub struct StoreError(pub Box<dyn std::error::Error + Send + Sync>);
+pub struct StoreError {
+    down: bool,
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
 
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the task store failed: {}", self.0)
+impl StoreError {
+    /// It cannot be reached, or has no room, and may be well again by itself: whoever writes waits.
+    pub fn down(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { down: true, source: source.into() }
+    }
+
+    /// It is damaged, or not what it should be: nothing will help but people.
+    pub fn broken(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { down: false, source: source.into() }
+    }
+
+    /// True if it may be well again by itself.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.down
     }
 }
 
-impl std::error::Error for StoreError {}
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the task store failed: {}", self.source)
+    }
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.source)
+    }
+}
 
 impl From<StoreError> for nuncio_protocol::Error {
     fn from(error: StoreError) -> Self {
         // A store that is down may be up again: the caller is told to come back, the log gets the cause.
-        Self::from(nuncio_protocol::ErrorKind::Unavailable).with_source(error)
+        Self::from(nuncio_protocol::ErrorKind::Unavailable)
+            .with_retry_after(std::time::Duration::from_secs(1))
+            .with_source(error)
     }
 }

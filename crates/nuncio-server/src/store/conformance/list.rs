@@ -199,7 +199,7 @@ pub async fn totals_count_every_match_whatever_the_page(store: Arc<dyn Store>) {
                     after,
                     limit: 1,
                     count: true,
-                    since: None,
+                    ..TaskQuery::default()
                 };
                 let total = page(&*store, &ann, &query).await.total;
                 assert_eq!(total, Some(expected(&writers, &query).len()), "{query:?}");

@@ -7,7 +7,7 @@ use nuncio_protocol::{
     Artifact, Event, Message, Part, Seq, Task, TaskArtifactUpdateEvent, TaskState, Timestamp, fold,
 };
 
-use super::{Writer, commit, commit_one, events, key, opening, scope, stored};
+use super::{Writer, at, commit, commit_one, events, key, opening, scope, stored};
 use crate::store::{Commit, Outcome, Refused, Scope, Store, TaskQuery};
 
 /// Invariant 6.
@@ -180,8 +180,11 @@ pub async fn an_event_costs_its_own_size(store: Arc<dyn Store>) {
             task_id: writer.task.id.clone(),
             expected,
             event: Arc::new(piece.clone()),
+            at: at(1),
             snapshot: None,
             idempotency: None,
+            turn: None,
+            take: false,
         };
         assert_eq!(commit_one(&*store, entry).await, Ok(()), "{expected}");
     }
@@ -245,7 +248,7 @@ pub async fn a_kept_reply_stands(store: Arc<dyn Store>) {
     let ann = scope("ann");
     for (text, digest) in [("first", 1), ("second", 2)] {
         let reply = Arc::new(Message::agent(text, Part::text(text)));
-        store.keep_reply(&ann, key("k", digest), reply).await.expect("the store works");
+        store.keep_reply(&ann, key("k", digest), reply, at(1)).await.expect("the store works");
     }
     let answer = store.answer(&ann, "k").await.expect("the store works").expect("an answer");
     assert_eq!(answer.digest, [1; 32]);

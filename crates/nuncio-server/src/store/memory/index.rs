@@ -45,6 +45,13 @@ impl Index {
         self.by_time.is_empty()
     }
 
+    /// Those in this state with a status from before this moment, oldest first.
+    pub(super) fn oldest(&self, state: TaskState, before: Timestamp) -> impl Iterator<Item = &TaskId> {
+        let from = (state, Timestamp::MIN, TaskId::default());
+        let to = (state, before, TaskId::default());
+        self.by_state.range(from..to).map(|(_, _, id)| id)
+    }
+
     /// How many match the filters, wherever the page begins.
     pub(super) fn count(&self, query: &TaskQuery) -> usize {
         match (&query.context_id, query.since, query.state) {

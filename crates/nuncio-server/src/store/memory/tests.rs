@@ -75,7 +75,7 @@ async fn keys_and_replies_are_forgotten_like_tasks() {
         let mut writer = Writer::open(&store, &ann, creation(id, "c-1", 1), Seq(1));
         writer.status(TaskState::Completed, 2).await;
         let reply = Arc::new(Message::agent("r", Part::text(id)));
-        store.keep_reply(&ann, key(&format!("reply-{id}"), 1), reply).await.unwrap();
+        store.keep_reply(&ann, key(&format!("reply-{id}"), 1), reply, at(1)).await.unwrap();
     }
     for (name, kept) in [("one", false), ("reply-one", false), ("two", true), ("reply-two", true)] {
         assert_eq!(store.answer(&ann, name).await.unwrap().is_some(), kept, "{name}");
@@ -233,7 +233,7 @@ fn agree(store: &Arc<dyn Store>, model: &mut Model, step: &Step) {
         Step::Reply { owner, key: slot } => {
             let reply = Arc::new(Message::agent("r", Part::text("r")));
             store
-                .keep_reply(&owned(owner), key(&format!("k-{slot}"), 1), reply)
+                .keep_reply(&owned(owner), key(&format!("k-{slot}"), 1), reply, at(1))
                 .now_or_never()
                 .unwrap()
                 .unwrap();
@@ -252,6 +252,7 @@ fn agree(store: &Arc<dyn Store>, model: &mut Model, step: &Step) {
                 }),
                 limit,
                 count: true,
+                ..TaskQuery::default()
             };
             let page = store.tasks(&owned(owner), &query).now_or_never().unwrap().unwrap();
             let (mut tasks, total) = model.list(owner, &query);

@@ -1,0 +1,100 @@
+//! Forgetting: what is too much, what is past its time, and what a caller wants to be gone.
+
+use std::sync::Arc;
+
+use nuncio_protocol::TaskId;
+
+use super::Inner;
+use crate::store::{Prune, Pruned, Scope, Whose};
+
+impl Inner {
+    /// The finished tasks and the replies that are more than `keep`.
+    pub(super) fn forget_surplus(&mut self, keep: usize) {
+        while self.finished.len() > keep {
+            let Some(id) = self.finished.pop_front() else { return };
+            self.forget(&id);
+        }
+        while self.replies.len() > keep {
+            let Some((scope, key, _)) = self.replies.pop_front() else { return };
+            self.answers.remove(&(scope, key));
+        }
+    }
+
+    pub(super) fn prune(&mut self, Prune { agent, what, before }: &Prune, limit: usize) -> usize {
+        match what {
+            Pruned::Tasks(state) => {
+                let own = self.scopes.iter().filter(|(scope, _)| scope.agent == *agent);
+                let old = own.flat_map(|(_, tasks)| tasks.index.oldest(*state, *before));
+                let old: Vec<TaskId> = old.take(limit).cloned().collect();
+                self.forget_all(&old)
+            }
+            Pruned::Replies => self.forget_replies(limit, |scope, at| scope.agent == *agent && at < *before),
+        }
+    }
+
+    pub(super) fn erase(&mut self, whose: &Whose, limit: usize) -> usize {
+        let theirs = |scope: &Scope| {
+            scope.owner == whose.owner
+                && (whose.agent.is_none() || whose.agent.as_ref() == Some(&scope.agent))
+                && (whose.tenant.is_none() || whose.tenant == scope.tenant)
+        };
+        let tasks = self.tasks.iter().filter(|(_, stored)| theirs(&stored.scope));
+        let tasks: Vec<TaskId> = tasks.map(|(id, _)| id.clone()).take(limit).collect();
+        let erased = self.forget_all(&tasks);
+        erased + self.forget_replies(limit - erased, |scope, _| theirs(scope))
+    }
+
+    fn forget_all(&mut self, ids: &[TaskId]) -> usize {
+        for id in ids {
+            self.forget(id);
+        }
+        if !ids.is_empty() {
+            let tasks = &self.tasks;
+            self.finished.retain(|id| tasks.contains_key(id));
+        }
+        ids.len()
+    }
+
+    fn forget_replies(
+        &mut self,
+        limit: usize,
+        wanted: impl Fn(&Scope, nuncio_protocol::Timestamp) -> bool,
+    ) -> usize {
+        let (answers, mut gone) = (&mut self.answers, 0);
+        self.replies.retain(|(scope, key, at)| {
+            let forget = gone < limit && wanted(scope, *at);
+            if forget {
+                gone += 1;
+                answers.remove(&(Arc::clone(scope), Arc::clone(key)));
+            }
+            !forget
+        });
+        gone
+    }
+
+    fn forget(&mut self, id: &TaskId) {
+        let Some(stored) = self.tasks.remove(id) else { return };
+        if let Some(scope) = self.scopes.get_mut(&stored.scope) {
+            let (at, state) = stored.status;
+            if state.is_settled() {
+                scope.index.remove(id, &stored.context_id(), at, state);
+            } else {
+                scope.moving.remove(id);
+            }
+            if scope.index.is_empty() && scope.moving.is_empty() {
+                self.scopes.remove(&stored.scope);
+            }
+        }
+        for parent in stored.parents() {
+            if let Some(children) = self.children.get_mut(parent) {
+                children.remove(id);
+                if children.is_empty() {
+                    self.children.remove(parent);
+                }
+            }
+        }
+        for key in stored.keys {
+            self.answers.remove(&(Arc::clone(&stored.scope), key));
+        }
+    }
+}
