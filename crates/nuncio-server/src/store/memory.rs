@@ -21,6 +21,7 @@ use self::index::Index;
 use super::{
     Answer, Commit, IdempotencyKey, Keyset, Links, MOST_CHILDREN, Orphan, Outcome, Prune, Refused, Scope,
     Store, StoreError, StoredEvent, StoredTask, StoredTurn, TaskPage, TaskQuery, TurnChange, Whose,
+    busy_after,
 };
 
 /// How many finished tasks are kept when nobody says otherwise.
@@ -94,6 +95,8 @@ struct Stored {
     keys: Vec<Arc<str>>,
     /// Who may write to it while it is in progress.
     owner: Owner,
+    /// It is in progress.
+    busy: bool,
     turns: Vec<StoredTurn>,
 }
 
@@ -170,7 +173,12 @@ impl Stored {
 
     /// True if this owner may not write to it.
     fn is_held(&self, me: Owner) -> bool {
-        self.owner != me && !self.status.1.is_settled()
+        self.owner != me && self.busy
+    }
+
+    /// True if a turn waits to begin.
+    fn waits(&self) -> bool {
+        self.turns.iter().any(|turn| !turn.begun)
     }
 
     fn read(&self, me: Owner) -> StoredTask {
@@ -198,7 +206,12 @@ impl Inner {
         }
         stored.keys.extend(take_key(&mut self.answers, &commit)?);
         stored.owner = me;
-        stored.turns.extend(commit.turn);
+        stored.busy = busy_after(&commit.event).unwrap_or(stored.busy);
+        if let Some(turn) = commit.turn {
+            stored.turns.retain(|kept| kept.id != turn.id);
+            stored.turns.push(turn);
+            stored.turns.sort_by(|a, b| a.id.cmp(&b.id));
+        }
         for parent in references(&commit.event) {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
         }
@@ -235,6 +248,7 @@ impl Inner {
             status: (Timestamp::EPOCH, TaskState::Unspecified),
             keys: key.into_iter().collect(),
             owner: me,
+            busy: busy_after(&commit.event).unwrap_or(true),
             turns: commit.turn.into_iter().collect(),
         };
         for parent in references(&commit.event) {
@@ -341,10 +355,8 @@ impl Inner {
     fn adopt(&mut self, me: Owner, agent: &str, limit: usize) -> Vec<Orphan> {
         let gone = &self.gone;
         let left = |stored: &Stored| {
-            let waits = stored.turns.iter().any(|turn| !turn.begun);
-            *stored.scope.agent == *agent
-                && gone.contains(&stored.owner)
-                && (!stored.status.1.is_settled() || waits)
+            let left = stored.busy || stored.waits();
+            *stored.scope.agent == *agent && gone.contains(&stored.owner) && left
         };
         let mut orphans = Vec::new();
         for stored in self.tasks.values_mut().filter(|stored| left(stored)).take(limit) {

@@ -30,7 +30,9 @@ pub use self::memory::MemoryStore;
 /// - A batch is one transaction; each entry stands or falls alone.
 /// - A task is found only in the scope it was made in. Not yours is not found.
 /// - A handle is one owner. Whoever makes a task, or appends to one that nobody works on, owns it; while
-///   it is in progress, entries of other owners are refused, unless they take it over.
+///   it is in progress, entries of other owners are refused, unless they take it over. In progress is a
+///   task from its creation, and again from each thing that its caller says, to the next status that is
+///   terminal or interrupted ([`busy_after`]).
 /// - What an owner that is gone has left in progress is given to one other, once.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
@@ -87,7 +89,7 @@ pub trait Store: Send + Sync + 'static {
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError>;
 
     /// Forgets at most so many of what is past its time, oldest first; says how many. Tasks in progress
-    /// are never forgotten.
+    /// are never forgotten, and none with a turn that waits.
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError>;
 
     /// Forgets at most so many tasks and replies of a caller, whatever their state; says how many.
@@ -128,10 +130,22 @@ pub struct Commit {
     pub snapshot: Option<Task>,
     /// A repeat of the send that caused this entry finds the task under this key.
     pub idempotency: Option<IdempotencyKey>,
-    /// The turn that the task is to work on, or works on: kept with the entry.
+    /// The turn that the task is to work on, or works on: kept with the entry, in place of what is kept
+    /// under its id.
     pub turn: Option<StoredTurn>,
     /// Take the task from whoever owns it.
     pub take: bool,
+}
+
+/// Whether a task is in progress after this entry; `None`: as before.
+#[must_use]
+pub fn busy_after(event: &Event) -> Option<bool> {
+    match event {
+        Event::Task(_) | Event::StatusUpdate(_) => event.status().map(|status| !status.state.is_settled()),
+        // The caller has said something: whoever recorded it works on it.
+        Event::Message(_) => Some(true),
+        Event::ArtifactUpdate(_) => None,
+    }
 }
 
 /// A message that a task is to work on, kept so that it outlives the process. A status that is terminal
@@ -203,7 +217,7 @@ pub struct Prune {
 /// Kinds of what is forgotten by age.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pruned {
-    /// Tasks in this state, with all that belongs to them. None if the state is one of progress.
+    /// Tasks in this state, with all that belongs to them.
     Tasks(TaskState),
     /// Direct replies under idempotency keys.
     Replies,

@@ -25,7 +25,9 @@ impl Inner {
             Pruned::Tasks(state) => {
                 let own = self.scopes.iter().filter(|(scope, _)| scope.agent == *agent);
                 let old = own.flat_map(|(_, tasks)| tasks.index.oldest(*state, *before));
-                let old: Vec<TaskId> = old.take(limit).cloned().collect();
+                let at_rest =
+                    |id: &&TaskId| self.tasks.get(*id).is_some_and(|task| !task.busy && !task.waits());
+                let old: Vec<TaskId> = old.filter(at_rest).take(limit).cloned().collect();
                 self.forget_all(&old)
             }
             Pruned::Replies => self.forget_replies(limit, |scope, at| scope.agent == *agent && at < *before),
