@@ -62,7 +62,7 @@ const OLD_VERSION_SELECTORS: [(&str, &str); 7] = [
 ];
 
 /// Where a commit is made, and where commits are implemented and proven.
-const COMMIT_CALLER: &str = "crates/nuncio-server/src/runtime/record.rs";
+const COMMIT_CALLER: &str = "crates/nuncio-server/src/runtime/journal.rs";
 const COMMIT_HOME: &str = "crates/nuncio-server/src/store";
 
 /// Joined here, so that this file does not break its own rule.
@@ -168,7 +168,7 @@ fn one_caller_of_commit(source: &Source) -> Vec<Finding> {
         return Vec::new();
     }
     let calls = source.code().into_iter().filter(|(_, code)| calls_commit(code));
-    let advice = "calls `Store::commit`; every change of a task goes through `record` in runtime/record.rs";
+    let advice = "calls `Store::commit`; every change of a task goes through `record` in runtime/journal.rs";
     calls.map(|(line, _)| Finding { line, advice: advice.to_owned() }).collect()
 }
 

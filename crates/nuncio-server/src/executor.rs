@@ -97,8 +97,9 @@ impl Execution {
     }
 }
 
-/// Says what happens. Each call records the event before it returns; parts of an agent may emit
-/// concurrently through clones.
+/// Says what happens. When a call returns, the event has its place in the task's log; it is shown to
+/// callers when it is in the store ([`Self::flush`] waits for that). Parts of an agent may emit concurrently
+/// through clones.
 ///
 /// The first event decides: [`Self::message`] is a direct reply without a task; anything else makes the
 /// task. An error means that the execution is over (canceled, or the store is gone): return it.
@@ -233,6 +234,15 @@ impl Emitter {
         let mut message = self.own_message(parts.into());
         message.task_id = None;
         self.recorder.reply(message).await
+    }
+
+    /// Waits until all that was said is safely in the store. Emits return when an event has its place in the
+    /// order, and a disk takes longer: an agent that is about to do what cannot be undone waits here first.
+    ///
+    /// # Errors
+    /// The execution is over.
+    pub async fn flush(&self) -> Result<()> {
+        self.recorder.flush().await
     }
 
     fn own_message(&self, parts: Vec<Part>) -> Message {

@@ -84,6 +84,7 @@ impl Shared {
         immediately: bool,
     ) -> Result<Admitted> {
         self.check_open()?;
+        self.journal.check()?;
         req.validate()?;
         self.check_message(&req.message)?;
         let inline_push =
@@ -179,6 +180,7 @@ impl Shared {
             references,
             call: cx.clone(),
             claim: None,
+            kept: None,
             in_flight: guard,
             begun: None,
         });
@@ -263,6 +265,7 @@ impl Shared {
             references,
             call: cx.clone(),
             claim: key,
+            kept: None,
             in_flight,
             begun: Some(begun),
         });
@@ -317,9 +320,19 @@ impl Shared {
     /// The task in memory, from the store if need be.
     pub(super) async fn live(&self, scope: &Arc<Scope>, id: &TaskId) -> Result<LiveRef> {
         if let Some(live) = self.registry.get(scope, id) {
+            let (committed, folded, ended) = {
+                let state = live.lock();
+                (state.committed.seq, state.folded.seq, state.state().is_terminal())
+            };
             // Begun, but its first event has not come: for everybody else it does not exist yet.
-            let exists = live.lock().task.is_some();
-            return if exists { Ok(live) } else { Err(Error::task_not_found(id)) };
+            if committed == Seq::ZERO {
+                return Err(Error::task_not_found(id));
+            }
+            // That it has ended is told when its end is in the store.
+            if ended {
+                self.until_committed(&live, folded).await?;
+            }
+            return Ok(live);
         }
         loop {
             let stored = self.store.task(scope, id).await?.ok_or_else(|| Error::task_not_found(id))?;
@@ -330,7 +343,7 @@ impl Shared {
             if newest <= live.standing().0 {
                 return Ok(live);
             }
-            self.registry.evict(&live);
+            live.break_off();
         }
     }
 

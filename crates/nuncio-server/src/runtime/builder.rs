@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use nuncio_protocol::{AgentCard, Caller, Interceptor, Interceptors};
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 use super::{
     ExtendedCard, Runtime, Shared,
-    cursor::CursorKey,
     hooks::{self, Declared, WhenActive},
+    journal::Journal,
 };
 use crate::{
     executor::Executor,
@@ -166,13 +166,14 @@ impl RuntimeBuilder {
             extended_card_is_open: self.extended_card_is_open,
             refused_media_types: self.refused_media_types,
             executor: self.executor,
+            journal: Journal::new(Arc::clone(&store)),
             store,
             tasks: Arc::new(Semaphore::new(self.limits.tasks)),
             streams: Arc::new(Semaphore::new(self.limits.streams)),
             limits: self.limits,
             registry: Arc::default(),
             in_flight: std::sync::Mutex::default(),
-            cursor_key: CursorKey::random(),
+            cursor_key: OnceCell::new(),
             draining: tokio_util::sync::CancellationToken::new(),
             tracker: tokio_util::task::TaskTracker::new(),
         });

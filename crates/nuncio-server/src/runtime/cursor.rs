@@ -23,12 +23,12 @@ pub(super) struct Cursor {
 #[derive(Serialize, Deserialize)]
 struct Payload<'a>(i64, #[serde(borrow)] std::borrow::Cow<'a, str>, usize);
 
-/// Makes and reads tokens with a key that only this server has.
+/// Makes and reads tokens with a key that only those have who share the store.
 pub(super) struct CursorKey([u8; 32]);
 
 impl CursorKey {
-    pub(super) fn random() -> Self {
-        Self(rand::random())
+    pub(super) fn new(secret: [u8; 32]) -> Self {
+        Self(secret)
     }
 
     pub(super) fn seal(&self, scope: &Scope, req: &ListTasksRequest, cursor: &Cursor) -> Result<String> {
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_token_is_good_for_its_own_list_only() {
         // REQ-122
-        let key = CursorKey::random();
+        let key = CursorKey::new([1; 32]);
         let cursor = Cursor { after: Keyset { timestamp: Timestamp::EPOCH, id: "t-1".into() }, total: 7 };
         let req = ListTasksRequest::default();
         let token = key.seal(&scope("ann"), &req, &cursor).unwrap();
@@ -94,6 +94,6 @@ mod tests {
         for garbage in ["", "x", "AAAA", "!!!", &"A".repeat(500)] {
             assert!(key.open(&scope("ann"), &req, garbage).is_err(), "{garbage}");
         }
-        assert!(CursorKey::random().open(&scope("ann"), &req, &token).is_err(), "another server");
+        assert!(CursorKey::new([2; 32]).open(&scope("ann"), &req, &token).is_err(), "another server");
     }
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     executor::{Emitter, ExecContext, Execution},
-    store::IdempotencyKey,
+    store::{IdempotencyKey, StoredTurn},
 };
 
 /// A message that is to be handled.
@@ -30,6 +30,8 @@ pub(super) struct Turn {
     pub(super) call: CallContext,
     /// The key that a follow-up's message is recorded with; the first message's is with its task.
     pub(super) claim: Option<IdempotencyKey>,
+    /// How it is kept in the store until it is done, if it is.
+    pub(super) kept: Option<StoredTurn>,
     /// Held until the turn is over, so that a repeat joins it.
     pub(super) in_flight: Option<InFlightGuard>,
     /// Told when a follow-up's turn has come and its message is recorded, or why it never will be.
@@ -74,7 +76,7 @@ pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
         turn = match next_turn(&live) {
             Next::Turn(next) => next,
             Next::Cancel => {
-                report(&live, end_stopped(&Recorder::new(&shared, &live), Stop::Cancel));
+                report(&live, end_stopped(&Recorder::new(&shared, &live), Stop::Cancel).await);
                 // The task has ended now, or its store is gone: either way there is no next turn.
                 let _ = next_turn(&live);
                 break;
@@ -84,6 +86,11 @@ pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
     }
     // Streams that outlive the execution look again.
     live.announce();
+}
+
+/// Waits until what a turn said is in the store: only then a repeat of its message finds it there.
+async fn until_committed(live: &LiveRef) {
+    live.until(|state| state.broken || state.is_committed()).await;
 }
 
 /// What comes after a turn.
@@ -127,7 +134,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
     let before = live.lock().task.clone().filter(|_| turn.begun.is_some());
     let mut turn_seq = Seq::ZERO;
     if let Some(begun) = turn.begun.take() {
-        match recorder.caller_message(&turn.message, turn.claim.take()) {
+        match recorder.caller_message(&turn.message, turn.claim.take(), turn.kept.take()).await {
             Ok(seq) => {
                 turn_seq = seq;
                 if let Some(in_flight) = &turn.in_flight {
@@ -153,7 +160,8 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
         cancellation: token.clone(),
     });
     let ended = execute(shared, live, cx, Emitter::new(recorder.clone()), token).await;
-    report(live, finish(live, &recorder, ended, turn_seq));
+    report(live, finish(live, &recorder, ended, turn_seq).await);
+    until_committed(live).await;
 }
 
 /// An end that could not be recorded: the store is gone, or the task has an end already, which is no
@@ -236,39 +244,39 @@ async fn silence_of(live: &LiveRef, limit: Duration) {
     }
 }
 
-fn finish(live: &LiveRef, recorder: &Recorder, ended: Ended, turn_seq: Seq) -> Result<()> {
+async fn finish(live: &LiveRef, recorder: &Recorder, ended: Ended, turn_seq: Seq) -> Result<()> {
     let stop = live.lock().running.as_ref().and_then(|running| running.stop);
     if let Some(why) = stop {
         // Whatever the executor made of it: an emit that failed, or a return in time.
-        return end_stopped(recorder, why);
+        return end_stopped(recorder, why).await;
     }
     match ended {
         Ended::Returned(Ok(())) => {
-            let answered = live.lock().answers(turn_seq);
+            let answered = live.lock().will_answer(turn_seq);
             if !answered {
-                recorder.end(TaskState::Completed, None)?;
+                recorder.end(TaskState::Completed, None).await?;
             }
         }
         Ended::Returned(Err(error)) => {
             tracing::info!(task = %live.id, %error, cause = ?std::error::Error::source(&error), "an execution failed");
-            recorder.end(TaskState::Failed, Some(error.message()))?;
+            recorder.end(TaskState::Failed, Some(error.message())).await?;
         }
         Ended::Panicked(panic) => {
             tracing::error!(task = %live.id, panic = panic_text(&*panic), "an executor panicked");
-            recorder.end(TaskState::Failed, Some("the agent failed unexpectedly"))?;
+            recorder.end(TaskState::Failed, Some("the agent failed unexpectedly")).await?;
         }
-        Ended::Stopped => end_stopped(recorder, Stop::Cancel)?,
+        Ended::Stopped => end_stopped(recorder, Stop::Cancel).await?,
     }
     Ok(())
 }
 
-fn end_stopped(recorder: &Recorder, why: Stop) -> Result<()> {
+async fn end_stopped(recorder: &Recorder, why: Stop) -> Result<()> {
     let (state, reason) = match why {
         Stop::Cancel => (TaskState::Canceled, None),
         Stop::Shutdown => (TaskState::Failed, Some("the server was shut down before the task was done")),
         Stop::Silence => (TaskState::Failed, Some("the agent gave no sign of life for too long")),
     };
-    recorder.end(state, reason).map(drop)
+    recorder.end(state, reason).await.map(drop)
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {

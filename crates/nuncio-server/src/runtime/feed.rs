@@ -66,7 +66,7 @@ pub(super) struct Feed {
 impl Feed {
     /// Takes the snapshot and registers in one step, so that nothing is lost or doubled in between
     /// (REQ-143).
-    pub(super) fn open(
+    pub(super) async fn open(
         shared: &Arc<Shared>,
         live: LiveRef,
         permit: OwnedSemaphorePermit,
@@ -83,15 +83,16 @@ impl Feed {
             let (cursor, task) = match start {
                 Start::After(seq) => (seq, None),
                 Start::From(seq, task) => (seq, Some(*task)),
-                Start::Snapshot => (state.seq, state.task.clone()),
+                Start::Snapshot => (state.folded.seq, state.task.clone()),
             };
             buffer.extend(task.map(|task| StreamItem::new(Some(cursor), Arc::new(Event::Task(task)))));
             // The status that ends this stream may be behind the cursor already. Its own number
             // counts, not that of the last entry, which may be an artifact after an old question.
-            let status =
-                state.task.as_ref().map(|task| &task.status).filter(|_| state.settled <= Some(cursor));
-            (cursor, status.is_some_and(|status| until.ends(state.settled, status)))
+            let settled = state.folded.settled;
+            let status = state.task.as_ref().map(|task| &task.status).filter(|_| settled <= Some(cursor));
+            (cursor, status.is_some_and(|status| until.ends(settled, status)))
         };
+        shared.until_committed(&live, cursor).await?;
         let (shared, draining) = (Arc::clone(shared), shared.draining.clone());
         Ok(Self { shared, live, cursor, buffer, until, ended, draining, _permit: permit })
     }
@@ -220,8 +221,8 @@ fn look(state: &State, cursor: Seq) -> Look {
     if let Some(reply) = state.reply.as_ref().filter(|_| state.replied) {
         return Look::Reply(StreamItem::new(None, Arc::new(Event::Message(Arc::clone(reply)))));
     }
-    if cursor >= state.seq {
-        return if state.state().is_terminal() { Look::Over } else { Look::UpToDate };
+    if cursor >= state.committed.seq {
+        return if state.has_ended() { Look::Over } else { Look::UpToDate };
     }
     match state.after(cursor) {
         Some(items) => Look::Events(items.cloned().collect()),

@@ -2,7 +2,8 @@
 //!
 //! One owner folds. While a task is live its folded state is here, behind a short lock that is never
 //! held across an await; emits, follow-up messages, cancels and subscribers meet at this lock, in
-//! order. When the last handle goes, the task leaves memory and the store alone knows it.
+//! order. What is folded may be ahead of what is committed; only what is committed is shown. When the last
+//! handle goes, the task leaves memory and the store alone knows it.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,7 +21,7 @@ use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
 use super::execution::Turn;
-use crate::store::{IdempotencyKey, Scope, StoredTask};
+use crate::store::{Commit, IdempotencyKey, Scope, StoredTask, StoredTurn};
 
 /// How many of a live task's events are kept for subscribers that follow closely; one that lags
 /// further behind reads from the store.
@@ -42,28 +43,58 @@ pub(super) struct Live {
 pub(super) struct State {
     /// The folded task; `None` until its first event.
     pub(super) task: Option<Task>,
-    /// The number of its last entry.
-    pub(super) seq: Seq,
-    /// The number of the status that is terminal or interrupted, if the present one is.
-    pub(super) settled: Option<Seq>,
+    /// How far it is folded.
+    pub(super) folded: Mark,
+    /// How far it is in the store.
+    pub(super) committed: Mark,
     /// The store refused an entry: `task` is not the truth any more, and nothing is written to it.
     pub(super) broken: bool,
+    /// Another owner works on it: what is here follows the store.
+    pub(super) held: bool,
     /// The message that begins the task: history of its first event.
     pub(super) opening: Option<Arc<Message>>,
     /// Remembered with the next entry.
     pub(super) idempotency: Option<IdempotencyKey>,
+    /// Kept with the next entry.
+    pub(super) turn: Option<StoredTurn>,
     /// The direct reply, given instead of a task.
     pub(super) reply: Option<Arc<Message>>,
     /// The reply may be shown: it is kept, if it was to be.
     pub(super) replied: bool,
     /// How many streams follow closely.
     pub(super) followers: usize,
-    /// Recent events, in order and without a gap up to `seq`; empty while nobody follows.
+    /// Recent events, in order and without a gap up to what is committed; empty while nobody follows.
     ring: VecDeque<StreamItem>,
     /// The running execution, if one runs.
     pub(super) running: Option<Running>,
     /// Messages that wait for the running execution to end.
     pub(super) queue: VecDeque<Box<Turn>>,
+}
+
+/// How far a task has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Mark {
+    /// The number of the last entry.
+    pub(super) seq: Seq,
+    /// The number of the status that is terminal or interrupted, if the present one is.
+    pub(super) settled: Option<Seq>,
+}
+
+impl Mark {
+    fn of(stored: Option<&Task>, seq: Seq) -> Self {
+        let settled = stored.is_some_and(|task| task.status.state.is_settled());
+        Self { seq, settled: settled.then_some(seq) }
+    }
+
+    /// Takes in the next entries.
+    pub(super) fn advance(&mut self, batch: &[Commit]) {
+        for commit in batch {
+            self.seq = commit.expected.next();
+            if let Some(status) = commit.event.status() {
+                self.settled = status.state.is_settled().then_some(self.seq);
+            }
+        }
+    }
 }
 
 /// A running execution.
@@ -91,10 +122,34 @@ impl Live {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the last entry and the state after it.
-    pub(super) fn standing(&self) -> (Seq, TaskState) {
+    /// The number of the last entry in the store, and whether the task ended with it.
+    pub(super) fn standing(&self) -> (Seq, bool) {
         let state = self.lock();
-        (state.seq, state.state())
+        (state.committed.seq, state.has_ended())
+    }
+
+    /// Takes in entries that are in the store now, and tells whoever waits.
+    pub(super) fn committed(&self, batch: &[Commit]) {
+        let mut state = self.lock();
+        let (mut mark, items) = (state.committed, state.items(batch));
+        mark.advance(batch);
+        state.take_in(mark, items);
+        drop(state);
+        self.announce();
+    }
+
+    /// Takes in what the store has, where another owner writes; false if that one has let go.
+    pub(super) fn follow(&self, stored: StoredTask) -> bool {
+        let mut state = self.lock();
+        if stored.seq > state.committed.seq {
+            state.committed = Mark::of(Some(&stored.task), stored.seq);
+            state.folded = state.committed;
+            state.task = Some(stored.task);
+        }
+        state.held = stored.held;
+        drop(state);
+        self.announce();
+        stored.held
     }
 
     /// Says that the state has changed. Call it after the lock is released.
@@ -121,15 +176,17 @@ impl Live {
 }
 
 impl State {
-    fn new(task: Option<Task>, seq: Seq) -> Self {
-        let settled = task.as_ref().is_some_and(|task| task.status.state.is_settled());
+    fn new(task: Option<Task>, seq: Seq, held: bool) -> Self {
+        let mark = Mark::of(task.as_ref(), seq);
         Self {
             task,
-            seq,
-            settled: settled.then_some(seq),
+            folded: mark,
+            committed: mark,
             broken: false,
+            held,
             opening: None,
             idempotency: None,
+            turn: None,
             reply: None,
             replied: false,
             followers: 0,
@@ -144,16 +201,40 @@ impl State {
         self.task.as_ref().map_or(TaskState::Unspecified, |task| task.status.state)
     }
 
-    /// True if what was asked at this entry has been answered: by a reply, or by a status after it that
-    /// is terminal or interrupted.
-    pub(super) fn answers(&self, turn: Seq) -> bool {
-        self.replied || self.settled.is_some_and(|settled| settled > turn)
+    /// True if all that is folded is in the store.
+    pub(super) fn is_committed(&self) -> bool {
+        self.folded.seq == self.committed.seq
     }
 
-    /// Takes in entries that have been committed.
-    pub(super) fn advance(&mut self, items: impl Iterator<Item = StreamItem>, count: u64) {
-        self.seq = Seq(self.seq.0 + count);
+    /// True if the task has ended and its end is in the store.
+    pub(super) fn has_ended(&self) -> bool {
+        self.is_committed() && self.state().is_terminal()
+    }
+
+    /// True if what was asked at this entry has been answered, and the answer is in the store: a reply, or
+    /// a status after it that is terminal or interrupted.
+    pub(super) fn answers(&self, turn: Seq) -> bool {
+        self.replied || self.committed.settled.is_some_and(|settled| settled > turn)
+    }
+
+    /// As [`Self::answers`], also if the answer is still on its way to the store.
+    pub(super) fn will_answer(&self, turn: Seq) -> bool {
+        self.replied || self.folded.settled.is_some_and(|settled| settled > turn)
+    }
+
+    /// The entries as streams show them; none while nobody follows.
+    pub(super) fn items(&self, batch: &[Commit]) -> Vec<StreamItem> {
         if self.followers == 0 {
+            return Vec::new();
+        }
+        let item = |commit: &Commit| StreamItem::new(Some(commit.expected.next()), Arc::clone(&commit.event));
+        batch.iter().map(item).collect()
+    }
+
+    /// Takes in entries that are in the store now, up to this mark.
+    pub(super) fn take_in(&mut self, mark: Mark, items: Vec<StreamItem>) {
+        self.committed = mark;
+        if items.is_empty() {
             self.ring.clear();
             return;
         }
@@ -167,7 +248,7 @@ impl State {
 
     /// The events after `cursor`; `None` if the ring no longer reaches back so far.
     pub(super) fn after(&self, cursor: Seq) -> Option<impl Iterator<Item = &StreamItem>> {
-        let missing = self.seq.0.saturating_sub(cursor.0) as usize;
+        let missing = self.committed.seq.0.saturating_sub(cursor.0) as usize;
         let skip = self.ring.len().checked_sub(missing)?;
         Some(self.ring.iter().skip(skip))
     }
@@ -183,6 +264,28 @@ impl LiveRef {
     fn new(live: &Arc<Live>, registry: &Arc<Registry>) -> Self {
         live.handles.fetch_add(1, Ordering::Relaxed);
         Self { live: Arc::clone(live), registry: Arc::downgrade(registry) }
+    }
+}
+
+impl LiveRef {
+    /// What is in memory is not what is stored: nothing more is written, the execution ends, and
+    /// whoever comes next reads the store.
+    pub(super) fn break_off(&self) {
+        let mut state = self.lock();
+        state.broken = true;
+        if let Some(running) = &state.running {
+            running.token.cancel();
+        }
+        drop(state);
+        if let Some(registry) = self.registry.upgrade() {
+            registry.evict(self);
+        }
+        self.announce();
+    }
+
+    /// Does not keep the task live.
+    pub(super) fn downgrade(&self) -> Weak<Live> {
+        Arc::downgrade(&self.live)
     }
 }
 
@@ -237,7 +340,7 @@ impl Registry {
         opening: Arc<Message>,
         idempotency: Option<IdempotencyKey>,
     ) -> LiveRef {
-        let mut state = State::new(None, Seq::ZERO);
+        let mut state = State::new(None, Seq::ZERO, false);
         state.opening = Some(opening);
         state.idempotency = idempotency;
         let live = Arc::new(Live {
@@ -267,7 +370,7 @@ impl Registry {
                 id: stored.task.id.clone(),
                 context_id: stored.task.context_id.clone(),
                 scope: Arc::clone(scope),
-                state: Mutex::new(State::new(Some(stored.task), stored.seq)),
+                state: Mutex::new(State::new(Some(stored.task), stored.seq, stored.held)),
                 changed: Notify::new(),
                 handles: AtomicUsize::new(0),
             })
@@ -286,7 +389,7 @@ impl Registry {
     }
 
     /// Forgets a task whose memory is not the truth any more; the next caller reads the store.
-    pub(super) fn evict(&self, live: &Live) {
+    fn evict(&self, live: &Live) {
         let mut tasks = self.lock();
         if tasks.get(&live.id).is_some_and(|known| std::ptr::eq(&raw const **known, live)) {
             tasks.remove(&live.id);

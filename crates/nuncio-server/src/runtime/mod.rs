@@ -11,6 +11,8 @@ mod execution;
 
 mod record;
 
+mod journal;
+
 mod live;
 
 mod feed;
@@ -31,8 +33,8 @@ use nuncio_protocol::{
     TaskId, wire::excerpt,
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, timeout_at},
+    sync::{OnceCell, OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -42,7 +44,8 @@ use self::{
     admit::{InFlight, Slot},
     cursor::CursorKey,
     hooks::Declared,
-    live::{LiveRef, Registry, State, Stop},
+    journal::Journal,
+    live::{Live, LiveRef, Registry, State, Stop},
 };
 use crate::{
     executor::Executor,
@@ -51,6 +54,9 @@ use crate::{
 
 /// What a caller is told to wait when a limit is reached.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How long an answer waits for the store to take in what it tells.
+const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Lets an execution that was just started go first: a quick agent has then said all it has to say
 /// before we look, and nobody needs to be woken.
@@ -85,7 +91,9 @@ pub(crate) struct Shared {
     anonymous: Arc<Scope>,
     registry: Arc<Registry>,
     in_flight: Mutex<HashMap<Slot, InFlight>>,
-    cursor_key: CursorKey,
+    /// Writes to the store.
+    journal: Journal,
+    cursor_key: OnceCell<CursorKey>,
     tasks: Arc<Semaphore>,
     streams: Arc<Semaphore>,
     /// No new work is taken.
@@ -161,12 +169,33 @@ impl Shared {
         Err(Error::new(ErrorKind::UnsupportedOperation, "this agent does not stream"))
     }
 
+    /// The key of page tokens: kept with the tasks, so that a list may go on after a restart, and elsewhere.
+    async fn cursor_key(&self) -> Result<&CursorKey> {
+        let make = || async { Ok(CursorKey::new(self.store.secret("cursor").await?)) };
+        self.cursor_key.get_or_try_init(make).await
+    }
+
+    /// Waits until a live task is in the store up to this entry.
+    async fn until_committed(&self, live: &Live, seq: Seq) -> Result<()> {
+        let committed = |state: &State| state.broken || state.committed.seq >= seq;
+        if !committed(&live.lock()) && timeout(COMMIT_PATIENCE, live.until(committed)).await.is_err() {
+            return Err(Error::from(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER));
+        }
+        if live.lock().broken { Err(ErrorKind::Unavailable.into()) } else { Ok(()) }
+    }
+
     /// The task as it stands.
     async fn read(&self, scope: &Arc<Scope>, id: &TaskId) -> Result<Task> {
         if let Some(live) = self.registry.get(scope, id) {
-            let state = live.lock();
-            if !state.broken {
-                return state.task.clone().ok_or_else(|| Error::task_not_found(id));
+            let known = {
+                let state = live.lock();
+                let task = state.task.clone().filter(|_| state.committed.seq > Seq::ZERO);
+                (!state.broken).then(|| (task, state.folded.seq))
+            };
+            if let Some((task, seq)) = known {
+                let task = task.ok_or_else(|| Error::task_not_found(id))?;
+                self.until_committed(&live, seq).await?;
+                return Ok(task);
             }
         }
         let stored = self.store.task(scope, id).await?;
@@ -188,7 +217,9 @@ impl Shared {
         wait: bool,
     ) -> Result<SendMessageResponse> {
         if wait {
-            let_it_run().await;
+            if self.journal.is_immediate() {
+                let_it_run().await;
+            }
             let settled = |state: &State| state.broken || state.answers(turn);
             // Looked at once without a timer: a quick agent is done by now.
             let in_time =
@@ -199,15 +230,21 @@ impl Shared {
                 Recorder::new(self, live).ensure().await?;
             }
         }
-        let state = live.lock();
-        if state.broken {
-            return Err(ErrorKind::Unavailable.into());
-        }
-        match (&state.reply, &state.task) {
-            (Some(reply), _) => Ok(SendMessageResponse::Message(Arc::clone(reply))),
-            (None, Some(task)) => Ok(SendMessageResponse::Task(task.clone())),
-            (None, None) => Err(Error::internal("a settled execution without task and reply")),
-        }
+        let (answer, seq) = {
+            let state = live.lock();
+            if state.broken {
+                return Err(ErrorKind::Unavailable.into());
+            }
+            let answer = match (&state.reply, &state.task) {
+                (Some(reply), _) => SendMessageResponse::Message(Arc::clone(reply)),
+                (None, Some(task)) => SendMessageResponse::Task(task.clone()),
+                (None, None) => return Err(Error::internal("a settled execution without task and reply")),
+            };
+            (answer, state.folded.seq)
+        };
+        // It may have gone on since it settled; what is told is in the store.
+        self.until_committed(live, seq).await?;
+        Ok(answer)
     }
 }
 
@@ -241,7 +278,7 @@ impl Runtime {
     pub async fn drain(&self, grace: Duration) {
         self.shared.draining.cancel();
         self.shared.tracker.close();
-        if tokio::time::timeout(grace, self.shared.tracker.wait()).await.is_ok() {
+        if timeout(grace, self.shared.tracker.wait()).await.is_ok() {
             return;
         }
         // More than once: a message that was let in just before may begin to run just after.
@@ -250,9 +287,11 @@ impl Runtime {
             for live in self.shared.registry.all() {
                 execution::stop(&live, Stop::Shutdown);
             }
-            if tokio::time::timeout(patience, self.shared.tracker.wait()).await.is_ok() {
+            if timeout(patience, self.shared.tracker.wait()).await.is_ok() {
                 return;
             }
+            // The store may be down: whoever waits for it is told that it was not to be.
+            self.shared.journal.abandon();
         }
     }
 

@@ -1,25 +1,21 @@
 //! The one write path: fold the event into the task, commit it, say that there is more.
 //!
-//! Nothing is visible to anyone before it is committed. The memory store commits at once, so the
-//! commit runs under the task's lock and order needs no queue; a store that waits for a disk needs the
-//! group-commit loop of docs/decisions/0004.
+//! Nothing is visible to anyone before it is committed. Folding is done here, in order, under the task's
+//! lock; the [`Journal`](super::journal) commits, at once or in batches.
 
-use std::{
-    sync::{Arc, MutexGuard},
-    time::SystemTime,
-};
+use std::{sync::Arc, time::SystemTime};
 
-use futures_util::FutureExt as _;
 use nuncio_protocol::{
-    ContextId, Error, ErrorKind, Event, Message, MessageId, Refusal, Result, Seq, StreamItem, Task, TaskId,
-    TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp, fold,
+    ContextId, Error, ErrorKind, Event, Message, MessageId, Refusal, Result, Seq, Task, TaskId, TaskState,
+    TaskStatus, TaskStatusUpdateEvent, Timestamp, fold,
 };
 
 use super::{
     Shared,
+    journal::Write,
     live::{LiveRef, State},
 };
-use crate::store::{Commit, IdempotencyKey, Refused, StoreError};
+use crate::store::{Commit, IdempotencyKey, StoredTurn};
 
 /// The present, to the millisecond, which is what the wire shows.
 pub(crate) fn now() -> Timestamp {
@@ -58,27 +54,41 @@ impl Recorder {
 
     /// Records what the executor says.
     pub(crate) async fn record(&self, event: Event) -> Result<Seq> {
-        self.write(Writer::Executor, Some(event))
+        self.write(Writer::Executor, Some(event)).await
+    }
+
+    /// Waits until all that was recorded is in the store.
+    pub(crate) async fn flush(&self) -> Result<()> {
+        self.live.until(|state| state.broken || state.is_committed()).await;
+        if self.live.lock().broken { Err(ErrorKind::Unavailable.into()) } else { Ok(()) }
     }
 
     /// Makes the task, if it is not there yet.
     pub(crate) async fn create(&self) -> Result<Seq> {
-        self.write(Writer::Executor, None)
+        self.write(Writer::Executor, None).await
     }
 
     /// Makes the task for a caller that will not wait longer, unless a reply was given meanwhile.
     pub(super) async fn ensure(&self) -> Result<()> {
-        self.write(Writer::Runtime, None).map(drop)
+        self.write(Writer::Runtime, None).await.map(drop)
     }
 
     /// Records what a caller says to the task.
-    pub(super) fn caller_message(&self, message: &Arc<Message>, key: Option<IdempotencyKey>) -> Result<Seq> {
-        self.live.lock().idempotency = key;
-        self.write(Writer::Runtime, Some(Event::Message(Arc::clone(message))))
+    pub(super) async fn caller_message(
+        &self,
+        message: &Arc<Message>,
+        key: Option<IdempotencyKey>,
+        turn: Option<StoredTurn>,
+    ) -> Result<Seq> {
+        {
+            let mut state = self.live.lock();
+            (state.idempotency, state.turn) = (key, turn);
+        }
+        self.write(Writer::Runtime, Some(Event::Message(Arc::clone(message)))).await
     }
 
     /// Ends the task in this state, in the runtime's name, with a reason for people.
-    pub(super) fn end(&self, state: TaskState, reason: Option<&str>) -> Result<Seq> {
+    pub(super) async fn end(&self, state: TaskState, reason: Option<&str>) -> Result<Seq> {
         let message = reason.map(|reason| {
             Arc::new(Message {
                 context_id: Some(self.live.context_id.clone()),
@@ -86,7 +96,7 @@ impl Recorder {
                 ..Message::agent(super::new_id::<MessageId>(), nuncio_protocol::Part::text(reason))
             })
         });
-        self.write(Writer::Runtime, Some(self.status(state, message)))
+        self.write(Writer::Runtime, Some(self.status(state, message))).await
     }
 
     fn status(&self, state: TaskState, message: Option<Arc<Message>>) -> Event {
@@ -101,24 +111,26 @@ impl Recorder {
     /// Gives a direct reply. Where a task exists already (the caller would not wait, or it is a
     /// follow-up) the reply becomes the words of its completion (trap T-50).
     pub(crate) async fn reply(&self, mut message: Message) -> Result<()> {
-        let key = {
+        let told = {
             let mut state = self.live.lock();
             if state.task.is_some() {
-                drop(state);
-                message.task_id = Some(self.live.id.clone());
-                return self
-                    .write(Writer::Executor, Some(self.status(TaskState::Completed, Some(Arc::new(message)))))
-                    .map(drop);
+                None
+            } else {
+                refuse_after_reply(&state)?;
+                let message = Arc::new(std::mem::take(&mut message));
+                state.reply = Some(Arc::clone(&message));
+                Some(state.idempotency.take().map(|key| (key, message)))
             }
-            refuse_after_reply(&state)?;
-            let message = Arc::new(message);
-            state.reply = Some(Arc::clone(&message));
-            state.idempotency.take().map(|key| (key, message))
+        };
+        let Some(key) = told else {
+            message.task_id = Some(self.live.id.clone());
+            let words = self.status(TaskState::Completed, Some(Arc::new(message)));
+            return self.write(Writer::Executor, Some(words)).await.map(drop);
         };
         if let Some((key, message)) = key {
             let kept = self.shared.store.keep_reply(&self.live.scope, key, message, now()).await;
             if let Err(error) = kept {
-                self.break_off(self.live.lock());
+                self.live.break_off();
                 return Err(error.into());
             }
         }
@@ -127,7 +139,9 @@ impl Recorder {
         Ok(())
     }
 
-    fn write(&self, writer: Writer, event: Option<Event>) -> Result<Seq> {
+    async fn write(&self, writer: Writer, event: Option<Event>) -> Result<Seq> {
+        let journal = &self.shared.journal;
+        let room = journal.room(event.as_ref()).await;
         let now = now();
         let mut state = self.live.lock();
         if state.broken {
@@ -139,44 +153,30 @@ impl Recorder {
                 refuse_while_stopping(&state, event.as_ref())?;
             }
             // The reply was the end: there is no task to make or to end.
-            Writer::Runtime if state.reply.is_some() => return Ok(state.seq),
+            Writer::Runtime if state.reply.is_some() => return Ok(state.folded.seq),
             Writer::Runtime => {}
         }
         let batch = self.fold(&mut state, event, now)?;
         if batch.is_empty() {
-            return Ok(state.seq);
+            return Ok(state.folded.seq);
         }
-        let (count, newest) =
-            (batch.len() as u64, batch.iter().rev().find_map(|commit| commit.event.status()));
-        let settles = newest.map(|status| status.state.is_settled());
-        let follow =
-            |commit: &Commit| StreamItem::new(Some(commit.expected.next()), Arc::clone(&commit.event));
-        let items: Vec<StreamItem> =
-            if state.followers > 0 { batch.iter().map(follow).collect() } else { Vec::new() };
-        if let Err(error) = self.commit(batch) {
-            self.break_off(state);
-            return Err(error);
-        }
-        state.advance(items.into_iter(), count);
-        if let Some(settles) = settles {
-            state.settled = settles.then_some(state.seq);
-        }
-        let seq = state.seq;
+        state.folded.advance(&batch);
+        // In the hands of this owner from now on, or the store says no.
+        state.held = false;
+        let seq = state.folded.seq;
+        // Under the lock: in the order of the numbers.
+        let done = if journal.is_immediate() {
+            let (mark, items) = (state.folded, state.items(&batch));
+            journal.commit_now(batch).map(|()| state.take_in(mark, items))
+        } else {
+            journal.queue(Write { live: self.live.clone(), batch, room })
+        };
         drop(state);
-        self.live.announce();
-        Ok(seq)
-    }
-
-    /// What is in memory is not what is stored: nothing more is written, the execution ends, and
-    /// whoever comes next reads the store.
-    fn break_off(&self, mut state: MutexGuard<'_, State>) {
-        state.broken = true;
-        if let Some(running) = &state.running {
-            running.token.cancel();
+        match done {
+            Ok(()) => self.live.announce(),
+            Err(_) => self.live.break_off(),
         }
-        drop(state);
-        self.shared.registry.evict(&self.live);
-        self.live.announce();
+        done.map(|()| seq)
     }
 
     /// Folds the event into the task, which it makes if need be, and gives what is to be committed.
@@ -185,7 +185,7 @@ impl Recorder {
         let mut created = None;
         if state.task.is_none() {
             let task = self.opening_task(state, now);
-            batch.push(self.entry(state.seq, Event::Task(task.clone()), None));
+            batch.push(self.entry(state.folded.seq, Event::Task(task.clone()), now));
             created = Some(task);
         }
         if let Some(mut event) = event {
@@ -196,14 +196,16 @@ impl Recorder {
             fold(task, &event, now).map_err(refusal)?;
             let settled = event.status().is_some_and(|status| status.state.is_settled());
             let snapshot = settled.then(|| task.clone());
-            let expected = Seq(state.seq.0 + batch.len() as u64);
-            batch.push(self.entry(expected, event, snapshot));
+            let expected = Seq(state.folded.seq.0 + batch.len() as u64);
+            batch.push(Commit { snapshot, ..self.entry(expected, event, now) });
         }
         if let Some(task) = created {
             state.task = Some(task);
         }
         if let Some(first) = batch.first_mut() {
             first.idempotency = state.idempotency.take();
+            first.turn = state.turn.take();
+            first.take = state.held;
         }
         Ok(batch)
     }
@@ -218,34 +220,18 @@ impl Recorder {
         }
     }
 
-    fn entry(&self, expected: Seq, event: Event, snapshot: Option<Task>) -> Commit {
+    fn entry(&self, expected: Seq, event: Event, at: Timestamp) -> Commit {
         Commit {
             scope: Arc::clone(&self.live.scope),
             task_id: self.live.id.clone(),
             expected,
             event: Arc::new(event),
-            at: now(),
-            snapshot,
+            at,
+            snapshot: None,
             idempotency: None,
             turn: None,
             take: false,
         }
-    }
-
-    fn commit(&self, batch: Vec<Commit>) -> Result<()> {
-        let answer = self.shared.store.commit(batch).now_or_never();
-        let answer = answer.unwrap_or_else(|| Err(StoreError::broken("the store did not answer at once")));
-        for result in answer? {
-            result.map_err(|refused| match refused {
-                Refused::Version(_) | Refused::NotFound | Refused::Held | Refused::KeyTaken => {
-                    Error::new(ErrorKind::Unavailable, "the task was changed elsewhere; try again")
-                }
-                Refused::Full => {
-                    Error::new(ErrorKind::ResourceExhausted, "too many unfinished tasks are kept")
-                }
-            })?;
-        }
-        Ok(())
     }
 }
 

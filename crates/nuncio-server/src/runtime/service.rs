@@ -72,25 +72,31 @@ impl A2aService for Operations {
         // `returnImmediately` has no meaning for a stream (spec 3.2.2).
         match shared.admit(cx, &scope, req, false).await? {
             Admitted::Queued(live) => {
-                Ok(Feed::open(shared, live, permit, Start::Snapshot, Until::Terminal)?.into_stream())
+                Ok(Feed::open(shared, live, permit, Start::Snapshot, Until::Terminal).await?.into_stream())
             }
             Admitted::Task(live, Begun { turn, task }) => {
-                let_it_run().await;
+                if shared.journal.is_immediate() {
+                    let_it_run().await;
+                }
                 // A follow-up begins with the task at its turn (trap T-33), a new task with its first entry.
                 let start = task.map_or(Start::After(turn), |task| Start::From(turn, Box::new(task)));
-                Feed::open(shared, live, permit, start, Until::Answered(turn))?.first(history_length).await
+                Feed::open(shared, live, permit, start, Until::Answered(turn))
+                    .await?
+                    .first(history_length)
+                    .await
             }
             Admitted::Joined(live, turn) => {
                 let until = Until::Answered(turn);
                 let Some(after) = cx.last_event_id else {
                     // As for a send that is no longer in flight: the task as it is, or as it begins.
-                    return Feed::open(shared, live, permit, Start::Snapshot, until)?
+                    return Feed::open(shared, live, permit, Start::Snapshot, until)
+                        .await?
                         .first(history_length)
                         .await;
                 };
                 check_last_event_id(after, live.standing().0)?;
                 // Who has seen the beginning is not kept waiting for the next event.
-                Ok(Feed::open(shared, live, permit, Start::After(after), until)?.into_stream())
+                Ok(Feed::open(shared, live, permit, Start::After(after), until).await?.into_stream())
             }
             Admitted::Known(id) => {
                 // Nothing was begun, so it may be refused after all.
@@ -120,7 +126,7 @@ impl A2aService for Operations {
         req.validate()?;
         let scope = shared.scope(cx, req.tenant.as_deref());
         let cursor = match &req.page_token {
-            Some(token) => Some(shared.cursor_key.open(&scope, &req, token)?),
+            Some(token) => Some(shared.cursor_key().await?.open(&scope, &req, token)?),
             None => None,
         };
         let page_size = req.page_size.unwrap_or(DEFAULT_PAGE_SIZE);
@@ -140,7 +146,8 @@ impl A2aService for Operations {
         let last = page.tasks.last().filter(|_| page.more);
         let next_page_token = match last.and_then(|task| Some((task.status.timestamp?, task.id.clone()))) {
             Some((timestamp, id)) => {
-                shared.cursor_key.seal(&scope, &req, &Cursor { after: Keyset { timestamp, id }, total })?
+                let cursor = Cursor { after: Keyset { timestamp, id }, total };
+                shared.cursor_key().await?.seal(&scope, &req, &cursor)?
             }
             None => String::new(),
         };
@@ -167,14 +174,14 @@ impl A2aService for Operations {
             execution::cancel_idle(shared, cx, shared.limits.cancel_grace).await;
             // A message may have come in meanwhile; then there is an execution to stop.
             if !execution::stop(&live, Stop::Cancel) {
-                match Recorder::new(shared, &live).end(TaskState::Canceled, None) {
+                match Recorder::new(shared, &live).end(TaskState::Canceled, None).await {
                     // It has just ended otherwise; what follows sees how.
                     Err(error) if error.kind() != ErrorKind::UnsupportedOperation => return Err(error),
                     _ => {}
                 }
             }
         }
-        live.until(|state| state.broken || state.state().is_terminal()).await;
+        live.until(|state| state.broken || state.has_ended()).await;
         let task = {
             let state = live.lock();
             if state.broken {
@@ -266,21 +273,21 @@ impl Operations {
     ) -> Result<EventStream> {
         let shared = &self.shared;
         let live = shared.live(scope, id).await?;
-        let (last, state) = live.standing();
+        let (last, ended) = live.standing();
         if let Some(after) = cx.last_event_id {
             check_last_event_id(after, last)?;
-            if state.is_terminal() {
+            if ended {
                 return feed::replay(shared, scope, id, after).await;
             }
             let permit = shared.stream_permit()?;
-            return Ok(Feed::open(shared, live, permit, Start::After(after), until)?.into_stream());
+            return Ok(Feed::open(shared, live, permit, Start::After(after), until).await?.into_stream());
         }
         // The repeat of a send is answered with how it ended (REQ-144 is about subscriptions).
-        if state.is_terminal() && matches!(until, Until::Terminal) {
+        if ended && matches!(until, Until::Terminal) {
             return Err(Error::new(ErrorKind::UnsupportedOperation, "the task has ended; get it instead"));
         }
         let permit = shared.stream_permit()?;
-        Feed::open(shared, live, permit, Start::Snapshot, until)?.first(history_length).await
+        Feed::open(shared, live, permit, Start::Snapshot, until).await?.first(history_length).await
     }
 }
 

@@ -18,7 +18,16 @@ use super::{
 #[derive(Debug, Default)]
 pub struct FailingStore {
     inner: MemoryStore,
+    /// Commits wait, as those of a disk do.
+    waits: bool,
     fail_writes: AtomicBool,
+    /// Writes fail as those of a store that will be back.
+    down: AtomicBool,
+    /// A commit is applied, and its answer lost.
+    lose_answer: AtomicBool,
+    /// True while commits have to wait.
+    held_writes: watch::Sender<bool>,
+    commits: AtomicUsize,
     fail_reads: AtomicBool,
     /// The answer to the next entry, instead of appending it.
     refusal: Mutex<Option<Refused>>,
@@ -31,10 +40,39 @@ pub struct FailingStore {
 pub const STORE_SECRET: &str = "disk 7 at /var/lib is on fire";
 
 impl FailingStore {
-    /// Around this store.
+    /// Around this store. With `NUNCIO_TEST_STORE=waits` in the environment it is as [`Self::waiting`], so
+    /// that the same tests run over both ways of committing.
     #[must_use]
     pub fn new(inner: MemoryStore) -> Self {
-        Self { inner, ..Self::default() }
+        let waits = std::env::var("NUNCIO_TEST_STORE").is_ok_and(|store| store == "waits");
+        Self { inner, waits, ..Self::default() }
+    }
+
+    /// Around this store, and its commits wait, as those of a disk do.
+    #[must_use]
+    pub fn waiting(inner: MemoryStore) -> Self {
+        Self { inner, waits: true, ..Self::default() }
+    }
+
+    /// From now on, the store is down (or no longer is): commits fail, but it may be back.
+    pub fn take_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// The next commit is applied, but nobody is told.
+    pub fn lose_next_answer(&self) {
+        self.lose_answer.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on, commits wait until they are held no more.
+    pub fn hold_writes(&self, hold: bool) {
+        self.held_writes.send_replace(hold);
+    }
+
+    /// How many batches were committed.
+    #[must_use]
+    pub fn commits(&self) -> usize {
+        self.commits.load(Ordering::SeqCst)
     }
 
     /// From now on, commits and kept replies fail (or no longer do).
@@ -68,6 +106,9 @@ impl FailingStore {
     }
 
     fn write(&self) -> Result<(), StoreError> {
+        if self.down.load(Ordering::SeqCst) {
+            return Err(StoreError::down(STORE_SECRET));
+        }
         if self.fail_writes.load(Ordering::SeqCst) { Err(StoreError::broken(STORE_SECRET)) } else { Ok(()) }
     }
 
@@ -82,11 +123,21 @@ impl FailingStore {
 #[async_trait]
 impl Store for FailingStore {
     fn is_immediate(&self) -> bool {
-        true
+        !self.waits
     }
 
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
+        if self.waits {
+            tokio::task::yield_now().await;
+            // The sender is ours, so it cannot be gone.
+            let _ = self.held_writes.subscribe().wait_for(|held| !held).await;
+        }
         self.write()?;
+        self.commits.fetch_add(1, Ordering::SeqCst);
+        if self.lose_answer.swap(false, Ordering::SeqCst) {
+            self.inner.commit(batch).await?;
+            return Err(StoreError::down("the answer was lost"));
+        }
         let refused = self.refusal().take();
         match refused {
             Some(refused) => Ok(batch.iter().map(|_| Err(refused.clone())).collect()),

@@ -1,0 +1,258 @@
+//! The way to the store. Entries queue here in the order they were folded and are committed in batches
+//! over all tasks.
+//!
+//! A store that never waits needs no queue: it commits under the task's lock. For every other one loop per
+//! runtime takes what is queued, without lingering for more, commits it as one batch, and announces what
+//! is committed; while it waits for the disk the next batch gathers. What is queued is bounded in bytes:
+//! whoever has more to say waits.
+//!
+//! A store that is down is tried again for as long as it takes. Nothing that was folded is dropped, and
+//! new work is refused meanwhile.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::FutureExt as _;
+use nuncio_protocol::{Content, Error, ErrorKind, Event, Message, Part, Result, Task};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::live::LiveRef;
+use crate::store::{Commit, Refused, Store, StoreError};
+
+/// How many bytes may wait for the store, in units.
+const ROOM: usize = (64 << 20) / UNIT;
+
+/// What the smallest entry takes.
+const UNIT: usize = 1 << 10;
+
+/// How many writes go into one batch.
+const BATCH: usize = 1_024;
+
+/// How long a store that is down is left alone, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Entries of one task that were folded together, on their way to the store.
+pub(super) struct Write {
+    pub(super) live: LiveRef,
+    pub(super) batch: Vec<Commit>,
+    /// Given back when they are committed.
+    pub(super) room: Room,
+}
+
+/// Room in the queue; `None` where there is no queue.
+pub(super) type Room = Option<OwnedSemaphorePermit>;
+
+pub(super) struct Journal {
+    store: Arc<dyn Store>,
+    /// `None` if the store never waits.
+    queue: Option<mpsc::UnboundedSender<Write>>,
+    room: Arc<Semaphore>,
+    health: Arc<Health>,
+}
+
+#[derive(Default)]
+struct Health {
+    /// The store is being tried again.
+    down: AtomicBool,
+    /// Nobody waits for the store any more.
+    abandoned: CancellationToken,
+}
+
+impl Journal {
+    /// For a store that waits this starts the loop, so it needs a Tokio runtime.
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        let health: Arc<Health> = Arc::default();
+        let queue = (!store.is_immediate()).then(|| {
+            let (queue, queued) = mpsc::unbounded_channel();
+            let committer = Committer { store: Arc::clone(&store), health: Arc::clone(&health) };
+            tokio::spawn(committer.run(queued));
+            queue
+        });
+        Self { store, queue, room: Arc::new(Semaphore::new(ROOM)), health }
+    }
+
+    /// True if what is folded is committed at once.
+    pub(super) fn is_immediate(&self) -> bool {
+        self.queue.is_none()
+    }
+
+    /// Refuses new work while the store is down.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.health.down.load(Ordering::Relaxed) {
+            return Err(Error::from(ErrorKind::Unavailable).with_retry_after(super::RETRY_AFTER));
+        }
+        Ok(())
+    }
+
+    /// The store is down and the server ends: what is queued is given up.
+    pub(super) fn abandon(&self) {
+        if self.health.down.load(Ordering::Relaxed) {
+            self.health.abandoned.cancel();
+        }
+    }
+
+    /// Room for this event, when there is some.
+    pub(super) async fn room(&self, event: Option<&Event>) -> Room {
+        self.queue.as_ref()?;
+        let units = (event.map_or(0, weight) / UNIT + 1).min(ROOM);
+        // The semaphore is ours and never closed.
+        Arc::clone(&self.room).acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()
+    }
+
+    /// Queues a write, for a store that waits.
+    pub(super) fn queue(&self, write: Write) -> Result<()> {
+        let queued = self.queue.as_ref().map(|queue| queue.send(write));
+        // Without a loop, or with one that has panicked, nothing is kept any more.
+        queued.and_then(|sent| sent.ok()).ok_or_else(|| ErrorKind::Unavailable.into())
+    }
+
+    /// Commits with a store that never waits.
+    pub(super) fn commit_now(&self, batch: Vec<Commit>) -> Result<()> {
+        let answer = self.store.commit(batch).now_or_never();
+        let late =
+            || Err(StoreError::broken("the store said that it never waits, and did not answer at once"));
+        answer.unwrap_or_else(late)?.into_iter().try_for_each(|result| result.map_err(refusal))
+    }
+}
+
+fn refusal(refused: Refused) -> Error {
+    match refused {
+        Refused::Version(_) | Refused::NotFound | Refused::Held | Refused::KeyTaken => {
+            Error::new(ErrorKind::Unavailable, "the task was changed elsewhere; try again")
+        }
+        Refused::Full => Error::new(ErrorKind::ResourceExhausted, "too many unfinished tasks are kept"),
+    }
+}
+
+/// The loop.
+struct Committer {
+    store: Arc<dyn Store>,
+    health: Arc<Health>,
+}
+
+impl Committer {
+    async fn run(self, mut queued: mpsc::UnboundedReceiver<Write>) {
+        let mut writes = Vec::new();
+        while queued.recv_many(&mut writes, BATCH).await > 0 {
+            self.commit(std::mem::take(&mut writes)).await;
+        }
+    }
+
+    async fn commit(&self, mut writes: Vec<Write>) {
+        // What comes behind an entry that was lost is not tried any more.
+        writes.retain(|write| !write.live.lock().broken);
+        let batch: Vec<Commit> = writes.iter().flat_map(|write| &write.batch).cloned().collect();
+        let mut results = match self.until_answered(batch).await {
+            Ok(results) => results.into_iter(),
+            Err(error) => {
+                tracing::error!(%error, tasks = writes.len(), "entries could not be recorded and were given up");
+                for write in writes {
+                    write.live.break_off();
+                }
+                return;
+            }
+        };
+        for Write { live, batch, room } in writes {
+            // The last one: all results of this write are used up.
+            let refused = results.by_ref().take(batch.len()).filter_map(Result::err).last();
+            match refused {
+                None => live.committed(&batch),
+                Some(refused) => {
+                    tracing::warn!(task = %live.id, ?refused, "the store refused an entry; somebody else wrote");
+                    live.break_off();
+                }
+            }
+            drop(room);
+        }
+    }
+
+    /// Tries until the store answers. Whether an attempt without an answer was applied is not known; then
+    /// the log tells.
+    async fn until_answered(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
+        let mut pause = FIRST_PAUSE;
+        let mut answer = self.store.commit(batch.clone()).await;
+        while let Err(error) = &answer {
+            if !error.is_down() || self.health.abandoned.is_cancelled() {
+                break;
+            }
+            if !self.health.down.swap(true, Ordering::Relaxed) {
+                tracing::error!(%error, "the task store is down; new work is refused until it answers again");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.health.abandoned.cancelled() => break,
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            answer = self.again(&batch).await;
+        }
+        if answer.is_ok() && self.health.down.swap(false, Ordering::Relaxed) {
+            tracing::info!("the task store answers again");
+        }
+        answer
+    }
+
+    /// Another attempt: an entry that is refused because it is there already is ours.
+    async fn again(&self, batch: &[Commit]) -> Result<Vec<Result<(), Refused>>, StoreError> {
+        let mut results = self.store.commit(batch.to_vec()).await?;
+        for (commit, result) in batch.iter().zip(&mut results) {
+            if matches!(result, Err(Refused::Version(at)) if *at > commit.expected)
+                && self.is_there(commit).await?
+            {
+                *result = Ok(());
+            }
+        }
+        Ok(results)
+    }
+
+    async fn is_there(&self, commit: &Commit) -> Result<bool, StoreError> {
+        let entries = self.store.events(&commit.scope, &commit.task_id, commit.expected, 1).await?;
+        Ok(entries.first().is_some_and(|entry| entry.at == commit.at && entry.event == commit.event))
+    }
+}
+
+/// About how many bytes an event takes.
+fn weight(event: &Event) -> usize {
+    match event {
+        Event::Task(task) => task_weight(task),
+        Event::Message(message) => message_weight(message),
+        Event::StatusUpdate(update) => {
+            update.status.message.as_ref().map_or(0, |message| message_weight(message))
+        }
+        Event::ArtifactUpdate(update) => parts_weight(&update.artifact.parts),
+    }
+}
+
+fn task_weight(task: &Task) -> usize {
+    task.history.iter().map(|message| message_weight(message)).sum()
+}
+
+fn message_weight(message: &Message) -> usize {
+    parts_weight(&message.parts)
+}
+
+fn parts_weight(parts: &[Part]) -> usize {
+    let weight = |part: &Part| match &part.content {
+        Content::Text(text) | Content::Url(text) => text.len(),
+        Content::Raw(bytes) => bytes.len(),
+        Content::Data(value) => value_weight(value),
+    };
+    parts.iter().map(weight).sum()
+}
+
+fn value_weight(value: &serde_json::Value) -> usize {
+    match value {
+        serde_json::Value::String(text) => text.len(),
+        serde_json::Value::Array(items) => items.iter().map(value_weight).sum(),
+        serde_json::Value::Object(fields) => {
+            fields.iter().map(|(name, value)| name.len() + value_weight(value)).sum()
+        }
+        _ => 8,
+    }
+}
