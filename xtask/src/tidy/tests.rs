@@ -89,7 +89,7 @@ fn only_record_commits() {
     let call = "//! Doc.\nself.store.commit(&batch).await\n";
     check("crates/nuncio-server/src/runtime/admit.rs", call, &["2 one-caller-of-commit"]);
     check("crates/nuncio-hub/src/app.rs", "//! Doc.\nStore::commit(\n", &["2 one-caller-of-commit"]);
-    check("crates/nuncio-server/src/runtime/record.rs", call, &[]);
+    check("crates/nuncio-server/src/runtime/journal.rs", call, &[]);
     check("crates/nuncio-server/src/store/conformance.rs", call, &[]);
     check("crates/nuncio-hub/src/registry/sql.rs", "//! Doc.\ntransaction.commit().await\n", &[]);
     check("crates/nuncio-hub/src/app.rs", "//! Calls `.commit(batch)`.\n", &[]);

@@ -348,6 +348,7 @@ impl Inner {
                 let turn = stored.turns.iter_mut().find(|turn| turn.id == id).ok_or(Refused::NotFound)?;
                 turn.begun = true;
             }
+            TurnChange::Drop(id) => stored.turns.retain(|turn| turn.id != id),
         }
         Ok(())
     }
@@ -362,7 +363,7 @@ impl Inner {
         for stored in self.tasks.values_mut().filter(|stored| left(stored)).take(limit) {
             stored.owner = me;
             let (scope, turns) = (Arc::clone(&stored.scope), stored.turns.clone());
-            orphans.push(Orphan { scope, stored: stored.read(me), turns });
+            orphans.push(Orphan { scope, stored: stored.read(me), busy: stored.busy, turns });
         }
         orphans
     }

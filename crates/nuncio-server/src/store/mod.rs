@@ -76,7 +76,7 @@ pub trait Store: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Keeps a turn that waits, or marks it as begun. Refused like an entry.
+    /// Keeps a turn that waits, marks it as begun or drops it. Refused unless this owner has the task.
     async fn turn(
         &self,
         scope: &Scope,
@@ -167,6 +167,8 @@ pub enum TurnChange {
     Queue(StoredTurn),
     /// It begins.
     Begin(Arc<str>),
+    /// It is not to be run after all. One that is gone already is no error.
+    Drop(Arc<str>),
 }
 
 /// A task that its owner has left behind, now of this owner.
@@ -176,6 +178,8 @@ pub struct Orphan {
     pub scope: Arc<Scope>,
     /// The task and the number of its last entry.
     pub stored: StoredTask,
+    /// True if it was in progress; else only a turn waits.
+    pub busy: bool,
     /// Its turns, oldest first.
     pub turns: Vec<StoredTurn>,
 }
