@@ -68,6 +68,9 @@ pub struct Execution {
     pub message: Arc<Message>,
     /// The task as it was before this message; `None` if the message began it.
     pub task: Option<Task>,
+    /// True if the agent had begun with this message when the server stopped. What it had said until then
+    /// is in `task`. Only agents that are marked as idempotent see this.
+    pub again: bool,
     /// The tasks that the message refers to, as far as they are the caller's.
     pub references: Vec<Task>,
     /// How the caller wants it done.

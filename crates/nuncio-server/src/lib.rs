@@ -56,5 +56,5 @@ pub use nuncio_protocol as protocol;
 pub use self::{
     executor::{Emitter, ExecContext, Execution, Executor},
     extension::Extension,
-    runtime::{Limits, Runtime, RuntimeBuilder},
+    runtime::{Limits, Retention, Runtime, RuntimeBuilder},
 };

@@ -184,11 +184,11 @@ impl Harness {
     /// An agent with this card, around this store.
     pub fn of(
         card: AgentCard,
-        store: MemoryStore,
+        store: impl Into<FailingStore>,
         executor: impl Executor,
         build: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
     ) -> Self {
-        let store = Arc::new(FailingStore::new(store));
+        let store = Arc::new(store.into());
         let runtime = build(Runtime::builder(card, executor).store(Arc::clone(&store) as _)).build();
         Self { runtime, store, cx: CallContext::default() }
     }

@@ -16,10 +16,11 @@ use tokio::{
 use super::{
     Shared,
     execution::{self, Begun, Turn},
+    kept::Kept,
     live::LiveRef,
     record::Recorder,
 };
-use crate::store::{Answer, IdempotencyKey, Outcome, Scope};
+use crate::store::{Answer, IdempotencyKey, Outcome, Scope, StoredTurn, TurnChange};
 
 /// A new identifier: unique, URL-safe, and in the order of time.
 pub(crate) fn new_id<T: for<'a> From<&'a str>>() -> T {
@@ -168,19 +169,28 @@ impl Shared {
         // for this token.
         let _begins = self.tracker.token();
         self.check_open()?;
-        // Running before it is there: nobody finds it idle.
-        live.lock().running = Some(execution::running());
+        let configuration = req.configuration.unwrap_or_default();
+        let kept = (self.keeps_turns() && (immediately || self.idempotent))
+            .then(|| Kept::new(cx, None, &configuration, &req.metadata).encode(!immediately))
+            .transpose()?;
+        {
+            let mut state = live.lock();
+            // Running before it is there: nobody finds it idle.
+            state.running = Some(execution::running());
+            state.turn.clone_from(&kept);
+        }
         if immediately {
             Recorder::new(self, &live).create().await?;
         }
         let turn = Box::new(Turn {
             message,
-            configuration: req.configuration.unwrap_or_default(),
+            configuration,
             metadata: req.metadata,
             references,
             call: cx.clone(),
             claim: None,
-            kept: None,
+            kept,
+            again: false,
             in_flight: guard,
             begun: None,
         });
@@ -257,19 +267,32 @@ impl Shared {
         };
         let message = Arc::new(std::mem::take(&mut req.message));
         let references = self.references(scope, &message).await?;
+        let configuration = req.configuration.unwrap_or_default();
+        let kept = Kept::new(cx, Some(&message), &configuration, &req.metadata);
+        let kept = self.keep(&live, &kept).await?;
+        let waits = kept.as_ref().filter(|kept| !kept.begun).map(|kept| Arc::clone(&kept.id));
         let (begun, turn_begun) = oneshot::channel();
         let turn = Box::new(Turn {
             message,
-            configuration: req.configuration.unwrap_or_default(),
+            configuration,
             metadata: req.metadata,
             references,
             call: cx.clone(),
             claim: key,
-            kept: None,
+            kept,
+            again: false,
             in_flight,
             begun: Some(begun),
         });
-        let queued = self.take_turn(&live, turn)?;
+        let queued = match self.take_turn(&live, turn) {
+            Ok(queued) => queued,
+            Err(refused) => {
+                if let Some(id) = waits {
+                    self.change_turn(&live, TurnChange::Drop(id)).await?;
+                }
+                return Err(refused);
+            }
+        };
         if queued && immediately {
             return Ok(Admitted::Queued(live));
         }
@@ -280,6 +303,19 @@ impl Shared {
         }
     }
 
+    /// Keeps a follow-up in the store if it has to wait, or if its agent may be asked again.
+    async fn keep(&self, live: &LiveRef, kept: &Kept) -> Result<Option<StoredTurn>> {
+        let waits = live.lock().running.is_some();
+        if !self.keeps_turns() || !(waits || self.idempotent) {
+            return Ok(None);
+        }
+        let turn = kept.encode(!waits)?;
+        if waits {
+            self.change_turn(live, TurnChange::Queue(turn.clone())).await?;
+        }
+        Ok(Some(turn))
+    }
+
     /// Starts the turn, or queues it behind the one that runs; true if it is queued.
     fn take_turn(self: &Arc<Self>, live: &LiveRef, turn: Box<Turn>) -> Result<bool> {
         // Once more, as in `begin`.
@@ -288,6 +324,10 @@ impl Shared {
         let mut state = live.lock();
         if state.broken {
             return Err(ErrorKind::Unavailable.into());
+        }
+        if state.held {
+            return Err(Error::new(ErrorKind::Unavailable, "another server works on this task; try again")
+                .with_retry_after(super::RETRY_AFTER));
         }
         if state.task.as_ref().is_some_and(|task| task.status.state.is_terminal()) {
             return Err(execution::terminal());
@@ -318,7 +358,7 @@ impl Shared {
     }
 
     /// The task in memory, from the store if need be.
-    pub(super) async fn live(&self, scope: &Arc<Scope>, id: &TaskId) -> Result<LiveRef> {
+    pub(super) async fn live(self: &Arc<Self>, scope: &Arc<Scope>, id: &TaskId) -> Result<LiveRef> {
         if let Some(live) = self.registry.get(scope, id) {
             let (committed, folded, ended) = {
                 let state = live.lock();
@@ -341,6 +381,7 @@ impl Shared {
             // let go again. From now on nobody passes us by, so one more look is enough.
             let newest = self.store.task(scope, id).await?.map_or(Seq::ZERO, |stored| stored.seq);
             if newest <= live.standing().0 {
+                self.shadow(&live);
                 return Ok(live);
             }
             live.break_off();
@@ -349,7 +390,7 @@ impl Shared {
 
     /// The tasks that a message refers to, as far as they are in scope; a hint, so what is not there
     /// is left out.
-    async fn references(&self, scope: &Arc<Scope>, message: &Message) -> Result<Vec<Task>> {
+    pub(super) async fn references(&self, scope: &Arc<Scope>, message: &Message) -> Result<Vec<Task>> {
         let mut tasks = Vec::new();
         for id in message.reference_task_ids.iter().take(self.limits.references) {
             match self.read(scope, id).await {

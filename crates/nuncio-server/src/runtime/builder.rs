@@ -6,9 +6,10 @@ use nuncio_protocol::{AgentCard, Caller, Interceptor, Interceptors};
 use tokio::sync::{OnceCell, Semaphore};
 
 use super::{
-    ExtendedCard, Runtime, Shared,
+    ExtendedCard, Retention, Runtime, Shared,
     hooks::{self, Declared, WhenActive},
     journal::Journal,
+    recover,
 };
 use crate::{
     executor::Executor,
@@ -66,6 +67,8 @@ pub struct RuntimeBuilder {
     executor: Arc<dyn Executor>,
     store: Option<Arc<dyn Store>>,
     limits: Limits,
+    idempotent: bool,
+    retention: Retention,
     agent: Option<Arc<str>>,
     extended_card: Option<ExtendedCard>,
     extended_card_is_open: bool,
@@ -81,6 +84,8 @@ impl RuntimeBuilder {
             executor,
             store: None,
             limits: Limits::default(),
+            idempotent: false,
+            retention: Retention::default(),
             agent: None,
             extended_card: None,
             extended_card_is_open: false,
@@ -99,6 +104,19 @@ impl RuntimeBuilder {
     /// Other bounds than the default.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// The agent may be asked the same again: a message that it was at work on when the server stopped is
+    /// given to it once more. Without this the task ends as failed.
+    pub fn idempotent(mut self, idempotent: bool) -> Self {
+        self.idempotent = idempotent;
+        self
+    }
+
+    /// How long tasks are kept; for ever when not said.
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
         self
     }
 
@@ -151,7 +169,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// The runtime.
+    /// The runtime. With a store that waits for a disk, or with a [`Retention`], it takes up what was left
+    /// behind and forgets what is past its time in the background, and needs to be built within Tokio.
     #[must_use]
     pub fn build(mut self) -> Runtime {
         self.declared.on(&mut self.card);
@@ -171,12 +190,15 @@ impl RuntimeBuilder {
             tasks: Arc::new(Semaphore::new(self.limits.tasks)),
             streams: Arc::new(Semaphore::new(self.limits.streams)),
             limits: self.limits,
+            idempotent: self.idempotent,
+            retention: self.retention,
             registry: Arc::default(),
             in_flight: std::sync::Mutex::default(),
             cursor_key: OnceCell::new(),
             draining: tokio_util::sync::CancellationToken::new(),
             tracker: tokio_util::task::TaskTracker::new(),
         });
+        recover::keep_house(&shared);
         Runtime { service: hooks::around(&shared, self.hooks), shared }
     }
 }

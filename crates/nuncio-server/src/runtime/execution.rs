@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     executor::{Emitter, ExecContext, Execution},
-    store::{IdempotencyKey, StoredTurn},
+    store::{IdempotencyKey, StoredTurn, TurnChange},
 };
 
 /// A message that is to be handled.
@@ -32,6 +32,8 @@ pub(super) struct Turn {
     pub(super) claim: Option<IdempotencyKey>,
     /// How it is kept in the store until it is done, if it is.
     pub(super) kept: Option<StoredTurn>,
+    /// It was begun before, by an owner that is gone.
+    pub(super) again: bool,
     /// Held until the turn is over, so that a repeat joins it.
     pub(super) in_flight: Option<InFlightGuard>,
     /// Told when a follow-up's turn has come and its message is recorded, or why it never will be.
@@ -88,6 +90,12 @@ pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
     live.announce();
 }
 
+/// Marks the turn that begins a task as begun, before the agent sees it: it was acknowledged already.
+async fn begin_kept(shared: &Shared, live: &LiveRef, kept: StoredTurn) -> Result<()> {
+    until_committed(live).await;
+    shared.change_turn(live, TurnChange::Begin(kept.id)).await
+}
+
 /// Waits until what a turn said is in the store: only then a repeat of its message finds it there.
 async fn until_committed(live: &LiveRef) {
     live.until(|state| state.broken || state.is_committed()).await;
@@ -131,12 +139,18 @@ pub(super) fn terminal() -> Error {
 
 async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
     let recorder = Recorder::new(shared, live);
-    let before = live.lock().task.clone().filter(|_| turn.begun.is_some());
-    let mut turn_seq = Seq::ZERO;
+    let before = live.lock().task.clone().filter(|_| turn.begun.is_some() || turn.again);
+    let mut turn_seq = if turn.again { live.lock().folded.seq } else { Seq::ZERO };
+    let waited = turn.kept.as_ref().is_some_and(|kept| !kept.begun);
     if let Some(begun) = turn.begun.take() {
-        match recorder.caller_message(&turn.message, turn.claim.take(), turn.kept.take()).await {
+        let kept = turn.kept.take().map(|kept| StoredTurn { begun: true, ..kept });
+        match recorder.caller_message(&turn.message, turn.claim.take(), kept).await {
             Ok(seq) => {
                 turn_seq = seq;
+                if waited {
+                    // Acknowledged already: not begun before the store knows that it has.
+                    until_committed(live).await;
+                }
                 if let Some(in_flight) = &turn.in_flight {
                     in_flight.begins_after(seq);
                 }
@@ -144,6 +158,10 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
             }
             Err(error) => return drop(begun.send(Err(error))),
         }
+    } else if let Some(kept) = turn.kept.take().filter(|_| waited)
+        && let Err(error) = begin_kept(shared, live, kept).await
+    {
+        return report(live, Err(error));
     }
     let token =
         live.lock().running.as_ref().map_or_else(CancellationToken::new, |running| running.token.clone());
@@ -156,6 +174,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
         configuration: turn.configuration,
         metadata: turn.metadata,
         call: turn.call,
+        again: turn.again,
         card: Arc::clone(&shared.card),
         cancellation: token.clone(),
     });

@@ -91,11 +91,9 @@ impl Journal {
         Ok(())
     }
 
-    /// The store is down and the server ends: what is queued is given up.
+    /// The server ends: if the store is down it is not waited for any longer.
     pub(super) fn abandon(&self) {
-        if self.health.down.load(Ordering::Relaxed) {
-            self.health.abandoned.cancel();
-        }
+        self.health.abandoned.cancel();
     }
 
     /// Room for this event, when there is some.
@@ -111,6 +109,23 @@ impl Journal {
         let queued = self.queue.as_ref().map(|queue| queue.send(write));
         // Without a loop, or with one that has panicked, nothing is kept any more.
         queued.and_then(|sent| sent.ok()).ok_or_else(|| ErrorKind::Unavailable.into())
+    }
+
+    /// Asks until the store is there.
+    pub(super) async fn insist<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match ask().await {
+                Err(error) if error.is_down() && !self.health.abandoned.is_cancelled() => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                answer => return answer,
+            }
+        }
     }
 
     /// Commits with a store that never waits.

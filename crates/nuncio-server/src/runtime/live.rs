@@ -49,8 +49,10 @@ pub(super) struct State {
     pub(super) committed: Mark,
     /// The store refused an entry: `task` is not the truth any more, and nothing is written to it.
     pub(super) broken: bool,
-    /// Another owner works on it: what is here follows the store.
+    /// Another owner works on it.
     pub(super) held: bool,
+    /// What is here follows the store.
+    pub(super) shadowed: bool,
     /// The message that begins the task: history of its first event.
     pub(super) opening: Option<Arc<Message>>,
     /// Remembered with the next entry.
@@ -138,9 +140,13 @@ impl Live {
         self.announce();
     }
 
-    /// Takes in what the store has, where another owner writes; false if that one has let go.
-    pub(super) fn follow(&self, stored: StoredTask) -> bool {
+    /// Takes in what the store has, where another owner writes, or wrote.
+    pub(super) fn follow(&self, stored: StoredTask) {
         let mut state = self.lock();
+        if !state.is_committed() {
+            // Ours meanwhile.
+            return;
+        }
         if stored.seq > state.committed.seq {
             state.committed = Mark::of(Some(&stored.task), stored.seq);
             state.folded = state.committed;
@@ -149,7 +155,6 @@ impl Live {
         state.held = stored.held;
         drop(state);
         self.announce();
-        stored.held
     }
 
     /// Says that the state has changed. Call it after the lock is released.
@@ -184,6 +189,7 @@ impl State {
             committed: mark,
             broken: false,
             held,
+            shadowed: false,
             opening: None,
             idempotency: None,
             turn: None,

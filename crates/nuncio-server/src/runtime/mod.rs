@@ -13,6 +13,10 @@ mod record;
 
 mod journal;
 
+mod kept;
+
+mod recover;
+
 mod live;
 
 mod feed;
@@ -38,7 +42,6 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use self::builder::{Limits, RuntimeBuilder};
 pub(crate) use self::{admit::new_id, record::Recorder};
 use self::{
     admit::{InFlight, Slot},
@@ -47,9 +50,13 @@ use self::{
     journal::Journal,
     live::{Live, LiveRef, Registry, State, Stop},
 };
+pub use self::{
+    builder::{Limits, RuntimeBuilder},
+    recover::Retention,
+};
 use crate::{
     executor::Executor,
-    store::{Scope, Store},
+    store::{Scope, Store, Whose},
 };
 
 /// What a caller is told to wait when a limit is reached.
@@ -57,6 +64,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How long an answer waits for the store to take in what it tells.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How much is forgotten in one transaction.
+const ERASE_AT_A_TIME: usize = 256;
 
 /// Lets an execution that was just started go first: a quick agent has then said all it has to say
 /// before we look, and nobody needs to be woken.
@@ -87,6 +97,9 @@ pub(crate) struct Shared {
     executor: Arc<dyn Executor>,
     store: Arc<dyn Store>,
     limits: Limits,
+    /// The agent may be asked the same again.
+    idempotent: bool,
+    retention: Retention,
     /// The scope of the anonymous caller without a tenant, which is the most frequent one.
     anonymous: Arc<Scope>,
     registry: Arc<Registry>,
@@ -292,6 +305,30 @@ impl Runtime {
             }
             // The store may be down: whoever waits for it is told that it was not to be.
             self.shared.journal.abandon();
+        }
+    }
+
+    /// Forgets all that a caller has said and was told here, whatever state it is in; says how many tasks and
+    /// replies that were. What runs is stopped.
+    ///
+    /// # Errors
+    /// The store is not there. What was forgotten until then stays forgotten; ask again.
+    pub async fn erase(&self, tenant: Option<&str>, caller: &Caller) -> Result<usize> {
+        let whose = Whose {
+            agent: Some(Arc::clone(&self.shared.agent)),
+            tenant: tenant.map(Into::into),
+            owner: caller.principal().cloned(),
+        };
+        for live in self.shared.registry.all().into_iter().filter(|live| whose.is(&live.scope)) {
+            live.break_off();
+        }
+        let mut erased = 0;
+        loop {
+            let some = self.shared.store.erase(&whose, ERASE_AT_A_TIME).await?;
+            if some == 0 {
+                return Ok(erased);
+            }
+            erased += some;
         }
     }
 

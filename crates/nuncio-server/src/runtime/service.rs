@@ -48,10 +48,15 @@ impl A2aService for Operations {
                 shared.answer(&live, turn, cx, wait).await?
             }
             Admitted::Queued(live) => shared.answer(&live, Seq::ZERO, cx, false).await?,
-            Admitted::Known(id) => match shared.registry.get(&scope, &id) {
-                Some(live) => shared.answer(&live, Seq::ZERO, cx, wait).await?,
-                None => SendMessageResponse::Task(shared.read(&scope, &id).await?),
-            },
+            Admitted::Known(id) => {
+                let live = shared.live(&scope, &id).await?;
+                // Where nobody works on it there is nothing to wait for.
+                let worked_on = {
+                    let state = live.lock();
+                    state.running.is_some() || state.held
+                };
+                shared.answer(&live, Seq::ZERO, cx, wait && worked_on).await?
+            }
             Admitted::Replied(reply) => SendMessageResponse::Message(reply),
         };
         if let SendMessageResponse::Task(task) = &mut response {
@@ -309,6 +314,7 @@ fn idle_context(shared: &Shared, cx: &CallContext, task: Task, metadata: Metadat
         configuration: SendMessageConfiguration::default(),
         metadata,
         call: cx.clone(),
+        again: false,
         card: Arc::clone(&shared.card),
         cancellation: CancellationToken::new(),
     })

@@ -23,6 +23,8 @@ pub struct FailingStore {
     fail_writes: AtomicBool,
     /// Writes fail as those of a store that will be back.
     down: AtomicBool,
+    /// The next commit is the last one.
+    last: AtomicBool,
     /// A commit is applied, and its answer lost.
     lose_answer: AtomicBool,
     /// True while commits have to wait.
@@ -34,6 +36,12 @@ pub struct FailingStore {
     /// True while readers have to wait.
     held: watch::Sender<bool>,
     reads: AtomicUsize,
+}
+
+impl From<MemoryStore> for FailingStore {
+    fn from(inner: MemoryStore) -> Self {
+        Self::new(inner)
+    }
 }
 
 /// What the broken store says; no caller may ever see it (invariant 11).
@@ -59,6 +67,11 @@ impl FailingStore {
         self.down.store(down, Ordering::SeqCst);
     }
 
+    /// The next commit is done; after it, the store is down.
+    pub fn take_down_after_commit(&self) {
+        self.last.store(true, Ordering::SeqCst);
+    }
+
     /// The next commit is applied, but nobody is told.
     pub fn lose_next_answer(&self) {
         self.lose_answer.store(true, Ordering::SeqCst);
@@ -67,6 +80,11 @@ impl FailingStore {
     /// From now on, commits wait until they are held no more.
     pub fn hold_writes(&self, hold: bool) {
         self.held_writes.send_replace(hold);
+    }
+
+    /// Its owner is gone, as if its process had ended.
+    pub fn retire(&self) {
+        self.inner.retire();
     }
 
     /// How many batches were committed.
@@ -134,6 +152,9 @@ impl Store for FailingStore {
         }
         self.write()?;
         self.commits.fetch_add(1, Ordering::SeqCst);
+        if self.last.swap(false, Ordering::SeqCst) {
+            self.take_down(true);
+        }
         if self.lose_answer.swap(false, Ordering::SeqCst) {
             self.inner.commit(batch).await?;
             return Err(StoreError::down("the answer was lost"));

@@ -238,6 +238,16 @@ pub struct Whose {
     pub owner: Option<Arc<str>>,
 }
 
+impl Whose {
+    /// True if what is kept in this scope is theirs.
+    #[must_use]
+    pub fn is(&self, scope: &Scope) -> bool {
+        scope.owner == self.owner
+            && (self.agent.is_none() || self.agent.as_ref() == Some(&scope.agent))
+            && (self.tenant.is_none() || self.tenant == scope.tenant)
+    }
+}
+
 /// What a repeated send is recognised by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyKey {

@@ -83,7 +83,7 @@ async fn a_stopping_agent_may_say_nothing_more_but_the_end() {
                 out.working().await,
                 out.text("late", "x").await,
                 out.input_required("really?").await,
-                out.submitted().await.map(|()| nuncio_server::protocol::Seq(0)),
+                out.submitted().await.map(|()| Seq(0)),
             ];
             seen.lock().unwrap().extend(attempts.map(|result| result.map_err(|error| error.kind())));
             out.working().await.map(drop)
@@ -231,7 +231,7 @@ async fn cancels_at_the_same_time_agree() {
         let (one, two) = tokio::join!(harness.cancel(&task.id), harness.cancel(&task.id));
         assert_eq!(one.unwrap().status.state, TaskState::Canceled, "{steps:?}");
         assert_eq!(two.unwrap().status.state, TaskState::Canceled, "{steps:?}");
-        let replay = harness.calling(|cx| cx.last_event_id = Some(nuncio_server::protocol::Seq(0)));
+        let replay = harness.calling(|cx| cx.last_event_id = Some(Seq(0)));
         let ends = lines(replay.subscribe(&task.id).await.unwrap())
             .await
             .iter()

@@ -35,15 +35,10 @@ impl Inner {
     }
 
     pub(super) fn erase(&mut self, whose: &Whose, limit: usize) -> usize {
-        let theirs = |scope: &Scope| {
-            scope.owner == whose.owner
-                && (whose.agent.is_none() || whose.agent.as_ref() == Some(&scope.agent))
-                && (whose.tenant.is_none() || whose.tenant == scope.tenant)
-        };
-        let tasks = self.tasks.iter().filter(|(_, stored)| theirs(&stored.scope));
+        let tasks = self.tasks.iter().filter(|(_, stored)| whose.is(&stored.scope));
         let tasks: Vec<TaskId> = tasks.map(|(id, _)| id.clone()).take(limit).collect();
         let erased = self.forget_all(&tasks);
-        erased + self.forget_replies(limit - erased, |scope, _| theirs(scope))
+        erased + self.forget_replies(limit - erased, |scope, _| whose.is(scope))
     }
 
     fn forget_all(&mut self, ids: &[TaskId]) -> usize {

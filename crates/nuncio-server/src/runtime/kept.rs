@@ -1,0 +1,86 @@
+//! Turns that outlive the process: kept in the store from the moment they are acknowledged until they are
+//! done, so that whoever comes after a crash can run them.
+
+use std::sync::Arc;
+
+use nuncio_protocol::{
+    CallContext, Caller, Error, ErrorKind, Message, Metadata, Result, SendMessageConfiguration, Version,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Shared, live::LiveRef, new_id};
+use crate::store::{Scope, StoreError, StoredTurn, TurnChange};
+
+/// What is needed to run a turn, as it is kept.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// What the caller said; not repeated where it begins the task, whose history has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<Arc<Message>>,
+    #[serde(default)]
+    pub(super) configuration: SendMessageConfiguration,
+    #[serde(default)]
+    pub(super) metadata: Metadata,
+    version: String,
+    #[serde(default)]
+    extensions: Vec<String>,
+}
+
+impl Kept {
+    pub(super) fn new(
+        cx: &CallContext,
+        message: Option<&Arc<Message>>,
+        configuration: &SendMessageConfiguration,
+        metadata: &Metadata,
+    ) -> Self {
+        Self {
+            message: message.map(Arc::clone),
+            configuration: configuration.clone(),
+            metadata: metadata.clone(),
+            version: cx.version.as_str().to_owned(),
+            extensions: cx.extensions.clone(),
+        }
+    }
+
+    pub(super) fn encode(&self, begun: bool) -> Result<StoredTurn> {
+        let body = serde_json::to_vec(self).map_err(Error::internal)?.into();
+        Ok(StoredTurn { id: new_id(), begun, body })
+    }
+
+    pub(super) fn decode(turn: &StoredTurn) -> Result<Self, StoreError> {
+        serde_json::from_slice(&turn.body).map_err(StoreError::broken)
+    }
+
+    /// True if it begins the task.
+    pub(super) fn opens(&self) -> bool {
+        self.message.is_none()
+    }
+
+    /// Who called, as far as it is kept.
+    pub(super) fn call(&self, scope: &Scope) -> CallContext {
+        let version = Version::ALL.iter().find(|version| version.as_str() == self.version);
+        CallContext {
+            extensions: self.extensions.clone(),
+            tenant: scope.tenant.as_deref().map(str::to_owned),
+            caller: scope.owner.clone().map_or_else(Caller::anonymous, Caller::authenticated),
+            ..CallContext::new(version.copied().unwrap_or(Version::V1_0))
+        }
+    }
+}
+
+impl Shared {
+    /// True if turns outlive the process.
+    pub(super) fn keeps_turns(&self) -> bool {
+        !self.journal.is_immediate()
+    }
+
+    /// Changes a kept turn, when the store is there.
+    pub(super) async fn change_turn(&self, live: &LiveRef, change: TurnChange) -> Result<()> {
+        let changed = self.journal.insist(|| self.store.turn(&live.scope, &live.id, change.clone())).await?;
+        changed.map_err(|refused| {
+            tracing::warn!(task = %live.id, ?refused, "the store refused a turn; somebody else has the task");
+            live.break_off();
+            ErrorKind::Unavailable.into()
+        })
+    }
+}

@@ -1,0 +1,231 @@
+//! What an owner that is gone has left behind, and what is past its time.
+//!
+//! A task that never began runs. One that had begun runs again if the agent is idempotent; else it ends
+//! as failed, and says why: nothing is done twice, and nothing stays in progress for ever.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use nuncio_protocol::{ErrorKind, Result, Task, TaskState, Timestamp};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
+
+use super::{
+    Shared,
+    execution::{self, Turn},
+    kept::Kept,
+    live::LiveRef,
+    record::{Recorder, now},
+};
+use crate::store::{Orphan, Prune, Pruned, Scope, StoreError, StoredTurn};
+
+/// How often it is looked for what others have left. With the time after which an owner counts as gone
+/// this stays under ten seconds.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How many tasks are taken over, or forgotten, at a time.
+const AT_A_TIME: usize = 256;
+
+/// How often it is looked for what is past its time.
+const PRUNE_EVERY: Duration = Duration::from_secs(600);
+
+/// How often a task that another owner works on is looked at.
+const FOLLOW_EVERY: Duration = Duration::from_millis(250);
+
+const NOT_RUN_AGAIN: &str = "the server stopped while the agent was at work on this task; it was not run again, \
+                             because the agent is not marked as idempotent";
+
+/// How long tasks are kept after their last status. What is not named is kept for ever.
+#[derive(Clone, Debug, Default)]
+pub struct Retention {
+    tasks: Vec<(TaskState, Duration)>,
+    replies: Option<Duration>,
+}
+
+impl Retention {
+    /// Tasks that have ended, and direct replies under idempotency keys, for so long.
+    #[must_use]
+    pub fn finished(age: Duration) -> Self {
+        let ended = TaskState::ALL.iter().filter(|state| state.is_terminal());
+        Self { tasks: ended.map(|state| (*state, age)).collect(), replies: Some(age) }
+    }
+
+    /// Tasks in this state for so long; no effect for states of progress.
+    #[must_use]
+    pub fn state(mut self, state: TaskState, age: Duration) -> Self {
+        self.tasks.retain(|(known, _)| *known != state);
+        if state.is_settled() {
+            self.tasks.push((state, age));
+        }
+        self
+    }
+
+    fn is_for_ever(&self) -> bool {
+        self.tasks.is_empty() && self.replies.is_none()
+    }
+
+    fn due(&self, agent: &Arc<str>, now: Timestamp) -> Vec<Prune> {
+        let replies = self.replies.map(|age| (Pruned::Replies, age));
+        let tasks = self.tasks.iter().map(|(state, age)| (Pruned::Tasks(*state), *age));
+        let due = |(what, age): (Pruned, Duration)| {
+            let before = now.as_millis().checked_sub(i64::try_from(age.as_millis()).ok()?)?;
+            Some(Prune { agent: Arc::clone(agent), what, before: Timestamp::from_millis(before)? })
+        };
+        tasks.chain(replies).filter_map(due).collect()
+    }
+}
+
+/// Looks after the store for as long as the runtime lives.
+pub(super) fn keep_house(shared: &Arc<Shared>) {
+    if shared.keeps_turns() || !shared.retention.is_for_ever() {
+        tokio::spawn(run(Arc::downgrade(shared)));
+    }
+}
+
+async fn run(shared: Weak<Shared>) {
+    let mut prune_at = Instant::now();
+    while let Some(shared) = shared.upgrade().filter(|shared| shared.check_open().is_ok()) {
+        if let Err(error) = shared.recover().await {
+            tracing::warn!(%error, "tasks that others left behind could not be taken over; trying again");
+        }
+        if Instant::now() >= prune_at {
+            prune_at = Instant::now() + PRUNE_EVERY;
+            if let Err(error) = shared.prune().await {
+                tracing::warn!(%error, "tasks past their time could not be forgotten; trying again later");
+            }
+        }
+        drop(shared);
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+impl Shared {
+    async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
+        loop {
+            let orphans = self.store.adopt(&self.agent, AT_A_TIME).await?;
+            if orphans.is_empty() {
+                return Ok(());
+            }
+            for orphan in orphans {
+                let id = orphan.stored.task.id.clone();
+                if let Err(error) = self.take_up(orphan).await {
+                    tracing::error!(task = %id, %error, "a task that was left behind could not be taken up");
+                }
+            }
+        }
+    }
+
+    async fn take_up(self: &Arc<Self>, orphan: Orphan) -> Result<()> {
+        let Orphan { scope, stored, busy, turns } = orphan;
+        let live = self.registry.revive(&scope, stored.clone());
+        // Somebody may have looked at it before it was ours.
+        live.follow(stored);
+        let first = turns.first().map(|turn| Kept::decode(turn).map(|kept| (kept.opens(), turn.begun)));
+        let runs = match first.transpose()? {
+            Some((opens, false)) => opens || !busy,
+            Some((_, true)) => self.idempotent,
+            None => false,
+        };
+        if !runs {
+            tracing::info!(task = %live.id, "a task was left in progress and is ended as failed");
+            return Recorder::new(self, &live).end(TaskState::Failed, Some(NOT_RUN_AGAIN)).await.map(drop);
+        }
+        tracing::info!(task = %live.id, turns = turns.len(), "a task was left behind and goes on");
+        let task = live.lock().task.clone().ok_or(ErrorKind::Internal)?;
+        for turn in turns {
+            let turn = self.restore(&scope, &task, turn).await?;
+            live.lock().queue.push_back(Box::new(turn));
+        }
+        self.run_queue(&live);
+        Ok(())
+    }
+
+    /// A turn as it was.
+    async fn restore(self: &Arc<Self>, scope: &Arc<Scope>, task: &Task, turn: StoredTurn) -> Result<Turn> {
+        let kept = Kept::decode(&turn)?;
+        // Recorded with the task, or with the mark that it has begun.
+        let recorded = kept.opens() || turn.begun;
+        let call = kept.call(scope);
+        let message = kept.message.or_else(|| task.history.first().cloned()).ok_or(ErrorKind::Internal)?;
+        Ok(Turn {
+            references: self.references(scope, &message).await?,
+            message,
+            configuration: kept.configuration,
+            metadata: kept.metadata,
+            call,
+            claim: None,
+            again: turn.begun,
+            kept: Some(turn),
+            in_flight: None,
+            // Whoever said it is gone.
+            begun: (!recorded).then(|| oneshot::channel().0),
+        })
+    }
+
+    /// Runs what waits for this task, when there is room for another execution.
+    fn run_queue(self: &Arc<Self>, live: &LiveRef) {
+        let first = {
+            let mut state = live.lock();
+            if state.running.is_some() {
+                return;
+            }
+            let first = state.queue.pop_front();
+            state.running = first.is_some().then(execution::running);
+            first
+        };
+        let Some(first) = first else { return };
+        let (shared, handle) = (Arc::clone(self), live.clone());
+        self.tracker.spawn(async move {
+            let Ok(_held) = Arc::clone(&shared.tasks).acquire_owned().await else { return };
+            execution::run(shared, handle, first).await;
+        });
+    }
+
+    async fn prune(&self) -> Result<(), StoreError> {
+        let mut forgotten = 0;
+        for prune in self.retention.due(&self.agent, now()) {
+            loop {
+                let pruned = self.store.prune(&prune, AT_A_TIME).await?;
+                forgotten += pruned;
+                if pruned < AT_A_TIME {
+                    break;
+                }
+            }
+        }
+        if forgotten > 0 {
+            tracing::info!(agent = %self.agent, forgotten, "forgot what was past its time");
+        }
+        Ok(())
+    }
+
+    /// Follows a task that another owner works on, for as long as somebody here looks at it.
+    pub(super) fn shadow(self: &Arc<Self>, live: &LiveRef) {
+        {
+            let mut state = live.lock();
+            if !state.held || state.shadowed {
+                return;
+            }
+            state.shadowed = true;
+        }
+        let (shared, live) = (Arc::downgrade(self), live.downgrade());
+        tokio::spawn(async move {
+            loop {
+                sleep(FOLLOW_EVERY).await;
+                let (Some(shared), Some(live)) = (shared.upgrade(), live.upgrade()) else { return };
+                if live.lock().running.is_some() {
+                    // Ours meanwhile.
+                    live.lock().shadowed = false;
+                    return;
+                }
+                // A store that is down will be back; a task that is gone is found out by whoever reads it.
+                if let Ok(Some(stored)) = shared.store.task(&live.scope, &live.id).await {
+                    live.follow(stored);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,198 @@
+//! Commits in batches: what a store that waits for a disk is asked, and what callers see meanwhile.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use futures_util::future::join_all;
+use nuncio_server::{
+    protocol::{A2aService as _, Artifact, ErrorKind, ListTasksRequest, Part, Seq, TaskState},
+    store::MemoryStore,
+    testing::{FailingStore, Harness, Say, ScriptedExecutor, Step, card, lines, next_line, summary},
+};
+
+use crate::{refused, secs, settle};
+
+fn waiting(executor: ScriptedExecutor) -> Harness {
+    Harness::of(card(), FailingStore::waiting(MemoryStore::default()), executor, |builder| builder)
+}
+
+fn quick() -> ScriptedExecutor {
+    ScriptedExecutor::steps([Step::Working, Step::Artifact("a", "x"), Step::Completed])
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_events_of_a_quick_task_do_not_cost_a_disk_wait_each() {
+    let harness = waiting(quick());
+    harness.task("hi").await.unwrap();
+    assert_eq!(harness.store.commits(), 1);
+    harness.stream("hi").await.map(lines).unwrap().await;
+    assert_eq!(harness.store.commits(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_share_a_commit() {
+    let harness = waiting(quick());
+    harness.store.hold_writes(true);
+    let sends: Vec<_> = (0..200)
+        .map(|i| {
+            let harness = harness.clone();
+            tokio::spawn(async move { harness.task(&*format!("hi {i}")).await })
+        })
+        .collect();
+    settle().await;
+    harness.store.hold_writes(false);
+    for sent in join_all(sends).await {
+        assert_eq!(sent.unwrap().unwrap().status.state, TaskState::Completed);
+    }
+    assert!(harness.store.commits() <= 3, "{}", harness.store.commits());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_the_store_is_shown_to_nobody() {
+    // Invariant 5, with a store that takes its time: committed before announced.
+    let harness =
+        waiting(ScriptedExecutor::steps([Step::Working, Step::Sleep(secs(5)), Step::Artifact("a", "x")]));
+    let mut stream = harness.stream("hi").await.unwrap();
+    assert_eq!(next_line(&mut stream).await, "1 task submitted");
+    assert_eq!(next_line(&mut stream).await, "2 status working");
+    let list = harness.runtime.list_tasks(&harness.cx, ListTasksRequest::default()).await.unwrap();
+    let id = list.tasks[0].id.clone();
+
+    harness.store.hold_writes(true);
+    tokio::time::sleep(secs(6)).await;
+    settle().await;
+    let (reader, subscriber) = (harness.clone(), harness.clone());
+    let (of, on) = (id.clone(), id.clone());
+    let read = tokio::spawn(async move { reader.get(&of).await });
+    let second = tokio::spawn(async move {
+        lines(subscriber.calling(|cx| cx.last_event_id = Some(Seq(2))).subscribe(&on).await.unwrap()).await
+    });
+    let next = tokio::spawn(async move { lines(stream).await });
+    settle().await;
+    assert!(!read.is_finished(), "an answer waits for the commit of what it reports");
+    assert!(!second.is_finished() && !next.is_finished());
+    harness.store.hold_writes(false);
+    assert_eq!(summary(&read.await.unwrap().unwrap()), "completed | user: hi | a \"x\"");
+    let rest = ["3 artifact a \"x\" last", "4 status completed"];
+    assert_eq!(next.await.unwrap(), rest);
+    assert_eq!(second.await.unwrap(), rest);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_down_is_waited_for_and_new_work_is_refused() {
+    let harness = waiting(quick());
+    harness.task("before").await.unwrap();
+    harness.store.take_down(true);
+    let waiting = harness.clone();
+    let waits = tokio::spawn(async move { waiting.task("during").await });
+    settle().await;
+    let error = harness.send("too much").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.retry_after().is_some(), "the caller is told when to come back");
+    tokio::time::sleep(secs(5)).await;
+    assert!(!waits.is_finished());
+    harness.store.take_down(false);
+    assert_eq!(waits.await.unwrap().unwrap().status.state, TaskState::Completed);
+    assert_eq!(harness.task("after").await.unwrap().status.state, TaskState::Completed);
+    let list = harness.runtime.list_tasks(&harness.cx, ListTasksRequest::default()).await.unwrap();
+    assert_eq!(list.total_size, 3, "nothing lost, nothing doubled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_whose_answer_was_lost_is_not_made_twice() {
+    let harness = waiting(quick());
+    harness.store.lose_next_answer();
+    let task = harness.calling(|cx| cx.idempotency_key = Some("k".to_owned())).task("hi").await.unwrap();
+    assert_eq!(summary(&task), "completed | user: hi | a \"x\"");
+    let log = harness.calling(|cx| cx.last_event_id = Some(Seq(0))).subscribe(&task.id).await.unwrap();
+    let whole = ["1 task submitted", "2 status working", "3 artifact a \"x\" last", "4 status completed"];
+    assert_eq!(lines(log).await, whole);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_faster_than_the_store_waits() {
+    const PIECE: usize = 1 << 20;
+    let said = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&said);
+    let harness = waiting(ScriptedExecutor::new(move |_, out| {
+        let count = Arc::clone(&count);
+        async move {
+            for _ in 0..200 {
+                out.chunk(Artifact::new("a", Part::text("x".repeat(PIECE))), true, false).await?;
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok(())
+        }
+    }));
+    harness.store.hold_writes(true);
+    let sender = harness.clone();
+    let sent = tokio::spawn(async move { sender.task("hi").await });
+    settle().await;
+    let queued = said.load(Ordering::SeqCst);
+    assert!((2..100).contains(&queued), "a bounded number of megabytes waits: {queued}");
+    harness.store.hold_writes(false);
+    let task = sent.await.unwrap().unwrap();
+    assert_eq!(task.artifacts[0].parts.len(), 200, "and none is lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_that_comes_before_the_commit_does_not_run_again() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&runs);
+    let harness = waiting(ScriptedExecutor::new(move |_, out| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async move { out.completed().await.map(drop) }
+    }));
+    let keyed = harness.calling(|cx| cx.idempotency_key = Some("k".to_owned()));
+    let say = Say::from("hi");
+    keyed.store.hold_writes(true);
+    let twice = [say.clone(), say].map(|say| {
+        let keyed = keyed.clone();
+        tokio::spawn(async move {
+            let task = keyed.task(say).await;
+            task.map(|task| task.id)
+        })
+    });
+    settle().await;
+    keyed.store.hold_writes(false);
+    let [first, second] = join_all(twice).await.try_into().unwrap();
+    assert_eq!(first.unwrap().unwrap(), second.unwrap().unwrap());
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_can_wait_until_what_it_said_is_safe() {
+    let (said, safe) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let seen = (Arc::clone(&said), Arc::clone(&safe));
+    let harness = waiting(ScriptedExecutor::new(move |_, out| {
+        let (said, safe) = (Arc::clone(&said), Arc::clone(&safe));
+        async move {
+            out.working().await?;
+            said.fetch_add(1, Ordering::SeqCst);
+            out.flush().await?;
+            safe.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+    }));
+    harness.store.hold_writes(true);
+    let sender = harness.clone();
+    let sent = tokio::spawn(async move { sender.task("hi").await });
+    settle().await;
+    assert_eq!((seen.0.load(Ordering::SeqCst), seen.1.load(Ordering::SeqCst)), (1, 0));
+    harness.store.hold_writes(false);
+    sent.await.unwrap().unwrap();
+    assert_eq!(seen.1.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_does_not_wait_for_ever_for_a_store_that_is_down() {
+    let harness = waiting(quick());
+    harness.store.take_down(true);
+    let sender = harness.clone();
+    let sent = tokio::spawn(async move { sender.task("hi").await });
+    settle().await;
+    harness.runtime.drain(secs(1)).await;
+    assert_eq!(refused(sent.await.unwrap()), ErrorKind::Unavailable);
+}
