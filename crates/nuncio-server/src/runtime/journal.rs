@@ -133,11 +133,14 @@ impl Journal {
         let answer = self.store.commit(batch).now_or_never();
         let late =
             || Err(StoreError::broken("the store said that it never waits, and did not answer at once"));
-        answer.unwrap_or_else(late)?.into_iter().try_for_each(|result| result.map_err(refusal))
+        answer
+            .unwrap_or_else(late)?
+            .into_iter()
+            .try_for_each(|result| result.map_err(|refused| refusal(&refused)))
     }
 }
 
-fn refusal(refused: Refused) -> Error {
+fn refusal(refused: &Refused) -> Error {
     match refused {
         Refused::Version(_) | Refused::NotFound | Refused::Held | Refused::KeyTaken => {
             Error::new(ErrorKind::Unavailable, "the task was changed elsewhere; try again")
