@@ -7,7 +7,10 @@
 //! ```
 
 pub mod memory;
+pub mod open;
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod codec;
 #[cfg(any(test, feature = "test-util"))]
 pub mod conformance;
 #[cfg(any(test, feature = "test-util"))]
@@ -19,7 +22,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use nuncio_protocol::{ContextId, Event, Message, Seq, Task, TaskId, TaskState, Timestamp};
 
-pub use self::memory::MemoryStore;
+pub use self::{
+    memory::MemoryStore,
+    open::{Durability, OpenError},
+};
 
 /// Keeps tasks.
 ///

@@ -1,0 +1,216 @@
+//! How tasks look in a database: batches as few writes, log segments and snapshots as JSON, and large
+//! content beside them.
+//!
+//! ```text
+//! batch     t-1 #1   t-1 #2   t-2 #7   t-1 #3        what the runtime commits
+//!            └────────┴───────────────── ┘
+//! writes    t-1 #1..3         t-2 #7                 one per task, if nothing forbids
+//! segments  [#1,#2,#3]        [#7]                   one row of the log each
+//! ```
+
+mod batch;
+mod content;
+
+use std::{collections::HashMap, io::Write as _, sync::Arc};
+
+use bytes::Bytes;
+use nuncio_protocol::{Artifact, Event, Seq, Task, TaskState, Timestamp, fold};
+use serde::Deserialize;
+
+use self::content::Parts;
+use super::{StoreError, StoredEvent};
+
+pub(super) use self::{
+    batch::{Drops, TaskWrite, coalesce, references},
+    content::{Blob, Digest, REF_LENGTH},
+};
+
+/// Content over this many bytes is kept beside the log when nobody says otherwise.
+pub const DEFAULT_LARGE: usize = 64 * 1024;
+
+/// A segment has at most so many entries: reading a few entries never decodes many.
+const MOST_ENTRIES: usize = 128;
+
+/// A segment that is this long takes no further entry.
+const MOST_BYTES: usize = 256 * 1024;
+
+/// JSON without its large content, and where that goes: per piece the number of the entry within the body,
+/// the number of the part within the entry, and the digest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Body {
+    pub(super) json: Vec<u8>,
+    pub(super) refs: Vec<u8>,
+}
+
+/// Neighbouring entries of one log.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Segment {
+    pub(super) first: Seq,
+    pub(super) last: Seq,
+    pub(super) body: Body,
+}
+
+/// The whole task after the entry `seq`. Artifacts are apart, so that a list without them does not read them.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    pub(super) seq: Seq,
+    pub(super) task: Body,
+    /// `None` if there are none.
+    pub(super) artifacts: Option<Body>,
+}
+
+/// The large content that bodies refer to.
+pub(super) type Blobs = HashMap<Digest, Bytes>;
+
+/// What is stored is not what was written.
+pub(super) fn damaged(what: impl std::fmt::Display) -> StoreError {
+    StoreError::broken(format!("stored data is damaged: {what}"))
+}
+
+/// True if the snapshot of a task in this state at `seq` is to be kept, where the last one was kept at
+/// `kept`. Doubling keeps the work for a conversation linear in its length.
+pub(super) fn is_snapshot_due(state: TaskState, seq: Seq, kept: Seq) -> bool {
+    state.is_terminal() || (state.is_interrupted() && seq.0 >= kept.0.saturating_mul(2))
+}
+
+/// A state as a database keeps it: its number in protobuf.
+pub(super) fn state_code(state: TaskState) -> i16 {
+    state as i16
+}
+
+/// The state of a code.
+pub(super) fn state_of(code: i64) -> Result<TaskState, StoreError> {
+    TaskState::from_number(code).ok_or_else(|| damaged(format_args!("{code} is no state")))
+}
+
+/// The first of the codes that are not in progress: `code < SETTLED_FROM` is "in progress".
+pub(super) const SETTLED_FROM: i16 = 3;
+
+/// A moment as a database keeps it, for the lower bound of a range: what is earlier by less than a
+/// millisecond must not match.
+pub(super) fn millis_from(at: Timestamp) -> i64 {
+    let millis = at.as_millis();
+    if Timestamp::from_millis(millis) == Some(at) { millis } else { millis + 1 }
+}
+
+/// A moment of the database.
+pub(super) fn moment(millis: i64) -> Result<Timestamp, StoreError> {
+    Timestamp::from_millis(millis).ok_or_else(|| damaged(format_args!("{millis} is no time")))
+}
+
+impl Body {
+    fn encode<T: Parts>(value: &T, large: usize, blobs: &mut Vec<Blob>) -> Self {
+        let mut body = Self::default();
+        content::encode(value, 0, large, blobs, &mut body.json, &mut body.refs);
+        body
+    }
+}
+
+impl Segment {
+    fn begin(first: Seq) -> Self {
+        Self { first, last: first, body: Body { json: vec![b'['], refs: Vec::new() } }
+    }
+
+    fn is_full(&self) -> bool {
+        self.last.0 - self.first.0 + 1 >= MOST_ENTRIES as u64 || self.body.json.len() >= MOST_BYTES
+    }
+
+    /// Appends an entry; large content goes to `blobs`.
+    fn push(&mut self, seq: Seq, at: Timestamp, event: &Event, large: usize, blobs: &mut Vec<Blob>) {
+        self.last = seq;
+        let Body { json, refs } = &mut self.body;
+        if json.len() > 1 {
+            json.push(b',');
+        }
+        // Writing to memory does not fail.
+        let _ = write!(json, r#"{{"seq":{seq},"at":{},"event":"#, at.as_millis());
+        content::encode(event, (seq.0 - self.first.0) as u32, large, blobs, json, refs);
+        json.push(b'}');
+    }
+
+    fn end(&mut self) {
+        self.body.json.push(b']');
+    }
+}
+
+impl Snapshot {
+    /// Encodes a task; large content goes to `blobs`.
+    pub(super) fn encode(seq: Seq, task: &Task, large: usize, blobs: &mut Vec<Blob>) -> Self {
+        let lean = Task {
+            id: task.id.clone(),
+            context_id: task.context_id.clone(),
+            status: task.status.clone(),
+            artifacts: Vec::new(),
+            history: task.history.clone(),
+            metadata: task.metadata.clone(),
+        };
+        let body = Body::encode(&lean, large, blobs);
+        let artifacts = (!task.artifacts.is_empty()).then(|| Body::encode(&task.artifacts, large, blobs));
+        Self { seq, task: body, artifacts }
+    }
+}
+
+/// The digests of the large content that a body refers to.
+pub(super) fn digests(refs: &[u8]) -> impl Iterator<Item = Digest> + '_ {
+    content::refs(refs).map(|place| place.digest)
+}
+
+/// The entries of a segment.
+pub(super) fn decode_segment(
+    json: &[u8],
+    refs: &[u8],
+    blobs: &Blobs,
+) -> Result<Vec<StoredEvent>, StoreError> {
+    #[derive(Deserialize)]
+    struct Entry {
+        seq: u64,
+        at: i64,
+        event: Event,
+    }
+    let mut entries: Vec<Entry> = serde_json::from_slice(json).map_err(damaged)?;
+    for place in content::refs(refs) {
+        let entry = entries.get_mut(place.entry as usize);
+        let entry = entry.ok_or_else(|| damaged("content without its entry"))?;
+        entry.event.fill(&place, blobs)?;
+    }
+    let entry =
+        |Entry { seq, at, event }| Ok(StoredEvent { seq: Seq(seq), at: moment(at)?, event: Arc::new(event) });
+    entries.into_iter().map(entry).collect()
+}
+
+/// The task of a snapshot, without artifacts.
+pub(super) fn decode_task(json: &[u8], refs: &[u8], blobs: &Blobs) -> Result<Task, StoreError> {
+    decode(json, refs, blobs)
+}
+
+/// The artifacts of a snapshot.
+pub(super) fn decode_artifacts(
+    json: &[u8],
+    refs: &[u8],
+    blobs: &Blobs,
+) -> Result<Vec<Arc<Artifact>>, StoreError> {
+    decode(json, refs, blobs)
+}
+
+fn decode<T: Parts>(json: &[u8], refs: &[u8], blobs: &Blobs) -> Result<T, StoreError> {
+    let mut value: T = serde_json::from_slice(json).map_err(damaged)?;
+    for place in content::refs(refs) {
+        value.fill(&place, blobs)?;
+    }
+    Ok(value)
+}
+
+/// Tells the task what happened after its snapshot at `seq`.
+pub(super) fn replay(task: &mut Task, seq: Seq, entries: Vec<StoredEvent>) {
+    for StoredEvent { event, .. } in entries.into_iter().filter(|entry| entry.seq > seq) {
+        match Arc::unwrap_or_clone(event) {
+            Event::Task(created) => *task = created,
+            // What was recorded has been folded once already, so it folds again; the time is only for a
+            // status without one, which the runtime does not record.
+            event => drop(fold(task, &event, Timestamp::EPOCH)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

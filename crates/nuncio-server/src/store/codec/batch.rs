@@ -1,0 +1,186 @@
+//! A batch as few writes: the entries of one task that follow each other become one.
+
+use std::{collections::HashMap, sync::Arc};
+
+use nuncio_protocol::{ContextId, Event, Message, Seq, TaskId, TaskState, Timestamp};
+
+use super::{Blob, Segment, Snapshot};
+use crate::store::{Commit, IdempotencyKey, Scope, StoredTurn};
+
+/// Which turns of its task a write drops, before it adds its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(in crate::store) enum Drops {
+    /// None.
+    #[default]
+    Nothing,
+    /// Those that have begun.
+    Begun,
+    /// All.
+    All,
+}
+
+/// Neighbouring entries of one task, to be applied as one or, if that is refused, [one by one](Self::split).
+#[derive(Debug)]
+pub(in crate::store) struct TaskWrite {
+    pub(in crate::store) scope: Arc<Scope>,
+    pub(in crate::store) id: TaskId,
+    /// The number of the entry before the first; [`Seq::ZERO`] creates the task.
+    pub(in crate::store) expected: Seq,
+    /// The number of the last entry.
+    pub(in crate::store) last: Seq,
+    /// The conversation of a task that is created.
+    pub(in crate::store) context_id: ContextId,
+    /// The last status that the entries report.
+    pub(in crate::store) status: Option<(TaskState, Timestamp)>,
+    pub(in crate::store) segments: Vec<Segment>,
+    /// The snapshot of a task that ends.
+    pub(in crate::store) snapshot: Option<Snapshot>,
+    /// Only ever that of the first entry.
+    pub(in crate::store) idempotency: Option<IdempotencyKey>,
+    /// When the first entry was recorded.
+    pub(in crate::store) at: Timestamp,
+    pub(in crate::store) take: bool,
+    pub(in crate::store) drops: Drops,
+    pub(in crate::store) turns: Vec<StoredTurn>,
+    /// The tasks that the entries refer to.
+    pub(in crate::store) parents: Vec<TaskId>,
+    pub(in crate::store) blobs: Vec<Blob>,
+    /// The entries and their places in the batch.
+    entries: Vec<(usize, Commit)>,
+    large: usize,
+}
+
+/// Makes writes of a batch. Those of one task are in its order; those of different tasks do not touch each
+/// other, but for idempotency keys, and an entry with a key begins a write.
+pub(in crate::store) fn coalesce(batch: Vec<Commit>, large: usize) -> Vec<TaskWrite> {
+    let mut writes: Vec<TaskWrite> = Vec::new();
+    let mut latest: HashMap<TaskId, usize> = HashMap::new();
+    for (place, commit) in batch.into_iter().enumerate() {
+        let known = latest.get(&commit.task_id).copied();
+        match known.filter(|index| writes[*index].goes_on_with(&commit)) {
+            Some(index) => writes[index].push(place, commit),
+            None => {
+                latest.insert(commit.task_id.clone(), writes.len());
+                writes.push(TaskWrite::begin(place, commit, large));
+            }
+        }
+    }
+    writes.iter_mut().for_each(TaskWrite::end);
+    writes
+}
+
+impl TaskWrite {
+    fn begin(place: usize, commit: Commit, large: usize) -> Self {
+        let context_id = match &*commit.event {
+            Event::Task(created) if commit.expected == Seq::ZERO => created.context_id.clone(),
+            _ => ContextId::default(),
+        };
+        let mut write = Self {
+            scope: Arc::clone(&commit.scope),
+            id: commit.task_id.clone(),
+            expected: commit.expected,
+            last: commit.expected,
+            context_id,
+            status: None,
+            segments: Vec::new(),
+            snapshot: None,
+            idempotency: commit.idempotency.clone(),
+            at: commit.at,
+            take: commit.take,
+            drops: Drops::Nothing,
+            turns: Vec::new(),
+            parents: Vec::new(),
+            blobs: Vec::new(),
+            entries: Vec::new(),
+            large,
+        };
+        write.push(place, commit);
+        write
+    }
+
+    /// An entry that takes a key or the task may be refused where the one before it is not: it begins anew.
+    fn goes_on_with(&self, commit: &Commit) -> bool {
+        commit.expected == self.last
+            && commit.idempotency.is_none()
+            && !commit.take
+            && commit.scope == self.scope
+    }
+
+    fn push(&mut self, place: usize, commit: Commit) {
+        self.last = self.last.next();
+        if self.segments.last().is_none_or(Segment::is_full) {
+            self.segments.last_mut().into_iter().for_each(Segment::end);
+            self.segments.push(Segment::begin(self.last));
+        }
+        if let Some(segment) = self.segments.last_mut() {
+            segment.push(self.last, commit.at, &commit.event, self.large, &mut self.blobs);
+        }
+        self.turns.extend(commit.turn.clone());
+        self.parents.extend(references(&commit.event).cloned());
+        if let Some(status) = commit.event.status() {
+            self.status = Some((status.state, status.timestamp.unwrap_or(Timestamp::EPOCH)));
+            if status.state.is_terminal() {
+                self.drops = Drops::All;
+                self.turns.clear();
+            } else if status.state.is_interrupted() {
+                self.drops = self.drops.max(Drops::Begun);
+                self.turns.retain(|turn| !turn.begun);
+            }
+        }
+        self.entries.push((place, commit));
+    }
+
+    fn end(&mut self) {
+        self.segments.last_mut().into_iter().for_each(Segment::end);
+        self.parents.sort_unstable();
+        self.parents.dedup();
+        if self.status.is_some_and(|(state, _)| state.is_terminal())
+            && let Some((_, Commit { snapshot: Some(task), .. })) = self.entries.last()
+        {
+            self.snapshot = Some(Snapshot::encode(self.last, task, self.large, &mut self.blobs));
+        }
+    }
+
+    /// The snapshot to keep, where the last one was kept at `kept`. That of an interrupted task is encoded
+    /// here, when it is known to be due.
+    pub(in crate::store) fn due_snapshot(&mut self, kept: Seq) -> Option<Snapshot> {
+        if self.snapshot.is_some() {
+            return self.snapshot.take();
+        }
+        let mut told = self.entries.iter().rev();
+        let (task, seq) =
+            told.find_map(|(_, commit)| Some((commit.snapshot.as_ref()?, commit.expected.next())))?;
+        super::is_snapshot_due(task.status.state, seq, kept)
+            .then(|| Snapshot::encode(seq, task, self.large, &mut self.blobs))
+    }
+
+    /// The places of the entries in the batch.
+    pub(in crate::store) fn places(&self) -> impl Iterator<Item = usize> + '_ {
+        self.entries.iter().map(|(place, _)| *place)
+    }
+
+    /// True if the write is of several entries, so that a refusal of the whole says nothing about each.
+    pub(in crate::store) fn is_several(&self) -> bool {
+        self.entries.len() > 1
+    }
+
+    /// Each entry as a write of its own.
+    pub(in crate::store) fn split(self) -> impl Iterator<Item = Self> {
+        let large = self.large;
+        self.entries.into_iter().map(move |(place, commit)| {
+            let mut write = Self::begin(place, commit, large);
+            write.end();
+            write
+        })
+    }
+}
+
+/// The tasks that an entry refers to.
+pub(in crate::store) fn references(event: &Event) -> impl Iterator<Item = &TaskId> {
+    let said: &[Arc<Message>] = match event {
+        Event::Task(task) => &task.history,
+        Event::Message(message) => std::slice::from_ref(message),
+        Event::StatusUpdate(_) | Event::ArtifactUpdate(_) => &[],
+    };
+    said.iter().flat_map(|message| &message.reference_task_ids)
+}
