@@ -83,9 +83,6 @@ pub(super) fn state_of(code: i64) -> Result<TaskState, StoreError> {
     TaskState::from_number(code).ok_or_else(|| damaged(format_args!("{code} is no state")))
 }
 
-/// The first of the codes that are not in progress: `code < SETTLED_FROM` is "in progress".
-pub(super) const SETTLED_FROM: i16 = 3;
-
 /// A moment as a database keeps it, for the lower bound of a range: what is earlier by less than a
 /// millisecond must not match.
 pub(super) fn millis_from(at: Timestamp) -> i64 {

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use nuncio_protocol::{ContextId, Event, Message, Seq, TaskId, TaskState, Timestamp};
 
 use super::{Blob, Segment, Snapshot};
-use crate::store::{Commit, IdempotencyKey, Scope, StoredTurn};
+use crate::store::{Commit, IdempotencyKey, Scope, StoredTurn, busy_after};
 
 /// Which turns of its task a write drops, before it adds its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -32,6 +32,8 @@ pub(in crate::store) struct TaskWrite {
     pub(in crate::store) context_id: ContextId,
     /// The last status that the entries report.
     pub(in crate::store) status: Option<(TaskState, Timestamp)>,
+    /// Whether the task is in progress after the entries; `None`: as before.
+    pub(in crate::store) busy: Option<bool>,
     pub(in crate::store) segments: Vec<Segment>,
     /// The snapshot of a task that ends.
     pub(in crate::store) snapshot: Option<Snapshot>,
@@ -41,6 +43,7 @@ pub(in crate::store) struct TaskWrite {
     pub(in crate::store) at: Timestamp,
     pub(in crate::store) take: bool,
     pub(in crate::store) drops: Drops,
+    /// In place of those that are kept under their ids.
     pub(in crate::store) turns: Vec<StoredTurn>,
     /// The tasks that the entries refer to.
     pub(in crate::store) parents: Vec<TaskId>,
@@ -82,6 +85,7 @@ impl TaskWrite {
             last: commit.expected,
             context_id,
             status: None,
+            busy: None,
             segments: Vec::new(),
             snapshot: None,
             idempotency: commit.idempotency.clone(),
@@ -115,7 +119,11 @@ impl TaskWrite {
         if let Some(segment) = self.segments.last_mut() {
             segment.push(self.last, commit.at, &commit.event, self.large, &mut self.blobs);
         }
-        self.turns.extend(commit.turn.clone());
+        self.busy = busy_after(&commit.event).or(self.busy);
+        if let Some(turn) = &commit.turn {
+            self.turns.retain(|kept| kept.id != turn.id);
+            self.turns.push(turn.clone());
+        }
         self.parents.extend(references(&commit.event).cloned());
         if let Some(status) = commit.event.status() {
             self.status = Some((status.state, status.timestamp.unwrap_or(Timestamp::EPOCH)));

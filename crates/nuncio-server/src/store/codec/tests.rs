@@ -9,8 +9,8 @@ use nuncio_protocol::{
 use serde_json::json;
 
 use super::{
-    Blobs, Drops, MOST_ENTRIES, SETTLED_FROM, Snapshot, TaskWrite, coalesce, decode_artifacts,
-    decode_segment, decode_task, digests, is_snapshot_due, millis_from, replay, state_code, state_of,
+    Blobs, Drops, MOST_ENTRIES, Snapshot, TaskWrite, coalesce, decode_artifacts, decode_segment, decode_task,
+    digests, is_snapshot_due, millis_from, replay, state_code, state_of,
 };
 use crate::store::{
     Commit, StoredTurn,
@@ -107,7 +107,7 @@ fn a_write_tells_what_its_entries_told_and_so_do_its_pieces() {
     let told: Vec<Arc<Event>> = batch.iter().map(|commit| Arc::clone(&commit.event)).collect();
     let write = coalesce(batch, 100).remove(0);
     assert_eq!(write.status, Some((TaskState::Completed, at(9))));
-    assert_eq!(write.context_id.as_str(), "c-1");
+    assert_eq!((write.context_id.as_str(), write.busy), ("c-1", Some(false)));
     assert_eq!(write.snapshot.as_ref().map(|snapshot| snapshot.seq), Some(Seq(5)));
     let [segment] = &write.segments[..] else { panic!("one segment") };
     let read = decode_segment(&segment.body.json, &segment.body.refs, &Blobs::new()).unwrap();
@@ -260,20 +260,19 @@ fn snapshots_of_a_conversation_become_rarer() {
 #[test]
 fn the_numbers_in_databases_never_change() {
     let pinned = [
-        (0, TaskState::Unspecified, false),
-        (1, TaskState::Submitted, false),
-        (2, TaskState::Working, false),
-        (3, TaskState::Completed, true),
-        (4, TaskState::Failed, true),
-        (5, TaskState::Canceled, true),
-        (6, TaskState::InputRequired, true),
-        (7, TaskState::Rejected, true),
-        (8, TaskState::AuthRequired, true),
+        (0, TaskState::Unspecified),
+        (1, TaskState::Submitted),
+        (2, TaskState::Working),
+        (3, TaskState::Completed),
+        (4, TaskState::Failed),
+        (5, TaskState::Canceled),
+        (6, TaskState::InputRequired),
+        (7, TaskState::Rejected),
+        (8, TaskState::AuthRequired),
     ];
     assert_eq!(pinned.len(), TaskState::ALL.len());
-    for (code, state, settled) in pinned {
+    for (code, state) in pinned {
         assert_eq!((state_code(state), state_of(i64::from(code)).unwrap()), (code, state));
-        assert_eq!((code >= SETTLED_FROM, state.is_settled()), (settled, settled), "{state}");
     }
 }
 
