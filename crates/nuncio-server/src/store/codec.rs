@@ -21,12 +21,12 @@ use self::content::Parts;
 use super::{StoreError, StoredEvent};
 
 pub(super) use self::{
-    batch::{Drops, TaskWrite, coalesce, references},
-    content::{Blob, Digest, REF_LENGTH},
+    batch::{Drops, TaskWrite, coalesce},
+    content::{Blob, Digest},
 };
 
 /// Content over this many bytes is kept beside the log when nobody says otherwise.
-pub const DEFAULT_LARGE: usize = 64 * 1024;
+pub(super) const DEFAULT_LARGE: usize = 64 * 1024;
 
 /// A segment has at most so many entries: reading a few entries never decodes many.
 const MOST_ENTRIES: usize = 128;
@@ -76,11 +76,6 @@ pub(super) fn is_snapshot_due(state: TaskState, seq: Seq, kept: Seq) -> bool {
 /// A state as a database keeps it: its number in protobuf.
 pub(super) fn state_code(state: TaskState) -> i16 {
     state as i16
-}
-
-/// The state of a code.
-pub(super) fn state_of(code: i64) -> Result<TaskState, StoreError> {
-    TaskState::from_number(code).ok_or_else(|| damaged(format_args!("{code} is no state")))
 }
 
 /// A moment as a database keeps it, for the lower bound of a range: what is earlier by less than a

@@ -15,6 +15,8 @@ mod codec;
 pub mod conformance;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod failing;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::{fmt, sync::Arc};
 
@@ -22,6 +24,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use nuncio_protocol::{ContextId, Event, Message, Seq, Task, TaskId, TaskState, Timestamp};
 
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::{SqliteOptions, SqliteStore};
 pub use self::{
     memory::MemoryStore,
     open::{Durability, OpenError},

@@ -184,7 +184,7 @@ impl TaskWrite {
 }
 
 /// The tasks that an entry refers to.
-pub(in crate::store) fn references(event: &Event) -> impl Iterator<Item = &TaskId> {
+fn references(event: &Event) -> impl Iterator<Item = &TaskId> {
     let said: &[Arc<Message>] = match event {
         Event::Task(task) => &task.history,
         Event::Message(message) => std::slice::from_ref(message),

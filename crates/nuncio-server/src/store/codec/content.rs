@@ -39,7 +39,7 @@ pub(super) struct Place {
 }
 
 /// The length of one place in a body's refs.
-pub(in crate::store) const REF_LENGTH: usize = 40;
+pub(super) const REF_LENGTH: usize = 40;
 
 /// The places that were written.
 pub(super) fn refs(refs: &[u8]) -> impl Iterator<Item = Place> + '_ {

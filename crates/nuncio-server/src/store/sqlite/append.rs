@@ -1,0 +1,263 @@
+//! Entries as rows: one for the task, one per segment, and the rare ones.
+
+use nuncio_protocol::{Seq, Timestamp};
+use rusqlite::{OptionalExtension as _, params};
+
+use super::{
+    schema::{LAST_SEQ, place},
+    write::Session,
+};
+use crate::store::{
+    Refused, StoreError, StoredTurn,
+    codec::{Drops, Snapshot, TaskWrite, state_code},
+};
+
+/// The task's row, as far as a write needs to know it.
+struct Row {
+    key: i64,
+    scope: i64,
+    state: i64,
+    seq: Seq,
+    owner: i64,
+    busy: bool,
+    turns: i64,
+    snapshot_seq: Seq,
+}
+
+impl Session {
+    /// Appends the entries of a batch; one result per entry.
+    pub(super) fn append(
+        &mut self,
+        writes: Vec<TaskWrite>,
+        entries: usize,
+    ) -> Result<Vec<Result<(), Refused>>, StoreError> {
+        let mut results = vec![Ok(()); entries];
+        for mut write in writes {
+            match self.apply(&mut write)? {
+                Ok(()) => {}
+                Err(_) if write.is_several() => {
+                    for mut piece in write.split() {
+                        let result = self.apply(&mut piece)?;
+                        piece.places().for_each(|place| results[place] = result.clone());
+                    }
+                }
+                Err(refused) => write.places().for_each(|place| results[place] = Err(refused.clone())),
+            }
+        }
+        Ok(results)
+    }
+
+    /// A write that is refused has changed nothing.
+    fn apply(&mut self, write: &mut TaskWrite) -> Result<Result<(), Refused>, StoreError> {
+        if write.last.0 > LAST_SEQ {
+            return Ok(Err(Refused::Full));
+        }
+        let made = if write.expected == Seq::ZERO { self.create(write)? } else { self.go_on(write)? };
+        let key = match made {
+            Ok(key) => key,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let mut insert = self
+            .db
+            .prepare_cached("INSERT INTO log (place, first_seq, body, refs) VALUES (?1, ?2, ?3, ?4)")?;
+        for segment in &write.segments {
+            self.written += segment.body.json.len();
+            let first = segment.first.0 as i64;
+            let refs = some(&segment.body.refs);
+            insert.execute(params![place(key, segment.last.0), first, segment.body.json, refs])?;
+        }
+        drop(insert);
+        self.keep_blobs(key, write)?;
+        for parent in &write.parents {
+            let link = "INSERT INTO links (task, parent) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+            self.db.prepare_cached(link)?.execute(params![key, parent.as_str()])?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn create(&mut self, write: &mut TaskWrite) -> Result<Result<i64, Refused>, StoreError> {
+        let scope = self.scope(&write.scope)?;
+        let snapshot = write.due_snapshot(Seq::ZERO);
+        let (state, at) = write.status.unwrap_or((Default::default(), Timestamp::EPOCH));
+        let state = i64::from(state_code(state));
+        let (snapshot_seq, body, refs, artifacts, artifacts_refs) = columns(snapshot.as_ref());
+        let mut insert = self.db.prepare_cached(
+            "INSERT INTO tasks (id, scope, context_id, state, status_at, seq, owner, busy, turns, pending,
+                 snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, 0, ?9, ?10, ?11, ?12, ?13)
+             ON CONFLICT (id) DO NOTHING",
+        )?;
+        let made = insert.execute(params![
+            write.id.as_str(),
+            scope,
+            write.context_id.as_str(),
+            state,
+            at.as_millis(),
+            write.last.0 as i64,
+            self.me,
+            write.busy.unwrap_or(true),
+            snapshot_seq,
+            body,
+            refs,
+            artifacts,
+            artifacts_refs,
+        ])?;
+        drop(insert);
+        if made == 0 {
+            let seq = "SELECT seq FROM tasks WHERE id = ?1";
+            let seq: i64 = self.db.prepare_cached(seq)?.query_row([write.id.as_str()], |row| row.get(0))?;
+            return Ok(Err(Refused::Version(Seq(seq as u64))));
+        }
+        self.written += body.map_or(0, <[u8]>::len) + artifacts.map_or(0, <[u8]>::len);
+        let key = self.db.last_insert_rowid();
+        if !self.take_key(scope, key, write)? {
+            self.db.prepare_cached("DELETE FROM tasks WHERE key = ?1")?.execute([key])?;
+            return Ok(Err(Refused::KeyTaken));
+        }
+        self.count(scope, state, 1);
+        self.keep_turns(key, 0, write)?;
+        Ok(Ok(key))
+    }
+
+    fn go_on(&mut self, write: &mut TaskWrite) -> Result<Result<i64, Refused>, StoreError> {
+        let scope = self.known_scope(&write.scope)?;
+        let row = match self.row(write.id.as_str())?.filter(|row| Some(row.scope) == scope) {
+            None => return Ok(Err(Refused::NotFound)),
+            Some(row) if row.busy && row.owner != self.me && !write.take => return Ok(Err(Refused::Held)),
+            Some(row) if row.seq != write.expected => return Ok(Err(Refused::Version(row.seq))),
+            Some(row) => row,
+        };
+        if !self.take_key(row.scope, row.key, write)? {
+            return Ok(Err(Refused::KeyTaken));
+        }
+        let seq = write.last.0 as i64;
+        let busy = write.busy.unwrap_or(row.busy);
+        if let Some((state, at)) = write.status {
+            let state = i64::from(state_code(state));
+            let set = "UPDATE tasks SET seq = ?2, owner = ?3, busy = ?4, state = ?5, status_at = ?6
+                       WHERE key = ?1";
+            let mut set = self.db.prepare_cached(set)?;
+            set.execute(params![row.key, seq, self.me, busy, state, at.as_millis()])?;
+            drop(set);
+            self.count(row.scope, row.state, -1);
+            self.count(row.scope, state, 1);
+        } else if busy == row.busy {
+            let set = "UPDATE tasks SET seq = ?2, owner = ?3 WHERE key = ?1";
+            self.db.prepare_cached(set)?.execute(params![row.key, seq, self.me])?;
+        } else {
+            let set = "UPDATE tasks SET seq = ?2, owner = ?3, busy = ?4 WHERE key = ?1";
+            self.db.prepare_cached(set)?.execute(params![row.key, seq, self.me, busy])?;
+        }
+        if let Some(snapshot) = write.due_snapshot(row.snapshot_seq) {
+            self.keep_snapshot(row.key, &snapshot)?;
+        }
+        self.keep_turns(row.key, row.turns, write)?;
+        Ok(Ok(row.key))
+    }
+
+    fn row(&self, id: &str) -> Result<Option<Row>, StoreError> {
+        let mut select = self.db.prepare_cached(
+            "SELECT key, scope, state, seq, owner, busy, turns, snapshot_seq FROM tasks WHERE id = ?1",
+        )?;
+        let row = select.query_row([id], |row| {
+            Ok(Row {
+                key: row.get(0)?,
+                scope: row.get(1)?,
+                state: row.get(2)?,
+                seq: Seq(row.get::<_, i64>(3)? as u64),
+                owner: row.get(4)?,
+                busy: row.get(5)?,
+                turns: row.get(6)?,
+                snapshot_seq: Seq(row.get::<_, i64>(7)? as u64),
+            })
+        });
+        Ok(row.optional()?)
+    }
+
+    /// False if the key has an answer already.
+    fn take_key(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<bool, StoreError> {
+        let Some(idempotency) = &write.idempotency else { return Ok(true) };
+        let mut insert = self.db.prepare_cached(
+            "INSERT INTO answers (scope, key, digest, at, task) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (scope, key) DO NOTHING",
+        )?;
+        let at = write.at.as_millis();
+        Ok(insert.execute(params![scope, idempotency.key, idempotency.digest, at, task])? == 1)
+    }
+
+    fn keep_snapshot(&mut self, key: i64, snapshot: &Snapshot) -> Result<(), StoreError> {
+        let (seq, body, refs, artifacts, artifacts_refs) = columns(Some(snapshot));
+        self.written += body.map_or(0, <[u8]>::len) + artifacts.map_or(0, <[u8]>::len);
+        let mut set = self.db.prepare_cached(
+            "UPDATE tasks SET snapshot_seq = ?2, snapshot = ?3, snapshot_refs = ?4, artifacts = ?5,
+                 artifacts_refs = ?6
+             WHERE key = ?1",
+        )?;
+        set.execute(params![key, seq, body, refs, artifacts, artifacts_refs])?;
+        Ok(())
+    }
+
+    fn keep_blobs(&mut self, key: i64, write: &TaskWrite) -> Result<(), StoreError> {
+        for blob in &write.blobs {
+            self.written += blob.bytes.len();
+            let keep = "INSERT INTO blobs (task, digest, body) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+            self.db.prepare_cached(keep)?.execute(params![key, blob.digest.0, &blob.bytes[..]])?;
+        }
+        Ok(())
+    }
+
+    /// Drops and adds turns. Most tasks have none, and then nothing is asked of the database.
+    fn keep_turns(&self, key: i64, kept: i64, write: &TaskWrite) -> Result<(), StoreError> {
+        if write.turns.is_empty() && (kept == 0 || write.drops == Drops::Nothing) {
+            return Ok(());
+        }
+        let drop = match write.drops {
+            Drops::Nothing => None,
+            Drops::Begun => Some("DELETE FROM turns WHERE task = ?1 AND begun"),
+            Drops::All => Some("DELETE FROM turns WHERE task = ?1"),
+        };
+        if let Some(drop) = drop {
+            self.db.prepare_cached(drop)?.execute([key])?;
+        }
+        for turn in &write.turns {
+            self.keep_turn(key, turn)?;
+        }
+        self.count_turns(key)
+    }
+
+    /// Keeps a turn in place of what is kept under its id.
+    pub(super) fn keep_turn(&self, key: i64, turn: &StoredTurn) -> Result<(), StoreError> {
+        let mut keep = self.db.prepare_cached(
+            "INSERT INTO turns (task, id, begun, body) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (task, id) DO UPDATE SET begun = excluded.begun, body = excluded.body",
+        )?;
+        keep.execute(params![key, turn.id, turn.begun, &turn.body[..]])?;
+        Ok(())
+    }
+
+    /// Brings the numbers of turns in the task's row up to date.
+    pub(super) fn count_turns(&self, key: i64) -> Result<(), StoreError> {
+        let mut set = self.db.prepare_cached(
+            "UPDATE tasks SET (turns, pending) =
+                 (SELECT count(*), count(*) FILTER (WHERE NOT begun) FROM turns WHERE task = ?1)
+             WHERE key = ?1",
+        )?;
+        set.execute([key])?;
+        Ok(())
+    }
+}
+
+/// A snapshot as columns.
+type Columns<'a> = (i64, Option<&'a [u8]>, Option<&'a [u8]>, Option<&'a [u8]>, Option<&'a [u8]>);
+
+fn columns(snapshot: Option<&Snapshot>) -> Columns<'_> {
+    let Some(Snapshot { seq, task, artifacts }) = snapshot else { return (0, None, None, None, None) };
+    let artifacts_refs = artifacts.as_ref().and_then(|artifacts| some(&artifacts.refs));
+    let artifacts = artifacts.as_ref().map(|artifacts| &artifacts.json[..]);
+    (seq.0 as i64, Some(&task.json), some(&task.refs), artifacts, artifacts_refs)
+}
+
+/// Nothing as NULL.
+fn some(bytes: &[u8]) -> Option<&[u8]> {
+    (!bytes.is_empty()).then_some(bytes)
+}

@@ -1,0 +1,100 @@
+//! Forgetting: what is past its time, and what a caller wants to be gone.
+
+use rusqlite::{Row, params};
+
+use super::{
+    schema::{LAST_SEQ, place},
+    write::Session,
+};
+use crate::store::{
+    Prune, Pruned, StoreError, Whose,
+    codec::{millis_from, state_code},
+};
+
+/// A task to be forgotten.
+struct Old {
+    key: i64,
+    scope: i64,
+    state: i64,
+}
+
+impl Old {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { key: row.get(0)?, scope: row.get(1)?, state: row.get(2)? })
+    }
+}
+
+impl Session {
+    pub(super) fn prune(
+        &mut self,
+        Prune { agent, what, before }: &Prune,
+        limit: i64,
+    ) -> Result<usize, StoreError> {
+        let before = millis_from(*before);
+        match what {
+            Pruned::Tasks(state) => {
+                let mut find = self.db.prepare_cached(
+                    "SELECT tasks.key, scope, state FROM scopes CROSS JOIN tasks ON tasks.scope = scopes.key
+                     WHERE agent = ?1 AND state = ?2 AND status_at < ?3 AND busy + pending = 0
+                     ORDER BY status_at, id LIMIT ?4",
+                )?;
+                let old = find.query_map(params![agent, state_code(*state), before, limit], Old::read)?;
+                let old = old.collect::<Result<Vec<_>, _>>()?;
+                drop(find);
+                self.forget(&old)
+            }
+            Pruned::Replies => {
+                let mut delete = self.db.prepare_cached(
+                    "DELETE FROM answers WHERE rowid IN (
+                         SELECT answers.rowid FROM answers JOIN scopes ON scopes.key = answers.scope
+                         WHERE reply IS NOT NULL AND agent = ?1 AND at < ?2 ORDER BY at LIMIT ?3)",
+                )?;
+                Ok(delete.execute(params![agent, before, limit])?)
+            }
+        }
+    }
+
+    pub(super) fn erase(&mut self, whose: &Whose, limit: i64) -> Result<usize, StoreError> {
+        let theirs = "scopes.owner IS ?1 AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR tenant = ?3)";
+        let Whose { agent, tenant, owner } = whose;
+        let mut find = self.db.prepare_cached(&format!(
+            "SELECT tasks.key, scope, state FROM scopes CROSS JOIN tasks ON tasks.scope = scopes.key
+             WHERE {theirs} LIMIT ?4"
+        ))?;
+        let old = find.query_map(params![owner, agent, tenant, limit], Old::read)?;
+        let old = old.collect::<Result<Vec<_>, _>>()?;
+        drop(find);
+        let tasks = self.forget(&old)?;
+        let mut delete = self.db.prepare_cached(&format!(
+            "DELETE FROM answers WHERE rowid IN (
+                 SELECT answers.rowid FROM scopes CROSS JOIN answers ON answers.scope = scopes.key
+                 WHERE {theirs} AND reply IS NOT NULL LIMIT ?4)"
+        ))?;
+        let replies = delete.execute(params![owner, agent, tenant, limit - tasks as i64])?;
+        drop(delete);
+        if ((tasks + replies) as i64) < limit {
+            // Nothing is left of them: their name goes as well.
+            self.count_tasks()?;
+            let mut delete = self.db.prepare_cached(&format!(
+                "DELETE FROM scopes WHERE {theirs}
+                     AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.scope = scopes.key)
+                     AND NOT EXISTS (SELECT 1 FROM answers WHERE answers.scope = scopes.key)"
+            ))?;
+            delete.execute(params![owner, agent, tenant])?;
+            drop(delete);
+            self.forget_scopes();
+        }
+        Ok(tasks + replies)
+    }
+
+    /// Turns, links, keys and large content go with the row of the task.
+    fn forget(&mut self, old: &[Old]) -> Result<usize, StoreError> {
+        for Old { key, scope, state } in old {
+            let log = "DELETE FROM log WHERE place BETWEEN ?1 AND ?2";
+            self.db.prepare_cached(log)?.execute([place(*key, 0), place(*key, LAST_SEQ)])?;
+            self.db.prepare_cached("DELETE FROM tasks WHERE key = ?1")?.execute([key])?;
+            self.count(*scope, *state, -1);
+        }
+        Ok(old.len())
+    }
+}

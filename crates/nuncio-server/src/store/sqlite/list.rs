@@ -1,0 +1,124 @@
+//! The list: newest status first, by the index that the filters choose.
+
+use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
+
+use super::read;
+use crate::store::{
+    Scope, StoreError, TaskPage, TaskQuery,
+    codec::{millis_from, state_code},
+};
+
+/// The conditions of a query, and what belongs into them.
+#[derive(Default)]
+struct Filter {
+    text: String,
+    values: Vec<Box<dyn ToSql>>,
+}
+
+impl Filter {
+    fn and(&mut self, condition: &str, value: impl ToSql + 'static) {
+        self.text.push_str(" AND ");
+        self.text.push_str(condition);
+        self.values.push(Box::new(value));
+    }
+
+    fn values(&self) -> impl Iterator<Item = &dyn ToSql> {
+        self.values.iter().map(|value| &**value)
+    }
+}
+
+pub(super) fn tasks(
+    db: &Connection,
+    me: i64,
+    scope: &Scope,
+    query: &TaskQuery,
+) -> Result<TaskPage, StoreError> {
+    let find = "SELECT key FROM scopes WHERE agent = ?1 AND tenant IS ?2 AND owner IS ?3";
+    let mut find = db.prepare_cached(find)?;
+    let mut found = find.query(params![scope.agent, scope.tenant, scope.owner])?;
+    // The row stays open: the page and the number are of one moment.
+    let Some(row) = found.next()? else {
+        return Ok(TaskPage { total: query.count.then_some(0), ..TaskPage::default() });
+    };
+    let scope: i64 = row.get(0)?;
+    let total = if query.count { Some(count(db, scope, query)?) } else { None };
+    let mut page = page(db, me, scope, query)?;
+    page.total = total;
+    Ok(page)
+}
+
+/// The conditions but for the place in the list. The index is named, so that a page never costs more than
+/// its part of it, whatever SQLite thinks of the data.
+fn filter(scope: i64, query: &TaskQuery) -> (&'static str, Filter) {
+    let mut filter = Filter::default();
+    filter.and("tasks.scope = ?", scope);
+    if let Some(context_id) = &query.context_id {
+        filter.and("context_id = ?", context_id.as_str().to_owned());
+    }
+    if let Some(state) = query.state {
+        filter.and("state = ?", state_code(state));
+    }
+    if let Some(since) = query.since {
+        filter.and("status_at >= ?", millis_from(since));
+    }
+    let index = match (&query.context_id, query.state) {
+        (Some(_), _) => "tasks_by_context",
+        (None, Some(_)) => "tasks_by_state",
+        (None, None) => "tasks_by_time",
+    };
+    (index, filter)
+}
+
+fn page(db: &Connection, me: i64, scope: i64, query: &TaskQuery) -> Result<TaskPage, StoreError> {
+    let (index, mut filter) = filter(scope, query);
+    if let Some(after) = &query.after {
+        filter.and("(status_at, id) < (?,", after.timestamp.as_millis());
+        filter.text.push_str(" ?)");
+        filter.values.push(Box::new(after.id.as_str().to_owned()));
+    }
+    // One more than asked for, to know whether there are more.
+    filter.values.push(Box::new(i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1)));
+    let columns = if query.without_artifacts { read::LEAN } else { read::WHOLE };
+    let mut select = db.prepare_cached(&format!(
+        "SELECT {columns} FROM tasks INDEXED BY {index} WHERE TRUE {}
+         ORDER BY status_at DESC, id DESC LIMIT ?",
+        filter.text
+    ))?;
+    let mut rows = select.query(rusqlite::params_from_iter(filter.values()))?;
+    let mut page = TaskPage::default();
+    while let Some(row) = rows.next()? {
+        if page.tasks.len() == query.limit {
+            page.more = true;
+            break;
+        }
+        let mut task = read::assemble(db, me, row)?.task;
+        if query.without_artifacts {
+            task.artifacts = Vec::new();
+        }
+        page.tasks.push(task);
+    }
+    Ok(page)
+}
+
+/// How many match in all: from the counters, or by the index.
+fn count(db: &Connection, scope: i64, query: &TaskQuery) -> Result<usize, StoreError> {
+    let total: Option<i64> = match (&query.context_id, query.since, query.state) {
+        (None, None, None) => {
+            let all = "SELECT sum(tasks) FROM counters WHERE scope = ?1";
+            db.prepare_cached(all)?.query_row([scope], |row| row.get(0))?
+        }
+        (None, None, Some(state)) => {
+            let own = "SELECT tasks FROM counters WHERE scope = ?1 AND state = ?2";
+            let mut own = db.prepare_cached(own)?;
+            own.query_row(params![scope, state_code(state)], |row| row.get(0)).optional()?
+        }
+        _ => {
+            let (index, filter) = filter(scope, query);
+            let text = &filter.text;
+            let count = format!("SELECT count(*) FROM tasks INDEXED BY {index} WHERE TRUE {text}");
+            let mut count = db.prepare_cached(&count)?;
+            count.query_row(rusqlite::params_from_iter(filter.values()), |row| row.get(0))?
+        }
+    };
+    Ok(total.and_then(|total| usize::try_from(total).ok()).unwrap_or(0))
+}

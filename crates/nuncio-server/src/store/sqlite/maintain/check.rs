@@ -1,0 +1,138 @@
+//! The check: what SQLite finds, and what we know about our own tables.
+
+use std::path::Path;
+
+use nuncio_protocol::{Seq, Task};
+use rusqlite::{Connection, Row};
+
+use super::look;
+use crate::store::{
+    OpenError, StoreError,
+    codec::{replay, state_code},
+    sqlite::{
+        read,
+        schema::{LAST_SEQ, place},
+    },
+};
+
+/// A check names at most so many problems.
+const MOST_PROBLEMS: usize = 100;
+
+/// Queries whose rows are problems.
+const RULES: [(&str, &str); 6] = [
+    ("file", "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
+    (
+        "references",
+        "SELECT format('row %d of %s refers to nothing in %s', rowid, \"table\", parent)
+         FROM pragma_foreign_key_check",
+    ),
+    (
+        "counters",
+        "SELECT format('scope %d has %d tasks in state %d, and counts %d', coalesce(own.scope, counters.scope),
+             coalesce(own.number, 0), coalesce(own.state, counters.state), coalesce(counters.tasks, 0))
+         FROM (SELECT scope, state, count(*) AS number FROM tasks GROUP BY scope, state) AS own
+             FULL JOIN counters ON counters.scope = own.scope AND counters.state = own.state
+         WHERE own.number IS NOT counters.tasks",
+    ),
+    (
+        "turns",
+        "SELECT format('task %s counts %d turns and %d that wait', id, turns, pending) FROM tasks
+         WHERE turns <> (SELECT count(*) FROM turns WHERE task = key)
+             OR pending <> (SELECT count(*) FROM turns WHERE task = key AND NOT begun)",
+    ),
+    (
+        "log",
+        "SELECT format('segment %d is of no task', place) FROM log
+         WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE key = place >> 28)",
+    ),
+    (
+        "answers",
+        "SELECT format('key %d of scope %d has no answer', rowid, scope) FROM answers
+         WHERE (task IS NULL) = (reply IS NULL)",
+    ),
+];
+
+/// Looks at everything, also while a hub runs, and says what is wrong.
+///
+/// # Errors
+/// If the file cannot be opened at all, or is not ours.
+pub fn check(path: &Path) -> Result<Vec<String>, OpenError> {
+    let db = look(path)?;
+    let mut problems = Vec::new();
+    for (what, query) in RULES {
+        note(&mut problems, what, ask(&db, query));
+    }
+    note(&mut problems, "log", read_all(&db));
+    Ok(problems)
+}
+
+fn note(problems: &mut Vec<String>, what: &str, found: Result<Vec<String>, StoreError>) {
+    let room = MOST_PROBLEMS.saturating_sub(problems.len());
+    let found = found.unwrap_or_else(|error| vec![error.to_string()]);
+    problems.extend(found.into_iter().take(room).map(|found| format!("{what}: {found}")));
+}
+
+fn ask(db: &Connection, query: &str) -> Result<Vec<String>, StoreError> {
+    let mut query = db.prepare(query)?;
+    let told = query.query_map([], |row| row.get(0))?;
+    Ok(told.take(MOST_PROBLEMS).collect::<Result<_, _>>()?)
+}
+
+/// Reads every task, one at a time.
+fn read_all(db: &Connection) -> Result<Vec<String>, StoreError> {
+    let columns = read::WHOLE;
+    let mut tasks = db.prepare(&format!("SELECT {columns}, id, state, status_at FROM tasks ORDER BY key"))?;
+    let mut rows = tasks.query([])?;
+    let mut problems = Vec::new();
+    while problems.len() < MOST_PROBLEMS
+        && let Some(row) = rows.next()?
+    {
+        let found = agree(db, row);
+        let found = found.unwrap_or_else(|error| Some(error.to_string()));
+        if let Some(found) = found {
+            problems.push(format!("task {}: {found}", row.get::<_, String>(9)?));
+        }
+    }
+    Ok(problems)
+}
+
+/// What is wrong with a task: its log has no gap, and its row and its snapshot are what the log tells.
+fn agree(db: &Connection, row: &Row<'_>) -> Result<Option<String>, StoreError> {
+    let (key, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
+    let kept: i64 = row.get(4)?;
+    let (mut told, mut last, mut at_snapshot) = (Task::default(), 0, None);
+    let mut log = db.prepare_cached(
+        "SELECT body, refs, first_seq, place FROM log WHERE place BETWEEN ?1 AND ?2 ORDER BY place",
+    )?;
+    let mut segments = log.query([place(key, 0), place(key, LAST_SEQ)])?;
+    while let Some(segment) = segments.next()? {
+        let first: i64 = segment.get(2)?;
+        if first != last + 1 {
+            return Ok(Some(format!("after entry {last} comes entry {first}")));
+        }
+        for entry in read::entries(db, key, segment)? {
+            if entry.seq.0 as i64 != last + 1 {
+                return Ok(Some(format!("after entry {last} comes entry {}", entry.seq)));
+            }
+            last += 1;
+            replay(&mut told, Seq::ZERO, vec![entry]);
+            if last == kept {
+                at_snapshot = Some(told.clone());
+            }
+        }
+        if place(key, last as u64) != segment.get::<_, i64>(3)? {
+            return Ok(Some(format!("a segment ends with entry {last}, and says another")));
+        }
+    }
+    if last != seq {
+        return Ok(Some(format!("its log ends with entry {last}, expected {seq}")));
+    }
+    let (state, status_at): (i64, i64) = (row.get(10)?, row.get(11)?);
+    let status =
+        (i64::from(state_code(told.status.state)), told.status.timestamp.map_or(0, |at| at.as_millis()));
+    if status != (state, status_at) {
+        return Ok(Some("its status is not what its log tells".to_owned()));
+    }
+    let wrong = kept > 0 && read::snapshot(db, row)? != at_snapshot;
+    Ok(wrong.then(|| "its snapshot is not what its log tells".to_owned()))
+}

@@ -1,0 +1,221 @@
+//! The SQLite store: tasks in a file, for one hub at a time.
+//!
+//! One thread writes and shares each transaction among all who wait; a few read beside it.
+//!
+//! ```text
+//! commit ─► encode ─► queue ─► writer: BEGIN · all that is queued · COMMIT (one wait for the disk) ─► answers
+//! read ───────────► queue ─► readers: one query, most of the time
+//! ```
+
+mod append;
+mod error;
+mod forget;
+mod list;
+mod lock;
+pub mod maintain;
+mod read;
+mod schema;
+mod turns;
+mod write;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread::JoinHandle,
+};
+
+use async_trait::async_trait;
+use nuncio_protocol::{Message, Seq, TaskId, Timestamp};
+use rusqlite::params;
+
+use self::{lock::Lock, read::Readers, write::Writer};
+use super::{
+    Answer, Commit, Durability, IdempotencyKey, Links, OpenError, Orphan, Prune, Refused, Scope, Store,
+    StoreError, StoredEvent, StoredTask, TaskPage, TaskQuery, TurnChange, Whose,
+    codec::{self, DEFAULT_LARGE},
+};
+
+/// How a [`SqliteStore`] is opened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SqliteOptions {
+    /// What a commit waits for.
+    pub durability: Durability,
+    /// Content over this many bytes is stored once, beside the log.
+    pub large_content: usize,
+    /// How many threads read.
+    pub readers: usize,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { durability: Durability::Full, large_content: DEFAULT_LARGE, readers: cores.clamp(1, 4) }
+    }
+}
+
+/// Keeps tasks in a SQLite database. When it is dropped, what was given to it is still done, and the file
+/// is let go a moment later; [`close`](Self::close) waits for that.
+pub struct SqliteStore {
+    writer: Writer,
+    readers: Readers,
+    threads: Vec<JoinHandle<()>>,
+    /// The owner that this handle is.
+    me: i64,
+    large: usize,
+    path: PathBuf,
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path).field("me", &self.me).finish_non_exhaustive()
+    }
+}
+
+impl SqliteStore {
+    /// Opens a database, or makes one, and brings its schema up to date.
+    ///
+    /// # Errors
+    /// Says why the file cannot be used, and what to do.
+    pub async fn open(path: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
+        let place = path.to_owned();
+        let opened = tokio::task::spawn_blocking(move || Self::open_now(&place, &options)).await;
+        opened.unwrap_or_else(|error| {
+            Err(OpenError::Other { place: path.display().to_string(), detail: error.to_string() })
+        })
+    }
+
+    fn open_now(path: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
+        let lock = Lock::take(path)?;
+        let db = schema::open(path, options.durability)?;
+        let me = schema::next_epoch(&db).map_err(|error| error::opening(path, &error))?;
+        let (readers, mut threads) = Readers::start(path, options.readers)?;
+        let started = Writer::start(db, me, lock);
+        let (writer, thread) = started.map_err(|error| lock::unopened(path, &error))?;
+        // Last to end, so that it finds nobody else at the file.
+        threads.push(thread);
+        Ok(Self { writer, readers, threads, me, large: options.large_content, path: path.to_owned() })
+    }
+
+    /// Does what it was given, and lets go of the file.
+    pub async fn close(self) {
+        let Self { writer, readers, threads, .. } = self;
+        drop((writer, readers));
+        let joined = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(JoinHandle::join));
+        if !matches!(joined.await, Ok(Ok(()))) {
+            tracing::error!("a thread of the task store has panicked");
+        }
+    }
+}
+
+fn bounded(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
+        // Encoded here, so that it overlaps with the disk of the transaction before.
+        let entries = batch.len();
+        let writes = codec::coalesce(batch, self.large);
+        self.writer.shared(move |session| session.append(writes, entries)).await
+    }
+
+    async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
+        let (me, scope, id) = (self.me, scope.clone(), id.clone());
+        self.readers.ask(move |db| read::task(db, me, &scope, id.as_str())).await
+    }
+
+    async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
+        let (me, scope, query) = (self.me, scope.clone(), query.clone());
+        self.readers.ask(move |db| list::tasks(db, me, &scope, &query)).await
+    }
+
+    async fn events(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.readers.ask(move |db| read::events(db, &scope, &id, after, limit)).await
+    }
+
+    async fn links(&self, scope: &Scope, id: &TaskId) -> Result<Links, StoreError> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.readers.ask(move |db| read::links(db, &scope, &id)).await
+    }
+
+    async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
+        let (scope, key) = (scope.clone(), key.to_owned());
+        self.readers.ask(move |db| read::answer(db, &scope, &key)).await
+    }
+
+    async fn keep_reply(
+        &self,
+        scope: &Arc<Scope>,
+        key: IdempotencyKey,
+        reply: Arc<Message>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let scope = Arc::clone(scope);
+        let reply = serde_json::to_vec(&*reply).map_err(StoreError::broken)?;
+        let keep = "INSERT INTO answers (scope, key, digest, at, reply) VALUES (?1, ?2, ?3, ?4, ?5)
+                    ON CONFLICT (scope, key) DO NOTHING";
+        let work = move |session: &mut write::Session| {
+            let scope = session.scope(&scope)?;
+            let mut keep = session.db.prepare_cached(keep)?;
+            keep.execute(params![scope, key.key, key.digest, at.as_millis(), reply])?;
+            Ok(())
+        };
+        self.writer.shared(work).await
+    }
+
+    async fn turn(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        change: TurnChange,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.writer.shared(move |session| session.turn(&scope, &id, &change)).await
+    }
+
+    async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {
+        let agent = Arc::from(agent);
+        self.writer.alone(move |session| session.adopt(&agent, limit)).await
+    }
+
+    async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {
+        let what = what.clone();
+        self.writer.alone(move |session| session.prune(&what, bounded(limit))).await
+    }
+
+    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
+        let whose = whose.clone();
+        self.writer.alone(move |session| session.erase(&whose, bounded(limit))).await
+    }
+
+    async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {
+        let name = format!("secret {name}");
+        let work = move |session: &mut write::Session| {
+            let made: [u8; 32] = rand::random();
+            let keep = "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING";
+            session.db.execute(keep, params![name, made])?;
+            let find = "SELECT value FROM meta WHERE name = ?1";
+            Ok(session.db.query_row(find, [&name], |row| row.get(0))?)
+        };
+        self.writer.alone(work).await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.readers.ask(|db| Ok(db.query_row("SELECT count(*) FROM meta", [], |_| Ok(()))?)).await?;
+        let work = |session: &mut write::Session| {
+            // A real write: a full disk says so here.
+            session.db.execute("UPDATE meta SET value = value WHERE name = 'epoch'", [])?;
+            Ok(())
+        };
+        self.writer.shared(work).await
+    }
+}

@@ -1,0 +1,222 @@
+//! The readers: a few threads beside the writer, each with a connection that can only read.
+//!
+//! As long as a row is being looked at, its connection sees the database as it was when the row was found;
+//! whatever else is read meanwhile belongs to the same moment.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread::JoinHandle,
+};
+
+use bytes::Bytes;
+use nuncio_protocol::{Message, Seq, Task, TaskId};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use tokio::sync::oneshot;
+
+use super::{
+    error,
+    schema::{self, LAST_SEQ, place},
+};
+use crate::store::{
+    Answer, Links, MOST_CHILDREN, OpenError, Outcome, Scope, StoreError, StoredEvent, StoredTask,
+    codec::{self, Blobs, damaged},
+};
+
+type Job = Box<dyn FnOnce(&Connection) + Send>;
+
+/// Where questions are given to the readers. When the last is gone, the threads end.
+#[derive(Clone)]
+pub(super) struct Readers(mpsc::Sender<Job>);
+
+impl Readers {
+    /// Starts so many threads.
+    pub(super) fn start(path: &Path, count: usize) -> Result<(Self, Vec<JoinHandle<()>>), OpenError> {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let queue = Arc::new(Mutex::new(queue));
+        let mut threads = Vec::new();
+        for number in 0..count.max(1) {
+            let db = schema::open_reader(path).map_err(|error| error::opening(path, &error))?;
+            let queue = Arc::clone(&queue);
+            let thread = std::thread::Builder::new().name(format!("nuncio-sqlite-reader-{number}"));
+            let thread = thread.spawn(move || {
+                loop {
+                    // Whoever waits for the next job holds the lock; the others wait for the lock.
+                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok(job) = next else { break };
+                    job(&db);
+                }
+            });
+            threads.push(thread.map_err(|error| super::lock::unopened(path, &error))?);
+        }
+        Ok((Self(jobs), threads))
+    }
+
+    /// Asks the database.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (waiter, answer) = oneshot::channel();
+        let ended = || StoreError::broken("the readers have ended");
+        let job = move |db: &Connection| drop(waiter.send(question(db)));
+        self.0.send(Box::new(job)).map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+}
+
+/// What [`assemble`] needs of a task's row, with its artifacts or without.
+pub(super) const WHOLE: &str =
+    "tasks.key, seq, busy, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs";
+pub(super) const LEAN: &str =
+    "tasks.key, seq, busy, tasks.owner, snapshot_seq, snapshot, snapshot_refs, NULL, NULL";
+
+/// The task of a row: its snapshot, and what the log tells since.
+pub(super) fn assemble(db: &Connection, me: i64, row: &Row<'_>) -> Result<StoredTask, StoreError> {
+    let key: i64 = row.get(0)?;
+    let (seq, busy, owner) = (row.get::<_, i64>(1)? as u64, row.get::<_, bool>(2)?, row.get::<_, i64>(3)?);
+    let at = row.get::<_, i64>(4)? as u64;
+    let mut task = snapshot(db, row)?.unwrap_or_default();
+    if at < seq {
+        let mut log =
+            db.prepare_cached("SELECT body, refs FROM log WHERE place > ?1 AND place <= ?2 ORDER BY place")?;
+        let mut segments = log.query([place(key, at), place(key, seq)])?;
+        while let Some(segment) = segments.next()? {
+            codec::replay(&mut task, Seq(at), entries(db, key, segment)?);
+        }
+    }
+    Ok(StoredTask { task, seq: Seq(seq), held: busy && owner != me })
+}
+
+/// The snapshot of a row.
+pub(super) fn snapshot(db: &Connection, row: &Row<'_>) -> Result<Option<Task>, StoreError> {
+    let key: i64 = row.get(0)?;
+    let Some(json) = bytes(row, 5)? else { return Ok(None) };
+    let refs = bytes(row, 6)?.unwrap_or_default();
+    let mut task = codec::decode_task(json, refs, &blobs(db, key, refs)?)?;
+    if let Some(json) = bytes(row, 7)? {
+        let refs = bytes(row, 8)?.unwrap_or_default();
+        task.artifacts = codec::decode_artifacts(json, refs, &blobs(db, key, refs)?)?;
+    }
+    Ok(Some(task))
+}
+
+fn bytes<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a [u8]>, StoreError> {
+    row.get_ref(column)?.as_blob_or_null().map_err(damaged)
+}
+
+/// The entries of a segment: its body and its refs.
+pub(super) fn entries(db: &Connection, key: i64, segment: &Row<'_>) -> Result<Vec<StoredEvent>, StoreError> {
+    let json = bytes(segment, 0)?.unwrap_or_default();
+    let refs = bytes(segment, 1)?.unwrap_or_default();
+    codec::decode_segment(json, refs, &blobs(db, key, refs)?)
+}
+
+/// The large content that a body refers to.
+fn blobs(db: &Connection, key: i64, refs: &[u8]) -> Result<Blobs, StoreError> {
+    let mut blobs = Blobs::new();
+    for digest in codec::digests(refs) {
+        let mut find = db.prepare_cached("SELECT body FROM blobs WHERE task = ?1 AND digest = ?2")?;
+        let body = find.query_row(params![key, digest.0], |row| row.get::<_, Vec<u8>>(0)).optional()?;
+        blobs.extend(body.map(|body| (digest, Bytes::from(body))));
+    }
+    Ok(blobs)
+}
+
+/// The task of this id, if it is of this scope.
+pub(super) fn task(
+    db: &Connection,
+    me: i64,
+    scope: &Scope,
+    id: &str,
+) -> Result<Option<StoredTask>, StoreError> {
+    let mut find = db.prepare_cached(
+        "SELECT tasks.key, seq, busy, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts,
+             artifacts_refs
+         FROM tasks JOIN scopes ON scopes.key = tasks.scope
+         WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4",
+    )?;
+    let mut rows = find.query(params![id, scope.agent, scope.tenant, scope.owner])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    assemble(db, me, row).map(Some)
+}
+
+/// Does something with the key of a task, and the key of its scope, if it is of this scope.
+fn with_key<T: Default>(
+    db: &Connection,
+    scope: &Scope,
+    id: &TaskId,
+    look: impl FnOnce(i64, i64) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let mut find = db.prepare_cached(
+        "SELECT tasks.key, scopes.key FROM tasks JOIN scopes ON scopes.key = tasks.scope
+         WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4",
+    )?;
+    let mut rows = find.query(params![id.as_str(), scope.agent, scope.tenant, scope.owner])?;
+    // The row stays open: nobody else can come to the key meanwhile.
+    match rows.next()? {
+        Some(row) => look(row.get(0)?, row.get(1)?),
+        None => Ok(T::default()),
+    }
+}
+
+pub(super) fn events(
+    db: &Connection,
+    scope: &Scope,
+    id: &TaskId,
+    after: Seq,
+    limit: usize,
+) -> Result<Vec<StoredEvent>, StoreError> {
+    with_key(db, scope, id, |key, _| {
+        let mut found = Vec::new();
+        let mut log =
+            db.prepare_cached("SELECT body, refs FROM log WHERE place > ?1 AND place <= ?2 ORDER BY place")?;
+        let mut segments = log.query([place(key, after.0), place(key, LAST_SEQ)])?;
+        while found.len() < limit
+            && let Some(segment) = segments.next()?
+        {
+            let wanted = entries(db, key, segment)?.into_iter().filter(|entry| entry.seq > after);
+            let room = limit - found.len();
+            found.extend(wanted.take(room));
+        }
+        Ok(found)
+    })
+}
+
+pub(super) fn links(db: &Connection, scope: &Scope, id: &TaskId) -> Result<Links, StoreError> {
+    with_key(db, scope, id, |key, scope| {
+        let mut parents = db.prepare_cached(
+            "SELECT parent FROM links JOIN tasks ON tasks.id = links.parent
+             WHERE links.task = ?1 AND tasks.scope = ?2 ORDER BY parent",
+        )?;
+        let parents = parents.query_map([key, scope], |row| row.get::<_, String>(0).map(TaskId::from))?;
+        let parents = parents.collect::<Result<_, _>>()?;
+        let mut children = db.prepare_cached(
+            "SELECT tasks.id FROM links JOIN tasks ON tasks.key = links.task
+             WHERE links.parent = ?1 AND tasks.scope = ?2 ORDER BY tasks.id LIMIT ?3",
+        )?;
+        let most = MOST_CHILDREN as i64;
+        let children = children
+            .query_map(params![id.as_str(), scope, most], |row| row.get::<_, String>(0).map(TaskId::from))?;
+        Ok(Links { parents, children: children.collect::<Result<_, _>>()? })
+    })
+}
+
+pub(super) fn answer(db: &Connection, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
+    let mut find = db.prepare_cached(
+        "SELECT digest, tasks.id, reply FROM scopes CROSS JOIN answers ON answers.scope = scopes.key
+             LEFT JOIN tasks ON tasks.key = answers.task
+         WHERE agent = ?1 AND tenant IS ?2 AND scopes.owner IS ?3 AND answers.key = ?4",
+    )?;
+    let mut rows = find.query(params![scope.agent, scope.tenant, scope.owner, key])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let outcome = match row.get::<_, Option<String>>(1)? {
+        Some(id) => Outcome::Task(id.into()),
+        None => {
+            let reply: Message =
+                serde_json::from_slice(bytes(row, 2)?.unwrap_or_default()).map_err(damaged)?;
+            Outcome::Reply(Arc::new(reply))
+        }
+    };
+    Ok(Some(Answer { digest: row.get(0)?, outcome }))
+}

@@ -1,0 +1,205 @@
+//! The tables, and how older ones become them.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::{error, lock};
+use crate::store::{Durability, OpenError};
+
+/// "NUNC": says that a database is ours.
+const APPLICATION_ID: i64 = 0x4e55_4e43;
+
+/// One step per version of the schema. A step that was released never changes.
+const MIGRATIONS: [&str; 1] = [VERSION_1];
+
+/// The version we know.
+pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;
+
+/// Entries of one task are neighbours in the log: `place` is the task's key and the number of the
+/// segment's last entry in one integer, so that the log is one tree and needs no index.
+pub(super) const SEQ_BITS: u32 = 28;
+
+/// No log is longer: the key has no room.
+pub(super) const LAST_SEQ: u64 = (1 << SEQ_BITS) - 1;
+
+/// The place of a segment that ends with the entry `seq`.
+pub(super) fn place(task: i64, seq: u64) -> i64 {
+    (task << SEQ_BITS) | seq.min(LAST_SEQ) as i64
+}
+
+const VERSION_1: &str = "
+    CREATE TABLE meta (
+        name TEXT PRIMARY KEY,
+        value ANY NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO meta VALUES ('epoch', 0);
+
+    CREATE TABLE scopes (
+        key INTEGER PRIMARY KEY,
+        agent TEXT NOT NULL,
+        tenant TEXT,
+        owner TEXT
+    ) STRICT;
+    CREATE INDEX scopes_by_owner ON scopes (owner, agent, tenant);
+    CREATE INDEX scopes_by_agent ON scopes (agent);
+
+    -- How many tasks of a scope are in a state.
+    CREATE TABLE counters (
+        scope INTEGER NOT NULL REFERENCES scopes,
+        state INTEGER NOT NULL,
+        tasks INTEGER NOT NULL,
+        PRIMARY KEY (scope, state)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE tasks (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        scope INTEGER NOT NULL REFERENCES scopes,
+        context_id TEXT NOT NULL,
+        state INTEGER NOT NULL,
+        status_at INTEGER NOT NULL,
+        -- The number of the last entry.
+        seq INTEGER NOT NULL,
+        -- The epoch of the handle that works on it, or was the last to do so.
+        owner INTEGER NOT NULL,
+        busy INTEGER NOT NULL,
+        -- How many turns are kept, and how many of them have not begun.
+        turns INTEGER NOT NULL,
+        pending INTEGER NOT NULL,
+        -- The task as it was after the entry of this number; 0: no snapshot.
+        snapshot_seq INTEGER NOT NULL,
+        snapshot BLOB,
+        snapshot_refs BLOB,
+        artifacts BLOB,
+        artifacts_refs BLOB
+    ) STRICT;
+    CREATE INDEX tasks_by_time ON tasks (scope, status_at, id);
+    CREATE INDEX tasks_by_state ON tasks (scope, state, status_at, id);
+    CREATE INDEX tasks_by_context ON tasks (scope, context_id, status_at, id);
+    CREATE INDEX tasks_open ON tasks (scope) WHERE busy + pending > 0;
+
+    CREATE TABLE log (
+        place INTEGER PRIMARY KEY,
+        first_seq INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        refs BLOB
+    ) STRICT;
+
+    CREATE TABLE blobs (
+        task INTEGER NOT NULL REFERENCES tasks ON DELETE CASCADE,
+        digest BLOB NOT NULL,
+        body BLOB NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX blobs_by_digest ON blobs (task, digest);
+
+    CREATE TABLE turns (
+        task INTEGER NOT NULL REFERENCES tasks ON DELETE CASCADE,
+        id TEXT NOT NULL,
+        begun INTEGER NOT NULL,
+        body BLOB NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX turns_by_id ON turns (task, id);
+
+    CREATE TABLE links (
+        task INTEGER NOT NULL REFERENCES tasks ON DELETE CASCADE,
+        parent TEXT NOT NULL,
+        PRIMARY KEY (task, parent)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX links_by_parent ON links (parent);
+
+    -- What was answered under an idempotency key: a task or a reply.
+    CREATE TABLE answers (
+        scope INTEGER NOT NULL REFERENCES scopes,
+        key TEXT NOT NULL,
+        digest BLOB NOT NULL,
+        at INTEGER NOT NULL,
+        task INTEGER REFERENCES tasks ON DELETE CASCADE,
+        reply BLOB
+    ) STRICT;
+    CREATE UNIQUE INDEX answers_by_key ON answers (scope, key);
+    CREATE INDEX answers_by_task ON answers (task) WHERE task IS NOT NULL;
+    CREATE INDEX answers_by_time ON answers (at) WHERE reply IS NOT NULL;
+";
+
+/// Opens the database for writing, in its newest form. The caller has the lock.
+pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
+    // SQLite would make it for everybody to read.
+    lock::private(path).map_err(|error| lock::unopened(path, &error))?;
+    let said = |error| error::opening(path, &error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut db = Connection::open_with_flags(path, flags).map_err(said)?;
+    let found = version(&db, path)?;
+    tune(&db, durability).map_err(said)?;
+    migrate(&mut db, found).map_err(said)?;
+    Ok(db)
+}
+
+/// Opens the database for reading.
+pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)?;
+    db.execute_batch(
+        "PRAGMA query_only = ON; PRAGMA busy_timeout = 5000; PRAGMA cache_size = -8000;
+         PRAGMA mmap_size = 268435456; PRAGMA temp_store = MEMORY;",
+    )?;
+    db.set_prepared_statement_cache_capacity(64);
+    Ok(db)
+}
+
+/// The version of the schema; refused if it is not ours, or newer than we know.
+pub(super) fn version(db: &Connection, path: &Path) -> Result<i64, OpenError> {
+    let said = |error| error::opening(path, &error);
+    let number = |pragma: &str| db.query_row(pragma, [], |row| row.get::<_, i64>(0)).map_err(said);
+    let (application, found) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
+    let place = path.display().to_string();
+    if application != APPLICATION_ID {
+        let things = number("SELECT count(*) FROM sqlite_schema")?;
+        if application != 0 || found != 0 || things != 0 {
+            return Err(OpenError::NotOurs { place });
+        }
+    }
+    if found > KNOWN {
+        return Err(OpenError::NewerSchema { place, found, known: KNOWN });
+    }
+    Ok(found)
+}
+
+fn tune(db: &Connection, durability: Durability) -> rusqlite::Result<()> {
+    let synchronous = match durability {
+        Durability::Full => "FULL",
+        Durability::Relaxed => "NORMAL",
+    };
+    // The writer checkpoints by itself, between two transactions; SQLite's own is for when that fails.
+    db.execute_batch(&format!(
+        "PRAGMA busy_timeout = 5000;
+         PRAGMA journal_mode = WAL;
+         PRAGMA synchronous = {synchronous};
+         PRAGMA foreign_keys = ON;
+         PRAGMA cache_size = -32000;
+         PRAGMA temp_store = MEMORY;
+         PRAGMA wal_autocheckpoint = 16000;
+         PRAGMA journal_size_limit = 67108864;"
+    ))?;
+    db.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+fn migrate(db: &mut Connection, found: i64) -> rusqlite::Result<()> {
+    if found == KNOWN {
+        return Ok(());
+    }
+    let step = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for (migration, to) in MIGRATIONS.iter().zip(1..).skip(found as usize) {
+        step.execute_batch(migration)?;
+        step.pragma_update(None, "user_version", to)?;
+    }
+    step.pragma_update(None, "application_id", APPLICATION_ID)?;
+    step.commit()
+}
+
+/// A number that no handle before this one has had.
+pub(super) fn next_epoch(db: &Connection) -> rusqlite::Result<i64> {
+    let next = "UPDATE meta SET value = value + 1 WHERE name = 'epoch' RETURNING value";
+    db.query_row(next, [], |row| row.get(0))
+}

@@ -1,0 +1,83 @@
+//! Turns, and what earlier owners have left behind.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nuncio_protocol::TaskId;
+use rusqlite::{OptionalExtension as _, params};
+
+use super::{read, write::Session};
+use crate::store::{Orphan, Refused, Scope, StoreError, StoredTurn, TurnChange};
+
+impl Session {
+    pub(super) fn turn(
+        &mut self,
+        scope: &Scope,
+        id: &TaskId,
+        change: &TurnChange,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        let mut find = self.db.prepare_cached(
+            "SELECT tasks.key, tasks.owner FROM tasks JOIN scopes ON scopes.key = tasks.scope
+             WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4",
+        )?;
+        let found = find.query_row(params![id.as_str(), scope.agent, scope.tenant, scope.owner], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+        });
+        let Some((key, owner)) = found.optional()? else { return Ok(Err(Refused::NotFound)) };
+        if owner != self.me {
+            return Ok(Err(Refused::Held));
+        }
+        match change {
+            TurnChange::Queue(turn) => self.keep_turn(key, turn)?,
+            TurnChange::Begin(id) => {
+                let begin = "UPDATE turns SET begun = TRUE WHERE task = ?1 AND id = ?2";
+                if self.db.prepare_cached(begin)?.execute(params![key, id])? == 0 {
+                    return Ok(Err(Refused::NotFound));
+                }
+            }
+        }
+        self.count_turns(key)?;
+        Ok(Ok(()))
+    }
+
+    /// The lock is ours alone, so every other owner is gone.
+    pub(super) fn adopt(&mut self, agent: &Arc<str>, limit: usize) -> Result<Vec<Orphan>, StoreError> {
+        if limit == 0 || self.adopted.contains(agent) {
+            return Ok(Vec::new());
+        }
+        let mut find = self.db.prepare_cached(
+            "SELECT tasks.id, tasks.key, tenant, scopes.owner FROM tasks JOIN scopes ON scopes.key = tasks.scope
+             WHERE busy + pending > 0 AND tasks.owner <> ?1 AND agent = ?2
+             ORDER BY tasks.key LIMIT ?3",
+        )?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let found = find.query_map(params![self.me, agent, limit], |row| {
+            let scope = Scope { agent: Arc::clone(agent), tenant: row.get(2)?, owner: row.get(3)? };
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, scope))
+        })?;
+        let found = found.collect::<Result<Vec<_>, _>>()?;
+        drop(find);
+        let mut orphans = Vec::with_capacity(found.len());
+        for (id, key, scope) in found {
+            let take = "UPDATE tasks SET owner = ?2 WHERE key = ?1";
+            self.db.prepare_cached(take)?.execute([key, self.me])?;
+            let stored = read::task(&self.db, self.me, &scope, &id)?;
+            let Some(stored) = stored else { continue };
+            orphans.push(Orphan { scope: Arc::new(scope), stored, turns: self.turns(key)? });
+        }
+        if (orphans.len() as i64) < limit {
+            self.adopted.insert(Arc::clone(agent));
+        }
+        Ok(orphans)
+    }
+
+    fn turns(&self, key: i64) -> Result<Vec<StoredTurn>, StoreError> {
+        let mut turns =
+            self.db.prepare_cached("SELECT id, begun, body FROM turns WHERE task = ?1 ORDER BY id")?;
+        let turns = turns.query_map([key], |row| {
+            let body = Bytes::from(row.get::<_, Vec<u8>>(2)?);
+            Ok(StoredTurn { id: row.get(0)?, begun: row.get(1)?, body })
+        })?;
+        Ok(turns.collect::<Result<_, _>>()?)
+    }
+}

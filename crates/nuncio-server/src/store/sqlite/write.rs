@@ -1,0 +1,255 @@
+//! The one writer: a thread that commits whatever is queued as one transaction, without waiting for more.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+};
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+use tokio::sync::oneshot;
+
+use super::{error, lock::Lock};
+use crate::store::{Scope, StoreError};
+
+/// At most so many jobs share a transaction, so that the first does not wait for too many others.
+const MOST_JOBS: usize = 512;
+
+/// After about so many bytes the log of SQLite is written back into the database.
+const CHECKPOINT_AFTER: usize = 8 << 20;
+
+/// What a transaction writes besides the bodies: a guess, only for the moment of the checkpoint.
+const OVERHEAD: usize = 16 << 10;
+
+/// The scopes that are remembered; a hub with more of them looks some up again.
+const MOST_SCOPES: usize = 50_000;
+
+/// Something to be done in a transaction.
+trait Job: Send {
+    /// True if it may share its transaction with others.
+    fn shares(&self) -> bool;
+
+    fn run(&mut self, session: &mut Session) -> Result<(), StoreError>;
+
+    /// Tells whoever waits, when the transaction is committed or has failed.
+    fn settle(self: Box<Self>, failure: Option<&StoreError>);
+}
+
+struct Work<T, F> {
+    shares: bool,
+    work: Option<F>,
+    done: Option<T>,
+    waiter: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Job for Work<T, F>
+where
+    T: Send,
+    F: FnOnce(&mut Session) -> Result<T, StoreError> + Send,
+{
+    fn shares(&self) -> bool {
+        self.shares
+    }
+
+    fn run(&mut self, session: &mut Session) -> Result<(), StoreError> {
+        if let Some(work) = self.work.take() {
+            self.done = Some(work(session)?);
+        }
+        Ok(())
+    }
+
+    fn settle(self: Box<Self>, failure: Option<&StoreError>) {
+        let result = match (failure, self.done) {
+            (None, Some(done)) => Ok(done),
+            (Some(failure), _) => Err(error::again(failure)),
+            (None, None) => Err(StoreError::broken("the transaction ended early")),
+        };
+        // Whoever does not wait any more does not want to know.
+        let _ = self.waiter.send(result);
+    }
+}
+
+/// Where jobs are given to the writer. When the last is gone, the thread ends.
+#[derive(Clone)]
+pub(super) struct Writer(mpsc::Sender<Box<dyn Job>>);
+
+impl Writer {
+    /// Starts the thread.
+    pub(super) fn start(db: Connection, me: i64, lock: Lock) -> std::io::Result<(Self, JoinHandle<()>)> {
+        let (jobs, queue) = mpsc::channel();
+        let session = Session {
+            db,
+            me,
+            scopes: HashMap::new(),
+            deltas: HashMap::new(),
+            adopted: HashSet::new(),
+            written: 0,
+        };
+        let name = std::thread::Builder::new().name("nuncio-sqlite-writer".to_owned());
+        let thread = name.spawn(move || {
+            run(session, &queue);
+            // The lock goes last.
+            drop(lock);
+        })?;
+        Ok((Self(jobs), thread))
+    }
+
+    /// Does some small work, perhaps in a transaction with others.
+    pub(super) async fn shared<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.submit(true, work).await
+    }
+
+    /// Does some work in a transaction of its own: if it fails, it fails alone.
+    pub(super) async fn alone<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.submit(false, work).await
+    }
+
+    async fn submit<T: Send + 'static>(
+        &self,
+        shares: bool,
+        work: impl FnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (waiter, done) = oneshot::channel();
+        let ended = || StoreError::broken("the writer has ended");
+        self.0.send(Box::new(Work { shares, work: Some(work), done: None, waiter })).map_err(|_| ended())?;
+        done.await.map_err(|_| ended())?
+    }
+}
+
+/// What the jobs of the writer work with.
+pub(super) struct Session {
+    pub(super) db: Connection,
+    /// The epoch of this handle.
+    pub(super) me: i64,
+    /// The keys of scopes.
+    scopes: HashMap<Arc<Scope>, i64>,
+    /// How the numbers of tasks per scope and state change in this transaction.
+    deltas: HashMap<(i64, i64), i64>,
+    /// The agents whose orphans have all been taken. No new ones come: only this handle writes.
+    pub(super) adopted: HashSet<Arc<str>>,
+    /// About how much was written since the last checkpoint.
+    pub(super) written: usize,
+}
+
+fn run(mut session: Session, queue: &mpsc::Receiver<Box<dyn Job>>) {
+    let mut waiting: Option<Box<dyn Job>> = None;
+    loop {
+        let Some(first) = waiting.take().or_else(|| queue.recv().ok()) else { break };
+        let mut jobs = vec![first];
+        if jobs[0].shares() {
+            while jobs.len() < MOST_JOBS
+                && let Ok(job) = queue.try_recv()
+            {
+                if !job.shares() {
+                    waiting = Some(job);
+                    break;
+                }
+                jobs.push(job);
+            }
+        }
+        let failure = session.transact(&mut jobs).err();
+        jobs.into_iter().for_each(|job| job.settle(failure.as_ref()));
+        if session.written > CHECKPOINT_AFTER {
+            session.checkpoint("PASSIVE");
+        }
+    }
+    session.checkpoint("TRUNCATE");
+}
+
+impl Session {
+    fn transact(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
+        let done = self.attempt(jobs);
+        self.deltas.clear();
+        if done.is_err() {
+            // What was learnt in the transaction is undone with it.
+            self.scopes.clear();
+            self.adopted.clear();
+            if !self.db.is_autocommit() {
+                let _ = self.db.execute_batch("ROLLBACK");
+            }
+        }
+        done
+    }
+
+    fn attempt(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
+        self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        for job in jobs {
+            job.run(self)?;
+        }
+        self.count_tasks()?;
+        self.db.prepare_cached("COMMIT")?.execute([])?;
+        self.written += OVERHEAD;
+        Ok(())
+    }
+
+    /// Writes the log of SQLite back into the database. Nobody waits for it; if it fails, the next one
+    /// does more.
+    fn checkpoint(&mut self, mode: &str) {
+        let done = self.db.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
+        if let Err(error) = done {
+            tracing::warn!(%error, "the task store could not write back its log");
+        }
+        self.written = 0;
+    }
+
+    /// The key of a scope that is known.
+    pub(super) fn known_scope(&mut self, scope: &Arc<Scope>) -> Result<Option<i64>, StoreError> {
+        if let Some(key) = self.scopes.get(scope) {
+            return Ok(Some(*key));
+        }
+        let find = "SELECT key FROM scopes WHERE agent = ?1 AND tenant IS ?2 AND owner IS ?3";
+        let mut find = self.db.prepare_cached(find)?;
+        let found = find.query_row(params![scope.agent, scope.tenant, scope.owner], |row| row.get(0));
+        let found = found.optional()?;
+        if let Some(key) = found {
+            if self.scopes.len() >= MOST_SCOPES {
+                self.scopes.clear();
+            }
+            self.scopes.insert(Arc::clone(scope), key);
+        }
+        Ok(found)
+    }
+
+    /// The key of a scope, which is made if it is not there.
+    pub(super) fn scope(&mut self, scope: &Arc<Scope>) -> Result<i64, StoreError> {
+        if let Some(key) = self.known_scope(scope)? {
+            return Ok(key);
+        }
+        let mut insert =
+            self.db.prepare_cached("INSERT INTO scopes (agent, tenant, owner) VALUES (?1, ?2, ?3)")?;
+        let key = insert.insert(params![scope.agent, scope.tenant, scope.owner])?;
+        self.scopes.insert(Arc::clone(scope), key);
+        Ok(key)
+    }
+
+    /// Scopes may have been forgotten.
+    pub(super) fn forget_scopes(&mut self) {
+        self.scopes.clear();
+    }
+
+    /// A task has come to a state (1) or left it (-1).
+    pub(super) fn count(&mut self, scope: i64, state: i64, change: i64) {
+        *self.deltas.entry((scope, state)).or_default() += change;
+    }
+
+    pub(super) fn count_tasks(&mut self) -> Result<(), StoreError> {
+        let mut add = self.db.prepare_cached(
+            "INSERT INTO counters (scope, state, tasks) VALUES (?1, ?2, ?3)
+             ON CONFLICT (scope, state) DO UPDATE SET tasks = tasks + excluded.tasks",
+        )?;
+        for ((scope, state), change) in self.deltas.drain().filter(|(_, change)| *change != 0) {
+            add.execute([scope, state, change])?;
+            if change < 0 {
+                let none = "DELETE FROM counters WHERE scope = ?1 AND state = ?2 AND tasks = 0";
+                self.db.prepare_cached(none)?.execute([scope, state])?;
+            }
+        }
+        Ok(())
+    }
+}
