@@ -35,6 +35,10 @@ impl Session {
                     return Ok(Err(Refused::NotFound));
                 }
             }
+            TurnChange::Drop(id) => {
+                let drop = "DELETE FROM turns WHERE task = ?1 AND id = ?2";
+                self.db.prepare_cached(drop)?.execute(params![key, id])?;
+            }
         }
         self.count_turns(key)?;
         Ok(Ok(()))
@@ -46,24 +50,24 @@ impl Session {
             return Ok(Vec::new());
         }
         let mut find = self.db.prepare_cached(
-            "SELECT tasks.id, tasks.key, tenant, scopes.owner FROM tasks JOIN scopes ON scopes.key = tasks.scope
+            "SELECT tasks.id, tasks.key, tenant, scopes.owner, busy FROM tasks JOIN scopes ON scopes.key = tasks.scope
              WHERE busy + pending > 0 AND tasks.owner <> ?1 AND agent = ?2
              ORDER BY tasks.key LIMIT ?3",
         )?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let found = find.query_map(params![self.me, agent, limit], |row| {
             let scope = Scope { agent: Arc::clone(agent), tenant: row.get(2)?, owner: row.get(3)? };
-            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, scope))
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, scope, row.get::<_, bool>(4)?))
         })?;
         let found = found.collect::<Result<Vec<_>, _>>()?;
         drop(find);
         let mut orphans = Vec::with_capacity(found.len());
-        for (id, key, scope) in found {
+        for (id, key, scope, busy) in found {
             let take = "UPDATE tasks SET owner = ?2 WHERE key = ?1";
             self.db.prepare_cached(take)?.execute([key, self.me])?;
             let stored = read::task(&self.db, self.me, &scope, &id)?;
             let Some(stored) = stored else { continue };
-            orphans.push(Orphan { scope: Arc::new(scope), stored, turns: self.turns(key)? });
+            orphans.push(Orphan { scope: Arc::new(scope), stored, busy, turns: self.turns(key)? });
         }
         if (orphans.len() as i64) < limit {
             self.adopted.insert(Arc::clone(agent));
