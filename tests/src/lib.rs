@@ -14,6 +14,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
 pub mod agent;
+pub mod data;
 pub mod http2;
 pub mod hub;
 pub mod peer;

@@ -1,7 +1,14 @@
 //! The scripted agent, reached in one of several ways, by several callers. A scenario cannot tell the
 //! ways apart; that is what it proves.
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use axum::{
     Router,
@@ -19,22 +26,39 @@ use nuncio_protocol::{
 use nuncio_server::{
     Executor, Runtime,
     bind::{self, BindOptions},
+    store::{MemoryStore, Store},
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 use url::Url;
 
 use crate::{
     agent::{Gates, Scripted},
+    data::{Data, Kept},
     within,
 };
 
-/// How the agent is reached.
+/// How the agent is reached, and where its tasks are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// Not over a wire at all.
-    Bare,
+pub struct Way {
+    wire: Option<(Binding, Version, By)>,
+    data: Data,
+}
+
+impl Way {
+    /// Not over a wire at all, and in memory.
+    pub const BARE: Self = Self { wire: None, data: Data::Memory };
+
     /// Over a wire, on a real socket.
-    Wire(Binding, Version, By),
+    #[must_use]
+    pub const fn wire(binding: Binding, version: Version, by: By) -> Self {
+        Self { wire: Some((binding, version, by)), data: Data::Memory }
+    }
+
+    /// The same, with tasks that are kept there.
+    #[must_use]
+    pub const fn on(self, data: Data) -> Self {
+        Self { data, ..self }
+    }
 }
 
 /// By what a wire is used.
@@ -52,6 +76,9 @@ pub const CALLER: &str = "x-caller";
 /// The media type that the agent does not take.
 pub const REFUSED_MEDIA_TYPE: &str = "application/x-unsupported";
 
+/// How many worlds there have been.
+static WORLDS: AtomicUsize = AtomicUsize::new(0);
+
 /// The agent and its callers.
 #[derive(Debug)]
 pub struct World {
@@ -64,6 +91,7 @@ pub struct World {
     /// Where the scripts wait.
     pub gates: Gates,
     _server: Option<Server>,
+    _kept: Kept,
 }
 
 impl World {
@@ -77,9 +105,10 @@ impl World {
     pub async fn with(way: Way, change: impl FnOnce(&mut AgentCard)) -> Self {
         let scripted = Scripted::default();
         let gates = scripted.gates.clone();
-        match way {
-            Way::Bare => {
-                let service: Arc<dyn A2aService> = Arc::new(runtime(None, scripted, change));
+        let (store, kept) = way.data.open().await;
+        match way.wire {
+            None => {
+                let service: Arc<dyn A2aService> = Arc::new(runtime(None, scripted, store, change));
                 let party = |caller| Party { service: Arc::clone(&service), caller };
                 Self {
                     alice: party(Caller::authenticated("alice")),
@@ -87,10 +116,11 @@ impl World {
                     nobody: party(Caller::anonymous()),
                     gates,
                     _server: None,
+                    _kept: kept,
                 }
             }
-            Way::Wire(binding, version, by) => {
-                let server = Server::start(scripted, BindOptions::default(), change).await;
+            Some((binding, version, by)) => {
+                let server = Server::on(store, scripted, BindOptions::default(), change).await;
                 // Over the wire the context's caller means nothing: who calls stands in the header.
                 let party = async |name: Option<&str>| Party {
                     service: server.reached(binding, version, by, name).await,
@@ -102,6 +132,7 @@ impl World {
                     nobody: party(None).await,
                     gates,
                     _server: Some(server),
+                    _kept: kept,
                 }
             }
         }
@@ -112,6 +143,7 @@ impl World {
 fn runtime(
     address: Option<SocketAddr>,
     executor: impl Executor,
+    store: Arc<dyn Store>,
     change: impl FnOnce(&mut AgentCard),
 ) -> Runtime {
     let mut card = AgentCard::new("scripted", "Does what the message says.").with_streaming();
@@ -128,6 +160,9 @@ fn runtime(
         .with_streaming();
     extended.capabilities.extended_agent_card = Some(true);
     Runtime::builder(card, executor)
+        // Worlds may share a database: each has an agent of its own.
+        .agent(format!("scripted-{}", WORLDS.fetch_add(1, Ordering::Relaxed)))
+        .store(store)
         .extended_card(extended)
         .refuse_media_type(format!("{REFUSED_MEDIA_TYPE}*"))
         .build()
@@ -151,9 +186,22 @@ impl Server {
         options: BindOptions,
         change: impl FnOnce(&mut AgentCard),
     ) -> Self {
+        Self::on(Arc::new(MemoryStore::default()), executor, options, change).await
+    }
+
+    /// Starts it on a free port, with tasks that are kept there.
+    ///
+    /// # Panics
+    /// When there is no free port.
+    pub async fn on(
+        store: Arc<dyn Store>,
+        executor: impl Executor,
+        options: BindOptions,
+        change: impl FnOnce(&mut AgentCard),
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
         let address = listener.local_addr().expect("a listener has an address");
-        let runtime = runtime(Some(address), executor, change);
+        let runtime = runtime(Some(address), executor, store, change);
         let card = Arc::clone(runtime.card());
         let agent = bind::Agent::new(Arc::new(runtime), &card, options).expect("the card is good");
         let router: Router = bind::router(&agent).layer(middleware::from_fn(identify));

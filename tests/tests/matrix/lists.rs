@@ -158,7 +158,7 @@ pub(crate) async fn wrong_parameters_of_a_list_are_named(way: Way) -> Transcript
 
 pub(crate) async fn is_refused_in_0_3() {
     for binding in Binding::ALL {
-        let world = World::open(Way::Wire(*binding, Version::V0_3, By::Client)).await;
+        let world = World::open(Way::wire(*binding, Version::V0_3, By::Client)).await;
         let error = list(&world.alice, ListTasksRequest::default()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnsupportedOperation, "{binding:?}");
     }

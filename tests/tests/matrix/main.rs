@@ -4,7 +4,8 @@
 //!
 //! A scenario runs in a world of its own: an agent that plays scripts, and callers. It asserts what the
 //! specification or the product demands, and notes all it sees; what it noted is then compared with what
-//! the bare runtime shows. If a scenario fails under `bare`, it is not the wire.
+//! the bare runtime shows with its tasks in memory. If a scenario fails under `bare`, it is not the wire; if
+//! it fails under one store only, it is that store.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod lists;
@@ -15,40 +16,50 @@ mod streams;
 use nuncio_tests::{transcript::Transcript, world::Way};
 
 async fn check(way: Way, scenario: impl AsyncFn(Way) -> Transcript) {
-    let expected = scenario(Way::Bare).await;
+    let expected = scenario(Way::BARE).await;
     // On the bare runtime this shows that the scenario itself is repeatable.
     let got = scenario(way).await;
     got.assert_same_as(&expected);
 }
 
-/// Instantiates scenarios over the ways to reach an agent. 0.3 lacks an operation, and only that one
+/// Instantiates scenarios over the stores and the ways to reach an agent. 0.3 lacks an operation, and only that one
 /// (REQ-206).
 macro_rules! matrix {
     (run $common:tt over_json $json:tt since_1_0 $newer:tt) => {
-        matrix!(@on bare = Way::Bare; $common $json $newer);
-        matrix!(@wire jsonrpc = JsonRpc; $common $json $newer);
-        matrix!(@wire rest = HttpJson; $common $json $newer);
-        matrix!(@wire grpc = Grpc; $common {} $newer);
+        matrix!(@data memory = Memory; $common $json $newer);
+        matrix!(@data sqlite = Sqlite; $common $json $newer);
+    };
+    (@data $name:ident = $data:ident; $common:tt $json:tt $newer:tt) => {
+        mod $name {
+            use nuncio_protocol::{Binding, Version};
+            use nuncio_tests::{
+                data::Data,
+                world::{By, Way},
+            };
+            const DATA: Data = Data::$data;
+            matrix!(@on bare = Way::BARE; $common $json $newer);
+            matrix!(@wire jsonrpc = JsonRpc; $common $json $newer);
+            matrix!(@wire rest = HttpJson; $common $json $newer);
+            matrix!(@wire grpc = Grpc; $common {} $newer);
+        }
     };
     (@wire $name:ident = $binding:ident; $common:tt $json:tt $newer:tt) => {
         mod $name {
-            use nuncio_protocol::{Binding, Version};
-            use nuncio_tests::world::By;
-            matrix!(@on v1_0 = Way::Wire(Binding::$binding, Version::V1_0, By::Direct); $common $json $newer);
-            matrix!(@on client_1_0 = Way::Wire(Binding::$binding, Version::V1_0, By::Client); $common $json $newer);
-            matrix!(@on v0_3 = Way::Wire(Binding::$binding, Version::V0_3, By::Direct); $common $json {});
-            matrix!(@on client_0_3 = Way::Wire(Binding::$binding, Version::V0_3, By::Client); $common $json {});
+            use super::{Binding, By, DATA, Version, Way};
+            matrix!(@on v1_0 = Way::wire(Binding::$binding, Version::V1_0, By::Direct); $common $json $newer);
+            matrix!(@on client_1_0 = Way::wire(Binding::$binding, Version::V1_0, By::Client); $common $json $newer);
+            matrix!(@on v0_3 = Way::wire(Binding::$binding, Version::V0_3, By::Direct); $common $json {});
+            matrix!(@on client_0_3 = Way::wire(Binding::$binding, Version::V0_3, By::Client); $common $json {});
         }
     };
     (@on $name:ident = $way:expr; $({$($file:ident :: $scenario:ident;)*})+) => {
         mod $name {
-            #[allow(unused_imports, reason = "the bare way names neither")]
-            use super::*;
-            use nuncio_tests::world::Way;
+            #[allow(unused_imports, reason = "the bare way names fewer")]
+            use super::{Binding, By, DATA, Version, Way};
             $($(
                 #[tokio::test(flavor = "multi_thread")]
                 async fn $scenario() {
-                    crate::check($way, crate::$file::$scenario).await;
+                    crate::check($way.on(DATA), crate::$file::$scenario).await;
                 }
             )*)+
         }

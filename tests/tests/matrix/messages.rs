@@ -225,7 +225,7 @@ fn large_integers() -> SendMessageRequest {
 
 pub(crate) async fn large_integers_are_refused_by_protobuf() {
     for version in Version::ALL {
-        let world = World::open(Way::Wire(Binding::Grpc, *version, By::Client)).await;
+        let world = World::open(Way::wire(Binding::Grpc, *version, By::Client)).await;
         let error = world.alice.refused(large_integers()).await;
         assert_eq!(error.kind(), ErrorKind::InvalidParams);
         assert!(error.message().contains("-9223372036854775808"), "{error}");
