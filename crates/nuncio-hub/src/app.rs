@@ -1,22 +1,28 @@
 //! The composition root: configuration in, a running hub out.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use axum::Router;
 use nuncio_server::{
+    Retention,
     bind::{BindOptions, PublicBase},
-    store::{MemoryStore, Store},
 };
 use tokio::net::TcpListener;
 use url::Url;
 
 use crate::{
     agents,
-    config::{Config, Data},
+    config::Config,
+    data::Opened,
     grpc::Health,
     listen::{Certificates, Listener, Names},
     place::Place,
+    ready,
     router::{self, Routes},
     signing::CardKeys,
 };
@@ -30,6 +36,7 @@ pub struct Hub {
     address: SocketAddr,
     place: Place,
     routes: Arc<Routes>,
+    data: Opened,
     health: Health,
     router: Router,
     config: Config,
@@ -52,13 +59,14 @@ pub struct Served {
 }
 
 impl Hub {
-    /// Binds the address and builds the agents.
+    /// Opens the store, binds the address and builds the agents.
     ///
     /// # Errors
     /// Says what could not be done and what to do.
     pub async fn bind(config: Config) -> Result<Self> {
         let certificates = config.tls.clone().map(Certificates::load).transpose()?;
         let keys = CardKeys::load(&config.card_keys)?;
+        let data = Opened::open(&config.data).await?;
         let socket = TcpListener::bind(config.listen).await.with_context(|| {
             format!(
                 "cannot listen on {}; is another hub running? say --listen with another port",
@@ -74,9 +82,6 @@ impl Hub {
             format!("{base} is no address; expected one such as https://agents.example.com")
         })?;
         let place = Place::new(&Url::parse(base.as_str())?, config.default_agent.as_deref());
-        let store: Arc<dyn Store> = match config.data {
-            Data::Memory { keep_finished } => Arc::new(MemoryStore::new(keep_finished)),
-        };
         let names = names(&config, address);
         let options = BindOptions {
             legacy_card_path: config.legacy_card,
@@ -85,12 +90,16 @@ impl Hub {
             card_signer: keys.signer(),
             ..BindOptions::default()
         };
-        let agents = if config.demo { agents::demo(config.profile, &place, &store) } else { Vec::new() };
-        let routes = Arc::new(Routes { agents });
+        let retention = config.keep.map(Retention::finished).unwrap_or_default();
+        let agents = match config.demo {
+            true => agents::demo(config.profile, &place, &data.store, &retention),
+            false => Vec::new(),
+        };
+        let routes = Arc::new(Routes { agents, store_is_well: AtomicBool::new(true) });
         let (router, health) = router::router(&routes, config.default_agent.as_deref(), &options).await?;
         let router = router.merge(keys.router(&options)?);
         let listener = Listener { socket, certificates, names, connections: config.connections };
-        Ok(Self { listener, address, place, routes, health, router, config })
+        Ok(Self { listener, address, place, routes, data, health, router, config })
     }
 
     /// Where it listens.
@@ -132,13 +141,18 @@ impl Hub {
     /// # Errors
     /// None at present; listening may fail later.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        let open = self.listener.serve(self.router, shutdown).await;
-        self.health.drain().await;
+        let open = tokio::select! {
+            open = self.listener.serve(self.router, shutdown) => open,
+            never = ready::watch(&*self.data.store, &self.routes.store_is_well, &self.health) => match never {},
+        };
+        self.health.set(false).await;
         drain(&self.routes, self.config.drain_grace).await;
         self.health.close().await;
         if !open.close(CONNECTION_GRACE).await {
             tracing::warn!("some connections did not end in time and were cut");
         }
+        drop(self.routes);
+        self.data.close().await;
         Ok(())
     }
 }

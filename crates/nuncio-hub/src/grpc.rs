@@ -12,10 +12,11 @@ use tonic_reflection::server::Builder;
 pub(crate) struct Health(HealthReporter);
 
 impl Health {
-    /// From now on no calls should come here.
-    pub(crate) async fn drain(&self) {
+    /// Whether calls should come here from now on.
+    pub(crate) async fn set(&self, serving: bool) {
+        let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
         for service in services() {
-            self.0.set_service_status(service, ServingStatus::NotServing).await;
+            self.0.set_service_status(service, status).await;
         }
     }
 
@@ -39,9 +40,8 @@ pub(crate) async fn router(
     options: BindOptions,
 ) -> Result<(Router, Health)> {
     let (health, health_server) = tonic_health::server::health_reporter();
-    for service in services() {
-        health.set_service_status(service, ServingStatus::Serving).await;
-    }
+    let health = Health(health);
+    health.set(true).await;
     let reflection = || {
         Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
@@ -55,5 +55,5 @@ pub(crate) async fn router(
         .route_service("/grpc.health.v1.Health/{rpc}", health_server)
         .route_service("/grpc.reflection.v1.ServerReflection/{rpc}", v1)
         .route_service("/grpc.reflection.v1alpha.ServerReflection/{rpc}", v1alpha);
-    Ok((router, Health(health)))
+    Ok((router, health))
 }

@@ -1,18 +1,23 @@
 //! The hub as a library: agents behind one address, each with everything A2A has.
 //!
 //! Reading order: [`config`] says what is wanted, [`Hub`] composes it and runs it, `listen` is the
-//! network edge, `router` and `grpc` have every mount, `place` says where agents are reached, `signing` has the keys of cards, `agents` has a file per kind
-//! of agent.
+//! network edge, `router` and `grpc` have every mount, `place` says where agents are reached, `data` opens the
+//! store and `ready` watches it, `signing` has the keys of cards, `agents` has a file per kind of agent.
 #![expect(missing_docs, reason = "a product, not a library for others: docs where they say something")]
 
 mod agents;
 mod app;
 pub mod config;
+mod data;
 mod grpc;
 mod listen;
+pub mod maintain;
 mod place;
+mod ready;
 mod router;
 mod signing;
+
+pub use nuncio_server::store::OpenError;
 
 pub use self::{
     agents::{Profile, demo_names},

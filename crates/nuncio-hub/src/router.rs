@@ -1,6 +1,9 @@
 //! Every mount. The one check that comes before all of them is in `listen/host.rs`.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use anyhow::{Context as _, Result};
 use axum::{
@@ -22,6 +25,8 @@ use crate::{
 /// What the routes share.
 pub(crate) struct Routes {
     pub(crate) agents: Vec<Agent>,
+    /// What was last seen of the store.
+    pub(crate) store_is_well: AtomicBool,
 }
 
 pub(crate) async fn router(
@@ -50,10 +55,14 @@ pub(crate) async fn router(
 }
 
 async fn ready(State(routes): State<Arc<Routes>>) -> Response {
-    if routes.agents.iter().all(|agent| agent.runtime.is_ready()) {
+    let why_not = if !routes.agents.iter().all(|agent| agent.runtime.is_ready()) {
+        "draining\n"
+    } else if !routes.store_is_well.load(Ordering::Relaxed) {
+        "the task store does not answer\n"
+    } else {
         return "ready\n".into_response();
-    }
-    (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response()
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, why_not).into_response()
 }
 
 /// The agents, at the addresses under which this caller sees them.

@@ -1,5 +1,7 @@
 //! The command line as it is typed.
 
+mod data;
+
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
@@ -8,6 +10,7 @@ use nuncio_protocol::{Binding, TaskState, Version};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 use url::{Host, Url};
 
+pub(crate) use self::data::{Durability, Place, StoreCommand, Which};
 use crate::{exit, output::Format};
 
 /// The heading of the options that every command has.
@@ -61,6 +64,9 @@ pub(crate) enum Command {
     /// Look at agent cards, verify and sign them.
     #[command(subcommand)]
     Card(CardCommand),
+    /// Look after the place where tasks are kept: check, copy, bring up to date, make small.
+    #[command(subcommand)]
+    Store(StoreCommand),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -112,13 +118,24 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) no_legacy_card: bool,
 
-    /// Where tasks are kept: memory.
-    #[arg(long, env = "NUNCIO_DATA")]
-    pub(crate) data: Option<String>,
+    /// Where tasks are kept: memory, a file (FILE or sqlite:FILE), or postgres://USER@HOST/DATABASE. In
+    /// memory when absent: gone with the process. Others can see the command line: an address with a
+    /// password belongs into the variable.
+    #[arg(long, value_name = "STORE", env = "NUNCIO_DATA", hide_env_values = true)]
+    pub(crate) data: Option<Place>,
 
-    /// How many finished tasks are kept in memory.
-    #[arg(long, default_value_t = 100_000)]
-    pub(crate) keep_finished: usize,
+    /// What an answer promises: full when absent.
+    #[arg(long, value_enum)]
+    pub(crate) durability: Option<Durability>,
+
+    /// For how many days finished tasks are kept; 0: for ever. 30 when absent, but in memory only their
+    /// number counts.
+    #[arg(long, value_name = "DAYS")]
+    pub(crate) keep_days: Option<u32>,
+
+    /// How many finished tasks are kept in memory; 100,000 when absent.
+    #[arg(long, value_name = "N")]
+    pub(crate) keep_finished: Option<usize>,
 
     /// This agent answers at the root, too.
     #[arg(long, value_name = "NAME")]

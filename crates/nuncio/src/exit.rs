@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use nuncio_hub::OpenError;
 use nuncio_protocol::{Error, ErrorKind, TaskState};
 
 use crate::output;
@@ -12,7 +13,7 @@ pub(crate) const OK: u8 = 0;
 pub(crate) const OTHER: u8 = 1;
 /// The command line is wrong; clap gives the same code.
 pub(crate) const USAGE: u8 = 2;
-/// The agent could not be reached, or not now, or there is none at the address.
+/// The agent could not be reached, or not now, or there is none at the address; or so with the store.
 pub(crate) const UNREACHABLE: u8 = 3;
 /// Credentials are missing, wrong, or not enough.
 pub(crate) const DENIED: u8 = 4;
@@ -25,18 +26,22 @@ pub(crate) const TASK_FAILED: u8 = 7;
 /// The task waits for input or for an authorisation.
 pub(crate) const TASK_WAITS: u8 = 8;
 
+/// The place where tasks are kept is damaged.
+pub(crate) const DAMAGED: u8 = 9;
+
 /// For `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
   0  all went well
   1  something else
   2  the command line is wrong
-  3  the agent could not be reached, or not now, or there is none at the address
+  3  the agent or the store could not be reached, or not now, or there is no agent at the address
   4  credentials are missing, wrong, or not enough
   5  there is no such task
   6  the agent refused the call
   7  the task failed, was rejected or was canceled
-  8  the task waits for input or for an authorisation";
+  8  the task waits for input or for an authorisation
+  9  the store is damaged";
 
 /// A mistake on the command line that only we can see.
 #[derive(Debug)]
@@ -121,6 +126,9 @@ fn code(error: &anyhow::Error) -> u8 {
         if let Some(error) = cause.downcast_ref::<Error>() {
             return of_kind(error.kind());
         }
+        if let Some(error) = cause.downcast_ref::<OpenError>() {
+            return of_store(error);
+        }
     }
     OTHER
 }
@@ -132,6 +140,17 @@ fn of_kind(kind: ErrorKind) -> u8 {
         ErrorKind::TaskNotFound => NOT_FOUND,
         ErrorKind::Internal | ErrorKind::InvalidAgentResponse => OTHER,
         _ => REFUSED,
+    }
+}
+
+fn of_store(error: &OpenError) -> u8 {
+    match error {
+        // The command line names a place where no store can be.
+        OpenError::NoSuchDirectory(_) | OpenError::NotOurs { .. } | OpenError::Invalid(_) => USAGE,
+        OpenError::LockedBy { .. } | OpenError::Unreachable { .. } => UNREACHABLE,
+        OpenError::Denied { .. } => DENIED,
+        OpenError::Corrupt { .. } => DAMAGED,
+        _ => OTHER,
     }
 }
 
@@ -166,6 +185,9 @@ mod tests {
             (no_agent(error(ErrorKind::Unavailable)).context("there"), UNREACHABLE),
             (hinted(error(ErrorKind::DeadlineExceeded), "see"), UNREACHABLE),
             (anyhow::anyhow!("other"), OTHER),
+            (OpenError::LockedBy { path: "a.db".into(), pid: 7 }.into(), UNREACHABLE),
+            (OpenError::NoSuchDirectory("a".into()).into(), USAGE),
+            (OpenError::ReadOnly { place: "a.db".into() }.into(), OTHER),
             (pipe().into(), OK),
             // The connection to the agent, not ours to whoever reads us.
             (error(ErrorKind::Unavailable).with_source(pipe()).into(), UNREACHABLE),

@@ -1,4 +1,5 @@
-//! `nuncio`: `serve` starts the hub, every other command is a client of a public API.
+//! `nuncio`: `serve` starts the hub, `store` and parts of `card` work offline, every other command is a client
+//! of a public API.
 
 mod args;
 mod command;

@@ -7,7 +7,7 @@ mod slow;
 use std::sync::Arc;
 
 use nuncio_protocol::{AgentCard, AgentProvider, AgentSkill};
-use nuncio_server::{Runtime, RuntimeBuilder, store::Store};
+use nuncio_server::{Retention, Runtime, RuntimeBuilder, store::Store};
 
 pub use self::conformance::Profile;
 use crate::place::Place;
@@ -27,10 +27,15 @@ pub fn demo_names() -> Vec<&'static str> {
 }
 
 /// The demo agents.
-pub(crate) fn demo(profile: Option<Profile>, place: &Place, store: &Arc<dyn Store>) -> Vec<Agent> {
+pub(crate) fn demo(
+    profile: Option<Profile>,
+    place: &Place,
+    store: &Arc<dyn Store>,
+    retention: &Retention,
+) -> Vec<Agent> {
     let build = |name: &'static str, builder: RuntimeBuilder, example: &'static str| Agent {
         name,
-        runtime: builder.agent(name).store(Arc::clone(store)).build(),
+        runtime: builder.agent(name).store(Arc::clone(store)).retention(retention.clone()).build(),
         example,
     };
     vec![

@@ -38,5 +38,6 @@ pub(super) fn agent(mut card: AgentCard) -> RuntimeBuilder {
     card.description = "Counts down, a second a step, and streams each step.".to_owned();
     card.skills =
         vec![super::skill("countdown", "Countdown", "Counts down from a number of seconds.", &["5"])];
-    Runtime::builder(card, Slow).refuse_media_type("application/x-unsupported*")
+    // Counting again does no harm, and its first piece replaces what was said before.
+    Runtime::builder(card, Slow).idempotent(true).refuse_media_type("application/x-unsupported*")
 }

@@ -1,5 +1,6 @@
 //! What the hub is to do, validated. Whoever reads flags or files makes this.
 
+mod data;
 mod network;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -7,7 +8,10 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use anyhow::{Result, bail};
 use url::{Host, Url};
 
-pub use self::network::Network;
+pub use self::{
+    data::{Data, DatabaseUrl, Durability, KEEP_FINISHED},
+    network::Network,
+};
 use crate::agents::{self, Profile};
 
 /// A validated configuration.
@@ -30,6 +34,8 @@ pub struct Config {
     pub legacy_card: bool,
     /// Where tasks are kept.
     pub data: Data,
+    /// How long finished tasks are kept; `None`: for ever, or until memory is full.
+    pub keep: Option<Duration>,
     /// Serves the demo agents.
     pub demo: bool,
     /// How the demo's conformance agent behaves for a test kit; `None`: for people.
@@ -92,13 +98,6 @@ impl Default for Connections {
     }
 }
 
-/// Where tasks are kept.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Data {
-    /// Nowhere: they are gone with the process. So many finished ones are kept meanwhile.
-    Memory { keep_finished: usize },
-}
-
 impl Config {
     /// A hub at this address with no agent yet, and everything else as usual.
     #[must_use]
@@ -111,7 +110,8 @@ impl Config {
             trusted_proxies: Vec::new(),
             card_keys: Vec::new(),
             legacy_card: true,
-            data: Data::Memory { keep_finished: 100_000 },
+            data: Data::Memory { keep_finished: KEEP_FINISHED },
+            keep: None,
             demo: false,
             profile: None,
             default_agent: None,

@@ -4,6 +4,7 @@ mod card;
 mod hint;
 mod send;
 mod serve;
+mod store;
 mod target;
 mod task;
 
@@ -25,6 +26,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Send(send) => send::run(send, format).await,
         Command::Task(command) => task::run(command, format).await,
         Command::Card(command) => card::run(command, format).await,
+        Command::Store(command) => store::run(command, format).await,
     }
 }
 

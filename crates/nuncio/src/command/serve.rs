@@ -5,14 +5,20 @@ use std::{convert::Infallible, process::ExitCode, time::Duration};
 use anyhow::{Context as _, Result};
 use nuncio_hub::{
     Certificates, Hub, Profile, Reload,
-    config::{CardKey, Config, Connections, Data, TlsFiles},
+    config::{CardKey, Config, Connections, Data, Durability, KEEP_FINISHED, TlsFiles},
 };
+
+use serde_json::{Value, json};
 
 use super::hint::program;
 use crate::{
     args, exit,
     output::{self, Format},
 };
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a durable store keeps finished tasks.
+const KEEP_DAYS: u32 = 30;
 
 pub(super) async fn run(serve: args::Serve, format: Format) -> Result<ExitCode> {
     let config = config(&serve)?;
@@ -29,14 +35,7 @@ pub(super) async fn run(serve: args::Serve, format: Format) -> Result<ExitCode> 
 }
 
 fn config(serve: &args::Serve) -> Result<Config> {
-    let data = match serve.data.as_deref() {
-        None | Some("memory") => Data::Memory { keep_finished: serve.keep_finished },
-        Some(other) => {
-            return Err(exit::usage(format!(
-                "--data {other}: expected memory; files and databases are not supported yet"
-            )));
-        }
-    };
+    let data = data(serve)?;
     let profile = serve.profile.map(|profile| match profile {
         args::Profile::Full => Profile::Full,
         args::Profile::Minimal => Profile::Minimal,
@@ -52,6 +51,7 @@ fn config(serve: &args::Serve) -> Result<Config> {
         trusted_proxies: serve.trusted_proxies.clone(),
         card_keys: card_keys(serve)?,
         legacy_card: !serve.no_legacy_card,
+        keep: keep(serve, &data),
         data,
         demo: serve.demo,
         profile,
@@ -66,6 +66,35 @@ fn config(serve: &args::Serve) -> Result<Config> {
     };
     config.validate(serve.allow_anonymous).map_err(|error| exit::usage(error.to_string()))?;
     Ok(config)
+}
+
+/// Where tasks are kept. An option that would do nothing there is a mistake.
+fn data(serve: &args::Serve) -> Result<Data> {
+    let data = args::Place::data(serve.data.as_ref())?;
+    match data.unwrap_or(Data::Memory { keep_finished: KEEP_FINISHED }) {
+        Data::Memory { keep_finished } => {
+            if serve.durability.is_some() {
+                return Err(exit::usage(
+                    "--durability: memory promises nothing; add --data with a file or a database",
+                ));
+            }
+            Ok(Data::Memory { keep_finished: serve.keep_finished.unwrap_or(keep_finished) })
+        }
+        durable => {
+            if serve.keep_finished.is_some() {
+                return Err(exit::usage(format!(
+                    "--keep-finished: is for memory; tasks in {durable} are kept by their age, say --keep-days"
+                )));
+            }
+            Ok(durable.with_durability(serve.durability.map(Into::into).unwrap_or_default()))
+        }
+    }
+}
+
+/// How long finished tasks are kept.
+fn keep(serve: &args::Serve, data: &Data) -> Option<Duration> {
+    let days = serve.keep_days.unwrap_or(if data.is_durable() { KEEP_DAYS } else { 0 });
+    (days > 0).then(|| DAY * days)
 }
 
 fn card_keys(serve: &args::Serve) -> Result<Vec<CardKey>> {
@@ -86,9 +115,13 @@ fn announce(hub: &Hub, config: &Config, format: Format) -> Result<()> {
     if format == Format::Json {
         let agents: Vec<_> = served
             .iter()
-            .map(|agent| serde_json::json!({ "name": agent.name, "url": agent.url, "card": agent.card_url }))
+            .map(|agent| json!({ "name": agent.name, "url": agent.url, "card": agent.card_url }))
             .collect();
-        return output::json(&serde_json::json!({ "listen": hub.address().to_string(), "agents": agents }));
+        return output::json(&json!({
+            "listen": hub.address().to_string(),
+            "agents": agents,
+            "data": data_json(config),
+        }));
     }
     output::line(&format!("nuncio {} listens on {}", env!("CARGO_PKG_VERSION"), hub.local_url()))?;
     for agent in &served {
@@ -104,12 +137,59 @@ fn announce(hub: &Hub, config: &Config, format: Format) -> Result<()> {
         ))?;
     }
     output::line("")?;
-    let Data::Memory { keep_finished } = config.data;
-    output::note(&format!(
-        "warning: tasks are kept in memory only and are gone when this ends; the last {keep_finished} finished ones are kept"
-    ));
+    output::note(&kept(config));
     output::note("Ctrl-C stops");
     Ok(())
+}
+
+/// Where tasks are kept, how safely, and for how long.
+fn kept(config: &Config) -> String {
+    let age = config.keep.map(days).map(|days| format!("finished ones are forgotten after {days} days"));
+    match &config.data {
+        Data::Memory { keep_finished } => {
+            let age = age.map(|age| format!("; {age}")).unwrap_or_default();
+            format!(
+                "warning: tasks are kept in memory only and are gone when this ends; the last {keep_finished} \
+                 finished ones are kept{age}; add --data nuncio.db to keep them in a file"
+            )
+        }
+        data @ (Data::Sqlite { durability, .. } | Data::Postgres { durability, .. }) => {
+            let promise = match durability {
+                Durability::Full => "what is answered is on disk (durability full)",
+                Durability::Relaxed => {
+                    "what is answered outlives this process, but the last moments may be lost with the machine \
+                     (durability relaxed)"
+                }
+            };
+            let age = age.unwrap_or_else(|| "finished ones are kept for ever".to_owned());
+            format!("tasks are kept in {data}; {promise}; {age}")
+        }
+    }
+}
+
+/// The same for programs.
+fn data_json(config: &Config) -> Value {
+    let (kind, durability) = match &config.data {
+        Data::Memory { keep_finished } => {
+            return json!({
+                "kind": "memory", "keepFinished": keep_finished, "keepDays": config.keep.map(days),
+            });
+        }
+        Data::Sqlite { durability, .. } => ("sqlite", durability),
+        Data::Postgres { durability, .. } => ("postgres", durability),
+    };
+    let durability = match durability {
+        Durability::Full => "full",
+        Durability::Relaxed => "relaxed",
+    };
+    json!({
+        "kind": kind, "place": config.data.to_string(), "durability": durability,
+        "keepDays": config.keep.map(days),
+    })
+}
+
+fn days(keep: Duration) -> u64 {
+    keep.as_secs() / DAY.as_secs()
 }
 
 fn stream_flag(name: &str) -> &'static str {

@@ -1,0 +1,44 @@
+//! Looks at the store while the hub serves, so that callers are sent elsewhere while it does not answer.
+
+use std::{
+    convert::Infallible,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use nuncio_server::store::Store;
+
+use crate::grpc::Health;
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+/// How long the store may take to say that it is well.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Tells `is_well` and `health` what it sees, for as long as it is polled.
+pub(crate) async fn watch(store: &dyn Store, is_well: &AtomicBool, health: &Health) -> Infallible {
+    if store.is_immediate() {
+        // In memory: nothing can become of it.
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let trouble = look(store).await.err();
+        let now = trouble.is_none();
+        if is_well.swap(now, Ordering::Relaxed) == now {
+            continue;
+        }
+        health.set(now).await;
+        match trouble {
+            Some(error) => tracing::error!(%error, "not ready"),
+            None => tracing::info!("the task store answers again; ready"),
+        }
+    }
+}
+
+async fn look(store: &dyn Store) -> Result<(), String> {
+    match tokio::time::timeout(PATIENCE, store.ready()).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("the task store has not answered for {} seconds", PATIENCE.as_secs())),
+    }
+}

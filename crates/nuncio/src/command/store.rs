@@ -1,0 +1,94 @@
+//! `nuncio store …`: offline, on the place where tasks are kept.
+
+use std::{path::Path, process::ExitCode};
+
+use anyhow::Result;
+use nuncio_hub::{config::Data, maintain};
+use serde_json::json;
+
+use crate::{
+    args::{Place, StoreCommand, Which},
+    exit,
+    output::{self, Format},
+};
+
+pub(super) async fn run(command: StoreCommand, format: Format) -> Result<ExitCode> {
+    match command {
+        StoreCommand::Check { which } => check(&which.store()?, format).await,
+        StoreCommand::Backup { which, to } => backup(&which.store()?, &to, format).await,
+        StoreCommand::Migrate { which } => migrate(&which.store()?, format).await,
+        StoreCommand::Vacuum { which } => vacuum(&which.store()?, format).await,
+    }
+}
+
+impl Which {
+    /// A store that outlives a process: another has nothing to look after.
+    fn store(&self) -> Result<Data> {
+        match Place::data(self.data.as_ref())? {
+            None => {
+                Err(exit::usage("which store? say --data FILE or --data postgres://…, or set NUNCIO_DATA"))
+            }
+            Some(Data::Memory { .. }) => Err(exit::usage(
+                "--data memory: is gone with its hub, and there is nothing to look after; name a file or a database",
+            )),
+            Some(data) => Ok(data),
+        }
+    }
+}
+
+async fn check(store: &Data, format: Format) -> Result<ExitCode> {
+    let problems = maintain::check(store).await?;
+    match format {
+        Format::Json => output::json(&json!({ "store": store.to_string(), "problems": problems }))?,
+        Format::Human if problems.is_empty() => output::line(&format!("{store}: no damage found"))?,
+        Format::Human => {
+            for problem in &problems {
+                output::line(problem)?;
+            }
+            output::note(&format!(
+                "{store}: {} found, and nothing was changed; keep a copy as it is, and go back to a backup",
+                count(problems.len(), "problem")
+            ));
+        }
+    }
+    Ok(ExitCode::from(if problems.is_empty() { exit::OK } else { exit::DAMAGED }))
+}
+
+async fn backup(store: &Data, to: &Path, format: Format) -> Result<ExitCode> {
+    let bytes = maintain::backup(store, to).await?;
+    match format {
+        Format::Json => output::json(&json!({ "store": store.to_string(), "to": to, "bytes": bytes }))?,
+        Format::Human => {
+            output::line(&format!("{store}: copied to {}, {}", to.display(), count(bytes, "byte")))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn migrate(store: &Data, format: Format) -> Result<ExitCode> {
+    let maintain::Migrated { from, to } = maintain::migrate(store).await?;
+    match format {
+        Format::Json => output::json(&json!({ "store": store.to_string(), "from": from, "to": to }))?,
+        Format::Human if from == to => output::line(&format!("{store}: is at version {to} already"))?,
+        Format::Human => output::line(&format!("{store}: from version {from} to version {to}"))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn vacuum(store: &Data, format: Format) -> Result<ExitCode> {
+    let maintain::Vacuumed { before, after } = maintain::vacuum(store).await?;
+    match format {
+        Format::Json => {
+            output::json(&json!({ "store": store.to_string(), "before": before, "after": after }))?;
+        }
+        Format::Human => {
+            output::line(&format!("{store}: {before} bytes before, {} after", count(after, "byte")))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn count(n: impl TryInto<u64>, noun: &str) -> String {
+    let n = n.try_into().unwrap_or(u64::MAX);
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
