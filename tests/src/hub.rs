@@ -55,6 +55,10 @@ pub fn binary() -> &'static Path {
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(args);
+    clean(command)
+}
+
+fn clean(mut command: Command) -> Command {
     for setting in SETTINGS {
         command.env_remove(setting);
     }
@@ -71,6 +75,17 @@ pub async fn cli_with_env(args: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = command(args);
     command.envs(variables.iter().copied());
     process::run(command, "").await
+}
+
+/// Runs a command of the command line as somebody who may not write to what is read-only. Root may, so that
+/// it gives up that power first.
+///
+/// # Panics
+/// When it cannot be given up.
+pub async fn cli_with_permissions(args: &[&str]) -> Output {
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-dac_override", "--inh-caps=-dac_override"]).arg(binary()).args(args);
+    process::run(clean(command), "").await
 }
 
 /// Runs a command of the command line with this on its stdin.

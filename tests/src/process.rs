@@ -72,12 +72,21 @@ impl Process {
         self.stderr.borrow().clone()
     }
 
+    /// The number by which the system knows it.
+    ///
+    /// # Panics
+    /// When it has ended.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
     /// Sends it a signal, such as `TERM`.
     ///
     /// # Panics
     /// When it has ended.
     pub async fn signal(&self, name: &str) {
-        let pid = self.child.id().expect("it runs");
+        let pid = self.id();
         // The shell's own, because not every system has a program of that name.
         let status = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status().await.unwrap();
         assert!(status.success(), "kill -{name} {pid}");

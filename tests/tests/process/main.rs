@@ -7,7 +7,13 @@ mod hints;
 mod secure;
 mod serving;
 mod shutdown;
+mod store;
 mod wrong_input;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use nuncio_tests::process::Output;
 use serde_json::Value;
@@ -24,4 +30,15 @@ fn documents(output: &Output) -> Vec<Value> {
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("expected text, got {value}"))
+}
+
+/// A directory of its own for a test.
+fn directory(name: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+fn path(file: &Path) -> &str {
+    file.to_str().unwrap()
 }

@@ -1,9 +1,6 @@
 //! `nuncio serve` with certificates and keys from files.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
 
 use nuncio_tests::{
     eventually,
@@ -14,18 +11,7 @@ use nuncio_tests::{
 use reqwest::{Certificate, Client};
 use serde_json::Value;
 
-use crate::text;
-
-/// A directory of its own for a test.
-fn directory(name: &str) -> PathBuf {
-    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
-    directory
-}
-
-fn path(file: &Path) -> &str {
-    file.to_str().unwrap()
-}
+use crate::{directory, path, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hangup_replaces_the_certificate() {

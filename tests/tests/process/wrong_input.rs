@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use nuncio_tests::hub::{Hub, cli, cli_with_env, cli_with_stdin, start};
 
 /// Runs a command that is wrong, and looks for words in what it says.
-async fn check(args: &[&str], code: i32, words: &[&str]) {
+pub(crate) async fn check(args: &[&str], code: i32, words: &[&str]) {
     let output = cli(args).await;
     assert_eq!(output.code, Some(code), "{args:?}: {output:?}");
     assert_eq!(output.stdout, "", "{args:?}: nothing on stdout");
@@ -30,7 +30,6 @@ async fn a_hub_that_cannot_be_is_refused() {
     let with = |more: &[&'static str]| [&free, more].concat();
     check(&["serve", "--listen", "127.0.0.1:0"], 2, &["no agent to serve", "--demo"]).await;
     check(&with(&["--default", "nope"]), 2, &["--default nope", "echo, slow, conformance"]).await;
-    check(&with(&["--data", "foo"]), 2, &["--data foo", "expected memory"]).await;
     check(&with(&["--public-url", "ftp://x.example"]), 2, &["--public-url", "https://"]).await;
     check(&["serve", "--demo", "--listen", "0.0.0.0:0"], 2, &["127.0.0.1", "--allow-anonymous"]).await;
     check(&["serve", "--demo", "--listen", "localhost"], 2, &["--listen"]).await;
