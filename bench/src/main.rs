@@ -10,10 +10,12 @@ mod bare_tonic;
 mod http1;
 mod http2;
 mod load;
+mod place;
 mod process;
 mod report;
 mod request;
 mod server;
+mod stores;
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -42,7 +44,7 @@ struct Args {
     /// A tenth of the time; for a first look.
     #[arg(long)]
     quick: bool,
-    /// Only these parts: requests, memory, scale, fanout, chunks.
+    /// Only these parts: requests, memory, scale, fanout, chunks, stores, size.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Requests in these bindings only.
@@ -77,16 +79,16 @@ impl Args {
 #[derive(Subcommand)]
 enum Command {
     /// The server process; started by the benchmark itself.
-    Serve { subject: Subject },
+    Serve { subject: Subject, data: String },
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    if let Some(Command::Serve { subject }) = args.command {
+    if let Some(Command::Serve { subject, data }) = &args.command {
         return tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?
-            .block_on(server::serve(subject));
+            .block_on(server::serve(*subject, data));
     }
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure(&args))
 }
@@ -109,6 +111,12 @@ async fn measure(args: &Args) -> Result<()> {
     }
     if wants("chunks") {
         chunks(&mut report).await?;
+    }
+    if wants("stores") {
+        stores::requests(args, scale, &mut report).await?;
+    }
+    if wants("size") {
+        stores::size(scale, &mut report).await?;
     }
     report.print();
     Ok(())

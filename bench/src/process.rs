@@ -18,6 +18,21 @@ fn first_number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
 }
 
+/// A process and its children.
+pub(crate) fn family(parent: u32) -> Result<Vec<u32>> {
+    let mut family = vec![parent];
+    for process in fs::read_dir("/proc")? {
+        let Some(pid) = process?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // "pid (name) state parent ...": a name may hold anything, so what counts is behind the last bracket.
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let of = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        if of == Some(parent) {
+            family.push(pid);
+        }
+    }
+    Ok(family)
+}
+
 /// Resident memory, in bytes.
 pub(crate) fn rss(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;

@@ -18,12 +18,19 @@ const CONNECTIONS: usize = 16;
 /// What version 0.3 may cost, in times of version 1.0 of the same binding.
 const OLD_TARGET: f64 = 1.2;
 
-/// What a request may cost, in times of the bare server.
-fn target(kind: Kind) -> f64 {
-    match kind {
-        Kind::Send | Kind::Stream => 1.6,
-        Kind::Get => 1.25,
-    }
+/// What a request may cost, in times of the bare server; none is set for commits that do not wait.
+fn target(kind: Kind, subject: Subject) -> Option<f64> {
+    let [send, stream, get] = match subject {
+        Subject::Sqlite => [5.5, 5.6, 2.5],
+        Subject::Postgres => [11.0, 10.5, 5.0],
+        Subject::SqliteRelaxed => return None,
+        _ => [1.6, 1.6, 1.25],
+    };
+    Some(match kind {
+        Kind::Send => send,
+        Kind::Stream => stream,
+        Kind::Get => get,
+    })
 }
 
 /// The bare server that a wire is measured beside, and what is asked of it.
@@ -77,13 +84,13 @@ impl Report {
         let (kind, connections, wire, subject) = *key;
         let cpu = self.cpu(key).unwrap_or_default();
         let name = match subject {
-            Subject::BareAxum => "bare axum".to_owned(),
-            Subject::BareTonic => "bare tonic".to_owned(),
+            Subject::BareAxum | Subject::BareTonic => subject.to_string(),
             Subject::Nuncio | Subject::NuncioKeepAll => wire.to_string(),
+            Subject::Sqlite | Subject::SqliteRelaxed | Subject::Postgres => format!("{wire}, {subject}"),
         };
         let (bare, bare_wire) = limit(wire);
         let to_bare = self.cpu(&(kind, connections, bare_wire, bare)).map(|bare| cpu / bare);
-        let bare_target = Some(target(kind)).filter(|_| connections == CONNECTIONS && subject != bare);
+        let bare_target = target(kind, subject).filter(|_| connections == CONNECTIONS && subject != bare);
         let newest = Some((kind, connections, wire.newest(), subject)).filter(|newest| newest != key);
         let to_newest = newest.and_then(|newest| self.cpu(&newest)).map(|newest| cpu / newest);
         println!(

@@ -1,6 +1,7 @@
 //! The servers that are measured, each a process of its own.
 
 use std::{
+    fmt,
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -10,10 +11,10 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use nuncio_hub::{
     Hub,
-    config::{Config, Data},
+    config::{Config, Data, Durability},
 };
 
-use crate::{bare, bare_tonic, process, request::AGENT};
+use crate::{bare, bare_tonic, place::Place, process, request::AGENT};
 
 /// How many finished tasks the hub keeps when nobody says otherwise.
 pub(crate) const KEEP: usize = 100_000;
@@ -29,6 +30,12 @@ pub(crate) enum Subject {
     Nuncio,
     /// The same, but no task is ever forgotten.
     NuncioKeepAll,
+    /// The hub's echo agent with its tasks in a file; every commit waits for the disk.
+    Sqlite,
+    /// The same, but commits do not wait.
+    SqliteRelaxed,
+    /// The hub's echo agent with its tasks in PostgreSQL, whose CPU counts.
+    Postgres,
 }
 
 impl Subject {
@@ -38,6 +45,9 @@ impl Subject {
             Self::BareTonic => "bare-tonic",
             Self::Nuncio => "nuncio",
             Self::NuncioKeepAll => "nuncio-keep-all",
+            Self::Sqlite => "sqlite",
+            Self::SqliteRelaxed => "sqlite-relaxed",
+            Self::Postgres => "postgres",
         }
     }
 
@@ -46,9 +56,25 @@ impl Subject {
     }
 }
 
+/// As the table tells it.
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BareAxum => "bare axum",
+            Self::BareTonic => "bare tonic",
+            Self::Nuncio | Self::NuncioKeepAll => "memory",
+            Self::Sqlite => "SQLite",
+            Self::SqliteRelaxed => "SQLite, relaxed",
+            Self::Postgres => "PostgreSQL",
+        })
+    }
+}
+
 /// A running server.
 pub(crate) struct Server {
     child: Child,
+    /// Goes when the server is gone.
+    place: Place,
     /// Where it listens.
     pub(crate) address: String,
     /// Where the agent is.
@@ -60,14 +86,15 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server on the first core; the generator goes to the second.
     pub(crate) async fn start(subject: Subject) -> Result<Self> {
-        let name = subject.name();
+        let place = Place::new(subject)?;
+        let args = ["serve", subject.name(), &place.data];
         // Pinned from the start, so that the server makes as many workers as it has cores.
         let program = std::env::current_exe()?;
         let mut command = Command::new("taskset");
         command.args(["-c", "0"]).arg(&program);
-        let mut child = match command.args(["serve", name]).stdout(Stdio::piped()).spawn() {
+        let mut child = match command.args(args).stdout(Stdio::piped()).spawn() {
             Ok(child) => child,
-            Err(_) => Command::new(&program).args(["serve", name]).stdout(Stdio::piped()).spawn()?,
+            Err(_) => Command::new(&program).args(args).stdout(Stdio::piped()).spawn()?,
         };
         process::pin(std::process::id(), 1);
         let out = child.stdout.take().context("no stdout")?;
@@ -75,11 +102,17 @@ impl Server {
         BufReader::new(out).read_line(&mut address)?;
         let is_bare = subject.is_bare();
         let path = if is_bare { "/" } else { "/agents/echo" };
-        Ok(Self { child, address: address.trim().to_owned(), path, is_bare })
+        Ok(Self { child, place, address: address.trim().to_owned(), path, is_bare })
     }
 
+    /// CPU time of the server, and of its database.
     pub(crate) fn cpu_ns(&self) -> Result<u64> {
-        process::cpu_ns(self.child.id())
+        Ok(process::cpu_ns(self.child.id())? + self.place.cpu_ns()?)
+    }
+
+    /// How many bytes it keeps on the disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.place.bytes()
     }
 
     pub(crate) fn rss(&self) -> Result<u64> {
@@ -95,7 +128,7 @@ impl Drop for Server {
 }
 
 /// The server process: prints its address and serves until it is killed.
-pub(crate) async fn serve(subject: Subject) -> Result<()> {
+pub(crate) async fn serve(subject: Subject, data: &str) -> Result<()> {
     match subject {
         Subject::BareAxum | Subject::BareTonic => {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -105,10 +138,14 @@ pub(crate) async fn serve(subject: Subject) -> Result<()> {
                 _ => bare::serve(listener).await,
             }
         }
-        Subject::Nuncio | Subject::NuncioKeepAll => {
-            let keep_finished = if subject == Subject::Nuncio { KEEP } else { usize::MAX };
+        _ => {
+            let data = match subject {
+                Subject::NuncioKeepAll => Data::Memory { keep_finished: usize::MAX },
+                Subject::SqliteRelaxed => parse(data)?.with_durability(Durability::Relaxed),
+                _ => parse(data)?,
+            };
             let hub = Hub::bind(Config {
-                data: Data::Memory { keep_finished },
+                data,
                 demo: true,
                 // Version 0.3 of gRPC cannot say which agent is meant.
                 default_agent: Some(AGENT.to_owned()),
@@ -120,6 +157,10 @@ pub(crate) async fn serve(subject: Subject) -> Result<()> {
             hub.run(std::future::pending()).await
         }
     }
+}
+
+fn parse(data: &str) -> Result<Data> {
+    data.parse().map_err(anyhow::Error::msg)
 }
 
 fn announce(address: &str) -> Result<()> {
