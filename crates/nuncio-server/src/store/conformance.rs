@@ -1,4 +1,4 @@
-//! The contract of [`Store`] as a list of checks. Every store of this crate passes them; so can yours:
+//! The contract of [`Store`] as lists of checks. Every store of this crate passes them; so can yours:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -7,63 +7,187 @@
 //!
 //! nuncio_server::store_conformance!(Arc::new(MemoryStore::default()));
 //! ```
+//!
+//! What only several owners can show is in two more lists, over [`Handles`]:
+//! [`store_ownership_conformance!`](crate::store_ownership_conformance), where one owner comes after the
+//! other, and [`store_sharing_conformance!`](crate::store_sharing_conformance), where they live side by
+//! side.
 
-mod list;
-mod log;
+pub mod batch;
+pub mod content;
+pub mod forget;
+pub mod history;
+pub mod list;
+pub mod log;
+pub mod owner;
+pub mod random;
+pub mod secret;
+pub mod sharing;
+pub mod text;
+pub mod turns;
+mod writer;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use nuncio_protocol::{
-    Artifact, ContextId, Event, Message, Part, Seq, Task, TaskArtifactUpdateEvent, TaskId, TaskState,
-    TaskStatus, TaskStatusUpdateEvent, Timestamp, fold,
-};
+use async_trait::async_trait;
+use nuncio_protocol::{ContextId, Event, Message, Part, Seq, Task, TaskId, TaskState, TaskStatus, Timestamp};
 
-pub use self::{
-    list::{
-        a_cursor_beyond_the_time_filter_gives_an_empty_page, every_page_size_shows_each_task_exactly_once,
-        filters_narrow_alone_and_together, the_list_is_newest_status_first_then_by_id,
-        totals_count_every_match_whatever_the_page, unchanged_tasks_are_listed_once_while_others_change,
-    },
-    log::{
-        a_kept_reply_stands, a_key_finds_its_task_and_is_taken, a_later_entry_has_a_key_of_its_own,
-        a_task_and_its_log_agree, an_entry_is_refused_unless_the_log_is_where_it_expects,
-        an_event_costs_its_own_size, entries_of_a_batch_stand_or_fall_alone, events_come_in_pages,
-        not_yours_is_not_found, numbers_begin_at_one_and_have_no_gap, one_of_many_writers_wins,
-    },
-};
-use super::{Commit, IdempotencyKey, Refused, Scope, Store};
+pub(super) use self::writer::Writer;
+use super::{Commit, IdempotencyKey, Orphan, Refused, Scope, Store, StoreError};
 
 /// Makes one test per check. The expression makes an empty `Arc<dyn Store>`; it may await.
 #[macro_export]
 macro_rules! store_conformance {
     ($store:expr) => {
         $crate::store_conformance! { @each $store;
-            numbers_begin_at_one_and_have_no_gap
-            an_entry_is_refused_unless_the_log_is_where_it_expects
-            one_of_many_writers_wins
-            entries_of_a_batch_stand_or_fall_alone
-            not_yours_is_not_found
-            a_task_and_its_log_agree
-            events_come_in_pages
-            an_event_costs_its_own_size
-            a_key_finds_its_task_and_is_taken
-            a_later_entry_has_a_key_of_its_own
-            a_kept_reply_stands
-            the_list_is_newest_status_first_then_by_id
-            filters_narrow_alone_and_together
-            a_cursor_beyond_the_time_filter_gives_an_empty_page
-            every_page_size_shows_each_task_exactly_once
-            unchanged_tasks_are_listed_once_while_others_change
-            totals_count_every_match_whatever_the_page
+            log::numbers_begin_at_one_and_have_no_gap
+            log::an_entry_is_refused_unless_the_log_is_where_it_expects
+            log::one_of_many_writers_wins
+            log::entries_of_a_batch_stand_or_fall_alone
+            log::not_yours_is_not_found
+            log::a_task_and_its_log_agree
+            log::events_come_in_pages
+            log::an_event_costs_its_own_size
+            log::a_key_finds_its_task_and_is_taken
+            log::a_later_entry_has_a_key_of_its_own
+            log::a_kept_reply_stands
+            list::the_list_is_newest_status_first_then_by_id
+            list::filters_narrow_alone_and_together
+            list::a_cursor_beyond_the_time_filter_gives_an_empty_page
+            list::every_page_size_shows_each_task_exactly_once
+            list::unchanged_tasks_are_listed_once_while_others_change
+            list::totals_count_every_match_whatever_the_page
+            list::pages_and_totals_hold_over_many_tasks
+            batch::a_batch_holds_entries_of_many_tasks
+            batch::a_batch_holds_many_entries_of_one_task
+            batch::a_refused_entry_breaks_the_chain_of_its_task
+            batch::what_a_batch_could_not_make_is_not_found
+            batch::entries_of_a_batch_are_taken_in_order
+            batch::a_batch_may_hold_a_whole_conversation
+            batch::a_long_conversation_and_its_log_agree
+            turns::unknown_turns_and_turns_of_unknown_tasks_are_not_found
+            turns::a_status_drops_the_turns_that_it_ends
+            history::each_entry_has_its_own_time
+            history::references_link_tasks_both_ways
+            history::only_what_callers_said_links
+            history::links_stay_in_their_scope
+            history::links_are_forgotten_with_their_tasks
+            history::children_are_told_up_to_a_number
+            forget::tasks_are_pruned_by_state_agent_and_age
+            forget::the_oldest_are_pruned_first
+            forget::tasks_in_progress_are_never_pruned
+            forget::what_is_forgotten_leaves_no_trace
+            forget::a_callers_data_is_erased
+            forget::an_erased_task_takes_no_more_entries
+            content::content_of_every_kind_and_size_comes_back_equal
+            content::a_very_large_part_comes_back_equal
+            content::many_parts_at_the_edge_come_back_equal
+            content::the_same_content_in_two_tasks_is_each_ones_own
+            content::a_large_reply_comes_back_equal
+            text::ids_are_told_apart_and_ordered_by_their_bytes
+            text::contexts_and_keys_are_told_apart_by_their_bytes
+            text::scopes_are_told_apart_by_each_of_their_names
+            text::strange_references_harm_nobody
+            text::any_moment_has_its_place_in_the_list
+            secret::a_secret_is_made_once_and_each_is_its_own
+            random::random_operations_agree_with_a_naive_model
         }
     };
-    (@each $store:expr; $($check:ident)+) => {$(
+    (@each $store:expr; $($module:ident::$check:ident)+) => {$(
         #[tokio::test]
         async fn $check() {
             let store: std::sync::Arc<dyn $crate::store::Store> = $store;
-            $crate::store::conformance::$check(store).await;
+            $crate::store::conformance::$module::$check(store).await;
         }
     )+};
+}
+
+/// Makes one test per check of what one owner leaves to the next. The expression makes [`Handles`] of an
+/// empty store; it may await. Only one of them is open at a time.
+#[macro_export]
+macro_rules! store_ownership_conformance {
+    ($handles:expr) => {
+        $crate::store_ownership_conformance! { @each $handles;
+            owner::what_a_gone_owner_left_is_adopted_once
+            owner::adoption_is_bounded
+            owner::an_adopted_task_goes_on_and_is_adopted_again
+            owner::what_a_gone_owner_left_is_held_until_it_is_adopted_or_taken
+            owner::a_settled_task_of_a_gone_owner_needs_no_adoption
+            owner::what_was_committed_outlives_its_owner
+            turns::turns_outlive_their_owner
+            turns::turns_are_the_owners_alone
+            turns::only_turns_that_wait_make_an_orphan_of_a_settled_task
+            random::what_owners_leave_agrees_with_a_naive_model
+        }
+    };
+    (@each $handles:expr; $($module:ident::$check:ident)+) => {$(
+        #[tokio::test]
+        async fn $check() {
+            let handles = $handles;
+            $crate::store::conformance::$module::$check(&handles).await;
+        }
+    )+};
+}
+
+/// Makes one test per check of owners that live side by side. The expression makes [`Handles`] of an
+/// empty store; it may await.
+#[macro_export]
+macro_rules! store_sharing_conformance {
+    ($handles:expr) => {
+        $crate::store_ownership_conformance! { @each $handles;
+            sharing::a_task_in_progress_is_its_owners_alone
+            sharing::a_settled_task_moves_to_whoever_goes_on_with_it
+            sharing::taking_over_wins_and_the_former_owner_is_refused
+            sharing::one_of_many_owners_wins
+            sharing::what_a_living_owner_works_on_is_not_adopted
+            sharing::an_orphan_is_given_to_one_of_many
+            sharing::an_owner_that_was_thought_gone_is_refused
+            sharing::what_one_owner_commits_every_owner_reads
+            random::what_many_owners_do_agrees_with_a_naive_model
+        }
+    };
+}
+
+/// Opens stores over the same data, each an owner of its own.
+#[async_trait]
+pub trait Handles: Send + Sync {
+    /// What it opens.
+    type Handle: Store;
+
+    /// A new owner.
+    async fn open(&self) -> Arc<Self::Handle>;
+
+    /// Ends an owner as a crash of its process would. Nobody else has the handle any more, except in the
+    /// checks of sharing.
+    async fn die(&self, handle: Arc<Self::Handle>);
+}
+
+/// How long an owner may be gone before a store has to notice.
+const NOTICED: Duration = Duration::from_secs(60);
+
+/// What the store gives of this agent's tasks, as soon as it gives some: it may need a while to see that
+/// an owner is gone.
+#[expect(clippy::expect_used, reason = "a check of the contract: too late is wrong")]
+async fn adopted(store: &dyn Store, agent: &str, limit: usize) -> Vec<Orphan> {
+    let given = async {
+        let mut again = tokio::time::interval(Duration::from_millis(100));
+        loop {
+            again.tick().await;
+            let orphans = works(store.adopt(agent, limit).await);
+            assert!(orphans.len() <= limit, "more than asked for");
+            if !orphans.is_empty() {
+                return orphans;
+            }
+        }
+    };
+    tokio::time::timeout(NOTICED, given).await.expect("what a gone owner has left is adopted")
+}
+
+/// The checks are about the contract, not about failures.
+#[expect(clippy::expect_used, reason = "said above")]
+#[track_caller]
+fn works<T>(result: Result<T, StoreError>) -> T {
+    result.expect("the store works")
 }
 
 pub(super) fn scope(owner: &str) -> Arc<Scope> {
@@ -102,105 +226,6 @@ pub(super) fn opening(scope: &Arc<Scope>, id: &str, idempotency: Option<Idempote
         idempotency,
         turn: None,
         take: false,
-    }
-}
-
-/// Writes one task, as the runtime would: it folds what it commits.
-#[derive(Clone)]
-pub(super) struct Writer {
-    store: Arc<dyn Store>,
-    pub(super) scope: Arc<Scope>,
-    pub(super) task: Task,
-    pub(super) seq: Seq,
-}
-
-impl Writer {
-    pub(super) async fn create(
-        store: &Arc<dyn Store>,
-        scope: &Arc<Scope>,
-        id: &str,
-        context_id: &str,
-        when: i64,
-    ) -> Self {
-        let task = creation(id, context_id, when);
-        let mut writer = Self { store: Arc::clone(store), scope: Arc::clone(scope), task, seq: Seq::ZERO };
-        let event = Event::Task(writer.task.clone());
-        writer.append(event).await;
-        writer
-    }
-
-    /// Goes on with a task that is there.
-    #[cfg(test)]
-    pub(super) fn open(store: &Arc<dyn Store>, scope: &Arc<Scope>, task: Task, seq: Seq) -> Self {
-        Self { store: Arc::clone(store), scope: Arc::clone(scope), task, seq }
-    }
-
-    /// The entry that would append this event.
-    pub(super) fn entry(&self, event: Event) -> Commit {
-        let mut task = self.task.clone();
-        if self.seq > Seq::ZERO {
-            // Refused events do not reach a store.
-            let folded = fold(&mut task, &event, Timestamp::EPOCH);
-            assert_eq!(folded, Ok(()), "the check itself is wrong");
-        }
-        let settled = event.status().is_some_and(|status| status.state.is_settled());
-        Commit {
-            scope: Arc::clone(&self.scope),
-            task_id: self.task.id.clone(),
-            expected: self.seq,
-            event: Arc::new(event),
-            at: at(1),
-            snapshot: settled.then_some(task),
-            idempotency: None,
-            turn: None,
-            take: false,
-        }
-    }
-
-    pub(super) async fn append(&mut self, event: Event) {
-        let entry = self.entry(event);
-        let event = Arc::clone(&entry.event);
-        assert_eq!(commit_one(&*self.store, entry).await, Ok(()), "{event:?}");
-        if self.seq > Seq::ZERO {
-            let _ = fold(&mut self.task, &event, Timestamp::EPOCH);
-        }
-        self.seq = self.seq.next();
-    }
-
-    pub(super) fn status_event(&self, state: TaskState, when: i64) -> Event {
-        Event::StatusUpdate(TaskStatusUpdateEvent {
-            task_id: self.task.id.clone(),
-            context_id: self.task.context_id.clone(),
-            status: TaskStatus { state, message: None, timestamp: Some(at(when)) },
-            ..TaskStatusUpdateEvent::default()
-        })
-    }
-
-    pub(super) fn chunk_event(&self, artifact: &str, text: &str) -> Event {
-        Event::ArtifactUpdate(TaskArtifactUpdateEvent {
-            task_id: self.task.id.clone(),
-            context_id: self.task.context_id.clone(),
-            artifact: Arc::new(Artifact::new(artifact, Part::text(text))),
-            append: true,
-            ..TaskArtifactUpdateEvent::default()
-        })
-    }
-
-    pub(super) async fn status(&mut self, state: TaskState, when: i64) {
-        self.append(self.status_event(state, when)).await;
-    }
-
-    pub(super) async fn chunk(&mut self, artifact: &str, text: &str) {
-        self.append(self.chunk_event(artifact, text)).await;
-    }
-
-    pub(super) async fn caller_says(&mut self, text: &str) {
-        let message = Message {
-            task_id: Some(self.task.id.clone()),
-            context_id: Some(self.task.context_id.clone()),
-            ..Message::user(text, Part::text(text))
-        };
-        self.append(Event::Message(Arc::new(message))).await;
     }
 }
 

@@ -1,8 +1,8 @@
 //! The memory store: fast, bounded, and gone with the process.
 //!
 //! Finished tasks are kept up to a number and then forgotten, oldest first, in constant time. Others are
-//! never forgotten; when there are too many of them, new ones are refused. A task enters the list's index only when it settles, so that the
-//! changes before that cost nothing.
+//! never forgotten; when there are too many of them, new ones are refused. A task enters the list's index
+//! only when it settles, so that the changes before that cost nothing.
 
 mod forget;
 mod index;
@@ -159,13 +159,14 @@ impl Stored {
             Some((at, task)) => (*at, task.clone()),
             None => (Seq::ZERO, Task::default()),
         };
-        for (_, event) in &self.log[at.0 as usize..] {
-            if let Event::Task(created) = &**event {
-                task = created.clone();
-            } else {
+        for (seq, (_, event)) in self.log.iter().enumerate().skip(at.0 as usize) {
+            match &**event {
+                Event::Task(created) if seq == 0 => task = created.clone(),
                 // What was recorded has been folded once already, so it folds again; the time is only
                 // for a status without one, which the runtime does not record.
-                let _ = fold(&mut task, event, Timestamp::EPOCH);
+                event => {
+                    let _ = fold(&mut task, event, Timestamp::EPOCH);
+                }
             }
         }
         task
@@ -183,6 +184,24 @@ impl Stored {
 
     fn read(&self, me: Owner) -> StoredTask {
         StoredTask { task: self.task(), seq: self.seq(), held: self.is_held(me) }
+    }
+
+    /// Keeps a turn; one of the same id makes room.
+    fn keep(&mut self, turn: StoredTurn) {
+        match self.turns.iter_mut().find(|known| known.id == turn.id) {
+            Some(known) => *known = turn,
+            None => self.turns.push(turn),
+        }
+        self.turns.sort_by(|a, b| a.id.cmp(&b.id));
+    }
+
+    /// Drops the turns that a status of this state ends.
+    fn drop_turns(&mut self, state: TaskState) {
+        if state.is_terminal() {
+            self.turns = Vec::new();
+        } else if state.is_interrupted() {
+            self.turns.retain(|turn| !turn.begun);
+        }
     }
 
     /// The tasks that what was said in it refers to.
@@ -207,11 +226,7 @@ impl Inner {
         stored.keys.extend(take_key(&mut self.answers, &commit)?);
         stored.owner = me;
         stored.busy = busy_after(&commit.event).unwrap_or(stored.busy);
-        if let Some(turn) = commit.turn {
-            stored.turns.retain(|kept| kept.id != turn.id);
-            stored.turns.push(turn);
-            stored.turns.sort_by(|a, b| a.id.cmp(&b.id));
-        }
+        commit.turn.into_iter().for_each(|turn| stored.keep(turn));
         for parent in references(&commit.event) {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
         }
@@ -223,10 +238,8 @@ impl Inner {
             }
             if state.is_terminal() {
                 stored.log.shrink_to_fit();
-                stored.turns = Vec::new();
-            } else if state.is_settled() {
-                stored.turns.retain(|turn| !turn.begun);
             }
+            stored.drop_turns(state);
             self.relist(&commit.task_id, (status.timestamp.unwrap_or(Timestamp::EPOCH), state));
         }
         Ok(())
@@ -241,7 +254,7 @@ impl Inner {
         }
         let key = take_key(&mut self.answers, &commit)?;
         let status = commit.event.status().map(|status| (status.timestamp, status.state));
-        let stored = Stored {
+        let mut stored = Stored {
             scope: Arc::clone(&commit.scope),
             log: vec![(commit.at, Arc::clone(&commit.event))],
             snapshot: commit.snapshot.map(|task| (Seq(1), task)),
@@ -251,6 +264,9 @@ impl Inner {
             busy: busy_after(&commit.event).unwrap_or(true),
             turns: commit.turn.into_iter().collect(),
         };
+        if let Some((_, state)) = status {
+            stored.drop_turns(state);
+        }
         for parent in references(&commit.event) {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
         }
@@ -281,7 +297,7 @@ impl Inner {
         } else {
             scope.moving.insert(id.clone());
         }
-        if state.is_terminal() {
+        if state.is_terminal() && !before.is_terminal() {
             self.finished.push_back(id.clone());
         }
     }
@@ -343,7 +359,7 @@ impl Inner {
             return Err(Refused::Held);
         }
         match change {
-            TurnChange::Queue(turn) => stored.turns.push(turn),
+            TurnChange::Queue(turn) => stored.keep(turn),
             TurnChange::Begin(id) => {
                 let turn = stored.turns.iter_mut().find(|turn| turn.id == id).ok_or(Refused::NotFound)?;
                 turn.begun = true;

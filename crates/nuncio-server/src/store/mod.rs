@@ -39,6 +39,8 @@ pub use self::{
 /// - After `commit` has returned, the entry is there for every reader, and stays.
 /// - A batch is one transaction; each entry stands or falls alone.
 /// - A task is found only in the scope it was made in. Not yours is not found.
+/// - Ids, keys and the names of a scope are any text, told apart and ordered by their bytes; none is not
+///   the empty one. Moments have milliseconds.
 /// - A handle is one owner. Whoever makes a task, or appends to one that nobody works on, owns it; while
 ///   it is in progress, entries of other owners are refused, unless they take it over. In progress is a
 ///   task from its creation, and again from each thing that its caller says, to the next status that is
@@ -51,8 +53,10 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
-    /// Appends entries. One result per entry, in order. An error says nothing about any of them: they may
-    /// be there or not.
+    /// Appends entries. One result per entry, in order, each checked against what those before it have
+    /// left: an unknown task or another's scope is [`Refused::NotFound`]; then [`Refused::Held`], then
+    /// [`Refused::Version`] (also of a creation whose id is there, in whatever scope), then
+    /// [`Refused::KeyTaken`]. An error says nothing about any of them: they may be there or not.
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError>;
 
     /// The task as its log tells it, and the number of its last entry.
@@ -86,7 +90,8 @@ pub trait Store: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Keeps a turn that waits, marks it as begun or drops it. Refused unless this owner has the task.
+    /// Keeps a turn that waits, marks it as begun or drops it. Refused as [`Refused::Held`] unless this
+    /// owner has the task, in progress or not; one that begins and is not there is not found.
     async fn turn(
         &self,
         scope: &Scope,
@@ -98,8 +103,9 @@ pub trait Store: Send + Sync + 'static {
     /// progress, and those with a turn that has not begun.
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError>;
 
-    /// Forgets at most so many of what is past its time, oldest first; says how many. Tasks in progress
-    /// are never forgotten, and none with a turn that waits.
+    /// Forgets at most so many of what is past its time, oldest first over all callers; says how many.
+    /// Tasks in progress are never forgotten, and none with a turn that waits. Of what is forgotten nothing
+    /// stays: its log, its keys, its turns and its links go with it, and the counts of lists.
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError>;
 
     /// Forgets at most so many tasks and replies of a caller, whatever their state; says how many.
@@ -159,10 +165,10 @@ pub fn busy_after(event: &Event) -> Option<bool> {
 }
 
 /// A message that a task is to work on, kept so that it outlives the process. A status that is terminal
-/// drops all turns of its task, one that is interrupted those that have begun.
+/// drops all turns of its task, one that is interrupted those that have begun; that of its own entry, too.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredTurn {
-    /// In the order of time.
+    /// In the order of time. A turn of the task that has the same one is replaced.
     pub id: Arc<str>,
     /// True once the agent may have begun with it.
     pub begun: bool,
@@ -190,7 +196,7 @@ pub struct Orphan {
     pub stored: StoredTask,
     /// True if it was in progress; else only a turn waits.
     pub busy: bool,
-    /// Its turns, oldest first.
+    /// Its turns, oldest first: in the order of their ids.
     pub turns: Vec<StoredTurn>,
 }
 
@@ -224,7 +230,7 @@ pub struct Prune {
     pub agent: Arc<str>,
     /// What it is.
     pub what: Pruned,
-    /// Recorded before this moment.
+    /// In this state, or given, since before this moment.
     pub before: Timestamp,
 }
 
@@ -292,7 +298,8 @@ pub struct StoredTask {
     pub task: Task,
     /// The number of its last entry.
     pub seq: Seq,
-    /// True if it is in progress in the hands of another owner that is alive.
+    /// True if it is in progress in the hands of another owner, which may be gone: nobody may write to it
+    /// before it is adopted or taken.
     pub held: bool,
 }
 

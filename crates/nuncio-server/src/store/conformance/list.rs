@@ -2,10 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use nuncio_protocol::{Task, TaskState};
+use nuncio_protocol::{Event, Seq, Task, TaskState};
 
-use super::{Writer, at, context, scope};
-use crate::store::{Keyset, Scope, Store, TaskPage, TaskQuery};
+use super::{Writer, at, commit, context, creation, opening, scope};
+use crate::store::{Commit, Keyset, Scope, Store, TaskPage, TaskQuery};
 
 /// Tasks in every phase: settled, finished, and in motion, with equal times among them.
 async fn some_tasks(store: &Arc<dyn Store>, scope: &Arc<Scope>) -> Vec<Writer> {
@@ -203,6 +203,49 @@ pub async fn totals_count_every_match_whatever_the_page(store: Arc<dyn Store>) {
                 };
                 let total = page(&*store, &ann, &query).await.total;
                 assert_eq!(total, Some(expected(&writers, &query).len()), "{query:?}");
+            }
+        }
+    }
+}
+
+/// Two thousand tasks in all states: every filter and every page size tells the same as a walk by hand.
+pub async fn pages_and_totals_hold_over_many_tasks(store: Arc<dyn Store>) {
+    const TASKS: i64 = 2_000;
+    let ann = scope("ann");
+    let mut writers = Vec::new();
+    for first in (0..TASKS).step_by(200) {
+        let mut batch = Vec::new();
+        for i in first..first + 200 {
+            // Ten tasks share a moment; neighbours in time are not neighbours by id.
+            let (id, when) = (format!("t-{:04}", i * 7 % TASKS), i / 10);
+            let created = creation(&id, &format!("c-{}", i % 5), when);
+            batch.push(Commit { event: Arc::new(Event::Task(created.clone())), ..opening(&ann, &id, None) });
+            let mut writer = Writer::open(&store, &ann, created, Seq(1));
+            let state = TaskState::ALL[1 + (i / 3 % 8) as usize];
+            if state != TaskState::Submitted {
+                let entry = writer.entry(writer.status_event(state, when));
+                writer.advance(&entry.event);
+                batch.push(entry);
+            }
+            writers.push(writer);
+        }
+        assert!(commit(&*store, batch).await.iter().all(Result::is_ok));
+    }
+    for limit in [9, 100, 333, 1_999, 2_000, 5_000] {
+        let query = TaskQuery { limit, ..TaskQuery::default() };
+        assert!(walk(&*store, &ann, query.clone()).await == expected(&writers, &query), "{query:?}");
+    }
+    for context_id in [None, Some("c-0"), Some("c-3")] {
+        for state in std::iter::once(None).chain(TaskState::ALL.iter().copied().map(Some)) {
+            for since in [None, Some(60), Some(150)] {
+                let (context_id, since) = (context_id.map(context), since.map(at));
+                let query =
+                    TaskQuery { context_id, state, since, limit: 90, count: true, ..TaskQuery::default() };
+                let wanted = expected(&writers, &query);
+                let first = page(&*store, &ann, &query).await;
+                assert_eq!(first.total, Some(wanted.len()), "{query:?}");
+                let query = TaskQuery { count: false, ..query };
+                assert!(walk(&*store, &ann, query.clone()).await == wanted, "{query:?}");
             }
         }
     }

@@ -31,10 +31,12 @@ pub async fn an_entry_is_refused_unless_the_log_is_where_it_expects(store: Arc<d
         |expected: u64| Commit { expected: Seq(expected), ..writer.entry(writer.chunk_event("a", "x")) };
     let creation = Commit { expected: Seq::ZERO, ..entry(0) };
     for (entry, why) in [(entry(1), "behind"), (entry(3), "ahead"), (creation, "created already")] {
+        let entry = Commit { idempotency: Some(key("k", 1)), ..entry };
         assert_eq!(commit_one(&*store, entry).await, Err(Refused::Version(Seq(2))), "{why}");
     }
     assert_eq!(stored(&*store, &writer.scope, &writer.task.id).await, Some((writer.task.clone(), Seq(2))));
-    assert_eq!(commit_one(&*store, entry(2)).await, Ok(()));
+    let entry = Commit { idempotency: Some(key("k", 1)), ..entry(2) };
+    assert_eq!(commit_one(&*store, entry).await, Ok(()), "what was refused took no key");
 }
 
 /// Two owners of one task: the expected version decides.
@@ -129,9 +131,9 @@ pub async fn a_task_and_its_log_agree(store: Arc<dyn Store>) {
     agree(&*store, &writer).await;
 }
 
-async fn agree(store: &dyn Store, writer: &Writer) {
+pub(super) async fn agree(store: &dyn Store, writer: &Writer) {
     let mut told = Task::default();
-    for (_, event) in events(store, &writer.scope, &writer.task.id, 0, 100).await {
+    for (_, event) in events(store, &writer.scope, &writer.task.id, 0, 1_000).await {
         match &*event {
             Event::Task(created) => told = created.clone(),
             event => assert_eq!(fold(&mut told, event, Timestamp::EPOCH), Ok(()), "{event:?}"),

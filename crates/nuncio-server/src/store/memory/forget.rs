@@ -1,8 +1,8 @@
 //! Forgetting: what is too much, what is past its time, and what a caller wants to be gone.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-use nuncio_protocol::TaskId;
+use nuncio_protocol::{TaskId, Timestamp};
 
 use super::Inner;
 use crate::store::{Prune, Pruned, Scope, Whose};
@@ -24,11 +24,16 @@ impl Inner {
         match what {
             Pruned::Tasks(state) => {
                 let own = self.scopes.iter().filter(|(scope, _)| scope.agent == *agent);
-                let old = own.flat_map(|(_, tasks)| tasks.index.oldest(*state, *before));
-                let at_rest =
-                    |id: &&TaskId| self.tasks.get(*id).is_some_and(|task| !task.busy && !task.waits());
-                let old: Vec<TaskId> = old.filter(at_rest).take(limit).cloned().collect();
-                self.forget_all(&old)
+                let at_rest = |(_, id): &(Timestamp, &TaskId)| {
+                    self.tasks.get(*id).is_some_and(|task| !task.busy && !task.waits())
+                };
+                // The oldest of each caller, and the oldest of those.
+                let old = own
+                    .flat_map(|(_, tasks)| tasks.index.oldest(*state, *before).filter(at_rest).take(limit));
+                let mut old: Vec<(Timestamp, TaskId)> = old.map(|(at, id)| (at, id.clone())).collect();
+                old.sort_unstable();
+                old.truncate(limit);
+                self.forget_all(old.into_iter().map(|(_, id)| id))
             }
             Pruned::Replies => self.forget_replies(limit, |scope, at| scope.agent == *agent && at < *before),
         }
@@ -37,36 +42,41 @@ impl Inner {
     pub(super) fn erase(&mut self, whose: &Whose, limit: usize) -> usize {
         let tasks = self.tasks.iter().filter(|(_, stored)| whose.is(&stored.scope));
         let tasks: Vec<TaskId> = tasks.map(|(id, _)| id.clone()).take(limit).collect();
-        let erased = self.forget_all(&tasks);
+        let erased = self.forget_all(tasks.into_iter());
         erased + self.forget_replies(limit - erased, |scope, _| whose.is(scope))
     }
 
-    fn forget_all(&mut self, ids: &[TaskId]) -> usize {
+    fn forget_all(&mut self, ids: impl ExactSizeIterator<Item = TaskId>) -> usize {
+        let forgotten = ids.len();
         for id in ids {
-            self.forget(id);
+            self.forget(&id);
         }
-        if !ids.is_empty() {
+        if forgotten > 0 {
             let tasks = &self.tasks;
             self.finished.retain(|id| tasks.contains_key(id));
         }
-        ids.len()
+        forgotten
     }
 
-    fn forget_replies(
-        &mut self,
-        limit: usize,
-        wanted: impl Fn(&Scope, nuncio_protocol::Timestamp) -> bool,
-    ) -> usize {
-        let (answers, mut gone) = (&mut self.answers, 0);
-        self.replies.retain(|(scope, key, at)| {
-            let forget = gone < limit && wanted(scope, *at);
+    /// The oldest replies of those that are wanted. They are in the order they were given, which is that
+    /// of their age only as long as the clock does not jump.
+    fn forget_replies(&mut self, limit: usize, wanted: impl Fn(&Scope, Timestamp) -> bool) -> usize {
+        let theirs = self.replies.iter().enumerate().filter(|(_, (scope, _, at))| wanted(scope, *at));
+        let mut oldest: Vec<(Timestamp, usize)> = theirs.map(|(place, (.., at))| (*at, place)).collect();
+        oldest.sort_unstable();
+        let gone: HashSet<usize> = oldest.into_iter().take(limit).map(|(_, place)| place).collect();
+        if gone.is_empty() {
+            return 0;
+        }
+        let (answers, mut places) = (&mut self.answers, 0..);
+        self.replies.retain(|(scope, key, _)| {
+            let forget = places.next().is_some_and(|place| gone.contains(&place));
             if forget {
-                gone += 1;
                 answers.remove(&(Arc::clone(scope), Arc::clone(key)));
             }
             !forget
         });
-        gone
+        gone.len()
     }
 
     fn forget(&mut self, id: &TaskId) {

@@ -46,10 +46,14 @@ impl Index {
     }
 
     /// Those in this state with a status from before this moment, oldest first.
-    pub(super) fn oldest(&self, state: TaskState, before: Timestamp) -> impl Iterator<Item = &TaskId> {
+    pub(super) fn oldest(
+        &self,
+        state: TaskState,
+        before: Timestamp,
+    ) -> impl Iterator<Item = (Timestamp, &TaskId)> {
         let from = (state, Timestamp::MIN, TaskId::default());
         let to = (state, before, TaskId::default());
-        self.by_state.range(from..to).map(|(_, _, id)| id)
+        self.by_state.range(from..to).map(|(_, at, id)| (*at, id))
     }
 
     /// How many match the filters, wherever the page begins.

@@ -1,0 +1,180 @@
+//! Checks about content: large or small, whatever kind, it comes back equal from wherever it is read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nuncio_protocol::{
+    Artifact, Event, Message, Part, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
+    TaskStatusUpdateEvent,
+};
+use serde_json::{Value, json};
+
+use super::{Writer, at, creation, events, opening, scope, stored, works};
+use crate::store::{Commit, Store, TaskQuery};
+
+const KIB: usize = 1024;
+
+/// Text that does not repeat, with characters of one to four bytes.
+fn text(bytes: usize, salt: u64) -> String {
+    let mut text = String::with_capacity(bytes + 4);
+    let mut random = salt.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    while text.len() < bytes {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let alphabet = ['a', 'Z', '7', ' ', '"', '\\', '\n', 'é', '漢', '🦀', '\0', '\u{1}', '\u{7f}'];
+        text.push(alphabet[(random >> 33) as usize % alphabet.len()]);
+    }
+    while text.len() > bytes {
+        text.pop();
+    }
+    text.push_str(&"x".repeat(bytes - text.len()));
+    text
+}
+
+fn raw(bytes: usize, salt: u64) -> Bytes {
+    text(bytes, salt).into_bytes().iter().map(|byte| byte.wrapping_mul(31)).collect()
+}
+
+fn data(bytes: usize, salt: u64) -> Value {
+    json!({ "text": text(bytes, salt), "numbers": [0, -1, 1.5, u64::MAX], "none": null, "deep": [[{}]] })
+}
+
+/// One part of each kind of about this size, with all that a part may have.
+fn parts(bytes: usize, salt: u64) -> Vec<Part> {
+    let mut described = Part::raw(raw(bytes, salt)).with_filename("a \"file\"").with_media_type("image/png");
+    described.metadata.insert("key".into(), json!({ "value": [1] }));
+    vec![
+        Part::text(text(bytes, salt)).with_media_type("text/markdown"),
+        described,
+        Part::data(data(bytes, salt)),
+        Part::url(format!("https://example.org/{}", "u".repeat(bytes.min(2_000)))),
+    ]
+}
+
+/// Writes a task that says and makes such parts in every place where there are parts.
+async fn write(store: &Arc<dyn Store>, id: &str, bytes: usize) -> Writer {
+    let ann = scope("ann");
+    let mut task = creation(id, "c-1", 1);
+    task.history = vec![Arc::new(Message::user("m-1", parts(bytes, 1)))];
+    let entry = Commit { event: Arc::new(Event::Task(task.clone())), ..opening(&ann, id, None) };
+    let mut writer = Writer::open(store, &ann, task, nuncio_protocol::Seq::ZERO);
+    assert_eq!(writer.offer(entry).await, Ok(()));
+    for (salt, append) in [(2, false), (3, true), (2, true)] {
+        writer.append(artifact(&writer, parts(bytes, salt), append)).await;
+    }
+    writer.append(status(&writer, TaskState::InputRequired, 2, parts(bytes, 4))).await;
+    let said = Message { task_id: Some(id.into()), ..Message::user("m-2", parts(bytes, 1)) };
+    writer.append(Event::Message(Arc::new(said))).await;
+    writer.append(status(&writer, TaskState::Working, 3, parts(bytes, 5))).await;
+    writer
+}
+
+fn artifact(writer: &Writer, parts: Vec<Part>, append: bool) -> Event {
+    Event::ArtifactUpdate(TaskArtifactUpdateEvent {
+        task_id: writer.task.id.clone(),
+        artifact: Arc::new(Artifact::new("a", parts).with_name("made")),
+        append,
+        ..TaskArtifactUpdateEvent::default()
+    })
+}
+
+fn status(writer: &Writer, state: TaskState, when: i64, parts: Vec<Part>) -> Event {
+    let message = Some(Arc::new(Message::agent(format!("s-{when}"), parts)));
+    Event::StatusUpdate(TaskStatusUpdateEvent {
+        task_id: writer.task.id.clone(),
+        status: TaskStatus { state, message, timestamp: Some(at(when)) },
+        ..TaskStatusUpdateEvent::default()
+    })
+}
+
+/// The task, its log and the list tell what was written.
+async fn comes_back(store: &dyn Store, writer: &Writer) {
+    let id = &writer.task.id;
+    // Not `assert_eq`: megabytes in a message help nobody.
+    let read = stored(store, &writer.scope, id).await;
+    assert!(read == Some((writer.task.clone(), writer.seq)), "the task {id}");
+    let mut told = Task::default();
+    for (seq, event) in events(store, &writer.scope, id, 0, 100).await {
+        match &*event {
+            Event::Task(created) => told = created.clone(),
+            event => assert!(nuncio_protocol::fold(&mut told, event, at(0)).is_ok(), "{seq} of {id}"),
+        }
+    }
+    assert!(told == writer.task, "the log of {id}");
+    let (with, without) = (listed(store, writer, false).await, listed(store, writer, true).await);
+    assert!(with.as_ref() == Some(&writer.task), "the list, {id}");
+    let bare = Task { artifacts: Vec::new(), ..writer.task.clone() };
+    assert!(without == Some(bare), "the list without artifacts, {id}");
+}
+
+async fn listed(store: &dyn Store, writer: &Writer, without_artifacts: bool) -> Option<Task> {
+    let query = TaskQuery { limit: 100, without_artifacts, ..TaskQuery::default() };
+    let page = works(store.tasks(&writer.scope, &query).await);
+    page.tasks.into_iter().find(|task| task.id == writer.task.id)
+}
+
+/// Large content may be kept beside the log; nobody can tell.
+pub async fn content_of_every_kind_and_size_comes_back_equal(store: Arc<dyn Store>) {
+    // Around 64 KiB, where a store may begin to keep content elsewhere, by its own or by its JSON size.
+    let edge = 64 * KIB;
+    for bytes in [0, 1, 3 * edge / 4 - 1, 3 * edge / 4, edge - 64, edge - 1, edge, edge + 1, 2 * edge] {
+        let mut writer = write(&store, &format!("t-{bytes}"), bytes).await;
+        comes_back(&*store, &writer).await;
+        writer.append(status(&writer, TaskState::Completed, 4, parts(bytes, 6))).await;
+        comes_back(&*store, &writer).await;
+    }
+}
+
+/// Five mebibytes in one part: the task, its log and the snapshot of its end.
+pub async fn a_very_large_part_comes_back_equal(store: Arc<dyn Store>) {
+    let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
+    let large = [
+        Part::text(text(5 * KIB * KIB, 1)),
+        Part::raw(raw(5 * KIB * KIB, 2)),
+        Part::data(data(5 * KIB * KIB, 3)),
+    ];
+    for part in large {
+        writer.append(artifact(&writer, vec![part, Part::text("and a small one")], true)).await;
+    }
+    comes_back(&*store, &writer).await;
+    writer.status(TaskState::Completed, 2).await;
+    comes_back(&*store, &writer).await;
+}
+
+/// Many parts, each just below or above what is large, and all of them in one entry.
+pub async fn many_parts_at_the_edge_come_back_equal(store: Arc<dyn Store>) {
+    let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
+    let around = |i: usize| Part::text(text(64 * KIB - 16 + i, i as u64 % 8));
+    writer.append(artifact(&writer, (0..32).map(around).collect(), false)).await;
+    // Another artifact with some of the same content, and then the first in another order.
+    writer.append(artifact(&writer, (0..32).rev().map(around).collect(), true)).await;
+    comes_back(&*store, &writer).await;
+    writer.append(artifact(&writer, (5..9).map(around).collect(), false)).await;
+    comes_back(&*store, &writer).await;
+    writer.status(TaskState::Failed, 2).await;
+    comes_back(&*store, &writer).await;
+}
+
+/// Two tasks with the same content do not share a fate.
+pub async fn the_same_content_in_two_tasks_is_each_ones_own(store: Arc<dyn Store>) {
+    let mut one = write(&store, "t-1", 100 * KIB).await;
+    let mut two = write(&store, "t-2", 100 * KIB).await;
+    one.status(TaskState::Completed, 5).await;
+    two.status(TaskState::Failed, 5).await;
+    let prune = crate::store::Prune {
+        agent: "agent".into(),
+        what: crate::store::Pruned::Tasks(TaskState::Completed),
+        before: at(9),
+    };
+    assert_eq!(works(store.prune(&prune, 9).await), 1);
+    assert!(stored(&*store, &one.scope, &one.task.id).await.is_none());
+    comes_back(&*store, &two).await;
+}
+
+/// Direct replies are content, too.
+pub async fn a_large_reply_comes_back_equal(store: Arc<dyn Store>) {
+    let ann = scope("ann");
+    let reply = Arc::new(Message::agent("r", parts(200 * KIB, 1)));
+    works(store.keep_reply(&ann, super::key("k", 1), Arc::clone(&reply), at(1)).await);
+    let answer = works(store.answer(&ann, "k").await).map(|answer| answer.outcome);
+    assert!(matches!(answer, Some(crate::store::Outcome::Reply(kept)) if kept == reply));
+}

@@ -1,0 +1,220 @@
+//! Does each step to a store and to the model, and compares.
+
+use std::{fmt::Debug, sync::Arc};
+
+use nuncio_protocol::{Seq, TaskId, TaskState};
+
+use super::{
+    make::Run,
+    model::Found,
+    step::{CALLERS, Entry, Filter, Step},
+};
+use crate::store::{
+    Keyset, Orphan, Outcome, Prune, Pruned, Scope, Store, StoreError, TaskQuery, TurnChange, Whose,
+    conformance::{at, context},
+};
+
+/// Where store and model differ.
+pub(super) type Agreed<T = ()> = Result<T, String>;
+
+/// An owner: its number, and its handle.
+pub(super) type Owner = (usize, Arc<dyn Store>);
+
+fn same<T: PartialEq + Debug>(what: impl Debug, found: &T, wanted: &T) -> Agreed {
+    if found == wanted {
+        return Ok(());
+    }
+    Err(format!("{what:?}\n  store: {found:?}\n  model: {wanted:?}"))
+}
+
+fn well<T>(result: Result<T, StoreError>) -> Agreed<T> {
+    result.map_err(|error| error.to_string())
+}
+
+impl Run {
+    /// One step to the store and to the model.
+    pub(super) async fn step(&mut self, owners: &[Owner], step: &Step) -> Agreed {
+        self.done.push(step.clone());
+        let owner = |handle: &usize| &owners[handle % owners.len()];
+        match step {
+            Step::Commit { handle, entries } => self.commit(owner(handle), entries).await,
+            Step::Turn { handle, task, foreign, turn } => {
+                let id = self.id(*task);
+                // What becomes of a turn for a task that has ended is not said.
+                if self.model.any(&id).is_some_and(|known| known.state().is_terminal()) {
+                    return Ok(());
+                }
+                let change = TurnChange::Queue(self.turn(turn));
+                self.change(owner(handle), &id, *foreign, change).await
+            }
+            Step::Begin { handle, task, foreign, turn, drop } => {
+                let id: Arc<str> = format!("{turn:06}").into();
+                let change = if *drop { TurnChange::Drop(id) } else { TurnChange::Begin(id) };
+                self.change(owner(handle), &self.id(*task), *foreign, change).await
+            }
+            Step::Reply { handle, caller, key, at: when } => {
+                let (scope, key) = (self.scope(*caller), self.key(*key));
+                let reply = Arc::new(self.message(None, &[]));
+                let (store, when) = (&owner(handle).1, at(*when as i64));
+                well(store.keep_reply(&scope, key.clone(), Arc::clone(&reply), when).await)?;
+                self.model.keep_reply(&scope, &key, &reply, when);
+                Ok(())
+            }
+            Step::Adopt { handle, limit } => {
+                let orphans = well(owner(handle).1.adopt(&self.agent, *limit).await)?;
+                same("orphans of the living", &orphans.len(), &0)
+            }
+            Step::Prune { handle, state, before, limit } => {
+                let what = state.map_or(Pruned::Replies, Pruned::Tasks);
+                self.prune(&*owner(handle).1, what, *before, *limit).await
+            }
+            Step::Erase { handle, caller, limit } => {
+                self.erase(&*owner(handle).1, &self.scope(*caller), *limit).await
+            }
+            Step::Read { handle, task, foreign, after, limit } => {
+                let id = self.id(*task);
+                let scope = self.scope_of(&id, *task, *foreign);
+                self.read(owner(handle), &scope, &id, *after, *limit).await
+            }
+            Step::List { handle, caller, filter } => {
+                self.list(&*owner(handle).1, &self.scope(*caller), filter).await
+            }
+            Step::Answer { handle, caller, key } => {
+                self.answer(&*owner(handle).1, &self.scope(*caller), *key).await
+            }
+        }
+    }
+
+    async fn commit(&mut self, owner: &Owner, entries: &[Entry]) -> Agreed {
+        let (mut batch, mut wanted) = (Vec::new(), Vec::new());
+        for entry in entries {
+            let Some(commit) = self.entry(owner.0, entry) else { continue };
+            wanted.push(self.model.commit(owner.0, &commit));
+            batch.push(commit);
+        }
+        let found = well(owner.1.commit(batch.clone()).await)?;
+        same("results", &found, &wanted)?;
+        for commit in batch {
+            self.read(owner, &commit.scope, &commit.task_id, commit.expected.0, 9).await?;
+        }
+        Ok(())
+    }
+
+    async fn change(&mut self, owner: &Owner, id: &TaskId, foreign: bool, change: TurnChange) -> Agreed {
+        let scope = self.scope_of(id, 0, foreign);
+        let wanted = self.model.turn(owner.0, &scope, id, &change);
+        same(&change, &well(owner.1.turn(&scope, id, change.clone()).await)?, &wanted)?;
+        self.read(owner, &scope, id, 0, 1).await
+    }
+
+    async fn prune(&mut self, store: &dyn Store, what: Pruned, before: usize, limit: usize) -> Agreed {
+        let prune = Prune { agent: self.agent.as_str().into(), what, before: at(before as i64) };
+        let (limit, wanted) = self.model.prune(&prune, limit);
+        same(&prune, &well(store.prune(&prune, limit).await)?, &wanted)?;
+        self.renew();
+        Ok(())
+    }
+
+    async fn erase(&mut self, store: &dyn Store, scope: &Scope, limit: usize) -> Agreed {
+        let whose = Whose {
+            agent: Some(Arc::clone(&scope.agent)),
+            tenant: scope.tenant.clone(),
+            owner: scope.owner.clone(),
+        };
+        let wanted = self.model.erase(&whose);
+        let mut erased = 0;
+        loop {
+            let gone = well(store.erase(&whose, limit).await)?;
+            erased += gone;
+            if gone == 0 {
+                break;
+            }
+            same("at most so many", &gone.max(limit), &limit)?;
+        }
+        self.renew();
+        same(&whose, &erased, &wanted)
+    }
+
+    async fn read(&self, owner: &Owner, scope: &Scope, id: &TaskId, after: u64, limit: usize) -> Agreed {
+        let (me, store) = owner;
+        let known = self.model.find(scope, id);
+        let wanted = known.map(|known| (&known.task, known.seq(), known.is_held(*me)));
+        let found = well(store.task(scope, id).await)?;
+        let found = found.as_ref().map(|stored| (&stored.task, stored.seq, stored.held));
+        same(("task", id), &found, &wanted)?;
+        let log = known.map(|known| known.log.as_slice()).unwrap_or_default();
+        let wanted = log.iter().skip(after as usize).take(limit).cloned().collect();
+        same(
+            ("events", id, after, limit),
+            &well(store.events(scope, id, Seq(after), limit).await)?,
+            &wanted,
+        )?;
+        same(("links", id), &well(store.links(scope, id).await)?, &self.model.links(scope, id))
+    }
+
+    async fn list(&self, store: &dyn Store, scope: &Scope, filter: &Filter) -> Agreed {
+        let query = TaskQuery {
+            context_id: filter.context.map(|number| context(&format!("c-{number}"))),
+            state: filter.state,
+            since: filter.since.map(|when| at(when as i64)),
+            after: filter.after.map(|(when, slot)| Keyset { timestamp: at(when as i64), id: self.id(slot) }),
+            limit: filter.limit,
+            without_artifacts: filter.without_artifacts,
+            count: true,
+        };
+        let (tasks, more, total) = self.model.list(scope, &query);
+        let page = well(store.tasks(scope, &query).await)?;
+        same(&query, &(page.tasks, page.more, page.total), &(tasks, more, Some(total)))
+    }
+
+    async fn answer(&self, store: &dyn Store, scope: &Scope, number: usize) -> Agreed {
+        let name = self.key(number).key;
+        let found: Found = well(store.answer(scope, &name).await)?.map(|answer| match answer.outcome {
+            Outcome::Task(id) => (answer.digest, id.to_string()),
+            Outcome::Reply(reply) => (answer.digest, reply.message_id.to_string()),
+        });
+        same(("answer", number), &found, &self.model.answer(scope, &name))
+    }
+
+    /// Everything that can be read.
+    pub(super) async fn whole(&self, owners: &[Owner]) -> Agreed {
+        for owner in owners {
+            for known in &self.model.tasks {
+                self.read(owner, &known.scope, &known.task.id, 0, 1_000).await?;
+            }
+            for caller in 0..CALLERS {
+                let scope = self.scope(caller);
+                for state in std::iter::once(None).chain(TaskState::ALL.iter().map(Some)) {
+                    let state = state.copied();
+                    let (context, since, after) = (None, None, None);
+                    let filter =
+                        Filter { context, state, since, after, limit: 100, without_artifacts: false };
+                    self.list(&*owner.1, &scope, &filter).await?;
+                }
+                for number in 0..4 {
+                    self.answer(&*owner.1, &scope, number).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An owner is gone, and another was given these.
+    pub(super) fn adopted(&mut self, heir: usize, gone: usize, orphans: &[Orphan]) -> Agreed {
+        let told = |orphan: &Orphan| {
+            let Orphan { scope, stored, busy, turns } = orphan;
+            (Arc::clone(scope), stored.task.clone(), stored.seq, *busy, turns.clone())
+        };
+        let mut found: Vec<_> = orphans.iter().map(told).collect();
+        found.sort_by(|a, b| a.1.id.cmp(&b.1.id));
+        let left = self.model.tasks.iter_mut().filter(|known| known.owner == gone && known.is_left());
+        let mut wanted: Vec<_> = left
+            .map(|known| {
+                known.owner = heir;
+                (Arc::clone(&known.scope), known.task.clone(), known.seq(), known.busy, known.turns.clone())
+            })
+            .collect();
+        wanted.sort_by(|a, b| a.1.id.cmp(&b.1.id));
+        same("orphans", &found, &wanted)
+    }
+}

@@ -1,0 +1,162 @@
+//! Random steps, as data: printed when they fail, and left out one by one to find those that matter.
+
+use nuncio_protocol::TaskState;
+use rand::{RngExt as _, rngs::StdRng};
+
+/// Tasks, callers and keys are few, so that steps meet.
+pub(super) const TASKS: usize = 6;
+pub(super) const CALLERS: usize = 3;
+const KEYS: usize = 4;
+const MOMENTS: usize = 8;
+
+/// One step; a `handle` is taken modulo the number there are.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Commit { handle: usize, entries: Vec<Entry> },
+    Turn { handle: usize, task: usize, foreign: bool, turn: Turn },
+    Begin { handle: usize, task: usize, foreign: bool, turn: usize, drop: bool },
+    Reply { handle: usize, caller: usize, key: usize, at: usize },
+    Adopt { handle: usize, limit: usize },
+    Prune { handle: usize, state: Option<TaskState>, before: usize, limit: usize },
+    Erase { handle: usize, caller: usize, limit: usize },
+    Read { handle: usize, task: usize, foreign: bool, after: u64, limit: usize },
+    List { handle: usize, caller: usize, filter: Filter },
+    Answer { handle: usize, caller: usize, key: usize },
+}
+
+/// An entry of a batch. A task that is not there is made, for this caller, unless `late`.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) task: usize,
+    pub(super) caller: usize,
+    pub(super) foreign: bool,
+    /// How far the expected version is from the true one.
+    pub(super) off: i64,
+    pub(super) event: What,
+    pub(super) at: usize,
+    pub(super) key: Option<usize>,
+    pub(super) turn: Option<Turn>,
+    pub(super) take: bool,
+}
+
+/// What an entry says.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Create { context: usize, refers: Vec<usize>, state: TaskState },
+    Status { state: TaskState, at: usize, says: bool },
+    Chunk { artifact: usize, append: bool },
+    Say { refers: Vec<usize> },
+}
+
+/// A turn: a new one, or one of those before it again.
+#[derive(Clone, Debug)]
+pub(super) struct Turn {
+    pub(super) again: Option<usize>,
+    pub(super) begun: bool,
+}
+
+/// What a list is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Filter {
+    pub(super) context: Option<usize>,
+    pub(super) state: Option<TaskState>,
+    pub(super) since: Option<usize>,
+    pub(super) after: Option<(usize, usize)>,
+    pub(super) limit: usize,
+    pub(super) without_artifacts: bool,
+}
+
+/// Where chance comes from.
+pub(super) struct Dice<'a>(pub(super) &'a mut StdRng);
+
+impl Dice<'_> {
+    fn below(&mut self, end: usize) -> usize {
+        self.0.random_range(0..end)
+    }
+
+    fn percent(&mut self, chance: usize) -> bool {
+        self.below(100) < chance
+    }
+
+    fn maybe<T>(&mut self, chance: usize, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.percent(chance).then(|| make(self))
+    }
+
+    fn state(&mut self) -> TaskState {
+        // Work that goes on is what most of a task's life is.
+        if self.percent(30) { TaskState::Working } else { TaskState::ALL[1 + self.below(8)] }
+    }
+
+    fn refers(&mut self) -> Vec<usize> {
+        if self.percent(60) {
+            Vec::new()
+        } else {
+            (0..1 + self.below(3)).map(|_| self.below(TASKS)).collect()
+        }
+    }
+
+    fn turn(&mut self) -> Turn {
+        Turn { again: self.maybe(20, |dice| dice.below(20)), begun: self.percent(40) }
+    }
+
+    fn entry(&mut self) -> Entry {
+        let event = match self.below(10) {
+            0..3 => What::Create {
+                context: self.below(2),
+                refers: self.refers(),
+                state: if self.percent(90) { TaskState::Submitted } else { self.state() },
+            },
+            3..7 => What::Status { state: self.state(), at: self.below(MOMENTS), says: self.percent(40) },
+            7..9 => What::Chunk { artifact: self.below(2), append: self.percent(70) },
+            _ => What::Say { refers: self.refers() },
+        };
+        Entry {
+            task: self.below(TASKS),
+            caller: self.below(CALLERS),
+            foreign: self.percent(8),
+            off: if self.percent(90) { 0 } else { self.below(3) as i64 - 1 },
+            event,
+            at: self.below(MOMENTS),
+            key: self.maybe(20, |dice| dice.below(KEYS)),
+            turn: self.maybe(20, Self::turn),
+            take: self.percent(10),
+        }
+    }
+
+    fn filter(&mut self) -> Filter {
+        Filter {
+            context: self.maybe(40, |dice| dice.below(3)),
+            state: self.maybe(40, Self::state),
+            since: self.maybe(40, |dice| dice.below(MOMENTS)),
+            after: self.maybe(40, |dice| (dice.below(MOMENTS), dice.below(TASKS))),
+            limit: 1 + self.below(4),
+            without_artifacts: self.percent(30),
+        }
+    }
+
+    pub(super) fn step(&mut self) -> Step {
+        let (handle, task, caller, foreign) =
+            (self.below(6), self.below(TASKS), self.below(CALLERS), self.percent(15));
+        let (key, limit) = (self.below(KEYS), self.below(6));
+        match self.below(100) {
+            0..50 => {
+                let several = if self.percent(60) { 1 } else { 2 + self.below(8) };
+                Step::Commit { handle, entries: (0..several).map(|_| self.entry()).collect() }
+            }
+            50..58 => Step::Turn { handle, task, foreign, turn: self.turn() },
+            58..64 => Step::Begin { handle, task, foreign, turn: self.below(20), drop: self.percent(30) },
+            64..69 => Step::Reply { handle, caller, key, at: self.below(MOMENTS) },
+            69..71 => Step::Adopt { handle, limit },
+            71..76 => Step::Prune {
+                handle,
+                state: self.maybe(80, Self::state),
+                before: self.below(MOMENTS + 1),
+                limit,
+            },
+            76..78 => Step::Erase { handle, caller, limit: 1 + limit },
+            78..85 => Step::Read { handle, task, foreign, after: self.below(6) as u64, limit },
+            85..96 => Step::List { handle, caller, filter: self.filter() },
+            _ => Step::Answer { handle, caller, key },
+        }
+    }
+}
