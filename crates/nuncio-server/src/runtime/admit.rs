@@ -111,13 +111,21 @@ impl Shared {
             ("message.messageId", Some(message.message_id.as_str())),
             ("message.contextId", message.context_id.as_ref().map(ContextId::as_str)),
         ];
-        for (field, id) in ids {
+        let references = message.reference_task_ids.iter();
+        let references = references.map(|id| ("message.referenceTaskIds", Some(id.as_str())));
+        for (field, id) in ids.into_iter().chain(references) {
             if id.is_some_and(|id| id.len() > limits.id_bytes) {
                 return Err(Error::invalid_field(
                     field,
                     format!("at most {} bytes are allowed", limits.id_bytes),
                 ));
             }
+        }
+        if message.reference_task_ids.len() > limits.parts {
+            return Err(Error::invalid_field(
+                "message.referenceTaskIds",
+                format!("at most {} references are allowed", limits.parts),
+            ));
         }
         let media_types =
             message.parts.iter().enumerate().filter_map(|(i, part)| Some((i, part.media_type.as_deref()?)));

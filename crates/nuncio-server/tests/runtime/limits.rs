@@ -41,6 +41,8 @@ async fn a_message_that_is_wrong_or_too_large_names_its_field() {
         (say(|message| message.message_id = "".into()), "message.messageId"),
         (say(|message| message.message_id = "m".repeat(11).into()), "message.messageId"),
         (say(|message| message.context_id = Some("c".repeat(11).into())), "message.contextId"),
+        (say(|message| message.reference_task_ids = vec!["t".repeat(11).into()]), "message.referenceTaskIds"),
+        (say(|message| message.reference_task_ids = vec!["t".into(); 4]), "message.referenceTaskIds"),
         (say(|message| message.role = Role::Unspecified), "message.role"),
     ] {
         check_refused(&harness, say, invalid, field).await;
