@@ -153,7 +153,7 @@ fn large_content_is_stored_once_and_comes_back() {
     let parts = [
         Part::text(big.clone()).with_filename("a.txt"),
         Part::raw(vec![7; 101]),
-        Part::data(json!({"list": [big.clone(), 1, true, null]})),
+        Part::data(json!({"list": [big, 1, true, null]})),
         Part::url(format!("https://example.com/{big}")),
         Part::text("small"),
         Part::text("y".repeat(100)),

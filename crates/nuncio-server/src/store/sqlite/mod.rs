@@ -219,3 +219,6 @@ impl Store for SqliteStore {
         self.writer.shared(work).await
     }
 }
+
+#[cfg(test)]
+mod tests;

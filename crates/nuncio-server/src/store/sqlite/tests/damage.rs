@@ -1,0 +1,138 @@
+//! Files that are not as they should be: refused in clear words, and found by the check.
+
+use std::{path::Path, sync::Arc};
+
+use rusqlite::Connection;
+
+use super::{Folder, end, fill, maintain, open};
+use crate::store::{
+    OpenError, SqliteOptions, SqliteStore, Store,
+    conformance::{scope, stored},
+};
+
+async fn refused(path: &Path) -> OpenError {
+    SqliteStore::open(path, SqliteOptions::default()).await.expect_err("it is refused")
+}
+
+/// A database with tasks, closed.
+async fn filled() -> Folder {
+    let folder = Folder::new();
+    let handle = Arc::new(open(&folder.file()).await);
+    let store: Arc<dyn Store> = handle.clone();
+    fill(&store).await;
+    drop(store);
+    end(handle).await;
+    folder
+}
+
+fn change(folder: &Folder, sql: &str) {
+    Connection::open(folder.file()).unwrap().execute_batch(sql).unwrap();
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_left_alone() {
+    let folder = filled().await;
+    change(&folder, "PRAGMA user_version = 7");
+    let error = refused(&folder.file()).await;
+    assert!(matches!(error, OpenError::NewerSchema { found: 7, known: 1, .. }), "{error}");
+    for error in [maintain::check(&folder.file()).err(), maintain::migrate(&folder.file()).err()] {
+        let words = error.unwrap().to_string();
+        assert!(words.contains("schema version 7, this version knows 1"), "{words}");
+    }
+    change(&folder, "PRAGMA user_version = 1");
+    assert!(stored(&open(&folder.file()).await, &scope("ann"), &"t-0".into()).await.is_some());
+}
+
+#[tokio::test]
+async fn what_is_not_a_task_store_is_refused() {
+    let folder = Folder::new();
+    let text = folder.path().join("notes.txt");
+    std::fs::write(&text, "Dear diary, ".repeat(1_000)).unwrap();
+    let other = folder.path().join("other.db");
+    Connection::open(&other).unwrap().execute_batch("CREATE TABLE music (title TEXT)").unwrap();
+    let marked = folder.path().join("marked.db");
+    Connection::open(&marked).unwrap().execute_batch("PRAGMA application_id = 5").unwrap();
+    for path in [&text, &other, &marked] {
+        let before = std::fs::read(path).unwrap();
+        let error = refused(path).await;
+        assert!(matches!(error, OpenError::NotOurs { .. }), "{error}");
+        assert!(matches!(maintain::check(path), Err(OpenError::NotOurs { .. })));
+        assert_eq!(std::fs::read(path).unwrap(), before, "untouched");
+    }
+    let error = refused(&folder.path().join("nowhere/tasks.db")).await;
+    assert!(matches!(error, OpenError::NoSuchDirectory(_)), "{error}");
+    let error = refused(folder.path()).await.to_string();
+    assert!(error.contains("is a folder"), "{error}");
+    let error = maintain::check(&folder.path().join("nothing.db")).unwrap_err().to_string();
+    assert!(error.contains("there is no file"), "{error}");
+    assert!(!folder.path().join("nothing.db").exists());
+}
+
+#[tokio::test]
+async fn a_corrupted_file_is_told_and_not_repaired() {
+    let folder = filled().await;
+    let mut bytes = std::fs::read(folder.file()).unwrap();
+    // The inner pages of every tree; the first page, which says what the file is, is left.
+    for page in bytes.chunks_mut(4096).skip(2) {
+        page[..64].iter_mut().for_each(|byte| *byte ^= 0x5a);
+    }
+    std::fs::write(folder.file(), &bytes).unwrap();
+    let problems = maintain::check(&folder.file()).unwrap();
+    assert!(problems.iter().any(|problem| problem.starts_with("file: ")), "{problems:?}");
+    match SqliteStore::open(&folder.file(), SqliteOptions::default()).await {
+        Err(error) => assert!(matches!(error, OpenError::Corrupt { .. }), "{error}"),
+        Ok(store) => {
+            let error = store.task(&scope("ann"), &"t-0".into()).await.expect_err("damaged");
+            assert!(!error.is_down(), "nothing will help but people: {error}");
+            store.close().await;
+        }
+    }
+    assert!(!maintain::check(&folder.file()).unwrap().is_empty(), "still there");
+}
+
+#[tokio::test]
+async fn a_read_only_file_is_refused() {
+    // A folder that nobody can write to, root included.
+    let Some(place) = ["/sys", "/proc"].iter().map(Path::new).find(|place| place.is_dir()) else {
+        panic!("a folder that cannot be written to is needed for this test");
+    };
+    let error = refused(&place.join("tasks.db")).await;
+    let told =
+        matches!(error, OpenError::ReadOnly { .. } | OpenError::Denied { .. } | OpenError::Other { .. });
+    assert!(told, "{error:?}");
+}
+
+#[tokio::test]
+async fn the_check_finds_each_kind_of_damage() {
+    let cases = [
+        ("UPDATE counters SET tasks = tasks + 1 WHERE state = 3", "counters: "),
+        ("DELETE FROM counters WHERE state = 2", "counters: "),
+        ("DELETE FROM log WHERE rowid = (SELECT max(place) FROM log)", "its log ends with entry"),
+        ("DELETE FROM log WHERE rowid = (SELECT min(place) + 1 FROM log)", "after entry 1 comes entry 3"),
+        ("UPDATE log SET first_seq = first_seq + 1", "comes entry 2"),
+        ("UPDATE log SET body = x'5b'", "damaged"),
+        ("UPDATE log SET body = x'5b5d'", "a segment ends with entry"),
+        ("INSERT INTO log (place, first_seq, body) VALUES (999 << 28, 1, x'5b5d')", "is of no task"),
+        (
+            "UPDATE tasks SET seq = seq + 1 WHERE id = 't-2'",
+            "task t-2: its log ends with entry 4, expected 5",
+        ),
+        ("UPDATE tasks SET state = 4 WHERE id = 't-2'", "task t-2: its status is not what its log tells"),
+        ("UPDATE tasks SET snapshot = x'7b7d' WHERE id = 't-2'", "task t-2: its snapshot is not"),
+        (
+            "UPDATE tasks SET snapshot = x'7b' WHERE id = 't-2'",
+            "task t-2: the task store failed: stored data",
+        ),
+        ("DELETE FROM blobs", "large content is missing"),
+        ("UPDATE tasks SET pending = 9 WHERE id = 't-1'", "turns: task t-1 counts"),
+        ("UPDATE answers SET task = NULL", "has no answer"),
+        ("PRAGMA foreign_keys = OFF; DELETE FROM tasks WHERE id = 't-3'", "refers to nothing in tasks"),
+    ];
+    for (damage, told) in cases {
+        let folder = filled().await;
+        assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0]);
+        change(&folder, damage);
+        let problems = maintain::check(&folder.file()).unwrap();
+        assert!(problems.iter().any(|problem| problem.contains(told)), "{damage}: {problems:?}");
+    }
+}
