@@ -2,9 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use nuncio_server::store::{MemoryStore, OpenError, SqliteOptions, SqliteStore, Store};
+use nuncio_server::store::{
+    MemoryStore, OpenError, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store,
+};
 
-use crate::config::{Data, DatabaseUrl};
+use crate::config::Data;
 
 /// How often, and how many times, it is looked whether others have let go of a store.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -13,42 +15,57 @@ const LOOKS: u32 = 100;
 /// A store in use.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
-    /// The same, if it is a file.
-    file: Option<Arc<SqliteStore>>,
+    kind: Kind,
+}
+
+/// The same as what it is.
+enum Kind {
+    Memory,
+    File(Arc<SqliteStore>),
+    Database(Arc<PostgresStore>),
 }
 
 impl Opened {
     /// Opens the store, or makes one.
     pub(crate) async fn open(data: &Data) -> Result<Self, OpenError> {
-        let store: Arc<dyn Store> = match data {
-            Data::Memory { keep_finished } => Arc::new(MemoryStore::new(*keep_finished)),
+        Ok(match data {
+            Data::Memory { keep_finished } => {
+                Self { store: Arc::new(MemoryStore::new(*keep_finished)), kind: Kind::Memory }
+            }
             Data::Sqlite { path, durability } => {
                 let mut options = SqliteOptions::default();
                 options.durability = *durability;
                 let store = Arc::new(SqliteStore::open(path, options).await?);
-                return Ok(Self { store: Arc::clone(&store) as _, file: Some(store) });
+                Self { store: Arc::clone(&store) as _, kind: Kind::File(store) }
             }
-            Data::Postgres { url, .. } => return Err(not_yet(url)),
-        };
-        Ok(Self { store, file: None })
+            Data::Postgres { url, durability } => {
+                let mut options = PostgresOptions::default();
+                options.durability = *durability;
+                let store = Arc::new(PostgresStore::connect(url.reveal(), options).await?);
+                Self { store: Arc::clone(&store) as _, kind: Kind::Database(store) }
+            }
+        })
     }
 
-    /// Waits until the whole store is in its one file. Whoever else has it is about to let go: the loops of
-    /// runtimes that are gone. What they do not let go in time is found beside the file, and nothing is lost.
+    /// Leaves a whole store in the one file, or says to other hubs that we are gone.
     pub(crate) async fn close(self) {
         drop(self.store);
-        let Some(mut store) = self.file else { return };
-        for _ in 0..LOOKS {
-            match Arc::try_unwrap(store) {
-                Ok(alone) => return alone.close().await,
-                Err(shared) => store = shared,
-            }
-            tokio::time::sleep(LOOK_AGAIN).await;
+        match self.kind {
+            Kind::Memory => {}
+            Kind::File(store) => close_file(store).await,
+            Kind::Database(store) => store.retire().await,
         }
     }
 }
 
-pub(crate) fn not_yet(url: &DatabaseUrl) -> OpenError {
-    let _ = url.reveal();
-    OpenError::Invalid(format!("{url}: databases are not supported yet"))
+/// Whoever else has the store is about to let go: the loops of runtimes that are gone. What they do not let go
+/// in time stays beside the file, and nothing is lost.
+async fn close_file(mut store: Arc<SqliteStore>) {
+    for _ in 0..LOOKS {
+        match Arc::try_unwrap(store) {
+            Ok(alone) => return alone.close().await,
+            Err(shared) => store = shared,
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }

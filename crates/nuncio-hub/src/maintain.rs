@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use nuncio_server::store::{OpenError, sqlite};
+use nuncio_server::store::{OpenError, postgres, sqlite};
 
-use crate::{config::Data, data::not_yet};
+use crate::config::Data;
 
 /// The versions of a store, before and after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +28,7 @@ pub async fn check(data: &Data) -> Result<Vec<String>, OpenError> {
     match data {
         Data::Memory { .. } => Err(nothing()),
         Data::Sqlite { path, .. } => file(path, sqlite::maintain::check).await,
-        Data::Postgres { url, .. } => Err(not_yet(url)),
+        Data::Postgres { url, .. } => postgres::maintain::check(url.reveal()).await,
     }
 }
 
@@ -41,7 +41,7 @@ pub async fn backup(data: &Data, to: &Path) -> Result<u64, OpenError> {
     match data {
         Data::Memory { .. } => Err(nothing()),
         Data::Sqlite { path, .. } => file(path, move |path| sqlite::maintain::backup(path, &to)).await,
-        Data::Postgres { url, .. } => Err(not_yet(url)),
+        Data::Postgres { url, .. } => postgres::maintain::backup(url.reveal(), &to).await,
     }
 }
 
@@ -53,7 +53,7 @@ pub async fn migrate(data: &Data) -> Result<Migrated, OpenError> {
     let (from, to) = match data {
         Data::Memory { .. } => return Err(nothing()),
         Data::Sqlite { path, .. } => file(path, sqlite::maintain::migrate).await?,
-        Data::Postgres { url, .. } => return Err(not_yet(url)),
+        Data::Postgres { url, .. } => postgres::maintain::migrate(url.reveal()).await?,
     };
     Ok(Migrated { from, to })
 }
@@ -66,7 +66,7 @@ pub async fn vacuum(data: &Data) -> Result<Vacuumed, OpenError> {
     let (before, after) = match data {
         Data::Memory { .. } => return Err(nothing()),
         Data::Sqlite { path, .. } => file(path, sqlite::maintain::vacuum).await?,
-        Data::Postgres { url, .. } => return Err(not_yet(url)),
+        Data::Postgres { url, .. } => postgres::maintain::vacuum(url.reveal()).await?,
     };
     Ok(Vacuumed { before, after })
 }

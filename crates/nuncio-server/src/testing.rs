@@ -12,6 +12,9 @@
 //! # }
 //! ```
 
+#[cfg(feature = "postgres")]
+pub mod postgres;
+
 use std::{
     fmt,
     pin::Pin,

@@ -8,6 +8,8 @@
 
 pub mod memory;
 pub mod open;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod codec;
@@ -24,6 +26,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use nuncio_protocol::{ContextId, Event, Message, Seq, Task, TaskId, TaskState, Timestamp};
 
+#[cfg(feature = "postgres")]
+pub use self::postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteOptions, SqliteStore};
 pub use self::{

@@ -1,0 +1,249 @@
+//! Where the database is and how the way there is protected: what the URL says.
+//!
+//! | `sslmode` | TLS | whose certificate |
+//! |---|---|---|
+//! | `disable` | never | |
+//! | `prefer` (default) | if the server offers it | anybody's: keeps listeners out, not impostors |
+//! | `require` | always | anybody's, or from `sslrootcert` if that is given |
+//! | `verify-full` | always | from `sslrootcert` or the system's roots, and in the name of the host |
+
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+    os::unix::ffi::OsStrExt as _,
+    sync::Arc,
+    time::Duration,
+};
+
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
+};
+use tokio_postgres::config::{Config, Host, SslMode, TargetSessionAttrs};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::store::OpenError;
+
+/// How long a new connection may take.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// What connections are made from.
+#[derive(Clone)]
+pub(super) struct Address {
+    pub(super) config: Config,
+    pub(super) tls: MakeRustlsConnect,
+    /// Names the database without its password.
+    pub(super) place: String,
+    /// `sslmode` and `sslrootcert` for programs of PostgreSQL.
+    ssl: (String, Option<String>),
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Address").field(&self.place).finish()
+    }
+}
+
+impl Address {
+    /// The same for programs of PostgreSQL.
+    pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let config = &self.config;
+        let host = |host: &Host| match host {
+            Host::Tcp(host) => host.clone(),
+            Host::Unix(path) => path.display().to_string(),
+        };
+        let joined = |values: Vec<String>| (!values.is_empty()).then(|| values.join(",").into());
+        let roots = match &self.ssl {
+            (mode, None) if mode == "verify-full" => Some("system".to_owned()),
+            (_, roots) => roots.clone(),
+        };
+        let values: [(&'static str, Option<OsString>); 7] = [
+            ("PGHOST", joined(config.get_hosts().iter().map(host).collect())),
+            ("PGPORT", joined(config.get_ports().iter().map(ToString::to_string).collect())),
+            ("PGUSER", config.get_user().map(Into::into)),
+            ("PGDATABASE", config.get_dbname().map(Into::into)),
+            ("PGPASSWORD", config.get_password().map(|password| OsStr::from_bytes(password).to_owned())),
+            ("PGSSLMODE", Some(self.ssl.0.clone().into())),
+            ("PGSSLROOTCERT", roots.map(Into::into)),
+        ];
+        values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
+    pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
+        let invalid = |why: &str| OpenError::Invalid(format!("the address of the database {why}"));
+        let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
+        let rest = rest.ok_or_else(|| invalid("has to begin with postgres://"))?;
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        // Else a part of the password would be taken for the host, and be printed as such.
+        let authority = path.split('/').next().unwrap_or_default();
+        if path.matches('@').count() > 1 || path.contains('@') != authority.contains('@') {
+            return Err(invalid("has an @ or / in its user or password; write %40 or %2F"));
+        }
+        let (mut mode, mut roots, mut others) = ("prefer", None, Vec::new());
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("sslmode", value)) => mode = value,
+                Some(("sslrootcert", value)) => roots = Some(value.replace("%2F", "/")),
+                _ => others.push(option),
+            }
+        }
+        let ssl = (mode.to_owned(), roots.clone());
+        let plain = format!("postgres://{path}?{}", others.join("&"));
+        let mut config: Config = plain.parse().map_err(|error| {
+            let why = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
+            invalid(&format!("is not understood: {why}"))
+        })?;
+        let (ssl_mode, trust) = match mode {
+            "disable" => (SslMode::Disable, Trust::Anybody),
+            "prefer" => (SslMode::Prefer, Trust::Anybody),
+            "require" => (SslMode::Require, roots.map_or(Trust::Anybody, Trust::File)),
+            "verify-full" => (SslMode::Require, roots.map_or(Trust::System, Trust::File)),
+            _ => return Err(invalid("has an unknown sslmode; say disable, prefer, require or verify-full")),
+        };
+        config
+            .ssl_mode(ssl_mode)
+            .connect_timeout(CONNECT)
+            // A connection that is cut without a word is noticed within seconds.
+            .tcp_user_timeout(Duration::from_secs(5))
+            .keepalives_idle(Duration::from_secs(3))
+            .keepalives_interval(Duration::from_secs(1))
+            .keepalives_retries(3)
+            // Of several hosts, the one that is the primary now.
+            .target_session_attrs(TargetSessionAttrs::ReadWrite);
+        if config.get_application_name().is_none() {
+            config.application_name("nuncio");
+        }
+        let tls = MakeRustlsConnect::new(trust.into_config()?);
+        Ok(Self { place: place(&config), config, tls, ssl })
+    }
+}
+
+/// Whose certificates are believed.
+enum Trust {
+    Anybody,
+    System,
+    File(String),
+}
+
+impl Trust {
+    fn into_config(self) -> Result<ClientConfig, OpenError> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let invalid = |why: &dyn fmt::Display| OpenError::Invalid(format!("TLS to the database: {why}"));
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().map_err(|error| invalid(&error))?;
+        let mut roots = RootCertStore::empty();
+        match self {
+            Self::Anybody => {
+                let verifier = Arc::new(AnyCertificate(provider));
+                return Ok(builder
+                    .dangerous()
+                    .with_custom_certificate_verifier(verifier)
+                    .with_no_client_auth());
+            }
+            Self::System => {
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+            Self::File(path) => {
+                let certificates = CertificateDer::pem_file_iter(&path).and_then(Iterator::collect);
+                let certificates: Vec<CertificateDer<'static>> =
+                    certificates.map_err(|error| invalid(&format_args!("sslrootcert {path}: {error}")))?;
+                roots.add_parsable_certificates(certificates);
+            }
+        }
+        if roots.is_empty() {
+            return Err(invalid(&"there are no root certificates; name a file with sslrootcert"));
+        }
+        Ok(builder.with_root_certificates(roots).with_no_client_auth())
+    }
+}
+
+/// The user, host and database; never the password.
+fn place(config: &Config) -> String {
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(host)) => host.clone(),
+        Some(Host::Unix(path)) => path.display().to_string(),
+        None => String::new(),
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    let user = config.get_user().map_or_else(String::new, |user| format!("{user}@"));
+    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+    format!("postgres://{user}{host}:{port}/{database}")
+}
+
+/// Believes every certificate, as `sslmode=require` without roots says; signatures are still checked.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Address;
+
+    #[test]
+    fn a_url_says_where_and_never_the_password() {
+        for (url, place) in [
+            ("postgres://ann:s3cret@db.example:6543/tasks", "postgres://ann@db.example:6543/tasks"),
+            ("postgresql://ann:s3%40cret@db/tasks?sslmode=require", "postgres://ann@db:5432/tasks"),
+            ("postgres://db?sslmode=disable&application_name=x", "postgres://db:5432/"),
+        ] {
+            let address = Address::parse(url).unwrap();
+            assert_eq!(address.place, place);
+            assert!(!format!("{address:?}{:?}", address.config).contains("s3"), "{address:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_is_said_without_its_password() {
+        for (url, why) in [
+            ("mysql://ann:s3cret@db", "begin with postgres://"),
+            ("postgres://ann:s3@cret@db/tasks", "%40"),
+            ("postgres://ann:s3/cret@db/tasks", "%2F"),
+            ("postgres://ann:s3cret@db:port/tasks", "port"),
+            ("postgres://ann:s3cret@db/tasks?colour=red", "colour"),
+            ("postgres://ann:s3cret@db/tasks?sslmode=maybe", "sslmode"),
+            ("postgres://ann:s3cret@db/tasks?sslmode=verify-full&sslrootcert=%2Fnone", "sslrootcert /none"),
+        ] {
+            let error = Address::parse(url).unwrap_err();
+            assert!(error.to_string().contains(why), "{url}: {error}");
+            assert!(!format!("{error} {error:?}").contains("s3"), "{error}");
+        }
+    }
+}

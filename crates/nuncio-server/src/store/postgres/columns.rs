@@ -1,0 +1,375 @@
+//! Writes as columns: one array per column, one statement per table, however many tasks.
+
+use std::{borrow::Cow, collections::BTreeMap, future::Future, pin::Pin};
+
+use tokio_postgres::{Error, types::ToSql};
+use uuid::Uuid;
+
+use super::{
+    link::Session,
+    names::{scope_id, text},
+    read::number,
+};
+use crate::store::{
+    StoreError,
+    codec::{Body, Drops, Snapshot, TaskWrite, state_code},
+};
+
+const CREATE: &str = "INSERT INTO tasks (id, scope, context_id, state, status_at, seq, busy, pending,
+    snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs, owner, former)
+  SELECT n.*, $14::bigint, 0 FROM unnest($1::text[], $2::uuid[], $3::text[], $4::smallint[], $5::bigint[],
+    $6::bigint[], $7::boolean[], $8::integer[], $9::bigint[], $10::bytea[], $11::bytea[], $12::bytea[],
+    $13::bytea[]) n";
+
+/// Changes tasks and counts by what they were. Fails with a division by zero unless every task is there,
+/// where it is expected and free for this owner; the nested loop locks them in the order given.
+const UPDATE: &str = "WITH done AS (
+      UPDATE tasks t SET seq = n.seq, owner = $13, former = t.state, state = coalesce(n.state, t.state),
+        status_at = coalesce(n.status_at, t.status_at), busy = coalesce(n.busy, t.busy),
+        pending = CASE WHEN n.drops THEN 0 ELSE t.pending END,
+        snapshot_seq = coalesce(n.snapshot_seq, t.snapshot_seq),
+        snapshot = CASE WHEN n.snapshot_seq IS NULL THEN t.snapshot ELSE n.snapshot END,
+        snapshot_refs = CASE WHEN n.snapshot_seq IS NULL THEN t.snapshot_refs ELSE n.snapshot_refs END,
+        artifacts = CASE WHEN n.snapshot_seq IS NULL THEN t.artifacts ELSE n.artifacts END,
+        artifacts_refs = CASE WHEN n.snapshot_seq IS NULL THEN t.artifacts_refs ELSE n.artifacts_refs END
+      FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[],
+          $7::boolean[], $8::boolean[], $9::bigint[], $10::bytea[], $11::bytea[], $12::bytea[], $14::bytea[],
+          $15::boolean[])
+        n(id, scope, expected, seq, state, status_at, busy, drops, snapshot_seq, snapshot, snapshot_refs,
+          artifacts, artifacts_refs, take)
+      WHERE t.id = n.id AND t.scope = n.scope AND t.seq = n.expected
+        AND (t.owner = $13 OR NOT t.busy OR n.take)
+      RETURNING t.scope, t.state, t.former),
+    counted AS (
+      INSERT INTO counters SELECT scope, state, $13, sum(n) FROM (
+          SELECT scope, state, 1 AS n FROM done WHERE state <> former
+          UNION ALL SELECT scope, former, -1 FROM done WHERE state <> former) moved
+        GROUP BY scope, state HAVING sum(n) <> 0 ORDER BY scope, state
+      ON CONFLICT (scope, state, owner) DO UPDATE SET n = counters.n + excluded.n)
+  SELECT 1 / (count(*) = $16::bigint)::int FROM done";
+
+const ANSWERS: &str = "INSERT INTO answers (scope, key, digest, at, task)
+  SELECT * FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::bigint[], $5::text[])";
+
+const SEGMENTS: &str = "INSERT INTO segments (task, last_seq, first_seq, body, refs)
+  SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[])";
+
+const BLOBS: &str = "INSERT INTO blobs (task, digest, body)
+  SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[]) ON CONFLICT DO NOTHING";
+
+const LINKS: &str =
+    "INSERT INTO links (child, parent) SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING";
+
+const DROP_TURNS: &str = "DELETE FROM turns t USING unnest($1::text[], $2::boolean[]) AS n(task, all_of_them)
+  WHERE t.task = n.task AND (t.begun OR n.all_of_them)";
+
+const TURNS: &str = "INSERT INTO turns (task, id, begun, body)
+  SELECT * FROM unnest($1::text[], $2::text[], $3::boolean[], $4::bytea[])
+  ON CONFLICT (task, id) DO UPDATE SET begun = excluded.begun, body = excluded.body";
+
+const RECOUNT_TURNS: &str = "UPDATE tasks t SET pending =
+    (SELECT count(*) FROM turns WHERE turns.task = t.id AND NOT turns.begun)
+  FROM unnest($1::text[]) AS n(id) WHERE t.id = n.id";
+
+const COUNT: &str = "INSERT INTO counters (scope, state, n, owner)
+  SELECT n.*, $4::bigint FROM unnest($1::uuid[], $2::smallint[], $3::bigint[]) n
+  ON CONFLICT (scope, state, owner) DO UPDATE SET n = counters.n + excluded.n";
+
+/// Names of scopes that may not be in the database yet.
+const SCOPES: &str = "INSERT INTO scopes (id, agent, tenant, owner)
+  SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) ON CONFLICT DO NOTHING";
+
+type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
+
+/// A statement with its parameters.
+pub(super) struct Step<'a> {
+    sql: &'static str,
+    params: Vec<Param<'a>>,
+}
+
+macro_rules! step {
+    ($sql:expr $(, $param:expr)+ $(,)?) => {
+        Step { sql: $sql, params: vec![$(Box::new($param) as Param<'_>),+] }
+    };
+}
+
+/// A write, and its snapshot if one is due.
+pub(super) struct Ready {
+    pub(super) write: TaskWrite,
+    pub(super) snapshot: Option<Snapshot>,
+}
+
+impl Ready {
+    fn id(&self) -> Cow<'_, str> {
+        text(self.write.id.as_str())
+    }
+
+    pub(super) fn scope(&self) -> Uuid {
+        scope_id(&self.write.scope)
+    }
+
+    pub(super) fn creates(&self) -> bool {
+        self.write.expected.0 == 0
+    }
+
+    /// About how many bytes it carries.
+    pub(super) fn size(&self) -> usize {
+        let body = |body: &Body| body.json.len() + body.refs.len();
+        let segments = self.write.segments.iter().map(|segment| body(&segment.body));
+        let blobs = self.write.blobs.iter().map(|blob| blob.bytes.len());
+        let snapshot =
+            self.snapshot.iter().flat_map(|s| std::iter::once(&s.task).chain(&s.artifacts)).map(body);
+        segments.chain(blobs).chain(snapshot).sum()
+    }
+
+    fn snapshot(&self, part: impl Fn(&Snapshot) -> Option<&Body>) -> Option<&[u8]> {
+        self.snapshot.as_ref().and_then(part).map(|body| &body.json[..])
+    }
+
+    fn refs(&self, part: impl Fn(&Snapshot) -> Option<&Body>) -> Option<&[u8]> {
+        self.snapshot.as_ref().and_then(part).and_then(refs)
+    }
+}
+
+fn refs(body: &Body) -> Option<&[u8]> {
+    (!body.refs.is_empty()).then_some(&body.refs[..])
+}
+
+/// The statements that write tasks that differ from each other, in the order in which all writers lock.
+/// Sorted by id.
+pub(super) fn steps<'a>(writes: &[&'a Ready], me: i64) -> Vec<Step<'a>> {
+    let (created, changed): (Vec<&Ready>, Vec<&Ready>) = writes.iter().partition(|write| write.creates());
+    let mut steps = Vec::new();
+    if !created.is_empty() {
+        steps.push(create(&created, me));
+    }
+    if !changed.is_empty() {
+        steps.push(change(&changed, me));
+    }
+    steps.push(segments(writes));
+    blobs(writes, &mut steps);
+    links(writes, &mut steps);
+    turns(&changed, &created, &mut steps);
+    if !created.is_empty() {
+        steps.push(count(&created, me));
+    }
+    steps
+}
+
+fn create<'a>(writes: &[&'a Ready], me: i64) -> Step<'a> {
+    let each = || writes.iter();
+    step!(
+        CREATE,
+        each().map(|w| w.id()).collect::<Vec<_>>(),
+        each().map(|w| w.scope()).collect::<Vec<_>>(),
+        each().map(|w| text(w.write.context_id.as_str())).collect::<Vec<_>>(),
+        each().map(|w| w.state()).collect::<Vec<_>>(),
+        each().map(|w| w.write.status.map_or(0, |(_, at)| at.as_millis())).collect::<Vec<_>>(),
+        each().map(|w| number(w.write.last)).collect::<Vec<_>>(),
+        each().map(|w| w.write.busy.unwrap_or(true)).collect::<Vec<_>>(),
+        each().map(|w| w.write.turns.iter().filter(|turn| !turn.begun).count() as i32).collect::<Vec<_>>(),
+        each().map(|w| w.snapshot.as_ref().map_or(0, |snapshot| number(snapshot.seq))).collect::<Vec<_>>(),
+        each().map(|w| w.snapshot(|s| Some(&s.task))).collect::<Vec<_>>(),
+        each().map(|w| w.refs(|s| Some(&s.task))).collect::<Vec<_>>(),
+        each().map(|w| w.snapshot(|s| s.artifacts.as_ref())).collect::<Vec<_>>(),
+        each().map(|w| w.refs(|s| s.artifacts.as_ref())).collect::<Vec<_>>(),
+        me,
+    )
+}
+
+impl Ready {
+    /// The state after the write; that of a task that is created without one has no name.
+    fn state(&self) -> i16 {
+        self.write.status.map_or(0, |(state, _)| state_code(state))
+    }
+}
+
+fn change<'a>(writes: &[&'a Ready], me: i64) -> Step<'a> {
+    let each = || writes.iter();
+    step!(
+        UPDATE,
+        each().map(|w| w.id()).collect::<Vec<_>>(),
+        each().map(|w| w.scope()).collect::<Vec<_>>(),
+        each().map(|w| number(w.write.expected)).collect::<Vec<_>>(),
+        each().map(|w| number(w.write.last)).collect::<Vec<_>>(),
+        each().map(|w| w.write.status.map(|(state, _)| state_code(state))).collect::<Vec<_>>(),
+        each().map(|w| w.write.status.map(|(_, at)| at.as_millis())).collect::<Vec<_>>(),
+        each().map(|w| w.write.busy).collect::<Vec<_>>(),
+        each().map(|w| w.write.drops == Drops::All).collect::<Vec<_>>(),
+        each().map(|w| w.snapshot.as_ref().map(|snapshot| number(snapshot.seq))).collect::<Vec<_>>(),
+        each().map(|w| w.snapshot(|s| Some(&s.task))).collect::<Vec<_>>(),
+        each().map(|w| w.refs(|s| Some(&s.task))).collect::<Vec<_>>(),
+        each().map(|w| w.snapshot(|s| s.artifacts.as_ref())).collect::<Vec<_>>(),
+        me,
+        each().map(|w| w.refs(|s| s.artifacts.as_ref())).collect::<Vec<_>>(),
+        each().map(|w| w.write.take).collect::<Vec<_>>(),
+        writes.len() as i64,
+    )
+}
+
+fn segments<'a>(writes: &[&'a Ready]) -> Step<'a> {
+    let each = || writes.iter().flat_map(|w| w.write.segments.iter().map(|segment| (w.id(), segment)));
+    step!(
+        SEGMENTS,
+        each().map(|(id, _)| id).collect::<Vec<_>>(),
+        each().map(|(_, segment)| number(segment.last)).collect::<Vec<_>>(),
+        each().map(|(_, segment)| number(segment.first)).collect::<Vec<_>>(),
+        each().map(|(_, segment)| &segment.body.json[..]).collect::<Vec<_>>(),
+        each().map(|(_, segment)| refs(&segment.body)).collect::<Vec<_>>(),
+    )
+}
+
+fn blobs<'a>(writes: &[&'a Ready], steps: &mut Vec<Step<'a>>) {
+    let each = || writes.iter().flat_map(|w| w.write.blobs.iter().map(|blob| (w.id(), blob)));
+    if each().next().is_some() {
+        steps.push(step!(
+            BLOBS,
+            each().map(|(id, _)| id).collect::<Vec<_>>(),
+            each().map(|(_, blob)| &blob.digest.0[..]).collect::<Vec<_>>(),
+            each().map(|(_, blob)| &blob.bytes[..]).collect::<Vec<_>>(),
+        ));
+    }
+}
+
+fn links<'a>(writes: &[&'a Ready], steps: &mut Vec<Step<'a>>) {
+    let each = || writes.iter().flat_map(|w| w.write.parents.iter().map(|parent| (w.id(), parent)));
+    if each().next().is_some() {
+        steps.push(step!(
+            LINKS,
+            each().map(|(id, _)| id).collect::<Vec<_>>(),
+            each().map(|(_, parent)| text(parent.as_str())).collect::<Vec<_>>(),
+        ));
+    }
+}
+
+/// Drops turns, puts others in their place, and counts those that wait.
+fn turns<'a>(changed: &[&'a Ready], created: &[&'a Ready], steps: &mut Vec<Step<'a>>) {
+    let dropping = || changed.iter().filter(|w| w.write.drops != Drops::Nothing);
+    if dropping().next().is_some() {
+        steps.push(step!(
+            DROP_TURNS,
+            dropping().map(|w| w.id()).collect::<Vec<_>>(),
+            dropping().map(|w| w.write.drops == Drops::All).collect::<Vec<_>>(),
+        ));
+    }
+    let each = || {
+        let writes = changed.iter().chain(created);
+        writes.flat_map(|w| w.write.turns.iter().map(|turn| (w.id(), turn)))
+    };
+    if each().next().is_none() {
+        return;
+    }
+    steps.push(step!(
+        TURNS,
+        each().map(|(id, _)| id).collect::<Vec<_>>(),
+        each().map(|(_, turn)| text(&turn.id)).collect::<Vec<_>>(),
+        each().map(|(_, turn)| turn.begun).collect::<Vec<_>>(),
+        each().map(|(_, turn)| &turn.body[..]).collect::<Vec<_>>(),
+    ));
+    let adding = changed.iter().filter(|w| !w.write.turns.is_empty());
+    let adding: Vec<Cow<'_, str>> = adding.map(|w| w.id()).collect();
+    if !adding.is_empty() {
+        steps.push(step!(RECOUNT_TURNS, adding));
+    }
+}
+
+fn count<'a>(created: &[&'a Ready], me: i64) -> Step<'a> {
+    let mut counts: BTreeMap<(Uuid, i16), i64> = BTreeMap::new();
+    for write in created {
+        *counts.entry((write.scope(), write.state())).or_default() += 1;
+    }
+    step!(
+        COUNT,
+        counts.keys().map(|(scope, _)| *scope).collect::<Vec<_>>(),
+        counts.keys().map(|(_, state)| *state).collect::<Vec<_>>(),
+        counts.into_values().collect::<Vec<_>>(),
+        me,
+    )
+}
+
+/// Puts the keys of the writes to their tasks; fails if one is taken.
+pub(super) fn answers<'a>(writes: &[&'a Ready]) -> Option<Step<'a>> {
+    let mut keyed: Vec<_> = writes.iter().filter_map(|w| Some((*w, w.write.idempotency.as_ref()?))).collect();
+    keyed.sort_by_cached_key(|(w, key)| (w.scope(), key.key.clone()));
+    let each = || keyed.iter();
+    (!keyed.is_empty()).then(|| {
+        step!(
+            ANSWERS,
+            each().map(|(w, _)| w.scope()).collect::<Vec<_>>(),
+            each().map(|(_, key)| text(&key.key)).collect::<Vec<_>>(),
+            each().map(|(_, key)| &key.digest[..]).collect::<Vec<_>>(),
+            each().map(|(w, _)| w.write.at.as_millis()).collect::<Vec<_>>(),
+            each().map(|(w, _)| w.id()).collect::<Vec<_>>(),
+        )
+    })
+}
+
+/// Names scopes; those that are there stay.
+pub(super) fn name_scopes<'a>(scopes: &BTreeMap<Uuid, &'a crate::store::Scope>) -> Step<'a> {
+    step!(
+        SCOPES,
+        scopes.keys().copied().collect::<Vec<_>>(),
+        scopes.values().map(|scope| text(&scope.agent)).collect::<Vec<_>>(),
+        scopes.values().map(|scope| scope.tenant.as_deref().map(text)).collect::<Vec<_>>(),
+        scopes.values().map(|scope| scope.owner.as_deref().map(text)).collect::<Vec<_>>(),
+    )
+}
+
+/// Sends all statements at once and waits for all answers; the first error is the one that tells.
+/// `ends` are statements without parameters before and after, such as `BEGIN` and `COMMIT`.
+pub(super) async fn pipeline(
+    session: &Session,
+    begin: Option<&'static str>,
+    steps: &[Step<'_>],
+    end: Option<&'static str>,
+) -> Result<(), StoreError> {
+    let mut prepared = Vec::with_capacity(steps.len());
+    for step in steps {
+        prepared.push(session.statement(step.sql).await?);
+    }
+    let begin = match begin {
+        Some(sql) => Some(session.statement(sql).await?),
+        None => None,
+    };
+    let end = match end {
+        Some(sql) => Some(session.statement(sql).await?),
+        None => None,
+    };
+    type Sent<'a> = Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>>;
+    let client = &session.client;
+    let mut sent: Vec<Sent<'_>> = Vec::with_capacity(steps.len() + 2);
+    sent.extend(begin.as_ref().map(|statement| Box::pin(client.execute(statement, &[])) as Sent<'_>));
+    for (step, statement) in steps.iter().zip(&prepared) {
+        let params = step.params.iter().map(|param| &**param as &(dyn ToSql + Sync));
+        let params: Vec<&(dyn ToSql + Sync)> = params.collect();
+        sent.push(Box::pin(async move { client.execute(statement, &params).await }));
+    }
+    sent.extend(end.as_ref().map(|statement| Box::pin(client.execute(statement, &[])) as Sent<'_>));
+    session.wait(in_order(sent)).await
+}
+
+/// Polls futures in their order, so that their statements are sent in this order; the first error wins.
+async fn in_order<F: Future<Output = Result<u64, Error>> + Unpin>(futures: Vec<F>) -> Result<(), Error> {
+    let mut waiting: Vec<Option<F>> = futures.into_iter().map(Some).collect();
+    let mut first_error: Option<(usize, Error)> = None;
+    std::future::poll_fn(|cx| {
+        let mut left = false;
+        for (place, slot) in waiting.iter_mut().enumerate() {
+            let Some(future) = slot else { continue };
+            match Pin::new(future).poll(cx) {
+                std::task::Poll::Pending => left = true,
+                std::task::Poll::Ready(result) => {
+                    *slot = None;
+                    if let Err(error) = result
+                        && first_error.as_ref().is_none_or(|(earlier, _)| place < *earlier)
+                    {
+                        first_error = Some((place, error));
+                    }
+                }
+            }
+        }
+        if left { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
+    })
+    .await;
+    first_error.map_or(Ok(()), |(_, error)| Err(error))
+}

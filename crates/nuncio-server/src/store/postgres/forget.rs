@@ -1,0 +1,133 @@
+//! Forgetting: what is past its time, and what a caller wants to be gone.
+//!
+//! What is to go is locked first and deleted by a second statement, which sees all that was written
+//! before the lock.
+
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::{PostgresStore, link::Session, names::text};
+use crate::store::{
+    Prune, Pruned, StoreError, Whose,
+    codec::{millis_from, state_code},
+};
+
+/// The oldest over all callers, without looking at all that is old: of the callers with the oldest tasks the
+/// oldest, and the oldest of those. Those that somebody writes to are left for the next call.
+const OLD_TASKS: &str = "WITH heads AS (
+      SELECT s.id FROM scopes s CROSS JOIN LATERAL (
+        SELECT status_at FROM tasks WHERE scope = s.id AND state = $2 AND status_at < $3
+          AND NOT busy AND pending = 0 ORDER BY status_at, id LIMIT 1) first
+      WHERE s.agent = $1 ORDER BY first.status_at LIMIT $4),
+    old AS (
+      SELECT o.id FROM heads CROSS JOIN LATERAL (
+        SELECT id, status_at FROM tasks WHERE scope = heads.id AND state = $2 AND status_at < $3
+          AND NOT busy AND pending = 0 ORDER BY status_at, id LIMIT $4) o
+      ORDER BY o.status_at, o.id LIMIT $4)
+  SELECT t.id FROM old JOIN tasks t ON t.id = old.id WHERE t.state = $2 AND NOT t.busy AND t.pending = 0
+  FOR UPDATE OF t SKIP LOCKED";
+
+const OLD_REPLIES: &str = "WITH heads AS (
+      SELECT s.id FROM scopes s CROSS JOIN LATERAL (
+        SELECT at FROM answers WHERE scope = s.id AND reply IS NOT NULL AND at < $2 ORDER BY at LIMIT 1) first
+      WHERE s.agent = $1 ORDER BY first.at LIMIT $3),
+    old AS (
+      SELECT o.scope, o.key FROM heads CROSS JOIN LATERAL (
+        SELECT scope, key, at FROM answers WHERE scope = heads.id AND reply IS NOT NULL AND at < $2
+        ORDER BY at LIMIT $3) o
+      ORDER BY o.at LIMIT $3)
+  DELETE FROM answers a USING old WHERE (a.scope, a.key) = (old.scope, old.key)";
+
+const THEIR_SCOPES: &str = "SELECT id FROM scopes WHERE owner IS NOT DISTINCT FROM $1
+  AND ($2::text IS NULL OR agent = $2) AND ($3::text IS NULL OR tenant = $3)";
+
+const THEIR_TASKS: &str =
+    "SELECT id FROM tasks WHERE scope = ANY($1::uuid[]) ORDER BY id LIMIT $2 FOR UPDATE";
+
+const THEIR_REPLIES: &str = "WITH theirs AS (
+      SELECT scope, key FROM answers WHERE scope = ANY($1::uuid[]) AND reply IS NOT NULL LIMIT $2)
+  DELETE FROM answers a USING theirs WHERE (a.scope, a.key) = (theirs.scope, theirs.key)";
+
+const DELETE: &str = "WITH gone AS (
+      DELETE FROM tasks WHERE id = ANY($1::text[]) RETURNING scope, state),
+    s AS (DELETE FROM segments WHERE task = ANY($1)),
+    b AS (DELETE FROM blobs WHERE task = ANY($1)),
+    t AS (DELETE FROM turns WHERE task = ANY($1)),
+    l AS (DELETE FROM links WHERE child = ANY($1)),
+    a AS (DELETE FROM answers WHERE task = ANY($1))
+  INSERT INTO counters SELECT scope, state, $2, -count(*) FROM gone GROUP BY scope, state ORDER BY scope, state
+  ON CONFLICT (scope, state, owner) DO UPDATE SET n = counters.n + excluded.n";
+
+/// Nobody begins to write in these scopes, and those who are at it have ended: the next statement sees
+/// what they wrote.
+const LOCK_SCOPES: &str = "SELECT FROM scopes WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE";
+const LOCK_COUNTERS: &str =
+    "SELECT FROM counters WHERE scope = ANY($1::uuid[]) ORDER BY scope, state, owner FOR UPDATE";
+
+const EMPTY_SCOPES: &str = "SELECT id FROM scopes s WHERE id = ANY($1::uuid[])
+  AND NOT EXISTS (SELECT FROM tasks t WHERE t.scope = s.id)
+  AND NOT EXISTS (SELECT FROM answers a WHERE a.scope = s.id)";
+
+const DROP_COUNTERS: &str = "DELETE FROM counters WHERE scope = ANY($1::uuid[])";
+const DROP_SCOPES: &str = "DELETE FROM scopes WHERE id = ANY($1::uuid[])";
+
+pub(super) async fn prune(store: &PostgresStore, prune: &Prune, limit: usize) -> Result<usize, StoreError> {
+    let (agent, before) = (text(&prune.agent), millis_from(prune.before));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let transaction = store.side.begin().await?;
+    let gone = match prune.what {
+        Pruned::Tasks(state) => {
+            let params: &[&(dyn ToSql + Sync)] = &[&agent, &state_code(state), &before, &limit];
+            let rows = transaction.session.query(OLD_TASKS, params).await?;
+            delete(store, &transaction.session, rows.iter().map(|row| row.get(0)).collect()).await?
+        }
+        Pruned::Replies => {
+            let gone = transaction.session.execute(OLD_REPLIES, &[&agent, &before, &limit]).await?;
+            usize::try_from(gone).unwrap_or_default()
+        }
+    };
+    transaction.commit().await?;
+    Ok(gone)
+}
+
+pub(super) async fn erase(store: &PostgresStore, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
+    let (owner, agent) = (whose.owner.as_deref().map(text), whose.agent.as_deref().map(text));
+    let tenant = whose.tenant.as_deref().map(text);
+    let transaction = store.side.begin().await?;
+    let session = &transaction.session;
+    let rows = session.query(THEIR_SCOPES, &[&owner, &agent, &tenant]).await?;
+    let scopes: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+    if scopes.is_empty() {
+        transaction.commit().await?;
+        return Ok(0);
+    }
+    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = session.query(THEIR_TASKS, &[&scopes, &most]).await?;
+    let tasks = delete(store, session, rows.iter().map(|row| row.get(0)).collect()).await?;
+    let most = i64::try_from(limit - tasks).unwrap_or(i64::MAX);
+    let replies = session.execute(THEIR_REPLIES, &[&scopes, &most]).await?;
+    forget_scopes(session, &scopes).await?;
+    transaction.commit().await?;
+    Ok(tasks + usize::try_from(replies).unwrap_or_default())
+}
+
+/// Deletes tasks that this transaction has locked, with all that belongs to them.
+async fn delete(store: &PostgresStore, session: &Session, ids: Vec<String>) -> Result<usize, StoreError> {
+    if !ids.is_empty() {
+        session.execute(DELETE, &[&ids, &store.epoch]).await?;
+    }
+    Ok(ids.len())
+}
+
+/// A name without tasks and replies is itself a trace of the caller.
+async fn forget_scopes(session: &Session, scopes: &Vec<Uuid>) -> Result<(), StoreError> {
+    session.query(LOCK_SCOPES, &[scopes]).await?;
+    session.query(LOCK_COUNTERS, &[scopes]).await?;
+    let empty = session.query(EMPTY_SCOPES, &[scopes]).await?;
+    let empty: Vec<Uuid> = empty.iter().map(|row| row.get(0)).collect();
+    if !empty.is_empty() {
+        session.execute(DROP_COUNTERS, &[&empty]).await?;
+        session.execute(DROP_SCOPES, &[&empty]).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! What is refused, and why: the slow way of a batch, write by write.
+
+use std::{borrow::Cow, collections::HashMap, collections::HashSet, sync::Arc};
+
+use nuncio_protocol::{Seq, TaskId};
+use uuid::Uuid;
+
+use super::{
+    columns::Ready,
+    link::Session,
+    names::{plain, scope_id, text},
+    read::seq,
+};
+use crate::store::{Refused, StoreError, codec::TaskWrite};
+
+/// In the order in which all writers lock.
+const LOCK: &str =
+    "SELECT id, scope, seq, busy, owner FROM tasks WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE";
+
+const TAKEN: &str = "SELECT a.scope, a.key FROM unnest($1::uuid[], $2::text[]) AS n(scope, key)
+  JOIN answers a ON a.scope = n.scope AND a.key = n.key";
+
+/// Where the tasks of a batch are, and which keys are taken.
+pub(super) struct Judge {
+    me: i64,
+    tasks: HashMap<TaskId, Found>,
+    taken: HashSet<(Uuid, Arc<str>)>,
+}
+
+/// A write, and whether it may be written.
+pub(super) type Judged = (Result<(), Refused>, Ready);
+
+struct Found {
+    scope: Uuid,
+    seq: Seq,
+    busy: bool,
+    owner: i64,
+}
+
+impl Judge {
+    /// Locks the tasks of these writes and looks at them.
+    pub(super) async fn look(session: &Session, writes: &[Ready], me: i64) -> Result<Self, StoreError> {
+        let ids: Vec<Cow<'_, str>> = writes.iter().map(|ready| text(ready.write.id.as_str())).collect();
+        let mut tasks = HashMap::new();
+        for row in session.query(LOCK, &[&ids]).await? {
+            let found =
+                Found { scope: row.get(1), seq: seq(row.get(2)), busy: row.get(3), owner: row.get(4) };
+            tasks.insert(plain(row.get(0)).into_owned().into(), found);
+        }
+        let keyed = || writes.iter().filter_map(|ready| Some((ready, ready.write.idempotency.as_ref()?)));
+        let scopes: Vec<Uuid> = keyed().map(|(ready, _)| ready.scope()).collect();
+        let keys: Vec<Cow<'_, str>> = keyed().map(|(_, key)| text(&key.key)).collect();
+        let mut taken = HashSet::new();
+        if !keys.is_empty() {
+            for row in session.query(TAKEN, &[&scopes, &keys]).await? {
+                taken.insert((row.get(0), plain(row.get(1)).into()));
+            }
+        }
+        Ok(Self { me, tasks, taken })
+    }
+
+    /// Says of each write whether it may be written. Of a refused one of several entries, each is judged:
+    /// the first is refused, those after it may not be.
+    pub(super) fn judge(mut self, writes: Vec<Ready>, ready: impl Fn(TaskWrite) -> Ready) -> Vec<Judged> {
+        let mut judged = Vec::with_capacity(writes.len());
+        for whole in writes {
+            match self.one(&whole.write) {
+                Err(_) if whole.write.is_several() => {
+                    let pieces = whole.write.split().map(&ready);
+                    judged.extend(pieces.map(|piece| (self.one(&piece.write), piece)));
+                }
+                verdict => judged.push((verdict, whole)),
+            }
+        }
+        judged
+    }
+
+    fn one(&mut self, write: &TaskWrite) -> Result<(), Refused> {
+        let scope = scope_id(&write.scope);
+        let found = self.tasks.get(&write.id);
+        match found {
+            Some(found) if write.expected == Seq::ZERO => return Err(Refused::Version(found.seq)),
+            None if write.expected == Seq::ZERO => {}
+            Some(found) if found.scope != scope => return Err(Refused::NotFound),
+            None => return Err(Refused::NotFound),
+            Some(found) if found.busy && found.owner != self.me && !write.take => return Err(Refused::Held),
+            Some(found) if found.seq != write.expected => return Err(Refused::Version(found.seq)),
+            Some(_) => {}
+        }
+        if let Some(key) = &write.idempotency
+            && !self.taken.insert((scope, Arc::clone(&key.key)))
+        {
+            return Err(Refused::KeyTaken);
+        }
+        let busy = write.busy.unwrap_or(found.is_none_or(|found| found.busy));
+        self.tasks.insert(write.id.clone(), Found { scope, seq: write.last, busy, owner: self.me });
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! The check: what we know about our own tables, and every task against its log.
+
+use bytes::Bytes;
+use nuncio_protocol::{Seq, Task};
+use tokio_postgres::Row;
+
+use super::{Address, Session, look};
+use crate::store::{
+    OpenError, StoreError,
+    codec::{Blobs, Digest, damaged, decode_artifacts, decode_segment, decode_task, replay, state_code},
+    postgres::schema,
+};
+
+/// A check names at most so many problems.
+const MOST_PROBLEMS: usize = 100;
+
+/// So many tasks are read at a time.
+const PAGE: i64 = 100;
+
+/// Queries whose rows are problems.
+const RULES: [(&str, &str); 9] = [
+    (
+        "counters",
+        "SELECT format('scope %s has %s tasks in state %s, and counts %s', coalesce(own.scope, told.scope),
+             coalesce(own.n, 0), coalesce(own.state, told.state), coalesce(told.n, 0))
+         FROM (SELECT scope, state, count(*) AS n FROM tasks GROUP BY scope, state) own
+             FULL JOIN (SELECT scope, state, sum(n) AS n FROM counters GROUP BY scope, state) told
+             ON told.scope = own.scope AND told.state = own.state
+         WHERE coalesce(own.n, 0) <> coalesce(told.n, 0) LIMIT 100",
+    ),
+    (
+        "turns",
+        "SELECT format('task %s counts %s turns that wait', id, pending) FROM tasks
+         WHERE pending <> (SELECT count(*) FROM turns WHERE turns.task = tasks.id AND NOT begun) LIMIT 100",
+    ),
+    (
+        "turns",
+        "SELECT format('turn %s is of no task', id) FROM turns
+         WHERE NOT EXISTS (SELECT FROM tasks WHERE tasks.id = turns.task) LIMIT 100",
+    ),
+    (
+        "log",
+        "SELECT format('segment %s of task %s has no task', last_seq, task) FROM segments
+         WHERE NOT EXISTS (SELECT FROM tasks WHERE id = task) LIMIT 100",
+    ),
+    (
+        "content",
+        "SELECT format('content of task %s has no task', task) FROM blobs
+         WHERE NOT EXISTS (SELECT FROM tasks WHERE id = task) LIMIT 100",
+    ),
+    (
+        "links",
+        "SELECT format('a link of task %s has no task', child) FROM links
+         WHERE NOT EXISTS (SELECT FROM tasks WHERE id = child) LIMIT 100",
+    ),
+    (
+        "answers",
+        "SELECT format('a key of scope %s has no answer', scope) FROM answers
+         WHERE (task IS NULL) = (reply IS NULL)
+             OR task IS NOT NULL AND NOT EXISTS (SELECT FROM tasks WHERE id = task) LIMIT 100",
+    ),
+    (
+        "scopes",
+        "SELECT format('task %s is of an unknown scope', id) FROM tasks
+         WHERE NOT EXISTS (SELECT FROM scopes WHERE scopes.id = tasks.scope) LIMIT 100",
+    ),
+    (
+        "scopes",
+        "SELECT format('a key is of the unknown scope %s', scope) FROM answers
+         WHERE NOT EXISTS (SELECT FROM scopes WHERE scopes.id = answers.scope) LIMIT 100",
+    ),
+];
+
+const TASKS: &str = "SELECT id, seq, snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs, state,
+    status_at FROM tasks WHERE id > $1 ORDER BY id LIMIT $2";
+
+const SEGMENTS: &str =
+    "SELECT body, refs, first_seq, last_seq FROM segments WHERE task = $1 ORDER BY last_seq";
+
+const BLOBS: &str = "SELECT digest, body FROM blobs WHERE task = $1";
+
+/// Looks at everything, as it is at one moment, and says what is wrong.
+///
+/// # Errors
+/// If the database cannot be opened at all, or is not ours.
+pub async fn check(url: &str) -> Result<Vec<String>, OpenError> {
+    let address = Address::parse(url)?;
+    let session = look(&address).await?;
+    let refused = |error: StoreError| schema::refused(&error, &address);
+    session.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(refused)?;
+    let mut problems = Vec::new();
+    for (what, query) in RULES {
+        let found = session.query(query, &[]).await;
+        let found = found.map(|rows| rows.iter().map(|row| row.get(0)).collect());
+        note(&mut problems, what, found);
+    }
+    let found = read_all(&session).await;
+    note(&mut problems, "log", found);
+    Ok(problems)
+}
+
+fn note(problems: &mut Vec<String>, what: &str, found: Result<Vec<String>, StoreError>) {
+    let room = MOST_PROBLEMS.saturating_sub(problems.len());
+    let found = found.unwrap_or_else(|error| vec![error.to_string()]);
+    problems.extend(found.into_iter().take(room).map(|found| format!("{what}: {found}")));
+}
+
+/// Reads every task, a page at a time.
+async fn read_all(session: &Session) -> Result<Vec<String>, StoreError> {
+    let (mut problems, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = session.query(TASKS, &[&after, &PAGE]).await?;
+        let Some(last) = page.last() else { return Ok(problems) };
+        after = last.get(0);
+        for row in &page {
+            let found = agree(session, row).await.unwrap_or_else(|error| Some(error.to_string()));
+            problems.extend(found.map(|found| format!("task {}: {found}", row.get::<_, &str>(0))));
+        }
+        if problems.len() >= MOST_PROBLEMS {
+            return Ok(problems);
+        }
+    }
+}
+
+/// What is wrong with a task: its log has no gap, and its row and its snapshot are what the log tells.
+async fn agree(session: &Session, row: &Row) -> Result<Option<String>, StoreError> {
+    let (id, seq, kept): (&str, i64, i64) = (row.get(0), row.get(1), row.get(2));
+    let blobs = blobs(session, id).await?;
+    let (mut told, mut last, mut at_snapshot) = (Task::default(), 0, None);
+    for segment in session.query(SEGMENTS, &[&id]).await? {
+        let first: i64 = segment.get(2);
+        if first != last + 1 {
+            return Ok(Some(format!("after entry {last} comes entry {first}")));
+        }
+        for entry in decode_segment(segment.get(0), refs(&segment, 1), &blobs)? {
+            if entry.seq != Seq(last as u64 + 1) {
+                return Ok(Some(format!("after entry {last} comes entry {}", entry.seq)));
+            }
+            last += 1;
+            replay(&mut told, Seq::ZERO, vec![entry]);
+            if last == kept {
+                at_snapshot = Some(told.clone());
+            }
+        }
+        if last != segment.get::<_, i64>(3) {
+            return Ok(Some(format!("a segment ends with entry {last}, and says another")));
+        }
+    }
+    if last != seq {
+        return Ok(Some(format!("its log ends with entry {last}, expected {seq}")));
+    }
+    let status = (state_code(told.status.state), told.status.timestamp.map_or(0, |at| at.as_millis()));
+    if status != (row.get(7), row.get(8)) {
+        return Ok(Some("its status is not what its log tells".to_owned()));
+    }
+    let wrong = kept > 0 && snapshot(row, &blobs)? != at_snapshot;
+    Ok(wrong.then(|| "its snapshot is not what its log tells".to_owned()))
+}
+
+fn refs(row: &Row, column: usize) -> &[u8] {
+    row.get::<_, Option<&[u8]>>(column).unwrap_or_default()
+}
+
+fn snapshot(row: &Row, blobs: &Blobs) -> Result<Option<Task>, StoreError> {
+    let Some(json) = row.get::<_, Option<&[u8]>>(3) else { return Ok(None) };
+    let mut task = decode_task(json, refs(row, 4), blobs)?;
+    if let Some(artifacts) = row.get::<_, Option<&[u8]>>(5) {
+        task.artifacts = decode_artifacts(artifacts, refs(row, 6), blobs)?;
+    }
+    Ok(Some(task))
+}
+
+async fn blobs(session: &Session, id: &str) -> Result<Blobs, StoreError> {
+    let rows = session.query(BLOBS, &[&id]).await?;
+    let blob = |row: &Row| {
+        let digest = <[u8; 32]>::try_from(row.get::<_, &[u8]>(0)).map_err(damaged)?;
+        Ok((Digest(digest), Bytes::from(row.get::<_, Vec<u8>>(1))))
+    };
+    rows.iter().map(blob).collect()
+}

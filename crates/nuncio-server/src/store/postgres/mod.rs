@@ -1,0 +1,220 @@
+//! The PostgreSQL store: shared by any number of hubs.
+//!
+//! ```text
+//! commit ─► queue ─► one writer ─► one connection, a batch is one transaction
+//! reads ───────────► two connections, any number of questions on the way at once
+//! adopt, prune, erase ─► one more; and one for the heartbeat, which nothing may delay
+//! ```
+//! A connection that is lost is made again by the next call; calls fail quickly until then.
+
+mod address;
+mod columns;
+mod forget;
+mod judge;
+mod link;
+mod list;
+pub mod maintain;
+mod names;
+mod owner;
+mod read;
+mod schema;
+mod single;
+mod write;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use nuncio_protocol::{Message, Seq, TaskId, Timestamp};
+use tokio::sync::{mpsc, oneshot};
+
+use self::{
+    address::Address,
+    link::{Link, Session, Setup},
+    owner::{Doubt, Heart},
+    write::{Job, Writer},
+};
+use super::{
+    Answer, Commit, Durability, IdempotencyKey, Links, OpenError, Orphan, Prune, Refused, Scope, Store,
+    StoreError, StoredEvent, StoredTask, TaskPage, TaskQuery, TurnChange, Whose, codec::DEFAULT_LARGE,
+};
+
+/// How a [`PostgresStore`] works.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PostgresOptions {
+    /// What a commit waits for.
+    pub durability: Durability,
+    /// Content over this many bytes is kept beside the log.
+    pub large: usize,
+    /// How long an answer of the database may take before the connection is taken for cut.
+    pub patience: Duration,
+    /// How often this owner says that it is alive.
+    pub beat: Duration,
+    /// After how long without a beat an owner is gone.
+    pub lapse: Duration,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self {
+            durability: Durability::default(),
+            large: DEFAULT_LARGE,
+            patience: Duration::from_secs(5),
+            beat: Duration::from_secs(1),
+            lapse: Duration::from_secs(6),
+        }
+    }
+}
+
+/// How many batches wait for the writer; then whoever commits waits.
+const QUEUE: usize = 64;
+
+/// How many connections are read through.
+const READERS: usize = 2;
+
+/// What a long statement may take: forgetting, adopting.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Keeps tasks in PostgreSQL.
+#[derive(Debug)]
+pub struct PostgresStore {
+    /// The owner that this handle is.
+    epoch: i64,
+    lapse: Duration,
+    queue: mpsc::Sender<Job>,
+    readers: [Link; READERS],
+    next_reader: AtomicUsize,
+    side: Link,
+    doubt: Doubt,
+    heart: Heart,
+}
+
+impl PostgresStore {
+    /// Opens the database of a URL such as `postgres://user:password@host:5432/database?sslmode=require`;
+    /// makes or brings forward its tables.
+    pub async fn connect(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
+        let address = Arc::new(Address::parse(url)?);
+        let session = open(&address, LONG, options.durability).await?;
+        schema::migrate(&session, &address).await?;
+        let epoch = owner::enter(&session).await.map_err(|error| schema::refused(&error, &address))?;
+        drop(session);
+        let link =
+            |patience| Link::new(Arc::clone(&address), Setup { durability: options.durability, patience });
+        let (queue, jobs) = mpsc::channel(QUEUE);
+        tokio::spawn(Writer::new(link(options.patience), epoch, options.large).run(jobs));
+        Ok(Self {
+            epoch,
+            lapse: options.lapse,
+            queue,
+            readers: std::array::from_fn(|_| link(options.patience)),
+            next_reader: AtomicUsize::new(0),
+            side: link(LONG.max(options.patience)),
+            doubt: Doubt::default(),
+            heart: Heart::start(link(options.patience), epoch, options.beat, options.lapse),
+        })
+    }
+
+    /// Says that this owner is gone, so that others need not wait to see it: what it leaves in progress may
+    /// be adopted at once.
+    pub async fn retire(&self) {
+        self.heart.rest().await;
+    }
+
+    /// This owner says no more that it is alive, as if its process had ended.
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn fall_silent(&self) {
+        self.heart.stop();
+    }
+
+    /// The next connection to read through.
+    fn reads(&self) -> &Link {
+        &self.readers[self.next_reader.fetch_add(1, Ordering::Relaxed) % READERS]
+    }
+}
+
+/// A connection of its own.
+async fn open(address: &Address, patience: Duration, durability: Durability) -> Result<Session, OpenError> {
+    let opened = Session::open(address, Setup { durability, patience }).await;
+    opened.map_err(|error| schema::refused(&link::failed(error), address))
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
+        let (done, results) = oneshot::channel();
+        let stopped = || StoreError::down("the writer has stopped");
+        self.queue.send(Job { batch, done }).await.map_err(|_| stopped())?;
+        results.await.map_err(|_| stopped())?
+    }
+
+    async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
+        read::task(self, scope, id).await
+    }
+
+    async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
+        list::tasks(self, scope, query).await
+    }
+
+    async fn events(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        read::events(self, scope, id, after, limit).await
+    }
+
+    async fn links(&self, scope: &Scope, id: &TaskId) -> Result<Links, StoreError> {
+        read::links(self, scope, id).await
+    }
+
+    async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
+        read::answer(self, scope, key).await
+    }
+
+    async fn keep_reply(
+        &self,
+        scope: &Arc<Scope>,
+        key: IdempotencyKey,
+        reply: Arc<Message>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        single::keep_reply(self, scope, &key, &reply, at).await
+    }
+
+    async fn turn(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        change: TurnChange,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        single::turn(self, scope, id, change).await
+    }
+
+    async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {
+        owner::adopt(self, agent, limit).await
+    }
+
+    async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {
+        forget::prune(self, what, limit).await
+    }
+
+    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
+        forget::erase(self, whose, limit).await
+    }
+
+    async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {
+        single::secret(self, name).await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        owner::beat(self).await
+    }
+}

@@ -1,0 +1,98 @@
+//! Names in the database: a scope's id, and text without what PostgreSQL does not take.
+
+use std::borrow::Cow;
+
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use crate::store::Scope;
+
+/// Stands before the two characters that are replaced; each becomes the next one, so that the order of
+/// texts stays the same.
+const MARK: char = '\u{1}';
+
+/// Text for a column. PostgreSQL takes every character but one; callers may send that one too.
+pub(super) fn text(name: &str) -> Cow<'_, str> {
+    if !name.contains(['\0', MARK]) {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(name.replace(MARK, "\u{1}\u{2}").replace('\0', "\u{1}\u{1}"))
+}
+
+/// What was given to [`text`].
+pub(super) fn plain(name: &str) -> Cow<'_, str> {
+    if !name.contains(MARK) {
+        return Cow::Borrowed(name);
+    }
+    let mut whole = String::with_capacity(name.len());
+    let mut characters = name.chars();
+    while let Some(character) = characters.next() {
+        whole.push(match character {
+            MARK if characters.next() == Some(MARK) => '\0',
+            other => other,
+        });
+    }
+    Cow::Owned(whole)
+}
+
+/// The id of a scope: a digest of its names, so that it is known without asking.
+pub(super) fn scope_id(scope: &Scope) -> Uuid {
+    let mut digest = Sha256::new();
+    for name in [Some(&scope.agent), scope.tenant.as_ref(), scope.owner.as_ref()] {
+        // None is not the empty name, and no two names run together.
+        digest.update(name.map_or(u64::MAX, |name| name.len() as u64).to_be_bytes());
+        digest.update(name.map_or("", |name| name).as_bytes());
+    }
+    let mut id = [0; 16];
+    id.copy_from_slice(&digest.finalize()[..16]);
+    Uuid::from_bytes(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{plain, scope_id, text};
+    use crate::store::Scope;
+
+    #[test]
+    fn every_text_comes_back_and_the_database_takes_it() {
+        let ordered = [
+            "",
+            "\0",
+            "\0\0",
+            "\0\u{1}\0",
+            "\u{1}",
+            "\u{1}\0",
+            "\u{1}\u{1}",
+            "\u{2}",
+            "a",
+            "a\0",
+            "a\0b",
+            "ü\0",
+        ];
+        for name in ordered {
+            assert!(!text(name).contains('\0'));
+            assert_eq!(plain(&text(name)), name, "{name:?}");
+        }
+        assert!(ordered.map(|name| text(name).into_owned()).is_sorted(), "and the order stays");
+    }
+
+    #[test]
+    fn scopes_with_different_names_have_different_ids() {
+        let names = [None, Some(""), Some("a"), Some("ab")];
+        let mut ids = std::collections::HashSet::new();
+        for agent in ["", "a", "ab"] {
+            for tenant in names {
+                for owner in names {
+                    let scope = Scope {
+                        agent: agent.into(),
+                        tenant: tenant.map(Into::into),
+                        owner: owner.map(Into::into),
+                    };
+                    assert!(ids.insert(scope_id(&scope)), "{scope:?}");
+                }
+            }
+        }
+        let anonymous = Scope { agent: "echo".into(), ..Scope::default() };
+        assert_eq!(scope_id(&anonymous).to_string(), "PINNED", "it is in databases");
+    }
+}

@@ -1,0 +1,192 @@
+//! Being an owner: a number of one's own, a heartbeat, and what those who are gone have left.
+//!
+//! Alive is who has beaten recently by the clock of the database: the clocks of the hubs do not matter.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use nuncio_protocol::TaskId;
+use tokio::time::MissedTickBehavior;
+use tokio_postgres::Row;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+use super::{
+    PostgresStore,
+    link::{Link, Params, Session},
+    names::{plain, text},
+    read,
+};
+use crate::store::{Orphan, Scope, StoreError, StoredTurn};
+
+/// A new owner, alive. Owners that are not listed, though tasks are theirs, are listed as gone: they
+/// wrote after they had been thought gone, and went.
+const ENTER: &str = "WITH RECURSIVE left_by(owner) AS (
+      SELECT min(owner) FROM tasks WHERE busy OR pending > 0
+      UNION ALL
+      SELECT (SELECT min(t.owner) FROM tasks t WHERE (t.busy OR t.pending > 0) AND t.owner > l.owner)
+      FROM left_by l WHERE l.owner IS NOT NULL),
+    unlisted AS (
+      INSERT INTO owners SELECT owner, '-infinity' FROM left_by WHERE owner IS NOT NULL
+      ON CONFLICT DO NOTHING)
+  INSERT INTO owners VALUES (nextval('epochs'), now()) RETURNING epoch";
+
+const BEAT: &str =
+    "INSERT INTO owners VALUES ($1, now()) ON CONFLICT (epoch) DO UPDATE SET beat = excluded.beat";
+
+const LEAVE: &str = "UPDATE owners SET beat = '-infinity' WHERE epoch = $1";
+
+/// Takes the owners off the list that have been gone for long and have left nothing, and adds their
+/// counts to those of nobody.
+const CLEAN: &str = "WITH gone AS (
+      DELETE FROM owners o WHERE o.beat < now() - $1::bigint * interval '10 milliseconds'
+        AND NOT EXISTS (SELECT FROM tasks t WHERE t.owner = o.epoch AND (t.busy OR t.pending > 0))
+      RETURNING epoch),
+    counted AS (
+      DELETE FROM counters c WHERE c.owner IN (SELECT epoch FROM gone) RETURNING scope, state, n)
+  INSERT INTO counters SELECT scope, state, 0, sum(n) FROM counted GROUP BY scope, state HAVING sum(n) <> 0
+    ORDER BY scope, state
+  ON CONFLICT (scope, state, owner) DO UPDATE SET n = counters.n + excluded.n";
+
+const ADOPT: &str = "WITH found AS (
+      SELECT t.id FROM tasks t JOIN scopes s ON s.id = t.scope
+      WHERE t.owner IN (SELECT epoch FROM owners WHERE beat < now() - $1::bigint * interval '1 millisecond')
+        AND (t.busy OR t.pending > 0) AND s.agent = $2
+      LIMIT $3 FOR UPDATE OF t SKIP LOCKED)
+  UPDATE tasks t SET owner = $4 FROM found WHERE t.id = found.id RETURNING t.id";
+
+/// Tasks whose adoption may have been lost on the way, as far as it was not.
+const MINE: &str =
+    "SELECT t.id, s.agent, s.tenant, s.owner, t.busy FROM tasks t JOIN scopes s ON s.id = t.scope
+  WHERE t.id = ANY($1::text[]) AND t.owner = $2";
+
+const TURNS: &str = "SELECT id, begun, body FROM turns WHERE task = $1 ORDER BY id";
+
+/// How many beats lie between two looks at who is gone for long.
+const BEATS_PER_CLEANING: u32 = 10;
+
+/// Enters the list of owners.
+pub(super) async fn enter(session: &Session) -> Result<i64, StoreError> {
+    let row = session.query_opt(ENTER, &[]).await?;
+    row.map(|row| row.get(0)).ok_or_else(|| StoreError::broken("no number for this owner"))
+}
+
+/// Says that the owner is alive, until it is dropped: then, if there is still time, that it is gone.
+#[derive(Debug)]
+pub(super) struct Heart {
+    task: TaskTracker,
+    #[cfg(any(test, feature = "test-util"))]
+    beating: tokio::task::AbortHandle,
+    over: DropGuard,
+}
+
+impl Heart {
+    pub(super) fn start(link: Link, epoch: i64, beat: Duration, lapse: Duration) -> Self {
+        let (task, over) = (TaskTracker::new(), CancellationToken::new());
+        let beating = task.spawn(pulse(link, epoch, beat, lapse, over.clone()));
+        task.close();
+        #[cfg(not(any(test, feature = "test-util")))]
+        drop(beating);
+        Self {
+            task,
+            #[cfg(any(test, feature = "test-util"))]
+            beating: beating.abort_handle(),
+            over: over.drop_guard(),
+        }
+    }
+
+    /// Takes leave: nobody has to wait for the lapse.
+    pub(super) async fn rest(&self) {
+        self.over.token().cancel();
+        self.task.wait().await;
+    }
+
+    /// Ends it as the end of the process would.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn stop(&self) {
+        self.beating.abort();
+    }
+}
+
+async fn pulse(link: Link, epoch: i64, beat: Duration, lapse: Duration, over: CancellationToken) {
+    let mut ticks = tokio::time::interval(beat);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut beats = 0_u32;
+    while over.run_until_cancelled(ticks.tick()).await.is_some() {
+        beats = beats.wrapping_add(1);
+        let mut done = link.query(BEAT, &[&epoch]).await;
+        if done.is_ok() && beats % BEATS_PER_CLEANING == 0 {
+            done = link.query(CLEAN, &[&millis(lapse)]).await;
+        }
+        if let Err(error) = done {
+            tracing::warn!(%error, "no heartbeat");
+        }
+    }
+    let _ = link.query(LEAVE, &[&epoch]).await;
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// What was adopted and is not handed over yet, by agent: if the connection is lost in between, the next
+/// call makes it good. Held for a whole adoption, so that nothing is handed over twice.
+pub(super) type Doubt = tokio::sync::Mutex<HashMap<String, BTreeSet<String>>>;
+
+/// Takes over what others have left. The ids are known before the commit.
+pub(super) async fn adopt(
+    store: &PostgresStore,
+    agent: &str,
+    limit: usize,
+) -> Result<Vec<Orphan>, StoreError> {
+    let mut doubt = store.doubt.lock().await;
+    let transaction = store.side.begin().await?;
+    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+    let params: Params<'_> = &[&millis(store.lapse), &text(agent), &most, &store.epoch];
+    let adopted = transaction.session.query(ADOPT, params).await?;
+    if !adopted.is_empty() {
+        doubt.entry(agent.to_owned()).or_default().extend(adopted.iter().map(|row| row.get(0)));
+    }
+    transaction.commit().await?;
+    let Some(waiting) = doubt.get_mut(agent) else { return Ok(Vec::new()) };
+    let ids: Vec<String> = waiting.iter().take(limit).cloned().collect();
+    let mut orphans = Vec::with_capacity(ids.len());
+    for row in store.reads().query(MINE, &[&ids, &store.epoch]).await? {
+        orphans.extend(orphan(store, &row).await?);
+    }
+    waiting.retain(|id| ids.binary_search(id).is_err());
+    if waiting.is_empty() {
+        doubt.remove(agent);
+    }
+    Ok(orphans)
+}
+
+/// The task, unless it is gone by now.
+async fn orphan(store: &PostgresStore, row: &Row) -> Result<Option<Orphan>, StoreError> {
+    let name = |column: usize| row.get::<_, Option<&str>>(column).map(|name| Arc::from(plain(name)));
+    let scope = Scope { agent: plain(row.get(1)).into(), tenant: name(2), owner: name(3) };
+    let id: TaskId = plain(row.get(0)).into_owned().into();
+    let Some(stored) = read::task(store, &scope, &id).await? else { return Ok(None) };
+    let turns = store.reads().query(TURNS, &[&text(id.as_str())]).await?;
+    let turn = |row: &Row| StoredTurn {
+        id: plain(row.get(0)).into(),
+        begun: row.get(1),
+        body: row.get::<_, Vec<u8>>(2).into(),
+    };
+    Ok(Some(Orphan {
+        scope: Arc::new(scope),
+        stored,
+        busy: row.get(4),
+        turns: turns.iter().map(turn).collect(),
+    }))
+}
+
+/// Writes something small that is written all the time anyway: shows that it can be.
+pub(super) async fn beat(store: &PostgresStore) -> Result<(), StoreError> {
+    store.reads().query(BEAT, &[&store.epoch]).await.map(drop)
+}

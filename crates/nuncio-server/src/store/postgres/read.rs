@@ -1,0 +1,214 @@
+//! Reading single tasks: a finished one is one row, others are told by their snapshot and later entries.
+
+use std::collections::HashMap;
+
+use nuncio_protocol::{Seq, Task, TaskId};
+use tokio_postgres::Row;
+
+use super::{
+    PostgresStore,
+    link::Params,
+    names::{plain, scope_id, text},
+};
+use crate::store::{
+    Answer, Links, MOST_CHILDREN, Outcome, Scope, StoreError, StoredEvent, StoredTask,
+    codec::{Blobs, Digest, damaged, decode_artifacts, decode_segment, decode_task, digests, replay},
+};
+
+/// What [`Told`] reads: the task's row, and its entries since the snapshot.
+macro_rules! told {
+    ($($rest:literal),+) => {
+        concat!(
+            "SELECT t.id, t.seq, t.busy, t.owner, t.snapshot_seq, t.snapshot, t.snapshot_refs, ",
+            "t.artifacts, t.artifacts_refs, CASE WHEN t.seq > t.snapshot_seq THEN ",
+            "ARRAY(SELECT s.body FROM segments s WHERE s.task = t.id AND s.last_seq > t.snapshot_seq ",
+            "ORDER BY s.last_seq) END, CASE WHEN t.seq > t.snapshot_seq THEN ",
+            "ARRAY(SELECT s.refs FROM segments s WHERE s.task = t.id AND s.last_seq > t.snapshot_seq ",
+            "ORDER BY s.last_seq) END FROM tasks t ",
+            $($rest),+
+        )
+    };
+}
+pub(super) use told;
+
+const TASK: &str = told!("WHERE t.id = $1 AND t.scope = $2");
+
+const EVENTS: &str = "SELECT s.body, s.refs FROM tasks t JOIN segments s ON s.task = t.id
+  WHERE t.id = $1 AND t.scope = $2 AND s.last_seq > $3 AND s.first_seq <= $4 ORDER BY s.last_seq";
+
+const BLOBS: &str = "SELECT b.task, b.digest, b.body
+  FROM unnest($1::text[], $2::bytea[]) AS n(task, digest) JOIN blobs b USING (task, digest)";
+
+const PARENTS: &str = "SELECT l.parent FROM links l
+  JOIN tasks child ON child.id = l.child JOIN tasks parent ON parent.id = l.parent
+  WHERE l.child = $1 AND child.scope = $2 AND parent.scope = $2 ORDER BY l.parent";
+
+const CHILDREN: &str = "SELECT l.child FROM links l
+  JOIN tasks parent ON parent.id = l.parent JOIN tasks child ON child.id = l.child
+  WHERE l.parent = $1 AND parent.scope = $2 AND child.scope = $2 ORDER BY l.child LIMIT $3";
+
+const ANSWER: &str = "SELECT digest, task, reply FROM answers WHERE scope = $1 AND key = $2";
+
+/// A row of [`told`].
+pub(super) struct Told(pub(super) Row);
+
+impl Told {
+    /// The id as the database has it.
+    pub(super) fn id(&self) -> &str {
+        self.0.get(0)
+    }
+
+    fn bytes(&self, column: usize) -> Option<&[u8]> {
+        self.0.get(column)
+    }
+
+    fn refs(&self, column: usize) -> &[u8] {
+        self.bytes(column).unwrap_or_default()
+    }
+
+    fn segments(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let bodies: Option<Vec<&[u8]>> = self.0.get(9);
+        let refs: Option<Vec<Option<&[u8]>>> = self.0.get(10);
+        let refs = refs.unwrap_or_default().into_iter().map(Option::unwrap_or_default);
+        bodies.unwrap_or_default().into_iter().zip(refs)
+    }
+
+    /// The large content it needs, with the task it belongs to.
+    pub(super) fn wants(&self, artifacts: bool) -> Vec<(&str, Digest)> {
+        let id = self.id();
+        let mut wanted: Vec<(&str, Digest)> = Vec::new();
+        wanted.extend(digests(self.refs(6)).map(|digest| (id, digest)));
+        if artifacts {
+            wanted.extend(digests(self.refs(8)).map(|digest| (id, digest)));
+        }
+        for (_, refs) in self.segments() {
+            wanted.extend(digests(refs).map(|digest| (id, digest)));
+        }
+        wanted
+    }
+
+    pub(super) fn task(&self, artifacts: bool, blobs: &Blobs) -> Result<Task, StoreError> {
+        let mut task = match self.bytes(5) {
+            Some(json) => decode_task(json, self.refs(6), blobs)?,
+            None => Task::default(),
+        };
+        if artifacts && let Some(json) = self.bytes(7) {
+            task.artifacts = decode_artifacts(json, self.refs(8), blobs)?;
+        }
+        let snapshot_seq = seq(self.0.get(4));
+        for (body, refs) in self.segments() {
+            replay(&mut task, snapshot_seq, decode_segment(body, refs, blobs)?);
+        }
+        if !artifacts {
+            task.artifacts = Vec::new();
+        }
+        Ok(task)
+    }
+
+    fn stored(&self, me: i64, blobs: &Blobs) -> Result<StoredTask, StoreError> {
+        let held = self.0.get::<_, bool>(2) && self.0.get::<_, i64>(3) != me;
+        Ok(StoredTask { task: self.task(true, blobs)?, seq: seq(self.0.get(1)), held })
+    }
+}
+
+/// A number of the database.
+pub(super) fn seq(number: i64) -> Seq {
+    Seq(u64::try_from(number).unwrap_or_default())
+}
+
+/// A number for the database; what is too large is beyond every log.
+pub(super) fn number(seq: Seq) -> i64 {
+    i64::try_from(seq.0).unwrap_or(i64::MAX)
+}
+
+/// Large content, read beside what needs it; by task, because equal content of another is not ours.
+pub(super) async fn blobs<'a>(
+    store: &PostgresStore,
+    wanted: impl IntoIterator<Item = (&'a str, Digest)>,
+) -> Result<HashMap<String, Blobs>, StoreError> {
+    let (mut tasks, mut digests) = (Vec::new(), Vec::new());
+    for (task, digest) in wanted {
+        tasks.push(task);
+        digests.push(digest.0.to_vec());
+    }
+    let mut found: HashMap<String, Blobs> = HashMap::new();
+    if tasks.is_empty() {
+        return Ok(found);
+    }
+    for row in store.reads().query(BLOBS, &[&tasks, &digests]).await? {
+        let digest = <[u8; 32]>::try_from(row.get::<_, &[u8]>(1)).map_err(damaged)?;
+        let body: Vec<u8> = row.get(2);
+        found.entry(row.get(0)).or_default().insert(Digest(digest), body.into());
+    }
+    Ok(found)
+}
+
+pub(super) async fn task(
+    store: &PostgresStore,
+    scope: &Scope,
+    id: &TaskId,
+) -> Result<Option<StoredTask>, StoreError> {
+    let (id, scope) = (text(id.as_str()), scope_id(scope));
+    let Some(row) = store.reads().query_opt(TASK, &[&id, &scope]).await? else { return Ok(None) };
+    let told = Told(row);
+    let blobs = blobs(store, told.wants(true)).await?.remove(&*id).unwrap_or_default();
+    match told.stored(store.epoch, &blobs) {
+        Ok(stored) => Ok(Some(stored)),
+        // Its content is not there: it may have been forgotten between the two reads.
+        Err(error) => match store.reads().query_opt(TASK, &[&id, &scope]).await? {
+            Some(_) => Err(error),
+            None => Ok(None),
+        },
+    }
+}
+
+pub(super) async fn events(
+    store: &PostgresStore,
+    scope: &Scope,
+    id: &TaskId,
+    after: Seq,
+    limit: usize,
+) -> Result<Vec<StoredEvent>, StoreError> {
+    let (id, scope) = (text(id.as_str()), scope_id(scope));
+    let last = Seq(after.0.saturating_add(limit as u64));
+    if last == after {
+        return Ok(Vec::new());
+    }
+    let rows = store.reads().query(EVENTS, &[&id, &scope, &number(after), &number(last)]).await?;
+    let refs = |row: &Row| row.get::<_, Option<Vec<u8>>>(1).unwrap_or_default();
+    let wanted: Vec<Digest> = rows.iter().flat_map(|row| digests(&refs(row)).collect::<Vec<_>>()).collect();
+    let blobs = blobs(store, wanted.into_iter().map(|digest| (&*id, digest))).await?;
+    let blobs = blobs.into_values().next().unwrap_or_default();
+    let mut events = Vec::new();
+    for row in rows {
+        let entries = decode_segment(row.get(0), &refs(&row), &blobs)?;
+        events.extend(entries.into_iter().filter(|entry| entry.seq > after && entry.seq <= last));
+    }
+    Ok(events)
+}
+
+pub(super) async fn links(store: &PostgresStore, scope: &Scope, id: &TaskId) -> Result<Links, StoreError> {
+    let (id, scope, most) = (text(id.as_str()), scope_id(scope), MOST_CHILDREN as i64);
+    let params: Params<'_> = &[&id, &scope, &most];
+    let reads = store.reads();
+    let (parents, children) =
+        tokio::try_join!(reads.query(PARENTS, &params[..2]), reads.query(CHILDREN, params))?;
+    let ids = |rows: Vec<Row>| rows.iter().map(|row| plain(row.get(0)).into_owned().into()).collect();
+    Ok(Links { parents: ids(parents), children: ids(children) })
+}
+
+pub(super) async fn answer(
+    store: &PostgresStore,
+    scope: &Scope,
+    key: &str,
+) -> Result<Option<Answer>, StoreError> {
+    let row = store.reads().query_opt(ANSWER, &[&scope_id(scope), &text(key)]).await?;
+    let Some(row) = row else { return Ok(None) };
+    let digest = row.get::<_, &[u8]>(0).try_into().map_err(damaged)?;
+    let outcome = match (row.get::<_, Option<&str>>(1), row.get::<_, Option<&[u8]>>(2)) {
+        (Some(id), _) => Outcome::Task(plain(id).into_owned().into()),
+        (None, Some(reply)) => Outcome::Reply(serde_json::from_slice(reply).map_err(damaged)?),
+        (None, None) => return Err(damaged("an answer without its outcome")),
+    };
+    Ok(Some(Answer { digest, outcome }))
+}

@@ -1,0 +1,89 @@
+//! The tables, and how older ones become these.
+//!
+//! They live in a schema of their own, `nuncio`: nothing of another application can be in the way or be
+//! taken for ours, and all of it can be dumped, granted or dropped by one name.
+
+use tokio_postgres::error::SqlState;
+
+use super::{
+    address::Address,
+    link::{Session, code},
+};
+use crate::store::{OpenError, StoreError};
+
+/// The steps from an empty database to the present; the version is how many have been taken. Never
+/// changed, only added to.
+const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
+
+/// What the present version is called.
+pub(super) const KNOWN: i64 = STEPS.len() as i64;
+
+/// One process at a time; the number has no meaning.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(2602001)";
+
+/// Brings the database to the present version; says from where.
+pub(super) async fn migrate(session: &Session, address: &Address) -> Result<i64, OpenError> {
+    let other = |error: StoreError| refused(&error, address);
+    session.run("BEGIN").await.map_err(other)?;
+    let found = step_by_step(session, address).await;
+    let end = if found.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let ended = session.run(end).await;
+    let found = found?;
+    ended.map_err(other)?;
+    Ok(found)
+}
+
+async fn step_by_step(session: &Session, address: &Address) -> Result<i64, OpenError> {
+    let other = |error: StoreError| refused(&error, address);
+    session.run(LOCK).await.map_err(other)?;
+    let found = version(session, address).await?;
+    let steps = usize::try_from(found).ok().and_then(|found| STEPS.get(found..));
+    let newer = || OpenError::NewerSchema { place: address.place.clone(), found, known: KNOWN };
+    let steps = steps.ok_or_else(newer)?;
+    for step in steps {
+        session.run(step).await.map_err(other)?;
+    }
+    if !steps.is_empty() {
+        session.execute("UPDATE nuncio.schema_version SET version = $1", &[&KNOWN]).await.map_err(other)?;
+    }
+    Ok(found)
+}
+
+/// How many steps the database has taken.
+pub(super) async fn version(session: &Session, address: &Address) -> Result<i64, OpenError> {
+    let other = |error: StoreError| refused(&error, address);
+    const LOOK: &str =
+        "SELECT to_regnamespace('nuncio') IS NOT NULL, to_regclass('nuncio.schema_version') IS NOT NULL";
+    let row = session.query_opt(LOOK, &[]).await.map_err(other)?;
+    let (schema, table) = row.map_or((false, false), |row| (row.get(0), row.get(1)));
+    if !table {
+        // A schema of this name that holds nothing may have been made for us.
+        const EMPTY: &str =
+            "SELECT 1 FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('nuncio') LIMIT 1";
+        let foreign = schema && session.query_opt(EMPTY, &[]).await.map_err(other)?.is_some();
+        return if foreign { Err(OpenError::NotOurs { place: address.place.clone() }) } else { Ok(0) };
+    }
+    let row = session.query_opt("SELECT version FROM nuncio.schema_version", &[]).await.map_err(other)?;
+    row.map(|row| row.get(0)).ok_or_else(|| OpenError::NotOurs { place: address.place.clone() })
+}
+
+/// Why it could not be opened, from what the server said.
+pub(super) fn refused(error: &StoreError, address: &Address) -> OpenError {
+    let place = address.place.clone();
+    let detail = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);
+    match code(error) {
+        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => OpenError::Denied { place, detail },
+        Some(code) if code.code().starts_with("28") => OpenError::Denied { place, detail },
+        Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => OpenError::ReadOnly { place },
+        Some(code) if *code == SqlState::DATA_CORRUPTED || *code == SqlState::INDEX_CORRUPTED => {
+            OpenError::Corrupt { place, detail }
+        }
+        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
+            OpenError::Other { place, detail: format!("{detail}; create the database first") }
+        }
+        None if detail.contains("password missing") => OpenError::Denied { place, detail },
+        None if detail.contains("does not allow writes") => OpenError::ReadOnly { place },
+        _ if error.is_down() => OpenError::Unreachable { place, detail },
+        _ => OpenError::Other { place, detail },
+    }
+}

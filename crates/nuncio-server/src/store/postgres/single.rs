@@ -1,0 +1,114 @@
+//! Writes of one statement: direct replies, turns, secrets. Each may be sent twice without harm.
+
+use nuncio_protocol::{Message, TaskId, Timestamp};
+
+use super::{
+    PostgresStore,
+    names::{scope_id, text},
+};
+use crate::store::{IdempotencyKey, Refused, Scope, StoreError, TurnChange, codec::damaged};
+
+/// The scope is locked against being erased at the same time.
+const REPLY: &str = "WITH scope AS (
+      INSERT INTO scopes VALUES ($1, $2, $3, $4)
+      ON CONFLICT (id) DO UPDATE SET agent = excluded.agent RETURNING id)
+  INSERT INTO answers (scope, key, digest, at, reply) SELECT id, $5, $6, $7, $8 FROM scope
+  ON CONFLICT DO NOTHING";
+
+const MINE: &str = "SELECT owner FROM tasks WHERE id = $1 AND scope = $2";
+
+const QUEUE: &str = "WITH mine AS (
+      SELECT id FROM tasks WHERE id = $1 AND scope = $2 AND owner = $3 FOR UPDATE),
+    before AS (SELECT count(*) AS n FROM mine JOIN turns t ON t.task = mine.id AND t.id = $4 AND NOT t.begun),
+    put AS (
+      INSERT INTO turns SELECT id, $4, $5, $6 FROM mine
+      ON CONFLICT (task, id) DO UPDATE SET begun = excluded.begun, body = excluded.body)
+  UPDATE tasks SET pending = greatest(pending - before.n, 0) + (NOT $5)::int FROM mine, before
+  WHERE tasks.id = mine.id RETURNING 1";
+
+const BEGIN: &str = "WITH mine AS (
+      SELECT id FROM tasks WHERE id = $1 AND scope = $2 AND owner = $3 FOR UPDATE),
+    found AS (SELECT t.begun FROM mine JOIN turns t ON t.task = mine.id AND t.id = $4),
+    put AS (UPDATE turns SET begun = true FROM mine WHERE task = mine.id AND turns.id = $4),
+    counted AS (
+      UPDATE tasks SET pending = greatest(pending - 1, 0) FROM mine, found WHERE tasks.id = mine.id AND NOT found.begun)
+  SELECT 1 FROM found";
+
+const DROP: &str = "WITH mine AS (
+      SELECT id FROM tasks WHERE id = $1 AND scope = $2 AND owner = $3 FOR UPDATE),
+    gone AS (DELETE FROM turns USING mine WHERE task = mine.id AND turns.id = $4 RETURNING begun),
+    counted AS (
+      UPDATE tasks SET pending = greatest(pending - 1, 0) FROM mine, gone
+      WHERE tasks.id = mine.id AND NOT gone.begun)
+  SELECT 1 FROM mine";
+
+/// The first value stays; whoever comes second is told it.
+const SECRET: &str = "WITH made AS (
+      INSERT INTO secrets VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING value)
+  SELECT value FROM made UNION ALL SELECT value FROM secrets WHERE name = $1 LIMIT 1";
+
+pub(super) async fn keep_reply(
+    store: &PostgresStore,
+    scope: &Scope,
+    key: &IdempotencyKey,
+    reply: &Message,
+    at: Timestamp,
+) -> Result<(), StoreError> {
+    let reply = serde_json::to_vec(reply).map_err(StoreError::broken)?;
+    let (tenant, owner) = (scope.tenant.as_deref().map(text), scope.owner.as_deref().map(text));
+    store
+        .reads()
+        .query(
+            REPLY,
+            &[
+                &scope_id(scope),
+                &text(&scope.agent),
+                &tenant,
+                &owner,
+                &text(&key.key),
+                &&key.digest[..],
+                &at.as_millis(),
+                &reply,
+            ],
+        )
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn turn(
+    store: &PostgresStore,
+    scope: &Scope,
+    id: &TaskId,
+    change: TurnChange,
+) -> Result<Result<(), Refused>, StoreError> {
+    let (id, scope) = (text(id.as_str()), scope_id(scope));
+    let done = match change {
+        TurnChange::Queue(turn) => {
+            let (turn_id, body) = (text(&turn.id), &turn.body[..]);
+            store.reads().query_opt(QUEUE, &[&id, &scope, &store.epoch, &turn_id, &turn.begun, &body]).await?
+        }
+        TurnChange::Begin(turn) => {
+            store.reads().query_opt(BEGIN, &[&id, &scope, &store.epoch, &text(&turn)]).await?
+        }
+        TurnChange::Drop(turn) => {
+            store.reads().query_opt(DROP, &[&id, &scope, &store.epoch, &text(&turn)]).await?
+        }
+    };
+    if done.is_some() {
+        return Ok(Ok(()));
+    }
+    let owner = store.reads().query_opt(MINE, &[&id, &scope]).await?.map(|row| row.get::<_, i64>(0));
+    let held = owner.is_some_and(|owner| owner != store.epoch);
+    Ok(Err(if held { Refused::Held } else { Refused::NotFound }))
+}
+
+pub(super) async fn secret(store: &PostgresStore, name: &str) -> Result<[u8; 32], StoreError> {
+    let fresh: [u8; 32] = rand::random();
+    // Two at once: the loser does not see the winner's value yet, but does the second time.
+    for _ in 0..3 {
+        if let Some(row) = store.reads().query_opt(SECRET, &[&text(name), &&fresh[..]]).await? {
+            return row.get::<_, &[u8]>(0).try_into().map_err(damaged);
+        }
+    }
+    Err(StoreError::down("somebody else makes the secret and does not come to an end"))
+}
