@@ -218,3 +218,6 @@ impl Store for PostgresStore {
         owner::beat(self).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! The PostgreSQL store: the contract, and what only a server that many share can do wrong.
+
+mod forget;
+mod maintain;
+mod open;
+mod replicas;
+
+use std::{sync::Arc, time::Duration};
+
+use super::{PostgresOptions, PostgresStore};
+use crate::{store::Store, testing::postgres};
+
+crate::store_conformance!(connect(&postgres::database().await).await);
+
+fn options() -> PostgresOptions {
+    PostgresOptions {
+        beat: Duration::from_millis(100),
+        lapse: Duration::from_secs(3),
+        ..PostgresOptions::default()
+    }
+}
+
+async fn connect(url: &str) -> Arc<PostgresStore> {
+    match PostgresStore::connect(url, options()).await {
+        Ok(store) => Arc::new(store),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// How many rows each table has, but for those that are always there.
+async fn rows(url: &str) -> Vec<(String, u64)> {
+    let tables = ["tasks", "segments", "blobs", "turns", "links", "answers", "counters", "scopes"];
+    let mut counted = Vec::new();
+    for table in tables {
+        let told = postgres::run(url, &format!("SELECT count(*) FROM nuncio.{table}")).await;
+        let number = told[0][0].parse().unwrap();
+        if number > 0 {
+            counted.push((table.to_owned(), number));
+        }
+    }
+    counted
+}
+
+/// What the check of the whole database says.
+async fn problems(url: &str) -> Vec<String> {
+    super::maintain::check(url).await.unwrap()
+}
+
+/// Tries until it holds; nothing else says when a server has noticed something.
+async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
+    let tried = async {
+        let mut again = tokio::time::interval(Duration::from_millis(50));
+        loop {
+            again.tick().await;
+            if let Some(done) = attempt().await {
+                return done;
+            }
+        }
+    };
+    match tokio::time::timeout(Duration::from_secs(60), tried).await {
+        Ok(done) => done,
+        Err(_) => panic!("{what}: not within a minute"),
+    }
+}
+
+fn shared(store: &Arc<PostgresStore>) -> Arc<dyn Store> {
+    Arc::clone(store) as Arc<dyn Store>
+}

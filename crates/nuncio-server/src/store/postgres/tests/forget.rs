@@ -1,0 +1,97 @@
+//! Deletion leaves nothing behind, whoever writes at the same time.
+
+use bytes::Bytes;
+use nuncio_protocol::{Event, Message, Part, Seq, TaskState};
+
+use super::*;
+use crate::store::{
+    Commit, Prune, Pruned, StoredTurn, TurnChange, Whose,
+    conformance::{Writer, at, commit_one, creation, key, opening, scope},
+};
+
+/// A task with a key, a reference, a turn and large content.
+async fn rich_task(store: &Arc<PostgresStore>, owner: &str, id: &str, state: TaskState) {
+    let ann = scope(owner);
+    let mut created = creation(id, "c-1", 1);
+    let said = Message {
+        reference_task_ids: vec!["t-parent".into()],
+        ..Message::user("m-2", Part::text("x".repeat(100_000)))
+    };
+    created.history.push(Arc::new(said));
+    let turn = StoredTurn { id: "1".into(), begun: true, body: Bytes::from_static(b"x") };
+    let event = Arc::new(Event::Task(created.clone()));
+    let entry = Commit { event, turn: Some(turn), ..opening(&ann, id, Some(key(id, 1))) };
+    assert_eq!(commit_one(&**store, entry).await, Ok(()));
+    let waiting = StoredTurn { id: "2".into(), begun: false, body: Bytes::from_static(b"y") };
+    store.turn(&ann, &id.into(), TurnChange::Queue(waiting)).await.unwrap().unwrap();
+    Writer::open(&shared(store), &ann, created, Seq(1)).status(state, 2).await;
+}
+
+#[tokio::test]
+async fn what_is_erased_or_pruned_leaves_no_rows() {
+    let url = postgres::database().await;
+    let store = connect(&url).await;
+    let reply = Arc::new(Message::agent("r", Part::text("reply")));
+    for (owner, id, state) in [("ann", "t-1", TaskState::Working), ("bob", "t-2", TaskState::Completed)] {
+        rich_task(&store, owner, id, state).await;
+        store.keep_reply(&scope(owner), key("reply", 1), Arc::clone(&reply), at(1)).await.unwrap();
+    }
+    assert_eq!(rows(&url).await.len(), 8, "every table has something");
+    assert_eq!(problems(&url).await, [""; 0]);
+    let ann = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
+    assert_eq!(store.erase(&ann, 10).await.unwrap(), 2);
+    assert_eq!(postgres::run(&url, "SELECT owner FROM nuncio.scopes").await, [["bob"]], "not even the name");
+    for what in [Pruned::Tasks(TaskState::Completed), Pruned::Replies] {
+        let prune = Prune { agent: "agent".into(), what, before: at(10) };
+        assert_eq!(store.prune(&prune, 10).await.unwrap(), 1);
+    }
+    assert_eq!(problems(&url).await, [""; 0]);
+    let bob = Whose { owner: Some("bob".into()), ..ann };
+    assert_eq!(store.erase(&bob, 10).await.unwrap(), 0, "only the name is left");
+    assert_eq!(rows(&url).await, []);
+}
+
+/// A hub that knows a caller of old makes tasks for it after another hub has erased it.
+#[tokio::test]
+async fn a_caller_that_was_erased_elsewhere_comes_back() {
+    let url = postgres::database().await;
+    let (one, two) = (connect(&url).await, connect(&url).await);
+    let ann = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
+    for round in 0..3 {
+        rich_task(&one, "ann", &format!("t-{round}"), TaskState::Completed).await;
+        assert_eq!(two.erase(&ann, 10).await.unwrap(), 1);
+        assert_eq!(rows(&url).await, []);
+    }
+    rich_task(&one, "ann", "t-9", TaskState::Completed).await;
+    assert_eq!(problems(&url).await, [""; 0]);
+}
+
+/// One hub writes for a caller while another erases it: whatever comes first, nothing is half there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn erasing_and_writing_at_once_leaves_nothing_half_done() {
+    let url = postgres::database().await;
+    let (one, two) = (connect(&url).await, connect(&url).await);
+    let writing = tokio::spawn(async move {
+        for round in 0..60 {
+            let ann = scope("ann");
+            let id = format!("t-{round}");
+            assert_eq!(commit_one(&*one, opening(&ann, &id, Some(key(&id, 1)))).await, Ok(()));
+            let writer = Writer::open(&shared(&one), &ann, creation(&id, "c-1", 1), Seq(1));
+            let end = writer.entry(writer.status_event(TaskState::Completed, 2));
+            let result = commit_one(&*one, end).await;
+            assert!(matches!(result, Ok(()) | Err(crate::store::Refused::NotFound)), "{result:?}");
+        }
+    });
+    let ann = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
+    while !writing.is_finished() {
+        // A deadlock with the writer may cost it an attempt, never more.
+        if let Err(error) = two.erase(&ann, 5).await {
+            assert!(error.is_down(), "{error}");
+        }
+    }
+    writing.await.unwrap();
+    assert_eq!(problems(&url).await, [""; 0]);
+    while two.erase(&ann, 100).await.unwrap() > 0 {}
+    two.erase(&ann, 100).await.unwrap();
+    assert_eq!(rows(&url).await, []);
+}

@@ -1,0 +1,85 @@
+//! Check, backup, migrate, vacuum.
+
+use nuncio_protocol::TaskState;
+
+use super::*;
+use crate::store::{
+    OpenError,
+    conformance::{Writer, scope, stored},
+    postgres::maintain::{backup, check, migrate, vacuum},
+};
+
+async fn some_tasks(url: &str) -> Arc<PostgresStore> {
+    let store = connect(url).await;
+    for (id, state) in
+        [("t-1", TaskState::Completed), ("t-2", TaskState::Working), ("t-3", TaskState::InputRequired)]
+    {
+        let mut writer = Writer::create(&shared(&store), &scope("ann"), id, "c-1", 1).await;
+        writer.chunk("a", &"x".repeat(100_000)).await;
+        writer.status(state, 2).await;
+    }
+    store
+}
+
+#[tokio::test]
+async fn the_check_finds_what_is_wrong() {
+    let damages = [
+        ("UPDATE nuncio.segments SET body = substr(body, 2) WHERE task = 't-1' AND first_seq = 1", "t-1"),
+        (
+            "UPDATE nuncio.segments SET first_seq = 9 WHERE task = 't-2' AND first_seq = 2",
+            "after entry 1 comes entry 9",
+        ),
+        ("DELETE FROM nuncio.segments WHERE task = 't-2' AND last_seq = 3", "ends with entry 2"),
+        ("UPDATE nuncio.tasks SET state = 5 WHERE id = 't-2'", "its status is not what its log tells"),
+        ("UPDATE nuncio.tasks SET artifacts = NULL WHERE id = 't-1'", "its snapshot is not"),
+        ("DELETE FROM nuncio.blobs WHERE task = 't-3'", "t-3"),
+        ("UPDATE nuncio.counters SET n = n + 1 WHERE state = 3", "counters: "),
+        ("UPDATE nuncio.tasks SET pending = 1 WHERE id = 't-2'", "turns: "),
+        ("DELETE FROM nuncio.tasks WHERE id = 't-3'", "has no task"),
+    ];
+    for (damage, found) in damages {
+        let url = postgres::database().await;
+        let _store = some_tasks(&url).await;
+        assert_eq!(check(&url).await.unwrap(), [""; 0]);
+        postgres::run(&url, damage).await;
+        let problems = check(&url).await.unwrap();
+        assert!(problems.iter().any(|problem| problem.contains(found)), "{damage}: {problems:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_backup_can_be_restored_into_an_empty_database() {
+    let url = postgres::database().await;
+    let store = some_tasks(&url).await;
+    let file = std::env::temp_dir().join(format!("nuncio-backup-{}.dump", std::process::id()));
+    assert!(backup(&url, &file).await.unwrap() > 0);
+    let error = backup(&url, &file).await.expect_err("the file is there");
+    assert!(matches!(&error, OpenError::Invalid(why) if why.contains("exists")), "{error}");
+    let other = postgres::database().await;
+    let restored = std::process::Command::new("pg_restore")
+        .args(["--exit-on-error", "--dbname", &other])
+        .arg(&file)
+        .output();
+    let restored = restored.unwrap();
+    assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+    let _ = std::fs::remove_file(&file);
+    let copy = connect(&other).await;
+    for id in ["t-1", "t-2", "t-3"] {
+        assert_eq!(
+            stored(&*copy, &scope("ann"), &id.into()).await,
+            stored(&*store, &scope("ann"), &id.into()).await
+        );
+    }
+    assert_eq!(check(&other).await.unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn migration_makes_the_tables_once_and_vacuum_needs_them() {
+    let url = postgres::database().await;
+    assert!(matches!(vacuum(&url).await, Err(OpenError::NotOurs { .. })));
+    assert!(matches!(check(&url).await, Err(OpenError::NotOurs { .. })));
+    assert_eq!(migrate(&url).await.unwrap(), (0, 1));
+    assert_eq!(migrate(&url).await.unwrap(), (1, 1));
+    let (before, after) = vacuum(&url).await.unwrap();
+    assert!(before > 0 && after > 0);
+}

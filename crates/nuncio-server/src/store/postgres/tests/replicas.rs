@@ -1,0 +1,179 @@
+//! Several hubs on one database, and connections that are lost.
+
+use futures_util::future::join_all;
+use nuncio_protocol::{Seq, TaskState};
+
+use super::*;
+use crate::store::{
+    Commit, Refused, TaskQuery,
+    conformance::{Writer, at, commit_one, creation, events, key, opening, scope, stored},
+};
+
+/// A lapse is noticed by the clock of the database, without a word of the owner that is gone.
+#[tokio::test]
+async fn what_a_silent_owner_left_is_adopted_after_its_lapse() {
+    let url = postgres::database().await;
+    let (one, two) = (connect(&url).await, connect(&url).await);
+    let ann = scope("ann");
+    let mut writer = Writer::create(&shared(&one), &ann, "t-1", "c-1", 1).await;
+    writer.status(TaskState::Working, 2).await;
+    assert!(two.adopt("agent", 9).await.unwrap().is_empty(), "its owner is alive");
+    assert!(two.task(&ann, &"t-1".into()).await.unwrap().unwrap().held);
+    one.fall_silent();
+    let orphans = eventually("the lapse", async || {
+        let orphans = two.adopt("agent", 9).await.unwrap();
+        (!orphans.is_empty()).then_some(orphans)
+    })
+    .await;
+    assert_eq!((orphans[0].stored.seq, orphans[0].stored.held, orphans[0].busy), (Seq(2), false, true));
+    let late = writer.entry(writer.status_event(TaskState::Completed, 3));
+    assert_eq!(commit_one(&*one, late.clone()).await, Err(Refused::Held), "it was thought gone");
+    assert_eq!(commit_one(&*two, late).await, Ok(()));
+}
+
+/// Gone owners leave the list when nothing of theirs is left, and what they counted stays counted.
+#[tokio::test]
+async fn owners_that_are_long_gone_are_forgotten() {
+    let url = postgres::database().await;
+    let brief = PostgresOptions { lapse: Duration::from_millis(300), ..options() };
+    let gone = PostgresStore::connect(&url, brief.clone()).await.unwrap();
+    let gone = Arc::new(gone);
+    let mut done = Writer::create(&shared(&gone), &scope("ann"), "t-1", "c-1", 1).await;
+    done.status(TaskState::Completed, 2).await;
+    Writer::create(&shared(&gone), &scope("ann"), "t-2", "c-1", 1).await;
+    drop(done);
+    gone.retire().await;
+    let store = PostgresStore::connect(&url, brief).await.unwrap();
+    let owners = async || postgres::run(&url, "SELECT count(*) FROM nuncio.owners").await[0][0].clone();
+    assert_eq!(store.adopt("agent", 9).await.unwrap().len(), 1);
+    eventually("the cleaning", async || (owners().await == "1").then_some(())).await;
+    let query = TaskQuery { limit: 9, count: true, ..TaskQuery::default() };
+    assert_eq!(store.tasks(&scope("ann"), &query).await.unwrap().total, Some(2));
+    assert_eq!(problems(&url).await, [""; 0]);
+}
+
+/// Many batches of two hubs over the same tasks: no deadlock, no gap, and each entry is written once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hubs_write_to_the_same_tasks_at_once() {
+    const TASKS: usize = 20;
+    const ROUNDS: usize = 30;
+    let url = postgres::database().await;
+    let stores = [connect(&url).await, connect(&url).await];
+    let ann = scope("ann");
+    let ids: Vec<String> = (0..TASKS).map(|i| format!("t-{i:02}")).collect();
+    let hub = |number: usize, store: Arc<PostgresStore>| {
+        let (ann, ids) = (Arc::clone(&ann), ids.clone());
+        tokio::spawn(async move {
+            let mut seqs = vec![0_u64; ids.len()];
+            let mut written = 0;
+            for round in 0..ROUNDS {
+                // One goes through the tasks in the opposite order of the other.
+                let order: Vec<usize> =
+                    (0..ids.len()).map(|i| if number == 0 { i } else { ids.len() - 1 - i }).collect();
+                let entry = |i: usize| {
+                    let writer =
+                        Writer::open(&shared(&store), &ann, creation(&ids[i], "c-1", 1), Seq(seqs[i].max(1)));
+                    let key = Some(key(&format!("{}-{number}-{round}", ids[i]), 1));
+                    if seqs[i] == 0 {
+                        return Commit { idempotency: key, ..opening(&ann, &ids[i], None) };
+                    }
+                    let event = writer.status_event(TaskState::InputRequired, round as i64);
+                    Commit { idempotency: key, take: true, ..writer.entry(event) }
+                };
+                let batch: Vec<Commit> = order.iter().map(|i| entry(*i)).collect();
+                for (i, result) in order.iter().zip(store.commit(batch).await.unwrap()) {
+                    match result {
+                        Ok(()) => (seqs[*i], written) = (seqs[*i] + 1, written + 1),
+                        Err(Refused::Version(seq)) => seqs[*i] = seq.0,
+                        Err(refused) => panic!("{refused:?}"),
+                    }
+                }
+            }
+            written
+        })
+    };
+    let [one, two] = stores.clone();
+    let written = join_all([hub(0, one), hub(1, two)]).await;
+    let written: usize = written.into_iter().map(Result::unwrap).sum();
+    let mut found = 0;
+    for id in &ids {
+        let log = events(&*stores[0], &ann, &id.as_str().into(), 0, 1_000).await;
+        assert!(log.iter().map(|(seq, _)| *seq).eq(1..=log.len() as u64), "{id} has a gap");
+        found += log.len();
+    }
+    assert_eq!(found, written, "what was said to be written is there, and nothing else");
+    assert_eq!(problems(&url).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn secrets_are_the_same_for_all() {
+    let url = postgres::database().await;
+    let stores = [connect(&url).await, connect(&url).await, connect(&url).await];
+    let made = join_all(stores.iter().map(|store| store.secret("cursor"))).await;
+    let made: Vec<[u8; 32]> = made.into_iter().map(Result::unwrap).collect();
+    assert!(made.iter().all(|secret| *secret == made[0]), "made at once, and once");
+    assert_ne!(stores[0].secret("other").await.unwrap(), made[0]);
+}
+
+/// Connections that the server ends are made again by themselves.
+#[tokio::test]
+async fn a_store_goes_on_after_its_connections_were_ended() {
+    let url = postgres::database().await;
+    let store = connect(&url).await;
+    let ann = scope("ann");
+    let mut writer = Writer::create(&shared(&store), &ann, "t-1", "c-1", 1).await;
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    for round in 2..5 {
+        assert!(store.adopt("agent", 1).await.unwrap().is_empty());
+        let ended: u64 = postgres::run(&url, end).await[0][0].parse().unwrap();
+        assert!(ended > 1, "the store has connections");
+        assert!(stored(&*store, &ann, &"t-1".into()).await.is_some(), "a read is simply asked again");
+        let entry = writer.entry(writer.status_event(TaskState::Working, round));
+        // The outcome of a commit may be unknown, never wrong: it is tried again until it stands.
+        let seq = eventually("a commit", async || match store.commit(vec![entry.clone()]).await {
+            Ok(results) => match results[0] {
+                Ok(()) => Some(entry.expected.next()),
+                Err(Refused::Version(seq)) => Some(seq),
+                _ => panic!("{results:?}"),
+            },
+            Err(error) => {
+                assert!(error.is_down(), "{error}");
+                None
+            }
+        })
+        .await;
+        writer = Writer::open(&shared(&store), &ann, writer.task.clone(), seq);
+        eventually("adoption", async || store.adopt("agent", 1).await.ok()).await;
+    }
+    assert_eq!(stored(&*store, &ann, &"t-1".into()).await.map(|(_, seq)| seq), Some(Seq(4)));
+}
+
+/// While the server is away calls fail quickly and say that it may come back; when it is back, they work.
+#[tokio::test]
+async fn a_store_waits_for_a_server_that_restarts() {
+    let data = std::env::temp_dir().join(format!("nuncio-restart-{}", std::process::id()));
+    let data_name = data.display().to_string();
+    let server = postgres::Server::start(&["--no-sync", "--data", &data_name]);
+    let port = server.url().rsplit(':').next().unwrap().split('/').next().unwrap().to_owned();
+    let store = connect(server.url()).await;
+    let ann = scope("ann");
+    Writer::create(&shared(&store), &ann, "t-1", "c-1", 1).await;
+    drop(server);
+    for _ in 0..3 {
+        let failed = store.commit(vec![opening(&ann, "t-2", None)]).await.expect_err("there is no server");
+        assert!(failed.is_down(), "{failed}");
+        assert!(store.task(&ann, &"t-1".into()).await.expect_err("no server").is_down());
+        assert!(store.ready().await.is_err());
+    }
+    let _server = postgres::Server::start(&["--no-sync", "--data", &data_name, "--port", &port]);
+    eventually("the store", async || store.ready().await.ok()).await;
+    assert_eq!(stored(&*store, &ann, &"t-1".into()).await, Some((creation("t-1", "c-1", 1), Seq(1))));
+    eventually("a commit", async || {
+        let done = store.commit(vec![Commit { at: at(2), ..opening(&ann, "t-2", None) }]).await.ok()?;
+        matches!(done[0], Ok(()) | Err(Refused::Version(_))).then_some(())
+    })
+    .await;
+    drop(_server);
+    let _ = std::fs::remove_dir_all(data);
+}
