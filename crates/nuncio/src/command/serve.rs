@@ -154,12 +154,14 @@ fn kept(config: &Config) -> String {
             )
         }
         data @ (Data::Sqlite { durability, .. } | Data::Postgres { durability, .. }) => {
+            let server =
+                if matches!(data, Data::Postgres { .. }) { "the database server" } else { "the machine" };
             let promise = match durability {
-                Durability::Full => "what is answered is on disk (durability full)",
-                Durability::Relaxed => {
-                    "what is answered outlives this process, but the last moments may be lost with the machine \
+                Durability::Full => "what is answered is on disk (durability full)".to_owned(),
+                Durability::Relaxed => format!(
+                    "what is answered outlives this process, but the last moments may be lost with {server} \
                      (durability relaxed)"
-                }
+                ),
             };
             let age = age.unwrap_or_else(|| "finished ones are kept for ever".to_owned());
             format!("tasks are kept in {data}; {promise}; {age}")
