@@ -105,8 +105,8 @@ pub async fn turns_are_the_owners_alone<H: Handles>(handles: &H) {
     let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     writer.status(TaskState::InputRequired, 2).await;
     queue(&*store, &writer, "1").await;
-    let (task, seq) = (writer.task, writer.seq);
-    drop(store);
+    let (task, seq) = (writer.task.clone(), writer.seq);
+    drop((store, writer));
     handles.die(gone).await;
 
     let next = handles.open().await;

@@ -13,10 +13,27 @@ use super::{SqliteOptions, SqliteStore, maintain};
 use crate::store::{
     Commit, Durability, OpenError, Outcome, Prune, Pruned, Refused, Scope, Store, StoredTurn, TurnChange,
     Whose,
-    conformance::{Writer, at, commit, commit_one, creation, events, key, opening, scope, stored},
+    conformance::{Handles, Writer, at, commit, commit_one, creation, events, key, opening, scope, stored},
 };
 
 crate::store_conformance!(fresh().await);
+crate::store_ownership_conformance!(Files::default());
+
+#[derive(Default)]
+struct Files(Folder);
+
+#[async_trait::async_trait]
+impl Handles for Files {
+    type Handle = SqliteStore;
+
+    async fn open(&self) -> Arc<SqliteStore> {
+        Arc::new(open(&self.0.file()).await)
+    }
+
+    async fn die(&self, handle: Arc<SqliteStore>) {
+        end(handle).await;
+    }
+}
 
 /// An empty store. Its files are removed when the test is over.
 async fn fresh() -> Arc<SqliteStore> {
