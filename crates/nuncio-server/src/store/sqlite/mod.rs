@@ -122,6 +122,9 @@ impl Store for SqliteStore {
     }
 
     async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
+        if let Some(db) = self.readers.near() {
+            return read::task(&db, self.me, scope, id.as_str());
+        }
         let (me, scope, id) = (self.me, scope.clone(), id.clone());
         self.readers.ask(move |db| read::task(db, me, &scope, id.as_str())).await
     }

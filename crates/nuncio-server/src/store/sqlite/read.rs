@@ -5,7 +5,7 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::JoinHandle,
 };
 
@@ -25,18 +25,23 @@ use crate::store::{
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
 
-/// Where questions are given to the readers. When the last is gone, the threads end.
-#[derive(Clone)]
-pub(super) struct Readers(mpsc::Sender<Job>);
+/// Where questions are given to the readers. When it is gone, the threads end.
+pub(super) struct Readers {
+    jobs: mpsc::Sender<Job>,
+    /// For questions about one row, which take less time than waking a thread.
+    near: Vec<Mutex<Connection>>,
+}
 
 impl Readers {
     /// Starts so many threads.
     pub(super) fn start(path: &Path, count: usize) -> Result<(Self, Vec<JoinHandle<()>>), OpenError> {
         let (jobs, queue) = mpsc::channel::<Job>();
         let queue = Arc::new(Mutex::new(queue));
-        let mut threads = Vec::new();
+        let open = || schema::open_reader(path).map_err(|error| error::opening(path, &error));
+        let (mut threads, mut near) = (Vec::new(), Vec::new());
         for number in 0..count.max(1) {
-            let db = schema::open_reader(path).map_err(|error| error::opening(path, &error))?;
+            let db = open()?;
+            near.push(Mutex::new(open()?));
             let queue = Arc::clone(&queue);
             let thread = std::thread::Builder::new().name(format!("nuncio-sqlite-reader-{number}"));
             let thread = thread.spawn(move || {
@@ -49,7 +54,12 @@ impl Readers {
             });
             threads.push(thread.map_err(|error| super::lock::unopened(path, &error))?);
         }
-        Ok((Self(jobs), threads))
+        Ok((Self { jobs, near }, threads))
+    }
+
+    /// A connection for a question about one row, if one is free. It must not be kept over an await.
+    pub(super) fn near(&self) -> Option<MutexGuard<'_, Connection>> {
+        self.near.iter().find_map(|db| db.try_lock().ok())
     }
 
     /// Asks the database.
@@ -60,7 +70,7 @@ impl Readers {
         let (waiter, answer) = oneshot::channel();
         let ended = || StoreError::broken("the readers have ended");
         let job = move |db: &Connection| drop(waiter.send(question(db)));
-        self.0.send(Box::new(job)).map_err(|_| ended())?;
+        self.jobs.send(Box::new(job)).map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
     }
 }
