@@ -120,7 +120,7 @@ async fn pulse(link: Link, epoch: i64, beat: Duration, lapse: Duration, over: Ca
     while over.run_until_cancelled(ticks.tick()).await.is_some() {
         beats = beats.wrapping_add(1);
         let mut done = link.query(BEAT, &[&epoch]).await;
-        if done.is_ok() && beats % BEATS_PER_CLEANING == 0 {
+        if done.is_ok() && beats.is_multiple_of(BEATS_PER_CLEANING) {
             done = link.query(CLEAN, &[&millis(lapse)]).await;
         }
         if let Err(error) = done {
