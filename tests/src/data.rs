@@ -8,7 +8,11 @@ use std::{
     },
 };
 
-use nuncio_server::store::{MemoryStore, SqliteOptions, SqliteStore, Store};
+use nuncio_server::{
+    store::{MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store},
+    testing::postgres,
+};
+use tokio::sync::OnceCell;
 
 /// A kind of store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +21,8 @@ pub enum Data {
     Memory,
     /// In a file of its own.
     Sqlite,
+    /// In a database that the tests of a process share.
+    Postgres,
 }
 
 /// What goes when the test is over.
@@ -38,6 +44,12 @@ impl Data {
                 let store =
                     SqliteStore::open(&folder.path().join("tasks.db"), SqliteOptions::default()).await;
                 (Arc::new(store.expect("an empty store opens")), Kept { _folder: Some(folder) })
+            }
+            Self::Postgres => {
+                static SHARED: OnceCell<String> = OnceCell::const_new();
+                let url = SHARED.get_or_init(postgres::database).await;
+                let store = PostgresStore::connect(url, PostgresOptions::default()).await;
+                (Arc::new(store.expect("the database is there")), Kept { _folder: None })
             }
         }
     }

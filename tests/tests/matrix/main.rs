@@ -28,6 +28,7 @@ macro_rules! matrix {
     (run $common:tt over_json $json:tt since_1_0 $newer:tt) => {
         matrix!(@data memory = Memory; $common $json $newer);
         matrix!(@data sqlite = Sqlite; $common $json $newer);
+        matrix!(@data postgres = Postgres; $common $json $newer);
     };
     (@data $name:ident = $data:ident; $common:tt $json:tt $newer:tt) => {
         mod $name {

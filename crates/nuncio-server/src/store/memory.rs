@@ -57,7 +57,8 @@ struct Inner {
     replies: VecDeque<Reply>,
     /// The tasks that refer to a task.
     children: HashMap<TaskId, BTreeSet<TaskId>, RandomState>,
-    /// How many handles there have been.
+    /// How many handles there have been, besides the first.
+    #[cfg(any(test, feature = "test-util"))]
     owners: Owner,
     /// The handles that are gone.
     gone: HashSet<Owner>,

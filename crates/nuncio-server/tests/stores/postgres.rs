@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use nuncio_server::{
-    store::{PostgresOptions, PostgresStore, Store},
+    store::{PostgresOptions, PostgresStore},
     testing::postgres,
 };
 

@@ -93,6 +93,10 @@ mod tests {
             }
         }
         let anonymous = Scope { agent: "echo".into(), ..Scope::default() };
-        assert_eq!(scope_id(&anonymous).to_string(), "7fa403bd-fc82-61d0-43a7-a8cce9e149ca", "it is in databases");
+        assert_eq!(
+            scope_id(&anonymous).to_string(),
+            "7fa403bd-fc82-61d0-43a7-a8cce9e149ca",
+            "it is in databases"
+        );
     }
 }
