@@ -8,9 +8,30 @@ mod replicas;
 use std::{sync::Arc, time::Duration};
 
 use super::{PostgresOptions, PostgresStore};
-use crate::{store::Store, testing::postgres};
+use crate::{
+    store::{Store, conformance::Handles},
+    testing::postgres,
+};
 
 crate::store_conformance!(connect(&postgres::database().await).await);
+crate::store_ownership_conformance!(Database(postgres::database().await));
+crate::store_sharing_conformance!(Database(postgres::database().await));
+
+struct Database(String);
+
+#[async_trait::async_trait]
+impl Handles for Database {
+    type Handle = PostgresStore;
+
+    async fn open(&self) -> Arc<PostgresStore> {
+        connect(&self.0).await
+    }
+
+    // The lapse has a test of its own.
+    async fn die(&self, handle: Arc<PostgresStore>) {
+        handle.retire().await;
+    }
+}
 
 fn options() -> PostgresOptions {
     PostgresOptions {
