@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 
 use super::{error, lock};
 use crate::store::{Durability, OpenError};
@@ -139,6 +139,7 @@ pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection, Op
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
+    keep_plans(&db)?;
     db.execute_batch(
         "PRAGMA query_only = ON; PRAGMA busy_timeout = 5000; PRAGMA cache_size = -8000;
          PRAGMA mmap_size = 268435456; PRAGMA temp_store = MEMORY;",
@@ -170,6 +171,7 @@ fn tune(db: &Connection, durability: Durability) -> rusqlite::Result<()> {
         Durability::Full => "FULL",
         Durability::Relaxed => "NORMAL",
     };
+    keep_plans(db)?;
     // The writer checkpoints by itself, between two transactions; SQLite's own is for when that fails.
     db.execute_batch(&format!(
         "PRAGMA busy_timeout = 5000;
@@ -183,6 +185,13 @@ fn tune(db: &Connection, durability: Durability) -> rusqlite::Result<()> {
     ))?;
     db.set_prepared_statement_cache_capacity(64);
     Ok(())
+}
+
+/// A statement is planned once. SQLite would plan it anew whenever a value is bound that is compared with an
+/// indexed column (it is built with the statistics that could make a difference), and that costs several
+/// times what the query itself does.
+fn keep_plans(db: &Connection) -> rusqlite::Result<()> {
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 fn migrate(db: &mut Connection, found: i64) -> rusqlite::Result<()> {
