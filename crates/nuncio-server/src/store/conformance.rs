@@ -116,6 +116,7 @@ macro_rules! store_ownership_conformance {
             owner::what_was_committed_outlives_its_owner
             turns::turns_outlive_their_owner
             turns::turns_are_the_owners_alone
+            turns::a_turn_moves_a_task_at_rest
             turns::only_turns_that_wait_make_an_orphan_of_a_settled_task
             random::what_owners_leave_agrees_with_a_naive_model
         }

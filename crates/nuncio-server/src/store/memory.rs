@@ -175,7 +175,7 @@ impl Stored {
 
     /// True if this owner may not write to it.
     fn is_held(&self, me: Owner) -> bool {
-        self.owner != me && self.busy
+        self.owner != me && (self.busy || self.waits())
     }
 
     /// True if a turn waits to begin.
@@ -356,11 +356,14 @@ impl Inner {
     fn turn(&mut self, me: Owner, scope: &Scope, id: &TaskId, change: TurnChange) -> Result<(), Refused> {
         let stored = self.tasks.get_mut(id).filter(|stored| *stored.scope == *scope);
         let stored = stored.ok_or(Refused::NotFound)?;
-        if stored.owner != me {
+        if stored.is_held(me) {
             return Err(Refused::Held);
         }
         match change {
-            TurnChange::Queue(turn) => stored.keep(turn),
+            TurnChange::Queue(turn) => {
+                stored.owner = me;
+                stored.keep(turn);
+            }
             TurnChange::Begin(id) => {
                 let turn = stored.turns.iter_mut().find(|turn| turn.id == id).ok_or(Refused::NotFound)?;
                 turn.begun = true;

@@ -45,10 +45,11 @@ pub use self::{
 /// - A task is found only in the scope it was made in. Not yours is not found.
 /// - Ids, keys and the names of a scope are any text, told apart and ordered by their bytes; none is not
 ///   the empty one. Moments have milliseconds.
-/// - A handle is one owner. Whoever makes a task, or appends to one that nobody works on, owns it; while
-///   it is in progress, entries of other owners are refused, unless they take it over. In progress is a
-///   task from its creation, and again from each thing that its caller says, to the next status that is
-///   terminal or interrupted ([`busy_after`]).
+/// - A handle is one owner. Whoever makes a task, or appends to one that nobody has in hand, owns it. In
+///   hand is a task while it is in progress, and while a turn waits to begin; then entries and turns of
+///   other owners are refused, unless they take it over. In progress is a task from its creation, and again
+///   from each thing that its caller says, to the next status that is terminal or interrupted
+///   ([`busy_after`]).
 /// - What an owner that is gone has left in progress is given to one other, once.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
@@ -302,8 +303,8 @@ pub struct StoredTask {
     pub task: Task,
     /// The number of its last entry.
     pub seq: Seq,
-    /// True if it is in progress in the hands of another owner, which may be gone: nobody may write to it
-    /// before it is adopted or taken.
+    /// True if another owner has it in hand, which may be gone: nobody else may write to it before it is
+    /// adopted or taken.
     pub held: bool,
 }
 

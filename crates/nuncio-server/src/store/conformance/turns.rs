@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nuncio_protocol::{Event, TaskState};
 
-use super::{Handles, Writer, adopted, creation, opening, owner::turn, scope, works};
+use super::{Handles, Writer, adopted, commit_one, creation, opening, owner::turn, scope, works};
 use crate::store::{Commit, Refused, Store, StoredTurn, TurnChange};
 
 async fn change(store: &dyn Store, writer: &Writer, change: TurnChange) -> Result<(), Refused> {
@@ -98,7 +98,8 @@ pub async fn turns_outlive_their_owner<H: Handles>(handles: &H) {
     assert_eq!(begin, Ok(()), "the new owner goes on with them");
 }
 
-/// A turn is kept only by the owner of its task, whether anybody works on it or not.
+/// A turn that waits keeps its task in the hands of its owner, although nobody works on it: else an entry of
+/// another would move the task away from it, and nobody would ever run it.
 pub async fn turns_are_the_owners_alone<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let store: Arc<dyn Store> = gone.clone();
@@ -117,6 +118,9 @@ pub async fn turns_are_the_owners_alone<H: Handles>(handles: &H) {
     for wanted in changes() {
         assert_eq!(change(&*store, &writer, wanted.clone()).await, Err(Refused::Held), "{wanted:?}");
     }
+    let entry = writer.entry(writer.status_event(TaskState::Working, 3));
+    assert_eq!(commit_one(&*store, entry).await, Err(Refused::Held));
+    assert!(works(store.task(&writer.scope, &writer.task.id).await).is_some_and(|stored| stored.held));
     let orphans = adopted(&*store, "agent", 9).await;
     assert_eq!((orphans[0].busy, &orphans[0].turns), (false, &vec![turn("1")]), "nothing has changed");
     for wanted in changes() {
@@ -125,6 +129,28 @@ pub async fn turns_are_the_owners_alone<H: Handles>(handles: &H) {
     assert_eq!(begin(&*store, &writer, "1").await, Err(Refused::NotFound), "dropped");
     let again = TurnChange::Drop("1".into());
     assert_eq!(change(&*store, &writer, again).await, Ok(()), "gone already is no error");
+}
+
+/// A task that nobody has in hand goes to whoever queues a turn for it.
+pub async fn a_turn_moves_a_task_at_rest<H: Handles>(handles: &H) {
+    let gone = handles.open().await;
+    let store: Arc<dyn Store> = gone.clone();
+    let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
+    writer.status(TaskState::InputRequired, 2).await;
+    let (task, seq) = (writer.task.clone(), writer.seq);
+    drop((store, writer));
+    handles.die(gone).await;
+
+    let next = handles.open().await;
+    let store: Arc<dyn Store> = next.clone();
+    let writer = Writer::open(&store, &scope("ann"), task, seq);
+    queue(&*store, &writer, "1").await;
+    drop((store, writer));
+    handles.die(next).await;
+
+    let last = handles.open().await;
+    let orphans = adopted(&*last, "agent", 9).await;
+    assert_eq!((orphans.len(), &orphans[0].turns), (1, &vec![turn("1")]), "left by the one that queued it");
 }
 
 /// The entry that settles a task decides about its own turn as well.

@@ -38,7 +38,7 @@ const UPDATE: &str = "WITH done AS (
         n(id, scope, expected, seq, state, status_at, busy, drops, snapshot_seq, snapshot, snapshot_refs,
           artifacts, artifacts_refs, take)
       WHERE t.id = n.id AND t.scope = n.scope AND t.seq = n.expected
-        AND (t.owner = $13 OR NOT t.busy OR n.take)
+        AND (t.owner = $13 OR NOT (t.busy OR t.pending > 0) OR n.take)
       RETURNING t.scope, t.state, t.former),
     counted AS (
       INSERT INTO counters SELECT scope, state, $13, sum(n) FROM (

@@ -14,8 +14,7 @@ use super::{
 use crate::store::{Refused, StoreError, codec::TaskWrite};
 
 /// In the order in which all writers lock.
-const LOCK: &str =
-    "SELECT id, scope, seq, busy, owner FROM tasks WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE";
+const LOCK: &str = "SELECT id, scope, seq, busy OR pending > 0, owner FROM tasks WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE";
 
 const TAKEN: &str = "SELECT a.scope, a.key FROM unnest($1::uuid[], $2::text[]) AS n(scope, key)
   JOIN answers a ON a.scope = n.scope AND a.key = n.key";

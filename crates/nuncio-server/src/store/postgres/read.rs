@@ -19,7 +19,7 @@ use crate::store::{
 macro_rules! told {
     ($($rest:literal),+) => {
         concat!(
-            "SELECT t.id, t.seq, t.busy, t.owner, t.snapshot_seq, t.snapshot, t.snapshot_refs, ",
+            "SELECT t.id, t.seq, t.busy OR t.pending > 0, t.owner, t.snapshot_seq, t.snapshot, t.snapshot_refs, ",
             "t.artifacts, t.artifacts_refs, CASE WHEN t.seq > t.snapshot_seq THEN ",
             "ARRAY(SELECT s.body FROM segments s WHERE s.task = t.id AND s.last_seq > t.snapshot_seq ",
             "ORDER BY s.last_seq) END, CASE WHEN t.seq > t.snapshot_seq THEN ",

@@ -15,19 +15,21 @@ const REPLY: &str = "WITH scope AS (
   INSERT INTO answers (scope, key, digest, at, reply) SELECT id, $5, $6, $7, $8 FROM scope
   ON CONFLICT DO NOTHING";
 
-const MINE: &str = "SELECT owner FROM tasks WHERE id = $1 AND scope = $2";
+const HELD: &str = "SELECT owner <> $3 AND (busy OR pending > 0) FROM tasks WHERE id = $1 AND scope = $2";
 
 const QUEUE: &str = "WITH mine AS (
-      SELECT id FROM tasks WHERE id = $1 AND scope = $2 AND owner = $3 FOR UPDATE),
+      SELECT id FROM tasks WHERE id = $1 AND scope = $2 AND (owner = $3 OR NOT (busy OR pending > 0))
+      FOR UPDATE),
     before AS (SELECT count(*) AS n FROM mine JOIN turns t ON t.task = mine.id AND t.id = $4 AND NOT t.begun),
     put AS (
       INSERT INTO turns SELECT id, $4, $5, $6 FROM mine
       ON CONFLICT (task, id) DO UPDATE SET begun = excluded.begun, body = excluded.body)
-  UPDATE tasks SET pending = greatest(pending - before.n, 0) + (NOT $5)::int FROM mine, before
+  UPDATE tasks SET owner = $3, pending = greatest(pending - before.n, 0) + (NOT $5)::int FROM mine, before
   WHERE tasks.id = mine.id RETURNING 1";
 
 const BEGIN: &str = "WITH mine AS (
-      SELECT id FROM tasks WHERE id = $1 AND scope = $2 AND owner = $3 FOR UPDATE),
+      SELECT id FROM tasks WHERE id = $1 AND scope = $2 AND (owner = $3 OR NOT (busy OR pending > 0))
+      FOR UPDATE),
     found AS (SELECT t.begun FROM mine JOIN turns t ON t.task = mine.id AND t.id = $4),
     put AS (UPDATE turns SET begun = true FROM mine WHERE task = mine.id AND turns.id = $4),
     counted AS (
@@ -35,7 +37,8 @@ const BEGIN: &str = "WITH mine AS (
   SELECT 1 FROM found";
 
 const DROP: &str = "WITH mine AS (
-      SELECT id FROM tasks WHERE id = $1 AND scope = $2 AND owner = $3 FOR UPDATE),
+      SELECT id FROM tasks WHERE id = $1 AND scope = $2 AND (owner = $3 OR NOT (busy OR pending > 0))
+      FOR UPDATE),
     gone AS (DELETE FROM turns USING mine WHERE task = mine.id AND turns.id = $4 RETURNING begun),
     counted AS (
       UPDATE tasks SET pending = greatest(pending - 1, 0) FROM mine, gone
@@ -97,8 +100,8 @@ pub(super) async fn turn(
     if done.is_some() {
         return Ok(Ok(()));
     }
-    let owner = store.reads().query_opt(MINE, &[&id, &scope]).await?.map(|row| row.get::<_, i64>(0));
-    let held = owner.is_some_and(|owner| owner != store.epoch);
+    let held = store.reads().query_opt(HELD, &[&id, &scope, &store.epoch]).await?;
+    let held = held.is_some_and(|row| row.get(0));
     Ok(Err(if held { Refused::Held } else { Refused::NotFound }))
 }
 

@@ -20,6 +20,8 @@ struct Row {
     seq: Seq,
     owner: i64,
     busy: bool,
+    /// In progress, or with a turn that waits.
+    in_hand: bool,
     turns: i64,
     snapshot_seq: Seq,
 }
@@ -123,7 +125,7 @@ impl Session {
         let scope = self.known_scope(&write.scope)?;
         let row = match self.row(write.id.as_str())?.filter(|row| Some(row.scope) == scope) {
             None => return Ok(Err(Refused::NotFound)),
-            Some(row) if row.busy && row.owner != self.me && !write.take => return Ok(Err(Refused::Held)),
+            Some(row) if row.in_hand && row.owner != self.me && !write.take => return Ok(Err(Refused::Held)),
             Some(row) if row.seq != write.expected => return Ok(Err(Refused::Version(row.seq))),
             Some(row) => row,
         };
@@ -157,7 +159,8 @@ impl Session {
 
     fn row(&self, id: &str) -> Result<Option<Row>, StoreError> {
         let mut select = self.db.prepare_cached(
-            "SELECT key, scope, state, seq, owner, busy, turns, snapshot_seq FROM tasks WHERE id = ?1",
+            "SELECT key, scope, state, seq, owner, busy, turns, snapshot_seq, busy + pending > 0
+             FROM tasks WHERE id = ?1",
         )?;
         let row = select.query_row([id], |row| {
             Ok(Row {
@@ -169,6 +172,7 @@ impl Session {
                 busy: row.get(5)?,
                 turns: row.get(6)?,
                 snapshot_seq: Seq(row.get::<_, i64>(7)? as u64),
+                in_hand: row.get(8)?,
             })
         });
         Ok(row.optional()?)

@@ -76,15 +76,14 @@ impl Readers {
 }
 
 /// What [`assemble`] needs of a task's row, with its artifacts or without.
-pub(super) const WHOLE: &str =
-    "tasks.key, seq, busy, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs";
+pub(super) const WHOLE: &str = "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs";
 pub(super) const LEAN: &str =
-    "tasks.key, seq, busy, tasks.owner, snapshot_seq, snapshot, snapshot_refs, NULL, NULL";
+    "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, NULL, NULL";
 
 /// The task of a row: its snapshot, and what the log tells since.
 pub(super) fn assemble(db: &Connection, me: i64, row: &Row<'_>) -> Result<StoredTask, StoreError> {
     let key: i64 = row.get(0)?;
-    let (seq, busy, owner) = (row.get::<_, i64>(1)? as u64, row.get::<_, bool>(2)?, row.get::<_, i64>(3)?);
+    let (seq, in_hand, owner) = (row.get::<_, i64>(1)? as u64, row.get::<_, bool>(2)?, row.get::<_, i64>(3)?);
     let at = row.get::<_, i64>(4)? as u64;
     let mut task = snapshot(db, row)?.unwrap_or_default();
     if at < seq {
@@ -95,7 +94,7 @@ pub(super) fn assemble(db: &Connection, me: i64, row: &Row<'_>) -> Result<Stored
             codec::replay(&mut task, Seq(at), entries(db, key, segment)?);
         }
     }
-    Ok(StoredTask { task, seq: Seq(seq), held: busy && owner != me })
+    Ok(StoredTask { task, seq: Seq(seq), held: in_hand && owner != me })
 }
 
 /// The snapshot of a row.
@@ -141,7 +140,7 @@ pub(super) fn task(
     id: &str,
 ) -> Result<Option<StoredTask>, StoreError> {
     let mut find = db.prepare_cached(
-        "SELECT tasks.key, seq, busy, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts,
+        "SELECT tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts,
              artifacts_refs
          FROM tasks JOIN scopes ON scopes.key = tasks.scope
          WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4",

@@ -17,18 +17,23 @@ impl Session {
         change: &TurnChange,
     ) -> Result<Result<(), Refused>, StoreError> {
         let mut find = self.db.prepare_cached(
-            "SELECT tasks.key, tasks.owner FROM tasks JOIN scopes ON scopes.key = tasks.scope
+            "SELECT tasks.key, tasks.owner <> ?5 AND busy + pending > 0 FROM tasks JOIN scopes ON scopes.key = tasks.scope
              WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4",
         )?;
-        let found = find.query_row(params![id.as_str(), scope.agent, scope.tenant, scope.owner], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
-        });
-        let Some((key, owner)) = found.optional()? else { return Ok(Err(Refused::NotFound)) };
-        if owner != self.me {
+        let found = find
+            .query_row(params![id.as_str(), scope.agent, scope.tenant, scope.owner, self.me], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?))
+            });
+        let Some((key, held)) = found.optional()? else { return Ok(Err(Refused::NotFound)) };
+        if held {
             return Ok(Err(Refused::Held));
         }
         match change {
-            TurnChange::Queue(turn) => self.keep_turn(key, turn)?,
+            TurnChange::Queue(turn) => {
+                let take = "UPDATE tasks SET owner = ?2 WHERE key = ?1";
+                self.db.prepare_cached(take)?.execute([key, self.me])?;
+                self.keep_turn(key, turn)?;
+            }
             TurnChange::Begin(id) => {
                 let begin = "UPDATE turns SET begun = TRUE WHERE task = ?1 AND id = ?2";
                 if self.db.prepare_cached(begin)?.execute(params![key, id])? == 0 {

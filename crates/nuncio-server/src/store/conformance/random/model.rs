@@ -50,7 +50,7 @@ impl Known {
     }
 
     pub(super) fn is_held(&self, me: usize) -> bool {
-        self.owner != me && self.busy
+        self.owner != me && self.is_left()
     }
 
     /// True if its owner leaves it behind when it goes.
@@ -149,12 +149,12 @@ impl Model {
         id: &TaskId,
         change: &TurnChange,
     ) -> Result<(), Refused> {
-        let known = self.writable(me, scope, id, true)?;
-        if known.owner != me {
-            return Err(Refused::Held);
-        }
+        let known = self.writable(me, scope, id, false)?;
         match change {
-            TurnChange::Queue(turn) => known.keep(turn),
+            TurnChange::Queue(turn) => {
+                known.owner = me;
+                known.keep(turn);
+            }
             TurnChange::Begin(id) => {
                 let turn = known.turns.iter_mut().find(|turn| turn.id == *id);
                 turn.ok_or(Refused::NotFound)?.begun = true;
