@@ -60,7 +60,7 @@ pub enum OpenError {
         detail: String,
     },
     /// We may not.
-    #[error("access to {place} was denied: {detail}; check the user, the password and the permissions")]
+    #[error("access to {place} was denied: {detail}; check the permissions, and for a database the user and the password")]
     Denied {
         /// Which database.
         place: String,
