@@ -60,7 +60,9 @@ pub enum OpenError {
         detail: String,
     },
     /// We may not.
-    #[error("access to {place} was denied: {detail}; check the permissions, and for a database the user and the password")]
+    #[error(
+        "access to {place} was denied: {detail}; check the permissions, and for a database the user and the password"
+    )]
     Denied {
         /// Which database.
         place: String,

@@ -95,3 +95,57 @@ async fn many_hubs_may_open_an_empty_database_at_once() {
     Writer::create(&shared(&stores[0]), &scope("ann"), "t-1", "c-1", 1).await;
     assert!(stored(&*stores[7], &scope("ann"), &"t-1".into()).await.is_some());
 }
+
+#[tokio::test]
+async fn the_way_to_the_database_is_protected_as_the_address_says() {
+    let folder = std::env::temp_dir().join(format!("nuncio-postgres-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.join(name).display().to_string();
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (cert, key) =
+        (file("cert.pem", &made.cert.pem()), file("key.pem", &made.signing_key.serialize_pem()));
+    let other = file("other.pem", &other.cert.pem());
+    let server = postgres::Server::start(&["--no-sync", "--tls", &cert, &key]);
+    let by_name = server.url().replace("127.0.0.1", "localhost");
+    for (url, options, protected) in [
+        (server.url(), "sslmode=disable".to_owned(), Some(false)),
+        (server.url(), "sslmode=prefer".to_owned(), Some(true)),
+        (server.url(), "sslmode=require".to_owned(), Some(true)),
+        (&*by_name, format!("sslmode=verify-full&sslrootcert={cert}"), Some(true)),
+        (server.url(), format!("sslmode=verify-full&sslrootcert={cert}"), None),
+        (&*by_name, format!("sslmode=verify-full&sslrootcert={other}"), None),
+        (&*by_name, "sslmode=verify-full".to_owned(), None),
+    ] {
+        let url = format!("{url}?{options}");
+        let Some(protected) = protected else {
+            let error = refusal(&url).await;
+            assert!(error.to_string().contains("certificate"), "{options}: {error}");
+            continue;
+        };
+        let store = connect(&url).await;
+        let sql = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+                   WHERE application_name = 'nuncio'";
+        let seen = loop {
+            store.ready().await.unwrap();
+            let seen = postgres::run(server.url(), sql).await;
+            if seen != [["NULL"]] {
+                break seen;
+            }
+        };
+        assert_eq!(seen, [[if protected { "t" } else { "f" }]], "{options}");
+        store.retire().await;
+        drop(store);
+        let gone = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'nuncio'";
+        while postgres::run(server.url(), gone).await != [["0"]] {
+            tokio::task::yield_now().await;
+        }
+    }
+    let plain = postgres::server().url();
+    assert!(matches!(refusal(&format!("{plain}?sslmode=require")).await, OpenError::Unreachable { .. }));
+    std::fs::remove_dir_all(folder).unwrap();
+}
