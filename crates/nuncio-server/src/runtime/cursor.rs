@@ -1,7 +1,7 @@
 //! Page tokens of `ListTasks`: opaque, tamper-proof, bound to the caller and the filters.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use hmac::{Hmac, Mac as _};
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use nuncio_protocol::{Error, ListTasksRequest, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -55,7 +55,7 @@ impl CursorKey {
 
     /// Over everything that makes the list what it is. The page size may change between pages.
     fn mac(&self, scope: &Scope, req: &ListTasksRequest, payload: &[u8]) -> Result<Hmac<Sha256>> {
-        let mut mac = <Hmac<Sha256> as hmac::Mac>::new_from_slice(&self.0).map_err(Error::internal)?;
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).map_err(Error::internal)?;
         let list = (
             (&*scope.agent, scope.tenant.as_deref(), scope.owner.as_deref()),
             (&req.context_id, req.status, req.status_timestamp_after),
