@@ -32,5 +32,6 @@ pub(super) fn agent(mut card: AgentCard) -> RuntimeBuilder {
         "Says what it is told; \"hold\" waits until it is canceled.",
         &["hello", "hold"],
     )];
-    Runtime::builder(card, Echo).refuse_media_type("application/x-unsupported*")
+    // Saying it again does no harm, and replaces what was said before.
+    Runtime::builder(card, Echo).idempotent(true).refuse_media_type("application/x-unsupported*")
 }
