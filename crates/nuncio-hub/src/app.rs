@@ -143,7 +143,7 @@ impl Hub {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
         let open = tokio::select! {
             open = self.listener.serve(self.router, shutdown) => open,
-            never = ready::watch(&*self.data.store, &self.routes.store_is_well, &self.health) => match never {},
+            never = ready::watch(&*self.data.store, &self.routes, &self.health) => match never {},
         };
         self.health.set(false).await;
         drain(&self.routes, self.config.drain_grace).await;

@@ -1,31 +1,31 @@
 //! Looks at the store while the hub serves, so that callers are sent elsewhere while it does not answer.
 
-use std::{
-    convert::Infallible,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 
 use nuncio_server::store::Store;
 
-use crate::grpc::Health;
+use crate::{grpc::Health, router::Routes};
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_secs(1);
 /// How long the store may take to say that it is well.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Tells `is_well` and `health` what it sees, for as long as it is polled.
-pub(crate) async fn watch(store: &dyn Store, is_well: &AtomicBool, health: &Health) -> Infallible {
+/// Tells `routes` and `health` what it sees, for as long as it is polled.
+pub(crate) async fn watch(store: &dyn Store, routes: &Routes, health: &Health) -> Infallible {
     if store.is_immediate() {
         // In memory: nothing can become of it.
         return std::future::pending().await;
     }
     loop {
         tokio::time::sleep(EVERY).await;
-        let trouble = look(store).await.err();
+        let mut trouble = look(store).await.err();
+        // There may be room for a look and none for what waits.
+        if !routes.agents.iter().all(|agent| agent.runtime.is_recording()) {
+            trouble.get_or_insert_with(|| "the task store does not take in what was recorded".to_owned());
+        }
         let now = trouble.is_none();
-        if is_well.swap(now, Ordering::Relaxed) == now {
+        if routes.store_is_well.swap(now, Ordering::Relaxed) == now {
             continue;
         }
         health.set(now).await;

@@ -279,6 +279,12 @@ impl Runtime {
         !self.shared.draining.is_cancelled()
     }
 
+    /// False while the store does not take in what was said: new work is refused until it does.
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        self.shared.journal.check().is_ok()
+    }
+
     /// How many executions run.
     #[must_use]
     pub fn running(&self) -> usize {
