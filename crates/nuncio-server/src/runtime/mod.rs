@@ -207,8 +207,11 @@ impl Shared {
             };
             if let Some((task, seq)) = known {
                 let task = task.ok_or_else(|| Error::task_not_found(id))?;
-                self.until_committed(&live, seq).await?;
-                return Ok(task);
+                match self.until_committed(&live, seq).await {
+                    // Another owner has just taken it: the store tells.
+                    Err(_) if live.lock().broken => {}
+                    committed => return committed.map(|()| task),
+                }
             }
         }
         let stored = self.store.task(scope, id).await?;
