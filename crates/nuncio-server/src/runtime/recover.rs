@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use nuncio_protocol::{ErrorKind, Result, Task, TaskState, Timestamp};
+use nuncio_protocol::{ErrorKind, Result, Seq, Task, TaskState, Timestamp};
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep},
@@ -92,6 +92,9 @@ async fn run(shared: Weak<Shared>) {
         if let Err(error) = shared.recover().await {
             tracing::warn!(%error, "tasks that others left behind could not be taken over; trying again");
         }
+        if shared.store.is_shared() {
+            shared.let_go_of_taken().await;
+        }
         if Instant::now() >= prune_at {
             prune_at = Instant::now() + PRUNE_EVERY;
             if let Err(error) = shared.prune().await {
@@ -115,6 +118,29 @@ impl Shared {
                 if let Err(error) = self.take_up(orphan).await {
                     tracing::error!(task = %id, %error, "a task that was left behind could not be taken up");
                 }
+            }
+        }
+    }
+
+    /// Stops what runs here and was taken by another owner: an agent that says nothing would not be told by the
+    /// store's refusal.
+    async fn let_go_of_taken(self: &Arc<Self>) {
+        for live in self.registry.all() {
+            let (idle, committed) = {
+                let state = live.lock();
+                (state.running.is_none() || !state.is_committed(), state.committed.seq)
+            };
+            if idle || committed == Seq::ZERO {
+                continue;
+            }
+            // A store that is down takes nothing.
+            let newer =
+                self.store.events(&live.scope, &live.id, committed, AT_A_TIME).await.unwrap_or_default();
+            // What was recorded here meanwhile is ours.
+            let taken = newer.last().is_some_and(|entry| entry.seq > live.lock().folded.seq);
+            if taken {
+                tracing::info!(task = %live.id, "somebody else has ended a task that runs here; it is stopped");
+                live.break_off();
             }
         }
     }

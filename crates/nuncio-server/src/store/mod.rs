@@ -58,6 +58,11 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
+    /// True if other owners may be at work at the same time.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// Appends entries. One result per entry, in order, each checked against what those before it have
     /// left: an unknown task or another's scope is [`Refused::NotFound`]; then [`Refused::Held`], then
     /// [`Refused::Version`] (also of a creation whose id is there, in whatever scope), then

@@ -146,6 +146,10 @@ async fn open(address: &Address, patience: Duration, durability: Durability) -> 
 
 #[async_trait]
 impl Store for PostgresStore {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         let (done, results) = oneshot::channel();
         let stopped = || StoreError::down("the writer has stopped");
