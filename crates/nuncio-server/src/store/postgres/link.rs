@@ -234,6 +234,8 @@ impl Link {
         // Set before the attempt: whoever gives up waiting for it leaves no free way behind.
         state.pause = Some((now + wait, (wait * 2).min(PAUSES.1)));
         let opened = timeout(self.setup.patience, Session::open(&self.address, self.setup)).await;
+        // An attempt may take longer than the pause: those who waited for it do not each make another.
+        state.pause = Some((Instant::now() + wait, (wait * 2).min(PAUSES.1)));
         let session =
             Arc::new(opened.map_err(|_| StoreError::down("PostgreSQL does not answer"))?.map_err(failed)?);
         (state.session, state.pause) = (Some(Arc::clone(&session)), None);
