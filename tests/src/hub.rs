@@ -1,9 +1,11 @@
 //! The real binary: as a hub, and as the command line that drives it.
 
 use std::{
+    collections::BTreeSet,
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Command as StdCommand, Stdio},
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use serde_json::Value;
@@ -116,7 +118,32 @@ impl Hub {
     /// # Panics
     /// When it does not.
     pub async fn start(args: &[&str]) -> Self {
-        let mut all = vec!["serve", "--demo", "--listen", "127.0.0.1:0", "-o", "json"];
+        Self::start_at("127.0.0.1:0", args).await
+    }
+
+    /// The same at this address, for one that comes again.
+    ///
+    /// # Panics
+    /// When it does not listen there.
+    pub async fn start_at(listen: &str, args: &[&str]) -> Self {
+        Self::from(listen, args, start).await
+    }
+
+    /// The same, started by another program, which is given first.
+    ///
+    /// # Panics
+    /// When it does not listen.
+    pub async fn start_by(program: &[&str], listen: &str, args: &[&str]) -> Self {
+        let by = |args: &[&str]| {
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]).arg(binary()).args(args);
+            Process::start(clean(command))
+        };
+        Self::from(listen, args, by).await
+    }
+
+    async fn from(listen: &str, args: &[&str], start: impl FnOnce(&[&str]) -> Process) -> Self {
+        let mut all = vec!["serve", "--demo", "--listen", listen, "-o", "json"];
         all.extend(args);
         let mut process = start(&all);
         let Some(line) = process.line().await else {
@@ -133,4 +160,21 @@ impl Hub {
     pub fn agent(&self, name: &str) -> String {
         format!("{}/agents/{name}", self.base)
     }
+}
+
+/// An address where nobody listens, for a hub that is to come again. Its port is none that the system gives to
+/// connections: one of these could take it while the hub is away.
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+pub fn free_address() -> SocketAddr {
+    static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let first = 20_000 + u16::try_from(std::process::id() % 8_000).expect("a small number");
+    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let port =
+        (first..32_000).find(|port| !taken.contains(port) && free(port)).expect("there is a free port");
+    taken.insert(port);
+    SocketAddr::from(([127, 0, 0, 1], port))
 }

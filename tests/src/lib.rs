@@ -5,16 +5,19 @@
 //! | `matrix` | each scenario once, over the bare runtime and every wire: identical results |
 //! | `bad_input` | what a careless or hostile caller sends, over real sockets, in both versions |
 //! | `process` | the real binary: the hub driven by the command line, signals included |
+//! | `faults` | hubs that are killed, databases that go away, full disks: nothing acknowledged is lost |
 //! | `interop` | the official SDKs as clients of ours and as servers for our client |
 //!
 //! Reading order: [`agent`] (an agent that plays a script), [`world`] (that agent, reached in several
 //! ways), [`transcript`] (what was observed, comparable between ways), [`process`] (children that end
-//! with the test), [`hub`] (the binary), [`peer`] (the official SDKs), [`raw`] and [`http2`] (what no client
+//! with the test), [`hub`] (the binary), [`forward`] and [`chance`] (what goes wrong), [`peer`] (the official SDKs), [`raw`] and [`http2`] (what no client
 //! would send).
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
 pub mod agent;
+pub mod chance;
 pub mod data;
+pub mod forward;
 pub mod http2;
 pub mod hub;
 pub mod peer;

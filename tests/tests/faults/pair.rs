@@ -1,0 +1,175 @@
+//! Two hubs on one database: what one leaves behind when it dies, the other takes up.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::StreamExt as _;
+use nuncio_protocol::{
+    A2aService, CallContext, CancelTaskRequest, EventStream, GetTaskRequest, Seq, StreamItem,
+    SubscribeToTaskRequest, Task, TaskId, TaskState,
+};
+use nuncio_server::testing::postgres;
+use nuncio_tests::{
+    chance::Chance,
+    eventually,
+    hub::{Hub, free_address},
+    next,
+};
+
+use crate::{
+    address, check_store, kill,
+    ledger::{Ledger, Told},
+    load::{Load, Reached, a_task, cx, say},
+    stop,
+    verify::{look, verify},
+};
+
+async fn get(service: &dyn A2aService, id: &TaskId) -> Task {
+    let req = GetTaskRequest { id: id.clone(), ..GetTaskRequest::default() };
+    service.get_task(&cx(), req).await.unwrap()
+}
+
+async fn begin(service: &dyn A2aService, words: &str) -> TaskId {
+    a_task(service.send_message(&cx(), say(words, true)).await.unwrap()).id
+}
+
+async fn subscribe(service: &dyn A2aService, id: &TaskId, after: Seq) -> EventStream {
+    let cx = CallContext { last_event_id: Some(after), ..cx() };
+    service.subscribe_to_task(&cx, SubscribeToTaskRequest { id: id.clone(), tenant: None }).await.unwrap()
+}
+
+/// The next events, so many of them.
+async fn take(stream: &mut EventStream, count: usize) -> Vec<StreamItem> {
+    let mut items = Vec::new();
+    while items.len() < count {
+        items.push(next(stream).await);
+    }
+    items
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dead_hub_leaves_is_taken_up_by_the_other() {
+    let data = postgres::database().await;
+    let args = ["--data", &*data];
+    let (mut first, second) = (Hub::start(&args).await, Hub::start(&args).await);
+    let (one, two) = (Reached::new(address(&first)), Reached::new(address(&second)));
+
+    // The other hub shows a task while the first works on it, from any event on.
+    let slow = begin(&**one.agent("slow"), "100 40ms").await;
+    let seen = take(&mut subscribe(&**one.agent("slow"), &slow, Seq::ZERO).await, 10).await;
+    let mut elsewhere = subscribe(&**two.agent("slow"), &slow, seen[2].seq().unwrap()).await;
+    let shown = take(&mut elsewhere, 12).await;
+    for (item, same) in shown.iter().zip(&seen[3..]) {
+        assert_eq!((item.seq(), item.event()), (same.seq(), same.event()));
+    }
+    let stays = begin(&**one.agent("conformance"), "sleep 3600").await;
+    let held = begin(&**one.agent("echo"), "hold").await;
+    eventually("work", async || {
+        let working = [(&one, "conformance", &stays), (&one, "echo", &held)];
+        for (hub, agent, id) in working {
+            if get(&**hub.agent(agent), id).await.status.state != TaskState::Working {
+                return None;
+            }
+        }
+        Some(())
+    })
+    .await;
+
+    kill(&mut first).await;
+    let died = Instant::now();
+    let taken = eventually("the task of the dead hub fails", async || {
+        let task = get(&**two.agent("conformance"), &stays).await;
+        task.status.state.is_terminal().then_some(task)
+    })
+    .await;
+    let waited = died.elapsed();
+    assert_eq!(taken.status.state, TaskState::Failed);
+    assert!(taken.status.message.unwrap().text().contains("not marked as idempotent"));
+    // The stream goes on where it was, at the hub that took the task.
+    let rest: Vec<_> = elsewhere.map(Result::unwrap).collect().await;
+    let ended = rest.last().unwrap().event().status().unwrap().state;
+    assert_eq!(ended, TaskState::Completed);
+    eprintln!("failed {waited:.1?}, completed {:.1?} after the hub had died", died.elapsed());
+    assert!(waited < Duration::from_secs(30), "{waited:?}");
+
+    let told = Told {
+        agent: "slow",
+        watched: vec![seen, shown.into_iter().chain(rest).collect()],
+        ..Told::default()
+    };
+    look(&**two.agent("slow"), "slow", &slow, &told).await;
+    // What runs again can be canceled.
+    let req = CancelTaskRequest { id: held.clone(), ..CancelTaskRequest::default() };
+    assert_eq!(two.agent("echo").cancel_task(&cx(), req).await.unwrap().status.state, TaskState::Canceled);
+    stop(second).await;
+    check_store(&data).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_canceled_at_the_hub_that_does_not_run_it() {
+    let data = postgres::database().await;
+    let args = ["--data", &*data];
+    let (first, second) = (Hub::start(&args).await, Hub::start(&args).await);
+    let (one, two) = (Reached::new(address(&first)), Reached::new(address(&second)));
+    for (agent, words) in [("echo", "hold"), ("slow", "100 40ms"), ("conformance", "sleep 3600")] {
+        let id = begin(&**one.agent(agent), words).await;
+        let mut stream = subscribe(&**one.agent(agent), &id, Seq::ZERO).await;
+        let mut seen = take(&mut stream, 2).await;
+        let req = CancelTaskRequest { id: id.clone(), ..CancelTaskRequest::default() };
+        let canceled = two.agent(agent).cancel_task(&cx(), req).await.unwrap();
+        assert_eq!(canceled.status.state, TaskState::Canceled, "{agent}");
+        let at_first = eventually("the end at the other hub", async || {
+            let task = get(&**one.agent(agent), &id).await;
+            task.status.state.is_terminal().then_some(task)
+        });
+        assert_eq!(at_first.await, canceled, "{agent}");
+        // The stream there shows the end, or breaks and is taken up after its last event.
+        while let Some(Ok(item)) = stream.next().await {
+            seen.push(item);
+        }
+        let last = seen.last().unwrap().seq().unwrap();
+        let rest: Vec<_> =
+            subscribe(&**one.agent(agent), &id, last).await.map(Result::unwrap).collect().await;
+        seen.extend(rest);
+        let told = Told { agent, watched: vec![seen], answers: vec![canceled], ..Told::default() };
+        look(&**two.agent(agent), agent, &id, &told).await;
+    }
+    stop(first).await;
+    stop(second).await;
+    check_store(&data).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hubs_that_die_in_turn_lose_nothing() {
+    let data = postgres::database().await;
+    let seed = Chance::seed();
+    eprintln!("pair: NUNCIO_SEED={seed}");
+    let mut chance = Chance::new(seed);
+    let args = ["--data", &*data, "--log-level", "warn"];
+    let places = [free_address(), free_address()];
+    let mut hubs = Vec::new();
+    for place in places {
+        hubs.push(Hub::start_at(&place.to_string(), &args).await);
+    }
+    let reached = places.map(|place| Arc::new(Reached::new(place)));
+    let ledger: Arc<Ledger> = Arc::default();
+    let mut load = Load::start(16, &reached, &ledger, seed);
+    for turn in 0..4 {
+        let dies = turn % 2;
+        tokio::time::sleep(chance.millis(300..=2500)).await;
+        kill(&mut hubs[dies]).await;
+        load.check();
+        hubs[dies] = Hub::start_at(&places[dies].to_string(), &args).await;
+    }
+    load.end().await;
+    for hub in &reached {
+        let ends = verify(hub, &ledger).await;
+        eprintln!("pair: {} tasks told of; {ends:?}", ledger.len());
+    }
+    for hub in hubs {
+        stop(hub).await;
+    }
+    check_store(&data).await;
+}
