@@ -388,7 +388,8 @@ impl Shared {
             // Between the reading and the reviving the task may have gone on in other hands, and been
             // let go again. From now on nobody passes us by, so one more look is enough.
             let newest = self.store.task(scope, id).await?.map_or(Seq::ZERO, |stored| stored.seq);
-            if newest <= live.standing().0 {
+            // What is folded here may be in the store before we are told so.
+            if newest <= live.lock().folded.seq {
                 self.shadow(&live);
                 return Ok(live);
             }

@@ -36,6 +36,8 @@ pub struct FailingStore {
     /// True while readers have to wait.
     held: watch::Sender<bool>,
     reads: AtomicUsize,
+    /// After so many more reads they have to wait; 0 if not at all.
+    free_reads: AtomicUsize,
 }
 
 impl From<MemoryStore> for FailingStore {
@@ -77,7 +79,7 @@ impl FailingStore {
         self.lose_answer.store(true, Ordering::SeqCst);
     }
 
-    /// From now on, commits wait until they are held no more.
+    /// From now on, commits and kept replies wait until they are held no more.
     pub fn hold_writes(&self, hold: bool) {
         self.held_writes.send_replace(hold);
     }
@@ -113,6 +115,11 @@ impl FailingStore {
         self.held.send_replace(hold);
     }
 
+    /// So many more reads are answered; those after them wait, as with [`Self::hold_reads`].
+    pub fn hold_reads_after(&self, reads: usize) {
+        self.free_reads.store(reads, Ordering::SeqCst);
+    }
+
     /// How many reads there were.
     #[must_use]
     pub fn reads(&self) -> usize {
@@ -130,10 +137,23 @@ impl FailingStore {
         if self.fail_writes.load(Ordering::SeqCst) { Err(StoreError::broken(STORE_SECRET)) } else { Ok(()) }
     }
 
+    async fn wait(&self) {
+        if self.waits {
+            tokio::task::yield_now().await;
+            // The sender is ours, so it cannot be gone.
+            let _ = self.held_writes.subscribe().wait_for(|held| !held).await;
+        }
+    }
+
     async fn read(&self) -> Result<(), StoreError> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         // The sender is ours, so it cannot be gone.
         let _ = self.held.subscribe().wait_for(|held| !held).await;
+        if self.free_reads.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+            == Ok(1)
+        {
+            self.hold_reads(true);
+        }
         if self.fail_reads.load(Ordering::SeqCst) { Err(StoreError::broken(STORE_SECRET)) } else { Ok(()) }
     }
 }
@@ -145,11 +165,7 @@ impl Store for FailingStore {
     }
 
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
-        if self.waits {
-            tokio::task::yield_now().await;
-            // The sender is ours, so it cannot be gone.
-            let _ = self.held_writes.subscribe().wait_for(|held| !held).await;
-        }
+        self.wait().await;
         self.write()?;
         self.commits.fetch_add(1, Ordering::SeqCst);
         if self.last.swap(false, Ordering::SeqCst) {
@@ -199,6 +215,7 @@ impl Store for FailingStore {
         reply: Arc<Message>,
         at: Timestamp,
     ) -> Result<(), StoreError> {
+        self.wait().await;
         self.write()?;
         self.inner.keep_reply(scope, key, reply, at).await
     }

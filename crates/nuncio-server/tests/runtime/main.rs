@@ -10,6 +10,7 @@ mod idempotency;
 mod journal;
 mod limits;
 mod list;
+mod races;
 mod recover;
 mod resume;
 mod scope;

@@ -1,0 +1,62 @@
+//! What happens at the same time: callers, the store and other servers come in between each other.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use nuncio_server::{
+    Limits, RuntimeBuilder,
+    protocol::{A2aService as _, Caller, ErrorKind, ListTasksRequest, SendMessageResponse, TaskState},
+    store::{MemoryStore, Refused},
+    testing::{FailingStore, Harness, Say, ScriptedExecutor, Step, card, lines, next_line, summary},
+};
+
+use crate::{refused, secs, settle};
+
+/// A server on this data, with this agent.
+fn server(
+    data: &MemoryStore,
+    executor: ScriptedExecutor,
+    build: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
+) -> Harness {
+    Harness::of(card(), FailingStore::waiting(data.another()), executor, build)
+}
+
+fn alone(executor: ScriptedExecutor) -> Harness {
+    server(&MemoryStore::default(), executor, |builder| builder)
+}
+
+/// Counts what it is asked, by the words.
+fn counting(word: &'static str, turns: impl Into<Vec<Vec<Step>>>) -> (ScriptedExecutor, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let (asked, inner) = (Arc::clone(&count), Arc::new(ScriptedExecutor::turns(turns)));
+    let executor = ScriptedExecutor::new(move |cx, out| {
+        if cx.text() == word {
+            asked.fetch_add(1, Ordering::SeqCst);
+        }
+        let inner = Arc::clone(&inner);
+        async move { nuncio_server::Executor::execute(&*inner, cx, out).await }
+    });
+    (executor, count)
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_looks_at_a_task_does_not_stop_a_turn_whose_commit_is_on_its_way() {
+    // The store was further than what is known to be committed, and the turn was broken off for it.
+    let turns = [vec![Step::InputRequired("which?")], vec![Step::Sleep(secs(5)), Step::Artifact("a", "x")]];
+    let harness = alone(ScriptedExecutor::turns(turns));
+    let task = harness.task("hi").await.unwrap();
+    settle().await;
+    harness.store.hold_reads_after(1);
+    let (looker, id) = (harness.clone(), task.id.clone());
+    let looks = tokio::spawn(async move { lines(looker.subscribe(&id).await.unwrap()).await });
+    settle().await;
+    harness.store.lose_next_answer();
+    let (sender, say) = (harness.clone(), Say::to(&task, "blue"));
+    let sent = tokio::spawn(async move { sender.task(say).await });
+    settle().await;
+    harness.store.hold_reads(false);
+    assert_eq!(sent.await.unwrap().unwrap().status.state, TaskState::Completed);
+    assert_eq!(looks.await.unwrap().last().unwrap(), "5 status completed");
+}
