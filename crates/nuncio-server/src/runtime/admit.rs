@@ -42,6 +42,14 @@ pub(super) enum Admitted {
     Replied(Arc<Message>),
 }
 
+/// What became of a turn.
+enum Taken {
+    Runs,
+    Queued,
+    /// It has to wait, and would be lost with the process: it is to be kept first.
+    NotKept(Box<Turn>),
+}
+
 /// A send that has been let in and is not yet in the store; a repeat joins it.
 #[derive(Clone)]
 pub(super) struct InFlight {
@@ -277,28 +285,34 @@ impl Shared {
         let references = self.references(scope, &message).await?;
         let configuration = req.configuration.unwrap_or_default();
         let kept = Kept::new(cx, Some(&message), &configuration, &req.metadata);
-        let kept = self.keep(&live, &kept).await?;
-        let waits = kept.as_ref().filter(|kept| !kept.begun).map(|kept| Arc::clone(&kept.id));
         let (begun, turn_begun) = oneshot::channel();
-        let turn = Box::new(Turn {
+        let mut turn = Box::new(Turn {
             message,
             configuration,
             metadata: req.metadata,
             references,
             call: cx.clone(),
             claim: key,
-            kept,
+            kept: None,
             again: false,
             in_flight,
             begun: Some(begun),
         });
-        let queued = match self.take_turn(&live, turn) {
-            Ok(queued) => queued,
-            Err(refused) => {
-                if let Some(id) = waits {
-                    self.change_turn(&live, TurnChange::Drop(id)).await?;
+        let mut waits = live.lock().running.is_some();
+        let queued = loop {
+            turn.kept = self.keep(&live, &kept, waits).await?;
+            let waiting = turn.kept.as_ref().filter(|_| waits).map(|kept| Arc::clone(&kept.id));
+            match self.take_turn(&live, turn) {
+                Ok(Taken::Runs) => break false,
+                Ok(Taken::Queued) => break true,
+                // Another one has just begun: it has to wait after all.
+                Ok(Taken::NotKept(unkept)) => (turn, waits) = (unkept, true),
+                Err(refused) => {
+                    if let Some(id) = waiting {
+                        self.change_turn(&live, TurnChange::Drop(id)).await?;
+                    }
+                    return Err(refused);
                 }
-                return Err(refused);
             }
         };
         if queued && immediately {
@@ -312,8 +326,7 @@ impl Shared {
     }
 
     /// Keeps a follow-up in the store if it has to wait, or if its agent may be asked again.
-    async fn keep(&self, live: &LiveRef, kept: &Kept) -> Result<Option<StoredTurn>> {
-        let waits = live.lock().running.is_some();
+    async fn keep(&self, live: &LiveRef, kept: &Kept, waits: bool) -> Result<Option<StoredTurn>> {
         if !self.keeps_turns() || !(waits || self.idempotent) {
             return Ok(None);
         }
@@ -324,8 +337,8 @@ impl Shared {
         Ok(Some(turn))
     }
 
-    /// Starts the turn, or queues it behind the one that runs; true if it is queued.
-    fn take_turn(self: &Arc<Self>, live: &LiveRef, turn: Box<Turn>) -> Result<bool> {
+    /// Starts the turn, or queues it behind the one that runs, if it is kept as one that waits.
+    fn take_turn(self: &Arc<Self>, live: &LiveRef, turn: Box<Turn>) -> Result<Taken> {
         // Once more, as in `begin`.
         let _begins = self.tracker.token();
         self.check_open()?;
@@ -351,8 +364,11 @@ impl Shared {
                 return Err(Error::new(ErrorKind::ResourceExhausted, "too many messages wait for this task")
                     .with_retry_after(super::RETRY_AFTER));
             }
+            if self.keeps_turns() && turn.kept.as_ref().is_none_or(|kept| kept.begun) {
+                return Ok(Taken::NotKept(turn));
+            }
             state.queue.push_back(turn);
-            return Ok(true);
+            return Ok(Taken::Queued);
         }
         let permit = self.task_permit()?;
         state.running = Some(execution::running());
@@ -362,7 +378,7 @@ impl Shared {
             let _held = permit;
             execution::run(shared, handle, turn).await;
         });
-        Ok(false)
+        Ok(Taken::Runs)
     }
 
     /// The task in memory, from the store if need be.

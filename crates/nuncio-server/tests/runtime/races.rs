@@ -60,3 +60,33 @@ async fn whoever_looks_at_a_task_does_not_stop_a_turn_whose_commit_is_on_its_way
     assert_eq!(sent.await.unwrap().unwrap().status.state, TaskState::Completed);
     assert_eq!(looks.await.unwrap().last().unwrap(), "5 status completed");
 }
+
+/// As many as there are cores, so that two follow-ups are really at it at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_messages_at_the_same_time_the_one_that_waits_is_kept() {
+    use nuncio_server::store::Store as _;
+    for _ in 0..2_000 {
+        let data = MemoryStore::default();
+        let turns = [vec![Step::InputRequired("which?")], vec![Step::Hang]];
+        let harness = server(&data, ScriptedExecutor::turns(turns), |builder| builder);
+        let task = harness.task("hi").await.unwrap();
+        let live = harness.subscribe(&task.id).await.unwrap();
+        let start = Arc::new(std::sync::Barrier::new(2));
+        let both = ["blue", "red"].map(|word| {
+            let (harness, say, start) =
+                (harness.clone(), Say::to(&task, word).immediately(), Arc::clone(&start));
+            tokio::spawn(async move {
+                start.wait();
+                harness.task(say).await
+            })
+        });
+        for sent in both {
+            sent.await.unwrap().unwrap();
+        }
+        harness.store.retire();
+        let orphans = data.another().adopt("scripted", 9).await.unwrap();
+        let kept: usize = orphans.iter().map(|orphan| orphan.turns.len()).sum();
+        assert_eq!((orphans.len(), kept), (1, 1));
+        drop(live);
+    }
+}
