@@ -150,6 +150,10 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
                 if waited {
                     // Acknowledged already: not begun before the store knows that it has.
                     until_committed(live).await;
+                    if live.lock().broken {
+                        // In other hands: its agent sees it there.
+                        return drop(begun.send(Err(ErrorKind::Unavailable.into())));
+                    }
                 }
                 if let Some(in_flight) = &turn.in_flight {
                     in_flight.begins_after(seq);

@@ -61,6 +61,19 @@ async fn whoever_looks_at_a_task_does_not_stop_a_turn_whose_commit_is_on_its_way
     assert_eq!(looks.await.unwrap().last().unwrap(), "5 status completed");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_agent_does_not_see_a_message_that_the_store_has_refused() {
+    // It was acknowledged, so whoever has the task now lets its own agent see it.
+    let turns = [vec![Step::InputRequired("which?"), Step::Sleep(secs(5))], vec![]];
+    let (executor, asked) = counting("blue", turns);
+    let harness = alone(executor);
+    let task = harness.task("hi").await.unwrap();
+    harness.task(Say::to(&task, "blue").immediately()).await.unwrap();
+    harness.store.refuse_next(Refused::Held);
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+}
+
 /// As many as there are cores, so that two follow-ups are really at it at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_messages_at_the_same_time_the_one_that_waits_is_kept() {
