@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use nuncio_protocol::{ErrorKind, Result, Seq, Task, TaskState, Timestamp};
+use nuncio_protocol::{ErrorKind, Message, Result, Seq, Task, TaskState, Timestamp};
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep},
@@ -26,6 +26,9 @@ use crate::store::{Orphan, Prune, Pruned, Scope, StoreError, StoredTurn};
 /// How often it is looked for what others have left. With the time after which an owner counts as gone
 /// this stays under ten seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How often the references of a message are looked for before it runs without them.
+const LOOKS_FOR_REFERENCES: usize = 30;
 
 /// How many tasks are taken over, or forgotten, at a time.
 const AT_A_TIME: usize = 256;
@@ -151,7 +154,10 @@ impl Shared {
         // Somebody may have looked at it before it was ours.
         live.follow(stored);
         let first = turns.first().map(|turn| Kept::decode(turn).map(|kept| (kept.opens(), turn.begun)));
-        let runs = match first.transpose()? {
+        let runs = match first.transpose().unwrap_or_else(|error| {
+            tracing::error!(task = %live.id, %error, "a turn that was left behind cannot be read");
+            None
+        }) {
             Some((opens, false)) => opens || !busy,
             Some((_, true)) => self.idempotent,
             None => false,
@@ -178,7 +184,7 @@ impl Shared {
         let call = kept.call(scope);
         let message = kept.message.or_else(|| task.history.first().cloned()).ok_or(ErrorKind::Internal)?;
         Ok(Turn {
-            references: self.references(scope, &message).await?,
+            references: self.references_left(scope, &message).await,
             message,
             configuration: kept.configuration,
             metadata: kept.metadata,
@@ -190,6 +196,21 @@ impl Shared {
             // Whoever said it is gone.
             begun: (!recorded).then(|| oneshot::channel().0),
         })
+    }
+
+    /// The tasks that the message of such a turn refers to. The turn is ours now, and nobody else will run
+    /// it: a store that is not there is waited for, but they are a hint, and not worth everything.
+    async fn references_left(&self, scope: &Arc<Scope>, message: &Message) -> Vec<Task> {
+        for _ in 0..LOOKS_FOR_REFERENCES {
+            match self.references(scope, message).await {
+                Ok(references) => return references,
+                Err(error) => {
+                    tracing::warn!(%error, "what a message refers to could not be read; trying again");
+                }
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        Vec::new()
     }
 
     /// Runs what waits for this task, when there is room for another execution.

@@ -62,6 +62,23 @@ async fn whoever_looks_at_a_task_does_not_stop_a_turn_whose_commit_is_on_its_way
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_whose_references_cannot_be_read_when_it_is_adopted_is_not_stuck() {
+    let data = MemoryStore::default();
+    let first = server(&data, ScriptedExecutor::steps([]), |builder| builder);
+    let other = first.task("other").await.unwrap();
+    first.store.take_down_after_commit();
+    let say = Say::from("hi").change(|request| request.message.reference_task_ids = vec![other.id.clone()]);
+    let task = first.begin(say).await.unwrap();
+    settle().await;
+    first.store.retire();
+    let second = server(&data, ScriptedExecutor::steps([]), |builder| builder);
+    second.store.fail_reads(true);
+    tokio::time::sleep(secs(1)).await;
+    second.store.fail_reads(false);
+    second.until(&task.id, TaskState::Completed).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_does_not_see_a_message_that_the_store_has_refused() {
     // It was acknowledged, so whoever has the task now lets its own agent see it.
     let turns = [vec![Step::InputRequired("which?"), Step::Sleep(secs(5))], vec![]];
