@@ -55,8 +55,19 @@ enum Taken {
 pub(super) struct InFlight {
     digest: [u8; 32],
     live: LiveRef,
-    /// The entry after which its execution has begun; closed when it has come to nothing.
-    begun: watch::Receiver<Option<Seq>>,
+    /// Closed when it has come to nothing.
+    stage: watch::Receiver<Stage>,
+}
+
+/// How far a send in flight has come.
+#[derive(Clone, Copy)]
+enum Stage {
+    /// It may still be refused.
+    Undecided,
+    /// It waits for its turn.
+    Queued,
+    /// Its execution has begun, after this entry.
+    Begun(Seq),
 }
 
 /// Where a send is found by a repeat.
@@ -66,13 +77,18 @@ pub(super) type Slot = (Arc<Scope>, Arc<str>);
 pub(super) struct InFlightGuard {
     shared: Arc<Shared>,
     slot: Slot,
-    begun: watch::Sender<Option<Seq>>,
+    stage: watch::Sender<Stage>,
 }
 
 impl InFlightGuard {
     /// Tells the repeats that wait where they may join.
     pub(super) fn begins_after(&self, turn: Seq) {
-        self.begun.send_replace(Some(turn));
+        self.stage.send_replace(Stage::Begun(turn));
+    }
+
+    /// Tells them that it waits for its turn.
+    pub(super) fn waits(&self) {
+        self.stage.send_replace(Stage::Queued);
     }
 }
 
@@ -173,7 +189,7 @@ impl Shared {
         let message = Arc::new(std::mem::take(&mut req.message));
         let live = self.registry.begin(id, context_id, Arc::clone(scope), Arc::clone(&message), key.clone());
         let guard = match key {
-            Some(key) => match self.claim(scope, &key, &live).await? {
+            Some(key) => match self.claim(cx, &key, &live, immediately).await? {
                 Ok(guard) => Some(guard),
                 Err(known) => return Ok(known),
             },
@@ -224,29 +240,40 @@ impl Shared {
     /// Claims an idempotency key for this send, or finds what became of the first one under it.
     async fn claim(
         self: &Arc<Self>,
-        scope: &Arc<Scope>,
+        cx: &CallContext,
         key: &IdempotencyKey,
         live: &LiveRef,
+        immediately: bool,
     ) -> Result<Result<InFlightGuard, Admitted>> {
-        let slot: Slot = (Arc::clone(scope), Arc::clone(&key.key));
+        let patience = self.patience(cx);
         let guard = loop {
-            let mut first = match self.in_flight().entry(slot.clone()) {
-                Entry::Occupied(first) => first.get().clone(),
-                Entry::Vacant(place) => {
-                    let (sender, begun) = watch::channel(None);
-                    place.insert(InFlight { digest: key.digest, live: live.clone(), begun });
-                    break InFlightGuard { shared: Arc::clone(self), slot, begun: sender };
-                }
+            let mut first = match self.reserve(key, live) {
+                Ok(guard) => break guard,
+                Err(first) => first,
             };
             same_request(first.digest, key)?;
             // The first one may still come to nothing, or find that it is itself a repeat: then it is
             // this one's turn to look.
-            let begun = first.begun.wait_for(Option::is_some).await.map(|begun| *begun);
-            if let Ok(Some(turn)) = begun {
-                return Ok(Err(Admitted::Joined(first.live, turn)));
-            }
+            let told = |stage: &Stage| match stage {
+                Stage::Undecided => false,
+                Stage::Queued => immediately,
+                Stage::Begun(_) => true,
+            };
+            let came = timeout_at(patience, first.stage.wait_for(told)).await;
+            let stage = match came.map(|came| came.map(|stage| *stage)) {
+                Ok(Ok(stage)) => stage,
+                Ok(Err(_)) => continue,
+                Err(_) => *first.stage.borrow(),
+            };
+            return match stage {
+                Stage::Begun(turn) => Ok(Err(Admitted::Joined(first.live, turn))),
+                Stage::Queued => Ok(Err(Admitted::Queued(first.live))),
+                Stage::Undecided => {
+                    Err(Error::from(ErrorKind::Unavailable).with_retry_after(super::RETRY_AFTER))
+                }
+            };
         };
-        let Some(Answer { digest, outcome }) = self.store.answer(scope, &key.key).await? else {
+        let Some(Answer { digest, outcome }) = self.store.answer(&live.scope, &key.key).await? else {
             return Ok(Ok(guard));
         };
         same_request(digest, key)?;
@@ -254,6 +281,23 @@ impl Shared {
             Outcome::Task(id) => Admitted::Known(id),
             Outcome::Reply(reply) => Admitted::Replied(reply),
         }))
+    }
+
+    /// A place in flight for this key; else who has it.
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        key: &IdempotencyKey,
+        live: &LiveRef,
+    ) -> Result<InFlightGuard, InFlight> {
+        let slot: Slot = (Arc::clone(&live.scope), Arc::clone(&key.key));
+        match self.in_flight().entry(slot.clone()) {
+            Entry::Occupied(first) => Err(first.get().clone()),
+            Entry::Vacant(place) => {
+                let (sender, stage) = watch::channel(Stage::Undecided);
+                place.insert(InFlight { digest: key.digest, live: live.clone(), stage });
+                Ok(InFlightGuard { shared: Arc::clone(self), slot, stage: sender })
+            }
+        }
     }
 
     async fn follow_up(
@@ -275,7 +319,7 @@ impl Shared {
             _ => req.message.context_id = Some(live.context_id.clone()),
         }
         let in_flight = match &key {
-            Some(key) => match self.claim(scope, key, &live).await? {
+            Some(key) => match self.claim(cx, key, &live, immediately).await? {
                 Ok(guard) => Some(guard),
                 Err(known) => return Ok(known),
             },
@@ -284,7 +328,7 @@ impl Shared {
         let message = Arc::new(std::mem::take(&mut req.message));
         let references = self.references(scope, &message).await?;
         let configuration = req.configuration.unwrap_or_default();
-        let kept = Kept::new(cx, Some(&message), &configuration, &req.metadata);
+        let kept = Kept::new(cx, Some(&message), &configuration, &req.metadata).claiming(key.as_ref());
         let (begun, turn_begun) = oneshot::channel();
         let mut turn = Box::new(Turn {
             message,
@@ -367,6 +411,7 @@ impl Shared {
             if self.keeps_turns() && turn.kept.as_ref().is_none_or(|kept| kept.begun) {
                 return Ok(Taken::NotKept(turn));
             }
+            turn.in_flight.iter().for_each(InFlightGuard::waits);
             state.queue.push_back(turn);
             return Ok(Taken::Queued);
         }

@@ -9,7 +9,7 @@ use nuncio_protocol::{
 use serde::{Deserialize, Serialize};
 
 use super::{Shared, live::LiveRef, new_id};
-use crate::store::{Scope, StoreError, StoredTurn, TurnChange};
+use crate::store::{IdempotencyKey, Scope, StoreError, StoredTurn, TurnChange};
 
 /// What is needed to run a turn, as it is kept.
 #[derive(Serialize, Deserialize)]
@@ -21,6 +21,9 @@ pub(super) struct Kept {
     pub(super) configuration: SendMessageConfiguration,
     #[serde(default)]
     pub(super) metadata: Metadata,
+    /// The key and the digest that a repeat of a follow-up is recognised by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    claim: Option<(Arc<str>, [u8; 32])>,
     version: String,
     #[serde(default)]
     extensions: Vec<String>,
@@ -37,9 +40,20 @@ impl Kept {
             message: message.map(Arc::clone),
             configuration: configuration.clone(),
             metadata: metadata.clone(),
+            claim: None,
             version: cx.version.as_str().to_owned(),
             extensions: cx.extensions.clone(),
         }
+    }
+
+    /// With the key under which its message is to be recorded.
+    pub(super) fn claiming(self, key: Option<&IdempotencyKey>) -> Self {
+        Self { claim: key.map(|key| (Arc::clone(&key.key), key.digest)), ..self }
+    }
+
+    /// The key under which its message is to be recorded.
+    pub(super) fn claim(&self) -> Option<IdempotencyKey> {
+        self.claim.clone().map(|(key, digest)| IdempotencyKey { key, digest })
     }
 
     pub(super) fn encode(&self, begun: bool) -> Result<StoredTurn> {

@@ -16,6 +16,7 @@ use tokio::{
 
 use super::{
     Shared,
+    admit::InFlightGuard,
     execution::{self, Turn},
     kept::Kept,
     live::LiveRef,
@@ -169,7 +170,7 @@ impl Shared {
         tracing::info!(task = %live.id, turns = turns.len(), "a task was left behind and goes on");
         let task = live.lock().task.clone().ok_or(ErrorKind::Internal)?;
         for turn in turns {
-            let turn = self.restore(&scope, &task, turn).await?;
+            let turn = self.restore(&live, &task, turn).await?;
             live.lock().queue.push_back(Box::new(turn));
         }
         self.run_queue(&live);
@@ -177,11 +178,14 @@ impl Shared {
     }
 
     /// A turn as it was.
-    async fn restore(self: &Arc<Self>, scope: &Arc<Scope>, task: &Task, turn: StoredTurn) -> Result<Turn> {
-        let kept = Kept::decode(&turn)?;
+    async fn restore(self: &Arc<Self>, live: &LiveRef, task: &Task, turn: StoredTurn) -> Result<Turn> {
+        let (scope, kept) = (&live.scope, Kept::decode(&turn)?);
         // Recorded with the task, or with the mark that it has begun.
         let recorded = kept.opens() || turn.begun;
         let call = kept.call(scope);
+        let claim = kept.claim().filter(|_| !recorded);
+        let in_flight = claim.as_ref().and_then(|key| self.reserve(key, live).ok());
+        in_flight.iter().for_each(InFlightGuard::waits);
         let message = kept.message.or_else(|| task.history.first().cloned()).ok_or(ErrorKind::Internal)?;
         Ok(Turn {
             references: self.references_left(scope, &message).await,
@@ -189,10 +193,10 @@ impl Shared {
             configuration: kept.configuration,
             metadata: kept.metadata,
             call,
-            claim: None,
+            claim,
             again: turn.begun,
             kept: Some(turn),
-            in_flight: None,
+            in_flight,
             // Whoever said it is gone.
             begun: (!recorded).then(|| oneshot::channel().0),
         })

@@ -79,6 +79,30 @@ async fn a_task_whose_references_cannot_be_read_when_it_is_adopted_is_not_stuck(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_queued_message_keeps_its_idempotency_key_over_the_end_of_its_server() {
+    let data = MemoryStore::default();
+    let first =
+        server(&data, ScriptedExecutor::steps([Step::InputRequired("which?"), Step::Hang]), |builder| {
+            builder
+        });
+    let task = first.task("hi").await.unwrap();
+    let say = Say::to(&task, "blue").immediately();
+    let keyed = |server: &Harness| server.calling(|cx| cx.idempotency_key = Some("k".to_owned()));
+    keyed(&first).task(say.clone()).await.unwrap();
+    first.store.retire();
+    let (executor, asked) = counting("blue", [vec![Step::Sleep(secs(5)), Step::InputRequired("and?")]]);
+    let second = server(&data, executor, |builder| builder);
+    for _ in 0..3 {
+        tokio::time::sleep(secs(3)).await;
+        let again = keyed(&second).task(say.clone()).await.unwrap();
+        assert_eq!(again.id, task.id);
+    }
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "a repeat is not said again");
+    assert_eq!(second.get(&task.id).await.unwrap().status.state, TaskState::InputRequired);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_does_not_see_a_message_that_the_store_has_refused() {
     // It was acknowledged, so whoever has the task now lets its own agent see it.
     let turns = [vec![Step::InputRequired("which?"), Step::Sleep(secs(5))], vec![]];
@@ -89,6 +113,17 @@ async fn an_agent_does_not_see_a_message_that_the_store_has_refused() {
     harness.store.refuse_next(Refused::Held);
     tokio::time::sleep(secs(60)).await;
     assert_eq!(asked.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_of_a_message_that_waits_for_its_turn_is_told_so() {
+    let harness = alone(ScriptedExecutor::steps([Step::InputRequired("which?"), Step::Hang]));
+    let task = harness.task("hi").await.unwrap();
+    let keyed = harness.calling(|cx| cx.idempotency_key = Some("k".to_owned()));
+    let say = Say::to(&task, "blue").immediately();
+    keyed.task(say.clone()).await.unwrap();
+    let again = tokio::time::timeout(secs(60), keyed.task(say)).await.expect("an answer");
+    assert_eq!(again.unwrap().id, task.id);
 }
 
 /// As many as there are cores, so that two follow-ups are really at it at the same time.
