@@ -252,7 +252,9 @@ impl Shared {
                 return Err(ErrorKind::Unavailable.into());
             }
             let answer = match (&state.reply, &state.task) {
-                (Some(reply), _) => SendMessageResponse::Message(Arc::clone(reply)),
+                (Some(reply), _) if state.replied => SendMessageResponse::Message(Arc::clone(reply)),
+                // It is on its way to the store.
+                (Some(_), _) => return Err(Error::from(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)),
                 (None, Some(task)) => SendMessageResponse::Task(task.clone()),
                 (None, None) => return Err(Error::internal("a settled execution without task and reply")),
             };

@@ -113,6 +113,9 @@ impl Recorder {
     pub(crate) async fn reply(&self, mut message: Message) -> Result<()> {
         let told = {
             let mut state = self.live.lock();
+            if state.broken {
+                return Err(ErrorKind::Unavailable.into());
+            }
             if state.task.is_some() {
                 None
             } else {
@@ -128,8 +131,9 @@ impl Recorder {
             return self.write(Writer::Executor, Some(words)).await.map(drop);
         };
         if let Some((key, message)) = key {
-            let kept = self.shared.store.keep_reply(&self.live.scope, key, message, now()).await;
-            if let Err(error) = kept {
+            let (Shared { journal, store, .. }, at) = (&*self.shared, now());
+            let keep = || store.keep_reply(&self.live.scope, key.clone(), Arc::clone(&message), at);
+            if let Err(error) = journal.insist(keep).await {
                 self.live.break_off();
                 return Err(error.into());
             }

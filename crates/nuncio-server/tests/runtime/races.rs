@@ -116,6 +116,36 @@ async fn an_agent_does_not_see_a_message_that_the_store_has_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reply_is_not_given_before_it_is_kept_also_not_to_one_who_will_not_wait() {
+    let limits = Limits { blocking_ceiling: secs(5), ..Limits::default() };
+    let data = MemoryStore::default();
+    let harness =
+        server(&data, ScriptedExecutor::steps([Step::Reply("hello")]), |builder| builder.limits(limits));
+    let keyed = harness.calling(|cx| cx.idempotency_key = Some("k".to_owned()));
+    let say = Say::from("hi");
+    harness.store.hold_writes(true);
+    assert_eq!(refused(keyed.send(say.clone()).await), ErrorKind::Unavailable);
+    harness.store.hold_writes(false);
+    settle().await;
+    let SendMessageResponse::Message(reply) = keyed.send(say).await.unwrap() else { panic!("no reply") };
+    assert_eq!(reply.text(), "hello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_waits_for_a_store_that_is_down() {
+    let (executor, asked) = counting("hi", [vec![Step::Sleep(secs(1)), Step::Reply("hello")]]);
+    let harness = alone(executor).calling(|cx| cx.idempotency_key = Some("k".to_owned()));
+    let sender = harness.clone();
+    let sent = tokio::spawn(async move { sender.send("hi").await });
+    settle().await;
+    harness.store.take_down(true);
+    tokio::time::sleep(secs(5)).await;
+    harness.store.take_down(false);
+    assert!(matches!(sent.await.unwrap().unwrap(), SendMessageResponse::Message(_)));
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_repeat_of_a_message_that_waits_for_its_turn_is_told_so() {
     let harness = alone(ScriptedExecutor::steps([Step::InputRequired("which?"), Step::Hang]));
     let task = harness.task("hi").await.unwrap();
