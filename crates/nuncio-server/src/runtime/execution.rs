@@ -253,15 +253,19 @@ pub(super) fn stop(live: &LiveRef, why: Stop) -> bool {
 /// Returns when nothing was recorded for the agent's watchdog time; never if it has none.
 async fn silence(shared: &Shared, live: &LiveRef) {
     match shared.limits.silence {
-        Some(limit) => Box::pin(silence_of(live, limit)).await,
+        Some(limit) => Box::pin(silence_of(shared, live, limit)).await,
         None => std::future::pending().await,
     }
 }
 
-async fn silence_of(live: &LiveRef, limit: Duration) {
+async fn silence_of(shared: &Shared, live: &LiveRef, limit: Duration) {
     loop {
         let changed = live.changed();
-        if timeout(limit, changed).await.is_err() {
+        if timeout(limit, changed).await.is_err()
+            && shared.journal.check().is_ok()
+            && !live.lock().awaits_store()
+        {
+            // An agent that waits for the store is not to blame.
             return;
         }
     }

@@ -212,6 +212,11 @@ impl State {
         self.folded.seq == self.committed.seq
     }
 
+    /// True if something that was said is still on its way to the store.
+    pub(super) fn awaits_store(&self) -> bool {
+        !self.is_committed() || (self.reply.is_some() && !self.replied)
+    }
+
     /// True if the task has ended and its end is in the store.
     pub(super) fn has_ended(&self) -> bool {
         self.is_committed() && self.state().is_terminal()

@@ -146,6 +146,32 @@ async fn a_reply_waits_for_a_store_that_is_down() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_that_waits_for_the_store_is_not_taken_for_silent() {
+    let agents = [
+        ScriptedExecutor::new(|_, out| async move {
+            out.working().await?;
+            out.flush().await?;
+            out.completed().await.map(drop)
+        }),
+        ScriptedExecutor::steps([Step::Reply("hello")]),
+    ];
+    for agent in agents {
+        let limits = Limits { silence: Some(secs(10)), ..Limits::default() };
+        let harness = server(&MemoryStore::default(), agent, |builder| builder.limits(limits));
+        let harness = harness.calling(|cx| cx.idempotency_key = Some("k".to_owned()));
+        harness.store.take_down(true);
+        let sender = harness.clone();
+        let sent = tokio::spawn(async move { sender.send("hi").await });
+        tokio::time::sleep(secs(60)).await;
+        harness.store.take_down(false);
+        match sent.await.unwrap().unwrap() {
+            SendMessageResponse::Task(task) => assert_eq!(summary(&task), "completed | user: hi | "),
+            SendMessageResponse::Message(reply) => assert_eq!(reply.text(), "hello"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_repeat_of_a_message_that_waits_for_its_turn_is_told_so() {
     let harness = alone(ScriptedExecutor::steps([Step::InputRequired("which?"), Step::Hang]));
     let task = harness.task("hi").await.unwrap();
