@@ -104,6 +104,14 @@ impl Journal {
         Arc::clone(&self.room).acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()
     }
 
+    /// Waits until all that is queued by now is in the store, or was given up.
+    pub(super) async fn quiet(&self) {
+        if self.queue.is_some() {
+            // All the room there is.
+            let _ = self.room.acquire_many(ROOM as u32).await;
+        }
+    }
+
     /// Queues a write, for a store that waits.
     pub(super) fn queue(&self, write: Write) -> Result<()> {
         let queued = self.queue.as_ref().map(|queue| queue.send(write));

@@ -333,6 +333,10 @@ impl Runtime {
         for live in self.shared.registry.all().into_iter().filter(|live| whose.is(&live.scope)) {
             live.break_off();
         }
+        // What is on its way to the store would come there after it was emptied.
+        if timeout(COMMIT_PATIENCE, self.shared.journal.quiet()).await.is_err() {
+            return Err(Error::from(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER));
+        }
         let mut erased = 0;
         loop {
             let some = self.shared.store.erase(&whose, ERASE_AT_A_TIME).await?;

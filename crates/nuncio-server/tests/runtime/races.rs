@@ -172,6 +172,25 @@ async fn an_agent_that_waits_for_the_store_is_not_taken_for_silent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_on_its_way_to_the_store_is_erased_too() {
+    let harness = alone(ScriptedExecutor::steps([Step::Working, Step::Hang]));
+    let ann = harness.as_caller("ann");
+    harness.store.hold_writes(true);
+    let sender = ann.clone();
+    let sent = tokio::spawn(async move { sender.begin("hi").await });
+    settle().await;
+    let runtime = harness.runtime.clone();
+    let erased = tokio::spawn(async move { runtime.erase(None, &Caller::authenticated("ann")).await });
+    settle().await;
+    harness.store.hold_writes(false);
+    assert!(erased.await.unwrap().is_ok());
+    let _ = sent.await.unwrap();
+    settle().await;
+    let list = ann.runtime.list_tasks(&ann.cx, ListTasksRequest::default()).await.unwrap();
+    assert_eq!(list.total_size, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_repeat_of_a_message_that_waits_for_its_turn_is_told_so() {
     let harness = alone(ScriptedExecutor::steps([Step::InputRequired("which?"), Step::Hang]));
     let task = harness.task("hi").await.unwrap();
