@@ -151,6 +151,8 @@ impl Live {
             state.committed = Mark::of(Some(&stored.task), stored.seq);
             state.folded = state.committed;
             state.task = Some(stored.task);
+            // What others wrote is in the store only, and what is here does not reach up to it.
+            state.ring.clear();
         }
         state.held = stored.held;
         drop(state);
@@ -416,5 +418,32 @@ impl Registry {
     /// Every live task, for the shutdown.
     pub(super) fn all(self: &Arc<Self>) -> Vec<LiveRef> {
         self.lock().values().map(|live| LiveRef::new(live, self)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nuncio_protocol::{Event, TaskStatus, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn what_was_recent_is_not_shown_in_place_of_what_others_wrote() {
+        let stored = |seq| {
+            let status =
+                TaskStatus { state: TaskState::Working, message: None, timestamp: Some(Timestamp::EPOCH) };
+            let task = Task { id: "t-1".into(), context_id: "c-1".into(), status, ..Task::default() };
+            StoredTask { task, seq: Seq(seq), held: false }
+        };
+        let registry: Arc<Registry> = Arc::default();
+        let live = registry.revive(&Arc::default(), stored(2));
+        let item = |seq| StreamItem::new(Some(Seq(seq)), Arc::new(Event::Task(stored(seq).task)));
+        let mark = Mark { seq: Seq(4), settled: None };
+        live.lock().take_in(mark, vec![item(3), item(4)]);
+        live.lock().folded = mark;
+        let shown = |cursor| live.lock().after(Seq(cursor)).map(Iterator::count);
+        assert_eq!(shown(3), Some(1));
+        live.follow(stored(6));
+        assert_eq!(shown(4), None, "the store has 5 and 6");
     }
 }
