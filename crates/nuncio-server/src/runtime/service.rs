@@ -12,22 +12,26 @@ use nuncio_protocol::{
     Seq, StreamItem, SubscribeToTaskRequest, Task, TaskId, TaskPushNotificationConfig, TaskState,
     Validate as _,
 };
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Shared,
+    COMMIT_PATIENCE, RETRY_AFTER, Shared,
     admit::Admitted,
     cursor::Cursor,
     execution::{self, Begun},
     feed::{self, Feed, Start, Until},
     let_it_run,
-    live::Stop,
+    live::{LiveRef, Stop},
     record::Recorder,
 };
 use crate::{
     executor::{ExecContext, Execution},
     store::{Keyset, Scope, TaskQuery},
 };
+
+/// How often a cancel is tried where another server writes to the task at the same time.
+const CANCEL_ATTEMPTS: usize = 8;
 
 /// The operations as they are, without what an author puts around them.
 pub(super) struct Operations {
@@ -169,7 +173,7 @@ impl A2aService for Operations {
         shared.check_extensions(cx)?;
         req.validate()?;
         let scope = shared.scope(cx, req.tenant.as_deref());
-        let live = shared.live(&scope, &req.id).await?;
+        let mut live = shared.live(&scope, &req.id).await?;
         let not_cancelable =
             || Error::from(ErrorKind::TaskNotCancelable).with_metadata("taskId", req.id.as_str());
         let before = live.lock().task.clone().filter(|task| !task.status.state.is_terminal());
@@ -179,14 +183,13 @@ impl A2aService for Operations {
             execution::cancel_idle(shared, cx, shared.limits.cancel_grace).await;
             // A message may have come in meanwhile; then there is an execution to stop.
             if !execution::stop(&live, Stop::Cancel) {
-                match Recorder::new(shared, &live).end(TaskState::Canceled, None).await {
-                    // It has just ended otherwise; what follows sees how.
-                    Err(error) if error.kind() != ErrorKind::UnsupportedOperation => return Err(error),
-                    _ => {}
-                }
+                live = self.end_at_rest(&scope, live).await?;
             }
         }
-        live.until(|state| state.broken || state.has_ended()).await;
+        let ended = live.until(|state| state.broken || state.has_ended());
+        if timeout(shared.limits.cancel_grace + COMMIT_PATIENCE, ended).await.is_err() {
+            return Err(Error::from(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER));
+        }
         let task = {
             let state = live.lock();
             if state.broken {
@@ -265,6 +268,27 @@ impl Operations {
     fn no_push<T>(&self, cx: &CallContext) -> Result<T> {
         self.shared.check_extensions(cx)?;
         Err(ErrorKind::PushNotificationNotSupported.into())
+    }
+
+    /// Records that a task which nobody here works on is canceled. Where another server writes to it all the
+    /// time, what is known here is soon old: then once more.
+    async fn end_at_rest(&self, scope: &Arc<Scope>, mut live: LiveRef) -> Result<LiveRef> {
+        for _ in 0..CANCEL_ATTEMPTS {
+            match Recorder::new(&self.shared, &live).end(TaskState::Canceled, None).await {
+                // It has just ended otherwise; what follows sees how.
+                Err(error) if error.kind() != ErrorKind::UnsupportedOperation => return Err(error),
+                _ => {}
+            }
+            let recorded = live.until(|state| state.broken || state.has_ended());
+            if timeout(COMMIT_PATIENCE, recorded).await.is_err() || !live.lock().broken {
+                break;
+            }
+            live = self.shared.live(scope, &live.id).await?;
+            if execution::stop(&live, Stop::Cancel) {
+                break;
+            }
+        }
+        Ok(live)
     }
 
     /// A stream of a task that exists: after the caller's last event, or from a snapshot on.

@@ -201,6 +201,26 @@ async fn a_repeat_of_a_message_that_waits_for_its_turn_is_told_so() {
     assert_eq!(again.unwrap().id, task.id);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_cancel_wins_over_a_task_that_another_server_writes_to_all_the_time() {
+    let data = MemoryStore::default();
+    let chatty = ScriptedExecutor::new(|_, out| async move {
+        loop {
+            out.working().await?;
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    });
+    let first = server(&data, chatty, |builder| builder);
+    let slow = ScriptedExecutor::steps([]).on_cancel(|_| async {
+        tokio::time::sleep(secs(1)).await;
+        Ok(())
+    });
+    let second = server(&data, slow, |builder| builder);
+    let task = first.begin("hi").await.unwrap();
+    first.until(&task.id, TaskState::Working).await.unwrap();
+    assert_eq!(second.cancel(&task.id).await.unwrap().status.state, TaskState::Canceled);
+}
+
 /// As many as there are cores, so that two follow-ups are really at it at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_messages_at_the_same_time_the_one_that_waits_is_kept() {
@@ -229,4 +249,15 @@ async fn of_two_messages_at_the_same_time_the_one_that_waits_is_kept() {
         assert_eq!((orphans.len(), kept), (1, 1));
         drop(live);
     }
+}
+#[tokio::test(start_paused = true)]
+async fn a_cancel_does_not_wait_for_ever_for_the_store() {
+    let harness = alone(ScriptedExecutor::steps([Step::Working, Step::Hang]));
+    let task = harness.begin("hi").await.unwrap();
+    harness.until(&task.id, TaskState::Working).await.unwrap();
+    harness.store.take_down(true);
+    let canceled = tokio::time::timeout(secs(600), harness.cancel(&task.id)).await.expect("an answer");
+    assert_eq!(refused(canceled), ErrorKind::Unavailable);
+    harness.store.take_down(false);
+    harness.until(&task.id, TaskState::Canceled).await.unwrap();
 }
