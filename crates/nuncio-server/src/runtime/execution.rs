@@ -273,6 +273,10 @@ async fn silence_of(shared: &Shared, live: &LiveRef, limit: Duration) {
 
 async fn finish(live: &LiveRef, recorder: &Recorder, ended: Ended, turn_seq: Seq) -> Result<()> {
     let stop = live.lock().running.as_ref().and_then(|running| running.stop);
+    if stop == Some(Stop::Shutdown) && live.lock().will_answer(turn_seq) {
+        // It has said what it had to say: a question stays asked.
+        return Ok(());
+    }
     if let Some(why) = stop {
         // Whatever the executor made of it: an emit that failed, or a return in time.
         return end_stopped(recorder, why).await;

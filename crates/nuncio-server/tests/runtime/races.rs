@@ -191,6 +191,18 @@ async fn what_was_on_its_way_to_the_store_is_erased_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_that_was_asked_before_the_server_ends_stays_asked() {
+    let harness = alone(ScriptedExecutor::new(|cx, out| async move {
+        out.input_required("which?").await?;
+        cx.cancellation.cancelled().await;
+        Ok(())
+    }));
+    let task = harness.task("hi").await.unwrap();
+    harness.runtime.drain(secs(1)).await;
+    assert_eq!(harness.get(&task.id).await.unwrap().status.state, TaskState::InputRequired);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_repeat_of_a_message_that_waits_for_its_turn_is_told_so() {
     let harness = alone(ScriptedExecutor::steps([Step::InputRequired("which?"), Step::Hang]));
     let task = harness.task("hi").await.unwrap();
