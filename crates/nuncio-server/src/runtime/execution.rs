@@ -142,6 +142,9 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
     let before = live.lock().task.clone().filter(|_| turn.begun.is_some() || turn.again);
     let mut turn_seq = if turn.again { live.lock().folded.seq } else { Seq::ZERO };
     let waited = turn.kept.as_ref().is_some_and(|kept| !kept.begun);
+    if waited && is_shut_down(live) {
+        return leave(live).await;
+    }
     if let Some(begun) = turn.begun.take() {
         let kept = turn.kept.take().map(|kept| StoredTurn { begun: true, ..kept });
         match recorder.caller_message(&turn.message, turn.claim.take(), kept).await {
@@ -183,8 +186,21 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
         cancellation: token.clone(),
     });
     let ended = execute(shared, live, cx, Emitter::new(recorder.clone()), token).await;
+    if is_shut_down(live) && shared.keeps_turns() && shared.idempotent && !live.lock().will_answer(turn_seq) {
+        return leave(live).await;
+    }
     report(live, finish(live, &recorder, ended, turn_seq).await);
     until_committed(live).await;
+}
+
+fn is_shut_down(live: &LiveRef) -> bool {
+    live.lock().running.as_ref().is_some_and(|running| running.stop == Some(Stop::Shutdown))
+}
+
+/// Leaves a kept turn to the next server, as a crash would: it may run there, or again.
+async fn leave(live: &LiveRef) {
+    until_committed(live).await;
+    live.break_off();
 }
 
 /// An end that could not be recorded: the store is gone, or the task has an end already, which is no

@@ -158,6 +158,8 @@ impl Feed {
                     self.ended = true;
                     return Some(Ok(reply));
                 }
+                // Left to the next server: the client is to come back with its last id.
+                Look::Broken if self.draining.is_cancelled() && self.cursor > Seq::ZERO => return None,
                 Look::Broken => return self.fail(ErrorKind::Unavailable.into()),
                 Look::UpToDate | Look::Over => return None,
             }

@@ -297,7 +297,8 @@ impl Runtime {
     }
 
     /// Ends in good order: no new work; running tasks get `grace`, and what still runs then is recorded as
-    /// failed with the reason. Streams of running tasks show that end; others close at once, so that
+    /// failed with the reason, or left to the next server where a crash would leave it, too: a turn that has
+    /// not begun, and those of an agent that is idempotent. Streams of running tasks show that end; others close at once, so that
     /// clients come back elsewhere.
     pub async fn drain(&self, grace: Duration) {
         self.shared.draining.cancel();

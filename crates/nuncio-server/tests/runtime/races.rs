@@ -191,6 +191,22 @@ async fn what_was_on_its_way_to_the_store_is_erased_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_idempotent_agent_that_is_shut_down_goes_on_at_the_next_server() {
+    // As it would if its server had crashed.
+    let data = MemoryStore::default();
+    let first = server(&data, ScriptedExecutor::steps([Step::Working, Step::Hang]), |builder| {
+        builder.idempotent(true)
+    });
+    let task = first.begin("hi").await.unwrap();
+    first.until(&task.id, TaskState::Working).await.unwrap();
+    first.runtime.drain(secs(1)).await;
+    first.store.retire();
+    let second = server(&data, ScriptedExecutor::steps([]), |builder| builder.idempotent(true));
+    let done = second.until(&task.id, TaskState::Completed).await.unwrap();
+    assert_eq!(summary(&done), "completed | user: hi | ");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_question_that_was_asked_before_the_server_ends_stays_asked() {
     let harness = alone(ScriptedExecutor::new(|cx, out| async move {
         out.input_required("which?").await?;
@@ -262,6 +278,27 @@ async fn of_two_messages_at_the_same_time_the_one_that_waits_is_kept() {
         drop(live);
     }
 }
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_has_not_begun_when_the_server_ends_is_left_to_the_next_one() {
+    let data = MemoryStore::default();
+    let first = server(&data, ScriptedExecutor::steps([Step::InputRequired("which?"), Step::Hang]), |b| b);
+    let mut tasks = Vec::new();
+    for _ in 0..2 {
+        let task = first.task("hi").await.unwrap();
+        first.task(Say::to(&task, "blue").immediately()).await.unwrap();
+        tasks.push(task.id);
+    }
+    first.store.retire();
+    let limits = Limits { tasks: 1, ..Limits::default() };
+    let second = server(&data, ScriptedExecutor::steps([Step::Working, Step::Hang]), |b| b.limits(limits));
+    second.until(&tasks[0], TaskState::Working).await.unwrap();
+    second.runtime.drain(secs(1)).await;
+    second.store.retire();
+    let third = server(&data, ScriptedExecutor::steps([]), |builder| builder);
+    assert_eq!(third.get(&tasks[0]).await.unwrap().status.state, TaskState::Failed);
+    third.until(&tasks[1], TaskState::Completed).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cancel_does_not_wait_for_ever_for_the_store() {
     let harness = alone(ScriptedExecutor::steps([Step::Working, Step::Hang]));
