@@ -203,7 +203,9 @@ impl Shared {
             let known = {
                 let state = live.lock();
                 let task = state.task.clone().filter(|_| state.committed.seq > Seq::ZERO);
-                (!state.broken).then(|| (task, state.folded.seq))
+                // At rest, it may have gone on elsewhere.
+                let elsewhere = self.store.is_shared() && state.running.is_none() && state.is_committed();
+                (!state.broken && !elsewhere).then(|| (task, state.folded.seq))
             };
             if let Some((task, seq)) = known {
                 let task = task.ok_or_else(|| Error::task_not_found(id))?;

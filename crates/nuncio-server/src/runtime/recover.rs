@@ -253,11 +253,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Follows a task that another owner works on, for as long as somebody here looks at it.
+    /// Follows a task that another owner works on, or may begin to work on, for as long as somebody here
+    /// looks at it.
     pub(super) fn shadow(self: &Arc<Self>, live: &LiveRef) {
         {
             let mut state = live.lock();
-            if !state.held || state.shadowed {
+            let at_rest = state.running.is_none() && !state.has_ended();
+            let followed = state.held || (at_rest && self.store.is_shared());
+            if !followed || state.shadowed {
                 return;
             }
             state.shadowed = true;

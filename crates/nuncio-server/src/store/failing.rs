@@ -164,6 +164,10 @@ impl Store for FailingStore {
         !self.waits
     }
 
+    fn is_shared(&self) -> bool {
+        self.waits
+    }
+
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         self.wait().await;
         self.write()?;

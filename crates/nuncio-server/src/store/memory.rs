@@ -410,6 +410,10 @@ impl Stored {
 
 #[async_trait]
 impl Store for MemoryStore {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn is_immediate(&self) -> bool {
         true
     }

@@ -58,9 +58,9 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
-    /// True if other owners may be at work at the same time.
+    /// True if other owners may write at the same time: what is known here about a task at rest may be old.
     fn is_shared(&self) -> bool {
-        false
+        true
     }
 
     /// Appends entries. One result per entry, in order, each checked against what those before it have

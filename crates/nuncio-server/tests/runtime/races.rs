@@ -191,6 +191,21 @@ async fn what_was_on_its_way_to_the_store_is_erased_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_at_rest_that_goes_on_at_another_server_is_not_shown_as_it_was() {
+    let data = MemoryStore::default();
+    let turns = [vec![Step::InputRequired("which?")], vec![Step::Artifact("a", "x")]];
+    let first = server(&data, ScriptedExecutor::turns(turns), |builder| builder);
+    let second = server(&data, ScriptedExecutor::steps([]), |builder| builder);
+    let task = first.task("hi").await.unwrap();
+    let mut stream = second.subscribe(&task.id).await.unwrap();
+    assert_eq!(next_line(&mut stream).await, "2 task input-required \"which?\"");
+    first.task(Say::to(&task, "blue")).await.unwrap();
+    assert_eq!(second.get(&task.id).await.unwrap().status.state, TaskState::Completed);
+    let rest = tokio::time::timeout(secs(5), lines(stream)).await.expect("an end");
+    assert_eq!(rest, ["4 artifact a \"x\" last", "5 status completed"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_idempotent_agent_that_is_shut_down_goes_on_at_the_next_server() {
     // As it would if its server had crashed.
     let data = MemoryStore::default();

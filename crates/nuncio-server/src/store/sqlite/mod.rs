@@ -114,6 +114,10 @@ fn bounded(limit: usize) -> i64 {
 
 #[async_trait]
 impl Store for SqliteStore {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         // Encoded here, so that it overlaps with the disk of the transaction before.
         let entries = batch.len();
