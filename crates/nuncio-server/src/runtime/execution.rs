@@ -148,6 +148,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
     }
     if let Some(begun) = turn.begun.take() {
         let kept = turn.kept.take().map(|kept| StoredTurn { begun: true, ..kept });
+        let waiting = kept.as_ref().filter(|_| waited).map(|kept| Arc::clone(&kept.id));
         match recorder.caller_message(&turn.message, turn.claim.take(), kept).await {
             Ok(seq) => {
                 turn_seq = seq;
@@ -164,7 +165,14 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
                 }
                 let _ = begun.send(Ok(Begun { turn: seq, task: live.lock().task.clone() }));
             }
-            Err(error) => return drop(begun.send(Err(error))),
+            Err(error) => {
+                let _ = begun.send(Err(error));
+                if let Some(id) = waiting.filter(|_| !live.lock().broken) {
+                    // It never will be: the task has ended.
+                    report(live, shared.change_turn(live, TurnChange::Drop(id)).await);
+                }
+                return;
+            }
         }
     } else if let Some(kept) = turn.kept.take().filter(|_| waited)
         && let Err(error) = begin_kept(shared, live, kept).await

