@@ -330,7 +330,7 @@ impl Shared {
         let configuration = req.configuration.unwrap_or_default();
         let kept = Kept::new(cx, Some(&message), &configuration, &req.metadata).claiming(key.as_ref());
         let (begun, turn_begun) = oneshot::channel();
-        let mut turn = Box::new(Turn {
+        let turn = Box::new(Turn {
             message,
             configuration,
             metadata: req.metadata,
@@ -342,23 +342,10 @@ impl Shared {
             in_flight,
             begun: Some(begun),
         });
-        let mut waits = live.lock().running.is_some();
-        let queued = loop {
-            turn.kept = self.keep(&live, &kept, waits).await?;
-            let waiting = turn.kept.as_ref().filter(|_| waits).map(|kept| Arc::clone(&kept.id));
-            match self.take_turn(&live, turn) {
-                Ok(Taken::Runs) => break false,
-                Ok(Taken::Queued) => break true,
-                // Another one has just begun: it has to wait after all.
-                Ok(Taken::NotKept(unkept)) => (turn, waits) = (unkept, true),
-                Err(refused) => {
-                    if let Some(id) = waiting {
-                        self.change_turn(&live, TurnChange::Drop(id)).await?;
-                    }
-                    return Err(refused);
-                }
-            }
-        };
+        // Not by the caller, who may leave: what is kept is also run.
+        let (shared, handle) = (Arc::clone(self), live.clone());
+        let handed_in = tokio::spawn(async move { shared.hand_in(&handle, turn, &kept).await }).await;
+        let queued = handed_in.map_err(Error::internal)??;
         if queued && immediately {
             return Ok(Admitted::Queued(live));
         }
@@ -366,6 +353,27 @@ impl Shared {
             Ok(Ok(begun)) => Ok(Admitted::Task(live, begun?)),
             Ok(Err(_)) => Err(ErrorKind::Unavailable.into()),
             Err(_) => Ok(Admitted::Queued(live)),
+        }
+    }
+
+    /// Keeps a follow-up where it must be, and starts or queues it; true if it is queued.
+    async fn hand_in(self: &Arc<Self>, live: &LiveRef, mut turn: Box<Turn>, kept: &Kept) -> Result<bool> {
+        let mut waits = live.lock().running.is_some();
+        loop {
+            turn.kept = self.keep(live, kept, waits).await?;
+            let waiting = turn.kept.as_ref().filter(|_| waits).map(|kept| Arc::clone(&kept.id));
+            match self.take_turn(live, turn) {
+                Ok(Taken::Runs) => return Ok(false),
+                Ok(Taken::Queued) => return Ok(true),
+                // Another one has just begun: it has to wait after all.
+                Ok(Taken::NotKept(unkept)) => (turn, waits) = (unkept, true),
+                Err(refused) => {
+                    if let Some(id) = waiting {
+                        self.change_turn(live, TurnChange::Drop(id)).await?;
+                    }
+                    return Err(refused);
+                }
+            }
         }
     }
 

@@ -236,7 +236,10 @@ impl Store for FailingStore {
         change: TurnChange,
     ) -> Result<Result<(), Refused>, StoreError> {
         self.write()?;
-        self.inner.turn(scope, id, change).await
+        let changed = self.inner.turn(scope, id, change).await;
+        // Done, but whoever asked is told later. The sender is ours, so it cannot be gone.
+        let _ = self.held_writes.subscribe().wait_for(|held| !held).await;
+        changed
     }
 
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {

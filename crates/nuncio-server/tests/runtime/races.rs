@@ -330,6 +330,23 @@ async fn a_cancel_does_not_wait_for_ever_for_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_whose_caller_leaves_while_it_is_kept_takes_its_turn() {
+    // It stayed in the store, and nobody ran it before the next start.
+    let data = MemoryStore::default();
+    let turns = [vec![Step::InputRequired("which?"), Step::Sleep(secs(5))], vec![]];
+    let harness = server(&data, ScriptedExecutor::turns(turns), |builder| builder);
+    let task = harness.task("hi").await.unwrap();
+    harness.store.hold_writes(true);
+    let (sender, say) = (harness.clone(), Say::to(&task, "blue"));
+    let sent = tokio::spawn(async move { sender.task(say).await });
+    settle().await;
+    sent.abort();
+    settle().await;
+    harness.store.hold_writes(false);
+    harness.until(&task.id, TaskState::Completed).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_was_left_to_a_task_that_has_ended_does_not_stay_for_ever() {
     // Kept just before the end was recorded, and the process ended before it could take it back.
     let data = MemoryStore::default();
