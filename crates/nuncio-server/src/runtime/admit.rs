@@ -459,7 +459,6 @@ impl Shared {
             let newest = self.store.task(scope, id).await?.map_or(Seq::ZERO, |stored| stored.seq);
             // What is folded here may be in the store before we are told so.
             if newest <= live.lock().folded.seq {
-                self.shadow(&live);
                 return Ok(live);
             }
             live.break_off();

@@ -9,7 +9,7 @@ use super::{
     ExtendedCard, Retention, Runtime, Shared,
     hooks::{self, Declared, WhenActive},
     journal::Journal,
-    recover,
+    recover, watch,
 };
 use crate::{
     executor::Executor,
@@ -199,6 +199,7 @@ impl RuntimeBuilder {
             tracker: tokio_util::task::TaskTracker::new(),
         });
         recover::keep_house(&shared);
+        watch::keep_watch(&shared);
         Runtime { service: hooks::around(&shared, self.hooks), shared }
     }
 }

@@ -88,7 +88,6 @@ pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
     }
     // Streams that outlive the execution look again.
     live.announce();
-    shared.shadow(&live);
 }
 
 /// Marks the turn that begins a task as begun, before the agent sees it: it was acknowledged already.

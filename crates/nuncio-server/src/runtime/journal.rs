@@ -174,6 +174,9 @@ impl Committer {
     async fn commit(&self, mut writes: Vec<Write>) {
         // What comes behind an entry that was lost is not tried any more.
         writes.retain(|write| !write.live.lock().broken);
+        if writes.is_empty() {
+            return;
+        }
         let batch: Vec<Commit> = writes.iter().flat_map(|write| &write.batch).cloned().collect();
         let mut results = match self.until_answered(batch).await {
             Ok(results) => results.into_iter(),

@@ -51,8 +51,6 @@ pub(super) struct State {
     pub(super) broken: bool,
     /// Another owner works on it.
     pub(super) held: bool,
-    /// What is here follows the store.
-    pub(super) shadowed: bool,
     /// The message that begins the task: history of its first event.
     pub(super) opening: Option<Arc<Message>>,
     /// Remembered with the next entry.
@@ -191,7 +189,6 @@ impl State {
             committed: mark,
             broken: false,
             held,
-            shadowed: false,
             opening: None,
             idempotency: None,
             turn: None,
@@ -294,11 +291,6 @@ impl LiveRef {
             registry.evict(self);
         }
         self.announce();
-    }
-
-    /// Does not keep the task live.
-    pub(super) fn downgrade(&self) -> Weak<Live> {
-        Arc::downgrade(&self.live)
     }
 }
 

@@ -17,6 +17,8 @@ mod kept;
 
 mod recover;
 
+mod watch;
+
 mod live;
 
 mod feed;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use nuncio_protocol::{ErrorKind, Message, Result, Seq, Task, TaskState, Timestamp};
+use nuncio_protocol::{ErrorKind, Message, Result, Task, TaskState, Timestamp};
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep},
@@ -36,9 +36,6 @@ const AT_A_TIME: usize = 256;
 
 /// How often it is looked for what is past its time.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
-
-/// How often a task that another owner works on is looked at.
-const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 
 const NOT_RUN_AGAIN: &str = "the server stopped while the agent was at work on this task; it was not run again, \
                              because the agent is not marked as idempotent";
@@ -96,9 +93,6 @@ async fn run(shared: Weak<Shared>) {
         if let Err(error) = shared.recover().await {
             tracing::warn!(%error, "tasks that others left behind could not be taken over; trying again");
         }
-        if shared.store.is_shared() {
-            shared.let_go_of_taken().await;
-        }
         if Instant::now() >= prune_at {
             prune_at = Instant::now() + PRUNE_EVERY;
             if let Err(error) = shared.prune().await {
@@ -122,29 +116,6 @@ impl Shared {
                 if let Err(error) = self.take_up(orphan).await {
                     tracing::error!(task = %id, %error, "a task that was left behind could not be taken up");
                 }
-            }
-        }
-    }
-
-    /// Stops what runs here and was taken by another owner: an agent that says nothing would not be told by the
-    /// store's refusal.
-    async fn let_go_of_taken(self: &Arc<Self>) {
-        for live in self.registry.all() {
-            let (idle, committed) = {
-                let state = live.lock();
-                (state.running.is_none() || !state.is_committed(), state.committed.seq)
-            };
-            if idle || committed == Seq::ZERO {
-                continue;
-            }
-            // A store that is down takes nothing.
-            let newer =
-                self.store.events(&live.scope, &live.id, committed, AT_A_TIME).await.unwrap_or_default();
-            // What was recorded here meanwhile is ours.
-            let taken = newer.last().is_some_and(|entry| entry.seq > live.lock().folded.seq);
-            if taken {
-                tracing::info!(task = %live.id, "somebody else has ended a task that runs here; it is stopped");
-                live.break_off();
             }
         }
     }
@@ -251,35 +222,5 @@ impl Shared {
             tracing::info!(agent = %self.agent, forgotten, "forgot what was past its time");
         }
         Ok(())
-    }
-
-    /// Follows a task that another owner works on, or may begin to work on, for as long as somebody here
-    /// looks at it.
-    pub(super) fn shadow(self: &Arc<Self>, live: &LiveRef) {
-        {
-            let mut state = live.lock();
-            let at_rest = state.running.is_none() && !state.has_ended();
-            let followed = state.held || (at_rest && self.store.is_shared());
-            if !followed || state.shadowed {
-                return;
-            }
-            state.shadowed = true;
-        }
-        let (shared, live) = (Arc::downgrade(self), live.downgrade());
-        tokio::spawn(async move {
-            loop {
-                sleep(FOLLOW_EVERY).await;
-                let (Some(shared), Some(live)) = (shared.upgrade(), live.upgrade()) else { return };
-                if live.lock().running.is_some() {
-                    // Ours meanwhile.
-                    live.lock().shadowed = false;
-                    return;
-                }
-                // A store that is down will be back; a task that is gone is found out by whoever reads it.
-                if let Ok(Some(stored)) = shared.store.task(&live.scope, &live.id).await {
-                    live.follow(stored);
-                }
-            }
-        });
     }
 }

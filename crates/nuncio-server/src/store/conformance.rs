@@ -144,6 +144,7 @@ macro_rules! store_sharing_conformance {
             sharing::an_orphan_is_given_to_one_of_many
             sharing::an_owner_that_was_thought_gone_is_refused
             sharing::what_one_owner_commits_every_owner_reads
+            sharing::what_others_write_is_seen_to_move
             random::what_many_owners_do_agrees_with_a_naive_model
         }
     };

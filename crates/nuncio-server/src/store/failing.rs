@@ -191,6 +191,10 @@ impl Store for FailingStore {
         self.inner.task(scope, id).await
     }
 
+    async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+        self.inner.moved(known).await
+    }
+
     async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
         self.read().await?;
         self.inner.tasks(scope, query).await

@@ -431,6 +431,13 @@ impl Store for MemoryStore {
         Ok(stored.map(|stored| stored.read(self.me)))
     }
 
+    async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+        let inner = self.lock();
+        let has_moved =
+            |(id, seq): &&(TaskId, Seq)| inner.tasks.get(id).is_some_and(|stored| stored.seq() > *seq);
+        Ok(known.iter().filter(has_moved).map(|(id, _)| id.clone()).collect())
+    }
+
     async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
         Ok(self.lock().list(scope, query))
     }

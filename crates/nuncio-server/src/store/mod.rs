@@ -72,6 +72,10 @@ pub trait Store: Send + Sync + 'static {
     /// The task as its log tells it, and the number of its last entry.
     async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError>;
 
+    /// Those of these tasks whose logs go on after the number that is known of each. Asked only where owners
+    /// share the store.
+    async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError>;
+
     /// A page of tasks, newest status first.
     async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError>;
 

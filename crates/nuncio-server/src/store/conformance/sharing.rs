@@ -196,3 +196,24 @@ async fn listed(store: &dyn Store, scope: &Scope) -> (Option<nuncio_protocol::Ti
     let page = works(store.tasks(scope, &query).await);
     (page.tasks.first().and_then(|task| task.status.timestamp), page.total)
 }
+
+/// Whoever looks at tasks that others write to asks which have gone on.
+pub async fn what_others_write_is_seen_to_move<H: Handles>(handles: &H) {
+    let [mine, other] = two(handles).await;
+    let mut writers = Vec::new();
+    for id in ["t-1", "t-2", "t-3"] {
+        writers.push(Writer::create(&mine, &scope("ann"), id, "c-1", 1).await);
+    }
+    let mut known: Vec<(TaskId, Seq)> =
+        writers.iter().map(|writer| (writer.task.id.clone(), writer.seq)).collect();
+    known.push(("t-unknown".into(), Seq::ZERO));
+    for store in [&mine, &other] {
+        assert_eq!(works(store.moved(&known).await), Vec::<TaskId>::new());
+        assert_eq!(works(store.moved(&[]).await), Vec::<TaskId>::new());
+    }
+    writers[2].status(TaskState::Working, 2).await;
+    writers[0].chunk("a", "x").await;
+    let mut moved = works(other.moved(&known).await);
+    moved.sort();
+    assert_eq!(moved, ["t-1", "t-3"].map(TaskId::from));
+}

@@ -161,6 +161,10 @@ impl Store for PostgresStore {
         read::task(self, scope, id).await
     }
 
+    async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+        read::moved(self, known).await
+    }
+
     async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
         list::tasks(self, scope, query).await
     }

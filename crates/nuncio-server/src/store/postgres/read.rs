@@ -36,6 +36,10 @@ const TASK: &str = told!("WHERE t.id = $1 AND t.scope = $2");
 const EVENTS: &str = "SELECT s.body, s.refs FROM tasks t JOIN segments s ON s.task = t.id
   WHERE t.id = $1 AND t.scope = $2 AND s.last_seq > $3 AND s.first_seq <= $4 ORDER BY s.last_seq";
 
+const MOVED: &str =
+    "SELECT k.place FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS k(id, seq, place)
+  JOIN tasks t ON t.id = k.id WHERE t.seq > k.seq";
+
 const BLOBS: &str = "SELECT b.task, b.digest, b.body
   FROM unnest($1::text[], $2::bytea[]) AS n(task, digest) JOIN blobs b USING (task, digest)";
 
@@ -112,6 +116,14 @@ impl Told {
 }
 
 /// A number of the database.
+pub(super) async fn moved(store: &PostgresStore, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+    let (ids, seqs): (Vec<_>, Vec<i64>) =
+        known.iter().map(|(id, seq)| (text(id.as_str()), seq.0 as i64)).unzip();
+    let rows = store.reads().query(MOVED, &[&ids, &seqs]).await?;
+    let id = |row: &Row| known.get(usize::try_from(row.get::<_, i64>(0) - 1).ok()?).map(|(id, _)| id.clone());
+    Ok(rows.iter().filter_map(id).collect())
+}
+
 pub(super) fn seq(number: i64) -> Seq {
     Seq(u64::try_from(number).unwrap_or_default())
 }

@@ -133,6 +133,11 @@ impl Store for SqliteStore {
         self.readers.ask(move |db| read::task(db, me, &scope, id.as_str())).await
     }
 
+    async fn moved(&self, _: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+        // The file is ours alone.
+        Ok(Vec::new())
+    }
+
     async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
         let (me, scope, query) = (self.me, scope.clone(), query.clone());
         self.readers.ask(move |db| list::tasks(db, me, &scope, &query)).await
