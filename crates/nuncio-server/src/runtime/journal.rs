@@ -9,17 +9,14 @@
 //! A store that is down is tried again for as long as it takes. Nothing that was folded is dropped, and
 //! new work is refused meanwhile.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use nuncio_protocol::{Content, Error, ErrorKind, Event, Message, Part, Result, Task};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::live::LiveRef;
@@ -60,7 +57,7 @@ pub(super) struct Journal {
 #[derive(Default)]
 struct Health {
     /// The store is being tried again.
-    down: AtomicBool,
+    down: watch::Sender<bool>,
     /// Nobody waits for the store any more.
     abandoned: CancellationToken,
 }
@@ -85,10 +82,22 @@ impl Journal {
 
     /// Refuses new work while the store is down.
     pub(super) fn check(&self) -> Result<()> {
-        if self.health.down.load(Ordering::Relaxed) {
+        if *self.health.down.borrow() {
             return Err(Error::from(ErrorKind::Unavailable).with_retry_after(super::RETRY_AFTER));
         }
         Ok(())
+    }
+
+    /// Returns when the store has been down for longer than callers are kept waiting for it.
+    pub(super) async fn stays_down(&self) {
+        let mut down = self.health.down.subscribe();
+        loop {
+            // The sender is ours, so it cannot be gone.
+            let _ = down.wait_for(|down| *down).await;
+            if timeout(super::COMMIT_PATIENCE, down.wait_for(|down| !down)).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// The server ends: if the store is down it is not waited for any longer.
@@ -211,7 +220,7 @@ impl Committer {
             if !error.is_down() || self.health.abandoned.is_cancelled() {
                 break;
             }
-            if !self.health.down.swap(true, Ordering::Relaxed) {
+            if !self.health.down.send_replace(true) {
                 tracing::error!(%error, "the task store is down; new work is refused until it answers again");
             }
             tokio::select! {
@@ -221,7 +230,7 @@ impl Committer {
             pause = (pause * 2).min(LONGEST_PAUSE);
             answer = self.again(&batch).await;
         }
-        if answer.is_ok() && self.health.down.swap(false, Ordering::Relaxed) {
+        if answer.is_ok() && self.health.down.send_replace(false) {
             tracing::info!("the task store answers again");
         }
         answer

@@ -242,8 +242,13 @@ impl Shared {
             }
             let settled = |state: &State| state.broken || state.answers(turn);
             // Looked at once without a timer: a quick agent is done by now.
-            let in_time =
-                settled(&live.lock()) || timeout_at(self.patience(cx), live.until(settled)).await.is_ok();
+            let in_time = settled(&live.lock())
+                || tokio::select! {
+                    settled = timeout_at(self.patience(cx), live.until(settled)) => settled.is_ok(),
+                    () = self.journal.stays_down() => {
+                        return Err(Error::from(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER));
+                    }
+                };
             if !in_time {
                 // The agent has said nothing yet: then the task begins here, so that there is one to
                 // come back to.

@@ -101,6 +101,26 @@ async fn a_store_that_is_down_is_waited_for_and_new_work_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_caller_is_not_kept_waiting_for_a_store_that_stays_down() {
+    let harness = waiting(quick());
+    harness.store.take_down(true);
+    let keyed = harness.calling(|cx| cx.idempotency_key = Some("k".to_owned()));
+    let say = Say::from("hi");
+    let error = keyed.task(say.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.retry_after().is_some(), "the caller is told when to come back");
+    harness.store.take_down(false);
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(
+        summary(&keyed.task(say).await.unwrap()),
+        "completed | user: hi | a \"x\"",
+        "and finds it done"
+    );
+    let list = harness.runtime.list_tasks(&harness.cx, ListTasksRequest::default()).await.unwrap();
+    assert_eq!(list.total_size, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_commit_whose_answer_was_lost_is_not_made_twice() {
     let harness = waiting(quick());
     harness.store.lose_next_answer();
