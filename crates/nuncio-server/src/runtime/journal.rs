@@ -180,22 +180,31 @@ impl Committer {
         }
     }
 
-    async fn commit(&self, mut writes: Vec<Write>) {
+    async fn commit(&self, writes: Vec<Write>) {
+        let Err((writes, error)) = self.attempt(writes, false).await else { return };
+        if error.is_down() || writes.len() < 2 {
+            return give_up(writes, &error);
+        }
+        // It may be one entry that the store cannot take: the others are not to go down with it.
+        tracing::error!(%error, "entries could not be recorded together; each is tried by itself");
+        for write in writes {
+            if let Err((writes, error)) = self.attempt(vec![write], true).await {
+                give_up(writes, &error);
+            }
+        }
+    }
+
+    /// Commits these writes as one batch, and tells their tasks. `again` if they may be there already.
+    async fn attempt(&self, mut writes: Vec<Write>, again: bool) -> Result<(), (Vec<Write>, StoreError)> {
         // What comes behind an entry that was lost is not tried any more.
         writes.retain(|write| !write.live.lock().broken);
         if writes.is_empty() {
             return;
         }
         let batch: Vec<Commit> = writes.iter().flat_map(|write| &write.batch).cloned().collect();
-        let mut results = match self.until_answered(batch).await {
+        let mut results = match self.until_answered(batch, again).await {
             Ok(results) => results.into_iter(),
-            Err(error) => {
-                tracing::error!(%error, tasks = writes.len(), "entries could not be recorded and were given up");
-                for write in writes {
-                    write.live.break_off();
-                }
-                return;
-            }
+            Err(error) => return Err((writes, error)),
         };
         for Write { live, batch, room } in writes {
             // The last one: all results of this write are used up.
@@ -209,13 +218,19 @@ impl Committer {
             }
             drop(room);
         }
+        Ok(())
     }
 
     /// Tries until the store answers. Whether an attempt without an answer was applied is not known; then
     /// the log tells.
-    async fn until_answered(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
+    async fn until_answered(
+        &self,
+        batch: Vec<Commit>,
+        again: bool,
+    ) -> Result<Vec<Result<(), Refused>>, StoreError> {
         let mut pause = FIRST_PAUSE;
-        let mut answer = self.store.commit(batch.clone()).await;
+        let mut answer =
+            if again { self.again(&batch).await } else { self.store.commit(batch.clone()).await };
         while let Err(error) = &answer {
             if !error.is_down() || self.health.abandoned.is_cancelled() {
                 break;
@@ -252,6 +267,14 @@ impl Committer {
     async fn is_there(&self, commit: &Commit) -> Result<bool, StoreError> {
         let entries = self.store.events(&commit.scope, &commit.task_id, commit.expected, 1).await?;
         Ok(entries.first().is_some_and(|entry| entry.at == commit.at && is_same(&entry.event, &commit.event)))
+    }
+}
+
+/// What could not be recorded is nowhere: whoever comes next reads the store.
+fn give_up(writes: Vec<Write>, error: &StoreError) {
+    tracing::error!(%error, tasks = writes.len(), "entries could not be recorded and were given up");
+    for write in writes {
+        write.live.break_off();
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{Message, Seq, TaskId, Timestamp};
+use nuncio_protocol::{Event, Message, Seq, TaskId, Timestamp};
 use tokio::sync::watch;
 
 use super::{
@@ -31,6 +31,8 @@ pub struct FailingStore {
     held_writes: watch::Sender<bool>,
     commits: AtomicUsize,
     fail_reads: AtomicBool,
+    /// A task that begins with these words cannot be stored.
+    chokes_on: Mutex<Option<&'static str>>,
     /// The answer to the next entry, instead of appending it.
     refusal: Mutex<Option<Refused>>,
     /// True while readers have to wait.
@@ -98,6 +100,20 @@ impl FailingStore {
     /// From now on, commits and kept replies fail (or no longer do).
     pub fn fail_writes(&self, fail: bool) {
         self.fail_writes.store(fail, Ordering::SeqCst);
+    }
+
+    /// A batch with a task that begins with these words cannot be stored, and is not.
+    pub fn choke_on(&self, words: &'static str) {
+        *self.chokes_on.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+    }
+
+    fn chokes(&self, batch: &[Commit]) -> bool {
+        let words = *self.chokes_on.lock().unwrap_or_else(PoisonError::into_inner);
+        let begins = |commit: &Commit| match &*commit.event {
+            Event::Task(task) => task.history.first().is_some_and(|said| words == Some(&*said.text())),
+            _ => false,
+        };
+        batch.iter().any(begins)
     }
 
     /// From now on, reads fail (or no longer do).
@@ -171,6 +187,9 @@ impl Store for FailingStore {
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         self.wait().await;
         self.write()?;
+        if self.chokes(&batch) {
+            return Err(StoreError::broken(STORE_SECRET));
+        }
         self.commits.fetch_add(1, Ordering::SeqCst);
         if self.last.swap(false, Ordering::SeqCst) {
             self.take_down(true);

@@ -364,3 +364,21 @@ async fn a_turn_that_was_left_to_a_task_that_has_ended_does_not_stay_for_ever() 
     assert!(data.another().adopt("scripted", 9).await.unwrap().is_empty());
     assert_eq!(second.get(&task.id).await.unwrap(), task);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_the_store_cannot_take_does_not_end_the_tasks_beside_it() {
+    let harness = alone(ScriptedExecutor::steps([Step::Working, Step::Artifact("a", "x")]));
+    harness.store.hold_writes(true);
+    let sends = ["one", "two", "poison", "three"].map(|word| {
+        let harness = harness.clone();
+        tokio::spawn(async move { harness.task(word).await })
+    });
+    settle().await;
+    harness.store.choke_on("poison");
+    harness.store.hold_writes(false);
+    let [one, two, poison, three] = sends;
+    for sent in [one, two, three] {
+        assert_eq!(sent.await.unwrap().unwrap().status.state, TaskState::Completed);
+    }
+    assert_eq!(refused(poison.await.unwrap()), ErrorKind::Unavailable);
+}
