@@ -245,7 +245,9 @@ impl Committer {
             pause = (pause * 2).min(LONGEST_PAUSE);
             answer = self.again(&batch).await;
         }
-        if answer.is_ok() && self.health.down.send_replace(false) {
+        // Also if it failed otherwise: while new work is refused, nobody would find out that it is well again.
+        let down = answer.as_ref().err().is_some_and(StoreError::is_down);
+        if !down && self.health.down.send_replace(false) {
             tracing::info!("the task store answers again");
         }
         answer

@@ -382,3 +382,18 @@ async fn an_entry_that_the_store_cannot_take_does_not_end_the_tasks_beside_it() 
     }
     assert_eq!(refused(poison.await.unwrap()), ErrorKind::Unavailable);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_down_and_then_failed_is_not_taken_for_down_for_ever() {
+    // New work was refused, so nothing was written, so nobody found out that it was well again.
+    let harness = alone(ScriptedExecutor::steps([]));
+    harness.store.take_down(true);
+    let sender = harness.clone();
+    let sent = tokio::spawn(async move { sender.task("during").await });
+    settle().await;
+    harness.store.fail_writes(true);
+    harness.store.take_down(false);
+    assert_eq!(refused(sent.await.unwrap()), ErrorKind::Unavailable);
+    harness.store.fail_writes(false);
+    assert_eq!(harness.task("after").await.unwrap().status.state, TaskState::Completed);
+}
