@@ -31,6 +31,9 @@ const UNIT: usize = 1 << 10;
 /// How many writes go into one batch.
 const BATCH: usize = 1_024;
 
+/// A batch that fails again and again is not made smaller than so many entries.
+const SMALL_BATCH: usize = 16;
+
 /// How long a store that is down is left alone, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -229,8 +232,9 @@ impl Committer {
         again: bool,
     ) -> Result<Vec<Result<(), Refused>>, StoreError> {
         let mut pause = FIRST_PAUSE;
+        let mut most = batch.len();
         let mut answer =
-            if again { self.again(&batch).await } else { self.store.commit(batch.clone()).await };
+            if again { self.again(&batch, most).await } else { self.store.commit(batch.clone()).await };
         while let Err(error) = &answer {
             if !error.is_down() || self.health.abandoned.is_cancelled() {
                 break;
@@ -243,7 +247,9 @@ impl Committer {
                 () = self.health.abandoned.cancelled() => break,
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
-            answer = self.again(&batch).await;
+            // It may only take too long all at once.
+            most = (most / 2).max(SMALL_BATCH);
+            answer = self.again(&batch, most).await;
         }
         // Also if it failed otherwise: while new work is refused, nobody would find out that it is well again.
         let down = answer.as_ref().err().is_some_and(StoreError::is_down);
@@ -253,9 +259,12 @@ impl Committer {
         answer
     }
 
-    /// Another attempt: an entry that is refused because it is there already is ours.
-    async fn again(&self, batch: &[Commit]) -> Result<Vec<Result<(), Refused>>, StoreError> {
-        let mut results = self.store.commit(batch.to_vec()).await?;
+    /// Another attempt, so many entries at a time: one that is refused because it is there already is ours.
+    async fn again(&self, batch: &[Commit], most: usize) -> Result<Vec<Result<(), Refused>>, StoreError> {
+        let mut results = Vec::with_capacity(batch.len());
+        for some in batch.chunks(most.max(1)) {
+            results.extend(self.store.commit(some.to_vec()).await?);
+        }
         for (commit, result) in batch.iter().zip(&mut results) {
             if matches!(result, Err(Refused::Version(at)) if *at > commit.expected)
                 && self.is_there(commit).await?

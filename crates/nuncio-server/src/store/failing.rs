@@ -31,6 +31,8 @@ pub struct FailingStore {
     held_writes: watch::Sender<bool>,
     commits: AtomicUsize,
     fail_reads: AtomicBool,
+    /// Batches of more entries take too long; 0: none does.
+    most_entries: AtomicUsize,
     /// A task that begins with these words cannot be stored.
     chokes_on: Mutex<Option<&'static str>>,
     /// The answer to the next entry, instead of appending it.
@@ -100,6 +102,11 @@ impl FailingStore {
     /// From now on, commits and kept replies fail (or no longer do).
     pub fn fail_writes(&self, fail: bool) {
         self.fail_writes.store(fail, Ordering::SeqCst);
+    }
+
+    /// From now on, batches of more entries take too long, and fail as if it were down.
+    pub fn take_at_most(&self, entries: usize) {
+        self.most_entries.store(entries, Ordering::SeqCst);
     }
 
     /// A batch with a task that begins with these words cannot be stored, and is not.
@@ -187,6 +194,9 @@ impl Store for FailingStore {
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         self.wait().await;
         self.write()?;
+        if (1..batch.len()).contains(&self.most_entries.load(Ordering::SeqCst)) {
+            return Err(StoreError::down("no answer in time"));
+        }
         if self.chokes(&batch) {
             return Err(StoreError::broken(STORE_SECRET));
         }

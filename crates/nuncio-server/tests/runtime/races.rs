@@ -397,3 +397,22 @@ async fn a_store_that_was_down_and_then_failed_is_not_taken_for_down_for_ever() 
     harness.store.fail_writes(false);
     assert_eq!(harness.task("after").await.unwrap().status.state, TaskState::Completed);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_takes_the_store_too_long_is_made_smaller() {
+    // It ran into the patience of the connection each time, and nothing was recorded any more.
+    let harness = alone(ScriptedExecutor::steps([Step::Working, Step::Artifact("a", "x")]));
+    harness.store.hold_writes(true);
+    let sends: Vec<_> = (0..50)
+        .map(|i| {
+            let harness = harness.clone();
+            tokio::spawn(async move { harness.task(&*format!("hi {i}")).await })
+        })
+        .collect();
+    settle().await;
+    harness.store.take_at_most(20);
+    harness.store.hold_writes(false);
+    for sent in sends {
+        assert_eq!(sent.await.unwrap().unwrap().status.state, TaskState::Completed);
+    }
+}
