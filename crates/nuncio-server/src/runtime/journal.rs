@@ -65,6 +65,13 @@ struct Health {
     abandoned: CancellationToken,
 }
 
+impl Health {
+    /// True if that is news. Whoever waits is woken only then.
+    fn set_down(&self, down: bool) -> bool {
+        self.down.send_if_modified(|now| std::mem::replace(now, down) != down)
+    }
+}
+
 impl Journal {
     /// For a store that waits this starts the loop, so it needs a Tokio runtime.
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
@@ -202,7 +209,7 @@ impl Committer {
         // What comes behind an entry that was lost is not tried any more.
         writes.retain(|write| !write.live.lock().broken);
         if writes.is_empty() {
-            return;
+            return Ok(());
         }
         let batch: Vec<Commit> = writes.iter().flat_map(|write| &write.batch).cloned().collect();
         let mut results = match self.until_answered(batch, again).await {
@@ -239,7 +246,7 @@ impl Committer {
             if !error.is_down() || self.health.abandoned.is_cancelled() {
                 break;
             }
-            if !self.health.down.send_replace(true) {
+            if self.health.set_down(true) {
                 tracing::error!(%error, "the task store is down; new work is refused until it answers again");
             }
             tokio::select! {
@@ -253,7 +260,7 @@ impl Committer {
         }
         // Also if it failed otherwise: while new work is refused, nobody would find out that it is well again.
         let down = answer.as_ref().err().is_some_and(StoreError::is_down);
-        if !down && self.health.down.send_replace(false) {
+        if !down && self.health.set_down(false) {
             tracing::info!("the task store answers again");
         }
         answer

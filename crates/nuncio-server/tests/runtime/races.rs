@@ -160,11 +160,16 @@ async fn an_agent_that_waits_for_the_store_is_not_taken_for_silent() {
         let harness = server(&MemoryStore::default(), agent, |builder| builder.limits(limits));
         let harness = harness.calling(|cx| cx.idempotency_key = Some("k".to_owned()));
         harness.store.take_down(true);
-        let sender = harness.clone();
-        let sent = tokio::spawn(async move { sender.send("hi").await });
+        let say = Say::from("hi");
+        assert_eq!(
+            refused(harness.send(say.clone()).await),
+            ErrorKind::Unavailable,
+            "its caller may come back"
+        );
         tokio::time::sleep(secs(60)).await;
         harness.store.take_down(false);
-        match sent.await.unwrap().unwrap() {
+        tokio::time::sleep(secs(2)).await;
+        match harness.send(say).await.unwrap() {
             SendMessageResponse::Task(task) => assert_eq!(summary(&task), "completed | user: hi | "),
             SendMessageResponse::Message(reply) => assert_eq!(reply.text(), "hello"),
         }
