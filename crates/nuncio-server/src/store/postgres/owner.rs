@@ -116,16 +116,20 @@ impl Heart {
 async fn pulse(link: Link, epoch: i64, beat: Duration, lapse: Duration, over: CancellationToken) {
     let mut ticks = tokio::time::interval(beat);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut beats = 0_u32;
+    let (mut beats, mut missed) = (0_u32, false);
     while over.run_until_cancelled(ticks.tick()).await.is_some() {
         beats = beats.wrapping_add(1);
         let mut done = link.query(BEAT, &[&epoch]).await;
         if done.is_ok() && beats.is_multiple_of(BEATS_PER_CLEANING) {
             done = link.query(CLEAN, &[&millis(lapse)]).await;
         }
-        if let Err(error) = done {
-            tracing::warn!(%error, "no heartbeat");
+        match &done {
+            // Told once: an outage may be long.
+            Err(error) if !missed => tracing::warn!(%error, "no sign of life could be given to the database"),
+            Ok(_) if missed => tracing::info!("the database knows again that this hub is alive"),
+            Err(_) | Ok(_) => {}
         }
+        missed = done.is_err();
     }
     let _ = link.query(LEAVE, &[&epoch]).await;
 }
