@@ -11,6 +11,7 @@ use axum::Router;
 use nuncio_server::{
     Retention,
     bind::{BindOptions, PublicBase},
+    store::Store,
 };
 use tokio::net::TcpListener;
 use url::Url;
@@ -18,7 +19,7 @@ use url::Url;
 use crate::{
     agents,
     config::Config,
-    data::Opened,
+    data,
     grpc::Health,
     listen::{Certificates, Listener, Names},
     place::Place,
@@ -36,7 +37,7 @@ pub struct Hub {
     address: SocketAddr,
     place: Place,
     routes: Arc<Routes>,
-    data: Opened,
+    store: Arc<dyn Store>,
     health: Health,
     router: Router,
     config: Config,
@@ -66,7 +67,7 @@ impl Hub {
     pub async fn bind(config: Config) -> Result<Self> {
         let certificates = config.tls.clone().map(Certificates::load).transpose()?;
         let keys = CardKeys::load(&config.card_keys)?;
-        let data = Opened::open(&config.data).await?;
+        let store = data::open(&config.data).await?;
         let socket = TcpListener::bind(config.listen).await.with_context(|| {
             format!(
                 "cannot listen on {}; is another hub running? say --listen with another port",
@@ -92,14 +93,14 @@ impl Hub {
         };
         let retention = config.keep.map(Retention::finished).unwrap_or_default();
         let agents = match config.demo {
-            true => agents::demo(config.profile, &place, &data.store, &retention),
+            true => agents::demo(config.profile, &place, &store, &retention),
             false => Vec::new(),
         };
         let routes = Arc::new(Routes { agents, store_is_well: AtomicBool::new(true) });
         let (router, health) = router::router(&routes, config.default_agent.as_deref(), &options).await?;
         let router = router.merge(keys.router(&options)?);
         let listener = Listener { socket, certificates, names, connections: config.connections };
-        Ok(Self { listener, address, place, routes, data, health, router, config })
+        Ok(Self { listener, address, place, routes, store, health, router, config })
     }
 
     /// Where it listens.
@@ -143,7 +144,7 @@ impl Hub {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
         let open = tokio::select! {
             open = self.listener.serve(self.router, shutdown) => open,
-            never = ready::watch(&*self.data.store, &self.routes, &self.health) => match never {},
+            never = ready::watch(&*self.store, &self.routes, &self.health) => match never {},
         };
         self.health.set(false).await;
         drain(&self.routes, self.config.drain_grace).await;
@@ -151,8 +152,7 @@ impl Hub {
         if !open.close(CONNECTION_GRACE).await {
             tracing::warn!("some connections did not end in time and were cut");
         }
-        drop(self.routes);
-        self.data.close().await;
+        self.store.close().await;
         Ok(())
     }
 }

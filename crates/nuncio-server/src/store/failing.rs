@@ -294,6 +294,10 @@ impl Store for FailingStore {
         self.inner.secret(name).await
     }
 
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+
     async fn ready(&self) -> Result<(), StoreError> {
         self.write()
     }

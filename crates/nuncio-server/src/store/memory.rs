@@ -6,6 +6,7 @@
 
 mod forget;
 mod index;
+mod turns;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque, hash_map::Entry},
@@ -21,7 +22,7 @@ use self::index::Index;
 use super::{
     Answer, Commit, IdempotencyKey, Keyset, Links, MOST_CHILDREN, Orphan, Outcome, Prune, Refused, Scope,
     Store, StoreError, StoredEvent, StoredTask, StoredTurn, TaskPage, TaskQuery, TurnChange, Whose,
-    busy_after,
+    busy_after, references,
 };
 
 /// How many finished tasks are kept when nobody says otherwise.
@@ -352,51 +353,6 @@ impl Inner {
             children: children.take(MOST_CHILDREN).cloned().collect(),
         }
     }
-
-    fn turn(&mut self, me: Owner, scope: &Scope, id: &TaskId, change: TurnChange) -> Result<(), Refused> {
-        let stored = self.tasks.get_mut(id).filter(|stored| *stored.scope == *scope);
-        let stored = stored.ok_or(Refused::NotFound)?;
-        if stored.is_held(me) {
-            return Err(Refused::Held);
-        }
-        match change {
-            TurnChange::Queue(turn) => {
-                stored.owner = me;
-                stored.keep(turn);
-            }
-            TurnChange::Begin(id) => {
-                let turn = stored.turns.iter_mut().find(|turn| turn.id == id).ok_or(Refused::NotFound)?;
-                turn.begun = true;
-            }
-            TurnChange::Drop(id) => stored.turns.retain(|turn| turn.id != id),
-        }
-        Ok(())
-    }
-
-    fn adopt(&mut self, me: Owner, agent: &str, limit: usize) -> Vec<Orphan> {
-        let gone = &self.gone;
-        let left = |stored: &Stored| {
-            let left = stored.busy || stored.waits();
-            *stored.scope.agent == *agent && gone.contains(&stored.owner) && left
-        };
-        let mut orphans = Vec::new();
-        for stored in self.tasks.values_mut().filter(|stored| left(stored)).take(limit) {
-            stored.owner = me;
-            let (scope, turns) = (Arc::clone(&stored.scope), stored.turns.clone());
-            orphans.push(Orphan { scope, stored: stored.read(me), busy: stored.busy, turns });
-        }
-        orphans
-    }
-}
-
-/// The tasks that an entry refers to.
-fn references(event: &Event) -> impl Iterator<Item = &TaskId> {
-    let said: &[Arc<Message>] = match event {
-        Event::Task(task) => &task.history,
-        Event::Message(message) => std::slice::from_ref(message),
-        Event::StatusUpdate(_) | Event::ArtifactUpdate(_) => &[],
-    };
-    said.iter().flat_map(|message| &message.reference_task_ids)
 }
 
 impl Stored {

@@ -130,6 +130,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Fails if the store cannot be read at present, or not be written to.
     async fn ready(&self) -> Result<(), StoreError>;
+
+    /// Does what it was given and lets go, so that nobody has to wait until this owner counts as gone. Nothing
+    /// is asked of it afterwards.
+    async fn close(&self) {}
 }
 
 /// Whose tasks: every read and write names it, so that forgetting it does not compile.
@@ -176,6 +180,16 @@ pub fn busy_after(event: &Event) -> Option<bool> {
         Event::Message(_) => Some(true),
         Event::ArtifactUpdate(_) => None,
     }
+}
+
+/// The tasks that an entry refers to.
+pub(crate) fn references(event: &Event) -> impl Iterator<Item = &TaskId> {
+    let said: &[Arc<Message>] = match event {
+        Event::Task(task) => &task.history,
+        Event::Message(message) => std::slice::from_ref(message),
+        Event::StatusUpdate(_) | Event::ArtifactUpdate(_) => &[],
+    };
+    said.iter().flat_map(|message| &message.reference_task_ids)
 }
 
 /// A message that a task is to work on, kept so that it outlives the process. A status that is terminal

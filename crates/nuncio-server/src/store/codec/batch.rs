@@ -2,10 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use nuncio_protocol::{ContextId, Event, Message, Seq, TaskId, TaskState, Timestamp};
+use nuncio_protocol::{ContextId, Event, Seq, TaskId, TaskState, Timestamp};
 
 use super::{Blob, Segment, Snapshot};
-use crate::store::{Commit, IdempotencyKey, Scope, StoredTurn, busy_after};
+use crate::store::{Commit, IdempotencyKey, Scope, StoredTurn, busy_after, references};
 
 /// Which turns of its task a write drops, before it adds its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -181,14 +181,4 @@ impl TaskWrite {
             write
         })
     }
-}
-
-/// The tasks that an entry refers to.
-fn references(event: &Event) -> impl Iterator<Item = &TaskId> {
-    let said: &[Arc<Message>] = match event {
-        Event::Task(task) => &task.history,
-        Event::Message(message) => std::slice::from_ref(message),
-        Event::StatusUpdate(_) | Event::ArtifactUpdate(_) => &[],
-    };
-    said.iter().flat_map(|message| &message.reference_task_ids)
 }

@@ -120,12 +120,6 @@ impl PostgresStore {
         })
     }
 
-    /// Says that this owner is gone, so that others need not wait to see it: what it leaves in progress may
-    /// be adopted at once.
-    pub async fn retire(&self) {
-        self.heart.rest().await;
-    }
-
     /// This owner says no more that it is alive, as if its process had ended.
     #[cfg(any(test, feature = "test-util"))]
     pub fn fall_silent(&self) {
@@ -224,6 +218,10 @@ impl Store for PostgresStore {
 
     async fn ready(&self) -> Result<(), StoreError> {
         owner::beat(self).await
+    }
+
+    async fn close(&self) {
+        self.heart.rest().await;
     }
 }
 

@@ -29,7 +29,7 @@ impl Handles for Database {
 
     // The lapse has a test of its own.
     async fn die(&self, handle: Arc<PostgresStore>) {
-        handle.retire().await;
+        handle.close().await;
     }
 }
 

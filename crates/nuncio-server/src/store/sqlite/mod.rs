@@ -20,7 +20,7 @@ mod write;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
 };
 
@@ -55,11 +55,12 @@ impl Default for SqliteOptions {
 }
 
 /// Keeps tasks in a SQLite database. When it is dropped, what was given to it is still done, and the file
-/// is let go a moment later; [`close`](Self::close) waits for that.
+/// is let go a moment later; [`close`](Store::close) waits for that.
 pub struct SqliteStore {
     writer: Writer,
     readers: Readers,
-    threads: Vec<JoinHandle<()>>,
+    /// Until it is closed.
+    threads: Mutex<Vec<JoinHandle<()>>>,
     /// The owner that this handle is.
     me: i64,
     large: usize,
@@ -94,17 +95,8 @@ impl SqliteStore {
         let (writer, thread) = started.map_err(|error| lock::unopened(path, &error))?;
         // Last to end, so that it finds nobody else at the file.
         threads.push(thread);
+        let threads = Mutex::new(threads);
         Ok(Self { writer, readers, threads, me, large: options.large_content, path: path.to_owned() })
-    }
-
-    /// Does what it was given, and lets go of the file.
-    pub async fn close(self) {
-        let Self { writer, readers, threads, .. } = self;
-        drop((writer, readers));
-        let joined = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(JoinHandle::join));
-        if !matches!(joined.await, Ok(Ok(()))) {
-            tracing::error!("a thread of the task store has panicked");
-        }
     }
 }
 
@@ -126,8 +118,8 @@ impl Store for SqliteStore {
     }
 
     async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
-        if let Some(db) = self.readers.near() {
-            return read::task(&db, self.me, scope, id.as_str());
+        if let Some(told) = self.readers.near(|db| read::task(db, self.me, scope, id.as_str())) {
+            return told;
         }
         let (me, scope, id) = (self.me, scope.clone(), id.clone());
         self.readers.ask(move |db| read::task(db, me, &scope, id.as_str())).await
@@ -229,6 +221,17 @@ impl Store for SqliteStore {
             Ok(())
         };
         self.writer.shared(work).await
+    }
+
+    /// Leaves everything in the one file.
+    async fn close(&self) {
+        self.readers.close();
+        self.writer.close();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let joined = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(JoinHandle::join));
+        if !matches!(joined.await, Ok(Ok(()))) {
+            tracing::error!("a thread of the task store has panicked");
+        }
     }
 }
 

@@ -25,11 +25,11 @@ use crate::store::{
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
 
-/// Where questions are given to the readers. When it is gone, the threads end.
+/// Where questions are given to the readers, until it is closed; then the threads end.
 pub(super) struct Readers {
-    jobs: mpsc::Sender<Job>,
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
     /// For questions about one row, which take less time than waking a thread.
-    near: Vec<Mutex<Connection>>,
+    near: Vec<Mutex<Option<Connection>>>,
 }
 
 impl Readers {
@@ -41,25 +41,31 @@ impl Readers {
         let (mut threads, mut near) = (Vec::new(), Vec::new());
         for number in 0..count.max(1) {
             let db = open()?;
-            near.push(Mutex::new(open()?));
+            near.push(Mutex::new(Some(open()?)));
             let queue = Arc::clone(&queue);
             let thread = std::thread::Builder::new().name(format!("nuncio-sqlite-reader-{number}"));
             let thread = thread.spawn(move || {
                 loop {
                     // Whoever waits for the next job holds the lock; the others wait for the lock.
-                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let next = locked(&queue).recv();
                     let Ok(job) = next else { break };
                     job(&db);
                 }
             });
             threads.push(thread.map_err(|error| super::lock::unopened(path, &error))?);
         }
-        Ok((Self { jobs, near }, threads))
+        Ok((Self { jobs: Mutex::new(Some(jobs)), near }, threads))
     }
 
-    /// A connection for a question about one row, if one is free. It must not be kept over an await.
-    pub(super) fn near(&self) -> Option<MutexGuard<'_, Connection>> {
-        self.near.iter().find_map(|db| db.try_lock().ok())
+    /// Takes no more questions.
+    pub(super) fn close(&self) {
+        *locked(&self.jobs) = None;
+        self.near.iter().for_each(|db| *locked(db) = None);
+    }
+
+    /// Answers a question about one row here and now, if a connection is free.
+    pub(super) fn near<T>(&self, question: impl FnOnce(&Connection) -> T) -> Option<T> {
+        self.near.iter().find_map(|db| db.try_lock().ok())?.as_ref().map(question)
     }
 
     /// Asks the database.
@@ -70,9 +76,13 @@ impl Readers {
         let (waiter, answer) = oneshot::channel();
         let ended = || StoreError::broken("the readers have ended");
         let job = move |db: &Connection| drop(waiter.send(question(db)));
-        self.jobs.send(Box::new(job)).map_err(|_| ended())?;
+        locked(&self.jobs).as_ref().and_then(|jobs| jobs.send(Box::new(job)).ok()).ok_or_else(ended)?;
         answer.await.map_err(|_| ended())?
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What [`assemble`] needs of a task's row, with its artifacts or without.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::JoinHandle,
 };
 
@@ -69,9 +69,8 @@ where
     }
 }
 
-/// Where jobs are given to the writer. When the last is gone, the thread ends.
-#[derive(Clone)]
-pub(super) struct Writer(mpsc::Sender<Box<dyn Job>>);
+/// Where jobs are given to the writer, until it is closed; then the thread ends.
+pub(super) struct Writer(Mutex<Option<mpsc::Sender<Box<dyn Job>>>>);
 
 impl Writer {
     /// Starts the thread.
@@ -91,7 +90,16 @@ impl Writer {
             // The lock goes last.
             drop(lock);
         })?;
-        Ok((Self(jobs), thread))
+        Ok((Self(Mutex::new(Some(jobs))), thread))
+    }
+
+    /// Takes no more jobs.
+    pub(super) fn close(&self) {
+        *self.jobs() = None;
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, Option<mpsc::Sender<Box<dyn Job>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does some small work, perhaps in a transaction with others.
@@ -117,7 +125,8 @@ impl Writer {
     ) -> Result<T, StoreError> {
         let (waiter, done) = oneshot::channel();
         let ended = || StoreError::broken("the writer has ended");
-        self.0.send(Box::new(Work { shares, work: Some(work), done: None, waiter })).map_err(|_| ended())?;
+        let job = Box::new(Work { shares, work: Some(work), done: None, waiter });
+        self.jobs().as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or_else(ended)?;
         done.await.map_err(|_| ended())?
     }
 }

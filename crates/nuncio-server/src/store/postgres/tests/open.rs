@@ -138,7 +138,7 @@ async fn the_way_to_the_database_is_protected_as_the_address_says() {
             }
         };
         assert_eq!(seen, [[if protected { "t" } else { "f" }]], "{options}");
-        store.retire().await;
+        store.close().await;
         drop(store);
         let gone = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'nuncio'";
         while postgres::run(server.url(), gone).await != [["0"]] {

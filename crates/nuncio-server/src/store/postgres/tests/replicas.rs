@@ -42,7 +42,7 @@ async fn owners_that_are_long_gone_are_forgotten() {
     done.status(TaskState::Completed, 2).await;
     Writer::create(&shared(&gone), &scope("ann"), "t-2", "c-1", 1).await;
     drop(done);
-    gone.retire().await;
+    gone.close().await;
     let store = PostgresStore::connect(&url, brief).await.unwrap();
     let owners = async || postgres::run(&url, "SELECT count(*) FROM nuncio.owners").await[0][0].clone();
     assert_eq!(store.adopt("agent", 9).await.unwrap().len(), 1);
