@@ -1,26 +1,23 @@
 //! Letting a message in: is it well formed, may this caller say it, is there room, and which task is
 //! it about.
 
-use std::{collections::hash_map::Entry, sync::Arc};
+use std::sync::Arc;
 
 use nuncio_protocol::{
     CallContext, ContextId, Error, ErrorKind, Message, Result, SendMessageRequest, Seq, Task, TaskId,
     Validate as _, wire::excerpt,
 };
-use sha2::{Digest as _, Sha256};
-use tokio::{
-    sync::{oneshot, watch},
-    time::timeout_at,
-};
+use tokio::{sync::oneshot, time::timeout_at};
 
 use super::{
     Shared,
     execution::{self, Begun, Turn},
+    in_flight::{InFlightGuard, idempotency_key},
     kept::Kept,
     live::LiveRef,
     record::Recorder,
 };
-use crate::store::{Answer, IdempotencyKey, Outcome, Scope, StoredTurn, TurnChange};
+use crate::store::{Scope, StoredTurn, TurnChange};
 
 /// A new identifier: unique, URL-safe, and in the order of time.
 pub(crate) fn new_id<T: for<'a> From<&'a str>>() -> T {
@@ -48,54 +45,6 @@ enum Taken {
     Queued,
     /// It has to wait, and would be lost with the process: it is to be kept first.
     NotKept(Box<Turn>),
-}
-
-/// A send that has been let in and is not yet in the store; a repeat joins it.
-#[derive(Clone)]
-pub(super) struct InFlight {
-    digest: [u8; 32],
-    live: LiveRef,
-    /// Closed when it has come to nothing.
-    stage: watch::Receiver<Stage>,
-}
-
-/// How far a send in flight has come.
-#[derive(Clone, Copy)]
-enum Stage {
-    /// It may still be refused.
-    Undecided,
-    /// It waits for its turn.
-    Queued,
-    /// Its execution has begun, after this entry.
-    Begun(Seq),
-}
-
-/// Where a send is found by a repeat.
-pub(super) type Slot = (Arc<Scope>, Arc<str>);
-
-/// Forgets the send when it is in the store, or has come to nothing.
-pub(super) struct InFlightGuard {
-    shared: Arc<Shared>,
-    slot: Slot,
-    stage: watch::Sender<Stage>,
-}
-
-impl InFlightGuard {
-    /// Tells the repeats that wait where they may join.
-    pub(super) fn begins_after(&self, turn: Seq) {
-        self.stage.send_replace(Stage::Begun(turn));
-    }
-
-    /// Tells them that it waits for its turn.
-    pub(super) fn waits(&self) {
-        self.stage.send_replace(Stage::Queued);
-    }
-}
-
-impl Drop for InFlightGuard {
-    fn drop(&mut self) {
-        self.shared.in_flight().remove(&self.slot);
-    }
 }
 
 impl Shared {
@@ -201,31 +150,30 @@ impl Shared {
         // for this token.
         let _begins = self.tracker.token();
         self.check_open()?;
-        let configuration = req.configuration.unwrap_or_default();
-        let kept = (self.keeps_turns() && (immediately || self.idempotent))
-            .then(|| Kept::new(cx, None, &configuration, &req.metadata).encode(!immediately))
-            .transpose()?;
-        {
-            let mut state = live.lock();
-            // Running before it is there: nobody finds it idle.
-            state.running = Some(execution::running());
-            state.turn.clone_from(&kept);
-        }
-        if immediately {
-            Recorder::new(self, &live).create().await?;
-        }
-        let turn = Box::new(Turn {
+        let mut turn = Box::new(Turn {
             message,
-            configuration,
+            configuration: req.configuration.unwrap_or_default(),
             metadata: req.metadata,
             references,
             call: cx.clone(),
             claim: None,
-            kept,
+            kept: None,
             again: false,
             in_flight: guard,
             begun: None,
         });
+        if self.keeps_turns() && (immediately || self.idempotent) {
+            turn.kept = Some(Kept::of(&turn).encode(!immediately)?);
+        }
+        {
+            let mut state = live.lock();
+            // Running before it is there: nobody finds it idle.
+            state.running = Some(execution::running());
+            state.turn.clone_from(&turn.kept);
+        }
+        if immediately {
+            Recorder::new(self, &live).create().await?;
+        }
         if let Some(guard) = &turn.in_flight {
             guard.begins_after(Seq::ZERO);
         }
@@ -235,69 +183,6 @@ impl Shared {
             execution::run(shared, handle, turn).await;
         });
         Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }))
-    }
-
-    /// Claims an idempotency key for this send, or finds what became of the first one under it.
-    async fn claim(
-        self: &Arc<Self>,
-        cx: &CallContext,
-        key: &IdempotencyKey,
-        live: &LiveRef,
-        immediately: bool,
-    ) -> Result<Result<InFlightGuard, Admitted>> {
-        let patience = self.patience(cx);
-        let guard = loop {
-            let mut first = match self.reserve(key, live) {
-                Ok(guard) => break guard,
-                Err(first) => first,
-            };
-            same_request(first.digest, key)?;
-            // The first one may still come to nothing, or find that it is itself a repeat: then it is
-            // this one's turn to look.
-            let told = |stage: &Stage| match stage {
-                Stage::Undecided => false,
-                Stage::Queued => immediately,
-                Stage::Begun(_) => true,
-            };
-            let came = timeout_at(patience, first.stage.wait_for(told)).await;
-            let stage = match came.map(|came| came.map(|stage| *stage)) {
-                Ok(Ok(stage)) => stage,
-                Ok(Err(_)) => continue,
-                Err(_) => *first.stage.borrow(),
-            };
-            return match stage {
-                Stage::Begun(turn) => Ok(Err(Admitted::Joined(first.live, turn))),
-                Stage::Queued => Ok(Err(Admitted::Queued(first.live))),
-                Stage::Undecided => {
-                    Err(Error::from(ErrorKind::Unavailable).with_retry_after(super::RETRY_AFTER))
-                }
-            };
-        };
-        let Some(Answer { digest, outcome }) = self.store.answer(&live.scope, &key.key).await? else {
-            return Ok(Ok(guard));
-        };
-        same_request(digest, key)?;
-        Ok(Err(match outcome {
-            Outcome::Task(id) => Admitted::Known(id),
-            Outcome::Reply(reply) => Admitted::Replied(reply),
-        }))
-    }
-
-    /// A place in flight for this key; else who has it.
-    pub(super) fn reserve(
-        self: &Arc<Self>,
-        key: &IdempotencyKey,
-        live: &LiveRef,
-    ) -> Result<InFlightGuard, InFlight> {
-        let slot: Slot = (Arc::clone(&live.scope), Arc::clone(&key.key));
-        match self.in_flight().entry(slot.clone()) {
-            Entry::Occupied(first) => Err(first.get().clone()),
-            Entry::Vacant(place) => {
-                let (sender, stage) = watch::channel(Stage::Undecided);
-                place.insert(InFlight { digest: key.digest, live: live.clone(), stage });
-                Ok(InFlightGuard { shared: Arc::clone(self), slot, stage: sender })
-            }
-        }
     }
 
     async fn follow_up(
@@ -327,12 +212,10 @@ impl Shared {
         };
         let message = Arc::new(std::mem::take(&mut req.message));
         let references = self.references(scope, &message).await?;
-        let configuration = req.configuration.unwrap_or_default();
-        let kept = Kept::new(cx, Some(&message), &configuration, &req.metadata).claiming(key.as_ref());
         let (begun, turn_begun) = oneshot::channel();
         let turn = Box::new(Turn {
             message,
-            configuration,
+            configuration: req.configuration.unwrap_or_default(),
             metadata: req.metadata,
             references,
             call: cx.clone(),
@@ -342,25 +225,29 @@ impl Shared {
             in_flight,
             begun: Some(begun),
         });
-        // Not by the caller, who may leave: what is kept is also run.
-        let (shared, handle) = (Arc::clone(self), live.clone());
-        let handed_in = tokio::spawn(async move { shared.hand_in(&handle, turn, &kept).await }).await;
-        let queued = handed_in.map_err(Error::internal)??;
+        let queued = if self.keeps_turns() {
+            // Not by the caller, who may leave: what is kept is also run.
+            let (shared, handle) = (Arc::clone(self), live.clone());
+            let handed_in = tokio::spawn(async move { shared.hand_in(&handle, turn).await });
+            handed_in.await.map_err(Error::internal)??
+        } else {
+            self.hand_in(&live, turn).await?
+        };
         if queued && immediately {
             return Ok(Admitted::Queued(live));
         }
         match timeout_at(self.patience(cx), turn_begun).await {
             Ok(Ok(begun)) => Ok(Admitted::Task(live, begun?)),
-            Ok(Err(_)) => Err(ErrorKind::Unavailable.into()),
+            Ok(Err(_)) => Err(super::unavailable()),
             Err(_) => Ok(Admitted::Queued(live)),
         }
     }
 
     /// Keeps a follow-up where it must be, and starts or queues it; true if it is queued.
-    async fn hand_in(self: &Arc<Self>, live: &LiveRef, mut turn: Box<Turn>, kept: &Kept) -> Result<bool> {
+    async fn hand_in(self: &Arc<Self>, live: &LiveRef, mut turn: Box<Turn>) -> Result<bool> {
         let mut waits = live.lock().running.is_some();
         loop {
-            turn.kept = self.keep(live, kept, waits).await?;
+            turn.kept = self.keep(live, &turn, waits).await?;
             let waiting = turn.kept.as_ref().filter(|_| waits).map(|kept| Arc::clone(&kept.id));
             match self.take_turn(live, turn) {
                 Ok(Taken::Runs) => return Ok(false),
@@ -378,11 +265,11 @@ impl Shared {
     }
 
     /// Keeps a follow-up in the store if it has to wait, or if its agent may be asked again.
-    async fn keep(&self, live: &LiveRef, kept: &Kept, waits: bool) -> Result<Option<StoredTurn>> {
+    async fn keep(&self, live: &LiveRef, turn: &Turn, waits: bool) -> Result<Option<StoredTurn>> {
         if !self.keeps_turns() || !(waits || self.idempotent) {
             return Ok(None);
         }
-        let turn = kept.encode(!waits)?;
+        let turn = Kept::of(turn).encode(!waits)?;
         if waits {
             self.change_turn(live, TurnChange::Queue(turn.clone())).await?;
         }
@@ -396,7 +283,7 @@ impl Shared {
         self.check_open()?;
         let mut state = live.lock();
         if state.broken {
-            return Err(ErrorKind::Unavailable.into());
+            return Err(super::unavailable());
         }
         if state.held {
             return Err(Error::new(ErrorKind::Unavailable, "another server works on this task; try again")
@@ -478,19 +365,4 @@ impl Shared {
         }
         Ok(tasks)
     }
-}
-
-fn idempotency_key(key: &str, req: &SendMessageRequest) -> Result<IdempotencyKey> {
-    if key.is_empty() || key.len() > 256 {
-        return Err(Error::invalid_field("Idempotency-Key", "expected 1 to 256 bytes"));
-    }
-    let json = serde_json::to_vec(req).map_err(Error::internal)?;
-    Ok(IdempotencyKey { key: key.into(), digest: Sha256::digest(&json).into() })
-}
-
-fn same_request(digest: [u8; 32], key: &IdempotencyKey) -> Result<()> {
-    if digest == key.digest {
-        return Ok(());
-    }
-    Err(Error::invalid_field("Idempotency-Key", "was used with another request; take a new key"))
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Shared,
-    admit::InFlightGuard,
+    in_flight::InFlightGuard,
     live::{LiveRef, Running, Stop},
     record::Recorder,
 };
@@ -123,7 +123,7 @@ fn next_turn(live: &LiveRef) -> Next {
     if ended || state.broken || stop == Some(Stop::Shutdown) {
         state.running = None;
         for turn in std::mem::take(&mut state.queue) {
-            turn.refuse(if ended && !state.broken { terminal() } else { ErrorKind::Unavailable.into() });
+            turn.refuse(if ended && !state.broken { terminal() } else { super::unavailable() });
         }
         return Next::Done;
     }
@@ -156,7 +156,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
                     until_committed(live).await;
                     if live.lock().broken {
                         // In other hands: its agent sees it there.
-                        return drop(begun.send(Err(ErrorKind::Unavailable.into())));
+                        return drop(begun.send(Err(super::unavailable())));
                     }
                 }
                 if let Some(in_flight) = &turn.in_flight {

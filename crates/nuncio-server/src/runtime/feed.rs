@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Deref, sync::Arc};
 
 use futures_util::stream;
 use nuncio_protocol::{
-    Error, ErrorKind, Event, EventStream, Result, Seq, StreamItem, Task, TaskId, TaskState, TaskStatus,
+    Error, Event, EventStream, Result, Seq, StreamItem, Task, TaskId, TaskState, TaskStatus,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
@@ -78,7 +78,7 @@ impl Feed {
         let (cursor, ended) = {
             let state = live.lock();
             if state.broken {
-                return Err(ErrorKind::Unavailable.into());
+                return Err(super::unavailable());
             }
             let (cursor, task) = match start {
                 Start::After(seq) => (seq, None),
@@ -160,7 +160,7 @@ impl Feed {
                 }
                 // Left to the next server: the client is to come back with its last id.
                 Look::Broken if self.draining.is_cancelled() && self.cursor > Seq::ZERO => return None,
-                Look::Broken => return self.fail(ErrorKind::Unavailable.into()),
+                Look::Broken => return self.fail(super::unavailable()),
                 Look::UpToDate | Look::Over => return None,
             }
         }

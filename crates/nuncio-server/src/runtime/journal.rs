@@ -93,7 +93,7 @@ impl Journal {
     /// Refuses new work while the store is down.
     pub(super) fn check(&self) -> Result<()> {
         if *self.health.down.borrow() {
-            return Err(Error::from(ErrorKind::Unavailable).with_retry_after(super::RETRY_AFTER));
+            return Err(super::unavailable());
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Journal {
     pub(super) fn queue(&self, write: Write) -> Result<()> {
         let queued = self.queue.as_ref().map(|queue| queue.send(write));
         // Without a loop, or with one that has panicked, nothing is kept any more.
-        queued.and_then(|sent| sent.ok()).ok_or_else(|| ErrorKind::Unavailable.into())
+        queued.and_then(|sent| sent.ok()).ok_or_else(super::unavailable)
     }
 
     /// Asks until the store is there.
@@ -211,8 +211,7 @@ impl Committer {
         if writes.is_empty() {
             return Ok(());
         }
-        let batch: Vec<Commit> = writes.iter().flat_map(|write| &write.batch).cloned().collect();
-        let mut results = match self.until_answered(batch, again).await {
+        let mut results = match self.until_answered(&writes, again).await {
             Ok(results) => results.into_iter(),
             Err(error) => return Err((writes, error)),
         };
@@ -235,13 +234,15 @@ impl Committer {
     /// the log tells.
     async fn until_answered(
         &self,
-        batch: Vec<Commit>,
+        writes: &[Write],
         again: bool,
     ) -> Result<Vec<Result<(), Refused>>, StoreError> {
-        let mut pause = FIRST_PAUSE;
-        let mut most = batch.len();
+        // Copied for each attempt: hardly ever is there a second one.
+        let batch = || writes.iter().flat_map(|write| &write.batch).cloned().collect::<Vec<Commit>>();
+        let (mut pause, mut most) =
+            (FIRST_PAUSE, writes.iter().map(|write| write.batch.len()).sum::<usize>());
         let mut answer =
-            if again { self.again(&batch, most).await } else { self.store.commit(batch.clone()).await };
+            if again { self.again(&batch(), most).await } else { self.store.commit(batch()).await };
         while let Err(error) = &answer {
             if !error.is_down() || self.health.abandoned.is_cancelled() {
                 break;
@@ -256,7 +257,7 @@ impl Committer {
             pause = (pause * 2).min(LONGEST_PAUSE);
             // It may only take too long all at once.
             most = (most / 2).max(SMALL_BATCH);
-            answer = self.again(&batch, most).await;
+            answer = self.again(&batch(), most).await;
         }
         // Also if it failed otherwise: while new work is refused, nobody would find out that it is well again.
         let down = answer.as_ref().err().is_some_and(StoreError::is_down);

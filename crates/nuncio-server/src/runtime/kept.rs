@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use nuncio_protocol::{
-    CallContext, Caller, Error, ErrorKind, Message, Metadata, Result, SendMessageConfiguration, Version,
+    CallContext, Caller, Error, Message, Metadata, Result, SendMessageConfiguration, Version,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Shared, live::LiveRef, new_id};
+use super::{Shared, execution::Turn, live::LiveRef, new_id};
 use crate::store::{IdempotencyKey, Scope, StoreError, StoredTurn, TurnChange};
 
 /// What is needed to run a turn, as it is kept.
@@ -30,25 +30,17 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn new(
-        cx: &CallContext,
-        message: Option<&Arc<Message>>,
-        configuration: &SendMessageConfiguration,
-        metadata: &Metadata,
-    ) -> Self {
+    pub(super) fn of(turn: &Turn) -> Self {
+        // Only a follow-up is told when its turn has come.
+        let opens = turn.begun.is_none();
         Self {
-            message: message.map(Arc::clone),
-            configuration: configuration.clone(),
-            metadata: metadata.clone(),
-            claim: None,
-            version: cx.version.as_str().to_owned(),
-            extensions: cx.extensions.clone(),
+            message: (!opens).then(|| Arc::clone(&turn.message)),
+            configuration: turn.configuration.clone(),
+            metadata: turn.metadata.clone(),
+            claim: turn.claim.as_ref().map(|key| (Arc::clone(&key.key), key.digest)),
+            version: turn.call.version.as_str().to_owned(),
+            extensions: turn.call.extensions.clone(),
         }
-    }
-
-    /// With the key under which its message is to be recorded.
-    pub(super) fn claiming(self, key: Option<&IdempotencyKey>) -> Self {
-        Self { claim: key.map(|key| (Arc::clone(&key.key), key.digest)), ..self }
     }
 
     /// The key under which its message is to be recorded.
@@ -94,7 +86,7 @@ impl Shared {
         changed.map_err(|refused| {
             tracing::warn!(task = %live.id, ?refused, "the store refused a turn; somebody else has the task");
             live.break_off();
-            ErrorKind::Unavailable.into()
+            super::unavailable()
         })
     }
 }

@@ -275,9 +275,7 @@ impl LiveRef {
         live.handles.fetch_add(1, Ordering::Relaxed);
         Self { live: Arc::clone(live), registry: Arc::downgrade(registry) }
     }
-}
 
-impl LiveRef {
     /// What is in memory is not what is stored: nothing more is written, the execution ends, and
     /// whoever comes next reads the store.
     pub(super) fn break_off(&self) {

@@ -7,6 +7,8 @@ mod service;
 
 mod admit;
 
+mod in_flight;
+
 mod execution;
 
 mod record;
@@ -45,16 +47,16 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use self::{admit::new_id, record::Recorder};
-use self::{
-    admit::{InFlight, Slot},
-    cursor::CursorKey,
-    hooks::Declared,
-    journal::Journal,
-    live::{Live, LiveRef, Registry, State, Stop},
-};
 pub use self::{
     builder::{Limits, RuntimeBuilder},
     recover::Retention,
+};
+use self::{
+    cursor::CursorKey,
+    hooks::Declared,
+    in_flight::{InFlight, Slot},
+    journal::Journal,
+    live::{Live, LiveRef, Registry, State, Stop},
 };
 use crate::{
     executor::Executor,
@@ -63,6 +65,11 @@ use crate::{
 
 /// What a caller is told to wait when a limit is reached.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The error of whoever is to come back: the store is away, or the task is in other hands.
+fn unavailable() -> Error {
+    Error::from(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)
+}
 
 /// How long an answer waits for the store to take in what it tells.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
@@ -194,9 +201,9 @@ impl Shared {
     async fn until_committed(&self, live: &Live, seq: Seq) -> Result<()> {
         let committed = |state: &State| state.broken || state.committed.seq >= seq;
         if !committed(&live.lock()) && timeout(COMMIT_PATIENCE, live.until(committed)).await.is_err() {
-            return Err(Error::from(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER));
+            return Err(unavailable());
         }
-        if live.lock().broken { Err(ErrorKind::Unavailable.into()) } else { Ok(()) }
+        if live.lock().broken { Err(unavailable()) } else { Ok(()) }
     }
 
     /// The task as it stands.
@@ -246,7 +253,7 @@ impl Shared {
                 || tokio::select! {
                     settled = timeout_at(self.patience(cx), live.until(settled)) => settled.is_ok(),
                     () = self.journal.stays_down() => {
-                        return Err(Error::from(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER));
+                        return Err(unavailable());
                     }
                 };
             if !in_time {
@@ -258,12 +265,12 @@ impl Shared {
         let (answer, seq) = {
             let state = live.lock();
             if state.broken {
-                return Err(ErrorKind::Unavailable.into());
+                return Err(unavailable());
             }
             let answer = match (&state.reply, &state.task) {
                 (Some(reply), _) if state.replied => SendMessageResponse::Message(Arc::clone(reply)),
                 // It is on its way to the store.
-                (Some(_), _) => return Err(Error::from(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)),
+                (Some(_), _) => return Err(unavailable()),
                 (None, Some(task)) => SendMessageResponse::Task(task.clone()),
                 (None, None) => return Err(Error::internal("a settled execution without task and reply")),
             };
@@ -307,8 +314,8 @@ impl Runtime {
 
     /// Ends in good order: no new work; running tasks get `grace`, and what still runs then is recorded as
     /// failed with the reason, or left to the next server where a crash would leave it, too: a turn that has
-    /// not begun, and those of an agent that is idempotent. Streams of running tasks show that end; others close at once, so that
-    /// clients come back elsewhere.
+    /// not begun, and those of an agent that is idempotent. Streams of running tasks show that end; others
+    /// close at once, so that clients come back elsewhere.
     pub async fn drain(&self, grace: Duration) {
         self.shared.draining.cancel();
         self.shared.tracker.close();
@@ -345,7 +352,7 @@ impl Runtime {
         }
         // What is on its way to the store would come there after it was emptied.
         if timeout(COMMIT_PATIENCE, self.shared.journal.quiet()).await.is_err() {
-            return Err(Error::from(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER));
+            return Err(unavailable());
         }
         let mut erased = 0;
         loop {

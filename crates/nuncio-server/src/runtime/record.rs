@@ -60,7 +60,7 @@ impl Recorder {
     /// Waits until all that was recorded is in the store.
     pub(crate) async fn flush(&self) -> Result<()> {
         self.live.until(|state| state.broken || state.is_committed()).await;
-        if self.live.lock().broken { Err(ErrorKind::Unavailable.into()) } else { Ok(()) }
+        if self.live.lock().broken { Err(super::unavailable()) } else { Ok(()) }
     }
 
     /// Makes the task, if it is not there yet.
@@ -114,7 +114,7 @@ impl Recorder {
         let told = {
             let mut state = self.live.lock();
             if state.broken {
-                return Err(ErrorKind::Unavailable.into());
+                return Err(super::unavailable());
             }
             if state.task.is_some() {
                 None
@@ -149,7 +149,7 @@ impl Recorder {
         let now = now();
         let mut state = self.live.lock();
         if state.broken {
-            return Err(ErrorKind::Unavailable.into());
+            return Err(super::unavailable());
         }
         match writer {
             Writer::Executor => {
@@ -176,9 +176,10 @@ impl Recorder {
             journal.queue(Write { live: self.live.clone(), batch, room })
         };
         drop(state);
-        match done {
-            Ok(()) => self.live.announce(),
-            Err(_) => self.live.break_off(),
+        if done.is_err() {
+            self.live.break_off();
+        } else if journal.is_immediate() {
+            self.live.announce();
         }
         done.map(|()| seq)
     }

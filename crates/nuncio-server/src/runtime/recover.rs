@@ -16,8 +16,8 @@ use tokio::{
 
 use super::{
     Shared,
-    admit::InFlightGuard,
     execution::{self, Turn},
+    in_flight::InFlightGuard,
     kept::Kept,
     live::LiveRef,
     record::{Recorder, now},

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    COMMIT_PATIENCE, RETRY_AFTER, Shared,
+    COMMIT_PATIENCE, Shared,
     admit::Admitted,
     cursor::Cursor,
     execution::{self, Begun},
@@ -188,12 +188,12 @@ impl A2aService for Operations {
         }
         let ended = live.until(|state| state.broken || state.has_ended());
         if timeout(shared.limits.cancel_grace + COMMIT_PATIENCE, ended).await.is_err() {
-            return Err(Error::from(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER));
+            return Err(super::unavailable());
         }
         let task = {
             let state = live.lock();
             if state.broken {
-                return Err(ErrorKind::Unavailable.into());
+                return Err(super::unavailable());
             }
             state.task.clone()
         };

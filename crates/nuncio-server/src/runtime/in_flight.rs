@@ -1,0 +1,137 @@
+//! Idempotency keys: a send that is repeated joins the first one while that is on its way, and finds what
+//! became of it afterwards.
+
+use std::{collections::hash_map::Entry, sync::Arc};
+
+use nuncio_protocol::{CallContext, Error, Result, SendMessageRequest, Seq};
+use sha2::{Digest as _, Sha256};
+use tokio::{sync::watch, time::timeout_at};
+
+use super::{Shared, admit::Admitted, live::LiveRef, unavailable};
+use crate::store::{Answer, IdempotencyKey, Outcome, Scope};
+
+/// A send that has been let in and is not yet in the store; a repeat joins it.
+#[derive(Clone)]
+pub(super) struct InFlight {
+    digest: [u8; 32],
+    live: LiveRef,
+    /// Closed when it has come to nothing.
+    stage: watch::Receiver<Stage>,
+}
+
+/// How far a send in flight has come.
+#[derive(Clone, Copy)]
+enum Stage {
+    /// It may still be refused.
+    Undecided,
+    /// It waits for its turn.
+    Queued,
+    /// Its execution has begun, after this entry.
+    Begun(Seq),
+}
+
+/// Where a send is found by a repeat.
+pub(super) type Slot = (Arc<Scope>, Arc<str>);
+
+/// Forgets the send when it is in the store, or has come to nothing.
+pub(super) struct InFlightGuard {
+    shared: Arc<Shared>,
+    slot: Slot,
+    stage: watch::Sender<Stage>,
+}
+
+impl InFlightGuard {
+    /// Tells the repeats that wait where they may join.
+    pub(super) fn begins_after(&self, turn: Seq) {
+        self.stage.send_replace(Stage::Begun(turn));
+    }
+
+    /// Tells them that it waits for its turn.
+    pub(super) fn waits(&self) {
+        self.stage.send_replace(Stage::Queued);
+    }
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        self.shared.in_flight().remove(&self.slot);
+    }
+}
+
+impl Shared {
+    /// Claims an idempotency key for this send, or finds what became of the first one under it.
+    pub(super) async fn claim(
+        self: &Arc<Self>,
+        cx: &CallContext,
+        key: &IdempotencyKey,
+        live: &LiveRef,
+        immediately: bool,
+    ) -> Result<Result<InFlightGuard, Admitted>> {
+        let patience = self.patience(cx);
+        let guard = loop {
+            let mut first = match self.reserve(key, live) {
+                Ok(guard) => break guard,
+                Err(first) => first,
+            };
+            same_request(first.digest, key)?;
+            // The first one may still come to nothing, or find that it is itself a repeat: then it is
+            // this one's turn to look.
+            let told = |stage: &Stage| match stage {
+                Stage::Undecided => false,
+                Stage::Queued => immediately,
+                Stage::Begun(_) => true,
+            };
+            let came = timeout_at(patience, first.stage.wait_for(told)).await;
+            let stage = match came.map(|came| came.map(|stage| *stage)) {
+                Ok(Ok(stage)) => stage,
+                Ok(Err(_)) => continue,
+                Err(_) => *first.stage.borrow(),
+            };
+            return match stage {
+                Stage::Begun(turn) => Ok(Err(Admitted::Joined(first.live, turn))),
+                Stage::Queued => Ok(Err(Admitted::Queued(first.live))),
+                Stage::Undecided => Err(unavailable()),
+            };
+        };
+        let Some(Answer { digest, outcome }) = self.store.answer(&live.scope, &key.key).await? else {
+            return Ok(Ok(guard));
+        };
+        same_request(digest, key)?;
+        Ok(Err(match outcome {
+            Outcome::Task(id) => Admitted::Known(id),
+            Outcome::Reply(reply) => Admitted::Replied(reply),
+        }))
+    }
+
+    /// A place in flight for this key; else who has it.
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        key: &IdempotencyKey,
+        live: &LiveRef,
+    ) -> Result<InFlightGuard, InFlight> {
+        let slot: Slot = (Arc::clone(&live.scope), Arc::clone(&key.key));
+        match self.in_flight().entry(slot.clone()) {
+            Entry::Occupied(first) => Err(first.get().clone()),
+            Entry::Vacant(place) => {
+                let (sender, stage) = watch::channel(Stage::Undecided);
+                place.insert(InFlight { digest: key.digest, live: live.clone(), stage });
+                Ok(InFlightGuard { shared: Arc::clone(self), slot, stage: sender })
+            }
+        }
+    }
+}
+
+pub(super) fn idempotency_key(key: &str, req: &SendMessageRequest) -> Result<IdempotencyKey> {
+    if key.is_empty() || key.len() > 256 {
+        return Err(Error::invalid_field("Idempotency-Key", "expected 1 to 256 bytes"));
+    }
+    let json = serde_json::to_vec(req).map_err(Error::internal)?;
+    Ok(IdempotencyKey { key: key.into(), digest: Sha256::digest(&json).into() })
+}
+
+fn same_request(digest: [u8; 32], key: &IdempotencyKey) -> Result<()> {
+    if digest == key.digest {
+        return Ok(());
+    }
+    Err(Error::invalid_field("Idempotency-Key", "was used with another request; take a new key"))
+}
