@@ -11,7 +11,7 @@ use http::Method;
 use jiff::Timestamp;
 use nuncio_protocol::{
     CallContext, ErrorKind, Event, Result,
-    op::{Call, Reply},
+    op::{Call, Op, Reply},
     wire::{Dialect, jsonrpc},
 };
 use reqwest::Response;
@@ -73,7 +73,11 @@ impl JsonRpcTransport {
 
     /// The result in an answer; a body that is no JSON-RPC says so together with what it claims to be.
     fn open<'a>(&self, answer: &'a Answer) -> Result<&'a RawValue, Failure> {
-        jsonrpc::decode_response(&answer.body).map_err(|error| {
+        self.understood(answer, jsonrpc::decode_response(&answer.body))
+    }
+
+    fn understood<T>(&self, answer: &Answer, decoded: Result<T>) -> Result<T, Failure> {
+        decoded.map_err(|error| {
             let media_type = status::media_type(&answer.headers);
             if error.kind() != ErrorKind::InvalidAgentResponse || media_type.contains("json") {
                 return Failure::answered(error);
@@ -97,6 +101,9 @@ impl Transport for JsonRpcTransport {
     async fn call(&self, cx: &CallContext, call: &Call) -> Result<Reply, Failure> {
         let response = self.post(cx, call).await?;
         let answer = self.read(cx, response).await?;
+        if call.op() == Op::DeleteTaskPushNotificationConfig {
+            return self.understood(&answer, jsonrpc::decode_done(&answer.body)).map(|()| Reply::Empty);
+        }
         self.dialect.decode_reply(call.op(), self.open(&answer)?).map_err(Failure::answered)
     }
 

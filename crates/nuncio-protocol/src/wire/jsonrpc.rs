@@ -1,8 +1,8 @@
 //! The JSON-RPC 2.0 envelope, both ways. It knows neither versions nor operations.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
 use crate::{Error, ErrorKind, Result};
@@ -71,7 +71,7 @@ pub fn decode_body(body: &[u8]) -> Result<Incoming<'_>, Refused<'_>> {
             Ok(requests) => Ok(Incoming::Batch(requests)),
             Err(error) => Err(refused(ErrorKind::ParseError, format!("invalid JSON payload: {error}"))),
         },
-        _ => match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+        _ => match serde_json::from_str::<IgnoredAny>(text) {
             Ok(_) => Err(refused(ErrorKind::InvalidRequest, "expected a JSON-RPC request object".to_owned())),
             Err(error) => Err(refused(ErrorKind::ParseError, format!("invalid JSON payload: {error}"))),
         },
@@ -206,6 +206,7 @@ struct ErrorObject<'a> {
 
 #[derive(Deserialize)]
 struct Response<'a> {
+    jsonrpc: Option<IgnoredAny>,
     #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -217,19 +218,33 @@ struct Response<'a> {
 /// # Errors
 /// The peer's error; `InvalidAgentResponse` if it is no response at all.
 pub fn decode_response(body: &[u8]) -> Result<&RawValue> {
-    let not_a_response = |why: String| {
-        Error::new(
-            ErrorKind::InvalidAgentResponse,
-            format!("the agent's answer is not a JSON-RPC response: {why}"),
-        )
-    };
-    let response: Response<'_> =
-        serde_json::from_slice(body).map_err(|error| not_a_response(error.to_string()))?;
-    match (response.error, response.result) {
-        (Some(error), _) => Err(peer_error(error)),
-        (None, Some(result)) => Ok(result),
-        (None, None) => Err(not_a_response("neither result nor error".to_owned())),
+    succeeded(body)?.result.ok_or_else(|| not_a_response("neither result nor error"))
+}
+
+/// Reads a response that says no more than that something was done. Its result is null, and the Python SDK
+/// leaves that out for v0.3.
+///
+/// # Errors
+/// The peer's error; `InvalidAgentResponse` if it is no response at all.
+pub fn decode_done(body: &[u8]) -> Result<()> {
+    let response = succeeded(body)?;
+    if response.result.is_none() && response.jsonrpc.is_none() {
+        return Err(not_a_response("neither result nor error"));
     }
+    Ok(())
+}
+
+fn succeeded(body: &[u8]) -> Result<Response<'_>> {
+    let mut response: Response<'_> = serde_json::from_slice(body).map_err(not_a_response)?;
+    match response.error.take() {
+        Some(error) => Err(peer_error(error)),
+        None => Ok(response),
+    }
+}
+
+fn not_a_response(why: impl fmt::Display) -> Error {
+    let message = format!("the agent's answer is not a JSON-RPC response: {why}");
+    Error::new(ErrorKind::InvalidAgentResponse, message)
 }
 
 fn peer_error(error: ErrorObject<'_>) -> Error {
@@ -291,6 +306,20 @@ mod tests {
     fn bytes_that_are_not_text_are_a_parse_error() {
         let refused = decode_body(b"{\"jsonrpc\":\"\xff\"}").unwrap_err();
         assert_eq!(refused.error.kind(), ErrorKind::ParseError);
+    }
+
+    #[test]
+    fn what_was_done_needs_no_result() {
+        for done in [r#"{"jsonrpc":"2.0","id":1,"result":null}"#, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#] {
+            decode_done(done.as_bytes()).unwrap();
+        }
+        decode_done(br#"{"jsonrpc":"2.0","id":1}"#).unwrap();
+        let refused = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no"}}"#;
+        assert_eq!(decode_done(refused).unwrap_err().kind(), ErrorKind::TaskNotFound);
+        for other in ["{}", r#"{"status":"ok"}"#, "null", "[]", ""] {
+            let error = decode_done(other.as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse, "{other}");
+        }
     }
 
     #[test]
