@@ -2,20 +2,42 @@
 //!
 //! What each of them keeps: TLS by rustls with roots that are compiled in (and those of the system, if
 //! it has any, so that a bare container image works too), no redirects, a connect timeout, and a bound
-//! on how much of an answer is read. [`tls`] has what is special about TLS.
+//! on how much of an answer is read.
+//!
+//! There are two levels of trust. What the *operator* gave (configuration, flags, arguments) may be private and may
+//! be reached by a proxy: [`Egress::operator`]. What a *caller* gave (webhooks, cards that were handed over) is
+//! *guarded*: [`Egress::guarded`]. A guarded way out looks at every address twice, as text before each
+//! request and resolved before each connection, and knows neither proxies, which would resolve names for us,
+//! nor redirects. Every binding goes through here, gRPC too, and so does the fetching of cards and tokens.
+//!
+//! Reading order: [`guard`] (the rules, pure), [`resolve`] (the rules at work on names), [`post`] (one request to
+//! a webhook), [`tls`] (what is special about TLS), [`cause`] (what errors mean).
 
+mod guard;
+mod resolve;
+
+mod post;
+
+mod fetch;
 mod tls;
+
+mod cause;
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method};
 use nuncio_protocol::{Error, ErrorKind, Result};
-use reqwest::{Client, ClientBuilder, Response, redirect::Policy};
+use reqwest::{Client, ClientBuilder, Response, redirect};
 use rustls::ClientConfig;
 use url::{Host, Url};
 
-pub use self::tls::{EgressBuilder, TlsError};
+use self::{cause::Cause, post::Kept, resolve::Resolver};
+pub use self::{
+    guard::{AddressKind, Policy, Refusal},
+    post::{PostError, PostErrorKind, Posted},
+    tls::{EgressBuilder, TlsError},
+};
 use crate::failure::Failure;
 
 /// How we introduce ourselves.
@@ -28,6 +50,10 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 /// that asks more than once in five minutes whether they are still there.
 #[cfg(feature = "grpc")]
 const HTTP2_PING: Duration = Duration::from_secs(5 * 60 + 15);
+/// How many idle connections a guarded way out keeps per host, and for how long: callers name many hosts, most of
+/// them seldom.
+const MAX_IDLE_PER_HOST: usize = 8;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// What we speak over TLS.
 const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
 #[cfg(feature = "grpc")]
@@ -53,6 +79,19 @@ pub struct Egress {
     /// The same without our certificate, for peers that are not to know who we are; `None` if there is no
     /// certificate.
     anonymous: Option<Arc<Self>>,
+    /// For addresses that a caller gave; `None` if all are the operator's.
+    guard: Option<Arc<Guard>>,
+}
+
+/// What a guarded way out has besides.
+#[derive(Debug)]
+struct Guard {
+    /// Knows the rules.
+    resolver: Arc<Resolver>,
+    /// With whom connections are kept.
+    kept: Kept,
+    /// For the others: keeps none.
+    once: Client,
 }
 
 impl Egress {
@@ -65,37 +104,43 @@ impl Egress {
         Self::builder().build()
     }
 
-    /// As [`Self::operator`], with settings for TLS: further roots to trust, a certificate of our own.
+    /// For addresses that a caller gave: only what the policy admits, without proxies.
+    ///
+    /// # Errors
+    /// `Internal` if the TLS library refuses our settings.
+    pub fn guarded(policy: Policy) -> Result<Self> {
+        Self::builder().guarded(policy).build()
+    }
+
+    /// As [`Self::operator`], with settings: further roots to trust, a certificate of our own, a guard.
     pub fn builder() -> EgressBuilder {
         EgressBuilder::new()
     }
 
-    fn with_tls(tls: &ClientConfig, anonymous: Option<Arc<Self>>) -> Result<Self> {
-        let builder = |alpn: &[&[u8]]| -> Result<ClientBuilder> {
-            let mut tls = tls.clone();
-            tls.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
-            Ok(Client::builder()
-                .tls_backend_preconfigured(tls)
-                .user_agent(USER_AGENT)
-                .redirect(Policy::none())
-                .connect_timeout(CONNECT_TIMEOUT)
-                .tcp_keepalive(TCP_KEEPALIVE))
-        };
-        let http = builder(HTTP)?.build().map_err(Error::internal)?;
-        let local = builder(HTTP)?.no_proxy().build().map_err(Error::internal)?;
+    fn with_tls(
+        tls: &ClientConfig,
+        resolver: Option<&Arc<Resolver>>,
+        anonymous: Option<Arc<Self>>,
+    ) -> Result<Self> {
+        let builder = |alpn| client_builder(tls, alpn, resolver);
+        let build = |builder: ClientBuilder| builder.build().map_err(Error::internal);
         #[cfg(feature = "grpc")]
-        let http2 =
-            || Ok::<_, Error>(builder(HTTP2)?.http2_prior_knowledge().http2_keep_alive_interval(HTTP2_PING));
+        let http2 = || builder(HTTP2).http2_prior_knowledge().http2_keep_alive_interval(HTTP2_PING);
+        let guard = |resolver| {
+            let once = build(builder(HTTP).pool_max_idle_per_host(0))?;
+            Ok::<_, Error>(Arc::new(Guard { resolver: Arc::clone(resolver), kept: Kept::default(), once }))
+        };
         Ok(Self {
-            http,
-            local,
+            http: build(builder(HTTP))?,
+            local: build(builder(HTTP).no_proxy())?,
             #[cfg(feature = "grpc")]
-            http2: http2()?.build().map_err(Error::internal)?,
+            http2: build(http2())?,
             #[cfg(feature = "grpc")]
-            http2_direct: http2()?.no_proxy().build().map_err(Error::internal)?,
+            http2_direct: build(http2().no_proxy())?,
             max_body: DEFAULT_MAX_BODY,
             max_event: DEFAULT_MAX_BODY,
             anonymous,
+            guard: resolver.map(guard).transpose()?,
         })
     }
 
@@ -137,6 +182,19 @@ impl Egress {
         self.max_event
     }
 
+    /// Judges an address by its text. Needed before each request: the resolver never sees hosts that are
+    /// written as addresses.
+    ///
+    /// # Errors
+    /// It is one to which this way does not lead.
+    pub fn admit(&self, url: &Url) -> Result<(), Refusal> {
+        self.guard.as_ref().map_or(Ok(()), |guard| guard.resolver.policy().check(url))
+    }
+
+    fn client(&self, url: &Url) -> &Client {
+        if is_loopback(url) { &self.local } else { &self.http }
+    }
+
     /// Makes a request and returns as soon as the head of the answer is there.
     pub(crate) async fn send(
         &self,
@@ -145,8 +203,8 @@ impl Egress {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response, Failure> {
-        let client = if is_loopback(url) { &self.local } else { &self.http };
-        let request = client.request(method, url.clone()).headers(headers).body(body);
+        self.admit(url).map_err(|refusal| blocked(url, &refusal))?;
+        let request = self.client(url).request(method, url.clone()).headers(headers).body(body);
         request.send().await.map_err(|error| failure(url, error))
     }
 
@@ -158,6 +216,7 @@ impl Egress {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response, Failure> {
+        self.admit(url).map_err(|refusal| blocked(url, &refusal))?;
         // Proxies do not pass HTTP/2 on unless it is in TLS, where they do not see it.
         let direct = is_loopback(url) || url.scheme() == "http";
         let client = if direct { &self.http2_direct } else { &self.http2 };
@@ -188,26 +247,35 @@ impl Egress {
     }
 }
 
-/// The error of a request that did not come through, with the whole chain of causes in words: the last
-/// one ("connection refused") is the one that helps.
+/// What all of our clients have in common, and all of those with a guard.
+fn client_builder(tls: &ClientConfig, alpn: &[&[u8]], resolver: Option<&Arc<Resolver>>) -> ClientBuilder {
+    let mut tls = tls.clone();
+    tls.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    let builder = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .user_agent(USER_AGENT)
+        .redirect(redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_keepalive(TCP_KEEPALIVE);
+    match resolver {
+        None => builder,
+        Some(resolver) => builder
+            .no_proxy()
+            .dns_resolver(Arc::clone(resolver))
+            .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
+            .pool_idle_timeout(IDLE_TIMEOUT),
+    }
+}
+
+/// The error of a request that did not come through, with its cause in words.
 pub(crate) fn failure(url: &Url, error: reqwest::Error) -> Failure {
     let connect = error.is_connect();
     let error = error.without_url();
-    let mut causes = Vec::new();
-    let mut trouble = None;
-    let mut source = std::error::Error::source(&error);
-    while let Some(cause) = source {
-        causes.push(cause.to_string());
-        trouble = trouble.or_else(|| tls::trouble(cause));
-        source = cause.source();
+    let Cause { why, refusal, trouble, .. } = Cause::of(&error);
+    if let Some(refusal) = refusal {
+        return blocked(url, &refusal);
     }
-    causes.dedup();
-    let mut why = causes.pop().unwrap_or_else(|| error.to_string());
-    if let Some(trouble) = &trouble {
-        why.push_str("; ");
-        why.push_str(trouble.advice());
-    }
-    let is_refusal = trouble.is_some_and(|trouble| trouble.is_refusal());
+    let is_refusal = trouble.is_some_and(tls::Trouble::is_refusal);
     let what =
         if connect || is_refusal { "cannot connect to" } else { "the connection broke while talking to" };
     let kind = if is_refusal { ErrorKind::Unauthenticated } else { ErrorKind::Unavailable };
@@ -217,6 +285,13 @@ pub(crate) fn failure(url: &Url, error: reqwest::Error) -> Failure {
         (false, true) => Failure::nobody(told),
         (false, false) => Failure::perhaps(told),
     }
+}
+
+/// The error of a request that the guard has stopped. It will do so again, and other ways to the same agent are
+/// no better for it.
+fn blocked(url: &Url, refusal: &Refusal) -> Failure {
+    let message = format!("the address {} is not allowed: {refusal}", shown(url));
+    Failure::answered(Error::new(ErrorKind::PermissionDenied, message))
 }
 
 /// An address for messages: without user, password, query and fragment, which may hold secrets.
@@ -233,7 +308,7 @@ pub(crate) fn shown(url: &Url) -> String {
 /// True if the address is on this machine, as far as its text tells.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Domain(name)) => guard::is_localhost(name),
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,

@@ -29,7 +29,9 @@
 //! | `auth` | credentials, access tokens, and to whom they may go |
 //! | `transport` | the wires, one file per binding; streams that resume; which wire, how often |
 //! | `retry` | when to try again: pure functions |
-//! | `egress` | the only place where HTTP clients are made |
+//! | [`notification`] | what proves where a notification comes from: made and verified |
+//! | [`receiver`] | the other end of a webhook |
+//! | `egress` | the only place where HTTP clients are made, and the guard over what callers name |
 //!
 //! Absent on purpose: redirects are not followed, and a message is never sent twice unless the agent
 //! declares that it recognises the repetition ([`RESUME_EXTENSION`]).
@@ -47,6 +49,10 @@ mod auth;
 mod transport;
 
 mod retry;
+
+pub mod notification;
+
+pub mod receiver;
 
 mod egress;
 mod failure;
@@ -67,7 +73,11 @@ pub use self::{
     },
     choose::{Candidate, Preferences, SPOKEN_BINDINGS, choose},
     client::{Client, Outgoing},
-    egress::{DEFAULT_MAX_BODY, Egress, EgressBuilder, TlsError},
+    egress::{
+        AddressKind, DEFAULT_MAX_BODY, Egress, EgressBuilder, Policy, PostError, PostErrorKind, Posted,
+        Refusal, TlsError,
+    },
+    receiver::Receiver,
     retry::RetryPolicy,
     transport::direct::Direct,
 };

@@ -1,21 +1,28 @@
-//! Keys that sign and verify cards: ES256, EdDSA (Ed25519) and RS256, and no others. `none` and
-//! algorithms with a shared secret prove nothing to the public.
+//! Keys that sign and verify cards and notifications: ES256, EdDSA (Ed25519) and RS256, and no others. `none`
+//! and algorithms with a shared secret prove nothing to the public.
 
-use std::{fmt, sync::Once};
+use std::{
+    fmt,
+    sync::{Arc, Once},
+};
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
 use jsonwebtoken::{
     Algorithm, DecodingKey, EncodingKey,
-    crypto::aws_lc::DEFAULT_PROVIDER,
+    crypto::{self, aws_lc::DEFAULT_PROVIDER},
     jwk::{AlgorithmParameters, EllipticCurve, Jwk, ThumbprintHash},
 };
+use nuncio_protocol::{Error, Result};
 use serde_json::{Value, json};
 
 /// What a card may be signed with.
 const ALGORITHMS: [(Algorithm, &str); 3] =
     [(Algorithm::ES256, "ES256"), (Algorithm::EdDSA, "EdDSA"), (Algorithm::RS256, "RS256")];
+
+/// What stands before the seed in the PKCS#8 form of an Ed25519 key (RFC 8410, 7).
+const ED25519_PKCS8: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 
 /// How a PEM is read as a key for an algorithm.
 type Reader<K> = (Algorithm, fn(&[u8]) -> jsonwebtoken::errors::Result<K>);
@@ -49,10 +56,12 @@ pub(crate) fn algorithm_name(algorithm: Algorithm) -> &'static str {
     ALGORITHMS.iter().find(|(known, _)| *known == algorithm).map_or("", |(_, name)| name)
 }
 
-/// A private key that signs cards.
+/// A private key that signs cards and notifications.
 #[derive(Clone)]
 pub struct SigningKey {
     pub(crate) key: EncodingKey,
+    /// The same, ready for use: the library would make it anew for each signature, at twice its cost.
+    pair: Option<Arc<Ed25519KeyPair>>,
     pub(crate) algorithm: Algorithm,
     pub(crate) kid: String,
     pub(crate) jku: Option<String>,
@@ -78,12 +87,29 @@ impl SigningKey {
             Some((algorithm, key, jwk))
         });
         let (algorithm, key, jwk) = found.ok_or(KeyError::NotASigningKey)?;
-        let kid = if kid.is_empty() {
-            jwk.thumbprint(ThumbprintHash::SHA256).map_err(|_| KeyError::NotASigningKey)?
-        } else {
-            kid.to_owned()
-        };
-        Ok(Self { key, algorithm, kid, jku: None, jwk })
+        let kid = if kid.is_empty() { thumbprint(&jwk)? } else { kid.to_owned() };
+        Ok(Self { pair: pair(&key, algorithm), key, algorithm, kid, jku: None, jwk })
+    }
+
+    /// The Ed25519 key of a seed, which is its whole private half: whoever derives secrets from one master
+    /// secret derives keys in this way. Its `kid` is its thumbprint.
+    ///
+    /// # Errors
+    /// The cryptography refuses it, which it does for no seed.
+    pub fn from_ed25519_seed(seed: &[u8; 32]) -> Result<Self, KeyError> {
+        install_provider();
+        let key = EncodingKey::from_ed_der(&[&ED25519_PKCS8[..], seed].concat());
+        let algorithm = Algorithm::EdDSA;
+        let jwk = public_jwk(&key, algorithm).ok_or(KeyError::NotASigningKey)?;
+        Ok(Self { pair: pair(&key, algorithm), kid: thumbprint(&jwk)?, key, algorithm, jku: None, jwk })
+    }
+
+    /// The signature of this text, in base64url.
+    pub(crate) fn sign(&self, text: &str) -> Result<String> {
+        match &self.pair {
+            Some(pair) => Ok(URL_SAFE_NO_PAD.encode(pair.sign(text.as_bytes()))),
+            None => crypto::sign(text.as_bytes(), &self.key, self.algorithm).map_err(Error::internal),
+        }
     }
 
     /// Says where the public key is published, as a JWK set.
@@ -120,15 +146,25 @@ impl fmt::Debug for SigningKey {
     }
 }
 
+/// The name of a key that has none (RFC 7638).
+fn thumbprint(jwk: &Jwk) -> Result<String, KeyError> {
+    jwk.thumbprint(ThumbprintHash::SHA256).map_err(|_| KeyError::NotASigningKey)
+}
+
 /// The public half. The library refuses Ed25519 keys that carry their public key (PKCS#8 v2), which is
 /// what most tools write; so that one we derive ourselves.
 fn public_jwk(key: &EncodingKey, algorithm: Algorithm) -> Option<Jwk> {
     if algorithm != Algorithm::EdDSA {
         return Jwk::from_encoding_key(key, algorithm).ok();
     }
-    let pair = Ed25519KeyPair::from_pkcs8(key.as_bytes()).ok()?;
+    let pair = pair(key, algorithm)?;
     let x = URL_SAFE_NO_PAD.encode(pair.public_key());
     Jwk::from_decoding_key(&DecodingKey::from_ed_components(&x).ok()?, Some(algorithm)).ok()
+}
+
+fn pair(key: &EncodingKey, algorithm: Algorithm) -> Option<Arc<Ed25519KeyPair>> {
+    let bytes = Some(key.as_bytes()).filter(|_| algorithm == Algorithm::EdDSA)?;
+    Ed25519KeyPair::from_pkcs8(bytes).ok().map(Arc::new)
 }
 
 /// A public key that the caller trusts.
@@ -252,4 +288,20 @@ fn trusted_jwk(json: &Value) -> Option<TrustedKey> {
         not_before: moment("nbf"),
         expires: moment("exp"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_seed_is_that_of_the_standard() {
+        // RFC 8037, appendix A: the private key, its public half and its thumbprint.
+        let seed = URL_SAFE_NO_PAD.decode("nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A").unwrap();
+        let key = SigningKey::from_ed25519_seed(&seed.try_into().unwrap()).unwrap();
+        assert_eq!(key.jwk()["x"], "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo");
+        assert_eq!(key.jwk()["alg"], "EdDSA");
+        assert_eq!(key.kid(), "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k");
+        assert!(!format!("{key:?}").contains("nWGx"));
+    }
 }

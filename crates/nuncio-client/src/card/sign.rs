@@ -1,7 +1,6 @@
 //! Signing cards (spec 8.4): a JWS with a detached payload, which is the card in canonical form.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use jsonwebtoken::crypto;
 use nuncio_protocol::{Error, Result, canonical_card, canonical_json};
 use serde_json::{Value, json};
 
@@ -65,7 +64,7 @@ fn sign(key: &SigningKey, payload: &[u8]) -> Result<Value> {
     }
     let protected = URL_SAFE_NO_PAD.encode(header.to_string());
     let input = signing_input(&protected, payload);
-    let signature = crypto::sign(input.as_bytes(), &key.key, key.algorithm).map_err(Error::internal)?;
+    let signature = key.sign(&input)?;
     Ok(json!({ "protected": protected, "signature": signature }))
 }
 

@@ -15,7 +15,11 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
-use super::Egress;
+use super::{
+    Egress,
+    guard::Policy,
+    resolve::{self, Lookup, Resolver},
+};
 
 /// Why a certificate or key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +69,9 @@ pub enum TlsError {
 pub struct EgressBuilder {
     roots: Vec<CertificateDer<'static>>,
     identity: Option<Arc<CertifiedKey>>,
+    policy: Option<Policy>,
+    /// Who knows the addresses of names, if it is not the system.
+    lookup: Option<Lookup>,
 }
 
 impl EgressBuilder {
@@ -109,14 +116,32 @@ impl EgressBuilder {
         Ok(self)
     }
 
+    /// For addresses that a caller gave, see [`Egress::guarded`].
+    pub fn guarded(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// Names as a test has them.
+    #[cfg(test)]
+    pub(super) fn lookup(mut self, lookup: Lookup) -> Self {
+        self.lookup = Some(lookup);
+        self
+    }
+
     /// The way out with these settings.
     ///
     /// # Errors
     /// `Internal` if the TLS library refuses our settings.
-    pub fn build(self) -> Result<Egress> {
-        let anonymous = Egress::with_tls(&self.config(None)?, None)?;
+    pub fn build(mut self) -> Result<Egress> {
+        let resolver = self.policy.take().map(|policy| {
+            let lookup = self.lookup.take().unwrap_or_else(resolve::system);
+            Arc::new(Resolver::new(policy, lookup))
+        });
+        let anonymous = Egress::with_tls(&self.config(None)?, resolver.as_ref(), None)?;
         let Some(identity) = &self.identity else { return Ok(anonymous) };
-        Egress::with_tls(&self.config(Some(identity))?, Some(Arc::new(anonymous)))
+        let anonymous = Some(Arc::new(anonymous));
+        Egress::with_tls(&self.config(Some(identity))?, resolver.as_ref(), anonymous)
     }
 
     fn config(&self, identity: Option<&Arc<CertifiedKey>>) -> Result<ClientConfig> {
@@ -142,6 +167,7 @@ impl fmt::Debug for EgressBuilder {
         f.debug_struct("EgressBuilder")
             .field("roots", &self.roots.len())
             .field("identity", &self.identity.is_some())
+            .field("policy", &self.policy)
             .finish()
     }
 }
@@ -208,6 +234,14 @@ impl Trouble {
             Self::CertificateRequired | Self::CertificateRefused => true,
             Self::UnknownIssuer | Self::AuthorityAsPeer | Self::NotTls => false,
         }
+    }
+}
+
+/// True if a cause of an error is one of TLS.
+pub(super) fn is_tls(cause: &(dyn StdError + 'static)) -> bool {
+    match cause.downcast_ref::<io::Error>() {
+        Some(error) => error.get_ref().is_some_and(|inner| is_tls(inner)),
+        None => cause.is::<RustlsError>(),
     }
 }
 

@@ -5,6 +5,7 @@
 mod cards;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod guard;
 mod interceptors;
 mod peer;
 mod rest;

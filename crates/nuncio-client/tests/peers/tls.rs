@@ -235,5 +235,5 @@ fn certificates_and_keys_that_cannot_be_used() {
     // One file may hold both.
     let both = pair.certificate + &pair.key;
     let builder = Egress::builder().client_identity(both.as_bytes(), both.as_bytes()).unwrap();
-    assert_eq!(format!("{builder:?}"), "EgressBuilder { roots: 0, identity: true }");
+    assert_eq!(format!("{builder:?}"), "EgressBuilder { roots: 0, identity: true, policy: None }");
 }

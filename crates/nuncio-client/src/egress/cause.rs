@@ -1,0 +1,41 @@
+//! Why a request did not come through, out of the chain of causes that the HTTP client gives.
+
+use std::error::Error as StdError;
+
+use super::{
+    guard::Refusal,
+    tls::{self, Trouble},
+};
+
+/// What the causes of an error say.
+pub(super) struct Cause {
+    /// In words: the last cause ("connection refused") is the one that helps, with advice if there is any.
+    pub(super) why: String,
+    /// The guard's reason, if it was the guard.
+    pub(super) refusal: Option<Refusal>,
+    /// What there is to say about TLS.
+    pub(super) trouble: Option<Trouble>,
+    /// True if TLS failed.
+    pub(super) is_tls: bool,
+}
+
+impl Cause {
+    /// Of an error without its address, which may hold secrets.
+    pub(super) fn of(error: &reqwest::Error) -> Self {
+        let (mut words, mut refusal, mut trouble, mut is_tls) = (Vec::new(), None, None, false);
+        let mut source = error.source();
+        while let Some(cause) = source {
+            words.push(cause.to_string());
+            refusal = refusal.or_else(|| cause.downcast_ref().cloned());
+            trouble = trouble.or_else(|| tls::trouble(cause));
+            is_tls |= tls::is_tls(cause);
+            source = cause.source();
+        }
+        let mut why = words.pop().unwrap_or_else(|| error.to_string());
+        if let Some(trouble) = &trouble {
+            why.push_str("; ");
+            why.push_str(trouble.advice());
+        }
+        Self { why, refusal, trouble, is_tls }
+    }
+}

@@ -1,0 +1,151 @@
+//! Names to addresses for the guarded way out: every address that a name has is judged before one is used.
+//!
+//! If one address of a name is refused, the name is. Using the others would work, too, but a public name with
+//! a private address beside is a trap or a mistake, and either way somebody should hear of it.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    future::Future,
+    io,
+    net::{SocketAddr, ToSocketAddrs as _},
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use tokio::sync::Semaphore;
+
+use super::guard::{Policy, Refusal};
+
+/// How many lookups run at once. Each holds a thread that cannot be interrupted, and how long is for the
+/// owner of the name to say; the other threads are for other work.
+const MAX_LOOKUPS: usize = 64;
+/// How many of them are for the same name: many webhooks at one that takes long must not hold all threads.
+const MAX_LOOKUPS_OF_A_NAME: usize = 2;
+
+/// How many addresses of a family are tried, however many a name has. Who owns the name says how many those are, and
+/// each is called on in turn.
+const MAX_TRIED: usize = 8;
+
+type Answer = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+/// Asks for the addresses of a name; their ports mean nothing.
+pub(super) type Lookup = Arc<dyn Fn(String) -> Answer + Send + Sync>;
+
+/// A resolver that gives away only addresses that the policy admits.
+pub(super) struct Resolver {
+    policy: Arc<Policy>,
+    lookup: Lookup,
+}
+
+impl Resolver {
+    pub(super) fn new(policy: Policy, lookup: Lookup) -> Self {
+        Self { policy: Arc::new(policy), lookup }
+    }
+
+    pub(super) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolver").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (policy, answer) = (Arc::clone(&self.policy), (self.lookup)(name.as_str().to_owned()));
+        Box::pin(async move {
+            let mut addresses = answer.await?;
+            for address in &addresses {
+                if let Err(kind) = policy.judge(address.ip()) {
+                    tracing::debug!(name = name.as_str(), %address, "the name has an address that is refused");
+                    return Err(Refusal::Resolved { name: name.as_str().to_owned(), kind }.into());
+                }
+            }
+            if addresses.is_empty() {
+                return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address").into());
+            }
+            let (mut old, mut new) = (0, 0);
+            addresses.retain(|address| {
+                let known = if address.is_ipv4() { &mut old } else { &mut new };
+                *known += 1;
+                *known <= MAX_TRIED
+            });
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// Asks the system, as everybody else does.
+pub(super) fn system() -> Lookup {
+    bounded(|name| (name, 0).to_socket_addrs().map(Vec::from_iter))
+}
+
+/// Asks on threads, a few at a time, and of those a few for the same name.
+fn bounded(ask: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Lookup {
+    let (ask, places) = (Arc::new(ask), Arc::new(Semaphore::new(MAX_LOOKUPS)));
+    let names = Arc::new(Names::default());
+    Arc::new(move |name| {
+        let (ask, places, names) = (Arc::clone(&ask), Arc::clone(&places), Arc::clone(&names));
+        Box::pin(async move {
+            // First its own: whoever waits for that is in nobody's way.
+            let own = names.places(&name).acquire_owned().await.map_err(io::Error::other)?;
+            let place = places.acquire_owned().await.map_err(io::Error::other)?;
+            let lookup = tokio::task::spawn_blocking(move || {
+                // Held until the thread is free, also if nobody waits for the answer any more.
+                let _held = (own, place);
+                ask(&name)
+            });
+            lookup.await.map_err(io::Error::other)?
+        })
+    })
+}
+
+/// The places of each name that is asked for just now.
+#[derive(Default)]
+struct Names(Mutex<HashMap<String, Arc<Semaphore>>>);
+
+impl Names {
+    fn places(&self, name: &str) -> Arc<Semaphore> {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.retain(|_, places| Arc::strong_count(places) > 1);
+        let places = names.entry(name.trim_end_matches('.').to_owned());
+        Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(MAX_LOOKUPS_OF_A_NAME))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_takes_long_leaves_room_for_others() {
+        let (end, wait) = mpsc::channel::<()>();
+        let wait = Mutex::new(wait);
+        let lookup = bounded(move |name| {
+            if name.starts_with("slow") {
+                // Until the test has ended.
+                let _ = wait.lock().unwrap().recv();
+            }
+            Ok(vec![([192, 0, 2, 1], 0).into()])
+        });
+        let slow = (0..2 * MAX_LOOKUPS).map(|_| tokio::spawn(lookup("slow.example".to_owned())));
+        let slow: Vec<_> = slow.collect();
+        // The runtime comes back to us before it has polled them all.
+        for _ in 0..MAX_LOOKUPS {
+            tokio::task::yield_now().await;
+        }
+        let quick = tokio::time::timeout(Duration::from_secs(60), lookup("quick.example".to_owned())).await;
+        assert_eq!(quick.expect("a place for others").unwrap().len(), 1);
+        drop(end);
+        for slow in slow {
+            assert_eq!(slow.await.unwrap().unwrap().len(), 1, "and all have their turn");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A secret that sender and receiver share, and the HMAC that proves it, as Standard Webhooks has it.
+
+use std::{fmt, str::FromStr};
+
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, STANDARD_NO_PAD},
+};
+
+/// What stands before a secret.
+const PREFIX: &str = "whsec_";
+/// The version of the signature.
+const VERSION: &str = "v1,";
+/// By how many seconds the time of an attempt may differ from ours, either way.
+pub const TOLERANCE: i64 = 300;
+/// Each signature costs a hash of the body; no honest sender has more secrets at a time.
+const MAX_SIGNATURES: usize = 8;
+
+/// A text that is no secret. It is not repeated here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "expected whsec_ and the base64 of 24 to 64 bytes; make one with: echo whsec_$(openssl rand -base64 32)"
+)]
+pub struct SecretError;
+
+/// Why the signatures by shared secrets do not hold. Fit for logs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WrongSignature {
+    /// None of them is by this secret, or something was changed on the way.
+    #[error("it is not by the expected secret, or something was changed on the way")]
+    DoesNotHold,
+    /// The attempt was made too long ago, or in the future.
+    #[error("its time is more than five minutes away from ours")]
+    OtherTime,
+}
+
+/// A secret that sender and receiver share: `whsec_` and 24 to 64 bytes in base64.
+#[derive(Clone)]
+pub struct WebhookSecret(hmac::Key);
+
+impl WebhookSecret {
+    /// The secret of these bytes.
+    ///
+    /// # Errors
+    /// They are fewer than 24, or more than 64.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, SecretError> {
+        if !(24..=64).contains(&bytes.len()) {
+            return Err(SecretError);
+        }
+        Ok(Self(hmac::Key::new(HMAC_SHA256, bytes)))
+    }
+
+    /// The signature of an attempt, made at this time in Unix seconds.
+    #[must_use]
+    pub fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
+        let mut context = hmac::Context::with_key(&self.0);
+        context.update(format!("{id}.{timestamp}.").as_bytes());
+        context.update(body);
+        format!("{VERSION}{}", STANDARD.encode(context.sign()))
+    }
+
+    /// Verifies that one of the signatures, which are separated by spaces, is by this secret; and that the
+    /// attempt was made within [`TOLERANCE`] of `now`.
+    ///
+    /// # Errors
+    /// It is not so.
+    pub fn verify(
+        &self,
+        signatures: &str,
+        id: &str,
+        timestamp: i64,
+        body: &[u8],
+        now: i64,
+    ) -> Result<(), WrongSignature> {
+        if now.abs_diff(timestamp) > TOLERANCE.unsigned_abs() {
+            return Err(WrongSignature::OtherTime);
+        }
+        let signed = [format!("{id}.{timestamp}.").as_bytes(), body].concat();
+        let entries = signatures.split(' ').filter_map(|entry| entry.strip_prefix(VERSION));
+        let mut tags = entries.take(MAX_SIGNATURES).filter_map(|tag| STANDARD.decode(tag).ok());
+        // Compared in constant time.
+        let holds = tags.any(|tag| hmac::verify(&self.0, &signed, &tag).is_ok());
+        if holds { Ok(()) } else { Err(WrongSignature::DoesNotHold) }
+    }
+}
+
+impl FromStr for WebhookSecret {
+    type Err = SecretError;
+
+    fn from_str(text: &str) -> Result<Self, SecretError> {
+        let base64 = text.trim().strip_prefix(PREFIX).ok_or(SecretError)?.trim_end_matches('=');
+        Self::from_bytes(&STANDARD_NO_PAD.decode(base64).map_err(|_| SecretError)?)
+    }
+}
+
+impl fmt::Debug for WebhookSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebhookSecret")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of the Standard Webhooks specification.
+    const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    const ID: &str = "msg_p5jXN8AQM9LWM0D4loKWxJek";
+    const TIME: i64 = 1_614_265_330;
+    const BODY: &[u8] = br#"{"test": 2432232314}"#;
+    const SIGNATURE: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+
+    #[test]
+    fn signatures_are_those_of_standard_webhooks() {
+        let secret: WebhookSecret = SECRET.parse().unwrap();
+        assert_eq!(secret.sign(ID, TIME, BODY), SIGNATURE);
+        assert_eq!(format!("{secret:?}"), "WebhookSecret");
+    }
+
+    #[test]
+    fn what_a_signature_proves() {
+        let several = format!("v1a,AAAA v2,x v1,??? v1,AAAA {SIGNATURE}");
+        let late = format!("{}{SIGNATURE}", "v1,AAAA ".repeat(MAX_SIGNATURES));
+        let other = WebhookSecret::from_bytes(&[7; 32]).unwrap().sign(ID, TIME, BODY);
+        let (holds, fails, time) = (Ok(()), Err(WrongSignature::DoesNotHold), Err(WrongSignature::OtherTime));
+        for (what, signatures, id, timestamp, body, now, expected) in [
+            ("right", SIGNATURE, ID, TIME, BODY, TIME, holds),
+            ("one of several, while the secret changes", &several, ID, TIME, BODY, TIME, holds),
+            ("late, but not too late", SIGNATURE, ID, TIME, BODY, TIME + 300, holds),
+            ("a clock that is behind", SIGNATURE, ID, TIME, BODY, TIME - 300, holds),
+            ("too late", SIGNATURE, ID, TIME, BODY, TIME + 301, time),
+            ("from the future", SIGNATURE, ID, TIME, BODY, TIME - 301, time),
+            ("at the end of time", SIGNATURE, ID, i64::MIN, BODY, i64::MAX, time),
+            ("another id", SIGNATURE, "msg_x", TIME, BODY, TIME, fails),
+            ("another time", SIGNATURE, ID, TIME + 1, BODY, TIME, fails),
+            ("another body", SIGNATURE, ID, TIME, b"{}", TIME, fails),
+            ("another secret", &other, ID, TIME, BODY, TIME, fails),
+            ("another version", &SIGNATURE.replace("v1,", "v2,"), ID, TIME, BODY, TIME, fails),
+            ("without a version", &SIGNATURE.replace("v1,", ""), ID, TIME, BODY, TIME, fails),
+            ("after too many", &late, ID, TIME, BODY, TIME, fails),
+            ("nothing", "", ID, TIME, BODY, TIME, fails),
+        ] {
+            let secret: WebhookSecret = SECRET.parse().unwrap();
+            assert_eq!(secret.verify(signatures, id, timestamp, body, now), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn secrets_as_they_are_written() {
+        let of = |bytes: usize| format!("whsec_{}", STANDARD.encode(vec![7; bytes]));
+        for (text, ok) in [
+            (SECRET, true),
+            (&of(24), true),
+            (&of(64), true),
+            (of(32).trim_end_matches('='), true),
+            (&of(23), false),
+            (&of(65), false),
+            ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", false),
+            ("whsec_no base64!", false),
+            ("whsec_", false),
+            ("", false),
+        ] {
+            assert_eq!(text.parse::<WebhookSecret>().is_ok(), ok, "{text}");
+        }
+        let error = "whsec_verysecret".parse::<WebhookSecret>().unwrap_err().to_string();
+        assert!(!error.contains("verysecret"));
+    }
+}

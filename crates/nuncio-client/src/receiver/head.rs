@@ -1,0 +1,63 @@
+//! The headers of a notification, as far as they are not about proofs.
+
+use http::{HeaderMap, header::CONTENT_TYPE};
+use nuncio_protocol::Version;
+
+use super::Rejected;
+use crate::{notification, transport::status::media_type};
+
+/// The longest id that is remembered.
+const MAX_ID: usize = 256;
+
+/// What the headers say.
+pub(super) struct Head<'a> {
+    pub(super) id: Option<&'a str>,
+    pub(super) attempt: Option<u32>,
+    pub(super) timestamp: Option<i64>,
+    pub(super) version: Option<Version>,
+}
+
+impl<'a> Head<'a> {
+    pub(super) fn read(headers: &'a HeaderMap) -> Result<Self, Rejected> {
+        // Without one as well: a web page of anybody can post that, and text, but not JSON.
+        let media_type = media_type(headers);
+        if !["application/a2a+json", "application/json"]
+            .iter()
+            .any(|ours| ours.eq_ignore_ascii_case(media_type))
+        {
+            let is_absent = !headers.contains_key(CONTENT_TYPE);
+            return Err(Rejected::MediaType { is_absent });
+        }
+        let id = text(headers, notification::ID)?.filter(|id| !id.is_empty());
+        if id.is_some_and(|id| id.len() > MAX_ID) {
+            return Err(Rejected::Invalid(format!("{} is longer than {MAX_ID} bytes", notification::ID)));
+        }
+        let version = text(headers, notification::VERSION)?.filter(|version| !version.is_empty());
+        let version = version.map(|version| {
+            Version::parse(version)
+                .ok_or_else(|| Rejected::Invalid("the version is not spoken here".to_owned()))
+        });
+        Ok(Self {
+            id,
+            attempt: number(headers, notification::ATTEMPT)?,
+            timestamp: number(headers, notification::TIMESTAMP)?,
+            version: version.transpose()?,
+        })
+    }
+}
+
+/// The header as text. One that comes twice is refused: who reads the first and who reads the last would
+/// disagree about what was signed.
+pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Rejected> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Rejected::Invalid(format!("{name} comes twice")));
+    }
+    value.to_str().map(Some).map_err(|_| Rejected::Invalid(format!("{name} is no text")))
+}
+
+fn number<T: std::str::FromStr>(headers: &HeaderMap, name: &str) -> Result<Option<T>, Rejected> {
+    let value = text(headers, name)?.map(|text| text.trim().parse());
+    value.transpose().map_err(|_| Rejected::Invalid(format!("{name} is no number")))
+}
