@@ -40,11 +40,19 @@
 //!
 //! | feature | adds |
 //! |---|---|
+//! | `grpc` | the gRPC binding |
+//! | `push` | webhooks that arrive ([`push`]) |
+//! | `sqlite`, `postgres` | tasks that outlive the process |
 //! | `test-util` | scripted executors, a harness, and the conformance suite for stores |
 
 pub mod bind;
 mod executor;
 mod extension;
+#[cfg(feature = "push")]
+pub mod push;
+#[cfg(not(feature = "push"))]
+#[path = "push/absent.rs"]
+mod push;
 pub mod runtime;
 pub mod store;
 #[cfg(any(test, feature = "test-util"))]

@@ -12,6 +12,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "push")]
+pub mod courier;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 

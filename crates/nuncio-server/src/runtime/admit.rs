@@ -43,7 +43,8 @@ pub(super) enum Admitted {
 enum Taken {
     Runs,
     Queued,
-    /// It has to wait, and would be lost with the process: it is to be kept first.
+    /// It has to wait, and would be lost with the process, or its webhook told too late: both are to be kept
+    /// first.
     NotKept(Box<Turn>),
 }
 
@@ -61,11 +62,6 @@ impl Shared {
         self.journal.check()?;
         req.validate()?;
         self.check_message(&req.message)?;
-        let inline_push =
-            req.configuration.as_ref().is_some_and(|c| c.task_push_notification_config.is_some());
-        if inline_push && self.card.capabilities.push_notifications != Some(true) {
-            return Err(ErrorKind::PushNotificationNotSupported.into());
-        }
         match &req.message.task_id {
             Some(_) => self.follow_up(cx, scope, req, immediately).await,
             None => self.begin(cx, scope, req, immediately).await,
@@ -133,6 +129,7 @@ impl Shared {
     ) -> Result<Admitted> {
         let key = cx.idempotency_key.as_deref().map(|key| idempotency_key(key, &req)).transpose()?;
         let id: TaskId = new_id();
+        let webhook = self.inline_webhook(cx, &id, &mut req.configuration)?;
         let context_id = req.message.context_id.get_or_insert_with(new_id).clone();
         req.message.task_id = Some(id.clone());
         let message = Arc::new(std::mem::take(&mut req.message));
@@ -157,6 +154,7 @@ impl Shared {
             references,
             call: cx.clone(),
             claim: None,
+            webhook: None,
             kept: None,
             again: false,
             in_flight: guard,
@@ -170,6 +168,7 @@ impl Shared {
             // Running before it is there: nobody finds it idle.
             state.running = Some(execution::running());
             state.turn.clone_from(&turn.kept);
+            state.webhook = webhook;
         }
         if immediately {
             Recorder::new(self, &live).create().await?;
@@ -197,6 +196,10 @@ impl Shared {
         };
         let key = cx.idempotency_key.as_deref().map(|key| idempotency_key(key, &req)).transpose()?;
         let live = self.live(scope, &id).await?;
+        let webhook = self.inline_webhook(cx, &id, &mut req.configuration)?;
+        if let Some(webhook) = &webhook {
+            self.check_webhooks(scope, &id, webhook).await?;
+        }
         match &req.message.context_id {
             Some(context) if *context != live.context_id => {
                 return Err(Error::invalid_field("message.contextId", "does not match the task's context"));
@@ -220,6 +223,7 @@ impl Shared {
             references,
             call: cx.clone(),
             claim: key,
+            webhook,
             kept: None,
             again: false,
             in_flight,
@@ -247,6 +251,10 @@ impl Shared {
     async fn hand_in(self: &Arc<Self>, live: &LiveRef, mut turn: Box<Turn>) -> Result<bool> {
         let mut waits = live.lock().running.is_some();
         loop {
+            if waits && let Some(webhook) = turn.webhook.take() {
+                // Whoever sent it may rely on it from now on, also if its turn never comes.
+                self.register(&live.scope, &live.id, webhook).await?;
+            }
             turn.kept = self.keep(live, &turn, waits).await?;
             let waiting = turn.kept.as_ref().filter(|_| waits).map(|kept| Arc::clone(&kept.id));
             match self.take_turn(live, turn) {
@@ -303,7 +311,8 @@ impl Shared {
                 return Err(Error::new(ErrorKind::ResourceExhausted, "too many messages wait for this task")
                     .with_retry_after(super::RETRY_AFTER));
             }
-            if self.keeps_turns() && turn.kept.as_ref().is_none_or(|kept| kept.begun) {
+            let unkept = self.keeps_turns() && turn.kept.as_ref().is_none_or(|kept| kept.begun);
+            if unkept || turn.webhook.is_some() {
                 return Ok(Taken::NotKept(turn));
             }
             turn.in_flight.iter().for_each(InFlightGuard::waits);
@@ -343,9 +352,12 @@ impl Shared {
             let live = self.registry.revive(scope, stored);
             // Between the reading and the reviving the task may have gone on in other hands, and been
             // let go again. From now on nobody passes us by, so one more look is enough.
-            let newest = self.store.task(scope, id).await?.map_or(Seq::ZERO, |stored| stored.seq);
+            let newest = self.store.task(scope, id).await?;
+            let (newest, pushes) = newest.map_or((Seq::ZERO, false), |stored| (stored.seq, stored.pushes));
             // What is folded here may be in the store before we are told so.
             if newest <= live.lock().folded.seq {
+                // A webhook that was registered before we were there was not told to us.
+                live.lock().pushes |= pushes;
                 return Ok(live);
             }
             live.break_off();

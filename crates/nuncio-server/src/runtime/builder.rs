@@ -11,9 +11,12 @@ use super::{
     journal::Journal,
     recover, watch,
 };
+#[cfg(feature = "push")]
+use crate::push::{Push, PushOptions};
 use crate::{
     executor::Executor,
     extension::Extension,
+    push::AgentPush,
     store::{MemoryStore, Scope, Store},
 };
 
@@ -75,6 +78,8 @@ pub struct RuntimeBuilder {
     refused_media_types: Vec<String>,
     declared: Declared,
     hooks: Interceptors,
+    #[cfg(feature = "push")]
+    push: Option<(Push, PushOptions)>,
 }
 
 impl RuntimeBuilder {
@@ -92,12 +97,21 @@ impl RuntimeBuilder {
             refused_media_types: Vec::new(),
             declared: Declared::default(),
             hooks: Interceptors::default(),
+            #[cfg(feature = "push")]
+            push: None,
         }
     }
 
     /// Where tasks are kept; in memory when not said.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
+        self
+    }
+
+    /// Tells webhooks what happens; they are delivered out of the same store. The card says that it does.
+    #[cfg(feature = "push")]
+    pub fn push(mut self, push: &Push, options: PushOptions) -> Self {
+        self.push = Some((push.clone(), options));
         self
     }
 
@@ -173,9 +187,14 @@ impl RuntimeBuilder {
     /// behind and forgets what is past its time in the background, and needs to be built within Tokio.
     #[must_use]
     pub fn build(mut self) -> Runtime {
-        self.declared.on(&mut self.card);
         let agent = self.agent.unwrap_or_else(|| self.card.name.as_str().into());
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
+        #[cfg(feature = "push")]
+        let push = self.push.map(|(push, options)| Arc::new(AgentPush::new(&push, &agent, options)));
+        #[cfg(not(feature = "push"))]
+        let push: Option<Arc<AgentPush>> = None;
+        self.declared.pushes(push.is_some());
+        self.declared.on(&mut self.card);
         let shared = Arc::new(Shared {
             anonymous: Arc::new(Scope { agent: Arc::clone(&agent), tenant: None, owner: None }),
             agent,
@@ -185,8 +204,9 @@ impl RuntimeBuilder {
             extended_card_is_open: self.extended_card_is_open,
             refused_media_types: self.refused_media_types,
             executor: self.executor,
-            journal: Journal::new(Arc::clone(&store)),
+            journal: Journal::new(Arc::clone(&store), push.clone()),
             store,
+            push,
             tasks: Arc::new(Semaphore::new(self.limits.tasks)),
             streams: Arc::new(Semaphore::new(self.limits.streams)),
             limits: self.limits,

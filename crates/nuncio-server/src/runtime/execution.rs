@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     executor::{Emitter, ExecContext, Execution},
-    store::{IdempotencyKey, StoredTurn, TurnChange},
+    store::{IdempotencyKey, StoredTurn, TurnChange, Webhook},
 };
 
 /// A message that is to be handled.
@@ -30,6 +30,8 @@ pub(super) struct Turn {
     pub(super) call: CallContext,
     /// The key that a follow-up's message is recorded with; the first message's is with its task.
     pub(super) claim: Option<IdempotencyKey>,
+    /// Kept with a follow-up's message; the first message's is with its task.
+    pub(super) webhook: Option<Webhook>,
     /// How it is kept in the store until it is done, if it is.
     pub(super) kept: Option<StoredTurn>,
     /// It was begun before, by an owner that is gone.
@@ -148,9 +150,15 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
     if let Some(begun) = turn.begun.take() {
         let kept = turn.kept.take().map(|kept| StoredTurn { begun: true, ..kept });
         let waiting = kept.as_ref().filter(|_| waited).map(|kept| Arc::clone(&kept.id));
-        match recorder.caller_message(&turn.message, turn.claim.take(), kept).await {
+        let webhook = turn.webhook.take();
+        let config = webhook.as_ref().map(|webhook| webhook.id.clone());
+        match recorder.caller_message(&turn.message, turn.claim.take(), kept, webhook).await {
             Ok(seq) => {
                 turn_seq = seq;
+                if let Some(config) = config {
+                    until_committed(live).await;
+                    shared.replaced(&live.scope, &live.id, &config).await;
+                }
                 if waited {
                     // Acknowledged already: not begun before the store knows that it has.
                     until_committed(live).await;
@@ -361,8 +369,10 @@ mod tests {
             TaskStatus { state: TaskState::InputRequired, message: None, timestamp: Some(Timestamp::EPOCH) };
         let task = Task { id: "t-1".into(), context_id: "c-1".into(), status, ..Task::default() };
         let registry: Arc<Registry> = Arc::default();
-        let live =
-            registry.revive(&Arc::new(Scope::default()), StoredTask { task, seq: Seq(2), held: false });
+        let live = registry.revive(
+            &Arc::new(Scope::default()),
+            StoredTask { task, seq: Seq(2), held: false, pushes: false },
+        );
         live.lock().running = Some(Running { stop, ..running() });
         live
     }

@@ -56,27 +56,39 @@ impl<E: Extension> Interceptor for WhenActive<E> {
 
 /// The extensions that the runtime itself answers for: what it can do beyond the specification is said on
 /// every card, so that clients may use it.
-pub(super) struct Declared(Vec<AgentExtension>);
+pub(super) struct Declared {
+    extensions: Vec<AgentExtension>,
+    /// It tells webhooks.
+    pushes: bool,
+}
 
 impl Default for Declared {
     fn default() -> Self {
         let description = "streams resume after Last-Event-ID; sends repeat safely under Idempotency-Key";
-        Self(vec![AgentExtension {
+        let resume = AgentExtension {
             uri: RESUME_EXTENSION.to_owned(),
             description: description.to_owned(),
             ..AgentExtension::default()
-        }])
+        };
+        Self { extensions: vec![resume], pushes: false }
     }
 }
 
 impl Declared {
     pub(super) fn push(&mut self, declaration: AgentExtension) {
-        self.0.push(declaration);
+        self.extensions.push(declaration);
     }
 
-    /// Puts them on a card, unless it says them itself.
+    pub(super) fn pushes(&mut self, pushes: bool) {
+        self.pushes = pushes;
+    }
+
+    /// Puts them on a card, unless it says them itself. Webhooks it has if they are told.
     pub(super) fn on(&self, card: &mut AgentCard) {
-        for declaration in &self.0 {
+        if self.pushes || card.capabilities.push_notifications.is_some() {
+            card.capabilities.push_notifications = Some(self.pushes);
+        }
+        for declaration in &self.extensions {
             if card.extension(&declaration.uri).is_none() {
                 card.capabilities.extensions.push(declaration.clone());
             }

@@ -20,7 +20,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::live::LiveRef;
-use crate::store::{Commit, Refused, Store, StoreError};
+use crate::{
+    push::AgentPush,
+    store::{Commit, Refused, Store, StoreError},
+};
 
 /// How many bytes may wait for the store, in units.
 const ROOM: usize = (64 << 20) / UNIT;
@@ -55,6 +58,7 @@ pub(super) struct Journal {
     queue: Option<mpsc::UnboundedSender<Write>>,
     room: Arc<Semaphore>,
     health: Arc<Health>,
+    push: Option<Arc<AgentPush>>,
 }
 
 #[derive(Default)]
@@ -74,15 +78,16 @@ impl Health {
 
 impl Journal {
     /// For a store that waits this starts the loop, so it needs a Tokio runtime.
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, push: Option<Arc<AgentPush>>) -> Self {
         let health: Arc<Health> = Arc::default();
         let queue = (!store.is_immediate()).then(|| {
             let (queue, queued) = mpsc::unbounded_channel();
-            let committer = Committer { store: Arc::clone(&store), health: Arc::clone(&health) };
+            let committer =
+                Committer { store: Arc::clone(&store), health: Arc::clone(&health), push: push.clone() };
             tokio::spawn(committer.run(queued));
             queue
         });
-        Self { store, queue, room: Arc::new(Semaphore::new(ROOM)), health }
+        Self { store, queue, room: Arc::new(Semaphore::new(ROOM)), health, push }
     }
 
     /// True if what is folded is committed at once.
@@ -155,15 +160,19 @@ impl Journal {
         }
     }
 
-    /// Commits with a store that never waits.
-    pub(super) fn commit_now(&self, batch: Vec<Commit>) -> Result<()> {
+    /// Commits with a store that never waits; `pushes` if webhooks may be due then.
+    pub(super) fn commit_now(&self, batch: Vec<Commit>, pushes: bool) -> Result<()> {
         let answer = self.store.commit(batch).now_or_never();
         let late =
             || Err(StoreError::broken("the store said that it never waits, and did not answer at once"));
         answer
             .unwrap_or_else(late)?
             .into_iter()
-            .try_for_each(|result| result.map_err(|refused| refusal(&refused)))
+            .try_for_each(|result| result.map_err(|refused| refusal(&refused)))?;
+        if let Some(push) = self.push.as_ref().filter(|_| pushes) {
+            push.wake();
+        }
+        Ok(())
     }
 }
 
@@ -180,6 +189,7 @@ fn refusal(refused: &Refused) -> Error {
 struct Committer {
     store: Arc<dyn Store>,
     health: Arc<Health>,
+    push: Option<Arc<AgentPush>>,
 }
 
 impl Committer {
@@ -215,17 +225,21 @@ impl Committer {
             Ok(results) => results.into_iter(),
             Err(error) => return Err((writes, error)),
         };
+        let mut pushes = false;
         for Write { live, batch, room } in writes {
             // The last one: all results of this write are used up.
             let refused = results.by_ref().take(batch.len()).filter_map(Result::err).last();
             match refused {
-                None => live.committed(&batch),
+                None => pushes |= live.committed(&batch),
                 Some(refused) => {
                     tracing::warn!(task = %live.id, ?refused, "the store refused an entry; somebody else wrote");
                     live.break_off();
                 }
             }
             drop(room);
+        }
+        if let Some(push) = self.push.as_ref().filter(|_| pushes) {
+            push.wake();
         }
         Ok(())
     }
@@ -305,7 +319,7 @@ fn is_same(stored: &Event, ours: &Event) -> bool {
 }
 
 /// About how many bytes an event takes.
-fn weight(event: &Event) -> usize {
+pub(crate) fn weight(event: &Event) -> usize {
     match event {
         Event::Task(task) => task_weight(task),
         Event::Message(message) => message_weight(message),

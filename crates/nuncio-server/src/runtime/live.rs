@@ -21,7 +21,7 @@ use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
 use super::execution::Turn;
-use crate::store::{Commit, IdempotencyKey, Scope, StoredTask, StoredTurn};
+use crate::store::{Commit, IdempotencyKey, Scope, StoredTask, StoredTurn, Webhook};
 
 /// How many of a live task's events are kept for subscribers that follow closely; one that lags
 /// further behind reads from the store.
@@ -57,6 +57,10 @@ pub(super) struct State {
     pub(super) idempotency: Option<IdempotencyKey>,
     /// Kept with the next entry.
     pub(super) turn: Option<StoredTurn>,
+    /// Kept with the next entry.
+    pub(super) webhook: Option<Webhook>,
+    /// It has webhooks, as far as we know.
+    pub(super) pushes: bool,
     /// The direct reply, given instead of a task.
     pub(super) reply: Option<Arc<Message>>,
     /// The reply may be shown: it is kept, if it was to be.
@@ -128,14 +132,16 @@ impl Live {
         (state.committed.seq, state.has_ended())
     }
 
-    /// Takes in entries that are in the store now, and tells whoever waits.
-    pub(super) fn committed(&self, batch: &[Commit]) {
+    /// Takes in entries that are in the store now, and tells whoever waits; says whether webhooks may be due.
+    pub(super) fn committed(&self, batch: &[Commit]) -> bool {
         let mut state = self.lock();
         let (mut mark, items) = (state.committed, state.items(batch));
         mark.advance(batch);
         state.take_in(mark, items);
+        let pushes = state.pushes;
         drop(state);
         self.announce();
+        pushes
     }
 
     /// Takes in what the store has, where another owner writes, or wrote.
@@ -153,6 +159,7 @@ impl Live {
             state.ring.clear();
         }
         state.held = stored.held;
+        state.pushes |= stored.pushes;
         drop(state);
         self.announce();
     }
@@ -192,6 +199,8 @@ impl State {
             opening: None,
             idempotency: None,
             turn: None,
+            webhook: None,
+            pushes: false,
             reply: None,
             replied: false,
             followers: 0,
@@ -373,7 +382,10 @@ impl Registry {
                 id: stored.task.id.clone(),
                 context_id: stored.task.context_id.clone(),
                 scope: Arc::clone(scope),
-                state: Mutex::new(State::new(Some(stored.task), stored.seq, stored.held)),
+                state: Mutex::new(State {
+                    pushes: stored.pushes,
+                    ..State::new(Some(stored.task), stored.seq, stored.held)
+                }),
                 changed: Notify::new(),
                 handles: AtomicUsize::new(0),
             })
@@ -423,7 +435,7 @@ mod tests {
             let status =
                 TaskStatus { state: TaskState::Working, message: None, timestamp: Some(Timestamp::EPOCH) };
             let task = Task { id: "t-1".into(), context_id: "c-1".into(), status, ..Task::default() };
-            StoredTask { task, seq: Seq(seq), held: false }
+            StoredTask { task, seq: Seq(seq), held: false, pushes: false }
         };
         let registry: Arc<Registry> = Arc::default();
         let live = registry.revive(&Arc::default(), stored(2));

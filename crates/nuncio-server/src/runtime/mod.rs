@@ -29,6 +29,8 @@ mod cursor;
 
 mod builder;
 
+mod webhooks;
+
 use std::{
     collections::HashMap,
     fmt,
@@ -58,8 +60,11 @@ use self::{
     journal::Journal,
     live::{Live, LiveRef, Registry, State, Stop},
 };
+#[cfg(feature = "push")]
+pub(crate) use self::{journal::weight, record::now};
 use crate::{
     executor::Executor,
+    push::AgentPush,
     store::{Scope, Store, Whose},
 };
 
@@ -105,6 +110,8 @@ pub(crate) struct Shared {
     refused_media_types: Vec<String>,
     executor: Arc<dyn Executor>,
     store: Arc<dyn Store>,
+    /// Its webhooks, if it has some.
+    push: Option<Arc<AgentPush>>,
     limits: Limits,
     /// The agent may be asked the same again.
     idempotent: bool,

@@ -15,7 +15,7 @@ use super::{
     journal::Write,
     live::{LiveRef, State},
 };
-use crate::store::{Commit, IdempotencyKey, StoredTurn};
+use crate::store::{Commit, IdempotencyKey, StoredTurn, Webhook};
 
 /// The present, to the millisecond, which is what the wire shows.
 pub(crate) fn now() -> Timestamp {
@@ -79,10 +79,11 @@ impl Recorder {
         message: &Arc<Message>,
         key: Option<IdempotencyKey>,
         turn: Option<StoredTurn>,
+        webhook: Option<Webhook>,
     ) -> Result<Seq> {
         {
             let mut state = self.live.lock();
-            (state.idempotency, state.turn) = (key, turn);
+            (state.idempotency, state.turn, state.webhook) = (key, turn, webhook);
         }
         self.write(Writer::Runtime, Some(Event::Message(Arc::clone(message)))).await
     }
@@ -171,7 +172,7 @@ impl Recorder {
         // Under the lock: in the order of the numbers.
         let done = if journal.is_immediate() {
             let (mark, items) = (state.folded, state.items(&batch));
-            journal.commit_now(batch).map(|()| state.take_in(mark, items))
+            journal.commit_now(batch, state.pushes).map(|()| state.take_in(mark, items))
         } else {
             journal.queue(Write { live: self.live.clone(), batch, room })
         };
@@ -211,6 +212,14 @@ impl Recorder {
             first.idempotency = state.idempotency.take();
             first.turn = state.turn.take();
             first.take = state.held;
+            first.webhook = state.webhook.take();
+            state.pushes |= first.webhook.is_some();
+        }
+        // At a store that is shared, somebody else may have registered a webhook.
+        if let Some(push) =
+            self.shared.push.as_ref().filter(|_| state.pushes || self.shared.store.is_shared())
+        {
+            batch.iter_mut().for_each(|commit| commit.push = push.tells(&commit.event));
         }
         Ok(batch)
     }
@@ -236,6 +245,8 @@ impl Recorder {
             idempotency: None,
             turn: None,
             take: false,
+            webhook: None,
+            push: false,
         }
     }
 }

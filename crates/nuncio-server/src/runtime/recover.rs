@@ -125,6 +125,8 @@ impl Shared {
         let live = self.registry.revive(&scope, stored.clone());
         // Somebody may have looked at it before it was ours.
         live.follow(stored);
+        // A webhook may have been registered since it was read; the store knows.
+        live.lock().pushes = true;
         let first = turns.first().map(|turn| Kept::decode(turn).map(|kept| (kept.opens(), turn.begun)));
         let runs = match first.transpose().unwrap_or_else(|error| {
             tracing::error!(task = %live.id, %error, "a turn that was left behind cannot be read");
@@ -161,6 +163,8 @@ impl Shared {
         Ok(Turn {
             references: self.references_left(scope, &message).await,
             message,
+            // Registered before it was kept, or recorded with its message.
+            webhook: None,
             configuration: kept.configuration,
             metadata: kept.metadata,
             call,

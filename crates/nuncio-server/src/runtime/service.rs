@@ -211,33 +211,45 @@ impl A2aService for Operations {
     async fn create_task_push_notification_config(
         &self,
         cx: &CallContext,
-        _req: TaskPushNotificationConfig,
+        req: TaskPushNotificationConfig,
     ) -> Result<TaskPushNotificationConfig> {
-        self.no_push(cx)
+        self.check_push(cx)?;
+        req.validate()?;
+        let scope = self.shared.scope(cx, req.tenant.as_deref());
+        self.shared.create_webhook(cx, &scope, req).await
     }
 
     async fn get_task_push_notification_config(
         &self,
         cx: &CallContext,
-        _req: GetTaskPushNotificationConfigRequest,
+        req: GetTaskPushNotificationConfigRequest,
     ) -> Result<TaskPushNotificationConfig> {
-        self.no_push(cx)
+        self.check_push(cx)?;
+        req.validate()?;
+        let scope = self.shared.scope(cx, req.tenant.as_deref());
+        self.shared.get_webhook(&scope, &req).await
     }
 
     async fn list_task_push_notification_configs(
         &self,
         cx: &CallContext,
-        _req: ListTaskPushNotificationConfigsRequest,
+        req: ListTaskPushNotificationConfigsRequest,
     ) -> Result<ListTaskPushNotificationConfigsResponse> {
-        self.no_push(cx)
+        self.check_push(cx)?;
+        req.validate()?;
+        let scope = self.shared.scope(cx, req.tenant.as_deref());
+        self.shared.list_webhooks(&scope, &req).await
     }
 
     async fn delete_task_push_notification_config(
         &self,
         cx: &CallContext,
-        _req: DeleteTaskPushNotificationConfigRequest,
+        req: DeleteTaskPushNotificationConfigRequest,
     ) -> Result<()> {
-        self.no_push(cx)
+        self.check_push(cx)?;
+        req.validate()?;
+        let scope = self.shared.scope(cx, req.tenant.as_deref());
+        self.shared.delete_webhook(&scope, &req).await
     }
 
     async fn get_extended_agent_card(
@@ -264,10 +276,9 @@ impl A2aService for Operations {
 }
 
 impl Operations {
-    /// REQ-153: an agent without webhooks says so, whatever the task.
-    fn no_push<T>(&self, cx: &CallContext) -> Result<T> {
+    fn check_push(&self, cx: &CallContext) -> Result<()> {
         self.shared.check_extensions(cx)?;
-        Err(ErrorKind::PushNotificationNotSupported.into())
+        self.shared.push().map(drop)
     }
 
     /// Records that a task which nobody here works on is canceled. Where another server writes to it all the

@@ -19,6 +19,7 @@ pub mod forget;
 pub mod history;
 pub mod list;
 pub mod log;
+pub mod outbox;
 pub mod owner;
 pub mod random;
 pub mod secret;
@@ -89,6 +90,22 @@ macro_rules! store_conformance {
             text::scopes_are_told_apart_by_each_of_their_names
             text::strange_references_harm_nobody
             text::any_moment_has_its_place_in_the_list
+            outbox::webhooks_are_kept_by_task_and_id
+            outbox::a_task_has_only_so_many_webhooks
+            outbox::an_entry_is_owed_to_the_webhooks_that_are_there
+            outbox::a_batch_owes_what_it_appends
+            outbox::what_is_due_is_leased_once_until_it_is_released
+            outbox::what_its_holder_does_not_know_of_is_leased_again
+            outbox::targets_take_turns
+            outbox::the_longest_due_comes_first
+            outbox::a_stopped_webhook_is_owed_nothing
+            outbox::a_dropped_webhook_is_owed_nothing
+            outbox::a_replaced_webhook_keeps_what_it_is_owed
+            outbox::deliveries_tell_what_became_of_them
+            outbox::what_is_done_is_not_undone_by_a_late_word
+            outbox::deliveries_are_listed_in_pages
+            outbox::what_is_redriven_is_due_again
+            outbox::webhooks_are_forgotten_with_their_tasks
             secret::a_secret_is_made_once_and_each_is_its_own
             random::random_operations_agree_with_a_naive_model
         }
@@ -118,6 +135,7 @@ macro_rules! store_ownership_conformance {
             turns::turns_are_the_owners_alone
             turns::a_turn_moves_a_task_at_rest
             turns::only_turns_that_wait_make_an_orphan_of_a_settled_task
+            outbox::what_a_gone_owner_had_in_hand_is_free
             random::what_owners_leave_agrees_with_a_naive_model
         }
     };
@@ -145,6 +163,7 @@ macro_rules! store_sharing_conformance {
             sharing::an_owner_that_was_thought_gone_is_refused
             sharing::what_one_owner_commits_every_owner_reads
             sharing::what_others_write_is_seen_to_move
+            outbox::a_webhook_is_in_one_owners_hands
             random::what_many_owners_do_agrees_with_a_naive_model
         }
     };
@@ -228,6 +247,8 @@ pub(super) fn opening(scope: &Arc<Scope>, id: &str, idempotency: Option<Idempote
         idempotency,
         turn: None,
         take: false,
+        webhook: None,
+        push: false,
     }
 }
 

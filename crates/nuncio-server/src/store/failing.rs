@@ -6,12 +6,13 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{Event, Message, Seq, TaskId, Timestamp};
+use nuncio_protocol::{Event, Message, PushConfigId, Seq, TaskId, Timestamp};
 use tokio::sync::watch;
 
 use super::{
-    Answer, Commit, IdempotencyKey, Links, MemoryStore, Orphan, Prune, Refused, Scope, Store, StoreError,
-    StoredEvent, StoredTask, TaskPage, TaskQuery, TurnChange, Whose,
+    Answer, Commit, Delivery, DeliveryQuery, IdempotencyKey, Lease, Leases, Links, MemoryStore, Orphan,
+    Prune, Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskPage, TaskQuery,
+    TurnChange, Webhook, Whose,
 };
 
 /// A real [`MemoryStore`] that fails, refuses or waits on command.
@@ -20,6 +21,8 @@ pub struct FailingStore {
     inner: MemoryStore,
     /// Commits wait, as those of a disk do.
     waits: bool,
+    /// Nobody else has it open.
+    alone: bool,
     fail_writes: AtomicBool,
     /// Writes fail as those of a store that will be back.
     down: AtomicBool,
@@ -27,6 +30,10 @@ pub struct FailingStore {
     last: AtomicBool,
     /// A commit is applied, and its answer lost.
     lose_answer: AtomicBool,
+    /// So many settlements are applied, and their answers lost.
+    lose_settlements: AtomicUsize,
+    /// What became of this webhook cannot be written down.
+    unsettled: Mutex<Option<String>>,
     /// True while commits have to wait.
     held_writes: watch::Sender<bool>,
     commits: AtomicUsize,
@@ -68,6 +75,12 @@ impl FailingStore {
         Self { inner, waits: true, ..Self::default() }
     }
 
+    /// As [`Self::waiting`], but nobody else has it open, as with a file.
+    #[must_use]
+    pub fn alone(inner: MemoryStore) -> Self {
+        Self { alone: true, ..Self::waiting(inner) }
+    }
+
     /// From now on, the store is down (or no longer is): commits fail, but it may be back.
     pub fn take_down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
@@ -83,7 +96,18 @@ impl FailingStore {
         self.lose_answer.store(true, Ordering::SeqCst);
     }
 
-    /// From now on, commits and kept replies wait until they are held no more.
+    /// The next so many settlements are applied, but nobody is told.
+    pub fn lose_settlements(&self, lose: usize) {
+        self.lose_settlements.store(lose, Ordering::SeqCst);
+    }
+
+    /// From now on, what became of this webhook cannot be written down, nor what comes with it.
+    pub fn choke_on_settling(&self, webhook: &str) {
+        *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner) = Some(webhook.to_owned());
+    }
+
+    /// From now on, commits and kept replies wait until they are held no more, and so does the news of what
+    /// was leased or adopted.
     pub fn hold_writes(&self, hold: bool) {
         self.held_writes.send_replace(hold);
     }
@@ -168,6 +192,12 @@ impl FailingStore {
         }
     }
 
+    /// Done, but whoever asked is told later.
+    async fn tell_later(&self) {
+        // The sender is ours, so it cannot be gone.
+        let _ = self.held_writes.subscribe().wait_for(|held| !held).await;
+    }
+
     async fn read(&self) -> Result<(), StoreError> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         // The sender is ours, so it cannot be gone.
@@ -188,7 +218,7 @@ impl Store for FailingStore {
     }
 
     fn is_shared(&self) -> bool {
-        self.waits
+        self.waits && !self.alone
     }
 
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
@@ -270,14 +300,88 @@ impl Store for FailingStore {
     ) -> Result<Result<(), Refused>, StoreError> {
         self.write()?;
         let changed = self.inner.turn(scope, id, change).await;
-        // Done, but whoever asked is told later. The sender is ours, so it cannot be gone.
-        let _ = self.held_writes.subscribe().wait_for(|held| !held).await;
+        self.tell_later().await;
         changed
     }
 
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {
         self.write()?;
-        self.inner.adopt(agent, limit).await
+        let adopted = self.inner.adopt(agent, limit).await;
+        self.tell_later().await;
+        adopted
+    }
+
+    async fn put_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: Webhook,
+        now: Timestamp,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        self.write()?;
+        self.inner.put_webhook(scope, id, webhook, now).await
+    }
+
+    async fn webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Option<Webhook>, StoreError> {
+        self.read().await?;
+        self.inner.webhook(scope, id, webhook).await
+    }
+
+    async fn webhooks(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        after: Option<&PushConfigId>,
+        limit: usize,
+    ) -> Result<Option<Vec<Webhook>>, StoreError> {
+        self.read().await?;
+        self.inner.webhooks(scope, id, after, limit).await
+    }
+
+    async fn drop_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError> {
+        self.write()?;
+        self.inner.drop_webhook(scope, id, webhook).await
+    }
+
+    async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError> {
+        self.write()?;
+        let leases = self.inner.lease(lease).await;
+        self.tell_later().await;
+        leases
+    }
+
+    async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
+        self.write()?;
+        let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if settled.iter().any(|one| unsettled.as_deref() == Some(&*one.webhook)) {
+            return Err(StoreError::broken(STORE_SECRET));
+        }
+        self.inner.settle(settled).await?;
+        let lost = |left: usize| left.checked_sub(1);
+        match self.lose_settlements.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lost) {
+            Ok(_) => Err(StoreError::down("the answer was lost")),
+            Err(_) => Ok(()),
+        }
+    }
+
+    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
+        self.read().await?;
+        self.inner.deliveries(query).await
+    }
+
+    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
+        self.write()?;
+        self.inner.redrive(what, now).await
     }
 
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {

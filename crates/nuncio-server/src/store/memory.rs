@@ -6,23 +6,24 @@
 
 mod forget;
 mod index;
+mod outbox;
 mod turns;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet, VecDeque, hash_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
 // For ids that we make ourselves: nobody can choose them to collide.
 use foldhash::fast::RandomState;
-use nuncio_protocol::{Event, Message, Seq, Task, TaskId, TaskState, Timestamp, fold};
+use nuncio_protocol::{Event, Message, PushConfigId, Seq, Task, TaskId, TaskState, Timestamp, fold};
 
-use self::index::Index;
+use self::{index::Index, outbox::Outbox};
 use super::{
-    Answer, Commit, IdempotencyKey, Keyset, Links, MOST_CHILDREN, Orphan, Outcome, Prune, Refused, Scope,
-    Store, StoreError, StoredEvent, StoredTask, StoredTurn, TaskPage, TaskQuery, TurnChange, Whose,
-    busy_after, references,
+    Answer, Commit, Delivery, DeliveryQuery, IdempotencyKey, Keyset, Lease, Leases, Links, MOST_CHILDREN,
+    Orphan, Outcome, Prune, Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask,
+    StoredTurn, TaskPage, TaskQuery, TurnChange, Webhook, Whose, busy_after, references,
 };
 
 /// How many finished tasks are kept when nobody says otherwise.
@@ -58,6 +59,7 @@ struct Inner {
     replies: VecDeque<Reply>,
     /// The tasks that refer to a task.
     children: HashMap<TaskId, BTreeSet<TaskId>, RandomState>,
+    outbox: Outbox,
     /// How many handles there have been, besides the first.
     #[cfg(any(test, feature = "test-util"))]
     owners: Owner,
@@ -100,6 +102,8 @@ struct Stored {
     /// It is in progress.
     busy: bool,
     turns: Vec<StoredTurn>,
+    /// The uids of its webhooks.
+    webhooks: BTreeMap<PushConfigId, Arc<str>>,
 }
 
 /// The tasks of one scope, for the list.
@@ -185,7 +189,8 @@ impl Stored {
     }
 
     fn read(&self, me: Owner) -> StoredTask {
-        StoredTask { task: self.task(), seq: self.seq(), held: self.is_held(me) }
+        let pushes = !self.webhooks.is_empty();
+        StoredTask { task: self.task(), seq: self.seq(), held: self.is_held(me), pushes }
     }
 
     /// Keeps a turn; one of the same id makes room.
@@ -215,7 +220,7 @@ impl Stored {
 impl Inner {
     fn append(&mut self, me: Owner, commit: Commit) -> Result<(), Refused> {
         if commit.expected == Seq::ZERO {
-            return self.create(me, commit);
+            return self.create(me, &commit);
         }
         let stored = self.tasks.get_mut(&commit.task_id).filter(|stored| stored.scope == commit.scope);
         let stored = stored.ok_or(Refused::NotFound)?;
@@ -228,11 +233,13 @@ impl Inner {
         stored.keys.extend(take_key(&mut self.answers, &commit)?);
         stored.owner = me;
         stored.busy = busy_after(&commit.event).unwrap_or(stored.busy);
-        commit.turn.into_iter().for_each(|turn| stored.keep(turn));
+        commit.turn.iter().for_each(|turn| stored.keep(turn.clone()));
         for parent in references(&commit.event) {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
         }
         stored.log.push((commit.at, Arc::clone(&commit.event)));
+        self.push(&commit);
+        let Some(stored) = self.tasks.get_mut(&commit.task_id) else { return Ok(()) };
         if let Some(status) = commit.event.status() {
             let state = status.state;
             if let Some(snapshot) = commit.snapshot {
@@ -247,24 +254,25 @@ impl Inner {
         Ok(())
     }
 
-    fn create(&mut self, me: Owner, commit: Commit) -> Result<(), Refused> {
+    fn create(&mut self, me: Owner, commit: &Commit) -> Result<(), Refused> {
         if let Some(stored) = self.tasks.get(&commit.task_id) {
             return Err(Refused::Version(stored.seq()));
         }
         if self.tasks.len() - self.finished.len() >= self.most_unfinished {
             return Err(Refused::Full);
         }
-        let key = take_key(&mut self.answers, &commit)?;
+        let key = take_key(&mut self.answers, commit)?;
         let status = commit.event.status().map(|status| (status.timestamp, status.state));
         let mut stored = Stored {
             scope: Arc::clone(&commit.scope),
             log: vec![(commit.at, Arc::clone(&commit.event))],
-            snapshot: commit.snapshot.map(|task| (Seq(1), task)),
+            snapshot: commit.snapshot.clone().map(|task| (Seq(1), task)),
             status: (Timestamp::EPOCH, TaskState::Unspecified),
             keys: key.into_iter().collect(),
             owner: me,
             busy: busy_after(&commit.event).unwrap_or(true),
-            turns: commit.turn.into_iter().collect(),
+            turns: commit.turn.iter().cloned().collect(),
+            webhooks: BTreeMap::new(),
         };
         if let Some((_, state)) = status {
             stored.drop_turns(state);
@@ -273,11 +281,22 @@ impl Inner {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
         }
         self.tasks.insert(commit.task_id.clone(), Box::new(stored));
+        self.push(commit);
         self.scopes.entry(Arc::clone(&commit.scope)).or_default().moving.insert(commit.task_id.clone());
         if let Some((timestamp, state)) = status {
             self.relist(&commit.task_id, (timestamp.unwrap_or(Timestamp::EPOCH), state));
         }
         Ok(())
+    }
+
+    /// Keeps the webhook of an entry, and writes down who is owed the entry.
+    fn push(&mut self, commit: &Commit) {
+        if let Some(webhook) = &commit.webhook {
+            self.keep_webhook(&commit.task_id, webhook.clone(), commit.at);
+        }
+        if let Some(stored) = self.tasks.get(&commit.task_id).filter(|_| commit.push) {
+            self.outbox.owe(stored.webhooks.values(), commit.expected.next(), commit.at);
+        }
     }
 
     /// Moves a task to its new place in the list.
@@ -457,6 +476,62 @@ impl Store for MemoryStore {
 
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {
         Ok(self.lock().adopt(self.me, agent, limit))
+    }
+
+    async fn put_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: Webhook,
+        now: Timestamp,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        Ok(self.lock().put_webhook(scope, id, webhook, now))
+    }
+
+    async fn webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Option<Webhook>, StoreError> {
+        Ok(self.lock().webhook(scope, id, webhook))
+    }
+
+    async fn webhooks(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        after: Option<&PushConfigId>,
+        limit: usize,
+    ) -> Result<Option<Vec<Webhook>>, StoreError> {
+        Ok(self.lock().webhooks(scope, id, after, limit))
+    }
+
+    async fn drop_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError> {
+        Ok(self.lock().drop_webhook(scope, id, webhook))
+    }
+
+    async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError> {
+        Ok(self.lock().lease(self.me, lease))
+    }
+
+    async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
+        let mut inner = self.lock();
+        settled.into_iter().for_each(|settled| inner.settle(self.me, settled));
+        Ok(())
+    }
+
+    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
+        Ok(self.lock().deliveries(query))
+    }
+
+    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
+        Ok(self.lock().redrive(what, now))
     }
 
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {

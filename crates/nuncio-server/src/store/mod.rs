@@ -8,6 +8,7 @@
 
 pub mod memory;
 pub mod open;
+pub mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 
@@ -24,7 +25,7 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use nuncio_protocol::{ContextId, Event, Message, Seq, Task, TaskId, TaskState, Timestamp};
+use nuncio_protocol::{ContextId, Event, Message, PushConfigId, Seq, Task, TaskId, TaskState, Timestamp};
 
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresOptions, PostgresStore};
@@ -33,6 +34,10 @@ pub use self::sqlite::{SqliteOptions, SqliteStore};
 pub use self::{
     memory::MemoryStore,
     open::{Durability, OpenError},
+    outbox::{
+        Attempt, Delivery, DeliveryId, DeliveryOutcome, DeliveryQuery, DeliveryState, Lease, Leased, Leases,
+        MOST_WEBHOOKS, Owed, Redrive, Settled, Then, Webhook,
+    },
 };
 
 /// Keeps tasks.
@@ -51,6 +56,8 @@ pub use self::{
 ///   from each thing that its caller says, to the next status that is terminal or interrupted
 ///   ([`busy_after`]).
 /// - What an owner that is gone has left in progress is given to one other, once.
+/// - What a webhook is owed is there from the same moment as the entry, and stays until it is settled. A
+///   webhook is in one owner's hands at a time; those of an owner that is gone are free.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// True if `commit` never waits: its future is done when it is first polled.
@@ -117,9 +124,59 @@ pub trait Store: Send + Sync + 'static {
     /// progress, and those with a turn that has not begun.
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError>;
 
+    /// Keeps a webhook; one of the same id is replaced, and what it was owed is owed to the new one, at once.
+    /// [`Refused::NotFound`] without the task, [`Refused::Full`] with [`MOST_WEBHOOKS`] others.
+    async fn put_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: Webhook,
+        now: Timestamp,
+    ) -> Result<Result<(), Refused>, StoreError>;
+
+    /// A webhook of a task.
+    async fn webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Option<Webhook>, StoreError>;
+
+    /// The webhooks of a task in the order of their ids, at most so many after this one; `None` without the
+    /// task.
+    async fn webhooks(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        after: Option<&PushConfigId>,
+        limit: usize,
+    ) -> Result<Option<Vec<Webhook>>, StoreError>;
+
+    /// Forgets a webhook and all it is owed; says its uid, if there was one. [`Refused::NotFound`] without
+    /// the task.
+    async fn drop_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError>;
+
+    /// Takes webhooks that are due into the hands of this owner.
+    async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError>;
+
+    /// Records what became of webhooks that are in the hands of this owner.
+    async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError>;
+
+    /// A page of deliveries, and whether there are more after them.
+    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError>;
+
+    /// Makes deliveries pending, as if they were owed since now and had not been tried, and their webhooks
+    /// due; says how many.
+    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError>;
+
     /// Forgets at most so many of what is past its time, oldest first over all callers; says how many.
     /// Tasks in progress are never forgotten, and none with a turn that waits. Of what is forgotten nothing
-    /// stays: its log, its keys, its turns and its links go with it, and the counts of lists.
+    /// stays: its log, its keys, its turns, its links and its webhooks go with it, and the counts of lists.
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError>;
 
     /// Forgets at most so many tasks and replies of a caller, whatever their state; says how many.
@@ -169,6 +226,10 @@ pub struct Commit {
     pub turn: Option<StoredTurn>,
     /// Take the task from whoever owns it.
     pub take: bool,
+    /// Kept with the entry, in place of one of the same id.
+    pub webhook: Option<Webhook>,
+    /// The webhooks of the task are owed this entry.
+    pub push: bool,
 }
 
 /// Whether a task is in progress after this entry; `None`: as before.
@@ -329,6 +390,8 @@ pub struct StoredTask {
     /// True if another owner has it in hand, which may be gone: nobody else may write to it before it is
     /// adopted or taken.
     pub held: bool,
+    /// True if it has webhooks.
+    pub pushes: bool,
 }
 
 /// Which tasks. Filters combine by AND.

@@ -10,6 +10,8 @@ mod idempotency;
 mod journal;
 mod limits;
 mod list;
+mod push;
+mod push_races;
 mod races;
 mod recover;
 mod resume;

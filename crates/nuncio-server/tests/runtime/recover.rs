@@ -251,6 +251,24 @@ async fn finished_tasks_are_forgotten_when_their_time_is_over_and_no_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tasks_are_forgotten_by_the_state_that_is_named_but_never_in_progress() {
+    let turns = [vec![Step::Completed], vec![Step::InputRequired("which?")], vec![Step::Working, Step::Hang]];
+    let store = FailingStore::waiting(MemoryStore::default());
+    let harness = Harness::of(card(), store, ScriptedExecutor::turns(turns), |builder| {
+        let named = [TaskState::InputRequired, TaskState::Working];
+        builder
+            .retention(named.into_iter().fold(Retention::default(), |kept, state| kept.state(state, secs(0))))
+    });
+    let finished = harness.task("one").await.unwrap();
+    let waits = harness.task("two").await.unwrap();
+    let works = harness.begin("three").await.unwrap();
+    tokio::time::sleep(secs(3_600)).await;
+    assert_eq!(harness.get(&finished.id).await.unwrap().status.state, TaskState::Completed);
+    assert_eq!(refused(harness.get(&waits.id).await), ErrorKind::TaskNotFound);
+    assert_eq!(harness.get(&works.id).await.unwrap().status.state, TaskState::Working);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_caller_wants_to_be_gone_is_gone() {
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);

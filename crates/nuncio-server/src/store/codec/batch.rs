@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use nuncio_protocol::{ContextId, Event, Seq, TaskId, TaskState, Timestamp};
 
 use super::{Blob, Segment, Snapshot};
-use crate::store::{Commit, IdempotencyKey, Scope, StoredTurn, busy_after, references};
+use crate::store::{Commit, IdempotencyKey, Scope, StoredTurn, Webhook, busy_after, references};
 
 /// Which turns of its task a write drops, before it adds its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -45,6 +45,10 @@ pub(in crate::store) struct TaskWrite {
     pub(in crate::store) drops: Drops,
     /// In place of those that are kept under their ids.
     pub(in crate::store) turns: Vec<StoredTurn>,
+    /// Only ever that of the first entry.
+    pub(in crate::store) webhook: Option<Webhook>,
+    /// The entries that webhooks are owed, that of this write included, and when they were recorded.
+    pub(in crate::store) owed: Vec<(Seq, Timestamp)>,
     /// The tasks that the entries refer to.
     pub(in crate::store) parents: Vec<TaskId>,
     pub(in crate::store) blobs: Vec<Blob>,
@@ -93,6 +97,8 @@ impl TaskWrite {
             take: commit.take,
             drops: Drops::Nothing,
             turns: Vec::new(),
+            webhook: commit.webhook.clone(),
+            owed: Vec::new(),
             parents: Vec::new(),
             blobs: Vec::new(),
             entries: Vec::new(),
@@ -102,10 +108,12 @@ impl TaskWrite {
         write
     }
 
-    /// An entry that takes a key or the task may be refused where the one before it is not: it begins anew.
+    /// An entry that takes a key or the task may be refused where the one before it is not, and one with a
+    /// webhook does not owe it those before: it begins anew.
     fn goes_on_with(&self, commit: &Commit) -> bool {
         commit.expected == self.last
             && commit.idempotency.is_none()
+            && commit.webhook.is_none()
             && !commit.take
             && commit.scope == self.scope
     }
@@ -123,6 +131,9 @@ impl TaskWrite {
         if let Some(turn) = &commit.turn {
             self.turns.retain(|kept| kept.id != turn.id);
             self.turns.push(turn.clone());
+        }
+        if commit.push {
+            self.owed.push((self.last, commit.at));
         }
         self.parents.extend(references(&commit.event).cloned());
         if let Some(status) = commit.event.status() {

@@ -187,6 +187,8 @@ pub async fn an_event_costs_its_own_size(store: Arc<dyn Store>) {
             idempotency: None,
             turn: None,
             take: false,
+            webhook: None,
+            push: false,
         };
         assert_eq!(commit_one(&*store, entry).await, Ok(()), "{expected}");
     }

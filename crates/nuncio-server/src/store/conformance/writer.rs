@@ -58,6 +58,8 @@ impl Writer {
             idempotency: None,
             turn: None,
             take: false,
+            webhook: None,
+            push: false,
         }
     }
 

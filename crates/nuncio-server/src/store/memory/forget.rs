@@ -100,6 +100,7 @@ impl Inner {
                 }
             }
         }
+        stored.webhooks.values().for_each(|uid| self.outbox.forget(uid));
         for key in stored.keys {
             self.answers.remove(&(Arc::clone(&stored.scope), key));
         }

@@ -79,12 +79,12 @@ const COUNT: &str = "INSERT INTO counters (scope, state, n, owner)
 const SCOPES: &str = "INSERT INTO scopes (id, agent, tenant, owner)
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) ON CONFLICT DO NOTHING";
 
-type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
+pub(super) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
 /// A statement with its parameters.
 pub(super) struct Step<'a> {
-    sql: &'static str,
-    params: Vec<Param<'a>>,
+    pub(super) sql: &'static str,
+    pub(super) params: Vec<Param<'a>>,
 }
 
 macro_rules! step {
@@ -92,6 +92,7 @@ macro_rules! step {
         Step { sql: $sql, params: vec![$(Box::new($param) as Param<'_>),+] }
     };
 }
+pub(super) use step;
 
 /// A write, and its snapshot if one is due.
 pub(super) struct Ready {
@@ -100,7 +101,7 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    fn id(&self) -> Cow<'_, str> {
+    pub(super) fn id(&self) -> Cow<'_, str> {
         text(self.write.id.as_str())
     }
 

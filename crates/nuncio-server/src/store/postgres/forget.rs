@@ -48,13 +48,18 @@ const THEIR_REPLIES: &str = "WITH theirs AS (
       SELECT scope, key FROM answers WHERE scope = ANY($1::uuid[]) AND reply IS NOT NULL LIMIT $2)
   DELETE FROM answers a USING theirs WHERE (a.scope, a.key) = (theirs.scope, theirs.key)";
 
+/// In the order in which all lock.
+const LOCK_WEBHOOKS: &str = "SELECT uid FROM webhooks WHERE task = ANY($1::text[]) ORDER BY uid FOR UPDATE";
+
 const DELETE: &str = "WITH gone AS (
       DELETE FROM tasks WHERE id = ANY($1::text[]) RETURNING scope, state),
     s AS (DELETE FROM segments WHERE task = ANY($1)),
     b AS (DELETE FROM blobs WHERE task = ANY($1)),
     t AS (DELETE FROM turns WHERE task = ANY($1)),
     l AS (DELETE FROM links WHERE child = ANY($1)),
-    a AS (DELETE FROM answers WHERE task = ANY($1))
+    a AS (DELETE FROM answers WHERE task = ANY($1)),
+    w AS (DELETE FROM webhooks WHERE uid = ANY($3::text[])),
+    d AS (DELETE FROM deliveries WHERE webhook = ANY($3))
   INSERT INTO counters SELECT scope, state, $2, -count(*) FROM gone GROUP BY scope, state ORDER BY scope, state
   ON CONFLICT (scope, state, owner) DO UPDATE SET n = counters.n + excluded.n";
 
@@ -114,7 +119,9 @@ pub(super) async fn erase(store: &PostgresStore, whose: &Whose, limit: usize) ->
 /// Deletes tasks that this transaction has locked, with all that belongs to them.
 async fn delete(store: &PostgresStore, session: &Session, ids: Vec<String>) -> Result<usize, StoreError> {
     if !ids.is_empty() {
-        session.execute(DELETE, &[&ids, &store.epoch]).await?;
+        let webhooks = session.query(LOCK_WEBHOOKS, &[&ids]).await?;
+        let webhooks: Vec<&str> = webhooks.iter().map(|row| row.get(0)).collect();
+        session.execute(DELETE, &[&ids, &store.epoch, &webhooks]).await?;
     }
     Ok(ids.len())
 }

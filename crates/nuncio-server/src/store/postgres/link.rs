@@ -207,9 +207,14 @@ impl Link {
         Self { address, setup, state: tokio::sync::Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
+    /// Waits for its turn on a link where there are transactions: nothing is asked within those of others.
+    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
     /// Begins a transaction; only on links on which nothing else is asked.
     pub(super) async fn begin(&self) -> Result<Transaction<'_>, StoreError> {
-        let turn = self.turn.lock().await;
+        let turn = self.turn().await;
         let session = self.session().await?;
         let transaction = Transaction { session, _turn: turn, open: true };
         transaction.session.run("BEGIN").await?;

@@ -16,6 +16,7 @@ use crate::store::{
 macro_rules! page {
     ($filter:literal) => {
         told!(
+            "",
             "WHERE t.scope = $1 AND t.status_at >= $2 AND (t.status_at, t.id) < ($3, $4) ",
             $filter,
             " ORDER BY t.status_at DESC, t.id DESC LIMIT $5"

@@ -76,14 +76,16 @@ pub async fn vacuum(url: &str) -> Result<(u64, u64), OpenError> {
     let session = look(&address).await?;
     let refused = |error: StoreError| schema::refused(&error, &address);
     let before = size(&session).await.map_err(refused)?;
-    for table in TABLES {
+    for table in session.query(TABLES, &[]).await.map_err(refused)? {
+        let table: &str = table.get(0);
         session.run(&format!("VACUUM (ANALYZE) nuncio.{table}")).await.map_err(refused)?;
     }
     Ok((before, size(&session).await.map_err(refused)?))
 }
 
-const TABLES: [&str; 9] =
-    ["tasks", "segments", "blobs", "turns", "links", "answers", "counters", "scopes", "owners"];
+/// Those that there are: the schema may be older than we are.
+const TABLES: &str = "SELECT relname::text FROM pg_catalog.pg_class
+  WHERE relnamespace = 'nuncio'::regnamespace AND relkind = 'r' ORDER BY relname";
 
 async fn size(session: &Session) -> Result<u64, StoreError> {
     const SIZE: &str = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class

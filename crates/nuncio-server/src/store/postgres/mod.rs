@@ -3,22 +3,27 @@
 //! ```text
 //! commit ─► queue ─► one writer ─► one connection, a batch is one transaction
 //! reads ───────────► two connections, any number of questions on the way at once
+//! webhooks, leases ─► one
 //! adopt, prune, erase ─► one more; and one for the heartbeat, which nothing may delay
 //! ```
 //! A connection that is lost is made again by the next call; calls fail quickly until then.
 
 mod address;
 mod columns;
+mod deliveries;
 mod forget;
 mod judge;
+mod lease;
 mod link;
 mod list;
 pub mod maintain;
 mod names;
+mod outbox;
 mod owner;
 mod read;
 mod schema;
 mod single;
+mod webhooks;
 mod write;
 
 use std::{
@@ -30,7 +35,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{Message, Seq, TaskId, Timestamp};
+use nuncio_protocol::{Message, PushConfigId, Seq, TaskId, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use self::{
@@ -40,8 +45,9 @@ use self::{
     write::{Job, Writer},
 };
 use super::{
-    Answer, Commit, Durability, IdempotencyKey, Links, OpenError, Orphan, Prune, Refused, Scope, Store,
-    StoreError, StoredEvent, StoredTask, TaskPage, TaskQuery, TurnChange, Whose, codec::DEFAULT_LARGE,
+    Answer, Commit, Delivery, DeliveryQuery, Durability, IdempotencyKey, Lease, Leases, Links, OpenError,
+    Orphan, Prune, Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskPage,
+    TaskQuery, TurnChange, Webhook, Whose, codec::DEFAULT_LARGE,
 };
 
 /// How a [`PostgresStore`] works.
@@ -90,6 +96,7 @@ pub struct PostgresStore {
     queue: mpsc::Sender<Job>,
     readers: [Link; READERS],
     next_reader: AtomicUsize,
+    outbox: Link,
     side: Link,
     doubt: Doubt,
     heart: Heart,
@@ -114,6 +121,7 @@ impl PostgresStore {
             queue,
             readers: std::array::from_fn(|_| link(options.patience)),
             next_reader: AtomicUsize::new(0),
+            outbox: link(options.patience),
             side: link(LONG.max(options.patience)),
             doubt: Doubt::default(),
             heart: Heart::start(link(options.patience), epoch, options.beat, options.lapse),
@@ -202,6 +210,60 @@ impl Store for PostgresStore {
 
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {
         owner::adopt(self, agent, limit).await
+    }
+
+    async fn put_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: Webhook,
+        now: Timestamp,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        webhooks::put(self, scope, id, &webhook, now).await
+    }
+
+    async fn webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Option<Webhook>, StoreError> {
+        webhooks::one(self, scope, id, webhook).await
+    }
+
+    async fn webhooks(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        after: Option<&PushConfigId>,
+        limit: usize,
+    ) -> Result<Option<Vec<Webhook>>, StoreError> {
+        webhooks::list(self, scope, id, after, limit).await
+    }
+
+    async fn drop_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError> {
+        webhooks::forget(self, scope, id, webhook).await
+    }
+
+    async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError> {
+        lease::lease(self, lease).await
+    }
+
+    async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
+        lease::settle(self, &settled).await
+    }
+
+    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
+        deliveries::list(self, query).await
+    }
+
+    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
+        deliveries::redrive(self, what, now).await
     }
 
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {

@@ -134,7 +134,7 @@ async fn pulse(link: Link, epoch: i64, beat: Duration, lapse: Duration, over: Ca
     let _ = link.query(LEAVE, &[&epoch]).await;
 }
 
-fn millis(duration: Duration) -> i64 {
+pub(super) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 

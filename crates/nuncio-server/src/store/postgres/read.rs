@@ -15,23 +15,25 @@ use crate::store::{
     codec::{Blobs, Digest, damaged, decode_artifacts, decode_segment, decode_task, digests, replay},
 };
 
-/// What [`Told`] reads: the task's row, and its entries since the snapshot.
+/// What [`Told`] reads: the task's row, its entries since the snapshot, and more.
 macro_rules! told {
-    ($($rest:literal),+) => {
+    ($more:literal, $($rest:literal),+) => {
         concat!(
             "SELECT t.id, t.seq, t.busy OR t.pending > 0, t.owner, t.snapshot_seq, t.snapshot, t.snapshot_refs, ",
             "t.artifacts, t.artifacts_refs, CASE WHEN t.seq > t.snapshot_seq THEN ",
             "ARRAY(SELECT s.body FROM segments s WHERE s.task = t.id AND s.last_seq > t.snapshot_seq ",
             "ORDER BY s.last_seq) END, CASE WHEN t.seq > t.snapshot_seq THEN ",
             "ARRAY(SELECT s.refs FROM segments s WHERE s.task = t.id AND s.last_seq > t.snapshot_seq ",
-            "ORDER BY s.last_seq) END FROM tasks t ",
+            "ORDER BY s.last_seq) END", $more, " FROM tasks t ",
             $($rest),+
         )
     };
 }
 pub(super) use told;
 
-const TASK: &str = told!("WHERE t.id = $1 AND t.scope = $2");
+/// A look into an index tells whether it has webhooks; a column would have to be kept.
+const TASK: &str =
+    told!(", EXISTS (SELECT FROM webhooks w WHERE w.task = t.id) ", "WHERE t.id = $1 AND t.scope = $2");
 
 const EVENTS: &str = "SELECT s.body, s.refs FROM tasks t JOIN segments s ON s.task = t.id
   WHERE t.id = $1 AND t.scope = $2 AND s.last_seq > $3 AND s.first_seq <= $4 ORDER BY s.last_seq";
@@ -109,13 +111,14 @@ impl Told {
         Ok(task)
     }
 
+    /// Of [`TASK`].
     fn stored(&self, me: i64, blobs: &Blobs) -> Result<StoredTask, StoreError> {
         let held = self.0.get::<_, bool>(2) && self.0.get::<_, i64>(3) != me;
-        Ok(StoredTask { task: self.task(true, blobs)?, seq: seq(self.0.get(1)), held })
+        let pushes = self.0.get(11);
+        Ok(StoredTask { task: self.task(true, blobs)?, seq: seq(self.0.get(1)), held, pushes })
     }
 }
 
-/// A number of the database.
 pub(super) async fn moved(store: &PostgresStore, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
     let (ids, seqs): (Vec<_>, Vec<i64>) =
         known.iter().map(|(id, seq)| (text(id.as_str()), seq.0 as i64)).unzip();
@@ -124,6 +127,7 @@ pub(super) async fn moved(store: &PostgresStore, known: &[(TaskId, Seq)]) -> Res
     Ok(rows.iter().filter_map(id).collect())
 }
 
+/// A number of the database.
 pub(super) fn seq(number: i64) -> Seq {
     Seq(u64::try_from(number).unwrap_or_default())
 }

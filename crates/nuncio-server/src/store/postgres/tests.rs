@@ -2,7 +2,9 @@
 
 mod forget;
 mod maintain;
+mod migrate;
 mod open;
+mod outbox;
 mod replicas;
 
 use std::{sync::Arc, time::Duration};
@@ -50,7 +52,18 @@ async fn connect(url: &str) -> Arc<PostgresStore> {
 
 /// How many rows each table has, but for those that are always there.
 async fn rows(url: &str) -> Vec<(String, u64)> {
-    let tables = ["tasks", "segments", "blobs", "turns", "links", "answers", "counters", "scopes"];
+    let tables = [
+        "tasks",
+        "segments",
+        "blobs",
+        "turns",
+        "links",
+        "answers",
+        "counters",
+        "scopes",
+        "webhooks",
+        "deliveries",
+    ];
     let mut counted = Vec::new();
     for table in tables {
         let told = postgres::run(url, &format!("SELECT count(*) FROM nuncio.{table}")).await;

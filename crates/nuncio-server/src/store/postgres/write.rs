@@ -17,6 +17,7 @@ use super::{
     columns::{Ready, Step, answers, name_scopes, pipeline, steps},
     judge::{Judge, Judged},
     link::{Link, code},
+    outbox,
 };
 use crate::store::{
     Commit, Refused, Scope, StoreError,
@@ -162,6 +163,7 @@ impl Writer {
         for wave in waves(writes) {
             all.extend(steps(&wave, self.me));
         }
+        all.extend(outbox::steps(writes));
         all.extend(answers(writes));
         all
     }

@@ -24,6 +24,7 @@ struct Row {
     in_hand: bool,
     turns: i64,
     snapshot_seq: Seq,
+    webhooks: i64,
 }
 
 impl Session {
@@ -55,8 +56,8 @@ impl Session {
             return Ok(Err(Refused::Full));
         }
         let made = if write.expected == Seq::ZERO { self.create(write)? } else { self.go_on(write)? };
-        let key = match made {
-            Ok(key) => key,
+        let (key, webhooks) = match made {
+            Ok(made) => made,
             Err(refused) => return Ok(Err(refused)),
         };
         let mut insert = self
@@ -74,10 +75,17 @@ impl Session {
             let link = "INSERT INTO links (task, parent) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
             self.db.prepare_cached(link)?.execute(params![key, parent.as_str()])?;
         }
+        if let Some(webhook) = &write.webhook {
+            self.keep_webhook(key, webhook, write.at)?;
+        }
+        if webhooks > 0 || write.webhook.is_some() {
+            self.owe(key, &write.owed)?;
+        }
         Ok(Ok(()))
     }
 
-    fn create(&mut self, write: &mut TaskWrite) -> Result<Result<i64, Refused>, StoreError> {
+    /// Gives the key of the task, and how many webhooks it has.
+    fn create(&mut self, write: &mut TaskWrite) -> Result<Result<(i64, i64), Refused>, StoreError> {
         let scope = self.scope(&write.scope)?;
         let snapshot = write.due_snapshot(Seq::ZERO);
         let (state, at) = write.status.unwrap_or((Default::default(), Timestamp::EPOCH));
@@ -118,12 +126,13 @@ impl Session {
         }
         self.count(scope, state, 1);
         self.keep_turns(key, 0, write)?;
-        Ok(Ok(key))
+        Ok(Ok((key, 0)))
     }
 
-    fn go_on(&mut self, write: &mut TaskWrite) -> Result<Result<i64, Refused>, StoreError> {
+    /// Gives the key of the task, and how many webhooks it has, if they are owed something.
+    fn go_on(&mut self, write: &mut TaskWrite) -> Result<Result<(i64, i64), Refused>, StoreError> {
         let scope = self.known_scope(&write.scope)?;
-        let row = match self.row(write.id.as_str())?.filter(|row| Some(row.scope) == scope) {
+        let row = match self.row(write)?.filter(|row| Some(row.scope) == scope) {
             None => return Ok(Err(Refused::NotFound)),
             Some(row) if row.in_hand && row.owner != self.me && !write.take => return Ok(Err(Refused::Held)),
             Some(row) if row.seq != write.expected => return Ok(Err(Refused::Version(row.seq))),
@@ -154,15 +163,17 @@ impl Session {
             self.keep_snapshot(row.key, &snapshot)?;
         }
         self.keep_turns(row.key, row.turns, write)?;
-        Ok(Ok(row.key))
+        Ok(Ok((row.key, row.webhooks)))
     }
 
-    fn row(&self, id: &str) -> Result<Option<Row>, StoreError> {
+    fn row(&self, write: &TaskWrite) -> Result<Option<Row>, StoreError> {
+        // The number of webhooks is behind the snapshot: it is looked for only if it matters.
         let mut select = self.db.prepare_cached(
-            "SELECT key, scope, state, seq, owner, busy, turns, snapshot_seq, busy + pending > 0
+            "SELECT key, scope, state, seq, owner, busy, turns, snapshot_seq, busy + pending > 0,
+                 CASE WHEN ?2 THEN webhooks ELSE 0 END
              FROM tasks WHERE id = ?1",
         )?;
-        let row = select.query_row([id], |row| {
+        let row = select.query_row(params![write.id.as_str(), !write.owed.is_empty()], |row| {
             Ok(Row {
                 key: row.get(0)?,
                 scope: row.get(1)?,
@@ -173,6 +184,7 @@ impl Session {
                 turns: row.get(6)?,
                 snapshot_seq: Seq(row.get::<_, i64>(7)? as u64),
                 in_hand: row.get(8)?,
+                webhooks: row.get(9)?,
             })
         });
         Ok(row.optional()?)

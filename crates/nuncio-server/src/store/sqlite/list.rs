@@ -10,19 +10,19 @@ use crate::store::{
 
 /// The conditions of a query, and what belongs into them.
 #[derive(Default)]
-struct Filter {
-    text: String,
-    values: Vec<Box<dyn ToSql>>,
+pub(super) struct Filter {
+    pub(super) text: String,
+    pub(super) values: Vec<Box<dyn ToSql>>,
 }
 
 impl Filter {
-    fn and(&mut self, condition: &str, value: impl ToSql + 'static) {
+    pub(super) fn and(&mut self, condition: &str, value: impl ToSql + 'static) {
         self.text.push_str(" AND ");
         self.text.push_str(condition);
         self.values.push(Box::new(value));
     }
 
-    fn values(&self) -> impl Iterator<Item = &dyn ToSql> {
+    pub(super) fn values(&self) -> impl Iterator<Item = &dyn ToSql> {
         self.values.iter().map(|value| &**value)
     }
 }
@@ -80,7 +80,7 @@ fn page(db: &Connection, me: i64, scope: i64, query: &TaskQuery) -> Result<TaskP
     filter.values.push(Box::new(i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1)));
     let columns = if query.without_artifacts { read::LEAN } else { read::WHOLE };
     let mut select = db.prepare_cached(&format!(
-        "SELECT {columns} FROM tasks INDEXED BY {index} WHERE TRUE {}
+        "SELECT {columns}, FALSE FROM tasks INDEXED BY {index} WHERE TRUE {}
          ORDER BY status_at DESC, id DESC LIMIT ?",
         filter.text
     ))?;

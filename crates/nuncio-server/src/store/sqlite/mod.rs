@@ -5,14 +5,18 @@
 //! ```text
 //! commit ─► encode ─► queue ─► writer: BEGIN · all that is queued · COMMIT (one wait for the disk) ─► answers
 //! read ───────────► queue ─► readers: one query, most of the time
+//! lease ──────────► queue ─► readers: what is due ─► in hand, in memory
 //! ```
 
 mod append;
+mod deliveries;
 mod error;
 mod forget;
+mod lease;
 mod list;
 mod lock;
 pub mod maintain;
+mod outbox;
 mod read;
 mod schema;
 mod turns;
@@ -25,13 +29,14 @@ use std::{
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{Message, Seq, TaskId, Timestamp};
+use nuncio_protocol::{Message, PushConfigId, Seq, TaskId, Timestamp};
 use rusqlite::params;
 
-use self::{lock::Lock, read::Readers, write::Writer};
+use self::{lease::Hands, lock::Lock, read::Readers, write::Writer};
 use super::{
-    Answer, Commit, Durability, IdempotencyKey, Links, OpenError, Orphan, Prune, Refused, Scope, Store,
-    StoreError, StoredEvent, StoredTask, TaskPage, TaskQuery, TurnChange, Whose,
+    Answer, Commit, Delivery, DeliveryQuery, Durability, IdempotencyKey, Lease, Leases, Links, OpenError,
+    Orphan, Prune, Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskPage,
+    TaskQuery, TurnChange, Webhook, Whose,
     codec::{self, DEFAULT_LARGE},
 };
 
@@ -63,6 +68,7 @@ pub struct SqliteStore {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The owner that this handle is.
     me: i64,
+    hands: Arc<Hands>,
     large: usize,
     path: PathBuf,
 }
@@ -95,8 +101,15 @@ impl SqliteStore {
         let (writer, thread) = started.map_err(|error| lock::unopened(path, &error))?;
         // Last to end, so that it finds nobody else at the file.
         threads.push(thread);
-        let threads = Mutex::new(threads);
-        Ok(Self { writer, readers, threads, me, large: options.large_content, path: path.to_owned() })
+        Ok(Self {
+            writer,
+            readers,
+            threads: Mutex::new(threads),
+            me,
+            hands: Arc::default(),
+            large: options.large_content,
+            path: path.to_owned(),
+        })
     }
 }
 
@@ -189,6 +202,79 @@ impl Store for SqliteStore {
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {
         let agent = Arc::from(agent);
         self.writer.alone(move |session| session.adopt(&agent, limit)).await
+    }
+
+    async fn put_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: Webhook,
+        now: Timestamp,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.writer.shared(move |session| session.put_webhook(&scope, &id, &webhook, now)).await
+    }
+
+    async fn webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Option<Webhook>, StoreError> {
+        let (scope, id, webhook) = (scope.clone(), id.clone(), webhook.clone());
+        self.readers.ask(move |db| deliveries::webhook(db, &scope, &id, &webhook)).await
+    }
+
+    async fn webhooks(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        after: Option<&PushConfigId>,
+        limit: usize,
+    ) -> Result<Option<Vec<Webhook>>, StoreError> {
+        let (scope, id, after) = (scope.clone(), id.clone(), after.cloned());
+        self.readers.ask(move |db| deliveries::webhooks(db, &scope, &id, after.as_ref(), limit)).await
+    }
+
+    async fn drop_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError> {
+        let (scope, id, webhook) = (scope.clone(), id.clone(), webhook.clone());
+        self.writer.shared(move |session| session.drop_webhook(&scope, &id, &webhook)).await
+    }
+
+    async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError> {
+        let (hands, lease) = (Arc::clone(&self.hands), lease.clone());
+        self.readers.ask(move |db| lease::lease(db, &hands, &lease)).await
+    }
+
+    async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
+        let settled = self.hands.ours(settled);
+        if settled.is_empty() {
+            return Ok(());
+        }
+        let done: Vec<_> = settled.iter().map(|one| (Arc::clone(&one.webhook), one.then)).collect();
+        let work = move |session: &mut write::Session| settled.iter().try_for_each(|one| session.settle(one));
+        self.writer.shared(work).await?;
+        self.hands.let_go(&done);
+        Ok(())
+    }
+
+    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
+        let query = query.clone();
+        let (mut page, more) = self.readers.ask(move |db| deliveries::deliveries(db, &query)).await?;
+        for delivery in page.iter_mut().filter(|delivery| self.hands.hold(&delivery.webhook.uid)) {
+            delivery.due = None;
+        }
+        Ok((page, more))
+    }
+
+    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
+        let what = what.clone();
+        self.writer.alone(move |session| session.redrive(&what, now)).await
     }
 
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {

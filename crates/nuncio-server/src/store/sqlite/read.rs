@@ -85,10 +85,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What [`assemble`] needs of a task's row, with its artifacts or without.
+/// What [`assemble`] needs of a task's row, with its artifacts or without; then whether it has webhooks.
 pub(super) const WHOLE: &str = "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs";
 pub(super) const LEAN: &str =
     "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, NULL, NULL";
+const PUSHES: usize = 9;
 
 /// The task of a row: its snapshot, and what the log tells since.
 pub(super) fn assemble(db: &Connection, me: i64, row: &Row<'_>) -> Result<StoredTask, StoreError> {
@@ -104,7 +105,8 @@ pub(super) fn assemble(db: &Connection, me: i64, row: &Row<'_>) -> Result<Stored
             codec::replay(&mut task, Seq(at), entries(db, key, segment)?);
         }
     }
-    Ok(StoredTask { task, seq: Seq(seq), held: in_hand && owner != me })
+    let pushes = row.get(PUSHES)?;
+    Ok(StoredTask { task, seq: Seq(seq), held: in_hand && owner != me, pushes })
 }
 
 /// The snapshot of a row.
@@ -151,7 +153,7 @@ pub(super) fn task(
 ) -> Result<Option<StoredTask>, StoreError> {
     let mut find = db.prepare_cached(
         "SELECT tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts,
-             artifacts_refs
+             artifacts_refs, webhooks > 0
          FROM tasks JOIN scopes ON scopes.key = tasks.scope
          WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4",
     )?;
@@ -161,7 +163,7 @@ pub(super) fn task(
 }
 
 /// Does something with the key of a task, and the key of its scope, if it is of this scope.
-fn with_key<T: Default>(
+pub(super) fn with_key<T: Default>(
     db: &Connection,
     scope: &Scope,
     id: &TaskId,

@@ -11,7 +11,7 @@ use crate::store::{Durability, OpenError};
 const APPLICATION_ID: i64 = 0x4e55_4e43;
 
 /// One step per version of the schema. A step that was released never changes.
-const MIGRATIONS: [&str; 1] = [VERSION_1];
+const MIGRATIONS: [&str; 2] = [VERSION_1, VERSION_2];
 
 /// The version we know.
 pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;
@@ -28,7 +28,7 @@ pub(super) fn place(task: i64, seq: u64) -> i64 {
     (task << SEQ_BITS) | seq.min(LAST_SEQ) as i64
 }
 
-const VERSION_1: &str = "
+pub(super) const VERSION_1: &str = "
     CREATE TABLE meta (
         name TEXT PRIMARY KEY,
         value ANY NOT NULL
@@ -120,6 +120,42 @@ const VERSION_1: &str = "
     CREATE UNIQUE INDEX answers_by_key ON answers (scope, key);
     CREATE INDEX answers_by_task ON answers (task) WHERE task IS NOT NULL;
     CREATE INDEX answers_by_time ON answers (at) WHERE reply IS NOT NULL;
+";
+
+/// The outbox.
+const VERSION_2: &str = "
+    -- How many webhooks a task has, so that the others ask nothing.
+    ALTER TABLE tasks ADD COLUMN webhooks INTEGER NOT NULL DEFAULT 0;
+
+    CREATE TABLE webhooks (
+        key INTEGER PRIMARY KEY,
+        uid TEXT NOT NULL,
+        task INTEGER NOT NULL REFERENCES tasks ON DELETE CASCADE,
+        id TEXT NOT NULL,
+        target TEXT NOT NULL,
+        -- NULL: it is owed nothing.
+        due_at INTEGER,
+        -- As long as it is due: what it was owed before this entry is done with.
+        owed_from INTEGER NOT NULL,
+        stopped INTEGER NOT NULL,
+        body TEXT NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX webhooks_by_uid ON webhooks (uid);
+    CREATE UNIQUE INDEX webhooks_by_id ON webhooks (task, id);
+    CREATE INDEX webhooks_due ON webhooks (target, due_at) WHERE due_at IS NOT NULL;
+
+    CREATE TABLE deliveries (
+        webhook INTEGER NOT NULL REFERENCES webhooks ON DELETE CASCADE,
+        seq INTEGER NOT NULL,
+        -- 0 pending, 1 delivered, 2 dead.
+        state INTEGER NOT NULL,
+        since INTEGER NOT NULL,
+        attempts INTEGER NOT NULL,
+        -- The last attempts, as JSON.
+        recent TEXT,
+        PRIMARY KEY (webhook, seq)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX deliveries_dead ON deliveries (webhook, seq) WHERE state = 2;
 ";
 
 /// Opens the database for writing, in its newest form. The caller has the lock.

@@ -1,7 +1,10 @@
 //! The SQLite store: the contract, what stays after the process, and what is refused or found damaged.
 
+mod agree;
 mod damage;
 mod folder;
+mod migrate;
+mod outbox;
 
 use std::{cell::RefCell, path::Path, sync::Arc};
 
@@ -11,8 +14,8 @@ use rusqlite::Connection;
 use self::folder::Folder;
 use super::{SqliteOptions, SqliteStore, maintain};
 use crate::store::{
-    Commit, Durability, OpenError, Outcome, Prune, Pruned, Refused, Scope, Store, StoredTurn, TurnChange,
-    Whose,
+    Attempt, Commit, DeliveryOutcome, DeliveryState, Durability, Lease, Leased, OpenError, Outcome, Prune,
+    Pruned, Refused, Scope, Settled, Store, StoredTurn, Then, TurnChange, Webhook, Whose,
     conformance::{Handles, Writer, at, commit, commit_one, creation, events, key, opening, scope, stored},
 };
 
@@ -71,12 +74,41 @@ fn turn(id: &str) -> StoredTurn {
     StoredTurn { id: id.into(), begun: false, body: "x".into() }
 }
 
-/// Tasks of many kinds: large content, keys, replies, links, turns.
+/// A webhook whose uid and id are this name.
+fn webhook(name: &str) -> Webhook {
+    Webhook { uid: name.into(), id: name.into(), target: "x:1".into(), body: "{}".into() }
+}
+
+/// Takes all that is due.
+async fn lease(store: &dyn Store) -> Vec<Leased> {
+    let lease = Lease {
+        agents: vec!["agent".into()],
+        now: at(1_000),
+        after: "".into(),
+        except: Vec::new(),
+        in_hand: Vec::new(),
+        limit: 100,
+        each: 100,
+        owed: 100,
+    };
+    store.lease(&lease).await.unwrap().leased
+}
+
+/// Settles a delivery, and lets its webhook go.
+async fn settle(store: &dyn Store, uid: &str, seq: u64, state: DeliveryState) {
+    let attempt = Attempt { at: at(9), took: 1, status: Some(503), error: Some("no".into()) };
+    let outcomes = vec![DeliveryOutcome { seq: Seq(seq), state, attempt }];
+    let settled = Settled { webhook: uid.into(), outcomes, then: Then::Release(at(9)) };
+    store.settle(vec![settled]).await.unwrap();
+}
+
+/// Tasks of many kinds: large content, keys, replies, links, turns, webhooks with what they are owed.
 async fn fill(store: &Arc<dyn Store>) {
     let ann = scope("ann");
     for (i, state) in TaskState::ALL.iter().skip(1).enumerate() {
         let id = format!("t-{i}");
-        let first = Commit { turn: Some(turn("1")), ..opening(&ann, &id, Some(key(&id, 1))) };
+        let first = opening(&ann, &id, Some(key(&id, 1)));
+        let first = Commit { turn: Some(turn("1")), webhook: Some(webhook(&id)), push: true, ..first };
         assert_eq!(commit_one(&**store, first).await, Ok(()));
         let mut writer = Writer::open(store, &ann, creation(&id, "c-1", 1), Seq(1));
         writer.chunk("a", &"large ".repeat(20_000)).await;
@@ -89,6 +121,10 @@ async fn fill(store: &Arc<dyn Store>) {
     }
     let reply = Arc::new(nuncio_protocol::Message::agent("r", Part::text("yes")));
     store.keep_reply(&ann, key("reply", 1), reply, at(1)).await.unwrap();
+    assert_eq!(lease(&**store).await.len(), 8);
+    settle(&**store, "t-0", 1, DeliveryState::Delivered).await;
+    settle(&**store, "t-1", 1, DeliveryState::Dead).await;
+    settle(&**store, "t-2", 1, DeliveryState::Pending).await;
 }
 
 #[tokio::test]
@@ -207,6 +243,19 @@ async fn what_is_erased_or_pruned_leaves_no_rows() {
 }
 
 #[tokio::test]
+async fn a_finished_task_is_read_without_its_log() {
+    let folder = Folder::new();
+    let store: Arc<dyn Store> = Arc::new(open(&folder.file()).await);
+    let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
+    writer.chunk("a", "all of it").await;
+    writer.status(TaskState::Completed, 2).await;
+    Connection::open(folder.file()).unwrap().execute("DELETE FROM log", []).unwrap();
+    assert_eq!(events(&*store, &writer.scope, &writer.task.id, 0, 9).await, []);
+    let told = stored(&*store, &writer.scope, &writer.task.id).await;
+    assert_eq!(told, Some((writer.task.clone(), writer.seq)));
+}
+
+#[tokio::test]
 async fn many_chunks_in_a_batch_are_few_rows() {
     let folder = Folder::new();
     let handle = Arc::new(open(&folder.file()).await);
@@ -300,7 +349,7 @@ async fn a_vacuum_gives_back_the_room_of_what_was_erased() {
     end(handle).await;
     let (before, after) = maintain::vacuum(&folder.file()).unwrap();
     assert!(after < before, "{before} to {after}");
-    assert_eq!(maintain::migrate(&folder.file()).unwrap(), (1, 1));
+    assert_eq!(maintain::migrate(&folder.file()).unwrap(), (2, 2));
     assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0]);
 }
 

@@ -131,6 +131,8 @@ impl Run {
             idempotency: entry.key.map(|number| self.key(number)),
             turn: entry.turn.as_ref().map(|turn| self.turn(turn)),
             take: entry.take,
+            webhook: None,
+            push: false,
         };
         commit.snapshot = self.snapshot(me, &commit);
         Some(commit)

@@ -71,6 +71,33 @@ const RULES: [(&str, &str); 9] = [
     ),
 ];
 
+/// The same, of what there is since the second version of the schema.
+const OUTBOX_RULES: [(&str, &str); 4] = [
+    (
+        "webhooks",
+        "SELECT format('webhook %s is of no task', uid) FROM webhooks w
+         WHERE NOT EXISTS (SELECT FROM tasks t JOIN scopes s ON s.id = t.scope
+             WHERE t.id = w.task AND t.scope = w.scope AND s.agent = w.agent) LIMIT 100",
+    ),
+    (
+        "webhooks",
+        "SELECT format('webhook %s is owed something, and is not due', uid) FROM webhooks w
+         WHERE (due_at IS NULL OR stopped)
+             AND EXISTS (SELECT FROM deliveries WHERE webhook = w.uid AND state = 0) LIMIT 100",
+    ),
+    (
+        "webhooks",
+        "SELECT format('webhook %s is in somebody''s hands, and is not due', uid) FROM webhooks
+         WHERE holder IS NOT NULL AND due_at IS NULL LIMIT 100",
+    ),
+    (
+        "deliveries",
+        "SELECT format('delivery %s-%s is of no webhook, or of no entry', d.webhook, d.seq) FROM deliveries d
+         WHERE NOT EXISTS (SELECT FROM webhooks w JOIN tasks t ON t.id = w.task
+             WHERE w.uid = d.webhook AND d.seq BETWEEN 1 AND t.seq) LIMIT 100",
+    ),
+];
+
 const TASKS: &str = "SELECT id, seq, snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs, state,
     status_at FROM tasks WHERE id > $1 ORDER BY id LIMIT $2";
 
@@ -89,7 +116,8 @@ pub async fn check(url: &str) -> Result<Vec<String>, OpenError> {
     let refused = |error: StoreError| schema::refused(&error, &address);
     session.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(refused)?;
     let mut problems = Vec::new();
-    for (what, query) in RULES {
+    let outbox: &[_] = if schema::version(&session, &address).await? > 1 { &OUTBOX_RULES } else { &[] };
+    for (what, query) in RULES.iter().chain(outbox) {
         let found = session.query(query, &[]).await;
         let found = found.map(|rows| rows.iter().map(|row| row.get(0)).collect());
         note(&mut problems, what, found);

@@ -5,11 +5,11 @@ use nuncio_protocol::{Event, Message, Part, Seq, TaskState};
 
 use super::*;
 use crate::store::{
-    Commit, Prune, Pruned, StoredTurn, TurnChange, Whose,
+    Commit, Prune, Pruned, StoredTurn, TurnChange, Webhook, Whose,
     conformance::{Writer, at, commit_one, creation, key, opening, scope},
 };
 
-/// A task with a key, a reference, a turn and large content.
+/// A task with a key, a reference, a turn, large content and a webhook that is owed an entry.
 async fn rich_task(store: &Arc<PostgresStore>, owner: &str, id: &str, state: TaskState) {
     let ann = scope(owner);
     let mut created = creation(id, "c-1", 1);
@@ -20,7 +20,9 @@ async fn rich_task(store: &Arc<PostgresStore>, owner: &str, id: &str, state: Tas
     created.history.push(Arc::new(said));
     let turn = StoredTurn { id: "1".into(), begun: true, body: Bytes::from_static(b"x") };
     let event = Arc::new(Event::Task(created.clone()));
-    let entry = Commit { event, turn: Some(turn), ..opening(&ann, id, Some(key(id, 1))) };
+    let webhook = Webhook { uid: id.into(), id: "w".into(), target: "x:1".into(), body: "{}".into() };
+    let (turn, webhook) = (Some(turn), Some(webhook));
+    let entry = Commit { event, turn, webhook, push: true, ..opening(&ann, id, Some(key(id, 1))) };
     assert_eq!(commit_one(&**store, entry).await, Ok(()));
     let waiting = StoredTurn { id: "2".into(), begun: false, body: Bytes::from_static(b"y") };
     store.turn(&ann, &id.into(), TurnChange::Queue(waiting)).await.unwrap().unwrap();
@@ -36,7 +38,7 @@ async fn what_is_erased_or_pruned_leaves_no_rows() {
         rich_task(&store, owner, id, state).await;
         store.keep_reply(&scope(owner), key("reply", 1), Arc::clone(&reply), at(1)).await.unwrap();
     }
-    assert_eq!(rows(&url).await.len(), 8, "every table has something");
+    assert_eq!(rows(&url).await.len(), 10, "every table has something");
     assert_eq!(problems(&url).await, [""; 0]);
     let ann = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
     assert_eq!(store.erase(&ann, 10).await.unwrap(), 2);

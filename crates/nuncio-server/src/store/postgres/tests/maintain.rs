@@ -1,11 +1,11 @@
 //! Check, backup, migrate, vacuum.
 
-use nuncio_protocol::TaskState;
+use nuncio_protocol::{Seq, TaskState};
 
 use super::*;
 use crate::store::{
-    OpenError,
-    conformance::{Writer, scope, stored},
+    Commit, OpenError, Webhook,
+    conformance::{Writer, commit_one, creation, opening, scope, stored},
     postgres::maintain::{backup, check, migrate, vacuum},
 };
 
@@ -14,7 +14,16 @@ async fn some_tasks(url: &str) -> Arc<PostgresStore> {
     for (id, state) in
         [("t-1", TaskState::Completed), ("t-2", TaskState::Working), ("t-3", TaskState::InputRequired)]
     {
-        let mut writer = Writer::create(&shared(&store), &scope("ann"), id, "c-1", 1).await;
+        let webhook = Webhook {
+            uid: id.replace('t', "w").into(),
+            id: "w".into(),
+            target: "x:1".into(),
+            body: "{}".into(),
+        };
+        let (webhook, ann) = ((id == "t-1").then_some(webhook), scope("ann"));
+        let entry = Commit { webhook, push: true, ..opening(&ann, id, None) };
+        assert_eq!(commit_one(&*store, entry).await, Ok(()));
+        let mut writer = Writer::open(&shared(&store), &ann, creation(id, "c-1", 1), Seq(1));
         writer.chunk("a", &"x".repeat(100_000)).await;
         writer.status(state, 2).await;
     }
@@ -36,6 +45,11 @@ async fn the_check_finds_what_is_wrong() {
         ("UPDATE nuncio.counters SET n = n + 1 WHERE state = 3", "counters: "),
         ("UPDATE nuncio.tasks SET pending = 1 WHERE id = 't-2'", "turns: "),
         ("DELETE FROM nuncio.tasks WHERE id = 't-3'", "has no task"),
+        ("DELETE FROM nuncio.tasks WHERE id = 't-1'", "webhook w-1 is of no task"),
+        ("UPDATE nuncio.webhooks SET due_at = NULL", "webhook w-1 is owed something, and is not due"),
+        ("UPDATE nuncio.webhooks SET due_at = NULL, holder = 1", "webhook w-1 is in somebody's hands"),
+        ("DELETE FROM nuncio.webhooks", "delivery w-1-1 is of no webhook"),
+        ("UPDATE nuncio.deliveries SET seq = 99", "delivery w-1-99 is of no webhook, or of no entry"),
     ];
     for (damage, found) in damages {
         let url = postgres::database().await;
@@ -78,8 +92,8 @@ async fn migration_makes_the_tables_once_and_vacuum_needs_them() {
     let url = postgres::database().await;
     assert!(matches!(vacuum(&url).await, Err(OpenError::NotOurs { .. })));
     assert!(matches!(check(&url).await, Err(OpenError::NotOurs { .. })));
-    assert_eq!(migrate(&url).await.unwrap(), (0, 1));
-    assert_eq!(migrate(&url).await.unwrap(), (1, 1));
+    assert_eq!(migrate(&url).await.unwrap(), (0, 2));
+    assert_eq!(migrate(&url).await.unwrap(), (2, 2));
     let (before, after) = vacuum(&url).await.unwrap();
     assert!(before > 0 && after > 0);
 }

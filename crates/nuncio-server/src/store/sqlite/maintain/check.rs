@@ -11,22 +11,24 @@ use crate::store::{
     codec::{replay, state_code},
     sqlite::{
         read,
-        schema::{LAST_SEQ, place},
+        schema::{self, LAST_SEQ, place},
     },
 };
 
 /// A check names at most so many problems.
 const MOST_PROBLEMS: usize = 100;
 
-/// Queries whose rows are problems.
-const RULES: [(&str, &str); 6] = [
-    ("file", "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
+/// Queries whose rows are problems, and the version of the schema from which on they can be asked.
+const RULES: [(i64, &str, &str); 9] = [
+    (1, "file", "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
     (
+        1,
         "references",
         "SELECT format('row %d of %s refers to nothing in %s', rowid, \"table\", parent)
          FROM pragma_foreign_key_check",
     ),
     (
+        1,
         "counters",
         "SELECT format('scope %d has %d tasks in state %d, and counts %d', coalesce(own.scope, counters.scope),
              coalesce(own.number, 0), coalesce(own.state, counters.state), coalesce(counters.tasks, 0))
@@ -35,31 +37,61 @@ const RULES: [(&str, &str); 6] = [
          WHERE own.number IS NOT counters.tasks",
     ),
     (
+        1,
         "turns",
         "SELECT format('task %s counts %d turns and %d that wait', id, turns, pending) FROM tasks
          WHERE turns <> (SELECT count(*) FROM turns WHERE task = key)
              OR pending <> (SELECT count(*) FROM turns WHERE task = key AND NOT begun)",
     ),
     (
+        1,
         "log",
         "SELECT format('segment %d is of no task', place) FROM log
          WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE key = place >> 28)",
     ),
     (
+        1,
         "answers",
         "SELECT format('key %d of scope %d has no answer', rowid, scope) FROM answers
          WHERE (task IS NULL) = (reply IS NULL)",
+    ),
+    (
+        2,
+        "webhooks",
+        "SELECT format('task %s counts %d webhooks', id, webhooks) FROM tasks
+         WHERE webhooks <> (SELECT count(*) FROM webhooks WHERE task = tasks.key)",
+    ),
+    (
+        2,
+        "webhooks",
+        "SELECT format('%s is not due for what it is owed', uid) FROM webhooks
+         WHERE (stopped AND due_at IS NOT NULL) OR EXISTS (
+             SELECT 1 FROM deliveries
+             WHERE webhook = key AND state = 0 AND (due_at IS NULL OR seq < owed_from))",
+    ),
+    (
+        2,
+        "deliveries",
+        "SELECT format('%s-%d cannot be', uid, deliveries.seq)
+         FROM deliveries JOIN webhooks ON webhooks.key = webhook JOIN tasks ON tasks.key = task
+         WHERE deliveries.seq NOT BETWEEN 1 AND tasks.seq OR deliveries.state NOT BETWEEN 0 AND 2
+             OR NOT json_valid(coalesce(recent, '[]'))",
     ),
 ];
 
 /// Looks at everything, also while a hub runs, and says what is wrong.
 ///
 /// # Errors
-/// If the file cannot be opened at all, or is not ours.
+/// If the file cannot be opened for another reason than damage, or is not ours.
 pub fn check(path: &Path) -> Result<Vec<String>, OpenError> {
-    let db = look(path)?;
+    let db = match look(path) {
+        // Whoever asks for damage is told of it, also where it leaves nothing to look at.
+        Err(OpenError::Corrupt { detail, .. }) => return Ok(vec![format!("file: {detail}")]),
+        looked => looked?,
+    };
+    let version = schema::version(&db, path)?;
     let mut problems = Vec::new();
-    for (what, query) in RULES {
+    for (_, what, query) in RULES.into_iter().filter(|(from, ..)| *from <= version) {
         note(&mut problems, what, ask(&db, query));
     }
     note(&mut problems, "log", read_all(&db));

@@ -34,12 +34,12 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     let folder = filled().await;
     change(&folder, "PRAGMA user_version = 7");
     let error = refused(&folder.file()).await;
-    assert!(matches!(error, OpenError::NewerSchema { found: 7, known: 1, .. }), "{error}");
+    assert!(matches!(error, OpenError::NewerSchema { found: 7, known: 2, .. }), "{error}");
     for error in [maintain::check(&folder.file()).err(), maintain::migrate(&folder.file()).err()] {
         let words = error.unwrap().to_string();
-        assert!(words.contains("schema version 7, this version knows 1"), "{words}");
+        assert!(words.contains("schema version 7, this version knows 2"), "{words}");
     }
-    change(&folder, "PRAGMA user_version = 1");
+    change(&folder, "PRAGMA user_version = 2");
     assert!(stored(&open(&folder.file()).await, &scope("ann"), &"t-0".into()).await.is_some());
 }
 
@@ -71,10 +71,17 @@ async fn what_is_not_a_task_store_is_refused() {
 #[tokio::test]
 async fn a_corrupted_file_is_told_and_not_repaired() {
     let folder = filled().await;
+    let roots = {
+        let db = Connection::open(folder.file()).unwrap();
+        let roots = "SELECT rootpage FROM sqlite_schema WHERE rootpage > 0 AND name <> 'meta'";
+        let mut roots = db.prepare(roots).unwrap();
+        let roots = roots.query_map([], |row| row.get::<_, u32>(0)).unwrap();
+        roots.map(Result::unwrap).collect::<Vec<_>>()
+    };
     let mut bytes = std::fs::read(folder.file()).unwrap();
-    // The inner pages of every tree; the first page, which says what the file is, is left.
-    for page in bytes.chunks_mut(4096).skip(2) {
-        page[..64].iter_mut().for_each(|byte| *byte ^= 0x5a);
+    // Every tree, but for the one that says what the file is.
+    for root in roots {
+        bytes[(root as usize - 1) * 4096..][..64].iter_mut().for_each(|byte| *byte ^= 0x5a);
     }
     std::fs::write(folder.file(), &bytes).unwrap();
     let problems = maintain::check(&folder.file()).unwrap();
@@ -126,6 +133,15 @@ async fn the_check_finds_each_kind_of_damage() {
         ("DELETE FROM blobs", "large content is missing"),
         ("UPDATE tasks SET pending = 9 WHERE id = 't-1'", "turns: task t-1 counts"),
         ("UPDATE answers SET task = NULL", "has no answer"),
+        ("UPDATE tasks SET webhooks = 0 WHERE id = 't-1'", "webhooks: task t-1 counts 0 webhooks"),
+        ("DELETE FROM webhooks WHERE uid = 't-1'", "webhooks: task t-1 counts 1 webhooks"),
+        ("UPDATE webhooks SET due_at = NULL", "webhooks: t-2 is not due for what it is owed"),
+        ("UPDATE webhooks SET owed_from = 2", "webhooks: t-2 is not due for what it is owed"),
+        ("UPDATE webhooks SET stopped = TRUE", "webhooks: t-2 is not due for what it is owed"),
+        ("UPDATE deliveries SET seq = 9", "deliveries: t-0-9 cannot be"),
+        ("UPDATE deliveries SET state = 3", "deliveries: t-0-1 cannot be"),
+        ("UPDATE deliveries SET recent = '[{'", "deliveries: t-0-1 cannot be"),
+        ("PRAGMA foreign_keys = OFF; DELETE FROM webhooks", "of deliveries refers to nothing in webhooks"),
         ("PRAGMA foreign_keys = OFF; DELETE FROM tasks WHERE id = 't-3'", "refers to nothing in tasks"),
     ];
     for (damage, told) in cases {

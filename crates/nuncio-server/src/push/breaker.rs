@@ -1,0 +1,124 @@
+//! A receiver that fails again and again is left alone for a while, by all its webhooks together.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use nuncio_protocol::Timestamp;
+
+use super::schedule::after;
+
+/// So many failures in a row open the circuit.
+const FAILURES: u32 = 5;
+
+/// How long it stays open, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
+
+/// So many receivers in trouble are remembered; those beyond are tried as their webhooks say.
+const MOST: usize = 10_000;
+
+/// The receivers that are in trouble, by URL.
+#[derive(Debug, Default)]
+pub(super) struct Breakers(HashMap<Arc<str>, Breaker>);
+
+#[derive(Debug)]
+struct Breaker {
+    /// In a row.
+    failures: u32,
+    /// Nobody goes there before.
+    until: Timestamp,
+}
+
+impl Breakers {
+    /// May this receiver be tried now? If not: when. After a pause one may try, and the others wait for what
+    /// becomes of it, `probe` at most.
+    pub(super) fn check(&mut self, url: &str, now: Timestamp, probe: Duration) -> Result<(), Timestamp> {
+        match self.0.get_mut(url) {
+            Some(breaker) if breaker.failures >= FAILURES => {
+                if now < breaker.until {
+                    return Err(breaker.until);
+                }
+                breaker.until = after(now, probe);
+                Ok(())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// It answered.
+    pub(super) fn well(&mut self, url: &str) {
+        self.0.remove(url);
+    }
+
+    /// It failed.
+    pub(super) fn failed(&mut self, url: &Arc<str>, now: Timestamp) {
+        if self.0.len() >= MOST && !self.0.contains_key(url) {
+            // Those that nobody goes to any more would be remembered for ever.
+            self.0.retain(|_, breaker| now < breaker.until);
+            if self.0.len() >= MOST {
+                return;
+            }
+        }
+        let breaker = self.0.entry(Arc::clone(url)).or_insert(Breaker { failures: 0, until: now });
+        breaker.failures = breaker.failures.saturating_add(1);
+        let doublings = breaker.failures.saturating_sub(FAILURES).min(31);
+        let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(doublings)).min(LONGEST_PAUSE);
+        breaker.until = after(now, pause);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROBE: Duration = Duration::from_secs(10);
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000).unwrap()
+    }
+
+    #[test]
+    fn the_circuit_opens_after_failures_in_a_row_and_one_probe_closes_it() {
+        let (mut breakers, url): (_, Arc<str>) = (Breakers::default(), "http://x/".into());
+        let check = |breakers: &mut Breakers, now| breakers.check("http://x/", at(now), PROBE);
+        for _ in 0..FAILURES - 1 {
+            breakers.failed(&url, at(0));
+            assert_eq!(check(&mut breakers, 0), Ok(()));
+        }
+        breakers.well(&url);
+        for _ in 0..FAILURES {
+            assert_eq!(check(&mut breakers, 0), Ok(()), "those before the success do not count");
+            breakers.failed(&url, at(0));
+        }
+        assert_eq!(check(&mut breakers, 4), Err(at(5)));
+        assert_eq!(breakers.check("http://y/", at(4), PROBE), Ok(()), "each has its own");
+        assert_eq!(check(&mut breakers, 5), Ok(()), "one may try");
+        assert_eq!(check(&mut breakers, 5), Err(at(15)), "the others wait");
+        breakers.failed(&url, at(6));
+        assert_eq!(check(&mut breakers, 7), Err(at(16)), "longer now");
+        assert_eq!(check(&mut breakers, 16), Ok(()));
+        breakers.well(&url);
+        assert_eq!((check(&mut breakers, 16), check(&mut breakers, 16)), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn receivers_that_nobody_goes_to_any_more_make_room() {
+        let mut breakers = Breakers::default();
+        for i in 0..MOST {
+            breakers.failed(&format!("http://x/{i}").into(), at(0));
+        }
+        let url: Arc<str> = "http://y/".into();
+        (0..FAILURES).for_each(|_| breakers.failed(&url, at(1)));
+        assert_eq!(breakers.check(&url, at(2), PROBE), Ok(()), "no room");
+        (0..FAILURES).for_each(|_| breakers.failed(&url, at(60)));
+        assert_eq!(breakers.check(&url, at(61), PROBE), Err(at(65)));
+        assert!(breakers.0.len() <= MOST);
+    }
+
+    #[test]
+    fn a_probe_that_is_lost_does_not_close_the_way_for_ever() {
+        let (mut breakers, url): (_, Arc<str>) = (Breakers::default(), "http://x/".into());
+        (0..FAILURES).for_each(|_| breakers.failed(&url, at(0)));
+        assert_eq!(breakers.check(&url, at(5), PROBE), Ok(()));
+        assert_eq!(breakers.check(&url, at(15), PROBE), Ok(()));
+    }
+}

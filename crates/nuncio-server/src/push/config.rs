@@ -1,0 +1,136 @@
+//! Push configurations as they are kept: what the way out must know, and all that may be secret sealed.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+use nuncio_protocol::{
+    CallContext, Error, PushConfigId, Result, TaskId, TaskPushNotificationConfig, TraceContext, Version,
+};
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::{courier::Courier, seal::Vault};
+use crate::{runtime::new_id, store::Webhook};
+
+/// Bounds of what a caller may give, in bytes.
+const LONGEST_URL: usize = 2_048;
+const LONGEST_ID: usize = 256;
+const LONGEST_SECRET: usize = 8_192;
+
+/// What is kept of a configuration.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// The version that it was made in, and that its receiver is spoken to in (trap T-43).
+    version: Arc<str>,
+    /// Where it goes, for people: the origin, since the rest of an address may be secret.
+    origin: String,
+    /// The configuration itself.
+    sealed: String,
+    /// The call that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace: Option<(String, Option<String>)>,
+}
+
+/// A configuration that was opened.
+pub(super) struct Config {
+    pub(super) url: Url,
+    pub(super) given: TaskPushNotificationConfig,
+    pub(super) version: Version,
+    pub(super) trace: Option<TraceContext>,
+}
+
+/// What a caller gave, as it is to be kept. `field` is where in the request it stands.
+pub(super) fn seal(
+    vault: &Vault,
+    courier: &dyn Courier,
+    cx: &CallContext,
+    task_id: &TaskId,
+    mut config: TaskPushNotificationConfig,
+    field: &str,
+) -> Result<(Webhook, TaskPushNotificationConfig)> {
+    let url = check(courier, &config, field)?;
+    let id = config.id.get_or_insert_with(|| name(cx.version, task_id)).clone();
+    config.task_id = Some(task_id.clone());
+    let given = serde_json::to_string(&config).map_err(Error::internal)?;
+    let kept = Kept {
+        version: cx.version.as_str().into(),
+        origin: url.origin().ascii_serialization(),
+        sealed: vault.seal(&place(task_id, &id), &given)?,
+        trace: cx.trace.as_ref().map(|trace| (trace.parent.clone(), trace.state.clone())),
+    };
+    let target =
+        format!("{}:{}", url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(0));
+    let body = serde_json::to_string(&kept).map_err(Error::internal)?;
+    Ok((Webhook { uid: new_id::<String>().into(), id, target: target.into(), body: body.into() }, config))
+}
+
+/// The configuration as it was given; `None` if it cannot be read with our key.
+pub(super) fn open(vault: &Vault, task_id: &TaskId, webhook: &Webhook) -> Option<Config> {
+    let kept: Kept = serde_json::from_str(&webhook.body).ok()?;
+    let given = vault.open(&place(task_id, &webhook.id), &kept.sealed)?;
+    let given: TaskPushNotificationConfig = serde_json::from_str(&given).ok()?;
+    Some(Config {
+        url: Url::parse(&given.url).ok()?,
+        given,
+        version: Version::parse(&kept.version)?,
+        trace: kept.trace.map(|(parent, state)| TraceContext { parent, state }),
+    })
+}
+
+/// Where a webhook goes, for people: the origin, since the rest of an address may be secret.
+#[must_use]
+pub fn shown_url(webhook: &Webhook) -> String {
+    serde_json::from_str(&webhook.body).map_or_else(|_| webhook.target.to_string(), |kept: Kept| kept.origin)
+}
+
+/// The id of a configuration that has none. In v0.3 it is asked for without one as well, and is then that of
+/// the task's name.
+fn name(version: Version, task_id: &TaskId) -> PushConfigId {
+    match version {
+        Version::V1_0 => new_id(),
+        Version::V0_3 => task_id.as_str().into(),
+    }
+}
+
+/// Sealed for one webhook of one task.
+fn place(task_id: &TaskId, id: &PushConfigId) -> String {
+    format!("{task_id}/{id}")
+}
+
+fn check(courier: &dyn Courier, config: &TaskPushNotificationConfig, field: &str) -> Result<Url> {
+    let wrong = |name: &str, why: String| Error::invalid_field(format!("{field}{name}"), why);
+    if config.url.len() > LONGEST_URL {
+        return Err(wrong("url", format!("at most {LONGEST_URL} bytes are allowed")));
+    }
+    let url = Url::parse(&config.url).map_err(|error| wrong("url", format!("is no address: {error}")))?;
+    courier.check(&url).map_err(|why| wrong("url", why))?;
+    if config.id.as_ref().is_some_and(|id| id.as_str().len() > LONGEST_ID) {
+        return Err(wrong("id", format!("at most {LONGEST_ID} bytes are allowed")));
+    }
+    if config.tenant.as_ref().is_some_and(|tenant| tenant.len() > LONGEST_ID) {
+        return Err(wrong("tenant", format!("at most {LONGEST_ID} bytes are allowed")));
+    }
+    let authentication = config.authentication.as_ref();
+    let scheme = authentication.map(|authentication| authentication.scheme.as_str());
+    let is_scheme = |scheme: &str| (1..=LONGEST_ID).contains(&scheme.len()) && scheme.bytes().all(is_token);
+    if !scheme.is_none_or(is_scheme) {
+        return Err(wrong("authentication.scheme", "expected one HTTP scheme, such as Bearer".to_owned()));
+    }
+    let credentials = authentication.and_then(|authentication| authentication.credentials.as_ref());
+    for (name, secret) in [("token", config.token.as_ref()), ("authentication.credentials", credentials)] {
+        let sendable =
+            |secret: &String| secret.len() <= LONGEST_SECRET && HeaderValue::from_str(secret).is_ok();
+        if !secret.is_none_or(sendable) {
+            return Err(wrong(
+                name,
+                format!("expected at most {LONGEST_SECRET} bytes that a header can hold"),
+            ));
+        }
+    }
+    Ok(url)
+}
+
+/// A character of a token (RFC 9110, 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

@@ -1,0 +1,183 @@
+//! The dispatcher: leases webhooks that are due, around the ring of targets, and has each served by a worker.
+//!
+//! However many wait for a target that is slow, only a few are on their way to it; the others stay in the
+//! store. So a receiver that hangs takes nothing from another.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use nuncio_protocol::Timestamp;
+use tokio::{
+    task::{Id, JoinError, JoinSet},
+    time::{Instant, sleep_until},
+};
+
+use super::{Engine, schedule::until, settle::Settler, worker::Worker};
+use crate::store::{Lease, Leased, Leases, StoreError};
+
+/// How many deliveries of a webhook are leased with it.
+const OWED: usize = 64;
+
+/// How often a store is asked that others write to as well.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What is due and yet not given is in other hands just now: it is asked for again after so long.
+const A_MOMENT: Duration = Duration::from_millis(20);
+
+/// How long a store that fails is left alone.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) struct Dispatcher {
+    engine: Arc<Engine>,
+    settler: Settler,
+    workers: JoinSet<()>,
+    /// The webhooks in hand, by worker: uid and target.
+    in_hand: HashMap<Id, (Arc<str>, Arc<str>)>,
+    /// How many are on their way to a target.
+    busy: HashMap<Arc<str>, usize>,
+    /// The target that had its turn last.
+    after: Arc<str>,
+    /// The last lease failed.
+    failing: bool,
+}
+
+impl Dispatcher {
+    pub(super) fn new(engine: Arc<Engine>) -> Self {
+        let settler = Settler::start(Arc::clone(&engine.store), engine.over.clone());
+        Self {
+            engine,
+            settler,
+            workers: JoinSet::new(),
+            in_hand: HashMap::new(),
+            busy: HashMap::new(),
+            after: "".into(),
+            failing: false,
+        }
+    }
+
+    /// Runs until the engine is over, or drained.
+    pub(super) async fn run(mut self) {
+        let engine = Arc::clone(&self.engine);
+        let (over, draining) = (engine.over.clone(), engine.draining.clone());
+        let (mut looks, mut next) = (true, None);
+        loop {
+            // What is in memory is lost with the process: it is sent as long as there is time.
+            let goes_on = !draining.is_cancelled() || engine.store.is_immediate();
+            if !goes_on {
+                next = None;
+            } else if looks {
+                next = self.fill().await.and_then(|pause| Instant::now().checked_add(pause));
+            }
+            if over.is_cancelled() || (draining.is_cancelled() && self.workers.is_empty()) {
+                break;
+            }
+            tokio::select! {
+                () = over.cancelled() => break,
+                () = draining.cancelled(), if !draining.is_cancelled() => looks = true,
+                () = engine.wake.notified() => looks = true,
+                Some(ended) = self.workers.join_next_with_id() => looks = self.ended(&ended),
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => looks = true,
+            }
+            while let Some(ended) = self.workers.try_join_next_with_id() {
+                looks |= self.ended(&ended);
+            }
+        }
+        // Workers notice by themselves that it is over, and let go of what they have.
+        while let Some(ended) = self.workers.join_next_with_id().await {
+            self.ended(&ended);
+        }
+    }
+
+    /// Takes as much as there is room for; says how long to wait for more, if not for ever.
+    async fn fill(&mut self) -> Option<Duration> {
+        loop {
+            let room = self.engine.limits.at_once.saturating_sub(self.in_hand.len());
+            let agents = self.engine.agents();
+            if room == 0 || agents.is_empty() {
+                return None;
+            }
+            let now = self.engine.now();
+            let lease = self.lease(agents, room, now);
+            let (taken, next) = match self.take(&lease).await {
+                Ok(taken) => taken,
+                Err(error) => {
+                    if !std::mem::replace(&mut self.failing, true) {
+                        tracing::error!(%error, "webhooks cannot be read from the store; trying again");
+                    }
+                    return Some(PAUSE);
+                }
+            };
+            if std::mem::take(&mut self.failing) {
+                tracing::info!("webhooks can be read from the store again");
+            }
+            let pause = next.map(|next| until(next, now));
+            // If nothing else is due, that is known by now.
+            let is_all = taken == 0 || (taken < room && pause.is_none_or(|pause| !pause.is_zero()));
+            if is_all {
+                let look = self.engine.store.is_shared().then_some(LOOK_EVERY);
+                return pause.map(|pause| pause.max(A_MOMENT)).into_iter().chain(look).min();
+            }
+        }
+    }
+
+    /// Leases, and has what was leased served; says how many these are, and when the next is due.
+    async fn take(&mut self, lease: &Lease) -> Result<(usize, Option<Timestamp>), StoreError> {
+        self.engine.hands().begin_lease();
+        let leases = self.engine.store.lease(lease).await;
+        let taken = leases.map(|Leases { leased, next }| {
+            let taken = leased.len();
+            leased.into_iter().for_each(|leased| self.serve(leased));
+            (taken, next)
+        });
+        self.engine.hands().end_lease();
+        taken
+    }
+
+    /// At most half of what a target may have is leased at a time: so it never has more.
+    fn lease(&self, agents: Vec<Arc<str>>, limit: usize, now: Timestamp) -> Lease {
+        let full = self.busy.iter().filter(|(_, busy)| self.is_full(**busy));
+        Lease {
+            agents,
+            now,
+            after: Arc::clone(&self.after),
+            except: full.map(|(target, _)| Arc::clone(target)).collect(),
+            in_hand: self.in_hand.values().map(|(uid, _)| Arc::clone(uid)).collect(),
+            limit,
+            each: self.half(),
+            owed: OWED,
+        }
+    }
+
+    fn half(&self) -> usize {
+        self.engine.limits.per_target.div_ceil(2)
+    }
+
+    fn is_full(&self, busy: usize) -> bool {
+        busy + self.half() > self.engine.limits.per_target
+    }
+
+    fn serve(&mut self, leased: Leased) {
+        let (uid, target) = (Arc::clone(&leased.webhook.uid), Arc::clone(&leased.webhook.target));
+        let over = self.engine.over.child_token();
+        let Some(hand) = self.engine.hands().take(&uid, over) else { return };
+        let worker = Worker { engine: Arc::clone(&self.engine), settler: self.settler.clone(), leased, hand };
+        let id = self.workers.spawn(worker.run()).id();
+        *self.busy.entry(Arc::clone(&target)).or_default() += 1;
+        self.after = Arc::clone(&target);
+        self.in_hand.insert(id, (uid, target));
+    }
+
+    /// True if there is room now where there was none: only then is there more to take.
+    fn ended(&mut self, ended: &Result<(Id, ()), JoinError>) -> bool {
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
+        let was_full = self.in_hand.len() >= self.engine.limits.at_once;
+        let Some((uid, target)) = self.in_hand.remove(&id) else { return false };
+        self.engine.hands().let_go(&uid);
+        let busy = self.busy.get(&target).map_or(0, |busy| busy.saturating_sub(1));
+        if busy == 0 {
+            self.busy.remove(&target);
+        } else {
+            self.busy.insert(target, busy);
+        }
+        was_full || !self.is_full(busy)
+    }
+}

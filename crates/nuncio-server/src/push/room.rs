@@ -1,0 +1,71 @@
+//! Room for large bodies: what is on its way is in memory.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A body over so many bytes waits until few others are as large.
+pub(super) const LARGE: usize = 1 << 20;
+
+/// How many large bodies are on their way at a time.
+const MOST: usize = 8;
+
+/// How many of them to one target: one that hangs does not keep all others waiting.
+const EACH: usize = 2;
+
+pub(super) struct Room {
+    all: Arc<Semaphore>,
+    targets: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(MOST)), targets: Mutex::default() }
+    }
+}
+
+/// The right to be on the way, until this is dropped.
+pub(super) struct Place {
+    _own: Option<OwnedSemaphorePermit>,
+    _all: Option<OwnedSemaphorePermit>,
+}
+
+impl Room {
+    /// Waits for a place. The semaphores are never closed.
+    pub(super) async fn enter(&self, target: &Arc<str>) -> Place {
+        let own = self.of(target).acquire_owned().await.ok();
+        let all = Arc::clone(&self.all).acquire_owned().await.ok();
+        Place { _own: own, _all: all }
+    }
+
+    fn of(&self, target: &Arc<str>) -> Arc<Semaphore> {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those where nobody is or waits.
+        targets.retain(|_, places| Arc::strong_count(places) > 1);
+        let own = targets.entry(Arc::clone(target)).or_insert_with(|| Arc::new(Semaphore::new(EACH)));
+        Arc::clone(own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_target_has_few_places_and_all_together_a_few_more() {
+        let room = Room::default();
+        let enter = |target: String| room.enter(&target.into()).now_or_never();
+        let first: Vec<_> = (0..EACH + 1).filter_map(|_| enter("a".into())).collect();
+        assert_eq!(first.len(), EACH);
+        let others: Vec<_> = (0..MOST).filter_map(|number| enter(format!("b{number}"))).collect();
+        assert_eq!(others.len(), MOST - EACH);
+        drop((first, others));
+        assert!(enter("a".into()).is_some());
+        assert_eq!(room.targets.lock().unwrap().len(), 1, "those that are not used are forgotten");
+    }
+}

@@ -1,0 +1,211 @@
+//! When a delivery is tried again, and when it is not. Pure: moments and chance come as values.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use nuncio_protocol::Timestamp;
+
+use super::courier::{Answer, Failure};
+
+/// How long and how often a delivery is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retry {
+    /// The pause after the first failure; it doubles with each.
+    pub first: Duration,
+    /// The longest pause, unless the receiver asks for a longer one.
+    pub longest: Duration,
+    /// A delivery that is this old when it fails is given up.
+    pub give_up: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_secs(1),
+            longest: Duration::from_secs(15 * 60),
+            give_up: Duration::from_secs(24 * 60 * 60),
+        }
+    }
+}
+
+/// What follows from an attempt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// The receiver has it.
+    Delivered,
+    /// Once more, not before this moment.
+    Retry(Timestamp),
+    /// Never again.
+    Dead,
+    /// The receiver is gone for good: nothing more is sent to it (410).
+    Stop,
+}
+
+/// What an answer means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Class {
+    Taken,
+    NotNow,
+    Never,
+    Gone,
+}
+
+fn class(status: StatusCode) -> Class {
+    match status.as_u16() {
+        200..300 => Class::Taken,
+        410 => Class::Gone,
+        // Credentials are renewed, routes deployed, locks let go, limits reset: these may pass.
+        401 | 403 | 404 | 407 | 408 | 409 | 421 | 423 | 425 | 429 => Class::NotNow,
+        // What we sent is wrong for this receiver, and will be the same next time.
+        400..500 => Class::Never,
+        // 5xx; and redirects, which are not followed, but may be taken back.
+        _ => Class::NotNow,
+    }
+}
+
+/// True if the receiver is in trouble, as opposed to: it does not like what it got, or from whom. Otherwise whoever
+/// names another's receiver, and has not what it asks for, would close the way to it for all.
+pub(super) fn is_trouble(attempt: &Result<Answer, Failure>) -> bool {
+    match attempt {
+        Ok(answer) => {
+            let is_about_us = matches!(answer.status.as_u16(), 401 | 403 | 404 | 407 | 409 | 423);
+            class(answer.status) == Class::NotNow && !is_about_us
+        }
+        Err(Failure::Blocked(_)) => false,
+        Err(Failure::Failed(_)) => true,
+    }
+}
+
+impl Retry {
+    /// What follows from the attempt after `before` others of a delivery that is owed since `since`. `chance`
+    /// is from 0 to 1.
+    pub(super) fn judge(
+        &self,
+        attempt: &Result<Answer, Failure>,
+        before: u32,
+        since: Timestamp,
+        now: Timestamp,
+        chance: f64,
+    ) -> Verdict {
+        let asked = match attempt {
+            Ok(answer) => match class(answer.status) {
+                Class::Taken => return Verdict::Delivered,
+                Class::Gone => return Verdict::Stop,
+                Class::Never => return Verdict::Dead,
+                Class::NotNow => answer.retry_after.unwrap_or_default(),
+            },
+            Err(Failure::Blocked(_)) => return Verdict::Dead,
+            Err(Failure::Failed(_)) => Duration::ZERO,
+        };
+        let end = after(since, self.give_up);
+        if now >= end {
+            return Verdict::Dead;
+        }
+        // At least one more attempt before it is given up, whatever the receiver asks for.
+        Verdict::Retry(after(now, self.pause(before, chance).max(asked)).min(end))
+    }
+
+    /// The pause after `before` failures and one more, a fifth more or less: receivers that failed together
+    /// are not tried together.
+    fn pause(&self, before: u32, chance: f64) -> Duration {
+        let doubled = self.first.saturating_mul(2_u32.saturating_pow(before.min(31)));
+        doubled.min(self.longest).mul_f64(0.8 + 0.4 * chance.clamp(0.0, 1.0))
+    }
+}
+
+/// The moment that is so much later, as far as there is one.
+pub(super) fn after(moment: Timestamp, pause: Duration) -> Timestamp {
+    let pause = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millis(moment.as_millis().saturating_add(pause)).unwrap_or(Timestamp::MAX)
+}
+
+/// How long it is until then.
+pub(super) fn until(moment: Timestamp, now: Timestamp) -> Duration {
+    let left = moment.as_millis().saturating_sub(now.as_millis());
+    Duration::from_millis(u64::try_from(left).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RETRY: Retry = Retry {
+        first: Duration::from_secs(1),
+        longest: Duration::from_secs(60),
+        give_up: Duration::from_secs(600),
+    };
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000).unwrap()
+    }
+
+    fn answer(status: u16, retry_after: Option<u64>) -> Result<Answer, Failure> {
+        let status = StatusCode::from_u16(status).unwrap();
+        Ok(Answer { status, retry_after: retry_after.map(Duration::from_secs), excerpt: String::new() })
+    }
+
+    #[test]
+    fn every_class_of_answers_has_its_verdict() {
+        let retry = Verdict::Retry(at(101));
+        for (statuses, expected) in [
+            (&[200, 201, 202, 204, 299][..], Verdict::Delivered),
+            (&[410], Verdict::Stop),
+            (&[400, 402, 405, 406, 411, 412, 413, 414, 415, 422, 431, 451, 499], Verdict::Dead),
+            (&[401, 403, 404, 407, 408, 409, 421, 423, 425, 429], retry.clone()),
+            (&[500, 501, 502, 503, 504, 599, 301, 302, 307, 308, 304], retry.clone()),
+        ] {
+            for status in statuses {
+                let verdict = RETRY.judge(&answer(*status, None), 0, at(99), at(100), 0.5);
+                assert_eq!(verdict, expected, "{status}");
+            }
+        }
+        let failed = Err(Failure::Failed("refused".into()));
+        assert_eq!(RETRY.judge(&failed, 0, at(99), at(100), 0.5), retry);
+        let blocked = Err(Failure::Blocked("private".into()));
+        assert_eq!(RETRY.judge(&blocked, 0, at(99), at(100), 0.5), Verdict::Dead);
+    }
+
+    #[test]
+    fn a_receiver_is_in_trouble_if_it_fails_for_everybody() {
+        for (statuses, expected) in [
+            // Whoever registers another's receiver without its token is answered so, and must not close the way.
+            (&[401, 403, 404, 407, 409, 423][..], false),
+            (&[200, 204, 400, 410, 413, 422], false),
+            (&[408, 421, 425, 429, 500, 502, 503, 504, 301, 302], true),
+        ] {
+            for status in statuses {
+                assert_eq!(is_trouble(&answer(*status, None)), expected, "{status}");
+            }
+        }
+        assert!(is_trouble(&Err(Failure::Failed("refused".into()))));
+        assert!(!is_trouble(&Err(Failure::Blocked("private".into()))));
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        // REQ-166
+        let pauses: Vec<u64> = (0..9).map(|before| RETRY.pause(before, 0.5).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(RETRY.pause(u32::MAX, 0.5).as_secs(), 60);
+        assert_eq!(RETRY.pause(0, 0.0).as_millis(), 800);
+        assert_eq!(RETRY.pause(0, 1.0).as_millis(), 1_200);
+    }
+
+    #[test]
+    fn the_receiver_may_ask_for_more_time_but_not_for_less() {
+        for (asked, at_second) in [(Some(30), 130), (Some(0), 108), (None, 108), (Some(99_999), 700)] {
+            let verdict = RETRY.judge(&answer(429, asked), 3, at(100), at(100), 0.5);
+            assert_eq!(verdict, Verdict::Retry(at(at_second)), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_old_is_given_up_after_one_more_attempt() {
+        // REQ-161: also what has waited behind others for so long is tried once.
+        for (now, expected) in [(699, Verdict::Retry(at(700))), (700, Verdict::Dead), (9_999, Verdict::Dead)]
+        {
+            let verdict = RETRY.judge(&answer(500, None), 9, at(100), at(now), 0.5);
+            assert_eq!(verdict, expected, "{now}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Credentials at rest: sealed with a key that is not where they are.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use nuncio_protocol::{Error, Result};
+use sha2::Sha256;
+
+/// The key from which a server makes its others: one for each purpose.
+#[derive(Clone)]
+pub struct MasterKey([u8; 32]);
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MasterKey(…)")
+    }
+}
+
+impl MasterKey {
+    /// This one.
+    #[must_use]
+    pub fn new(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+
+    /// A new one. What is sealed with it is lost with it.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(rand::random())
+    }
+
+    /// As it is written to a file.
+    #[must_use]
+    pub fn reveal(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The key for this purpose.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "a MAC takes keys of any length")]
+    #[expect(clippy::missing_panics_doc, reason = "it does not")]
+    pub fn derive(&self, purpose: &str) -> [u8; 32] {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length");
+        mac.chain_update(purpose).finalize().into_bytes().into()
+    }
+}
+
+/// Seals and opens.
+pub(super) struct Vault(RandomizedNonceKey);
+
+impl Vault {
+    pub(super) fn new(key: &MasterKey) -> Result<Self> {
+        RandomizedNonceKey::new(&AES_256_GCM, &key.derive("webhook credentials"))
+            .map(Self)
+            .map_err(Error::internal)
+    }
+
+    /// Seals a text for this place only: opened elsewhere it is worth nothing.
+    pub(super) fn seal(&self, place: &str, text: &str) -> Result<String> {
+        let mut sealed = text.as_bytes().to_vec();
+        let nonce =
+            self.0.seal_in_place_append_tag(Aad::from(place), &mut sealed).map_err(Error::internal)?;
+        sealed.extend_from_slice(nonce.as_ref());
+        Ok(STANDARD_NO_PAD.encode(sealed))
+    }
+
+    /// `None`: it was sealed with another key, or for another place, or it is damaged.
+    pub(super) fn open(&self, place: &str, sealed: &str) -> Option<String> {
+        let mut bytes = STANDARD_NO_PAD.decode(sealed).ok()?;
+        let nonce = bytes.split_off(bytes.len().checked_sub(NONCE_LEN)?);
+        let nonce = Nonce::try_assume_unique_for_key(&nonce).ok()?;
+        let text = self.0.open_in_place(nonce, Aad::from(place), &mut bytes).ok()?;
+        String::from_utf8(text.to_vec()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sealed_is_opened_in_its_place_and_with_its_key_only() {
+        let vault = Vault::new(&MasterKey::new([7; 32])).unwrap();
+        let sealed = vault.seal("t-1", "s3cret").unwrap();
+        assert!(!sealed.contains("s3cret"));
+        assert_ne!(sealed, vault.seal("t-1", "s3cret").unwrap(), "no two are alike");
+        assert_eq!(vault.open("t-1", &sealed).as_deref(), Some("s3cret"));
+        assert_eq!(vault.open("t-2", &sealed), None);
+        let other = Vault::new(&MasterKey::new([8; 32])).unwrap();
+        assert_eq!(other.open("t-1", &sealed), None);
+        for damaged in ["", "x", "AAAA", &sealed[1..], &format!("A{}", &sealed[1..])] {
+            if damaged != sealed {
+                assert_eq!(vault.open("t-1", damaged), None, "{damaged}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_purpose_has_its_key_and_none_is_shown() {
+        let key = MasterKey::new([7; 32]);
+        assert_ne!(key.derive("a"), key.derive("b"));
+        assert_eq!(key.derive("a"), MasterKey::new([7; 32]).derive("a"));
+        assert_eq!(format!("{key:?}"), "MasterKey(…)");
+    }
+}

@@ -1,0 +1,262 @@
+//! Serves one webhook that is in hand: what it is owed, in order, until something fails.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt as _;
+
+use super::{
+    Engine,
+    agent::PushOptions,
+    config::{self, Config},
+    courier::{Answer, Failure},
+    hands::Hand,
+    payload::{Ahead, Entry, Payload},
+    request::{Attempted, Request},
+    room::LARGE,
+    schedule::{self, Verdict, after},
+    settle::Settler,
+};
+use crate::store::{
+    Attempt, DeliveryId, DeliveryOutcome, DeliveryState, Leased, Owed, Settled, StoreError, Then,
+};
+
+/// When a webhook is looked at again that was sealed with another key. Soon: whoever has that key may come, and
+/// finds this moment in the store.
+const UNREADABLE: Duration = Duration::from_secs(10);
+
+/// The longest reason that is kept.
+const LONGEST_REASON: usize = 300;
+
+pub(super) struct Worker {
+    pub(super) engine: Arc<Engine>,
+    pub(super) settler: Settler,
+    pub(super) leased: Leased,
+    /// Tells when the webhook is gone, or the server ends.
+    pub(super) hand: Hand,
+}
+
+/// How an attempt was made, and what follows.
+struct Tried {
+    attempt: Attempt,
+    verdict: Verdict,
+}
+
+impl Worker {
+    /// Ends when the webhook is out of hand again, and that is written down.
+    pub(super) async fn run(self) {
+        let _done = self.hand.done.clone().drop_guard();
+        let nothing_more = self.hand.ended.clone().drop_guard();
+        let (noted, then) = self.serve().await;
+        drop(nothing_more);
+        self.settler.settle(self.settled(noted, then)).await;
+    }
+
+    fn settled(&self, outcomes: Vec<DeliveryOutcome>, then: Then) -> Settled {
+        Settled { webhook: Arc::clone(&self.leased.webhook.uid), outcomes, then }
+    }
+
+    async fn serve(&self) -> (Vec<DeliveryOutcome>, Then) {
+        let engine = &self.engine;
+        let Some(options) = engine.options(&self.leased.scope.agent) else {
+            return (Vec::new(), Then::Release(after(engine.now(), engine.retry.longest)));
+        };
+        let Some(config) = config::open(&engine.vault, &self.leased.task_id, &self.leased.webhook) else {
+            return self.unreadable();
+        };
+        let url: Arc<str> = config.url.as_str().into();
+        let (mut noted, mut ahead) = (Vec::new(), Ahead::new());
+        for (number, owed) in self.leased.owed.iter().enumerate() {
+            // Written down while the next one is on its way.
+            if !noted.is_empty() {
+                self.settler.note(self.settled(std::mem::take(&mut noted), Then::Keep));
+            }
+            // What was read a moment ago is so; after that, another server may have changed it.
+            if number > 0 && engine.store.is_shared() && !self.is_as_leased().await {
+                return (noted, Then::Release(engine.now()));
+            }
+            // REQ-161: what is to be given up is tried, whatever is known about the receiver.
+            let now = engine.now();
+            if now < after(owed.since, engine.retry.give_up)
+                && let Err(until) = engine.breakers().check(&url, now, engine.deadline)
+            {
+                return (noted, Then::Release(until));
+            }
+            let tried = tokio::select! {
+                // REQ-159: nothing is begun any more.
+                biased;
+                () = self.hand.over.cancelled() => return (noted, Then::Release(engine.now())),
+                tried = self.try_once(&options, &config, &url, *owed, &mut ahead) => tried,
+            };
+            let Some(Tried { attempt, verdict }) = tried else {
+                return (noted, Then::Release(after(engine.now(), engine.retry.first)));
+            };
+            let (state, then) = match verdict {
+                Verdict::Delivered => (DeliveryState::Delivered, None),
+                Verdict::Dead => (DeliveryState::Dead, None),
+                Verdict::Stop => (DeliveryState::Dead, Some(Then::Stop)),
+                Verdict::Retry(at) => (DeliveryState::Pending, Some(Then::Release(at))),
+            };
+            noted.push(DeliveryOutcome { seq: owed.seq, state, attempt });
+            if let Some(then) = then {
+                return (noted, then);
+            }
+        }
+        // More may be owed by now; then it is due at once.
+        (noted, Then::Release(engine.now()))
+    }
+
+    /// Nothing is lost: when the right key is back, it goes on. Told once: it stays so.
+    fn unreadable(&self) -> (Vec<DeliveryOutcome>, Then) {
+        let (now, webhook) = (self.engine.now(), &self.leased.webhook.uid);
+        let again = Then::Release(after(now, UNREADABLE));
+        if !self.engine.hands().is_news(webhook) {
+            return (Vec::new(), again);
+        }
+        tracing::error!(%webhook, "a webhook cannot be read: it was sealed with another key");
+        let why = "the webhook was sealed with another key; start the hub with that one";
+        let attempt = Attempt { at: now, took: 0, status: None, error: Some(why.into()) };
+        let outcome = |owed: &Owed| DeliveryOutcome {
+            seq: owed.seq,
+            state: DeliveryState::Pending,
+            attempt: attempt.clone(),
+        };
+        let told = self.leased.owed.first().map(outcome);
+        (told.into_iter().collect(), again)
+    }
+
+    /// False if the webhook was deleted or replaced since it was leased. If nobody can say, the attempt will
+    /// show what is wrong.
+    async fn is_as_leased(&self) -> bool {
+        let Leased { scope, task_id, webhook, .. } = &self.leased;
+        let kept = self.engine.store.webhook(scope, task_id, &webhook.id).await;
+        kept.map_or(true, |kept| kept.is_some_and(|kept| kept == *webhook))
+    }
+
+    /// `None`: the store is down, and that says nothing about this delivery.
+    async fn try_once(
+        &self,
+        options: &PushOptions,
+        config: &Config,
+        url: &Arc<str>,
+        owed: Owed,
+        ahead: &mut Ahead,
+    ) -> Option<Tried> {
+        let (webhook, seq) = (&self.leased.webhook.uid, owed.seq);
+        match AssertUnwindSafe(self.attempt(options, config, url, owed, ahead)).catch_unwind().await {
+            Ok(Ok(tried)) => Some(tried),
+            Ok(Err(error)) if error.is_down() => {
+                tracing::warn!(%error, "what a webhook is owed could not be read; trying again");
+                None
+            }
+            Ok(Err(error)) => {
+                tracing::error!(%webhook, %seq, %error, "what a webhook is owed cannot be read");
+                Some(self.failed(owed, "the notification cannot be read from the store"))
+            }
+            Err(_) => {
+                tracing::error!(%webhook, %seq, "an attempt to deliver panicked");
+                Some(self.failed(owed, "the server failed unexpectedly"))
+            }
+        }
+    }
+
+    /// An attempt that failed by our own fault: it counts, so that it is made less and less often, and ends.
+    fn failed(&self, owed: Owed, why: &str) -> Tried {
+        let (now, error) = (self.engine.now(), Arc::from(why));
+        let result = Err(Failure::Failed(Arc::clone(&error)));
+        let verdict = self.engine.retry.judge(&result, owed.attempts, owed.since, now, rand::random());
+        Tried { attempt: Attempt { at: now, took: 0, status: None, error: Some(error) }, verdict }
+    }
+
+    async fn attempt(
+        &self,
+        options: &PushOptions,
+        config: &Config,
+        url: &Arc<str>,
+        owed: Owed,
+        ahead: &mut Ahead,
+    ) -> Result<Tried, StoreError> {
+        let engine = &self.engine;
+        let delivery =
+            DeliveryId { webhook: Arc::clone(&self.leased.webhook.uid), seq: owed.seq }.to_string();
+        let mut payload = self.payload(options, config, owed, &delivery, ahead).await?;
+        let mut _room = None;
+        if payload.as_ref().is_some_and(|payload| payload.body.len() > LARGE) {
+            // Not held while it waits.
+            drop(payload.take());
+            _room = Some(engine.large.enter(&self.leased.webhook.target).await);
+            payload = self.payload(options, config, owed, &delivery, ahead).await?;
+        }
+        let (at, began) = (engine.now(), Instant::now());
+        let result = match payload {
+            Some(payload) => {
+                let attempted = Attempted {
+                    delivery: &delivery,
+                    task_id: &self.leased.task_id,
+                    attempt: owed.attempts.saturating_add(1),
+                    now: at,
+                };
+                let sign = options.sign.as_ref();
+                let request = Request::new(config, payload, &attempted, sign, engine.sign.as_ref());
+                engine.courier.post(&config.url, request.headers, request.body, engine.deadline).await
+            }
+            None => Err(Failure::Blocked("the task is gone".into())),
+        };
+        let now = engine.now();
+        if schedule::is_trouble(&result) {
+            engine.breakers().failed(url, now);
+        } else {
+            engine.breakers().well(url);
+        }
+        let verdict = engine.retry.judge(&result, owed.attempts, owed.since, now, rand::random());
+        self.log(&delivery, &result, &verdict);
+        let (status, error) = match &result {
+            Ok(answer) if verdict == Verdict::Delivered => (Some(answer.status.as_u16()), None),
+            Ok(answer) => (Some(answer.status.as_u16()), reason(answer)),
+            Err(Failure::Blocked(why) | Failure::Failed(why)) => (None, Some(Arc::clone(why))),
+        };
+        let took = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        Ok(Tried { attempt: Attempt { at, took, status, error }, verdict })
+    }
+
+    async fn payload(
+        &self,
+        options: &PushOptions,
+        config: &Config,
+        owed: Owed,
+        delivery: &str,
+        ahead: &mut Ahead,
+    ) -> Result<Option<Payload>, StoreError> {
+        let entry = Entry {
+            store: &*self.engine.store,
+            scope: &self.leased.scope,
+            task_id: &self.leased.task_id,
+            seq: owed.seq,
+            chunks: options.chunks,
+        };
+        entry.payload(config.version, options.dialect, delivery, ahead).await
+    }
+
+    fn log(&self, delivery: &str, result: &Result<Answer, Failure>, verdict: &Verdict) {
+        let target = &self.leased.webhook.target;
+        match (verdict, result) {
+            (Verdict::Delivered, _) => tracing::debug!(%delivery, %target, "delivered"),
+            (Verdict::Retry(at), result) => {
+                tracing::debug!(%delivery, %target, ?result, until = %at, "not delivered; trying again");
+            }
+            (Verdict::Dead, result) => tracing::warn!(%delivery, %target, ?result, "given up"),
+            (Verdict::Stop, _) => tracing::warn!(%delivery, %target, "the receiver wants no more (410)"),
+        }
+    }
+}
+
+/// What the receiver said, in one short line.
+fn reason(answer: &Answer) -> Option<Arc<str>> {
+    let mut text = answer.excerpt.replace(|c: char| c.is_control(), " ");
+    text.truncate(text.floor_char_boundary(LONGEST_REASON));
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.into())
+}

@@ -1,0 +1,172 @@
+//! The operations on push configurations (spec 3.1.7 to 3.1.10), and those that come with a message.
+
+use std::sync::Arc;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use nuncio_protocol::{
+    CallContext, DeleteTaskPushNotificationConfigRequest, Error, ErrorKind,
+    GetTaskPushNotificationConfigRequest, ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse, PushConfigId, Result, SendMessageConfiguration, TaskId,
+    TaskPushNotificationConfig,
+};
+
+use super::{Shared, record::now};
+use crate::{
+    push::AgentPush,
+    store::{MOST_WEBHOOKS, Refused, Scope, Webhook},
+};
+
+impl Shared {
+    /// REQ-153: an agent without webhooks says so, whatever the task.
+    pub(super) fn push(&self) -> Result<&AgentPush> {
+        self.push.as_deref().ok_or_else(|| ErrorKind::PushNotificationNotSupported.into())
+    }
+
+    /// The configuration that came with a message, as it is to be kept with the task; taken out, because it
+    /// holds secrets that are nobody else's business.
+    pub(super) fn inline_webhook(
+        &self,
+        cx: &CallContext,
+        id: &TaskId,
+        configuration: &mut Option<SendMessageConfiguration>,
+    ) -> Result<Option<Webhook>> {
+        let given = configuration.as_mut().and_then(|all| all.task_push_notification_config.take());
+        let Some(given) = given else { return Ok(None) };
+        let (webhook, _) = self.push()?.seal(cx, id, given, "configuration.taskPushNotificationConfig.")?;
+        Ok(Some(webhook))
+    }
+
+    /// Refuses one more for a task that has as many as it may.
+    pub(super) async fn check_webhooks(
+        &self,
+        scope: &Arc<Scope>,
+        id: &TaskId,
+        webhook: &Webhook,
+    ) -> Result<()> {
+        let known = self.store.webhooks(scope, id, None, MOST_WEBHOOKS).await?.unwrap_or_default();
+        if known.len() >= MOST_WEBHOOKS && known.iter().all(|known| known.id != webhook.id) {
+            return Err(too_many());
+        }
+        Ok(())
+    }
+
+    pub(super) async fn create_webhook(
+        &self,
+        cx: &CallContext,
+        scope: &Arc<Scope>,
+        mut given: TaskPushNotificationConfig,
+    ) -> Result<TaskPushNotificationConfig> {
+        let push = self.push()?;
+        let id = given.task_id.take().unwrap_or_default();
+        // Not yours is not found, before anything about the configuration is said.
+        self.check_task(scope, &id).await?;
+        let (webhook, told) = push.seal(cx, &id, given, "")?;
+        self.register(scope, &id, webhook).await?;
+        Ok(told)
+    }
+
+    /// Registers a webhook of a task that is there.
+    pub(super) async fn register(&self, scope: &Arc<Scope>, id: &TaskId, webhook: Webhook) -> Result<()> {
+        let config = webhook.id.clone();
+        match self.store.put_webhook(scope, id, webhook, now()).await? {
+            Ok(()) => {}
+            Err(Refused::Full) => return Err(too_many()),
+            Err(_) => return Err(Error::task_not_found(id)),
+        }
+        self.owe_from_now_on(scope, id).await?;
+        self.replaced(scope, id, &config).await;
+        self.push()?.wake();
+        Ok(())
+    }
+
+    /// What is said to the task from now on is owed. What was said before is not, so it is in the store when
+    /// this returns: whoever looks then sees it.
+    async fn owe_from_now_on(&self, scope: &Arc<Scope>, id: &TaskId) -> Result<()> {
+        // Whoever makes the task live from now on reads that it pushes.
+        let Some(live) = self.registry.get(scope, id) else { return Ok(()) };
+        let said = {
+            let mut state = live.lock();
+            state.pushes = true;
+            state.folded.seq
+        };
+        match self.until_committed(&live, said).await {
+            // It was lost, or somebody else has the task: there is nothing to see.
+            Err(_) if live.lock().broken => Ok(()),
+            committed => committed,
+        }
+    }
+
+    /// What is on its way to a webhook as it was is stopped, and goes to where it is now.
+    pub(super) async fn replaced(&self, scope: &Arc<Scope>, id: &TaskId, config: &PushConfigId) {
+        // If that cannot be read, the old one is served up to the next pause.
+        if let (Ok(push), Ok(Some(webhook))) = (self.push(), self.store.webhook(scope, id, config).await) {
+            push.forget(&webhook.uid).await;
+        }
+    }
+
+    pub(super) async fn get_webhook(
+        &self,
+        scope: &Arc<Scope>,
+        req: &GetTaskPushNotificationConfigRequest,
+    ) -> Result<TaskPushNotificationConfig> {
+        let push = self.push()?;
+        let webhook = self.store.webhook(scope, &req.task_id, &req.id).await?;
+        // Trap T-19: it is the task that is not found; the configuration is named beside it.
+        let missing = || Error::task_not_found(&req.task_id).with_metadata("configId", req.id.as_str());
+        push.open(&req.task_id, &webhook.ok_or_else(missing)?)
+    }
+
+    pub(super) async fn list_webhooks(
+        &self,
+        scope: &Arc<Scope>,
+        req: &ListTaskPushNotificationConfigsRequest,
+    ) -> Result<ListTaskPushNotificationConfigsResponse> {
+        let push = self.push()?;
+        let after = req.page_token.as_deref().map(place).transpose()?;
+        // A task has few: without a wish all are on one page.
+        let size = usize::try_from(req.page_size).ok().filter(|size| *size > 0);
+        let size = size.map_or(MOST_WEBHOOKS, |size| size.min(MOST_WEBHOOKS));
+        let found = self.store.webhooks(scope, &req.task_id, after.as_ref(), size + 1).await?;
+        let mut found = found.ok_or_else(|| Error::task_not_found(&req.task_id))?;
+        let more = found.len() > size;
+        found.truncate(size);
+        let last = found.last().filter(|_| more);
+        let next_page_token = last.map(|last| URL_SAFE_NO_PAD.encode(last.id.as_str())).unwrap_or_default();
+        let configs = found.iter().map(|webhook| push.open(&req.task_id, webhook)).collect::<Result<_>>()?;
+        Ok(ListTaskPushNotificationConfigsResponse { configs, next_page_token })
+    }
+
+    pub(super) async fn delete_webhook(
+        &self,
+        scope: &Arc<Scope>,
+        req: &DeleteTaskPushNotificationConfigRequest,
+    ) -> Result<()> {
+        let push = self.push()?;
+        match self.store.drop_webhook(scope, &req.task_id, &req.id).await? {
+            Ok(uid) => {
+                if let Some(uid) = uid {
+                    push.forget(&uid).await;
+                }
+                Ok(())
+            }
+            Err(_) => Err(Error::task_not_found(&req.task_id)),
+        }
+    }
+
+    async fn check_task(&self, scope: &Arc<Scope>, id: &TaskId) -> Result<()> {
+        let found = self.store.webhooks(scope, id, None, 0).await?;
+        found.map(drop).ok_or_else(|| Error::task_not_found(id))
+    }
+}
+
+fn too_many() -> Error {
+    let why = format!("a task has at most {MOST_WEBHOOKS} push configurations; delete one first");
+    Error::new(ErrorKind::ResourceExhausted, why)
+}
+
+/// Where a page ended. It is the caller's own list: there is nothing to hide.
+fn place(token: &str) -> Result<PushConfigId> {
+    let wrong = || Error::invalid_field("pageToken", "is not a token of this list; begin without one");
+    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| wrong())?;
+    String::from_utf8(bytes).map(PushConfigId::from).map_err(|_| wrong())
+}

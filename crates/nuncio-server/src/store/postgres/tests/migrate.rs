@@ -1,0 +1,62 @@
+//! A database of an older version becomes the present one, with all that is in it.
+
+use futures_util::future::join_all;
+use nuncio_protocol::{Seq, TaskState};
+
+use super::{
+    outbox::{due, hook, owed},
+    *,
+};
+use crate::store::{
+    Commit,
+    conformance::{Writer, at, creation, scope, stored},
+    postgres::maintain::{check, vacuum},
+};
+
+/// Tables as the first version made them, and two tasks in them, one in progress.
+async fn first_version(url: &str) {
+    let first = include_str!("../schema/1.sql");
+    postgres::run(url, &format!("BEGIN; {first}; UPDATE schema_version SET version = 1; COMMIT")).await;
+    let store = connect(url).await;
+    let mut done = Writer::create(&shared(&store), &scope("ann"), "t-1", "c-1", 1).await;
+    done.status(TaskState::Completed, 2).await;
+    Writer::create(&shared(&store), &scope("ann"), "t-2", "c-1", 1).await;
+    store.close().await;
+    let back = "DROP TABLE nuncio.webhooks, nuncio.deliveries; UPDATE nuncio.schema_version SET version = 1";
+    postgres::run(url, back).await;
+}
+
+#[tokio::test]
+async fn a_database_of_the_first_version_is_brought_forward_once() {
+    let url = postgres::database().await;
+    first_version(&url).await;
+    assert_eq!(check(&url).await.unwrap(), [""; 0], "what is not there yet is no problem");
+    vacuum(&url).await.unwrap();
+    let hubs = join_all((0..4).map(|_| connect(&url))).await;
+    assert_eq!(postgres::run(&url, "SELECT version FROM nuncio.schema_version").await, [["2"]]);
+    let (ann, task) = (scope("ann"), "t-2".into());
+    assert_eq!(stored(&*hubs[0], &ann, &"t-1".into()).await.map(|(_, seq)| seq), Some(Seq(2)));
+    assert_eq!(hubs[1].adopt("agent", 9).await.unwrap().len(), 1, "what was in progress goes on");
+    assert_eq!(hubs[2].put_webhook(&ann, &task, hook("w", "x:1"), at(1)).await.unwrap(), Ok(()));
+    let mut writer = Writer::open(&shared(&hubs[1]), &ann, creation("t-2", "c-1", 1), Seq(1));
+    let entry = writer.entry(writer.status_event(TaskState::Completed, 3));
+    assert_eq!(writer.offer(Commit { push: true, ..entry }).await, Ok(()));
+    assert_eq!(owed(&hubs[3].lease(&due()).await.unwrap()), [("w".to_owned(), vec![2])]);
+    assert_eq!(problems(&url).await, [""; 0]);
+}
+
+/// Whoever writes meanwhile is not waited for.
+#[tokio::test]
+async fn a_database_that_is_in_use_is_brought_forward() {
+    let url = postgres::database().await;
+    first_version(&url).await;
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    let connection = tokio::spawn(connection);
+    client.batch_execute("BEGIN; UPDATE nuncio.tasks SET context_id = 'c-2'").await.unwrap();
+    let store = connect(&url).await;
+    client.batch_execute("COMMIT").await.unwrap();
+    drop(client);
+    connection.await.unwrap().unwrap();
+    assert_eq!(stored(&*store, &scope("ann"), &"t-2".into()).await.map(|(_, seq)| seq), Some(Seq(1)));
+    assert_eq!(problems(&url).await, [""; 0]);
+}

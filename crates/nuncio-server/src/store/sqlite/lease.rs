@@ -1,0 +1,173 @@
+//! Leases: the ring of targets with something due, and the webhooks that are in hand.
+//!
+//! ```text
+//! webhooks_due   a:1 5s   a:1 9s   b:1 2s   d:1 1s ...     one step per target, whatever lies between
+//!                └───────────────► └──────► └────► and from the beginning
+//! ```
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use nuncio_protocol::{Seq, TaskId, Timestamp};
+use rusqlite::{Connection, OptionalExtension as _, Row};
+
+use super::bounded;
+use crate::store::{Lease, Leased, Leases, Owed, Scope, Settled, StoreError, Then, Webhook, codec::moment};
+
+/// The webhooks that are in the hands of this handle, by their uids. The file is ours alone, and what a
+/// handle before this one had in hand is free: so this is not written down, and a lease writes nothing.
+#[derive(Debug, Default)]
+pub(super) struct Hands(Mutex<HashSet<Arc<str>>>);
+
+impl Hands {
+    fn lock(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn hold(&self, uid: &str) -> bool {
+        self.lock().contains(uid)
+    }
+
+    /// Lets go of all but these; gives what is left.
+    fn keep(&self, known: &[Arc<str>]) -> HashSet<Arc<str>> {
+        let known: HashSet<&Arc<str>> = known.iter().collect();
+        let mut held = self.lock();
+        held.retain(|uid| known.contains(uid));
+        held.clone()
+    }
+
+    /// False if it is in hand already.
+    fn take(&self, uid: &Arc<str>) -> bool {
+        self.lock().insert(Arc::clone(uid))
+    }
+
+    /// Lets go of what was settled; only once that is committed, so that nobody leases what was before.
+    pub(super) fn let_go(&self, settled: &[(Arc<str>, Then)]) {
+        let mut held = self.lock();
+        for (uid, then) in settled {
+            if *then != Then::Keep {
+                held.remove(uid);
+            }
+        }
+    }
+
+    /// What of this is ours to settle.
+    pub(super) fn ours(&self, settled: Vec<Settled>) -> Vec<Settled> {
+        let held = self.lock();
+        settled.into_iter().filter(|settled| held.contains(&settled.webhook)).collect()
+    }
+}
+
+/// Takes webhooks that are due in hand.
+pub(super) fn lease(db: &Connection, hands: &Hands, lease: &Lease) -> Result<Leases, StoreError> {
+    // First this, then the moment that is read: what is let go in between was settled after it was leased, and
+    // is left out here; the other way around its deliveries would be leased as they were before.
+    let held = hands.keep(&lease.in_hand);
+    let moment = db.unchecked_transaction()?;
+    let mut round = Round { db: &moment, lease, held, leased: Vec::new(), next: None };
+    round.go()?;
+    let Round { mut leased, next, .. } = round;
+    let next = next.filter(|_| leased.len() < lease.limit);
+    leased.retain(|leased| hands.take(&leased.webhook.uid));
+    Ok(Leases { leased, next })
+}
+
+/// A walk around the ring.
+struct Round<'a> {
+    db: &'a Connection,
+    lease: &'a Lease,
+    held: HashSet<Arc<str>>,
+    leased: Vec<Leased>,
+    next: Option<Timestamp>,
+}
+
+impl Round<'_> {
+    /// Those after a target first, then those before.
+    fn go(&mut self) -> Result<(), StoreError> {
+        let after = &self.lease.after;
+        let mut target = self.beyond(after)?;
+        while let Some(name) = target.filter(|_| !self.is_full()) {
+            self.stop_at(&name)?;
+            target = self.beyond(&name)?;
+        }
+        target = self.first()?;
+        while let Some(name) = target.filter(|name| name <= after && !self.is_full()) {
+            self.stop_at(&name)?;
+            target = self.beyond(&name)?;
+        }
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.leased.len() >= self.lease.limit
+    }
+
+    fn first(&self) -> Result<Option<Arc<str>>, StoreError> {
+        let first = "SELECT target FROM webhooks INDEXED BY webhooks_due WHERE due_at IS NOT NULL
+                     ORDER BY target LIMIT 1";
+        Ok(self.db.prepare_cached(first)?.query_row([], |row| row.get(0)).optional()?)
+    }
+
+    fn beyond(&self, target: &str) -> Result<Option<Arc<str>>, StoreError> {
+        let next = "SELECT target FROM webhooks INDEXED BY webhooks_due
+                    WHERE due_at IS NOT NULL AND target > ?1 ORDER BY target LIMIT 1";
+        Ok(self.db.prepare_cached(next)?.query_row([target], |row| row.get(0)).optional()?)
+    }
+
+    /// Takes what is due at a target, and notes when the first of the others will be.
+    fn stop_at(&mut self, target: &Arc<str>) -> Result<(), StoreError> {
+        if self.lease.except.contains(target) {
+            return Ok(());
+        }
+        let db = self.db;
+        let mut due = db.prepare_cached(
+            "SELECT due_at, agent, uid, tenant, scopes.owner, tasks.id, webhooks.id, body, webhooks.key, owed_from
+             FROM webhooks INDEXED BY webhooks_due CROSS JOIN tasks ON tasks.key = task
+                 CROSS JOIN scopes ON scopes.key = scope
+             WHERE due_at IS NOT NULL AND target = ?1 ORDER BY due_at, webhooks.key",
+        )?;
+        let mut rows = due.query([target])?;
+        let mut taken = 0;
+        while let Some(row) = rows.next()? {
+            let (agent, uid): (Arc<str>, Arc<str>) = (row.get(1)?, row.get(2)?);
+            if self.held.contains(&uid) || !self.lease.agents.contains(&agent) {
+                continue;
+            }
+            let due = moment(row.get(0)?)?;
+            if due > self.lease.now || taken == self.lease.each || self.is_full() {
+                self.next = Some(self.next.map_or(due, |next| next.min(due)));
+                break;
+            }
+            taken += 1;
+            let leased = self.take(row, agent, uid, target)?;
+            self.leased.push(leased);
+        }
+        Ok(())
+    }
+
+    fn take(
+        &self,
+        row: &Row<'_>,
+        agent: Arc<str>,
+        uid: Arc<str>,
+        target: &Arc<str>,
+    ) -> Result<Leased, StoreError> {
+        let scope = Arc::new(Scope { agent, tenant: row.get(3)?, owner: row.get(4)? });
+        let task_id = TaskId::from(row.get::<_, String>(5)?);
+        let id = row.get::<_, String>(6)?.into();
+        let webhook = Webhook { uid, id, target: Arc::clone(target), body: row.get(7)? };
+        let mut owed = self.db.prepare_cached(
+            "SELECT seq, since, attempts FROM deliveries WHERE webhook = ?1 AND seq >= ?2 AND state = 0
+             ORDER BY seq LIMIT ?3",
+        )?;
+        let mut rows = owed.query([row.get(8)?, row.get(9)?, bounded(self.lease.owed)])?;
+        let mut owed = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (seq, since, attempts) = (row.get::<_, i64>(0)? as u64, moment(row.get(1)?)?, row.get(2)?);
+            owed.push(Owed { seq: Seq(seq), since, attempts });
+        }
+        Ok(Leased { scope, task_id, webhook, owed })
+    }
+}

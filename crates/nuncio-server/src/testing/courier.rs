@@ -1,0 +1,203 @@
+//! A courier whose receivers a test writes down, and an agent that posts through it. Meant for paused time:
+//! the clock of the dispatcher goes with it.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use nuncio_protocol::{CallContext, SendMessageRequest, TaskPushNotificationConfig, Timestamp};
+use serde_json::Value;
+use tokio::{sync::Notify, time::Instant};
+use url::Url;
+
+use super::{FailingStore, Harness, Say, card};
+use crate::{
+    Executor, Runtime, RuntimeBuilder,
+    push::{Answer, Courier, Failure, MasterKey, Push, PushBuilder},
+};
+
+/// What a receiver does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reaction {
+    /// Answers with this status.
+    Status(u16),
+    /// Answers with this status, and wants to be left alone for so many seconds.
+    Later(u16, u64),
+    /// Answers with this status, after so many seconds.
+    Slow(u16, u64),
+    /// Cannot be reached.
+    Away,
+    /// Is where nobody may go.
+    Forbidden,
+    /// Takes the request and says nothing.
+    Hang,
+}
+
+/// What was posted.
+#[derive(Clone, Debug)]
+pub struct Post {
+    /// Where to.
+    pub url: String,
+    /// How.
+    pub headers: HeaderMap,
+    /// What.
+    pub body: Value,
+    /// When, in seconds since the courier was made.
+    pub at: u64,
+}
+
+impl Post {
+    /// A header, or nothing.
+    #[must_use]
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
+type React = Box<dyn Fn(&Post) -> Reaction + Send + Sync>;
+
+/// Carries nothing anywhere. Cheap to clone; clones share what was posted.
+#[derive(Clone)]
+pub struct ScriptedCourier(Arc<Inner>);
+
+struct Inner {
+    posts: Mutex<Vec<Post>>,
+    posted: Notify,
+    react: Mutex<React>,
+    began: Instant,
+}
+
+impl fmt::Debug for ScriptedCourier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptedCourier").finish_non_exhaustive()
+    }
+}
+
+impl ScriptedCourier {
+    /// Receivers that do this.
+    pub fn new(react: impl Fn(&Post) -> Reaction + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Inner {
+            posts: Mutex::default(),
+            posted: Notify::new(),
+            react: Mutex::new(Box::new(react)),
+            began: Instant::now(),
+        }))
+    }
+
+    /// From now on receivers do this.
+    pub fn now(&self, react: impl Fn(&Post) -> Reaction + Send + Sync + 'static) {
+        *self.0.react.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(react);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Post>> {
+        self.0.posts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that was posted, answered or not.
+    #[must_use]
+    pub fn posts(&self) -> Vec<Post> {
+        self.lock().clone()
+    }
+
+    /// Waits until so much was posted, and a little longer: what is not to come would have.
+    pub async fn until(&self, posts: usize) -> Vec<Post> {
+        loop {
+            let posted = self.0.posted.notified();
+            if self.lock().len() >= posts {
+                break;
+            }
+            posted.await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        self.posts()
+    }
+}
+
+#[async_trait]
+impl Courier for ScriptedCourier {
+    fn check(&self, url: &Url) -> Result<(), String> {
+        if url.scheme() == "http" { Ok(()) } else { Err("only http here".to_owned()) }
+    }
+
+    async fn post(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+        deadline: Duration,
+    ) -> Result<Answer, Failure> {
+        let at = self.0.began.elapsed().as_secs();
+        let body = serde_json::from_slice(&body).unwrap_or_default();
+        let post = Post { url: url.to_string(), headers, body, at };
+        let reaction = (self.0.react.lock().unwrap_or_else(PoisonError::into_inner))(&post);
+        self.lock().push(post);
+        self.0.posted.notify_waiters();
+        let answer = |status: u16, retry_after| Answer {
+            status: StatusCode::from_u16(status).unwrap_or_default(),
+            retry_after,
+            excerpt: format!("says {status}"),
+        };
+        match reaction {
+            Reaction::Status(status) => Ok(answer(status, None)),
+            Reaction::Later(status, seconds) => Ok(answer(status, Some(Duration::from_secs(seconds)))),
+            Reaction::Slow(status, seconds) => {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                Ok(answer(status, None))
+            }
+            Reaction::Away => Err(Failure::Failed("connection refused".into())),
+            Reaction::Forbidden => Err(Failure::Blocked("a private address".into())),
+            Reaction::Hang => {
+                tokio::time::sleep(deadline).await;
+                Err(Failure::Failed("no answer in time".into()))
+            }
+        }
+    }
+}
+
+impl Harness {
+    /// An agent whose webhooks are told by this courier.
+    ///
+    /// # Panics
+    /// If the key is refused.
+    pub fn pushing(
+        executor: impl Executor,
+        store: impl Into<FailingStore>,
+        courier: &ScriptedCourier,
+        engine: impl FnOnce(PushBuilder) -> PushBuilder,
+        build: impl FnOnce(RuntimeBuilder, &Push) -> RuntimeBuilder,
+    ) -> (Self, Push) {
+        let store = Arc::new(store.into());
+        let (began, base) = (Instant::now(), crate::runtime::now());
+        let clock = move || {
+            let passed = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
+            Timestamp::from_millis(base.as_millis() + passed).unwrap_or(base)
+        };
+        let push =
+            Push::builder(Arc::clone(&store) as _, courier.clone(), MasterKey::new([7; 32])).clock(clock);
+        #[expect(clippy::expect_used, reason = "for tests")]
+        let push = engine(push).build().expect("a key");
+        let runtime = build(Runtime::builder(card(), executor).store(Arc::clone(&store) as _), &push).build();
+        (Self { runtime, store, cx: CallContext::default() }, push)
+    }
+}
+
+impl Say {
+    /// With a webhook.
+    #[must_use]
+    pub fn push(self, url: &str) -> Self {
+        self.push_by(TaskPushNotificationConfig { url: url.to_owned(), ..Default::default() })
+    }
+
+    /// With a webhook of this configuration.
+    #[must_use]
+    pub fn push_by(self, config: TaskPushNotificationConfig) -> Self {
+        self.change(|request: &mut SendMessageRequest| {
+            request.configuration.get_or_insert_default().task_push_notification_config = Some(config);
+        })
+    }
+}
