@@ -2,9 +2,11 @@
 //!
 //! Reading order: [`config`] says what is wanted, [`Hub`] composes it and runs it, `listen` is the
 //! network edge, `router` and `grpc` have every mount, `place` says where agents are reached, `data` opens the
-//! store and `ready` watches it, `signing` has the keys of cards, `agents` has a file per kind of agent.
+//! store and `ready` watches it, `signing` has the keys of cards, `master` the key behind the others, `push`
+//! begins to deliver, `agents` has a file per kind of agent, `admin` is for whoever runs the hub.
 #![expect(missing_docs, reason = "a product, not a library for others: docs where they say something")]
 
+mod admin;
 mod agents;
 mod app;
 pub mod config;
@@ -12,7 +14,9 @@ mod data;
 mod grpc;
 mod listen;
 pub mod maintain;
+mod master;
 mod place;
+mod push;
 mod ready;
 mod router;
 mod signing;
@@ -20,7 +24,8 @@ mod signing;
 pub use nuncio_server::store::OpenError;
 
 pub use self::{
+    admin::admin_token_file,
     agents::{Profile, demo_names},
-    app::{Hub, Served},
+    app::{Administered, Hub, Served},
     listen::{Certificates, Reload},
 };

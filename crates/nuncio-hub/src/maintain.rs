@@ -4,7 +4,7 @@ use std::path::Path;
 
 use nuncio_server::store::{OpenError, postgres, sqlite};
 
-use crate::config::Data;
+use crate::{config::Data, master};
 
 /// The versions of a store, before and after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,9 +40,23 @@ pub async fn backup(data: &Data, to: &Path) -> Result<u64, OpenError> {
     let to = to.to_owned();
     match data {
         Data::Memory { .. } => Err(nothing()),
-        Data::Sqlite { path, .. } => file(path, move |path| sqlite::maintain::backup(path, &to)).await,
+        Data::Sqlite { path, .. } => file(path, move |path| copy(path, &to)).await,
         Data::Postgres { url, .. } => postgres::maintain::backup(url.reveal(), &to).await,
     }
+}
+
+/// The key goes with the tasks: without it, what is sealed in them is worth nothing.
+fn copy(path: &Path, to: &Path) -> Result<u64, OpenError> {
+    let bytes = sqlite::maintain::backup(path, to)?;
+    let (key, copy) = (master::beside(path), master::beside(to));
+    if key.exists() {
+        let copied = std::fs::copy(&key, &copy);
+        copied.map_err(|error| OpenError::Other {
+            place: copy.display().to_string(),
+            detail: format!("the key of the hub could not be copied: {error}"),
+        })?;
+    }
+    Ok(bytes)
 }
 
 /// Brings a store to the version of this program.

@@ -34,11 +34,8 @@ pub(crate) async fn router(
     default_agent: Option<&str>,
     options: &BindOptions,
 ) -> Result<(Router, Health)> {
-    let mut router = Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(ready))
-        .route("/agents", get(list))
-        .with_state(Arc::clone(routes));
+    let list = Router::new().route("/agents", get(list)).with_state(Arc::clone(routes));
+    let mut router = health(routes).merge(list);
     let (mut agents, mut default) = (Vec::new(), None);
     for agent in &routes.agents {
         let bound = bind::Agent::new(Arc::new(agent.runtime.clone()), agent.runtime.card(), options.clone())
@@ -52,6 +49,14 @@ pub(crate) async fn router(
     }
     let (grpc, health) = grpc::router(agents, default, options.clone()).await?;
     Ok((router.merge(grpc).fallback(not_found), health))
+}
+
+/// How we are, for whoever watches over us.
+pub(crate) fn health(routes: &Arc<Routes>) -> Router {
+    Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .with_state(Arc::clone(routes))
 }
 
 async fn ready(State(routes): State<Arc<Routes>>) -> Response {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::config::CardKey;
 
 /// Below the base under which a card is presented.
-const JWKS: &str = "/.well-known/jwks.json";
+pub(crate) const JWKS: &str = "/.well-known/jwks.json";
 
 /// The private keys; perhaps none.
 pub(crate) struct CardKeys {
@@ -58,12 +58,12 @@ impl CardKeys {
         }))
     }
 
-    /// Publishes the public keys, if there are any.
-    pub(crate) fn router(&self, options: &BindOptions) -> Result<Router> {
-        if self.keys.is_empty() {
+    /// Publishes the public keys, with that of notifications, if there are any.
+    pub(crate) fn router(&self, push: Option<&SigningKey>, options: &BindOptions) -> Result<Router> {
+        let keys: Vec<Value> = self.keys.iter().chain(push).map(SigningKey::jwk).collect();
+        if keys.is_empty() {
             return Ok(Router::new());
         }
-        let keys: Vec<Value> = self.keys.iter().map(SigningKey::jwk).collect();
         let document = Document::new(&json!({ "keys": keys }), options.card_max_age, SystemTime::now())?;
         let document = Arc::new(document);
         let serve = move |headers: HeaderMap| {

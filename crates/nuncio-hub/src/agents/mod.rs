@@ -10,7 +10,7 @@ use nuncio_protocol::{AgentCard, AgentProvider, AgentSkill};
 use nuncio_server::{Retention, Runtime, RuntimeBuilder, store::Store};
 
 pub use self::conformance::Profile;
-use crate::place::Place;
+use crate::{place::Place, push::Pushing};
 
 /// An agent that is ready to be served.
 pub(crate) struct Agent {
@@ -32,11 +32,15 @@ pub(crate) fn demo(
     place: &Place,
     store: &Arc<dyn Store>,
     retention: &Retention,
+    pushing: Option<&Pushing>,
 ) -> Vec<Agent> {
-    let build = |name: &'static str, builder: RuntimeBuilder, example: &'static str| Agent {
-        name,
-        runtime: builder.agent(name).store(Arc::clone(store)).retention(retention.clone()).build(),
-        example,
+    let build = |name: &'static str, mut builder: RuntimeBuilder, example: &'static str| {
+        builder = builder.agent(name).store(Arc::clone(store)).retention(retention.clone());
+        let mute = name == conformance::NAME && profile == Some(Profile::Minimal);
+        if let Some(Pushing { push, options }) = pushing.filter(|_| !mute) {
+            builder = builder.push(push, options.clone());
+        }
+        Agent { name, runtime: builder.build(), example }
     };
     vec![
         build(echo::NAME, echo::agent(card(place, echo::NAME)), "hello"),

@@ -2,6 +2,7 @@
 
 mod data;
 mod network;
+mod push;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -11,6 +12,7 @@ use url::{Host, Url};
 pub use self::{
     data::{Data, DatabaseUrl, Durability, KEEP_FINISHED},
     network::Network,
+    push::{Dialect, Push},
 };
 use crate::agents::{self, Profile};
 
@@ -19,6 +21,8 @@ use crate::agents::{self, Profile};
 pub struct Config {
     /// Where callers reach us; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Where whoever administers us reaches us; `None`: nowhere.
+    pub admin: Option<Admin>,
     /// Speak TLS with these; `None`: plain HTTP.
     pub tls: Option<TlsFiles>,
     /// How callers see us, if not at the address we listen on.
@@ -36,6 +40,10 @@ pub struct Config {
     pub data: Data,
     /// How long finished tasks are kept; `None`: for ever, or until memory is full.
     pub keep: Option<Duration>,
+    /// The key from which the hub makes its others; `None`: beside the data. A database needs one.
+    pub key_file: Option<PathBuf>,
+    /// Webhooks; `None`: no agent has any.
+    pub push: Option<Push>,
     /// Serves the demo agents.
     pub demo: bool,
     /// How the demo's conformance agent behaves for a test kit; `None`: for people.
@@ -46,6 +54,15 @@ pub struct Config {
     pub drain_grace: Duration,
     /// What connections may do.
     pub connections: Connections,
+}
+
+/// Where whoever administers the hub reaches it.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// On this machine; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where the token is written to; `None`: where the commands of this user look for it.
+    pub token_file: Option<PathBuf>,
 }
 
 /// A certificate and its key, as PEM.
@@ -104,6 +121,7 @@ impl Config {
     pub fn new(listen: SocketAddr) -> Self {
         Self {
             listen,
+            admin: None,
             tls: None,
             public_url: None,
             allowed_hosts: Vec::new(),
@@ -112,6 +130,8 @@ impl Config {
             legacy_card: true,
             data: Data::Memory { keep_finished: KEEP_FINISHED },
             keep: None,
+            key_file: None,
+            push: None,
             demo: false,
             profile: None,
             default_agent: None,
@@ -139,6 +159,15 @@ impl Config {
                 self.listen.ip(),
                 self.scheme(),
                 self.listen.port()
+            );
+        }
+        if let Some(admin) = &self.admin
+            && !admin.listen.ip().is_loopback()
+        {
+            bail!(
+                "--admin {}: administration is for this machine only; listen on 127.0.0.1, and from elsewhere \
+                 come by a tunnel, such as ssh -L 2603:127.0.0.1:2603",
+                admin.listen
             );
         }
         if !self.demo {
@@ -211,6 +240,14 @@ mod tests {
     #[test]
     fn as_usual() {
         check(|_| {}, &[]);
+    }
+
+    #[test]
+    fn administration_is_for_this_machine() {
+        let at = |ip: [u8; 4]| Some(Admin { listen: (ip, 2603).into(), token_file: None });
+        check(|config| config.admin = at([127, 0, 0, 1]), &[]);
+        check(|config| config.admin = at([0, 0, 0, 0]), &["--admin 0.0.0.0:2603", "127.0.0.1", "ssh -L"]);
+        check(|config| config.admin = at([192, 0, 2, 1]), &["--admin 192.0.2.1:2603"]);
     }
 
     /// Whoever gets a proxy to hand on a name would get it signed.

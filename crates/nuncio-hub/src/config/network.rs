@@ -9,6 +9,11 @@ use ipnet::IpNet;
 pub struct Network(IpNet);
 
 impl Network {
+    /// As a library knows it.
+    pub(crate) fn net(&self) -> IpNet {
+        self.0
+    }
+
     /// True if the address belongs to it. On a socket for both families, addresses of the old one come
     /// dressed as the new one.
     #[must_use]

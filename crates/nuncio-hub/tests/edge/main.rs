@@ -1,6 +1,7 @@
 //! The hub's network edge, over real sockets.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
+mod admin;
 mod cards;
 mod connections;
 mod tls;
@@ -49,7 +50,10 @@ struct Running {
 
 impl Running {
     async fn start(config: Config) -> Self {
-        let hub = Hub::bind(config).await.unwrap();
+        Self::run(Hub::bind(config).await.unwrap())
+    }
+
+    fn run(hub: Hub) -> Self {
         let (address, url, certificates) = (hub.address(), hub.local_url(), hub.certificates());
         let (stop, stopped) = oneshot::channel();
         let ended = tokio::spawn(hub.run(async move { drop(stopped.await) }));

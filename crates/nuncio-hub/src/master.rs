@@ -1,0 +1,122 @@
+//! The key from which the hub makes its others: in a file that nobody else reads, made when it is not there.
+//!
+//! What callers confide is sealed with it; so it is not where the data is when that is shared.
+
+use std::{
+    fs, io,
+    io::Write as _,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, bail};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use nuncio_server::push::MasterKey;
+
+use crate::config::Data;
+
+/// The key of these data.
+pub(crate) fn load(data: &Data, file: Option<&Path>) -> Result<MasterKey> {
+    match (file, data) {
+        (Some(file), _) => read_or_make(file),
+        (None, Data::Memory { .. }) => Ok(MasterKey::random()),
+        (None, Data::Sqlite { path, .. }) => read_or_make(&beside(path)),
+        (None, Data::Postgres { .. }) => bail!(
+            "with a database every hub needs the same key, which seals what callers confide; \
+             add --key-file FILE (it is made when it is not there; copy it to the other hubs), or --no-push"
+        ),
+    }
+}
+
+/// Where the key of a file of tasks is.
+#[must_use]
+pub(crate) fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".key");
+    name.into()
+}
+
+fn read_or_make(file: &Path) -> Result<MasterKey> {
+    match fs::read_to_string(file) {
+        Ok(text) => {
+            warn_if_open(file);
+            parse(&text).with_context(|| format!("{}: is no key of a hub", file.display()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match make(file) {
+            // Another hub was quicker.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read_or_make(file),
+            made => made.with_context(|| format!("{}: the key of the hub cannot be written", file.display())),
+        },
+        Err(error) => {
+            Err(error).with_context(|| format!("{}: the key of the hub cannot be read", file.display()))
+        }
+    }
+}
+
+/// Some mounts of secrets cannot do better, so it is no reason to refuse.
+fn warn_if_open(file: &Path) {
+    let open = fs::metadata(file).is_ok_and(|file| file.permissions().mode() & 0o077 != 0);
+    if open {
+        tracing::warn!(file = %file.display(), "others can read the key of the hub; make it 0600");
+    }
+}
+
+fn parse(text: &str) -> Result<MasterKey> {
+    let wrong = "expected 32 bytes in base64; `openssl rand -base64 32` makes such a key";
+    let bytes = STANDARD.decode(text.trim()).context(wrong)?;
+    bytes.try_into().map(MasterKey::new).map_err(|_| anyhow::anyhow!(wrong))
+}
+
+/// Written whole before it has its name: whoever finds the file finds a key.
+fn make(file: &Path) -> io::Result<MasterKey> {
+    let key = MasterKey::random();
+    let mut unfinished = file.as_os_str().to_owned();
+    unfinished.push(format!(".{}", std::process::id()));
+    let unfinished = PathBuf::from(unfinished);
+    // Left by a hub that was stopped right here, and had our number.
+    let _ = fs::remove_file(&unfinished);
+    let mut written = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+    let done = writeln!(written, "{}", STANDARD.encode(key.reveal()))
+        .and_then(|()| written.sync_all())
+        .and_then(|()| fs::hard_link(&unfinished, file));
+    let _ = fs::remove_file(&unfinished);
+    done.map(|()| key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("nuncio-key-{:032x}", rand::random::<u128>()));
+        fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_for_nobody_else_to_read() {
+        let folder = folder();
+        let data = Data::Sqlite { path: folder.join("n.db"), durability: Default::default() };
+        let made = load(&data, None).unwrap();
+        let file = folder.join("n.db.key");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(load(&data, None).unwrap().reveal(), made.reveal(), "the same again");
+        assert_eq!(load(&data, Some(&file)).unwrap().reveal(), made.reveal());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing else is left");
+        assert_ne!(load(&Data::Memory { keep_finished: 1 }, None).unwrap().reveal(), made.reveal());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_and_left_as_it_is() {
+        let folder = folder();
+        let file = folder.join("key");
+        for text in ["", "hello", "AAAA"] {
+            fs::write(&file, text).unwrap();
+            let error = format!("{:#}", load(&Data::Memory { keep_finished: 1 }, Some(&file)).unwrap_err());
+            assert!(error.contains("openssl rand -base64 32"), "{error}");
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,53 @@
+//! Webhooks of the hub: one engine for all agents, the guarded way out, and a signature by a key that is
+//! published.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use nuncio_client::{Egress, Policy, SigningKey};
+use nuncio_server::{
+    push::{MasterKey, Push, PushOptions, Retry, sign_by_key, sign_by_secrets},
+    store::Store,
+};
+
+use crate::{config, signing::JWKS};
+
+/// The engine, and what every agent says by it.
+#[derive(Clone)]
+pub(crate) struct Pushing {
+    pub(crate) push: Push,
+    pub(crate) options: PushOptions,
+}
+
+/// The key that signs notifications.
+pub(crate) fn signing_key(master: &MasterKey) -> Result<SigningKey> {
+    SigningKey::from_ed25519_seed(&master.derive("push signing"))
+        .context("the key for notifications is refused")
+}
+
+/// Begins to deliver what the store's webhooks are owed; `base` is how receivers see the hub.
+pub(crate) fn start(
+    config: &config::Push,
+    store: &Arc<dyn Store>,
+    master: MasterKey,
+    base: &str,
+) -> Result<Pushing> {
+    let policy = Policy {
+        allow_private: config.allow_private,
+        allow: config.allow.iter().map(config::Network::net).collect(),
+        deny: config.deny.iter().map(config::Network::net).collect(),
+        https_only: config.https_only,
+        ..Policy::default()
+    };
+    let egress = Egress::guarded(policy)?;
+    let key = signing_key(&master)?.with_jku(format!("{base}{JWKS}"));
+    let push = Push::builder(Arc::clone(store), egress, master)
+        .retry(Retry { give_up: config.give_up, ..Retry::default() })
+        .sign(sign_by_key(key, base.to_owned()))
+        .build()?;
+    let mut options = PushOptions::default();
+    options.chunks = config.chunks;
+    options.dialect = config.dialect;
+    options.sign = (!config.secrets.is_empty()).then(|| sign_by_secrets(config.secrets.clone()));
+    Ok(Pushing { push, options })
+}
