@@ -1,6 +1,12 @@
 //! The command line as it is typed.
 
+mod admin;
 mod data;
+mod delivery;
+mod hidden;
+mod listen;
+mod push;
+mod webhooks;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -10,7 +16,15 @@ use nuncio_protocol::{Binding, TaskState, Version};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 use url::{Host, Url};
 
-pub(crate) use self::data::{Durability, Place, StoreCommand, Which};
+use self::webhooks::Webhooks;
+pub(crate) use self::{
+    admin::{Admin, AdminAt},
+    data::{Durability, Place, StoreCommand, Which},
+    delivery::{DeliveryCommand, Since},
+    hidden::Hidden,
+    listen::Listen,
+    push::{PushCommand, Webhook},
+};
 use crate::{exit, output::Format};
 
 /// The heading of the options that every command has.
@@ -58,9 +72,17 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Say something to an agent.
     Send(Send),
+    /// Receive notifications of agents and show them, to try out webhooks.
+    Listen(Listen),
     /// Look at tasks, cancel them, follow them.
     #[command(subcommand)]
     Task(TaskCommand),
+    /// Have the updates of tasks posted to webhooks.
+    #[command(subcommand)]
+    Push(PushCommand),
+    /// Look at what a hub owes to webhooks, and have it try again.
+    #[command(subcommand)]
+    Delivery(DeliveryCommand),
     /// Look at agent cards, verify and sign them.
     #[command(subcommand)]
     Card(CardCommand),
@@ -78,6 +100,15 @@ pub(crate) struct Serve {
     /// Where callers reach us; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:2602", env = "NUNCIO_LISTEN", value_parser = address)]
     pub(crate) listen: SocketAddr,
+
+    /// Where whoever runs this hub reaches it, on this machine only; port 0 takes a free one, off none.
+    #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:2603", env = "NUNCIO_ADMIN_LISTEN")]
+    pub(crate) admin: AdminAt,
+
+    /// Write the token for that to this file; where commands of this user look for it when absent
+    /// ($XDG_STATE_HOME or ~/.local/state, nuncio/admin-PORT.token).
+    #[arg(long, value_name = "FILE", env = "NUNCIO_ADMIN_TOKEN_FILE")]
+    pub(crate) admin_token_file: Option<PathBuf>,
 
     /// How callers see us, if not at the address we listen on, such as https://agents.example.com.
     #[arg(long, env = "NUNCIO_PUBLIC_URL")]
@@ -164,6 +195,9 @@ pub(crate) struct Serve {
     /// After how many seconds a connection is closed that has nothing to answer.
     #[arg(long, value_name = "SECONDS", default_value_t = Connections::default().idle_timeout.as_secs())]
     pub(crate) idle_seconds: u64,
+
+    #[command(flatten)]
+    pub(crate) webhooks: Webhooks,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -293,6 +327,14 @@ pub(crate) struct Send {
     /// Show so many messages of history with -o json.
     #[arg(long, value_name = "N")]
     pub(crate) history: Option<i32>,
+
+    /// Have the updates of the task posted to this webhook.
+    #[arg(long, value_name = "URL")]
+    pub(crate) push: Option<Hidden>,
+
+    /// A secret that comes back with each update; better in the environment variable NUNCIO_PUSH_TOKEN.
+    #[arg(long, value_name = "TOKEN", requires = "push")]
+    pub(crate) push_token: Option<Hidden>,
 }
 
 #[derive(Debug, Subcommand)]

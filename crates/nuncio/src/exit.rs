@@ -17,7 +17,7 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const UNREACHABLE: u8 = 3;
 /// Credentials are missing, wrong, or not enough.
 pub(crate) const DENIED: u8 = 4;
-/// There is no such task.
+/// There is no such task, or no such delivery.
 pub(crate) const NOT_FOUND: u8 = 5;
 /// The agent refused the call.
 pub(crate) const REFUSED: u8 = 6;
@@ -35,9 +35,9 @@ Exit codes:
   0  all went well
   1  something else
   2  the command line is wrong
-  3  the agent or the store could not be reached, or not now, or there is no agent at the address
+  3  the agent, the hub or the store could not be reached, or not now, or there is no agent at the address
   4  credentials are missing, wrong, or not enough
-  5  there is no such task
+  5  there is no such task, or no such delivery
   6  the agent refused the call
   7  the task failed, was rejected or was canceled
   8  the task waits for input or for an authorisation
@@ -87,6 +87,11 @@ pub(crate) fn hinted(error: Error, hint: impl Into<String>) -> anyhow::Error {
 pub(crate) fn no_agent(error: Error) -> anyhow::Error {
     let code = (error.kind() == ErrorKind::InvalidAgentResponse).then_some(UNREACHABLE);
     Told { error, hint: None, code }.into()
+}
+
+/// Something else than a task that is not there.
+pub(crate) fn not_found(message: impl Into<String>) -> anyhow::Error {
+    Told { error: Error::new(ErrorKind::InvalidParams, message), hint: None, code: Some(NOT_FOUND) }.into()
 }
 
 /// Tells the error and gives its code. A broken pipe of our own is none, and nothing is said about it.

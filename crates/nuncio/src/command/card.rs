@@ -102,7 +102,7 @@ fn read(path: &Path) -> Result<String> {
         .map_err(|error| exit::usage(format!("{}: cannot be read: {error}", path.display())))
 }
 
-fn read_key<K>(path: &Path, parse: impl FnOnce(&str) -> Result<K, KeyError>) -> Result<K> {
+pub(super) fn read_key<K>(path: &Path, parse: impl FnOnce(&str) -> Result<K, KeyError>) -> Result<K> {
     let wrong = |error: &dyn std::fmt::Display| exit::usage(format!("--key {}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
     parse(&text).map_err(|error| wrong(&error))

@@ -20,6 +20,11 @@ impl Target {
         self.again("task list", "")
     }
 
+    /// How to see what happens without a webhook.
+    pub(super) fn stream_command(&self) -> String {
+        self.again("send", "\"…\" --stream")
+    }
+
     /// How to see the rest of a task after this event.
     pub(super) fn watch_command(&self, id: &TaskId, after: Option<u64>) -> String {
         let after = after.map(|seq| format!(" --after {seq}")).unwrap_or_default();

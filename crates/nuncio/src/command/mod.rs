@@ -1,9 +1,14 @@
 //! The commands, a file each.
 
+mod admin;
 mod card;
+mod delivery;
 mod hint;
+mod listen;
+mod push;
 mod send;
 mod serve;
+mod signals;
 mod store;
 mod target;
 mod task;
@@ -24,7 +29,10 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Serve(serve) => serve::run(serve, format).await,
         Command::Send(send) => send::run(send, format).await,
+        Command::Listen(listen) => listen::run(listen, format).await,
         Command::Task(command) => task::run(command, format).await,
+        Command::Push(command) => push::run(command, format).await,
+        Command::Delivery(command) => delivery::run(command, format).await,
         Command::Card(command) => card::run(command, format).await,
         Command::Store(command) => store::run(command, format).await,
     }

@@ -10,6 +10,7 @@ use nuncio_protocol::{
 };
 use serde_json::Value;
 
+use super::push;
 use crate::{
     args::{Send, Target},
     exit,
@@ -35,9 +36,14 @@ pub(super) async fn run(send: Send, format: Format) -> Result<ExitCode> {
     }))
 }
 
-/// An error of a send after which nobody knows whether there is a task.
+/// An error of a send after which nobody knows whether there is a task, or which says that there is another way.
 fn what_became(error: Error, target: &Target) -> anyhow::Error {
     let may_be = match error.kind() {
+        ErrorKind::PushNotificationNotSupported => {
+            let stream = target.stream_command();
+            let hint = format!("this agent posts to no webhooks; see updates as they come: {stream}");
+            return exit::hinted(error, hint);
+        }
         ErrorKind::DeadlineExceeded => "the task may go on",
         // The card was there a moment ago; where there is no connection, nothing was said.
         ErrorKind::Unavailable if !error.message().starts_with("cannot connect") => {
@@ -132,7 +138,9 @@ fn request(send: &Send) -> Result<SendMessageRequest> {
         metadata: metadata(&send.metadata)?,
         ..Message::user(id, parts)
     };
+    let webhook = send.push.as_ref().map(|url| push::config("--push", url, send.push_token.as_ref()));
     let configuration = SendMessageConfiguration {
+        task_push_notification_config: webhook.transpose()?,
         history_length: send.history,
         return_immediately: send.no_wait,
         ..SendMessageConfiguration::default()

@@ -5,14 +5,15 @@ use std::{convert::Infallible, process::ExitCode, time::Duration};
 use anyhow::{Context as _, Result};
 use nuncio_hub::{
     Certificates, Hub, Profile, Reload,
-    config::{CardKey, Config, Connections, Data, Durability, KEEP_FINISHED, TlsFiles},
+    config::{Admin, CardKey, Config, Connections, Data, Durability, KEEP_FINISHED, TlsFiles},
 };
 
 use serde_json::{Value, json};
 
-use super::hint::program;
+use super::{hint::program, signals::Signals};
 use crate::{
-    args, exit,
+    args::{self, AdminAt},
+    exit,
     output::{self, Format},
 };
 
@@ -22,7 +23,7 @@ const KEEP_DAYS: u32 = 30;
 
 pub(super) async fn run(serve: args::Serve, format: Format) -> Result<ExitCode> {
     let config = config(&serve)?;
-    let signals = Signals::listen().context("cannot listen to signals")?;
+    let signals = Signals::listen()?;
     let hub = Hub::bind(config.clone()).await?;
     let reloading = reload_at_hangup(hub.certificates()).context("cannot listen to signals")?;
     announce(&hub, &config, format)?;
@@ -45,6 +46,7 @@ fn config(serve: &args::Serve) -> Result<Config> {
     let tls = serve.tls_cert.clone().zip(serve.tls_key.clone());
     let config = Config {
         listen: serve.listen,
+        admin: admin(serve),
         tls: tls.map(|(cert, key)| TlsFiles { cert, key }),
         public_url: serve.public_url.clone(),
         allowed_hosts: serve.allowed_hosts.clone(),
@@ -53,6 +55,8 @@ fn config(serve: &args::Serve) -> Result<Config> {
         legacy_card: !serve.no_legacy_card,
         keep: keep(serve, &data),
         data,
+        key_file: serve.webhooks.key_file.clone(),
+        push: serve.webhooks.config()?,
         demo: serve.demo,
         profile,
         default_agent: serve.default.clone(),
@@ -66,6 +70,14 @@ fn config(serve: &args::Serve) -> Result<Config> {
     };
     config.validate(serve.allow_anonymous).map_err(|error| exit::usage(error.to_string()))?;
     Ok(config)
+}
+
+/// Where the hub is administered, if it is.
+fn admin(serve: &args::Serve) -> Option<Admin> {
+    match serve.admin {
+        AdminAt::Off => None,
+        AdminAt::Address(listen) => Some(Admin { listen, token_file: serve.admin_token_file.clone() }),
+    }
 }
 
 /// Where tasks are kept. An option that would do nothing there is a mistake.
@@ -120,6 +132,9 @@ fn announce(hub: &Hub, config: &Config, format: Format) -> Result<()> {
         return output::json(&json!({
             "listen": hub.address().to_string(),
             "agents": agents,
+            "admin": hub.administered().map(|admin| json!({
+                "listen": admin.address.to_string(), "tokenFile": admin.token_file,
+            })),
             "data": data_json(config),
         }));
     }
@@ -138,6 +153,10 @@ fn announce(hub: &Hub, config: &Config, format: Format) -> Result<()> {
     }
     output::line("")?;
     output::note(&kept(config));
+    if let Some(admin) = hub.administered() {
+        let file = admin.token_file.display();
+        output::note(&format!("administration is at http://{}, the token for it in {file}", admin.address));
+    }
     output::note("Ctrl-C stops");
     Ok(())
 }
@@ -235,42 +254,4 @@ fn reload_at_hangup(certificates: Option<Certificates>) -> Result<impl Future<Ou
 #[cfg(windows)]
 fn reload_at_hangup(_certificates: Option<Certificates>) -> Result<impl Future<Output = Infallible>> {
     Ok(std::future::pending())
-}
-
-/// The signals to stop. Listened to from the beginning and without a pause, so that none is lost.
-#[cfg(unix)]
-struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn listen() -> Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
-}
-
-#[cfg(windows)]
-struct Signals {
-    interrupt: tokio::signal::windows::CtrlC,
-}
-
-#[cfg(windows)]
-impl Signals {
-    fn listen() -> Result<Self> {
-        Ok(Self { interrupt: tokio::signal::windows::ctrl_c()? })
-    }
-
-    async fn next(&mut self) {
-        self.interrupt.recv().await;
-    }
 }

@@ -93,7 +93,7 @@ impl Identity {
 }
 
 /// A variable that is set to nothing is how some shells and containers unset one.
-fn setting(name: &str) -> Option<String> {
+pub(super) fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 

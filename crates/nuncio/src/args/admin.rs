@@ -1,0 +1,83 @@
+//! The options of administration: where the hub offers it, and where commands look for it.
+
+use std::{net::SocketAddr, path::PathBuf, str::FromStr};
+
+use clap::Args as ClapArgs;
+use url::Url;
+
+/// The heading of the options that say how to reach a hub.
+const HUB: &str = "Hub";
+
+/// Where a hub is administered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AdminAt {
+    Off,
+    Address(SocketAddr),
+}
+
+impl FromStr for AdminAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        let expected = |_| "expected an address and a port, such as 127.0.0.1:2603, or off".to_owned();
+        text.parse().map(Self::Address).map_err(expected)
+    }
+}
+
+/// Which hub, as whoever administers it.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Admin {
+    /// Where the hub is administered.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:2603", env = "NUNCIO_ADMIN")]
+    #[arg(help_heading = HUB, value_parser = admin_url)]
+    pub(crate) admin: Url,
+
+    /// The hub's token is in this file; where the hub of this port writes it when absent. The environment variable
+    /// NUNCIO_ADMIN_TOKEN holds the token itself.
+    #[arg(long, value_name = "FILE", env = "NUNCIO_ADMIN_TOKEN_FILE", help_heading = HUB)]
+    pub(crate) admin_token_file: Option<PathBuf>,
+}
+
+fn admin_url(text: &str) -> Result<Url, String> {
+    let plain = |url: &Url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none()
+    };
+    let expected =
+        "expected an address such as http://127.0.0.1:2603, without credentials and without a query";
+    Url::parse(text).ok().filter(plain).ok_or_else(|| expected.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_hub_is_administered() {
+        for (text, expected) in [
+            ("off", Some(AdminAt::Off)),
+            ("127.0.0.1:0", Some(AdminAt::Address(([127, 0, 0, 1], 0).into()))),
+            ("2603", None),
+            ("localhost:2603", None),
+            ("OFF", None),
+            ("", None),
+        ] {
+            assert_eq!(text.parse::<AdminAt>().ok(), expected, "{text}");
+        }
+        for (text, ok) in [
+            ("http://127.0.0.1:2603", true),
+            ("https://hub.example/behind", true),
+            ("127.0.0.1:2603", false),
+            ("http://me:pw@127.0.0.1", false),
+            ("http://127.0.0.1/?a", false),
+        ] {
+            assert_eq!(admin_url(text).is_ok(), ok, "{text}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The commands of deliveries.
+
+use std::{str::FromStr, time::Duration};
+
+use clap::{Subcommand, ValueEnum};
+use nuncio_protocol::Timestamp;
+
+use super::Admin;
+
+/// What redriving does, and does not.
+const AGAIN_HELP: &str = "\
+What is tried again counts as new: it has its full time, and its id stays the same, by which receivers know what
+they have had already.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeliveryCommand {
+    /// List what webhooks are or were owed, newest webhook first.
+    List {
+        #[command(flatten)]
+        hub: Admin,
+        /// Only of this agent.
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+        /// Only of this task.
+        #[arg(long, value_name = "ID")]
+        task: Option<String>,
+        /// Only in this state.
+        #[arg(long, value_enum)]
+        state: Option<State>,
+        /// Only owed since then: so long ago (90s, 30m, 2h, 7d), or a time (2026-11-15T12:00:00Z).
+        #[arg(long, value_name = "WHEN")]
+        since: Option<Since>,
+        /// At most so many; all pages are read.
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+    },
+    /// Show a delivery with its attempts.
+    Show {
+        #[command(flatten)]
+        hub: Admin,
+        /// The delivery.
+        id: String,
+    },
+    /// Deliver once more, whatever became of it.
+    #[command(after_help = AGAIN_HELP)]
+    Replay {
+        #[command(flatten)]
+        hub: Admin,
+        /// The delivery.
+        id: String,
+    },
+    /// Try everything again that was given up.
+    #[command(after_help = AGAIN_HELP)]
+    Redrive {
+        #[command(flatten)]
+        hub: Admin,
+        /// What was owed since then: so long ago (90s, 30m, 2h, 7d), or a time (2026-11-15T12:00:00Z).
+        #[arg(long, value_name = "WHEN")]
+        since: Since,
+        /// Only of this agent.
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum State {
+    /// It will be tried, perhaps again.
+    Pending,
+    /// The receiver has taken it.
+    Delivered,
+    /// It was given up.
+    Dead,
+}
+
+impl State {
+    /// As the hub has it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// A moment, as people say it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Since {
+    Ago(Duration),
+    At(Timestamp),
+}
+
+impl FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        ago(text).map(Self::Ago).or_else(|| Timestamp::parse(text).ok().map(Self::At)).ok_or_else(|| {
+            "expected how long ago, such as 90s, 30m, 2h or 7d, or a time such as 2026-11-15T12:00:00Z"
+                .to_owned()
+        })
+    }
+}
+
+fn ago(text: &str) -> Option<Duration> {
+    let unit = text.chars().next_back()?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 60 * 60,
+        'd' => 24 * 60 * 60,
+        _ => return None,
+    };
+    let number = &text[..text.len() - unit.len_utf8()];
+    // A number with a sign is none of these.
+    let number: u64 = number.parse().ok().filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()))?;
+    number.checked_mul(seconds).map(Duration::from_secs)
+}
+
+impl Since {
+    /// The moment it means at this one.
+    pub(crate) fn before(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(moment) => moment,
+            Self::Ago(ago) => {
+                let millis = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
+                Timestamp::from_millis(now.as_millis().saturating_sub(millis)).unwrap_or(Timestamp::MIN)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_as_people_say_them() {
+        let now = Timestamp::parse("2026-11-15T12:00:00Z").unwrap();
+        for (text, expected) in [
+            ("90s", Some("2026-11-15T11:58:30.000Z")),
+            ("30m", Some("2026-11-15T11:30:00.000Z")),
+            ("2h", Some("2026-11-15T10:00:00.000Z")),
+            ("7d", Some("2026-11-08T12:00:00.000Z")),
+            ("0s", Some("2026-11-15T12:00:00.000Z")),
+            ("2026-11-14T08:30:00+02:00", Some("2026-11-14T06:30:00.000Z")),
+            ("2026-11-14T08:30:00", Some("2026-11-14T08:30:00.000Z")),
+            ("2", None),
+            ("h", None),
+            ("-2h", None),
+            ("+2h", None),
+            ("1.5h", None),
+            ("2w", None),
+            ("2 h", None),
+            ("yesterday", None),
+            ("99999999999999999999h", None),
+            ("9999999999999999999d", None),
+            ("2é", None),
+            ("", None),
+        ] {
+            let moment = text.parse::<Since>().ok().map(|since| since.before(now).to_string());
+            assert_eq!(moment.as_deref(), expected, "{text}");
+        }
+        let long_ago = "99999999999999d".parse::<Since>().unwrap();
+        assert_eq!(long_ago.before(now), Timestamp::MIN, "before there was a date");
+    }
+}
