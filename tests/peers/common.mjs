@@ -1,5 +1,6 @@
 // What the JavaScript peers share; it knows nothing of any SDK version, as each peer has its own.
 
+import { createServer } from 'node:http';
 import { pathToFileURL } from 'node:url';
 import { parseArgs, inspect } from 'node:util';
 
@@ -42,6 +43,36 @@ export async function rejects(action, test, expected) {
   throw new Failed(`expected ${expected}, got ${show(result)}`);
 }
 
+// What the webhooks of the checks are given. Some SDKs show the one and some the other.
+export const TOKEN = 't0ken';
+export const CREDENTIALS = 's3cret';
+
+/** Opens a webhook for an action, which is given its address and a function for the next that is posted to it. */
+export async function withWebhook(action) {
+  const posts = [];
+  let arrived = () => {};
+  const server = createServer(async (request, response) => {
+    const { 'x-a2a-notification-token': token, authorization } = request.headers;
+    let body = '';
+    for await (const chunk of request.setEncoding('utf8')) body += chunk;
+    const known = (token ?? authorization) !== undefined;
+    const good = known && (token ?? TOKEN) === TOKEN && (authorization ?? `Bearer ${CREDENTIALS}`) === `Bearer ${CREDENTIALS}`;
+    if (good) posts.push(JSON.parse(body));
+    response.writeHead(good ? 204 : 401, { connection: 'close' }).end();
+    arrived();
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const next = async () => {
+    while (posts.length === 0) await new Promise((resolve) => { arrived = resolve; });
+    return posts.shift();
+  };
+  try {
+    return await action(`http://127.0.0.1:${server.address().port}/hook`, next);
+  } finally {
+    server.close();
+  }
+}
+
 export async function collect(stream) {
   const items = [];
   for await (const item of stream) items.push(item);
@@ -76,14 +107,16 @@ export async function collectWhile(stream, action) {
  * Runs the checks one after the other, prints a line for each, exits with 1 if one failed.
  * connect(url, options) gives the object the checks work on; what goes wrong in it is the
  * failure of the check named card. checks maps names to functions. Those in talk are for agents
- * that ask back and answer with a bare message, and run with --talk only.
+ * that ask back and answer with a bare message, and run with --talk only; those in push are for agents with
+ * webhooks, and run with --push only.
  */
-export async function runChecks(connect, checks, talk, flags = {}) {
+export async function runChecks(connect, checks, talk, push, flags = {}) {
   const { values: options, positionals } = parseArgs({
     options: {
       binding: { type: 'string', default: 'jsonrpc' },
       skip: { type: 'string', default: '' },
       talk: { type: 'boolean', default: false },
+      push: { type: 'boolean', default: false },
       ...flags,
     },
     allowPositionals: true,
@@ -124,7 +157,7 @@ export async function runChecks(connect, checks, talk, flags = {}) {
   // With the slash, as the SDK resolves the path of the card against this URL.
   const base = positionals[0].replace(/\/*$/, '/');
   const agent = await check('card', () => connect(base, options));
-  const wanted = Object.entries({ ...checks, ...(options.talk && talk) });
+  const wanted = Object.entries({ ...checks, ...(options.talk && talk), ...(options.push && push) });
   if (agent) for (const [name, action] of wanted) await check(name, () => action(agent));
   process.exit(failed ? 1 : 0); // streams that still hang must not keep us
 }

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import json
 import sys
 
 
@@ -39,19 +40,21 @@ def expect_status(found, error):
         expect(found in CODE[error] if error else found not in ('UNAVAILABLE', 'UNKNOWN'), f'the code is {found}')
 
 
-def run_checks(connect, checks, talk, flags=()):
+def run_checks(connect, checks, talk, push, flags=()):
     """Runs the checks one after the other, prints a line for each, exits with 1 if one failed.
 
     connect(url, options) is an async context manager giving the object the checks work on;
     what goes wrong in it is the failure of the check named card. checks is a list of
     coroutine functions; the name of a check is the name of its function. Those in talk are for
-    agents that ask back and answer with a bare message, and run with --talk only.
+    agents that ask back and answer with a bare message, and run with --talk only; those in push are for
+    agents with webhooks, and run with --push only.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument('url', help='base URL of the agent')
     parser.add_argument('--binding', choices=BINDINGS, default='jsonrpc', help='how to talk to it')
     parser.add_argument('--skip', default='', help='names of checks to leave out, comma separated')
     parser.add_argument('--talk', action='store_true', help='check the texts ask and message as well')
+    parser.add_argument('--push', action='store_true', help='check webhooks as well')
     for flag, text in flags:
         parser.add_argument(flag, action='store_true', help=text)
     options = parser.parse_args()
@@ -67,7 +70,7 @@ def run_checks(connect, checks, talk, flags=()):
     async def all_checks():
         async with connect(options.url.rstrip('/'), options) as agent:
             print('ok card', flush=True)
-            for check in checks + (talk if options.talk else []):
+            for check in checks + (talk if options.talk else []) + (push if options.push else []):
                 name = check.__name__
                 try:
                     if name in skip:
@@ -88,6 +91,37 @@ def run_checks(connect, checks, talk, flags=()):
     except Exception as why:
         failure('card', why)
     sys.exit(1 if failed else 0)
+
+
+# What the webhooks of the checks are given. Some SDKs show the one and some the other.
+TOKEN, CREDENTIALS = 't0ken', 's3cret'
+
+
+@contextlib.asynccontextmanager
+async def webhook():
+    """A webhook: its address, and a queue of what is posted to it, which is taken if it shows who sends it."""
+    posts = asyncio.Queue()
+
+    async def take(reader, writer):
+        head = (await reader.readuntil(b'\r\n\r\n')).decode('latin-1').split('\r\n')
+        lines = [line.partition(':') for line in head[1:] if line]
+        headers = {name.lower(): value.strip() for name, _, value in lines}
+        body = await reader.readexactly(int(headers['content-length']))
+        shown = (headers.get('x-a2a-notification-token', TOKEN), headers.get('authorization', f'Bearer {CREDENTIALS}'))
+        known = {'x-a2a-notification-token', 'authorization'} & set(headers)
+        if known and shown == (TOKEN, f'Bearer {CREDENTIALS}'):
+            posts.put_nowait(json.loads(body))
+            writer.write(b'HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n')
+        else:
+            writer.write(b'HTTP/1.1 401 Unauthorized\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(take, '127.0.0.1', 0)
+    try:
+        yield f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook', posts
+    finally:
+        server.close()
 
 
 async def collect(stream):

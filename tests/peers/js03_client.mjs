@@ -1,8 +1,11 @@
-// Checks an agent with the official JavaScript SDK 0.3.x. Arguments: base URL, --binding NAME, --skip NAMES, --talk.
+// Checks an agent with the official JavaScript SDK 0.3.x. Arguments: base URL, --binding NAME, --skip NAMES,
+// --talk, --push.
 
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import { collect, collectWhile, expect, load, rejects, runChecks, show, skip } from './common.mjs';
+import {
+  CREDENTIALS, TOKEN, collect, collectWhile, expect, load, rejects, runChecks, show, skip, withWebhook,
+} from './common.mjs';
 
 const { client: sdk, grpc, grpcClient } = await load('js03');
 const { ClientFactory, DefaultAgentCardResolver, TaskNotCancelableError, TaskNotFoundError } = sdk;
@@ -163,4 +166,42 @@ const talk = {
   },
 };
 
-await runChecks(connect, checks, talk);
+const webhook = (url, id) => ({
+  id, url, token: TOKEN, authentication: { schemes: ['Bearer'], credentials: CREDENTIALS },
+});
+
+const push = {
+  async webhooks(agent) {
+    const [, { id: taskId }] = await sendFor(agent, [text('hello')]);
+    const url = 'http://receiver.example/hook';
+    for (const id of ['w-1', 'w-2']) {
+      const made = await agent.client.setTaskPushNotificationConfig({ taskId, pushNotificationConfig: webhook(url, id) });
+      const { id: madeId, url: madeUrl } = made.pushNotificationConfig;
+      expect(made.taskId === taskId && madeId === id && madeUrl === url, `made ${show(made)}`);
+    }
+    const one = { id: taskId, pushNotificationConfigId: 'w-1' };
+    const got = await agent.client.getTaskPushNotificationConfig(one);
+    expect(got.taskId === taskId && got.pushNotificationConfig.id === 'w-1', `got ${show(got)}`);
+    const ids = async () => {
+      const all = await agent.client.listTaskPushNotificationConfig({ id: taskId });
+      return all.map((c) => c.pushNotificationConfig.id).sort();
+    };
+    const all = await ids();
+    expect(isDeepStrictEqual(all, ['w-1', 'w-2']), `listed ${all}`);
+    await agent.client.deleteTaskPushNotificationConfig(one);
+    const left = await ids();
+    expect(isDeepStrictEqual(left, ['w-2']), `listed ${left}`);
+  },
+
+  notified: (agent) => withWebhook(async (url, next) => {
+    const [, { id }] = await sendFor(agent, [text('hello')], { pushNotificationConfig: webhook(url, 'w-1') });
+    let task;
+    while (task?.status.state !== 'completed') {
+      task = await next();
+      expect(task.kind === 'task' && task.id === id, `told ${show(task)}`);
+    }
+    expect(texts(task.artifacts?.[0]?.parts).includes('hello'), `artifacts are ${show(task.artifacts)}`);
+  }),
+};
+
+await runChecks(connect, checks, talk, push);

@@ -67,7 +67,7 @@ serve(grpc, port, (services, grpcPort) => {
       { transport: 'HTTP+JSON', url: `${url}/rest` },
       { transport: 'GRPC', url: `127.0.0.1:${grpcPort}` },
     ],
-    capabilities: { streaming: true },
+    capabilities: { streaming: true, pushNotifications: true },
     defaultInputModes: ['text/plain'],
     defaultOutputModes: ['text/plain'],
     skills: [{ id: 'echo', name: 'Echo', description: 'Echoes text.', tags: ['echo'] }],

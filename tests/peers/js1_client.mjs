@@ -1,9 +1,11 @@
 // Checks an agent with the official JavaScript SDK 1.x.
-// Arguments: base URL, --binding NAME, --skip NAMES, --talk, --v03.
+// Arguments: base URL, --binding NAME, --skip NAMES, --talk, --push, --v03.
 
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import { BINDINGS, collect, collectWhile, expect, load, rejects, runChecks, show, skip } from './common.mjs';
+import {
+  BINDINGS, CREDENTIALS, TOKEN, collect, collectWhile, expect, load, rejects, runChecks, show, skip, withWebhook,
+} from './common.mjs';
 
 const { sdk, client, grpcClient, errors } = await load('js1');
 const { ClientFactory, DefaultAgentCardResolver } = client;
@@ -13,6 +15,10 @@ const transports = {
   grpc: grpcClient.GrpcTransportFactory,
 };
 const { CancelTaskRequest, GetTaskRequest, ListTasksRequest, SendMessageRequest, SubscribeToTaskRequest, TaskState } = sdk;
+const {
+  DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
+  ListTaskPushNotificationConfigsRequest, StreamResponse, TaskPushNotificationConfig,
+} = sdk;
 
 // The types of the SDK have no optional members; fromJSON puts the defaults into what is left out.
 const text = (value) => ({ text: value });
@@ -184,5 +190,63 @@ const talk = {
   },
 };
 
+const webhook = (url, fields) => ({
+  url, token: TOKEN, authentication: { scheme: 'Bearer', credentials: CREDENTIALS }, ...fields,
+});
+
+const push = {
+  async webhooks(agent) {
+    const [, { id: taskId }] = await sendFor(agent, [text('hello')]);
+    const url = 'http://receiver.example/hook';
+    for (const id of ['w-1', 'w-2']) {
+      const made = await agent.client.createTaskPushNotificationConfig(
+        TaskPushNotificationConfig.fromJSON(webhook(url, { id, taskId })),
+      );
+      expect(made.taskId === taskId && made.id === id && made.url === url, `made ${show(made)}`);
+    }
+    const get = () => agent.client.getTaskPushNotificationConfig(
+      GetTaskPushNotificationConfigRequest.fromJSON({ taskId, id: 'w-1' }),
+    );
+    const got = await get();
+    expect(got.taskId === taskId && got.id === 'w-1' && got.url === url, `got ${show(got)}`);
+    const ids = async () => {
+      const wanted = ListTaskPushNotificationConfigsRequest.fromJSON({ taskId });
+      return (await agent.client.listTaskPushNotificationConfig(wanted)).configs.map((c) => c.id).sort();
+    };
+    const all = await ids();
+    expect(isDeepStrictEqual(all, ['w-1', 'w-2']), `listed ${all}`);
+    await agent.client.deleteTaskPushNotificationConfig(
+      DeleteTaskPushNotificationConfigRequest.fromJSON({ taskId, id: 'w-1' }),
+    );
+    const left = await ids();
+    expect(isDeepStrictEqual(left, ['w-2']), `listed ${left}`);
+    await rejects(get(), (e) => e instanceof errors.TaskNotFoundError, 'TaskNotFoundError');
+  },
+
+  notified: (agent) => withWebhook(async (url, next) => {
+    const [, { id }] = await sendFor(agent, [text('hello')], { taskPushNotificationConfig: webhook(url, { id: 'w-1' }) });
+    const kinds = [];
+    let [state, artifacts] = [undefined, []];
+    while (state !== 'completed') {
+      const body = await next();
+      if (agent.v03) {
+        // The SDK reads such a body in its legacy layer only.
+        expect(body.kind === 'task' && body.id === id, `told ${show(body)}`);
+        [state, artifacts] = [body.status.state, body.artifacts];
+        continue;
+      }
+      const { $case: kind, value } = StreamResponse.fromJSON(body).payload;
+      kinds.push(kind);
+      expect((value.taskId ?? value.id) === id, `told ${show(body)}`);
+      if (kind === 'artifactUpdate') artifacts = [value.artifact];
+      else state = value.status.state === TaskState.TASK_STATE_COMPLETED ? 'completed' : undefined;
+    }
+    const told = agent.v03 ? artifacts[0].parts.map((p) => p.text).join('') : texts(artifacts[0]?.parts ?? []);
+    expect(told.includes('hello'), `artifacts are ${show(artifacts)}`);
+    const wanted = ['statusUpdate', 'artifactUpdate', 'statusUpdate'];
+    expect(agent.v03 || isDeepStrictEqual(kinds.slice(-3), wanted), `told ${kinds}`);
+  }),
+};
+
 // --v03: use the card's 0.3 interface, through the compatibility layer of the SDK.
-await runChecks(connect, checks, talk, { v03: { type: 'boolean', default: false } });
+await runChecks(connect, checks, talk, push, { v03: { type: 'boolean', default: false } });

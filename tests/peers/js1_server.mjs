@@ -75,7 +75,7 @@ serve(grpc, Number(port), (services, grpcPort) => {
     supportedInterfaces: (options.v03 ? ['1.0', '0.3'] : ['1.0']).flatMap((protocolVersion) =>
       Object.entries(urls).map(([protocolBinding, url]) => ({ url, protocolBinding, protocolVersion })),
     ),
-    capabilities: { streaming: true },
+    capabilities: { streaming: true, pushNotifications: true },
     defaultInputModes: ['text/plain'],
     defaultOutputModes: ['text/plain'],
     skills: [{ id: 'echo', name: 'Echo', description: 'Echoes text.', tags: ['echo'] }],

@@ -1,4 +1,5 @@
-"""Checks an agent with the official Python SDK 0.3.x. Arguments: base URL, --binding NAME, --skip NAMES, --talk."""
+"""Checks an agent with the official Python SDK 0.3.x. Arguments: base URL, --binding NAME, --skip NAMES, --talk,
+--push."""
 
 import base64
 import contextlib
@@ -14,13 +15,18 @@ from a2a.types import (
     DataPart,
     FilePart,
     FileWithBytes,
+    GetTaskPushNotificationConfigParams,
     Message,
     Part,
+    PushNotificationAuthenticationInfo,
+    PushNotificationConfig,
     Role,
+    Task,
     TaskArtifactUpdateEvent,
     TaskIdParams,
     TaskNotCancelableError,
     TaskNotFoundError,
+    TaskPushNotificationConfig,
     TaskQueryParams,
     TaskState,
     TaskStatusUpdateEvent,
@@ -31,6 +37,8 @@ from a2a.utils import get_data_parts, get_file_parts, get_message_text, get_text
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 from common import (  # noqa: E402
     BINDINGS,
+    CREDENTIALS,
+    TOKEN,
     Failed,
     Skipped,
     collect,
@@ -39,6 +47,7 @@ from common import (  # noqa: E402
     expect_status,
     open_channel,
     run_checks,
+    webhook,
 )
 
 
@@ -57,6 +66,8 @@ class Agent:
         self.plain, self.live = client(streaming=False), client(streaming=True)
         self.polling = client(streaming=False, polling=True)  # polling means blocking: false
         self.binding = binding
+        # A webhook along with every message.
+        self.pushing = lambda config: client(streaming=False, push_notification_configs=[config])
 
     async def send(self, text, blocking=True, **fields):
         """Sends without streaming and gives the message sent and the task that came back."""
@@ -214,9 +225,41 @@ async def message(agent):
         expect(event.role == Role.agent and 'hello' in get_message_text(event), f'got {event}')
 
 
+def new_webhook(url, name):
+    authentication = PushNotificationAuthenticationInfo(schemes=['Bearer'], credentials=CREDENTIALS)
+    return PushNotificationConfig(id=name, url=url, token=TOKEN, authentication=authentication)
+
+
+async def webhooks(agent):
+    # All that the client has; it leaves listing and deleting out.
+    _, task = await agent.send('hello')
+    url = 'http://receiver.example/hook'
+    config = TaskPushNotificationConfig(task_id=task.id, push_notification_config=new_webhook(url, 'w-1'))
+    made = await agent.plain.set_task_callback(config)
+    got = await agent.plain.get_task_callback(
+        GetTaskPushNotificationConfigParams(id=task.id, push_notification_config_id='w-1'))
+    for told in made, got:
+        found = (told.task_id, told.push_notification_config.id, told.push_notification_config.url)
+        expect(found == (task.id, 'w-1', url), f'told {told}')
+
+
+async def notified(agent):
+    async with webhook() as (url, posts):
+        client = agent.pushing(new_webhook(url, 'w-1'))
+        [(answer, _)] = await collect(client.send_message(new_message('hello')))
+        state = None
+        while state != TaskState.completed:
+            body = await posts.get()
+            task = Task.model_validate(body)
+            expect(body.get('kind') == 'task' and task.id == answer.id, f'told {body}')
+            state = task.status.state
+        expect('hello' in ''.join(get_text_parts(task.artifacts[0].parts)), f'artifacts are {task.artifacts}')
+
+
 # No list_tasks: the SDK has no such method.
 run_checks(
     connect,
     [send, stream, get, history_zero, not_found, cancel, cancel_again, finished, parts, subscribe],
     talk=[ask, message],
+    push=[webhooks, notified],
 )

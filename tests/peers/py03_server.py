@@ -5,11 +5,18 @@ import asyncio
 import logging
 import sys
 
+import httpx
+
 from a2a.grpc.a2a_pb2_grpc import add_A2AServiceServicer_to_server as add_service
 from a2a.server.agent_execution import AgentExecutor
 from a2a.server.apps import A2ARESTFastAPIApplication, A2AStarletteApplication
 from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.server.tasks import (
+    BasePushNotificationSender,
+    InMemoryPushNotificationConfigStore,
+    InMemoryTaskStore,
+    TaskUpdater,
+)
 from a2a.types import (
     AgentCapabilities,
     AgentCard,
@@ -82,12 +89,19 @@ def build(grpc_server, grpc_port):
             AgentInterface(transport='HTTP+JSON', url=f'{url}/rest'),
             AgentInterface(transport='GRPC', url=f'127.0.0.1:{grpc_port}'),
         ],
-        capabilities=AgentCapabilities(streaming=True),
+        capabilities=AgentCapabilities(streaming=True, push_notifications=True),
         default_input_modes=['text/plain'],
         default_output_modes=['text/plain'],
         skills=[AgentSkill(id='echo', name='Echo', description='Echoes text.', tags=['echo'])],
     )
-    handler = DefaultRequestHandler(agent_executor=Echo(), task_store=InMemoryTaskStore())
+    webhooks = InMemoryPushNotificationConfigStore()
+    handler = DefaultRequestHandler(
+        agent_executor=Echo(),
+        task_store=InMemoryTaskStore(),
+        push_config_store=webhooks,
+        # Proxy variables of the machine must not come between two local processes.
+        push_sender=BasePushNotificationSender(httpx.AsyncClient(trust_env=False), webhooks),
+    )
     add_service(GrpcHandler(card, handler), grpc_server)
     app = A2ARESTFastAPIApplication(agent_card=card, http_handler=handler).build(rpc_url='/rest')
     A2AStarletteApplication(agent_card=card, http_handler=handler).add_routes_to_app(app)

@@ -1,5 +1,5 @@
 """Checks an agent with the official Python SDK 1.x.
-Arguments: base URL, --binding NAME, --skip NAMES, --talk, --v03."""
+Arguments: base URL, --binding NAME, --skip NAMES, --talk, --push, --v03."""
 
 import contextlib
 import sys
@@ -8,8 +8,11 @@ import uuid
 import grpc
 import httpx
 
+from google.protobuf.json_format import ParseDict
+
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientError
+from a2a.compat.v0_3 import conversions, types as types_v03
 from a2a.helpers.proto_helpers import (
     get_artifact_text,
     get_data_parts,
@@ -20,13 +23,19 @@ from a2a.helpers.proto_helpers import (
     new_text_part,
 )
 from a2a.types import (
+    AuthenticationInfo,
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     Message,
     Role,
     SendMessageRequest,
+    StreamResponse,
     SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
     TaskState,
 )
 from a2a.utils.errors import (
@@ -36,10 +45,13 @@ from a2a.utils.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from a2a.utils.proto_utils import validate_proto_required_fields
 
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 from common import (  # noqa: E402
     BINDINGS,
+    CREDENTIALS,
+    TOKEN,
     Failed,
     Skipped,
     collect,
@@ -48,6 +60,7 @@ from common import (  # noqa: E402
     expect_status,
     open_channel,
     run_checks,
+    webhook,
 )
 
 WORKING, COMPLETED, CANCELED = (
@@ -256,9 +269,64 @@ async def message(agent):
         expect(event.message.role == Role.ROLE_AGENT and 'hello' in get_message_text(event.message), f'got {event}')
 
 
+def new_webhook(url, **fields):
+    authentication = AuthenticationInfo(scheme='Bearer', credentials=CREDENTIALS)
+    return TaskPushNotificationConfig(url=url, token=TOKEN, authentication=authentication, **fields)
+
+
+async def webhooks(agent):
+    _, task = await agent.send('hello')
+    url = 'http://receiver.example/hook'
+    for name in 'w-1', 'w-2':
+        made = await agent.plain.create_task_push_notification_config(new_webhook(url, task_id=task.id, id=name))
+        expect((made.task_id, made.id, made.url) == (task.id, name, url), f'made {made}')
+    wanted = GetTaskPushNotificationConfigRequest(task_id=task.id, id='w-1')
+    got = await agent.plain.get_task_push_notification_config(wanted)
+    expect((got.task_id, got.id, got.url) == (task.id, 'w-1', url), f'got {got}')
+    if agent.v03 and agent.binding == 'rest':
+        return  # the SDK can do no more
+    listing = ListTaskPushNotificationConfigsRequest(task_id=task.id)
+    page = await agent.plain.list_task_push_notification_configs(listing)
+    expect(sorted(c.id for c in page.configs) == ['w-1', 'w-2'], f'listed {page}')
+    await agent.plain.delete_task_push_notification_config(
+        DeleteTaskPushNotificationConfigRequest(task_id=task.id, id='w-1'))
+    page = await agent.plain.list_task_push_notification_configs(listing)
+    expect([c.id for c in page.configs] == ['w-2'], f'listed {page}')
+    async with raises(agent, TaskNotFoundError):
+        await agent.plain.get_task_push_notification_config(wanted)
+
+
+def read_notification(agent, body):
+    """What was posted, as the types of the SDK have it; what they do not know is an error."""
+    if agent.v03:
+        return StreamResponse(task=conversions.to_core_task(types_v03.Task.model_validate(body)))
+    event = ParseDict(body, StreamResponse())
+    validate_proto_required_fields(event)
+    return event
+
+
+async def notified(agent):
+    async with webhook() as (url, posts):
+        request = new_request('hello')
+        request.configuration.task_push_notification_config.CopyFrom(new_webhook(url, id='w-1'))
+        [answer] = await collect(agent.plain.send_message(request))
+        kinds, artifacts, state = [], [], None
+        while state != COMPLETED:
+            event = read_notification(agent, await posts.get())
+            kinds.append(event.WhichOneof('payload'))
+            told = getattr(event, kinds[-1])
+            expect(getattr(told, 'task_id', '') or told.id == answer.task.id, f'told {event}')
+            state = told.status.state if kinds[-1] != 'artifact_update' else state
+            artifacts = [told.artifact] if kinds[-1] == 'artifact_update' else list(getattr(told, 'artifacts', artifacts))
+        expect(artifacts and 'hello' in get_artifact_text(artifacts[0]), f'told {kinds}, artifacts are {artifacts}')
+        # Not all servers begin with the task.
+        expect(agent.v03 or kinds[-3:] == ['status_update', 'artifact_update', 'status_update'], f'told {kinds}')
+
+
 run_checks(
     connect,
     [send, stream, get, history_zero, list_tasks, not_found, cancel, cancel_again, finished, parts, subscribe],
     talk=[ask, message],
+    push=[webhooks, notified],
     flags=[('--v03', "use the card's 0.3 interface, through the compatibility layer of the SDK")],
 )

@@ -5,6 +5,7 @@ import asyncio
 import logging
 import sys
 
+import httpx
 from starlette.applications import Starlette
 
 from a2a.compat.v0_3.a2a_v0_3_pb2_grpc import add_A2AServiceServicer_to_server as add_compat_service
@@ -13,7 +14,12 @@ from a2a.helpers.proto_helpers import new_text_message, new_text_part
 from a2a.server.agent_execution import AgentExecutor
 from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.server.tasks import (
+    BasePushNotificationSender,
+    InMemoryPushNotificationConfigStore,
+    InMemoryTaskStore,
+    TaskUpdater,
+)
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Task, TaskState, TaskStatus
 from a2a.types.a2a_pb2_grpc import add_A2AServiceServicer_to_server as add_service
 
@@ -75,12 +81,20 @@ def build(grpc_server, grpc_port):
             for version in (['1.0', '0.3'] if options.v03 else ['1.0'])
             for binding, url in urls.items()
         ],
-        capabilities=AgentCapabilities(streaming=True),
+        capabilities=AgentCapabilities(streaming=True, push_notifications=True),
         default_input_modes=['text/plain'],
         default_output_modes=['text/plain'],
         skills=[AgentSkill(id='echo', name='Echo', description='Echoes text.', tags=['echo'])],
     )
-    handler = DefaultRequestHandler(agent_executor=Echo(), task_store=InMemoryTaskStore(), agent_card=card)
+    webhooks = InMemoryPushNotificationConfigStore()
+    handler = DefaultRequestHandler(
+        agent_executor=Echo(),
+        task_store=InMemoryTaskStore(),
+        agent_card=card,
+        push_config_store=webhooks,
+        # Proxy variables of the machine must not come between two local processes.
+        push_sender=BasePushNotificationSender(httpx.AsyncClient(trust_env=False), webhooks),
+    )
     add_service(GrpcHandler(handler), grpc_server)
     if options.v03:
         add_compat_service(CompatGrpcHandler(handler), grpc_server)

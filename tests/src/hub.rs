@@ -14,13 +14,22 @@ use tokio::process::Command;
 use crate::process::{self, Output, Process};
 
 /// Settings of the machine that must not reach the programs under test.
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 17] = [
+    "NUNCIO_ADMIN",
+    "NUNCIO_ADMIN_LISTEN",
+    "NUNCIO_ADMIN_TOKEN",
+    "NUNCIO_ADMIN_TOKEN_FILE",
+    "NUNCIO_ALLOW_PRIVATE_PUSH",
     "NUNCIO_DATA",
     "NUNCIO_KEY",
+    "NUNCIO_KEY_FILE",
     "NUNCIO_LISTEN",
     "NUNCIO_LOG",
     "NUNCIO_OAUTH_SECRET",
     "NUNCIO_PUBLIC_URL",
+    "NUNCIO_PUSH_CREDENTIALS",
+    "NUNCIO_PUSH_SECRET",
+    "NUNCIO_PUSH_TOKEN",
     "NUNCIO_TLS_CERT",
     "NUNCIO_TLS_KEY",
 ];
@@ -57,12 +66,18 @@ pub fn binary() -> &'static Path {
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(args);
-    clean(command)
+    clean(command, args)
 }
 
-fn clean(mut command: Command) -> Command {
+fn clean(mut command: Command, args: &[&str]) -> Command {
     for setting in SETTINGS {
         command.env_remove(setting);
+    }
+    // Hubs of several tests run side by side, and there is one usual port. Who wants it says --admin.
+    command.env("NUNCIO_ADMIN_LISTEN", "off");
+    if args.iter().any(|arg| arg.starts_with("postgres")) {
+        // Hubs that share a database share a key.
+        command.env("NUNCIO_KEY_FILE", std::env::temp_dir().join("nuncio-tests.key"));
     }
     command
 }
@@ -87,7 +102,7 @@ pub async fn cli_with_env(args: &[&str], variables: &[(&str, &str)]) -> Output {
 pub async fn cli_with_permissions(args: &[&str]) -> Output {
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-dac_override", "--inh-caps=-dac_override"]).arg(binary()).args(args);
-    process::run(clean(command), "").await
+    process::run(clean(command, args), "").await
 }
 
 /// Runs a command of the command line with this on its stdin.
@@ -137,7 +152,7 @@ impl Hub {
         let by = |args: &[&str]| {
             let mut command = Command::new(program[0]);
             command.args(&program[1..]).arg(binary()).args(args);
-            Process::start(clean(command))
+            Process::start(clean(command, args))
         };
         Self::from(listen, args, by).await
     }

@@ -10,8 +10,9 @@
 //!
 //! Reading order: [`agent`] (an agent that plays a script), [`world`] (that agent, reached in several
 //! ways), [`transcript`] (what was observed, comparable between ways), [`process`] (children that end
-//! with the test), [`hub`] (the binary), [`forward`] and [`chance`] (what goes wrong), [`peer`] (the official SDKs), [`raw`] and [`http2`] (what no client
-//! would send).
+//! with the test), [`hub`] (the binary), [`receiver`] (of notifications, that does what it is told),
+//! [`forward`] and [`chance`] (what goes wrong), [`peer`] (the official SDKs), [`webhook`] (our receiver),
+//! [`raw`] and [`http2`] (what no client would send).
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
 pub mod agent;
@@ -23,7 +24,9 @@ pub mod hub;
 pub mod peer;
 pub mod process;
 pub mod raw;
+pub mod receiver;
 pub mod transcript;
+pub mod webhook;
 pub mod world;
 
 use std::time::Duration;

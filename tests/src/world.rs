@@ -26,7 +26,9 @@ use nuncio_protocol::{
 use nuncio_server::{
     Executor, Runtime,
     bind::{self, BindOptions},
+    push::{MasterKey, Push, PushOptions},
     store::{MemoryStore, Store},
+    testing::courier::{Post, Reaction, ScriptedCourier},
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 use url::Url;
@@ -34,7 +36,7 @@ use url::Url;
 use crate::{
     agent::{Gates, Scripted},
     data::{Data, Kept},
-    within,
+    eventually, within,
 };
 
 /// How the agent is reached, and where its tasks are kept.
@@ -58,6 +60,12 @@ impl Way {
     #[must_use]
     pub const fn on(self, data: Data) -> Self {
         Self { data, ..self }
+    }
+
+    /// The version in which the agent is spoken to.
+    #[must_use]
+    pub fn version(self) -> Version {
+        self.wire.map_or(CallContext::default().version, |(_, version, _)| version)
     }
 }
 
@@ -90,7 +98,8 @@ pub struct World {
     pub nobody: Party,
     /// Where the scripts wait.
     pub gates: Gates,
-    _server: Option<Server>,
+    webhooks: Option<ScriptedCourier>,
+    server: Option<Server>,
     _kept: Kept,
 }
 
@@ -103,39 +112,70 @@ impl World {
 
     /// The agent with another card.
     pub async fn with(way: Way, change: impl FnOnce(&mut AgentCard)) -> Self {
+        Self::made(way, None, change).await
+    }
+
+    /// The agent with webhooks, whose receivers take all that comes. They are at `http` only.
+    pub async fn pushing(way: Way) -> Self {
+        let webhooks = ScriptedCourier::new(|_| Reaction::Status(204));
+        Self::made(way, Some(webhooks), |_| {}).await
+    }
+
+    async fn made(way: Way, webhooks: Option<ScriptedCourier>, change: impl FnOnce(&mut AgentCard)) -> Self {
         let scripted = Scripted::default();
         let gates = scripted.gates.clone();
         let (store, kept) = way.data.open().await;
         match way.wire {
             None => {
-                let service: Arc<dyn A2aService> = Arc::new(runtime(None, scripted, store, change));
+                let runtime = runtime(None, scripted, store, webhooks.as_ref(), change);
+                let service: Arc<dyn A2aService> = Arc::new(runtime);
                 let party = |caller| Party { service: Arc::clone(&service), caller };
                 Self {
                     alice: party(Caller::authenticated("alice")),
                     bob: party(Caller::authenticated("bob")),
                     nobody: party(Caller::anonymous()),
                     gates,
-                    _server: None,
+                    webhooks,
+                    server: None,
                     _kept: kept,
                 }
             }
             Some((binding, version, by)) => {
-                let server = Server::on(store, scripted, BindOptions::default(), change).await;
-                // Over the wire the context's caller means nothing: who calls stands in the header.
-                let party = async |name: Option<&str>| Party {
-                    service: server.reached(binding, version, by, name).await,
-                    caller: Caller::anonymous(),
-                };
+                let options = BindOptions::default();
+                let server = Server::made(store, scripted, options, webhooks.as_ref(), change).await;
+                let party = async |name| server.party(binding, version, by, name).await;
                 Self {
                     alice: party(Some("alice")).await,
                     bob: party(Some("bob")).await,
                     nobody: party(None).await,
                     gates,
-                    _server: Some(server),
+                    webhooks,
+                    server: Some(server),
                     _kept: kept,
                 }
             }
         }
+    }
+
+    /// Alice, on another way to the same agent.
+    ///
+    /// # Panics
+    /// When it is not reached over a wire.
+    pub async fn alice_by(&self, binding: Binding, version: Version) -> Party {
+        let server = self.server.as_ref().expect("the agent is on a socket");
+        server.party(binding, version, By::Client, Some("alice")).await
+    }
+
+    /// What has come to webhooks, once it is so much.
+    ///
+    /// # Panics
+    /// When it is more, or when the agent has no webhooks.
+    pub async fn posts(&self, number: usize) -> Vec<Post> {
+        let webhooks = self.webhooks.as_ref().expect("the agent has webhooks");
+        let enough = async || Some(webhooks.posts()).filter(|posts| posts.len() >= number);
+        let posts = eventually("what webhooks are owed", enough).await;
+        assert_eq!(posts.len(), number, "{posts:?}");
+        posts
     }
 }
 
@@ -144,6 +184,7 @@ fn runtime(
     address: Option<SocketAddr>,
     executor: impl Executor,
     store: Arc<dyn Store>,
+    webhooks: Option<&ScriptedCourier>,
     change: impl FnOnce(&mut AgentCard),
 ) -> Runtime {
     let mut card = AgentCard::new("scripted", "Does what the message says.").with_streaming();
@@ -159,13 +200,17 @@ fn runtime(
         .reached_at(Binding::JsonRpc, "https://agent.example/a2a")
         .with_streaming();
     extended.capabilities.extended_agent_card = Some(true);
-    Runtime::builder(card, executor)
+    let mut builder = Runtime::builder(card, executor)
         // Worlds may share a database: each has an agent of its own.
         .agent(format!("scripted-{}", WORLDS.fetch_add(1, Ordering::Relaxed)))
-        .store(store)
+        .store(Arc::clone(&store))
         .extended_card(extended)
-        .refuse_media_type(format!("{REFUSED_MEDIA_TYPE}*"))
-        .build()
+        .refuse_media_type(format!("{REFUSED_MEDIA_TYPE}*"));
+    if let Some(webhooks) = webhooks {
+        let push = Push::builder(store, webhooks.clone(), MasterKey::new([7; 32]));
+        builder = builder.push(&push.build().expect("a key"), PushOptions::default());
+    }
+    builder.build()
 }
 
 /// An agent on a socket of its own, in every binding and version. Ends when it is dropped.
@@ -199,9 +244,19 @@ impl Server {
         options: BindOptions,
         change: impl FnOnce(&mut AgentCard),
     ) -> Self {
+        Self::made(store, executor, options, None, change).await
+    }
+
+    async fn made(
+        store: Arc<dyn Store>,
+        executor: impl Executor,
+        options: BindOptions,
+        webhooks: Option<&ScriptedCourier>,
+        change: impl FnOnce(&mut AgentCard),
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
         let address = listener.local_addr().expect("a listener has an address");
-        let runtime = runtime(Some(address), executor, store, change);
+        let runtime = runtime(Some(address), executor, store, webhooks, change);
         let card = Arc::clone(runtime.card());
         let agent = bind::Agent::new(Arc::new(runtime), &card, options).expect("the card is good");
         let router: Router = bind::router(&agent).layer(middleware::from_fn(identify));
@@ -209,6 +264,11 @@ impl Server {
             axum::serve(listener, router).await.expect("serving does not end by itself");
         });
         Self { address, serving }
+    }
+
+    async fn party(&self, binding: Binding, version: Version, by: By, name: Option<&str>) -> Party {
+        // Over the wire the context's caller means nothing: who calls stands in the header.
+        Party { service: self.reached(binding, version, by, name).await, caller: Caller::anonymous() }
     }
 
     /// The agent as a caller of this name reaches it.

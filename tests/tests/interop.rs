@@ -4,18 +4,21 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use async_trait::async_trait;
-use nuncio_client::Client;
+use nuncio_client::{Client, Receiver};
 use nuncio_protocol::{
-    Artifact, Binding, ErrorKind, Event, ListTasksRequest, Message, Part, Result, Role,
-    SendMessageConfiguration, SendMessageRequest, SendMessageResponse, Task, TaskState, Timestamp, Version,
-    fold,
+    Artifact, Binding, DeleteTaskPushNotificationConfigRequest, ErrorKind, Event,
+    GetTaskPushNotificationConfigRequest, ListTaskPushNotificationConfigsRequest, ListTasksRequest, Message,
+    Part, Result, Role, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, Task,
+    TaskPushNotificationConfig, TaskState, Timestamp, Version, fold,
 };
 use nuncio_server::{Emitter, ExecContext, Executor, bind::BindOptions};
 use nuncio_tests::{
     hub::Hub,
     next,
     peer::{self, Peer},
-    rest, within,
+    rest,
+    webhook::Webhook,
+    within,
     world::Server,
 };
 use serde_json::json;
@@ -23,12 +26,13 @@ use serde_json::json;
 mod their_clients {
     use super::{Binding, Hub, Server, TalkingEcho, Version, peer};
 
-    /// Against the agent of the binary, and against one that also asks back and answers without a task.
+    /// Against the agent of the binary, which also pushes, and against one that also asks back and answers without a task.
     async fn check(client: &str, args: &[&str], version: Version, binding: Binding) {
         // The proto of 0.3 has no tenant, so that over it the hub can only be one agent.
         let only_one = version == Version::V0_3 && binding == Binding::Grpc;
-        let hub = Hub::start(if only_one { &["--default", "echo"] } else { &[] }).await;
-        peer::check(client, &hub.agent("echo"), binding, args).await;
+        let default: &[&str] = if only_one { &["--default", "echo"] } else { &[] };
+        let hub = Hub::start(&[&["--allow-private-push"], default].concat()).await;
+        peer::check(client, &hub.agent("echo"), binding, &[args, &["--push"]].concat()).await;
         let server = Server::start(TalkingEcho, super::BindOptions::default(), |_| {}).await;
         let with_talk = [args, &["--talk"]].concat();
         peer::check(client, &format!("http://{}", server.address), binding, &with_talk).await;
@@ -108,8 +112,14 @@ mod their_servers {
         )+};
     }
 
-    const NONE: Quirks =
-        Quirks { cancels_twice: false, vague: false, no_bytes: false, no_file_names: false, no_null: false };
+    const NONE: Quirks = Quirks {
+        cancels_twice: false,
+        vague: false,
+        no_bytes: false,
+        no_file_names: false,
+        no_null: false,
+        lacks: &[],
+    };
     // The JavaScript 1.x server answers a second cancel with the canceled task, which one sentence of the
     // specification allows (3.3.1) and another forbids (3.1.5); trap T-05.
     const CANCELS_TWICE: Quirks = Quirks { cancels_twice: true, ..NONE };
@@ -121,6 +131,12 @@ mod their_servers {
     // null as 0.
     const VAGUE: Quirks = Quirks { vague: true, no_file_names: true, no_null: true, ..NONE };
     const BOTH: Quirks = Quirks { cancels_twice: true, no_file_names: true, ..NONE };
+    // For 0.3 over REST the Python 1.x server has no route to delete a webhook, and the JavaScript 1.x one takes
+    // another body to make one than all other servers, of which the Python 0.3 one takes no other. That one
+    // neither lists nor deletes them, over gRPC as well.
+    const NO_DELETE: Quirks = Quirks { lacks: &["delete"], ..NO_BYTES };
+    const NO_CREATE: Quirks = Quirks { lacks: &["create"], ..BOTH };
+    const NO_LIST: Quirks = Quirks { lacks: &["list", "delete"], ..NO_BYTES };
 
     servers! {
         python_1_0_json_rpc: "py1_server" &[], V1_0, JsonRpc, NONE;
@@ -130,11 +146,11 @@ mod their_servers {
         python_1_0_beside_0_3_rest: "py1_server" &["--v03"], V1_0, HttpJson, NONE;
         python_1_0_beside_0_3_grpc: "py1_server" &["--v03"], V1_0, Grpc, NONE;
         python_1_0_speaking_0_3_json_rpc: "py1_server" &["--v03"], V0_3, JsonRpc, NONE;
-        python_1_0_speaking_0_3_rest: "py1_server" &["--v03"], V0_3, HttpJson, NO_BYTES;
+        python_1_0_speaking_0_3_rest: "py1_server" &["--v03"], V0_3, HttpJson, NO_DELETE;
         python_1_0_speaking_0_3_grpc: "py1_server" &["--v03"], V0_3, Grpc, NO_BYTES;
         python_0_3_json_rpc: "py03_server" &[], V0_3, JsonRpc, NONE;
-        python_0_3_rest: "py03_server" &[], V0_3, HttpJson, NO_BYTES;
-        python_0_3_grpc: "py03_server" &[], V0_3, Grpc, NO_BYTES;
+        python_0_3_rest: "py03_server" &[], V0_3, HttpJson, NO_LIST;
+        python_0_3_grpc: "py03_server" &[], V0_3, Grpc, NO_LIST;
         javascript_1_0_json_rpc: "js1_server" &[], V1_0, JsonRpc, CANCELS_TWICE;
         javascript_1_0_rest: "js1_server" &[], V1_0, HttpJson, CANCELS_TWICE;
         javascript_1_0_grpc: "js1_server" &[], V1_0, Grpc, CANCELS_TWICE;
@@ -142,7 +158,7 @@ mod their_servers {
         javascript_1_0_beside_0_3_rest: "js1_server" &["--v03"], V1_0, HttpJson, CANCELS_TWICE;
         javascript_1_0_beside_0_3_grpc: "js1_server" &["--v03"], V1_0, Grpc, CANCELS_TWICE;
         javascript_1_0_speaking_0_3_json_rpc: "js1_server" &["--v03"], V0_3, JsonRpc, CANCELS_TWICE;
-        javascript_1_0_speaking_0_3_rest: "js1_server" &["--v03"], V0_3, HttpJson, BOTH;
+        javascript_1_0_speaking_0_3_rest: "js1_server" &["--v03"], V0_3, HttpJson, NO_CREATE;
         javascript_1_0_speaking_0_3_grpc: "js1_server" &["--v03"], V0_3, Grpc, BOTH;
         javascript_0_3_json_rpc: "js03_server" &[], V0_3, JsonRpc, NONE;
         javascript_0_3_rest: "js03_server" &[], V0_3, HttpJson, NO_FILE_NAMES;
@@ -173,6 +189,8 @@ struct Quirks {
     no_file_names: bool,
     /// Null becomes 0.
     no_null: bool,
+    /// Operations on webhooks that are missing.
+    lacks: &'static [&'static str],
 }
 
 async fn all_checks(client: &Client, quirks: Quirks) {
@@ -184,6 +202,8 @@ async fn all_checks(client: &Client, quirks: Quirks) {
     cancel(client, quirks).await;
     subscribe(client).await;
     refusals(client).await;
+    webhooks(client, quirks).await;
+    notified(client).await;
 }
 
 fn text_of(task: &Task) -> String {
@@ -333,4 +353,69 @@ async fn refusals(client: &Client) {
         Version::V1_0 => assert_eq!(error.kind(), ErrorKind::UnsupportedOperation),
         Version::V0_3 => assert_ne!(error.kind(), ErrorKind::Unavailable, "{error}"),
     }
+}
+
+const TOKEN: &str = "t0ken";
+
+async fn webhooks(client: &Client, quirks: Quirks) {
+    let (service, cx) = (client.service(), client.context());
+    let task_id = task(client, Message::user("m-5", Part::text("hello"))).await.id;
+    let wanted = TaskPushNotificationConfig {
+        id: Some("w-1".into()),
+        task_id: Some(task_id.clone()),
+        url: "http://receiver.example/hook".to_owned(),
+        ..TaskPushNotificationConfig::default()
+    };
+    let same = |told: &TaskPushNotificationConfig| {
+        assert_eq!((&told.id, &told.task_id, &told.url), (&wanted.id, &wanted.task_id, &wanted.url));
+    };
+    let made = service.create_task_push_notification_config(&cx, wanted.clone()).await;
+    if quirks.lacks.contains(&"create") {
+        made.unwrap_err();
+        return;
+    }
+    same(&made.unwrap());
+    let get =
+        GetTaskPushNotificationConfigRequest { task_id: task_id.clone(), id: "w-1".into(), tenant: None };
+    same(&service.get_task_push_notification_config(&cx, get.clone()).await.unwrap());
+    let list = ListTaskPushNotificationConfigsRequest { task_id: task_id.clone(), ..<_>::default() };
+    let listed = service.list_task_push_notification_configs(&cx, list).await;
+    if quirks.lacks.contains(&"list") {
+        listed.unwrap_err();
+    } else {
+        let [told] = &listed.unwrap().configs[..] else { panic!("expected one webhook") };
+        same(told);
+    }
+    let delete = DeleteTaskPushNotificationConfigRequest { task_id, id: "w-1".into(), tenant: None };
+    let deleted = service.delete_task_push_notification_config(&cx, delete).await;
+    if quirks.lacks.contains(&"delete") {
+        deleted.unwrap_err();
+        return;
+    }
+    deleted.unwrap();
+    service.get_task_push_notification_config(&cx, get).await.unwrap_err();
+}
+
+/// REQ-169 to REQ-171: our receiver takes what they send.
+async fn notified(client: &Client) {
+    let mut webhook = Webhook::open(Receiver::builder().token(TOKEN)).await;
+    let config = TaskPushNotificationConfig {
+        id: Some("w-1".into()),
+        url: webhook.url.clone(),
+        token: Some(TOKEN.to_owned()),
+        ..TaskPushNotificationConfig::default()
+    };
+    let configuration =
+        SendMessageConfiguration { task_push_notification_config: Some(config), ..<_>::default() };
+    let message = Message::user("m-6", Part::text("hello"));
+    let req = SendMessageRequest { message, configuration: Some(configuration), ..<_>::default() };
+    let done = task(client, req).await;
+    let mut told = Task { id: done.id.clone(), context_id: done.context_id.clone(), ..Task::default() };
+    while told.status.state != TaskState::Completed {
+        match webhook.next().await.event {
+            Event::Task(task) => told = task,
+            event => fold(&mut told, &event, Timestamp::EPOCH).unwrap(),
+        }
+    }
+    assert_eq!((&told.id, text_of(&told)), (&done.id, "hello".to_owned()));
 }

@@ -9,9 +9,10 @@
 //! | `clock` | a clock that jumps |
 //! | `damage` | a file that somebody has written over |
 //! | `pair` | two hubs on one database, one of which dies |
+//! | `push` | all of that, and bad receivers, while notifications are on their way |
 //! | `load`, `ledger`, `verify` | callers that insist, what they were told, and what must be true of it |
 //!
-//! `NUNCIO_KILLS=200` makes the run long, `NUNCIO_SEED` repeats one.
+//! `NUNCIO_KILLS=200` makes the run long, `NUNCIO_SEED` repeats one, `NUNCIO_CROWD` says how many tasks a crowd has.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,6 +28,7 @@ mod ledger;
 mod load;
 mod outage;
 mod pair;
+mod push;
 mod verify;
 
 use std::{net::SocketAddr, path::Path};

@@ -31,13 +31,13 @@ use crate::{
 const CALLERS: u64 = 16;
 
 /// Where the server of this URL listens.
-fn port_of(url: &str) -> SocketAddr {
+pub(crate) fn port_of(url: &str) -> SocketAddr {
     let url = Url::parse(url).unwrap();
     SocketAddr::from(([127, 0, 0, 1], url.port().unwrap()))
 }
 
 /// The same database by another way.
-fn by(url: &str, way: SocketAddr) -> String {
+pub(crate) fn by(url: &str, way: SocketAddr) -> String {
     let mut url = Url::parse(url).unwrap();
     url.set_port(Some(way.port())).unwrap();
     url.into()

@@ -12,6 +12,7 @@ mod lists;
 mod messages;
 mod refusals;
 mod streams;
+mod webhooks;
 
 use nuncio_tests::{transcript::Transcript, world::Way};
 
@@ -105,6 +106,15 @@ matrix! {
         refusals::there_are_no_webhooks;
         refusals::there_are_no_streams_unless_declared;
         refusals::wrong_parameters_are_named;
+        webhooks::a_webhook_is_made_told_and_replaced;
+        webhooks::a_webhook_without_an_id_gets_one;
+        webhooks::a_task_has_several_webhooks;
+        webhooks::a_repeated_send_makes_one_webhook;
+        webhooks::a_webhook_is_deleted_and_hears_no_more;
+        webhooks::webhooks_of_unknown_and_foreign_tasks_are_told_alike;
+        webhooks::wrong_webhooks_are_refused;
+        webhooks::a_webhook_of_a_message_is_told_what_happens;
+        webhooks::a_webhook_of_a_follow_up_is_told_the_rest;
     }
     over_json {
         messages::large_integers_survive;
@@ -114,6 +124,7 @@ matrix! {
         lists::pages_have_no_gaps_and_no_doubles;
         lists::a_list_is_the_callers_own;
         lists::wrong_parameters_of_a_list_are_named;
+        webhooks::webhooks_come_in_pages;
     }
 }
 
@@ -126,4 +137,14 @@ async fn a_list_cannot_be_asked_for_in_0_3() {
 #[tokio::test(flavor = "multi_thread")]
 async fn protobuf_refuses_what_it_cannot_carry() {
     messages::large_integers_are_refused_by_protobuf().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_id_0_3_calls_a_webhook_by_its_task() {
+    webhooks::without_an_id_0_3_calls_it_by_its_task().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_webhook_is_told_in_the_version_that_made_it() {
+    webhooks::each_webhook_is_told_in_the_version_that_made_it().await;
 }

@@ -1,10 +1,13 @@
 //! The real binary: a hub on a port of its own, driven by the command line.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
+mod administration;
 mod commands;
 mod database;
 mod grpc;
 mod hints;
+mod listen;
+mod push;
 mod secure;
 mod serving;
 mod shutdown;
