@@ -12,6 +12,8 @@ mod http2;
 mod load;
 mod place;
 mod process;
+mod push;
+mod receiver;
 mod report;
 mod request;
 mod server;
@@ -19,6 +21,7 @@ mod stores;
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -44,7 +47,7 @@ struct Args {
     /// A tenth of the time; for a first look.
     #[arg(long)]
     quick: bool,
-    /// Only these parts: requests, memory, scale, fanout, chunks, stores, size.
+    /// Only these parts: requests, memory, scale, fanout, chunks, stores, size, push.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Requests in these bindings only.
@@ -79,16 +82,23 @@ impl Args {
 #[derive(Subcommand)]
 enum Command {
     /// The server process; started by the benchmark itself.
-    Serve { subject: Subject, data: String },
+    Serve {
+        subject: Subject,
+        data: String,
+        /// With webhooks, on this machine too; the key of the hub is in this file.
+        #[arg(long)]
+        push: Option<PathBuf>,
+    },
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    if let Some(Command::Serve { subject, data }) = &args.command {
-        return tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()?
-            .block_on(server::serve(*subject, data));
+    if let Some(Command::Serve { subject, data, push }) = &args.command {
+        return tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(server::serve(
+            *subject,
+            data,
+            push.clone(),
+        ));
     }
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure(&args))
 }
@@ -117,6 +127,9 @@ async fn measure(args: &Args) -> Result<()> {
     }
     if wants("size") {
         stores::size(scale, &mut report).await?;
+    }
+    if wants("push") {
+        push::measure(args, scale, &mut report).await?;
     }
     report.print();
     Ok(())

@@ -3,12 +3,15 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
 };
 
 use anyhow::{Context as _, Result, ensure};
+use tokio::sync::OnceCell;
+use tokio_postgres::{Client, NoTls};
 
 use crate::{process, server::Subject};
 
@@ -21,6 +24,8 @@ pub(crate) struct Place {
     pub(crate) data: String,
     folder: PathBuf,
     postgres: Option<Child>,
+    /// Kept: a connection that comes and goes is a process whose CPU comes and goes.
+    client: OnceCell<Client>,
 }
 
 impl Place {
@@ -32,7 +37,7 @@ impl Place {
         let name = format!("bench-data-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let folder = beside.join(name);
         fs::create_dir_all(&folder)?;
-        let mut place = Self { data: "memory".to_owned(), folder, postgres: None };
+        let mut place = Self { data: "memory".to_owned(), folder, postgres: None, client: OnceCell::new() };
         match subject {
             Subject::Sqlite | Subject::SqliteRelaxed => {
                 place.data = place.folder.join("tasks.db").display().to_string();
@@ -60,6 +65,30 @@ impl Place {
         self.folder.join("cluster")
     }
 
+    /// Where the hub keeps its key.
+    pub(crate) fn key_file(&self) -> String {
+        self.folder.join("key").display().to_string()
+    }
+
+    /// How many transactions were written so far; none where nothing is kept.
+    pub(crate) async fn commits(&self) -> Result<u64> {
+        if self.postgres.is_some() {
+            let client = self.client.get_or_try_init(|| connect(&self.data)).await?;
+            // Each transaction that writes gets a number.
+            let next = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text";
+            return Ok(client.query_one(next, &[]).await?.get::<_, String>(0).parse()?);
+        }
+        match fs::File::open(format!("{}-shm", self.data)) {
+            // The index of SQLite's log counts them, at this place.
+            Ok(index) => {
+                let mut count = [0; 4];
+                index.read_exact_at(&mut count, 8)?;
+                Ok(u32::from_ne_bytes(count).into())
+            }
+            Err(_) => Ok(0),
+        }
+    }
+
     /// CPU time of the database's own processes, in nanoseconds; none where there are none.
     pub(crate) fn cpu_ns(&self) -> Result<u64> {
         if self.postgres.is_none() {
@@ -67,13 +96,20 @@ impl Place {
         }
         let pid = fs::read_to_string(self.cluster().join("postmaster.pid"))?;
         let postmaster: u32 = pid.lines().next().context("an empty postmaster.pid")?.trim().parse()?;
-        process::family(postmaster)?.into_iter().map(process::cpu_ns).sum()
+        // One of them may be gone meanwhile.
+        Ok(process::family(postmaster)?.into_iter().flat_map(process::cpu_ns).sum())
     }
 
     /// How many bytes are on the disk.
     pub(crate) fn bytes(&self) -> u64 {
         bytes_in(&self.folder)
     }
+}
+
+async fn connect(url: &str) -> Result<Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
 }
 
 fn bytes_in(folder: &Path) -> u64 {

@@ -45,6 +45,7 @@ pub(crate) fn limit(wire: Wire) -> (Subject, Wire) {
 pub(crate) struct Report {
     samples: BTreeMap<Key, Vec<Sample>>,
     notes: Vec<String>,
+    tables: Vec<String>,
 }
 
 impl Report {
@@ -57,10 +58,13 @@ impl Report {
         self.notes.push(note);
     }
 
+    /// A table that a part has made by itself.
+    pub(crate) fn table(&mut self, table: String) {
+        self.tables.push(table);
+    }
+
     fn median(&self, key: &Key, value: impl Fn(&Sample) -> f64) -> Option<f64> {
-        let mut values: Vec<f64> = self.samples.get(key)?.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied()
+        median(self.samples.get(key)?.iter().map(value))
     }
 
     fn cpu(&self, key: &Key) -> Option<f64> {
@@ -77,6 +81,9 @@ impl Report {
         }
         for note in &self.notes {
             println!("- {note}");
+        }
+        for table in &self.tables {
+            println!("{table}");
         }
     }
 
@@ -101,6 +108,13 @@ impl Report {
             self.median(key, |sample| sample.p50_us).unwrap_or_default(),
         );
     }
+}
+
+/// The one in the middle.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 /// A ratio with what it is to be.

@@ -4,7 +4,8 @@ use std::fmt;
 
 use anyhow::{Context as _, Result};
 use nuncio_protocol::{
-    Binding, GetTaskRequest, Message, Part, SendMessageRequest, Version,
+    Binding, GetTaskRequest, Message, Part, SendMessageConfiguration, SendMessageRequest,
+    TaskPushNotificationConfig, Version,
     op::{Call, Op},
     pb, v03,
     wire::{
@@ -153,6 +154,22 @@ impl Template {
         let request = Box::new(SendMessageRequest { message, ..SendMessageRequest::default() });
         let call = if stream { Call::SendStreamingMessage(request) } else { Call::SendMessage(request) };
         Self::new(path, wire, call)
+    }
+
+    /// A send over JSON-RPC that names a webhook, if there is one.
+    pub(crate) fn send_with_webhook(path: &str, text: &str, url: Option<String>) -> Result<Self> {
+        let webhook = url.map(|url| TaskPushNotificationConfig {
+            url,
+            token: Some("a token of the receiver".to_owned()),
+            ..TaskPushNotificationConfig::default()
+        });
+        let configuration = webhook.map(|webhook| SendMessageConfiguration {
+            task_push_notification_config: Some(webhook),
+            ..SendMessageConfiguration::default()
+        });
+        let message = Message::user(HOLE, [Part::text(text)]);
+        let request = SendMessageRequest { message, configuration, ..SendMessageRequest::default() };
+        Self::new(path, Wire::JsonRpcV1, Call::SendMessage(Box::new(request)))
     }
 
     pub(crate) fn get(path: &str, wire: Wire, task: &str) -> Result<Self> {

@@ -3,6 +3,7 @@
 use std::{
     fmt,
     io::{BufRead as _, BufReader, Write as _},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -11,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use nuncio_hub::{
     Hub,
-    config::{Config, Data, Durability},
+    config::{Config, Data, Durability, Push},
 };
 
 use crate::{bare, bare_tonic, place::Place, process, request::AGENT};
@@ -86,15 +87,26 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server on the first core; the generator goes to the second.
     pub(crate) async fn start(subject: Subject) -> Result<Self> {
+        Self::start_in(Place::new(subject)?, subject, None)
+    }
+
+    /// The same with webhooks.
+    pub(crate) async fn start_with_push(subject: Subject) -> Result<Self> {
         let place = Place::new(subject)?;
-        let args = ["serve", subject.name(), &place.data];
+        let key = place.key_file();
+        Self::start_in(place, subject, Some(&key))
+    }
+
+    fn start_in(place: Place, subject: Subject, push: Option<&str>) -> Result<Self> {
+        let mut args = vec!["serve", subject.name(), &place.data];
+        args.extend(push.iter().flat_map(|key| ["--push", key]));
         // Pinned from the start, so that the server makes as many workers as it has cores.
         let program = std::env::current_exe()?;
         let mut command = Command::new("taskset");
         command.args(["-c", "0"]).arg(&program);
-        let mut child = match command.args(args).stdout(Stdio::piped()).spawn() {
+        let mut child = match command.args(&args).stdout(Stdio::piped()).spawn() {
             Ok(child) => child,
-            Err(_) => Command::new(&program).args(args).stdout(Stdio::piped()).spawn()?,
+            Err(_) => Command::new(&program).args(&args).stdout(Stdio::piped()).spawn()?,
         };
         process::pin(std::process::id(), 1);
         let out = child.stdout.take().context("no stdout")?;
@@ -108,6 +120,11 @@ impl Server {
     /// CPU time of the server, and of its database.
     pub(crate) fn cpu_ns(&self) -> Result<u64> {
         Ok(process::cpu_ns(self.child.id())? + self.place.cpu_ns()?)
+    }
+
+    /// How many transactions it has written so far; none where nothing is kept.
+    pub(crate) async fn commits(&self) -> Result<u64> {
+        self.place.commits().await
     }
 
     /// How many bytes it keeps on the disk.
@@ -128,7 +145,7 @@ impl Drop for Server {
 }
 
 /// The server process: prints its address and serves until it is killed.
-pub(crate) async fn serve(subject: Subject, data: &str) -> Result<()> {
+pub(crate) async fn serve(subject: Subject, data: &str, push: Option<PathBuf>) -> Result<()> {
     match subject {
         Subject::BareAxum | Subject::BareTonic => {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -150,6 +167,8 @@ pub(crate) async fn serve(subject: Subject, data: &str) -> Result<()> {
                 // Version 0.3 of gRPC cannot say which agent is meant.
                 default_agent: Some(AGENT.to_owned()),
                 drain_grace: Duration::ZERO,
+                push: push.as_ref().map(|_| Push { allow_private: true, ..Push::default() }),
+                key_file: push,
                 ..Config::new(([127, 0, 0, 1], 0).into())
             })
             .await?;
