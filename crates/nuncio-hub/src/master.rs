@@ -39,8 +39,9 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
 fn read_or_make(file: &Path) -> Result<MasterKey> {
     match fs::read_to_string(file) {
         Ok(text) => {
+            let key = parse(&text).with_context(|| format!("{}: is no key of a hub", file.display()))?;
             warn_if_open(file);
-            parse(&text).with_context(|| format!("{}: is no key of a hub", file.display()))
+            Ok(key)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => match make(file) {
             // Another hub was quicker.

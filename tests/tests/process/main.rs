@@ -12,6 +12,7 @@ mod secure;
 mod serving;
 mod shutdown;
 mod store;
+mod webhooks;
 mod wrong_input;
 
 use std::{

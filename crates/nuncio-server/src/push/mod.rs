@@ -6,8 +6,8 @@
 //!                      ▲  ring of targets, a few at a time each          │ in batches
 //!                      └──────────── the next is due, a place is free ◄──┘
 //! ```
-//! Reading order: `config` (what is kept), `dispatch`, `hands`, `worker`, `payload`, `request`, `schedule`, `breaker`,
-//! `settle`.
+//! Reading order: `config` and `seal` (what is kept), `dispatch`, `hands`, `worker`, `payload`, `request`, `web`
+//! (the way out), `schedule`, `breaker`, `room`, `settle`.
 
 mod agent;
 mod breaker;
