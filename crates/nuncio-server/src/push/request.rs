@@ -2,18 +2,19 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use nuncio_client::notification;
 use nuncio_protocol::{TaskId, Timestamp, TraceContext};
 
 use super::{config::Config, payload::Payload};
 
 const TOKEN: [HeaderName; 2] =
-    [HeaderName::from_static("x-a2a-notification-token"), HeaderName::from_static("a2a-notification-token")];
-const VERSION: HeaderName = HeaderName::from_static("a2a-version");
-const ID: HeaderName = HeaderName::from_static("webhook-id");
-const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-const ATTEMPT: HeaderName = HeaderName::from_static("webhook-attempt");
-const HMAC: HeaderName = HeaderName::from_static("webhook-signature");
-const JWS: HeaderName = HeaderName::from_static("a2a-notification-signature");
+    [HeaderName::from_static(notification::X_TOKEN), HeaderName::from_static(notification::TOKEN)];
+const VERSION: HeaderName = HeaderName::from_static(notification::VERSION);
+const ID: HeaderName = HeaderName::from_static(notification::ID);
+const TIMESTAMP: HeaderName = HeaderName::from_static(notification::TIMESTAMP);
+const ATTEMPT: HeaderName = HeaderName::from_static(notification::ATTEMPT);
+const HMAC: HeaderName = HeaderName::from_static(notification::SECRET_SIGNATURE);
+const JWS: HeaderName = HeaderName::from_static(notification::SIGNATURE);
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 

@@ -49,6 +49,19 @@ fn hangs() -> ScriptedExecutor {
     ScriptedExecutor::steps([Step::Working, Step::Hang])
 }
 
+/// Works until it is told to end.
+fn works_until(end: &Arc<Notify>) -> ScriptedExecutor {
+    let end = Arc::clone(end);
+    ScriptedExecutor::new(move |_, out| {
+        let end = Arc::clone(&end);
+        async move {
+            out.working().await?;
+            end.notified().await;
+            Ok(())
+        }
+    })
+}
+
 fn config(id: &str, url: &str) -> TaskPushNotificationConfig {
     TaskPushNotificationConfig { id: Some(id.into()), url: url.to_owned(), ..Default::default() }
 }
@@ -92,17 +105,7 @@ async fn states(harness: &Harness) -> Vec<(DeliveryState, u32)> {
 async fn what_comes_after_a_registration_is_told_also_if_it_was_said_before() {
     // On its way to the store while the webhook was put there: it was told to nobody.
     let end = Arc::new(Notify::new());
-    let executor = ScriptedExecutor::new({
-        let end = Arc::clone(&end);
-        move |_, out| {
-            let end = Arc::clone(&end);
-            async move {
-                out.working().await?;
-                end.notified().await;
-                Ok(())
-            }
-        }
-    });
+    let executor = works_until(&end);
     let (harness, courier, _push) =
         agent(executor, FailingStore::alone(MemoryStore::default()), |_| Reaction::Status(200));
     let task = harness.begin("hi").await.unwrap();
@@ -285,17 +288,7 @@ async fn what_cannot_be_read_is_tried_again_later_and_later_and_given_up() {
 async fn a_webhook_of_a_message_that_waits_is_told_from_then_on() {
     // Whoever does not wait for the answer would never know that the task has ended before its turn.
     let end = Arc::new(Notify::new());
-    let executor = ScriptedExecutor::new({
-        let end = Arc::clone(&end);
-        move |_, out| {
-            let end = Arc::clone(&end);
-            async move {
-                out.working().await?;
-                end.notified().await;
-                Ok(())
-            }
-        }
-    });
+    let executor = works_until(&end);
     let (harness, courier, _push) = agent(executor, any_store(), |_| Reaction::Status(200));
     let task = harness.begin("hi").await.unwrap();
     harness.until(&task.id, TaskState::Working).await.unwrap();
