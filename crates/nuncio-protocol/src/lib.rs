@@ -71,7 +71,8 @@ pub use self::{
         StringList,
     },
     service::{
-        A2aService, CallContext, Caller, EventStream, Headers, RESUME_EXTENSION, StreamItem, TraceContext,
+        A2aService, CallContext, Caller, EventStream, HOPS_HEADER, HOPS_TRACE_KEY, Headers, RESUME_EXTENSION,
+        StreamItem, TraceContext,
     },
     task::{Artifact, Task, TaskState, TaskStatus},
     time::{InvalidTimestamp, Timestamp},

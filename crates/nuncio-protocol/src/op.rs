@@ -152,6 +152,33 @@ impl Op {
     }
 }
 
+/// Some of the operations.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OpSet(u16);
+
+impl OpSet {
+    /// All of them.
+    pub const ALL: Self = Self(u16::MAX);
+
+    /// True if it is one of these.
+    #[must_use]
+    pub fn contains(self, op: Op) -> bool {
+        self.0 & (1 << op as u16) != 0
+    }
+}
+
+impl FromIterator<Op> for OpSet {
+    fn from_iter<I: IntoIterator<Item = Op>>(ops: I) -> Self {
+        Self(ops.into_iter().fold(0, |set, op| set | (1 << op as u16)))
+    }
+}
+
+impl std::fmt::Debug for OpSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(Op::TABLE.iter().map(|row| row.op).filter(|&op| self.contains(op))).finish()
+    }
+}
+
 /// What an operation answers.
 #[expect(missing_debug_implementations, reason = "a stream cannot be printed")]
 pub enum Reply {

@@ -13,16 +13,24 @@ use bytes::Bytes;
 use futures_core::Stream;
 
 use crate::{
-    AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, Event,
+    AgentCard, Binding, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, Event,
     GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
     ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
     ListTasksResponse, Result, SendMessageRequest, SendMessageResponse, Seq, SubscribeToTaskRequest, Task,
     TaskPushNotificationConfig, Version,
+    op::{Op, OpSet},
 };
 
 /// The extension by which a server says: streams resume after `Last-Event-ID`, and a send may be
 /// repeated under its `Idempotency-Key`. Clients rely on either only where it is declared.
 pub const RESUME_EXTENSION: &str = "https://nuncio.dev/a2a/resume/v1";
+
+/// The header that carries [`CallContext::hops`], separated by commas.
+pub const HOPS_HEADER: &str = "nuncio-hops";
+
+/// The member of `tracestate` that carries them, separated by colons, past agents that hand on the trace and no
+/// other header.
+pub const HOPS_TRACE_KEY: &str = "nuncio";
 
 /// The eleven operations of the specification, by its own names.
 ///
@@ -89,6 +97,10 @@ pub trait A2aService: Send + Sync + 'static {
 pub struct CallContext {
     /// The version the caller speaks.
     pub version: Version,
+    /// The binding that the call came by; `None` where it came by none.
+    pub binding: Option<Binding>,
+    /// The caller did not say its version: it was taken from what the method or the path proves.
+    pub version_unsaid: bool,
     /// URIs of the extensions the caller declared.
     pub extensions: Vec<String>,
     /// Routing, where the binding carries it outside of the parameters.
@@ -107,6 +119,11 @@ pub struct CallContext {
     /// before them. On a server there are none: what came with a call must not go out again with
     /// another by accident.
     pub headers: Headers,
+    /// What came with the call and may be handed on, if somebody decides to; only on a server, and only headers
+    /// that it was told to keep.
+    pub received: Headers,
+    /// The hubs that the call has come through, the first one first, so that it goes round in no circle.
+    pub hops: Vec<String>,
 }
 
 impl CallContext {
@@ -115,6 +132,8 @@ impl CallContext {
     pub fn new(version: Version) -> Self {
         Self {
             version,
+            binding: None,
+            version_unsaid: false,
             extensions: Vec::new(),
             tenant: None,
             caller: Caller::anonymous(),
@@ -123,6 +142,8 @@ impl CallContext {
             last_event_id: None,
             idempotency_key: None,
             headers: Headers::default(),
+            received: Headers::default(),
+            hops: Vec::new(),
         }
     }
 
@@ -169,28 +190,56 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// Who calls. Tasks belong to the principal that made them.
+/// Who calls, and what they may do. Tasks belong to the principal that made them, within its tenant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Caller {
     principal: Option<Arc<str>>,
+    tenant: Option<Arc<str>>,
+    operations: OpSet,
 }
 
 impl Caller {
     /// Nobody in particular.
     #[must_use]
     pub const fn anonymous() -> Self {
-        Self { principal: None }
+        Self { principal: None, tenant: None, operations: OpSet::ALL }
     }
 
     /// Somebody who has proved it.
     pub fn authenticated(principal: impl Into<Arc<str>>) -> Self {
-        Self { principal: Some(principal.into()) }
+        Self { principal: Some(principal.into()), ..Self::anonymous() }
+    }
+
+    /// One who belongs to this tenant: tasks are kept apart from those of the same principal in others.
+    #[must_use]
+    pub fn of_tenant(mut self, tenant: impl Into<Arc<str>>) -> Self {
+        self.tenant = Some(tenant.into());
+        self
+    }
+
+    /// One who may do these and nothing else.
+    #[must_use]
+    pub fn limited_to(mut self, operations: OpSet) -> Self {
+        self.operations = operations;
+        self
     }
 
     /// The name under which this caller's tasks are kept; `None` for the anonymous caller.
     #[must_use]
     pub fn principal(&self) -> Option<&Arc<str>> {
         self.principal.as_ref()
+    }
+
+    /// The tenant that the caller proved to belong to. What a call says about its tenant does not count then.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&Arc<str>> {
+        self.tenant.as_ref()
+    }
+
+    /// True if the caller may do this.
+    #[must_use]
+    pub fn may(&self, op: Op) -> bool {
+        self.operations.contains(op)
     }
 }
 

@@ -5,11 +5,14 @@ use bytes::Bytes;
 
 use super::{
     SERVICE, decode_call, decode_event, decode_reply, decode_status, encode_call, encode_event, encode_reply,
-    encode_status, op_from_rpc, rpc_name,
+    encode_status,
+    glance::{glance, with_tenant},
+    op_from_rpc, rpc_name,
 };
 use crate::{
     Error, Event, Result, StreamItem, Version,
     op::{Call, Op, Reply},
+    wire::glance::Glance,
 };
 
 /// The functions of one version. What each keeps is said at the functions of [`pb`](crate::pb).
@@ -27,6 +30,11 @@ pub struct Codec {
     pub op_from_rpc: fn(&str) -> Option<Op>,
     /// Server: reads a request.
     pub decode_call: fn(Op, Bytes) -> Result<Call>,
+    /// Relay: whom a request is about; `None` if it has to be decoded to tell.
+    pub glance: fn(Op, Bytes) -> Option<Glance<'static>>,
+    /// Relay: the request with this tenant in place of its own; `None` if it is no message, or has no place for
+    /// one.
+    pub with_tenant: fn(&Bytes, Option<&str>) -> Option<Bytes>,
     /// Server: writes an answer other than a stream.
     pub encode_reply: fn(Op, &Reply, &mut Vec<u8>) -> Result<()>,
     /// Server: writes an event.
@@ -51,6 +59,8 @@ pub const CODEC: Codec = Codec {
     rpc_name,
     op_from_rpc,
     decode_call,
+    glance,
+    with_tenant,
     encode_reply,
     encode_event,
     encode_status,

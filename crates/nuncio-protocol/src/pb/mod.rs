@@ -5,7 +5,7 @@
 //!
 //! Reading order: `convert` (one message after the other, both directions), `call` (a call, an answer or
 //! an event as bytes), `status` (an error as bytes), `codec` (all of it for a binding that serves several
-//! versions), `number` (where a stream can be resumed).
+//! versions), `glance` (what a relay sees of a request), `number` (where a stream can be resumed).
 
 mod call;
 mod codec;
@@ -18,6 +18,7 @@ pub(crate) mod convert;
     reason = "generated, and complete whether we use all of it or not"
 )]
 pub mod generated;
+pub(crate) mod glance;
 mod number;
 mod status;
 

@@ -2,6 +2,7 @@
 //! [`Dialect`] knows the names and shapes of one version. Neither does I/O, and both sides of the wire
 //! use the same code.
 
+pub mod glance;
 pub mod jsonrpc;
 pub mod rest;
 pub mod sse;

@@ -15,6 +15,7 @@ mod convert;
     reason = "generated, and complete whether we use all of it or not"
 )]
 pub mod generated;
+mod glance;
 mod status;
 
 pub use self::{
@@ -34,6 +35,8 @@ pub const CODEC: Codec = Codec {
     rpc_name,
     op_from_rpc,
     decode_call,
+    glance: glance::glance,
+    with_tenant: glance::with_tenant,
     encode_reply,
     encode_event,
     encode_status,

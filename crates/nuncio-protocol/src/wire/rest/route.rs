@@ -1,5 +1,7 @@
 //! Which operation a verb and a path mean.
 
+use std::borrow::Cow;
+
 use super::{Paths, Refused, escape::unescape};
 use crate::op::{Op, OpRow, Verb};
 
@@ -15,6 +17,29 @@ pub struct Route<'p> {
     pub(super) tenant: Option<String>,
     pub(super) op: Op,
     pub(super) variables: Variables<'p>,
+}
+
+impl Route<'_> {
+    /// The operation.
+    #[must_use]
+    pub fn op(&self) -> Op {
+        self.op
+    }
+
+    /// The tenant in the path.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+
+    /// The task in the path; `Some(None)` if there is none, `None` if it cannot be read, or would be read as a
+    /// step up the path.
+    #[must_use]
+    pub fn task(&self) -> Option<Option<Cow<'_, str>>> {
+        let Some((_, value)) = self.variables[0] else { return Some(None) };
+        let task = unescape(value)?;
+        (!matches!(&*task, "." | "..")).then_some(Some(task))
+    }
 }
 
 /// The route of a verb and a path, which is below the agent's address and still escaped. Routes without a

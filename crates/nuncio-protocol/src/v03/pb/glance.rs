@@ -1,0 +1,47 @@
+//! What a relay has to know of a request: see [`Glance`]. v0.3 names tasks by a path, and has no tenant.
+
+use bytes::Bytes;
+use prost::Message;
+
+use crate::{
+    op::Op,
+    pb::glance::{Configuration, Said, at_message},
+    v03::{leftover::LEFTOVER, name::Name},
+    wire::glance::Glance,
+};
+
+#[derive(Clone, PartialEq, Message)]
+struct Send {
+    #[prost(message, optional, tag = "1")]
+    request: Option<Said>,
+    #[prost(message, optional, tag = "2")]
+    configuration: Option<Configuration>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Target {
+    #[prost(string, tag = "1")]
+    name: String,
+}
+
+pub(super) fn glance(op: Op, bytes: Bytes) -> Option<Glance<'static>> {
+    Some(match op {
+        Op::SendMessage | Op::SendStreamingMessage => {
+            // What this version has no place for is in the metadata, and may be further tasks.
+            if bytes.windows(LEFTOVER.len()).any(|part| part == LEFTOVER.as_bytes()) {
+                return None;
+            }
+            let send = Send::decode(bytes).ok()?;
+            at_message(send.request?, send.configuration)
+        }
+        Op::GetTask | Op::CancelTask | Op::SubscribeToTask => {
+            let (task, None) = Name::parse(&Target::decode(bytes).ok()?.name)?.split() else { return None };
+            Glance { task: task.map(|task| task.as_str().to_owned().into()), ..Glance::default() }
+        }
+        _ => return None,
+    })
+}
+
+pub(super) fn with_tenant(bytes: &Bytes, tenant: Option<&str>) -> Option<Bytes> {
+    tenant.is_none().then(|| bytes.clone())
+}
