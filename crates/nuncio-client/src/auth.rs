@@ -204,6 +204,11 @@ impl Granted {
         Ok(headers)
     }
 
+    /// True if a refusal may be for the age of a token.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.tokens.is_some()
+    }
+
     /// Makes an exchange, and once more with a new token if the peer refuses one that was kept: whoever
     /// refuses the caller has not done what it asked for, so that even a send may be repeated. A token
     /// that is refused although it is new is the peer's last word.

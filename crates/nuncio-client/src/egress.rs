@@ -11,10 +11,13 @@
 //! nor redirects. Every binding goes through here, gRPC too, and so does the fetching of cards and tokens.
 //!
 //! Reading order: [`guard`] (the rules, pure), [`resolve`] (the rules at work on names), [`post`] (one request to
-//! a webhook), [`tls`] (what is special about TLS), [`cause`] (what errors mean).
+//! a webhook), [`forward`] and [`lane`] (requests that are handed on as they are), [`tls`] (what is special about TLS), [`cause`] (what errors mean).
 
 mod guard;
 mod resolve;
+
+mod forward;
+mod lane;
 
 mod post;
 
@@ -32,8 +35,9 @@ use reqwest::{Client, ClientBuilder, Response, redirect};
 use rustls::ClientConfig;
 use url::{Host, Url};
 
-use self::{cause::Cause, post::Kept, resolve::Resolver};
+use self::{cause::Cause, lane::Lanes, post::Kept, resolve::Resolver};
 pub use self::{
+    forward::ForwardBody,
     guard::{AddressKind, Policy, Refusal},
     post::{PostError, PostErrorKind, Posted},
     tls::{EgressBuilder, TlsError},
@@ -74,6 +78,10 @@ pub struct Egress {
     /// As [`Self::local`], in HTTP/2 and nothing else.
     #[cfg(feature = "grpc")]
     http2_direct: Client,
+    /// For what is handed on as it is; `None` on a guarded way.
+    lanes: Option<Arc<Lanes>>,
+    /// The environment names a proxy.
+    has_proxy: bool,
     max_body: usize,
     max_event: usize,
     /// The same without our certificate, for peers that are not to know who we are; `None` if there is no
@@ -137,6 +145,8 @@ impl Egress {
             http2: build(http2())?,
             #[cfg(feature = "grpc")]
             http2_direct: build(http2().no_proxy())?,
+            lanes: resolver.is_none().then(|| Arc::new(Lanes::new(tls))),
+            has_proxy: names_a_proxy(),
             max_body: DEFAULT_MAX_BODY,
             max_event: DEFAULT_MAX_BODY,
             anonymous,
@@ -172,7 +182,6 @@ impl Egress {
     }
 
     /// The bound on an answer.
-    #[cfg(feature = "grpc")]
     pub(crate) fn max_body(&self) -> usize {
         self.max_body
     }
@@ -193,6 +202,19 @@ impl Egress {
 
     fn client(&self, url: &Url) -> &Client {
         if is_loopback(url) { &self.local } else { &self.http }
+    }
+
+    /// The client for this address, in HTTP/2 and nothing else if need be.
+    fn client_for(&self, url: &Url, http2: bool) -> &Client {
+        #[cfg(feature = "grpc")]
+        if http2 {
+            // Proxies do not pass HTTP/2 on unless it is in TLS, where they do not see it.
+            let direct = is_loopback(url) || url.scheme() == "http";
+            return if direct { &self.http2_direct } else { &self.http2 };
+        }
+        #[cfg(not(feature = "grpc"))]
+        let _ = http2;
+        self.client(url)
     }
 
     /// Makes a request and returns as soon as the head of the answer is there.
@@ -217,10 +239,7 @@ impl Egress {
         body: Bytes,
     ) -> Result<Response, Failure> {
         self.admit(url).map_err(|refusal| blocked(url, &refusal))?;
-        // Proxies do not pass HTTP/2 on unless it is in TLS, where they do not see it.
-        let direct = is_loopback(url) || url.scheme() == "http";
-        let client = if direct { &self.http2_direct } else { &self.http2 };
-        let request = client.post(url.clone()).headers(headers).body(body);
+        let request = self.client_for(url, true).post(url.clone()).headers(headers).body(body);
         request.send().await.map_err(|error| failure(url, error))
     }
 
@@ -245,6 +264,15 @@ impl Egress {
             format!("the answer of {} is larger than the limit of {} bytes", shown(url), self.max_body);
         Failure::answered(Error::new(ErrorKind::InvalidAgentResponse, message))
     }
+}
+
+/// True if the environment names a proxy, for whatever it is.
+fn names_a_proxy() -> bool {
+    const NAMES: [&str; 3] = ["http_proxy", "https_proxy", "all_proxy"];
+    NAMES.iter().any(|name| {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        set(name) || set(&name.to_uppercase())
+    })
 }
 
 /// What all of our clients have in common, and all of those with a guard.
@@ -337,5 +365,7 @@ mod tests {
             "{}",
             failure.error
         );
+        assert!(crate::was_not_sent(&failure.into()), "and whoever asks is told");
+        assert!(!crate::was_not_sent(&Failure::perhaps(ErrorKind::Unavailable.into()).into()));
     }
 }

@@ -1,6 +1,27 @@
 //! A call that failed, and how far it got: only that decides whether it may be repeated.
 
+use std::{error::Error as StdError, fmt};
+
 use nuncio_protocol::{Error, ErrorKind};
+
+/// The source of an error of a call that reached nobody, with what was known of its cause.
+#[derive(Debug)]
+struct Unreached(Option<String>);
+
+impl fmt::Display for Unreached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_deref().unwrap_or("no connection came about"))
+    }
+}
+
+impl StdError for Unreached {}
+
+/// True if the call that failed so did not go out: no connection came about, and the agent knows nothing of it.
+/// Whoever has to know that a message was not taken asks here; when in doubt the answer is no.
+#[must_use]
+pub fn was_not_sent(error: &Error) -> bool {
+    error.source().is_some_and(|source| source.is::<Unreached>())
+}
 
 /// How far a call got before it failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +46,8 @@ pub(crate) struct Failure {
 impl Failure {
     /// The peer has not seen the call.
     pub(crate) fn nobody(error: Error) -> Self {
-        Self { reached: Reached::Nobody, error }
+        let cause = error.source().map(ToString::to_string);
+        Self { reached: Reached::Nobody, error: error.with_source(Unreached(cause)) }
     }
 
     /// Nobody knows whether the peer acted on the call.

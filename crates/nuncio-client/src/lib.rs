@@ -74,10 +74,14 @@ pub use self::{
     choose::{Candidate, Preferences, SPOKEN_BINDINGS, choose},
     client::{Client, Outgoing},
     egress::{
-        AddressKind, DEFAULT_MAX_BODY, Egress, EgressBuilder, Policy, PostError, PostErrorKind, Posted,
-        Refusal, TlsError,
+        AddressKind, DEFAULT_MAX_BODY, Egress, EgressBuilder, ForwardBody, Policy, PostError, PostErrorKind,
+        Posted, Refusal, TlsError,
     },
+    failure::was_not_sent,
     receiver::Receiver,
     retry::RetryPolicy,
-    transport::direct::Direct,
+    transport::{
+        direct::Direct,
+        forward::{Forward, Handed},
+    },
 };

@@ -134,6 +134,20 @@ impl CardCache {
         Err(no_card(&places))
     }
 
+    /// As [`Self::discover`], for a card that is at this address and nowhere else, whatever the address looks like.
+    ///
+    /// # Errors
+    /// As [`Self::discover`].
+    pub async fn fetch(
+        &self,
+        egress: &Egress,
+        url: &Url,
+        credentials: &Credentials,
+    ) -> Result<Arc<FetchedCard>> {
+        let card = self.get(egress, url, credentials).await?;
+        card.ok_or_else(|| no_card(std::slice::from_ref(url)))
+    }
+
     async fn get(&self, egress: &Egress, url: &Url, credentials: &Credentials) -> Result<Option<SharedCard>> {
         let kept = match self.look(url, Instant::now()) {
             Look::Fresh(card) => return Ok(Some(card)),

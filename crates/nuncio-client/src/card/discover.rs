@@ -37,6 +37,17 @@ pub struct FetchedCard {
     pub url: Url,
 }
 
+impl FetchedCard {
+    /// Reads a card of either version that is at hand, such as one in a file. `url` stands for where it came
+    /// from: credentials are for that origin.
+    ///
+    /// # Errors
+    /// `InvalidAgentResponse` if it is none.
+    pub fn read(url: &Url, body: &[u8]) -> Result<Self> {
+        read_card(url, body)
+    }
+}
+
 /// Cards are shared between those who call the agent.
 pub(crate) type SharedCard = Arc<FetchedCard>;
 

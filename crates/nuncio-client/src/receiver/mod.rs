@@ -19,7 +19,9 @@ use jiff::Timestamp;
 use nuncio_protocol::{Event, TaskId, Version, wire::excerpt};
 
 use self::{builder::Expects, head::Head, proof::Proofs, seen::Seen};
-pub use self::{builder::ReceiverBuilder, proof::Proof, rejected::Rejected, seen::Receipt};
+pub use self::{
+    builder::ReceiverBuilder, payload::decode as read_body, proof::Proof, rejected::Rejected, seen::Receipt,
+};
 
 /// Receives notifications: checks who sent them, leaves out those that came before, and hands over what they
 /// say as types. It opens no socket: any HTTP server can be in front of it.

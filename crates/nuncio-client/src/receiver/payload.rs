@@ -50,8 +50,11 @@ fn no_object() -> Rejected {
     Rejected::Invalid("the body is no JSON object".to_owned())
 }
 
-/// The event of a body, and its version; `said` is what the sender says it is.
-pub(super) fn decode(body: &[u8], said: Option<Version>) -> Result<(Version, Event), Rejected> {
+/// The event of a body, and its version; `said` is what the sender says it is. Who sent it is not looked at.
+///
+/// # Errors
+/// It is no notification.
+pub fn decode(body: &[u8], said: Option<Version>) -> Result<(Version, Event), Rejected> {
     let json: &RawValue = serde_json::from_slice(body).map_err(|_| no_object())?;
     let outer = Shape::of(json)?;
     let (version, event) = match (&outer.jsonrpc, outer.result) {

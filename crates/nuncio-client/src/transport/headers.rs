@@ -7,7 +7,7 @@ use http::{
         ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
     },
 };
-use nuncio_protocol::{CallContext, Error, Result, Version, op::Op};
+use nuncio_protocol::{CallContext, Error, HOPS_HEADER, Result, Version, op::Op};
 use uuid::Uuid;
 
 use super::within;
@@ -65,6 +65,9 @@ fn describe(
     }
     if let Some(seq) = cx.last_event_id.filter(|_| streaming) {
         headers.insert(LAST_EVENT_ID, HeaderValue::from(seq.0));
+    }
+    if !cx.hops.is_empty() {
+        headers.insert(HOPS_HEADER, value("hops", &cx.hops.join(","))?);
     }
     if let Some(trace) = &cx.trace {
         headers.insert(TRACEPARENT, value("traceparent", &trace.parent)?);
@@ -157,6 +160,7 @@ mod tests {
         cx.idempotency_key = Some("k".to_owned());
         cx.last_event_id = Some(Seq(7));
         cx.trace = Some(TraceContext { parent: "00-1".to_owned(), state: Some("v=1".to_owned()) });
+        cx.hops = vec!["h1/a".to_owned(), "h2/b".to_owned()];
         assert_eq!(
             check(&cx, Version::V1_0, Op::SendStreamingMessage),
             [
@@ -166,6 +170,7 @@ mod tests {
                 "content-type: application/json",
                 "idempotency-key: k",
                 "last-event-id: 7",
+                "nuncio-hops: h1/a,h2/b",
                 "traceparent: 00-1",
                 "tracestate: v=1",
             ]
@@ -176,6 +181,7 @@ mod tests {
                 "a2a-version: 0.3",
                 "accept: application/json",
                 "content-type: application/json",
+                "nuncio-hops: h1/a,h2/b",
                 "traceparent: 00-1",
                 "tracestate: v=1",
                 "x-a2a-extensions: https://a.example/1,https://b.example/2",

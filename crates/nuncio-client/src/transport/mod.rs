@@ -3,12 +3,14 @@
 //!
 //! Reading order: [`jsonrpc`], [`rest`] and [`grpc`] (one exchange each), [`endpoint`], [`headers`] and
 //! [`status`] (what is said around the body, both ways), [`events`] (one connection with events), [`history`]
-//! (what old versions cannot be asked), [`direct`] (one interface as a service), [`sse`] (streams that
+//! (what old versions cannot be asked), [`direct`] (one interface as a service), [`forward`]
+//! (one interface for what is handed on as it came), [`sse`] (streams that
 //! survive their connection), [`route`] (which wire, how often).
 
 pub(crate) mod direct;
 mod endpoint;
 mod events;
+pub(crate) mod forward;
 #[cfg(feature = "grpc")]
 mod grpc;
 pub(crate) mod headers;

@@ -142,7 +142,7 @@ impl RestTransport {
 
 /// The path of an address, ready for paths to be put after it. Some write the address of v0.3 with the
 /// prefix that all its paths begin with.
-fn base_path(url: &Url, prefix: &str) -> String {
+pub(super) fn base_path(url: &Url, prefix: &str) -> String {
     let path = url.path().trim_end_matches('/');
     path.strip_suffix(prefix).unwrap_or(path).to_owned()
 }

@@ -1,0 +1,183 @@
+//! A request that is handed on as it is, and its answer as it comes.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Request, Response,
+    header::{HOST, USER_AGENT},
+};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use nuncio_protocol::{Error, ErrorKind};
+use url::Url;
+
+use super::{
+    Egress, blocked, failure, is_loopback,
+    lane::{Fault, Host, Lane, Lanes},
+    shown,
+};
+use crate::failure::Failure;
+
+/// The body of an answer, frame by frame as it comes, trailers included.
+#[derive(Debug)]
+pub struct ForwardBody(Source);
+
+enum Source {
+    Lane(Box<OnLane>),
+    Client(Box<reqwest::Body>, Url),
+}
+
+/// A body and the connection that it comes by.
+struct OnLane {
+    /// `None` when it rests again.
+    lane: Option<Lane>,
+    body: Incoming,
+    lanes: Arc<Lanes>,
+    host: Host,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Source")
+    }
+}
+
+impl Egress {
+    /// Hands a request on and returns as soon as the head of the answer is there. The address is absolute.
+    pub(crate) async fn forward(
+        &self,
+        url: &Url,
+        request: Request<Bytes>,
+        http2: bool,
+    ) -> Result<Response<ForwardBody>, Failure> {
+        let Some(lanes) = self.lanes.as_ref().filter(|_| !http2 && self.is_direct(url)) else {
+            return self.forward_by_client(url, request, http2).await;
+        };
+        let (mut parts, body) = request.into_parts();
+        let Some(authority) = parts.uri.authority().cloned() else {
+            return Err(Failure::answered(Error::internal("an address without a host")));
+        };
+        let host = Host { secure: parts.uri.scheme_str() == Some("https"), authority };
+        // What a server is asked for is the path; the host stands in a header (RFC 9112, 3.2.1).
+        parts.headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(super::USER_AGENT));
+        let value = HeaderValue::from_str(host.authority.as_str()).map_err(Error::internal);
+        parts.headers.insert(HOST, value.map_err(Failure::answered)?);
+        if let Some(path) = parts.uri.path_and_query() {
+            parts.uri = path.clone().into();
+        }
+        let request = Request::from_parts(parts, Full::new(body));
+        let (response, lane) = lanes.exchange(&host, request).await.map_err(|fault| broken(url, fault))?;
+        Ok(response.map(|body| {
+            let on_lane = OnLane { lane: Some(lane), body, lanes: Arc::clone(lanes), host };
+            ForwardBody(Source::Lane(Box::new(on_lane)))
+        }))
+    }
+
+    /// True if no proxy stands in between.
+    fn is_direct(&self, url: &Url) -> bool {
+        self.guard.is_none() && (!self.has_proxy || is_loopback(url))
+    }
+
+    async fn forward_by_client(
+        &self,
+        url: &Url,
+        request: Request<Bytes>,
+        http2: bool,
+    ) -> Result<Response<ForwardBody>, Failure> {
+        self.admit(url).map_err(|refusal| blocked(url, &refusal))?;
+        let client = self.client_for(url, http2);
+        let request = reqwest::Request::try_from(request)
+            .map_err(|error| Failure::answered(Error::internal(error.without_url())))?;
+        let response = client.execute(request).await.map_err(|error| failure(url, error))?;
+        let response: Response<reqwest::Body> = response.into();
+        Ok(response.map(|body| ForwardBody(Source::Client(Box::new(body), url.clone()))))
+    }
+}
+
+/// The error of a request that did not come through.
+fn broken(url: &Url, fault: Fault) -> Failure {
+    let what = match fault {
+        Fault::Connect(_) => "cannot connect to",
+        Fault::Broke(_) => "the connection broke while talking to",
+    };
+    let told = Error::new(ErrorKind::Unavailable, format!("{what} {}: {fault}", shown(url)));
+    match fault {
+        Fault::Connect(error) => Failure::nobody(told.with_source(error)),
+        Fault::Broke(error) => Failure::perhaps(told.with_source(error)),
+    }
+}
+
+impl Body for ForwardBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        match &mut self.get_mut().0 {
+            Source::Lane(on_lane) => on_lane.poll_frame(cx),
+            Source::Client(body, url) => {
+                let frame = ready!(Pin::new(&mut **body).poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(|error| failure(url, error).error)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Source::Lane(on_lane) => on_lane.body.is_end_stream(),
+            Source::Client(body, _) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Source::Lane(on_lane) => on_lane.body.size_hint(),
+            Source::Client(body, _) => body.size_hint(),
+        }
+    }
+}
+
+impl OnLane {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let frame = match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => {
+                // Nothing is there: only the connection can bring more.
+                if let Some(lane) = &mut self.lane {
+                    lane.drive(cx);
+                }
+                ready!(Pin::new(&mut self.body).poll_frame(cx))
+            }
+        };
+        if self.body.is_end_stream() || frame.is_none() {
+            self.rest();
+        }
+        Poll::Ready(frame.map(|frame| {
+            frame.map_err(|error| {
+                Error::new(ErrorKind::Unavailable, "the connection broke in the middle of an answer")
+                    .with_source(error)
+            })
+        }))
+    }
+
+    /// The answer is over.
+    fn rest(&mut self) {
+        if let Some(lane) = self.lane.take() {
+            self.lanes.rest(&self.host, lane);
+        }
+    }
+}
+
+impl Drop for OnLane {
+    fn drop(&mut self) {
+        // Of an empty body nobody reads a frame.
+        if self.body.is_end_stream() {
+            self.rest();
+        }
+    }
+}
