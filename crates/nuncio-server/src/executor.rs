@@ -3,14 +3,18 @@
 use std::{fmt, ops::Deref, sync::Arc};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use nuncio_protocol::{
-    AgentCard, AgentExtension, Artifact, ArtifactId, CallContext, ContextId, Event, Message, Metadata, Part,
-    Result, Role, SendMessageConfiguration, Seq, Task, TaskArtifactUpdateEvent, TaskId, TaskState,
+    AgentCard, AgentExtension, Artifact, ArtifactId, CallContext, ContextId, Error, Event, Message, Metadata,
+    Part, Result, Role, SendMessageConfiguration, Seq, Task, TaskArtifactUpdateEvent, TaskId, TaskState,
     TaskStatus, TaskStatusUpdateEvent,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::runtime::{Recorder, new_id};
+
+/// How many bytes an agent may [remember](Emitter::remember) with a task.
+pub const MOST_MEMO: usize = 64 << 10;
 
 /// An agent.
 ///
@@ -22,7 +26,7 @@ use crate::runtime::{Recorder, new_id};
 ///
 /// The words of an `Err` are shown to the caller, its source only to the log (`tracing`).
 /// A follow-up has the task as it was in [`Execution::task`]; what an agent wants to keep between the
-/// messages of a task it keeps under the task's id.
+/// messages of a task, and over a crash, it [remembers](Emitter::remember).
 ///
 /// A caller that goes away does not stop it. A cancel does: the token fires, `cancel` is called, and
 /// after a grace period ([`Limits::cancel_grace`](crate::Limits)) the future is dropped. Whatever
@@ -36,6 +40,28 @@ pub trait Executor: Send + Sync + 'static {
     async fn cancel(&self, cx: ExecContext) -> Result<()> {
         let _ = cx;
         Ok(())
+    }
+
+    /// The card for this caller, who has said who it is, of a runtime that was given none
+    /// ([`RuntimeBuilder::extended_card`](crate::RuntimeBuilder)). `None`: none is configured.
+    async fn extended_card(&self, cx: &CallContext) -> Result<Option<AgentCard>> {
+        let _ = cx;
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl<E: Executor + ?Sized> Executor for Arc<E> {
+    async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
+        (**self).execute(cx, out).await
+    }
+
+    async fn cancel(&self, cx: ExecContext) -> Result<()> {
+        (**self).cancel(cx).await
+    }
+
+    async fn extended_card(&self, cx: &CallContext) -> Result<Option<AgentCard>> {
+        (**self).extended_card(cx).await
     }
 }
 
@@ -71,6 +97,9 @@ pub struct Execution {
     /// True if the agent had begun with this message when the server stopped. What it had said until then
     /// is in `task`. Only agents that are marked as idempotent see this.
     pub again: bool,
+    /// What was [remembered](Emitter::remember) with the task: with an earlier message, or with this one before
+    /// the server stopped.
+    pub memo: Option<Bytes>,
     /// The tasks that the message refers to, as far as they are the caller's.
     pub references: Vec<Task>,
     /// How the caller wants it done.
@@ -237,6 +266,79 @@ impl Emitter {
         let mut message = self.own_message(parts.into());
         message.task_id = None;
         self.recorder.reply(message).await
+    }
+
+    /// Keeps this with the task, in place of what was kept: [`Execution::memo`] shows it with the next message,
+    /// and after a crash to an agent that is asked again. It is for the agent alone.
+    ///
+    /// It is written in one piece with the next event, so say it before the event that it belongs to; by
+    /// itself it is not written, nor waited for by [`Self::flush`]. (An execution that ends without a status
+    /// of its own is given one.) A direct reply drops it.
+    ///
+    /// # Errors
+    /// The execution is over, or it is more than [`MOST_MEMO`].
+    pub fn remember(&self, memo: impl Into<Bytes>) -> Result<()> {
+        let memo = memo.into();
+        if memo.len() > MOST_MEMO {
+            return Err(Error::internal(format!(
+                "a memo may have {MOST_MEMO} bytes, this has {}",
+                memo.len()
+            )));
+        }
+        self.recorder.remember(memo)
+    }
+
+    /// An event whole, as somebody else said it: a status or a piece of an artifact with all that it carries,
+    /// under the ids of this task; or a direct reply, as [`Self::message`].
+    ///
+    /// # Errors
+    /// The execution is over; or it is a whole task, which is not for an agent to say.
+    pub async fn emit(&self, event: Event) -> Result<()> {
+        let (task_id, context_id) = (self.recorder.task_id().clone(), self.recorder.context_id().clone());
+        let event = match event {
+            Event::StatusUpdate(update) => {
+                Event::StatusUpdate(TaskStatusUpdateEvent { task_id, context_id, ..update })
+            }
+            Event::ArtifactUpdate(update) => {
+                Event::ArtifactUpdate(TaskArtifactUpdateEvent { task_id, context_id, ..update })
+            }
+            Event::Message(message) => {
+                let message = Arc::unwrap_or_clone(message);
+                let message = Message { task_id: None, context_id: Some(context_id), ..message };
+                return self.recorder.reply(message).await;
+            }
+            Event::Task(_) => return Err(Error::internal("an agent emits no whole task")),
+        };
+        self.recorder.record(event).await.map(drop)
+    }
+
+    /// Refuses the message: no task is made, and the caller gets this error. Nothing may be said after it.
+    ///
+    /// # Errors
+    /// There is a task already (it is a follow-up, or the caller would not wait): the same error comes back, for
+    /// the executor to return, which ends the task. Or the execution is over.
+    pub fn refuse(&self, error: Error) -> Result<()> {
+        self.recorder.refuse(error)
+    }
+
+    /// Done when the task asks for something and a message waits that may be the answer. For an agent that goes
+    /// on after [`Self::auth_required`], because what it needs may come by another way: the message has its turn
+    /// when this one returns.
+    pub async fn answered(&self) {
+        self.recorder.answered().await;
+    }
+
+    /// The task with all that was said until now; `None` before the first event.
+    #[must_use]
+    pub fn task(&self) -> Option<Task> {
+        self.recorder.task()
+    }
+
+    /// True if the task is being canceled by its caller; false while nobody stops it, and if it is stopped for
+    /// another reason, such as the end of the server.
+    #[must_use]
+    pub fn is_canceled(&self) -> bool {
+        self.recorder.is_canceled()
     }
 
     /// Waits until all that was said is safely in the store. Emits return when an event has its place in the

@@ -23,7 +23,7 @@
 //!     .served_at("http://127.0.0.1:2650")
 //!     .with_streaming();
 //! let runtime = Runtime::builder(card, Shout).build();
-//! let agent = bind::Agent::new(Arc::new(runtime.clone()), runtime.card(), bind::BindOptions::default())?;
+//! let agent = bind::Agent::new(Arc::new(runtime.clone()), &runtime.card(), bind::BindOptions::default())?;
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:2650").await?;
 //! axum::serve(listener, bind::router(&agent)).await?;
 //! # Ok(())
@@ -62,7 +62,7 @@ pub mod testing;
 pub use nuncio_protocol as protocol;
 
 pub use self::{
-    executor::{Emitter, ExecContext, Execution, Executor},
+    executor::{Emitter, ExecContext, Execution, Executor, MOST_MEMO},
     extension::Extension,
     runtime::{Limits, Retention, Runtime, RuntimeBuilder},
 };

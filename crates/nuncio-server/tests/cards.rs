@@ -27,7 +27,7 @@ fn router(change: impl FnOnce(&mut BindOptions)) -> Router {
     let mut options = BindOptions { card_base: PublicBase::parse(OWN), ..BindOptions::default() };
     change(&mut options);
     let runtime = harness.runtime;
-    Agent::new(Arc::new(runtime.clone()), runtime.card(), options).unwrap().router("")
+    Agent::new(Arc::new(runtime.clone()), &runtime.card(), options).unwrap().router("")
 }
 
 /// Writes into the card what it was to sign.
@@ -135,5 +135,5 @@ async fn a_card_that_cannot_be_signed_is_not_served() {
     let harness = Harness::new(ScriptedExecutor::steps([]));
     let options = BindOptions { card_signer: Some(failing()), ..BindOptions::default() };
     let runtime = harness.runtime;
-    assert!(Agent::new(Arc::new(runtime.clone()), runtime.card(), options).is_err());
+    assert!(Agent::new(Arc::new(runtime.clone()), &runtime.card(), options).is_err());
 }

@@ -63,6 +63,15 @@ pub(super) async fn read(body: Body, options: &BindOptions) -> Result<Bytes> {
     }
 }
 
+/// Refuses what is larger than may be.
+pub(super) fn check_size(size: usize, options: &BindOptions) -> Result<()> {
+    if size <= options.body_bytes {
+        return Ok(());
+    }
+    let why = format!("the body is larger than {} bytes", options.body_bytes);
+    Err(Error::new(ErrorKind::PayloadTooLarge, why))
+}
+
 async fn collect(mut body: Body, options: &BindOptions) -> Result<Bytes> {
     let (mut pieces, mut size) = (Vec::<Bytes>::new(), 0);
     let mut held: Option<SemaphorePermit<'_>> = None;
@@ -72,10 +81,9 @@ async fn collect(mut body: Body, options: &BindOptions) -> Result<Bytes> {
         })?;
         let Ok(piece) = frame.into_data() else { continue };
         size += piece.len();
-        if size > options.body_bytes {
+        if let Err(error) = check_size(size, options) {
             discard(body, options.body_bytes).await;
-            let why = format!("the body is larger than {} bytes", options.body_bytes);
-            return Err(Error::new(ErrorKind::PayloadTooLarge, why));
+            return Err(error);
         }
         // The first piece is no larger than what a connection may hold anyway.
         if !pieces.is_empty() {
@@ -127,11 +135,17 @@ pub(super) fn typed(status: StatusCode, media_type: &'static str, body: Vec<u8>)
 pub(super) fn explain(response: &mut Response, error: &Error) {
     let status = response.status();
     let headers = response.headers_mut();
-    if let Some(after) = error.retry_after() {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
-    }
+    when_again(headers, error);
     if status == StatusCode::UNAUTHORIZED {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+}
+
+/// Says when to come again: too late rather than too early.
+pub(super) fn when_again(headers: &mut HeaderMap, error: &Error) {
+    if let Some(after) = error.retry_after() {
+        let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
     }
 }
 
@@ -140,7 +154,8 @@ pub(super) fn log(error: &Error) {
     if error.kind().fault() == Fault::Us {
         tracing::error!(%error, cause = ?std::error::Error::source(error), "a call failed");
     } else {
-        tracing::debug!(kind = ?error.kind(), %error, "a call was refused");
+        // The words may quote what the caller said; they are for the caller.
+        tracing::debug!(kind = ?error.kind(), "a call was refused");
     }
 }
 

@@ -5,16 +5,26 @@ use std::str::FromStr as _;
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use nuncio_protocol::{CallContext, Caller, Error, Result, Seq, TraceContext, Version};
+use nuncio_protocol::{
+    Binding, CallContext, Caller, Error, HOPS_HEADER, HOPS_TRACE_KEY, Headers, Result, Seq, TraceContext,
+    Version,
+};
 
 use super::{
     Inner,
     version::{EXTENSIONS_HEADERS, extensions_header},
 };
 
-/// The context of a call.
-pub(super) fn read(version: Version, headers: &HeaderMap, caller: Option<&Caller>) -> Result<CallContext> {
+/// The context of a call; `keep` names the headers that may be handed on.
+pub(super) fn read(
+    version: Version,
+    binding: Binding,
+    headers: &HeaderMap,
+    caller: Option<&Caller>,
+    keep: &[HeaderName],
+) -> Result<CallContext> {
     let mut cx = CallContext::new(version);
+    cx.binding = Some(binding);
     cx.extensions = extensions(headers)?;
     cx.last_event_id = last_event_id(headers)?;
     cx.idempotency_key = text(headers, "idempotency-key").map(str::to_owned);
@@ -22,10 +32,47 @@ pub(super) fn read(version: Version, headers: &HeaderMap, caller: Option<&Caller
         parent: parent.to_owned(),
         state: text(headers, "tracestate").map(str::to_owned),
     });
+    cx.received = kept(headers, keep);
+    cx.hops = hops(headers)?;
     if let Some(caller) = caller {
         cx.caller = caller.clone();
     }
     Ok(cx)
+}
+
+fn kept(headers: &HeaderMap, keep: &[HeaderName]) -> Headers {
+    let mut kept = Headers::default();
+    for name in keep {
+        if let Some(value) = headers.get(name).and_then(|value| value.to_str().ok()) {
+            kept.set(name.as_str(), value);
+        }
+    }
+    kept
+}
+
+/// More than any hub lets through.
+const MOST_HOPS: usize = 64;
+
+/// The hubs that the call has come through. Agents on the way may have handed on nothing but the trace.
+fn hops(headers: &HeaderMap) -> Result<Vec<String>> {
+    let named = headers.get_all(HOPS_HEADER).iter().filter_map(|value| value.to_str().ok());
+    let mut hops = listed(named.flat_map(|value| value.split(',')));
+    if hops.is_empty() {
+        let states = headers.get_all("tracestate").iter().filter_map(|value| value.to_str().ok());
+        let members =
+            states.flat_map(|state| state.split(',')).filter_map(|member| member.trim().split_once('='));
+        let own = members.filter(|(key, _)| *key == HOPS_TRACE_KEY);
+        hops = listed(own.flat_map(|(_, value)| value.split(':')));
+    }
+    if hops.len() > MOST_HOPS {
+        return Err(Error::invalid_field(HOPS_HEADER, format!("at most {MOST_HOPS} hubs")));
+    }
+    Ok(hops)
+}
+
+fn listed<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let texts = texts.map(str::trim).filter(|text| !text.is_empty());
+    texts.take(MOST_HOPS + 1).map(str::to_owned).collect()
 }
 
 /// More than any agent has; each costs a look at all before it.
@@ -123,10 +170,42 @@ mod tests {
             let uris: Vec<_> = (0..count).map(|n| format!("urn:x:{n}")).collect();
             let mut headers = HeaderMap::new();
             headers.insert("a2a-extensions", uris.join(",").parse().unwrap());
-            read(Version::V1_0, &headers, None).map(|cx| cx.extensions.len())
+            read(Version::V1_0, Binding::Grpc, &headers, None, &[]).map(|cx| cx.extensions.len())
         };
         assert_eq!(declare(64).unwrap(), 64);
         assert_eq!(declare(65).unwrap_err().violations()[0].field, "A2A-Extensions");
+    }
+
+    #[test]
+    fn hubs_on_the_way_are_named_by_a_header_or_by_the_trace() {
+        let many = ["a/b"; 65].join(",");
+        for (headers, expected) in [
+            (&[][..], Some("")),
+            (&[("nuncio-hops", "h1/a, h2/b,")], Some("h1/a h2/b")),
+            (&[("nuncio-hops", "h1/a"), ("nuncio-hops", "h2/b")], Some("h1/a h2/b")),
+            (&[("tracestate", "x=1:2, nuncio=aa:bb")], Some("aa bb")),
+            (&[("tracestate", "nuncio=aa:bb"), ("nuncio-hops", "h1/a")], Some("h1/a")),
+            (&[("tracestate", "other=nuncio")], Some("")),
+            (&[("nuncio-hops", &*many)], None),
+        ] {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.append(HeaderName::from_static(name), value.parse().unwrap());
+            }
+            let hops = read(Version::V1_0, Binding::Grpc, &map, None, &[]).map(|cx| cx.hops.join(" "));
+            assert_eq!(hops.ok().as_deref(), expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn only_headers_that_are_named_are_kept() {
+        let names = ["x-request-id", "cookie", "authorization"];
+        let headers =
+            HeaderMap::from_iter(names.map(|name| (HeaderName::from_static(name), "v".parse().unwrap())));
+        let keep = [HeaderName::from_static("x-request-id"), HeaderName::from_static("x-absent")];
+        let cx = read(Version::V1_0, Binding::Grpc, &headers, None, &keep).unwrap();
+        assert_eq!(cx.received.iter().collect::<Vec<_>>(), [("x-request-id", "v")]);
+        assert!(cx.headers.is_empty(), "nothing goes out by itself");
     }
 
     #[test]

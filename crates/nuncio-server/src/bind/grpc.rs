@@ -1,15 +1,15 @@
 //! The gRPC binding: the paths of both packages on the port of everything else. tonic does the framing;
 //! which version a call is in stands in its path, and which agent it is for in its tenant.
 
-use std::{cmp::Ordering, collections::HashMap, fmt, sync::Arc};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
 use axum::{Router, body::Body, extract::Request, response::Response, routing::any};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use futures_util::{StreamExt as _, stream::BoxStream};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
 use http_body_util::Full;
 use nuncio_protocol::{
-    CallContext, Caller, Error, ErrorKind, EventStream, RESUME_EXTENSION, Result, StreamItem,
+    Binding, CallContext, Caller, Error, ErrorKind, EventStream, RESUME_EXTENSION, Result, StreamItem,
     op::{Call, Op, Reply},
     pb::{self, Codec},
     wire::excerpt,
@@ -23,26 +23,30 @@ use tonic::{
 use tower::service_fn;
 
 use super::{
-    Agent, BindOptions, Inner, PublicBase, answer, context,
+    Agent, BindOptions, PublicBase, answer, context,
+    relay::{self, Raw},
     version::{self, CODECS},
 };
 
 /// The gRPC of one port. All agents behind it share its paths.
 #[derive(Clone)]
 pub struct Grpc {
-    directory: Arc<Directory>,
+    behind: Behind,
 }
 
-enum Directory {
+#[derive(Clone)]
+enum Behind {
     /// One agent; what tenant means is its own affair.
     One(Agent),
     /// Several agents; the tenant is the name of one.
-    Many {
-        options: BindOptions,
-        /// Who gets calls without a tenant, and all calls of versions that have none.
-        default: Option<Agent>,
-        by_tenant: HashMap<String, Agent>,
-    },
+    Many { directory: Arc<dyn Directory>, options: Arc<BindOptions> },
+}
+
+/// Finds agents by name.
+pub trait Directory: Send + Sync + 'static {
+    /// The agent of this name, or the one for calls without a name (which are all calls of versions that have
+    /// no tenant), as far as a request with these extensions may know of it.
+    fn find(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<Agent>;
 }
 
 impl fmt::Debug for Grpc {
@@ -55,19 +59,14 @@ impl Grpc {
     /// One agent, which gets all calls, whatever their tenant.
     #[must_use]
     pub fn of(agent: &Agent) -> Self {
-        Self { directory: Arc::new(Directory::One(agent.clone())) }
+        Self { behind: Behind::One(agent.clone()) }
     }
 
     /// Several agents by name, which callers give as the tenant. The name is for finding the agent: it does
-    /// not become part of the task's scope. `default` gets the calls without a tenant.
+    /// not become part of the task's scope.
     #[must_use]
-    pub fn shared(
-        agents: impl IntoIterator<Item = (String, Agent)>,
-        default: Option<Agent>,
-        options: BindOptions,
-    ) -> Self {
-        let by_tenant = agents.into_iter().collect();
-        Self { directory: Arc::new(Directory::Many { options, default, by_tenant }) }
+    pub fn shared(directory: Arc<dyn Directory>, options: BindOptions) -> Self {
+        Self { behind: Behind::Many { directory, options: Arc::new(options) } }
     }
 
     /// The names of the services, one per version.
@@ -102,6 +101,9 @@ impl Grpc {
             Err(error) => return status(codec, &error).into_http::<Body>(),
         };
         let exchange = Exchange { grpc: self, codec, op };
+        if let Some(relayed) = exchange.relay(&parts, &body).await {
+            return relayed.unwrap_or_else(|error| status(codec, &error).into_http::<Body>());
+        }
         let request = http::Request::from_parts(parts, Full::new(body));
         let mut server = server::Grpc::new(BytesCodec).max_decoding_message_size(usize::MAX);
         let response = if op.row().streaming {
@@ -115,30 +117,30 @@ impl Grpc {
     }
 
     fn options(&self) -> &BindOptions {
-        match &*self.directory {
-            Directory::One(agent) => &agent.inner.options,
-            Directory::Many { options, .. } => options,
+        match &self.behind {
+            Behind::One(agent) => &agent.inner.options,
+            Behind::Many { options, .. } => options,
         }
     }
 
     /// The agent that a call is for. Its name is taken out of the call.
-    fn route(&self, call: &mut Call) -> Result<&Inner> {
-        match &*self.directory {
-            Directory::One(agent) => Ok(&agent.inner),
-            Directory::Many { default, by_tenant, .. } => {
-                let (agent, why) = match call.tenant() {
-                    None => {
-                        let why = "required: it names the agent, and there is no default agent, which is the \
-                                   only one that versions without a tenant can reach";
-                        (default.as_ref(), why)
-                    }
-                    Some(tenant) => (by_tenant.get(tenant), "there is no agent of this name"),
-                };
-                let agent = agent.ok_or_else(|| Error::invalid_field("tenant", why))?;
-                call.set_tenant(None);
-                Ok(&agent.inner)
-            }
-        }
+    fn route(&self, call: &mut Call, extensions: &http::Extensions) -> Result<Agent> {
+        let directory = match &self.behind {
+            Behind::One(agent) => return Ok(agent.clone()),
+            Behind::Many { directory, .. } => directory,
+        };
+        let agent = directory.find(call.tenant(), extensions).ok_or_else(|| {
+            let why = match call.tenant() {
+                Some(_) => "there is no agent of this name",
+                None => {
+                    "required: it names the agent, and there is no default agent, which is the only one that \
+                     versions without a tenant can reach"
+                }
+            };
+            Error::invalid_field("tenant", why)
+        })?;
+        call.set_tenant(None);
+        Ok(agent)
     }
 }
 
@@ -176,10 +178,13 @@ fn no_grpc(request: &Request) -> Option<Response> {
     Some(response)
 }
 
+/// What stands before a message: whether it is compressed, and how long it is.
+const FRAME: usize = 5;
+
 /// A call is one message in one frame. Checked before tonic sees it, which makes room for as much as a
 /// frame says, be it there or not, and takes the first of several messages for the only one.
 fn check_frame(body: &Bytes) -> Result<()> {
-    let Some((head, message)) = body.split_first_chunk::<5>() else {
+    let Some((head, message)) = body.split_first_chunk::<FRAME>() else {
         let error = if body.is_empty() {
             Error::new(ErrorKind::InvalidRequest, "expected one message, got none")
         } else {
@@ -211,6 +216,43 @@ struct Exchange {
 type Answer<T> = std::result::Result<tonic::Response<T>, Status>;
 
 impl Exchange {
+    /// What becomes of a call that is handed on as it came. What is wrong with one that is not is told when it is
+    /// decoded.
+    async fn relay(&self, parts: &Parts, body: &Bytes) -> Option<Result<Response>> {
+        let mut message = body.clone();
+        let is_compressed = message.split_to(FRAME).first() != Some(&0);
+        if is_compressed || matches!(&self.grpc.behind, Behind::One(agent) if agent.inner.relay.is_none()) {
+            return None;
+        }
+        let mut glance = (self.codec.glance)(self.op, message.clone())?;
+        let agent = match &self.grpc.behind {
+            Behind::One(agent) => agent.clone(),
+            Behind::Many { directory, .. } => {
+                directory.find(glance.tenant.take().as_deref(), &parts.extensions)?
+            }
+        };
+        let (agent, headers) = (&agent.inner, &parts.headers);
+        agent.relay.as_ref()?;
+        answer::check_size(body.len(), &agent.options).ok()?;
+        let requested = version::requested(headers, None).ok()?;
+        agent.grpc.confirm(self.codec.version, requested).ok()?;
+        let cx = self.context(headers, parts.extensions.get::<Caller>(), &agent.options.keep_headers).ok()?;
+        let call = Raw {
+            binding: Binding::Grpc,
+            version: self.codec.version,
+            op: self.op,
+            glance,
+            cx: &cx,
+            method: &parts.method,
+            path: parts.uri.path(),
+            query: None,
+            headers,
+            body: message,
+            form: relay::grpc(self.codec),
+        };
+        agent.relay(call).await
+    }
+
     async fn unary(&self, request: tonic::Request<Bytes>) -> Answer<Bytes> {
         self.carry_out(request, |reply, _| {
             // Grows to what is needed and no more, so that it becomes `Bytes` as it is.
@@ -241,10 +283,12 @@ impl Exchange {
             // Only the version's own package is at this path, so silence means that version (trap T-06).
             let requested = version::requested(&headers, None)?;
             version::agrees(self.codec.version, requested, &[self.codec.version])?;
+            let size = FRAME + message.len();
             let mut call = (self.codec.decode_call)(self.op, message)?;
-            let agent = self.grpc.route(&mut call)?;
+            let agent = &self.grpc.route(&mut call, &extensions)?.inner;
+            answer::check_size(size, &agent.options)?;
             agent.grpc.confirm(self.codec.version, requested)?;
-            let cx = self.context(&headers, extensions.get::<Caller>())?;
+            let cx = self.context(&headers, extensions.get::<Caller>(), &agent.options.keep_headers)?;
             echo = agent.activated(&cx);
             let reply = agent.carry_out(call, &cx, extensions.get::<PublicBase>()).await?;
             encode(reply, &|uri| agent.is_active(&cx, uri))
@@ -255,17 +299,30 @@ impl Exchange {
         }
     }
 
-    fn context(&self, headers: &HeaderMap, caller: Option<&Caller>) -> Result<CallContext> {
-        let mut cx = context::read(self.codec.version, headers, caller)?;
+    fn context(
+        &self,
+        headers: &HeaderMap,
+        caller: Option<&Caller>,
+        keep: &[HeaderName],
+    ) -> Result<CallContext> {
+        let mut cx = context::read(self.codec.version, Binding::Grpc, headers, caller, keep)?;
         cx.deadline = context::deadline(headers);
         Ok(cx)
     }
 
     fn refuse(&self, error: &Error, echo: Option<(HeaderName, HeaderValue)>) -> Status {
         let mut status = status(self.codec, error);
-        *status.metadata_mut() = metadata(echo);
+        status.metadata_mut().as_mut().extend(echo.map(|(name, value)| (Some(name), value)));
         status
     }
+}
+
+/// The answer to a call at this path that goes no further.
+pub(super) fn refuse(path: &str, error: &Error) -> Response {
+    let service = path.split('/').nth(1).unwrap_or_default();
+    let [newest, ..] = CODECS;
+    let codec = CODECS.into_iter().find(|codec| codec.service == service).unwrap_or(newest);
+    status(codec, error).into_http::<Body>()
 }
 
 fn metadata(header: Option<(HeaderName, HeaderValue)>) -> MetadataMap {
@@ -280,11 +337,22 @@ fn status(codec: &Codec, error: &Error) -> Status {
     answer::log(error);
     let code = Code::from_i32(error.kind().row().grpc.number);
     let details = (codec.encode_status)(error);
-    if details.len() > MOST_DETAILS {
+    let mut status = if details.len() > MOST_DETAILS {
         let short = Error::new(error.kind(), excerpt(error.message().to_owned()));
-        return Status::with_details(code, short.message(), (codec.encode_status)(&short).into());
-    }
-    Status::with_details(code, error.message(), details.into())
+        Status::with_details(code, short.message(), (codec.encode_status)(&short).into())
+    } else {
+        Status::with_details(code, error.message(), details.into())
+    };
+    answer::when_again(status.metadata_mut().as_mut(), error);
+    status
+}
+
+/// The trailers of an answer that has begun and cannot go on.
+pub(super) fn trailers(codec: &Codec, error: &Error) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    // What cannot stand in trailers has been left out above.
+    let _ = status(codec, error).add_header(&mut trailers);
+    trailers
 }
 
 type Messages = BoxStream<'static, Result<Bytes, Status>>;

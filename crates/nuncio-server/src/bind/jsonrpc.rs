@@ -1,9 +1,10 @@
 //! The JSON-RPC binding: one URL, both versions.
 
 use axum::{body::Body, extract::Request, response::Response};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use nuncio_protocol::{
-    CallContext, Caller, Error, ErrorKind, Result, Version,
+    Binding, CallContext, Caller, Error, ErrorKind, Result, Version,
     op::{Op, Reply},
     wire::{
         self, Dialect,
@@ -16,6 +17,7 @@ use super::{
     Inner, PublicBase,
     answer::{self, JSON},
     card, context,
+    relay::{self, Raw},
     sse::{self, Envelope},
     version::{self, IMPLIED, jsonrpc_dialect},
 };
@@ -39,7 +41,7 @@ pub(super) async fn serve(agent: &Inner, request: Request) -> Response {
     match envelope::decode_body(&body) {
         Ok(Incoming::Single(request)) => {
             let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller, base };
-            call.answer(request).await
+            call.answer(request, &body).await
         }
         Ok(Incoming::Batch(requests)) => {
             let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller, base };
@@ -60,7 +62,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    async fn answer(&self, request: envelope::Request<'_>) -> Response {
+    async fn answer(&self, request: envelope::Request<'_>, body: &Bytes) -> Response {
         let id = request.id;
         let (dialect, op, cx) = match self.open(&request) {
             Ok(opened) => opened,
@@ -69,6 +71,9 @@ impl Call<'_> {
         if id.is_none() && op.row().streaming {
             let error = Error::new(ErrorKind::InvalidRequest, "id: a streaming call needs one");
             return plain_error(None, &error);
+        }
+        if let Some(relayed) = self.relay(dialect, op, &cx, &request, body).await {
+            return relayed.unwrap_or_else(|error| plain_error(id, &error));
         }
         let reply = self.dispatch(dialect, op, &cx, request.params).await;
         let mut response = match reply {
@@ -99,6 +104,36 @@ impl Call<'_> {
             card::for_this_caller_only(response.headers_mut());
         }
         response
+    }
+
+    /// What becomes of a call that is handed on as it came. A notification is not: whom its answer is about
+    /// could not be told.
+    async fn relay(
+        &self,
+        dialect: &'static dyn Dialect,
+        op: Op,
+        cx: &CallContext,
+        request: &envelope::Request<'_>,
+        body: &Bytes,
+    ) -> Option<Result<Response>> {
+        if self.agent.relay.is_none() || request.id.is_none() {
+            return None;
+        }
+        let (glance, form) = relay::jsonrpc(dialect, op, request.params.map(RawValue::get), body)?;
+        let call = Raw {
+            binding: Binding::JsonRpc,
+            version: dialect.version(),
+            op,
+            glance,
+            cx,
+            method: &Method::POST,
+            path: "",
+            query: None,
+            headers: self.headers,
+            body: body.clone(),
+            form,
+        };
+        self.agent.relay(call).await
     }
 
     async fn answer_batch(&self, requests: &[&RawValue]) -> Response {
@@ -136,7 +171,7 @@ impl Call<'_> {
     fn echo(&self) -> Option<(HeaderName, HeaderValue)> {
         let requested = version::requested(self.headers, self.uri.query()).ok()?;
         let version = self.agent.jsonrpc.choose(requested).ok()?;
-        self.agent.activated(&context::read(version, self.headers, self.caller).ok()?)
+        self.agent.activated(&self.context(version).ok()?)
     }
 
     /// One of a batch; `None` for a notification.
@@ -175,7 +210,8 @@ impl Call<'_> {
         if requested.is_none()
             && let Some((dialect, op)) = self.proven(&request.method)?
         {
-            return Ok((dialect, op, context::read(dialect.version(), self.headers, self.caller)?));
+            let cx = self.context(dialect.version())?;
+            return Ok((dialect, op, CallContext { version_unsaid: true, ..cx }));
         }
         let version = self.agent.jsonrpc.choose(requested)?;
         let dialect = jsonrpc_dialect(version);
@@ -183,7 +219,11 @@ impl Call<'_> {
             let method = wire::excerpt(request.method.to_string());
             Error::new(ErrorKind::MethodNotFound, format!("version {version} has no method {method}"))
         })?;
-        Ok((dialect, op, context::read(version, self.headers, self.caller)?))
+        Ok((dialect, op, self.context(version)?))
+    }
+
+    fn context(&self, version: Version) -> Result<CallContext> {
+        context::read(version, Binding::JsonRpc, self.headers, self.caller, &self.agent.options.keep_headers)
     }
 
     /// A caller that sent no version, but a method that only 1.0 has: told clearly, or taken if the
@@ -218,7 +258,7 @@ fn refuses_in_stream(dialect: &dyn Dialect, error: &Error) -> bool {
     dialect.refuses_in_stream() && error.kind().jsonrpc_http_status() == StatusCode::OK
 }
 
-fn plain_error(id: Option<&RawValue>, error: &Error) -> Response {
+pub(super) fn plain_error(id: Option<&RawValue>, error: &Error) -> Response {
     let status = StatusCode::from_u16(error.kind().jsonrpc_http_status()).unwrap_or(StatusCode::OK);
     error_response(id, error, status)
 }

@@ -8,6 +8,8 @@ mod document;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod jsonrpc;
+mod refuse;
+mod relay;
 mod rest;
 mod sse;
 mod version;
@@ -16,21 +18,24 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    extract::{FromRef, Request, State},
-    response::Response,
-    routing::{any, get, post},
+    extract::{Request, State},
+    response::{IntoResponse as _, Response},
+    routing::any,
 };
+use http::{HeaderName, Method, StatusCode, header};
 use nuncio_protocol::{
-    A2aService, AgentCard, Binding, CallContext, Result,
-    op::{Call, Reply},
+    A2aService, AgentCard, Binding, CallContext, Error, ErrorKind, Result,
+    op::{Call, Op, Reply},
 };
 
 #[cfg(feature = "grpc")]
-pub use self::grpc::{Grpc, is_grpc, unimplemented};
+pub use self::grpc::{Directory, Grpc, is_grpc, unimplemented};
 pub use self::{
     answer::BodyMemory,
     card::{CardSigner, PublicBase},
     document::Document,
+    refuse::{OnDenied, refuse},
+    relay::{Form, Raw, Relay, Relayed, Subject},
 };
 use self::{card::Cards, version::Spoken};
 
@@ -60,6 +65,11 @@ pub struct BindOptions {
     pub card_follows_proxies: bool,
     /// Signs the cards.
     pub card_signer: Option<CardSigner>,
+    /// The headers of a caller that the agent gets to see
+    /// ([`CallContext::received`](nuncio_protocol::CallContext)).
+    pub keep_headers: Vec<HeaderName>,
+    /// Is told of callers that ask for what they may not.
+    pub on_denied: Option<OnDenied>,
 }
 
 impl Default for BindOptions {
@@ -76,6 +86,8 @@ impl Default for BindOptions {
             card_base: None,
             card_follows_proxies: false,
             card_signer: None,
+            keep_headers: Vec::new(),
+            on_denied: None,
         }
     }
 }
@@ -88,6 +100,8 @@ pub struct Agent {
 
 struct Inner {
     service: Arc<dyn A2aService>,
+    /// Asked before a call is decoded.
+    relay: Option<Arc<dyn Relay>>,
     cards: Cards,
     /// URIs that the card declares: those of a request are active.
     extensions: Vec<String>,
@@ -99,8 +113,19 @@ struct Inner {
 }
 
 impl Inner {
+    /// Refuses what these credentials are not for.
+    fn permit(&self, op: Op, cx: &CallContext) -> Result<()> {
+        if cx.caller.may(op) {
+            return Ok(());
+        }
+        self.options.on_denied.iter().for_each(|on_denied| on_denied.tell(cx, op));
+        let why = format!("these credentials are not for {}", op.name());
+        Err(Error::new(ErrorKind::PermissionDenied, why))
+    }
+
     /// Carries a call out for a caller that sees us under this base.
     async fn carry_out(&self, call: Call, cx: &CallContext, base: Option<&PublicBase>) -> Result<Reply> {
+        self.permit(call.op(), cx)?;
         let mut reply = call.dispatch(&*self.service, cx).await?;
         if let Reply::Card(card) = &mut reply {
             **card = self.cards.present(card, base)?;
@@ -121,11 +146,34 @@ impl Agent {
     /// # Errors
     /// When the card cannot be written as JSON or signed.
     pub fn new(service: Arc<dyn A2aService>, card: &AgentCard, options: BindOptions) -> Result<Self> {
+        Self::build(service, None, card, options)
+    }
+
+    /// As [`Self::new`], with a relay that is asked first: the service gets what it does not take.
+    ///
+    /// # Errors
+    /// When the card cannot be written as JSON or signed.
+    pub fn relayed(
+        service: Arc<dyn A2aService>,
+        relay: Arc<dyn Relay>,
+        card: &AgentCard,
+        options: BindOptions,
+    ) -> Result<Self> {
+        Self::build(service, Some(relay), card, options)
+    }
+
+    fn build(
+        service: Arc<dyn A2aService>,
+        relay: Option<Arc<dyn Relay>>,
+        card: &AgentCard,
+        options: BindOptions,
+    ) -> Result<Self> {
         let extensions = card.capabilities.extensions.iter().map(|extension| extension.uri.clone()).collect();
         let cards = Cards::new(card, &options)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 service,
+                relay,
                 cards,
                 extensions,
                 jsonrpc: Spoken::on(Binding::JsonRpc, card),
@@ -137,22 +185,54 @@ impl Agent {
         })
     }
 
-    /// The routes of this agent below `prefix` (empty for the root): JSON-RPC with and without a
-    /// trailing slash, HTTP+JSON, and the card. gRPC has paths of its own: see [`Grpc`].
+    /// The routes of this agent below `prefix` (empty for the root): see [`Self::serve`].
     pub fn router(&self, prefix: &str) -> Router {
         let mounted = Mounted { agent: self.clone(), prefix: prefix.into() };
         let mut router = Router::new()
-            .route(&format!("{prefix}/"), post(call).get(card))
-            .route(&format!("{prefix}/.well-known/agent-card.json"), get(card))
-            .route(&format!("{prefix}/{{*below}}"), any(operation));
+            .route(&format!("{prefix}/"), any(serve))
+            .route(&format!("{prefix}/{{*below}}"), any(serve));
         if !prefix.is_empty() {
-            router = router.route(prefix, post(call).get(card));
-        }
-        if self.inner.options.legacy_card_path {
-            router = router.route(&format!("{prefix}/.well-known/agent.json"), get(legacy_card));
+            router = router.route(prefix, any(serve));
         }
         router.with_state(mounted)
     }
+
+    /// Answers a request to this agent at `prefix` (empty at the root), whose path is known to begin so:
+    /// JSON-RPC with and without a trailing slash, HTTP+JSON, and the card. gRPC has paths of its own: see
+    /// [`Grpc`].
+    pub async fn serve(&self, prefix: &str, request: Request) -> Response {
+        let path = request.uri().path();
+        // As it came: an escaped slash is no slash (trap T-49).
+        match path.strip_prefix(prefix).unwrap_or(path) {
+            "" | "/" if request.method() == Method::POST => jsonrpc::serve(&self.inner, request).await,
+            "" | "/" if is_read(&request) => self.card(&request),
+            "" | "/" => wrong_method("GET,HEAD,POST"),
+            "/.well-known/agent-card.json" if is_read(&request) => self.card(&request),
+            "/.well-known/agent-card.json" => wrong_method("GET,HEAD"),
+            "/.well-known/agent.json" if self.inner.options.legacy_card_path => {
+                if is_read(&request) {
+                    card::deprecated(self.card(&request))
+                } else {
+                    wrong_method("GET,HEAD")
+                }
+            }
+            #[cfg(feature = "grpc")]
+            _ if is_grpc(request.headers()) => unimplemented("there is no such service here"),
+            _ => rest::serve(&self.inner, prefix, request).await,
+        }
+    }
+
+    fn card(&self, request: &Request) -> Response {
+        self.inner.cards.respond(request.headers(), request.extensions().get())
+    }
+}
+
+fn is_read(request: &Request) -> bool {
+    [Method::GET, Method::HEAD].contains(request.method())
+}
+
+fn wrong_method(allow: &'static str) -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allow)]).into_response()
 }
 
 /// An agent at its place.
@@ -160,12 +240,6 @@ impl Agent {
 struct Mounted {
     agent: Agent,
     prefix: Arc<str>,
-}
-
-impl FromRef<Mounted> for Agent {
-    fn from_ref(mounted: &Mounted) -> Self {
-        mounted.agent.clone()
-    }
 }
 
 /// The routes of an agent at the root: every binding on one port.
@@ -176,22 +250,6 @@ pub fn router(agent: &Agent) -> Router {
     router
 }
 
-async fn call(State(agent): State<Agent>, request: Request) -> Response {
-    jsonrpc::serve(&agent.inner, request).await
-}
-
-async fn operation(State(mounted): State<Mounted>, request: Request) -> Response {
-    #[cfg(feature = "grpc")]
-    if is_grpc(request.headers()) {
-        return unimplemented("there is no such service here");
-    }
-    rest::serve(&mounted.agent.inner, &mounted.prefix, request).await
-}
-
-async fn card(State(agent): State<Agent>, request: Request) -> Response {
-    agent.inner.cards.respond(request.headers(), request.extensions().get())
-}
-
-async fn legacy_card(State(agent): State<Agent>, request: Request) -> Response {
-    card::deprecated(agent.inner.cards.respond(request.headers(), request.extensions().get()))
+async fn serve(State(Mounted { agent, prefix }): State<Mounted>, request: Request) -> Response {
+    agent.serve(&prefix, request).await
 }

@@ -2,9 +2,9 @@
 
 use axum::{body::HttpBody as _, extract::Request, response::Response};
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
 use nuncio_protocol::{
-    CallContext, Caller, Error, Result,
+    Binding, CallContext, Caller, Error, Result,
     op::{Op, Reply, Verb},
     wire::rest::{self, Refused, Route},
 };
@@ -13,6 +13,7 @@ use super::{
     Inner, PublicBase,
     answer::{self, A2A_JSON, JSON},
     card, context,
+    relay::{self, Raw},
     sse::{self, Envelope},
     version::{self, IMPLIED, RestForm},
 };
@@ -42,7 +43,7 @@ pub(super) async fn serve(agent: &Inner, prefix: &str, request: Request) -> Resp
     } else {
         Bytes::new()
     };
-    exchange.answer(route, &body).await
+    exchange.answer(route, path, &body).await
 }
 
 /// A request with what its head says.
@@ -70,15 +71,17 @@ impl Exchange<'_> {
         Ok(route)
     }
 
-    async fn answer(&self, route: Route<'_>, body: &Bytes) -> Response {
-        let Parts { method, uri, headers, .. } = self.parts;
+    async fn answer(&self, route: Route<'_>, path: &str, body: &Bytes) -> Response {
+        let Parts { method, uri, .. } = self.parts;
+        if let Some(relayed) = self.relay(&route, path, body).await {
+            return relayed.unwrap_or_else(|error| self.error(None, &error));
+        }
         let incoming = match route.decode(method.as_str(), uri.query(), body) {
             Ok(incoming) => incoming,
             Err(refused) => return self.refuse(refused),
         };
         let op = incoming.op;
-        let cx = context::read(self.form.dialect.version(), headers, self.parts.extensions.get::<Caller>());
-        let cx = match cx {
+        let cx = match self.context() {
             Ok(cx) => cx,
             Err(error) => return self.error(None, &error),
         };
@@ -90,6 +93,37 @@ impl Exchange<'_> {
             response.headers_mut().insert(name, value);
         }
         response
+    }
+
+    /// What becomes of a call that is handed on as it came.
+    async fn relay(&self, route: &Route<'_>, path: &str, body: &Bytes) -> Option<Result<Response>> {
+        self.agent.relay.as_ref()?;
+        let Parts { method, uri, headers, .. } = self.parts;
+        let (glance, form) = relay::rest(self.form, route, uri.query(), body)?;
+        let cx = self.context().ok()?;
+        let call = Raw {
+            binding: Binding::HttpJson,
+            version: self.form.dialect.version(),
+            op: route.op(),
+            glance,
+            cx: &cx,
+            method,
+            path,
+            query: uri.query(),
+            headers,
+            body: body.clone(),
+            form,
+        };
+        self.agent.relay(call).await
+    }
+
+    fn context(&self) -> Result<CallContext> {
+        let Parts { headers, uri, extensions, .. } = self.parts;
+        let version = self.form.dialect.version();
+        let (caller, keep) = (extensions.get::<Caller>(), &self.agent.options.keep_headers);
+        let mut cx = context::read(version, Binding::HttpJson, headers, caller, keep)?;
+        cx.version_unsaid = version != IMPLIED && version::requested(headers, uri.query())?.is_none();
+        Ok(cx)
     }
 
     async fn dispatch(&self, incoming: rest::Incoming<'_>, cx: &CallContext) -> Result<Reply> {
@@ -138,36 +172,50 @@ impl Exchange<'_> {
     }
 
     fn error(&self, status: Option<u16>, error: &Error) -> Response {
-        answer::log(error);
-        let (status, body) = (self.form.error)(status, error);
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = answer::typed(status, self.media_type(), body);
-        answer::explain(&mut response, error);
-        response
+        self::error(self.form, &self.parts.headers, status, error)
     }
 
-    /// The protocol's own media type (spec 11.1), unless the caller shows that it knows the other one only.
     fn media_type(&self) -> &'static str {
-        let mentions = |name: &HeaderName, media_type: &str| {
-            self.parts.headers.get_all(name).iter().any(|value| {
-                value.to_str().is_ok_and(|value| value.to_ascii_lowercase().contains(media_type))
-            })
-        };
-        if !self.form.has_own_media_type {
+        media_type(self.form, &self.parts.headers)
+    }
+}
+
+/// The answer to a request, to this path below the agent's address, that goes no further.
+pub(super) fn refuse(path: &str, headers: &HeaderMap, error: &Error) -> Response {
+    self::error(version::rest_form(path), headers, None, error)
+}
+
+fn error(form: &RestForm, headers: &HeaderMap, status: Option<u16>, error: &Error) -> Response {
+    answer::log(error);
+    let (status, body) = (form.error)(status, error);
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = answer::typed(status, media_type(form, headers), body);
+    answer::explain(&mut response, error);
+    response
+}
+
+/// The protocol's own media type (spec 11.1), unless the caller shows that it knows the other one only.
+fn media_type(form: &RestForm, headers: &HeaderMap) -> &'static str {
+    let mentions = |name: &HeaderName, media_type: &str| {
+        headers
+            .get_all(name)
+            .iter()
+            .any(|value| value.to_str().is_ok_and(|value| value.to_ascii_lowercase().contains(media_type)))
+    };
+    if !form.has_own_media_type {
+        return JSON;
+    }
+    for name in [header::ACCEPT, header::CONTENT_TYPE] {
+        if mentions(&name, A2A_JSON) {
+            return A2A_JSON;
+        }
+        if mentions(&name, JSON) {
             return JSON;
         }
-        for name in [header::ACCEPT, header::CONTENT_TYPE] {
-            if mentions(&name, A2A_JSON) {
-                return A2A_JSON;
-            }
-            if mentions(&name, JSON) {
-                return JSON;
-            }
-            // Whoever takes neither, such as a stream only, rather knows the older one (trap T-07).
-            if name == header::ACCEPT && self.parts.headers.contains_key(&name) && !mentions(&name, "/*") {
-                return JSON;
-            }
+        // Whoever takes neither, such as a stream only, rather knows the older one (trap T-07).
+        if name == header::ACCEPT && headers.contains_key(&name) && !mentions(&name, "/*") {
+            return JSON;
         }
-        A2A_JSON
     }
+    A2A_JSON
 }

@@ -97,7 +97,7 @@ fn place(task_id: &TaskId, id: &PushConfigId) -> String {
     format!("{task_id}/{id}")
 }
 
-fn check(courier: &dyn Courier, config: &TaskPushNotificationConfig, field: &str) -> Result<Url> {
+pub(super) fn check(courier: &dyn Courier, config: &TaskPushNotificationConfig, field: &str) -> Result<Url> {
     let wrong = |name: &str, why: String| Error::invalid_field(format!("{field}{name}"), why);
     if config.url.len() > LONGEST_URL {
         return Err(wrong("url", format!("at most {LONGEST_URL} bytes are allowed")));

@@ -15,6 +15,7 @@ mod config;
 mod courier;
 mod dispatch;
 mod hands;
+mod onward;
 mod payload;
 mod request;
 mod room;
@@ -43,13 +44,14 @@ pub use self::{
     agent::PushOptions,
     config::shown_url,
     courier::{Answer, Courier, Failure},
+    onward::{Onward, Said},
     payload::Dialect,
     request::{Sign, Unsigned},
     schedule::Retry,
-    seal::MasterKey,
+    seal::{MasterKey, Vault},
     web::{sign_by_key, sign_by_secrets},
 };
-use self::{breaker::Breakers, dispatch::Dispatcher, hands::Hands, room::Room, seal::Vault};
+use self::{breaker::Breakers, dispatch::Dispatcher, hands::Hands, room::Room};
 use crate::{runtime::now, store::Store};
 
 /// How much is on its way at a time.
@@ -177,7 +179,7 @@ impl PushBuilder {
     pub fn build(self) -> Result<Push> {
         let over = CancellationToken::new();
         let engine = Arc::new(Engine {
-            vault: Vault::new(&self.key)?,
+            vault: Vault::new(&self.key, "webhook credentials")?,
             store: self.store,
             courier: self.courier,
             sign: self.sign,

@@ -40,6 +40,29 @@ pub(super) struct Payload {
     pub(super) body: Vec<u8>,
 }
 
+impl Payload {
+    /// An event that is in no store. The older version knows tasks only: `None` for whatever else.
+    pub(super) fn of(version: Version, event: Event) -> Option<Self> {
+        let mut body = Vec::with_capacity(1_024);
+        match (version, event) {
+            (Version::V1_0, event) => V1.encode_event(&event, &mut body),
+            (Version::V0_3, Event::Task(task)) => {
+                v03::JsonRpc.encode_reply(Op::GetTask, &Reply::Task(task), &mut body).ok()?;
+            }
+            (Version::V0_3, _) => return None,
+        }
+        Some(Self { content_type: Self::content_type(version), body })
+    }
+
+    /// What bodies of a version are.
+    pub(super) fn content_type(version: Version) -> &'static str {
+        match version {
+            Version::V1_0 => "application/a2a+json",
+            Version::V0_3 => "application/json",
+        }
+    }
+}
+
 /// Entries that were read with one before them: small ones, since they are held while others are on their way.
 pub(super) type Ahead = Vec<StoredEvent>;
 

@@ -48,17 +48,28 @@ impl MasterKey {
 }
 
 /// Seals and opens.
-pub(super) struct Vault(RandomizedNonceKey);
+pub struct Vault(RandomizedNonceKey);
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Vault(…)")
+    }
+}
 
 impl Vault {
-    pub(super) fn new(key: &MasterKey) -> Result<Self> {
-        RandomizedNonceKey::new(&AES_256_GCM, &key.derive("webhook credentials"))
-            .map(Self)
-            .map_err(Error::internal)
+    /// For this purpose; what is sealed for another is not opened.
+    ///
+    /// # Errors
+    /// The system's cryptography does not work.
+    pub fn new(key: &MasterKey, purpose: &str) -> Result<Self> {
+        RandomizedNonceKey::new(&AES_256_GCM, &key.derive(purpose)).map(Self).map_err(Error::internal)
     }
 
     /// Seals a text for this place only: opened elsewhere it is worth nothing.
-    pub(super) fn seal(&self, place: &str, text: &str) -> Result<String> {
+    ///
+    /// # Errors
+    /// The system's cryptography does not work.
+    pub fn seal(&self, place: &str, text: &str) -> Result<String> {
         let mut sealed = text.as_bytes().to_vec();
         let nonce =
             self.0.seal_in_place_append_tag(Aad::from(place), &mut sealed).map_err(Error::internal)?;
@@ -67,7 +78,8 @@ impl Vault {
     }
 
     /// `None`: it was sealed with another key, or for another place, or it is damaged.
-    pub(super) fn open(&self, place: &str, sealed: &str) -> Option<String> {
+    #[must_use]
+    pub fn open(&self, place: &str, sealed: &str) -> Option<String> {
         let mut bytes = STANDARD_NO_PAD.decode(sealed).ok()?;
         let nonce = bytes.split_off(bytes.len().checked_sub(NONCE_LEN)?);
         let nonce = Nonce::try_assume_unique_for_key(&nonce).ok()?;
@@ -82,14 +94,16 @@ mod tests {
 
     #[test]
     fn what_is_sealed_is_opened_in_its_place_and_with_its_key_only() {
-        let vault = Vault::new(&MasterKey::new([7; 32])).unwrap();
+        let vault = Vault::new(&MasterKey::new([7; 32]), "one").unwrap();
         let sealed = vault.seal("t-1", "s3cret").unwrap();
         assert!(!sealed.contains("s3cret"));
         assert_ne!(sealed, vault.seal("t-1", "s3cret").unwrap(), "no two are alike");
         assert_eq!(vault.open("t-1", &sealed).as_deref(), Some("s3cret"));
         assert_eq!(vault.open("t-2", &sealed), None);
-        let other = Vault::new(&MasterKey::new([8; 32])).unwrap();
-        assert_eq!(other.open("t-1", &sealed), None);
+        for (key, purpose) in [([8; 32], "one"), ([7; 32], "another")] {
+            let other = Vault::new(&MasterKey::new(key), purpose).unwrap();
+            assert_eq!(other.open("t-1", &sealed), None);
+        }
         for damaged in ["", "x", "AAAA", &sealed[1..], &format!("A{}", &sealed[1..])] {
             if damaged != sealed {
                 assert_eq!(vault.open("t-1", damaged), None, "{damaged}");

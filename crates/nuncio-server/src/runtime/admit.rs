@@ -8,6 +8,7 @@ use nuncio_protocol::{
     Validate as _, wire::excerpt,
 };
 use tokio::{sync::oneshot, time::timeout_at};
+use tracing::Instrument as _;
 
 use super::{
     Shared,
@@ -117,7 +118,7 @@ impl Shared {
             Some(prefix) => media_type.starts_with(prefix),
             None => media_type == refused,
         });
-        !refused && self.card.accepts_input(media_type)
+        !refused && (self.any_media_type || self.present.load().card.accepts_input(media_type))
     }
 
     async fn begin(
@@ -177,10 +178,12 @@ impl Shared {
             guard.begins_after(Seq::ZERO);
         }
         let (shared, handle) = (Arc::clone(self), live.clone());
-        self.tracker.spawn(async move {
+        let run = async move {
             let _held = permit;
             execution::run(shared, handle, turn).await;
-        });
+        };
+        // What it logs says whose call it works for.
+        self.tracker.spawn(run.in_current_span());
         Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }))
     }
 
@@ -317,16 +320,20 @@ impl Shared {
             }
             turn.in_flight.iter().for_each(InFlightGuard::waits);
             state.queue.push_back(turn);
+            drop(state);
+            live.announce();
             return Ok(Taken::Queued);
         }
         let permit = self.task_permit()?;
         state.running = Some(execution::running());
         drop(state);
         let (shared, handle) = (Arc::clone(self), live.clone());
-        self.tracker.spawn(async move {
+        let run = async move {
             let _held = permit;
             execution::run(shared, handle, turn).await;
-        });
+        };
+        // What it logs says whose call it works for.
+        self.tracker.spawn(run.in_current_span());
         Ok(Taken::Runs)
     }
 

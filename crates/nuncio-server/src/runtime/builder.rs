@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use nuncio_protocol::{AgentCard, Caller, Interceptor, Interceptors};
 use tokio::sync::{OnceCell, Semaphore};
 
 use super::{
-    ExtendedCard, Retention, Runtime, Shared,
+    ExtendedCard, Present, Retention, Runtime, Shared,
     hooks::{self, Declared, WhenActive},
     journal::Journal,
     recover, watch,
@@ -76,6 +77,7 @@ pub struct RuntimeBuilder {
     extended_card: Option<ExtendedCard>,
     extended_card_is_open: bool,
     refused_media_types: Vec<String>,
+    any_media_type: bool,
     declared: Declared,
     hooks: Interceptors,
     #[cfg(feature = "push")]
@@ -95,6 +97,7 @@ impl RuntimeBuilder {
             extended_card: None,
             extended_card_is_open: false,
             refused_media_types: Vec::new(),
+            any_media_type: false,
             declared: Declared::default(),
             hooks: Interceptors::default(),
             #[cfg(feature = "push")]
@@ -118,6 +121,12 @@ impl RuntimeBuilder {
     /// Other bounds than the default.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// At most so many parts in a message.
+    pub fn parts(mut self, most: usize) -> Self {
+        self.limits.parts = most;
         self
     }
 
@@ -167,6 +176,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// What its card says of media types is a hint: the agent looks at each part itself, and refuses what it does not
+    /// take.
+    pub fn any_media_type(mut self) -> Self {
+        self.any_media_type = true;
+        self
+    }
+
     /// Stands around every call that declares the extensions which the card demands, inside of the
     /// interceptors and extensions that were added before.
     pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
@@ -181,6 +197,12 @@ impl RuntimeBuilder {
         self.hooks.push(WhenActive { uri: declaration.uri.clone(), extension });
         self.declared.push(declaration);
         self
+    }
+
+    /// Gives the card and the executor to a runtime that is there, in place of its own, and leaves everything
+    /// else there as it is: see [`Runtime::replace`].
+    pub fn give_to(self, runtime: &Runtime) {
+        runtime.replace(self.card, self.executor);
     }
 
     /// The runtime. With a store that waits for a disk, or with a [`Retention`], it takes up what was left
@@ -198,12 +220,12 @@ impl RuntimeBuilder {
         let shared = Arc::new(Shared {
             anonymous: Arc::new(Scope { agent: Arc::clone(&agent), tenant: None, owner: None }),
             agent,
-            card: Arc::new(self.card),
+            present: ArcSwap::from_pointee(Present { card: Arc::new(self.card), executor: self.executor }),
             declared: self.declared,
             extended_card: self.extended_card,
             extended_card_is_open: self.extended_card_is_open,
             refused_media_types: self.refused_media_types,
-            executor: self.executor,
+            any_media_type: self.any_media_type,
             journal: Journal::new(Arc::clone(&store), push.clone()),
             store,
             push,

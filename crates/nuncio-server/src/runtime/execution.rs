@@ -11,13 +11,13 @@ use tokio::{sync::oneshot, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Shared,
+    Present, Shared,
     in_flight::InFlightGuard,
     live::{LiveRef, Running, Stop},
     record::Recorder,
 };
 use crate::{
-    executor::{Emitter, ExecContext, Execution},
+    executor::{Emitter, ExecContext, Execution, Executor},
     store::{IdempotencyKey, StoredTurn, TurnChange, Webhook},
 };
 
@@ -188,6 +188,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
     }
     let token =
         live.lock().running.as_ref().map_or_else(CancellationToken::new, |running| running.token.clone());
+    let Present { card, executor } = &*shared.present.load_full();
     let cx = ExecContext::from(Execution {
         task_id: live.id.clone(),
         context_id: live.context_id.clone(),
@@ -198,10 +199,11 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
         metadata: turn.metadata,
         call: turn.call,
         again: turn.again,
-        card: Arc::clone(&shared.card),
+        memo: live.lock().memo.clone(),
+        card: Arc::clone(card),
         cancellation: token.clone(),
     });
-    let ended = execute(shared, live, cx, Emitter::new(recorder.clone()), token).await;
+    let ended = execute(shared, &**executor, live, cx, Emitter::new(recorder.clone()), token).await;
     if is_shut_down(live) && shared.keeps_turns() && shared.idempotent && !live.lock().will_answer(turn_seq) {
         return leave(live).await;
     }
@@ -230,7 +232,8 @@ fn report(live: &LiveRef, recorded: Result<()>) {
 }
 
 async fn execute(
-    shared: &Arc<Shared>,
+    shared: &Shared,
+    executor: &dyn Executor,
     live: &LiveRef,
     cx: ExecContext,
     out: Emitter,
@@ -238,7 +241,7 @@ async fn execute(
 ) -> Ended {
     // The call is inside of what is caught: a hand-written executor may panic before it gives a future.
     let own = cx.clone();
-    let mut work = pin!(caught(async move { shared.executor.execute(own, out).await }));
+    let mut work = pin!(caught(async move { executor.execute(own, out).await }));
     tokio::select! {
         // The work comes first: what is done is done, even if the stop came at the same time.
         biased;
@@ -247,14 +250,20 @@ async fn execute(
         () = silence(shared, live) => drop(stop(live, Stop::Silence)),
     }
     // Boxed: it is rare, and would make every execution's future larger.
-    Box::pin(wind_up(shared, live, cx, work)).await;
+    Box::pin(wind_up(shared, executor, live, cx, work)).await;
     Ended::Stopped
 }
 
 /// Gives the executor its grace. What comes of the work does not matter any more, unless it has
 /// recorded an end itself.
-async fn wind_up(shared: &Shared, live: &LiveRef, cx: ExecContext, work: impl Future) {
-    let cancel = caught(async move { shared.executor.cancel(cx).await });
+async fn wind_up(
+    shared: &Shared,
+    executor: &dyn Executor,
+    live: &LiveRef,
+    cx: ExecContext,
+    work: impl Future,
+) {
+    let cancel = caught(async move { executor.cancel(cx).await });
     let both = futures_util::future::join(work, cancel);
     if timeout(shared.limits.cancel_grace, both).await.is_err() {
         tracing::warn!(task = %live.id, "the executor did not stop within the grace period and was dropped");
@@ -350,8 +359,8 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// Waits for an executor's `cancel` of a task that does not run; its outcome does not matter.
-pub(super) async fn cancel_idle(shared: &Shared, cx: ExecContext, grace: Duration) {
-    let _ = timeout(grace, caught(async move { shared.executor.cancel(cx).await })).await;
+pub(super) async fn cancel_idle(executor: &dyn Executor, cx: ExecContext, grace: Duration) {
+    let _ = timeout(grace, caught(async move { executor.cancel(cx).await })).await;
 }
 
 #[cfg(test)]
@@ -371,7 +380,7 @@ mod tests {
         let registry: Arc<Registry> = Arc::default();
         let live = registry.revive(
             &Arc::new(Scope::default()),
-            StoredTask { task, seq: Seq(2), held: false, pushes: false },
+            StoredTask { task, seq: Seq(2), held: false, pushes: false, memo: None },
         );
         live.lock().running = Some(Running { stop, ..running() });
         live

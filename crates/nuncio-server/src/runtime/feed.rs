@@ -158,6 +158,7 @@ impl Feed {
                     self.ended = true;
                     return Some(Ok(reply));
                 }
+                Look::Refused(error) => return self.fail(error),
                 // Left to the next server: the client is to come back with its last id.
                 Look::Broken if self.draining.is_cancelled() && self.cursor > Seq::ZERO => return None,
                 Look::Broken => return self.fail(super::unavailable()),
@@ -208,6 +209,8 @@ enum Look {
     Behind,
     /// The direct reply: all there is.
     Reply(StreamItem),
+    /// The error that there is instead of a task.
+    Refused(Error),
     /// Nothing at present.
     UpToDate,
     /// Nothing, ever.
@@ -222,6 +225,9 @@ fn look(state: &State, cursor: Seq) -> Look {
     }
     if let Some(reply) = state.reply.as_ref().filter(|_| state.replied) {
         return Look::Reply(StreamItem::new(None, Arc::new(Event::Message(Arc::clone(reply)))));
+    }
+    if let Some(refused) = &state.refused {
+        return Look::Refused(super::once_more(refused));
     }
     if cursor >= state.committed.seq {
         return if state.has_ended() { Look::Over } else { Look::UpToDate };

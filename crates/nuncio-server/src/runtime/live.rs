@@ -15,8 +15,9 @@ use std::{
     },
 };
 
+use bytes::Bytes;
 use foldhash::fast::RandomState;
-use nuncio_protocol::{ContextId, Message, Seq, StreamItem, Task, TaskId, TaskState};
+use nuncio_protocol::{ContextId, Error, Message, Seq, StreamItem, Task, TaskId, TaskState};
 use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
@@ -59,12 +60,18 @@ pub(super) struct State {
     pub(super) turn: Option<StoredTurn>,
     /// Kept with the next entry.
     pub(super) webhook: Option<Webhook>,
+    /// What the agent keeps with the task.
+    pub(super) memo: Option<Bytes>,
+    /// It goes with the next entry.
+    pub(super) memo_is_new: bool,
     /// It has webhooks, as far as we know.
     pub(super) pushes: bool,
     /// The direct reply, given instead of a task.
     pub(super) reply: Option<Arc<Message>>,
     /// The reply may be shown: it is kept, if it was to be.
     pub(super) replied: bool,
+    /// The error that the caller gets, instead of a task.
+    pub(super) refused: Option<Arc<Error>>,
     /// How many streams follow closely.
     pub(super) followers: usize,
     /// Recent events, in order and without a gap up to what is committed; empty while nobody follows.
@@ -155,6 +162,7 @@ impl Live {
             state.committed = Mark::of(Some(&stored.task), stored.seq);
             state.folded = state.committed;
             state.task = Some(stored.task);
+            state.memo = stored.memo;
             // What others wrote is in the store only, and what is here does not reach up to it.
             state.ring.clear();
         }
@@ -188,21 +196,24 @@ impl Live {
 }
 
 impl State {
-    fn new(task: Option<Task>, seq: Seq, held: bool) -> Self {
+    fn new(task: Option<Task>, seq: Seq) -> Self {
         let mark = Mark::of(task.as_ref(), seq);
         Self {
             task,
             folded: mark,
             committed: mark,
             broken: false,
-            held,
+            held: false,
             opening: None,
             idempotency: None,
             turn: None,
             webhook: None,
+            memo: None,
+            memo_is_new: false,
             pushes: false,
             reply: None,
             replied: false,
+            refused: None,
             followers: 0,
             ring: VecDeque::new(),
             running: None,
@@ -213,6 +224,11 @@ impl State {
     /// Where the task stands; unspecified before its first event.
     pub(super) fn state(&self) -> TaskState {
         self.task.as_ref().map_or(TaskState::Unspecified, |task| task.status.state)
+    }
+
+    /// How many bytes the memo adds to the next entry.
+    pub(super) fn new_memo(&self) -> usize {
+        self.memo.as_ref().filter(|_| self.memo_is_new).map_or(0, Bytes::len)
     }
 
     /// True if all that is folded is in the store.
@@ -233,12 +249,17 @@ impl State {
     /// True if what was asked at this entry has been answered, and the answer is in the store: a reply, or
     /// a status after it that is terminal or interrupted.
     pub(super) fn answers(&self, turn: Seq) -> bool {
-        self.replied || self.committed.settled.is_some_and(|settled| settled > turn)
+        self.is_over() || self.committed.settled.is_some_and(|settled| settled > turn)
+    }
+
+    /// True if there is no task and there will be none: a reply was given, or a refusal.
+    fn is_over(&self) -> bool {
+        self.replied || self.refused.is_some()
     }
 
     /// As [`Self::answers`], also if the answer is still on its way to the store.
     pub(super) fn will_answer(&self, turn: Seq) -> bool {
-        self.replied || self.folded.settled.is_some_and(|settled| settled > turn)
+        self.is_over() || self.folded.settled.is_some_and(|settled| settled > turn)
     }
 
     /// The entries as streams show them; none while nobody follows.
@@ -352,7 +373,7 @@ impl Registry {
         opening: Arc<Message>,
         idempotency: Option<IdempotencyKey>,
     ) -> LiveRef {
-        let mut state = State::new(None, Seq::ZERO, false);
+        let mut state = State::new(None, Seq::ZERO);
         state.opening = Some(opening);
         state.idempotency = idempotency;
         let live = Arc::new(Live {
@@ -383,8 +404,10 @@ impl Registry {
                 context_id: stored.task.context_id.clone(),
                 scope: Arc::clone(scope),
                 state: Mutex::new(State {
+                    held: stored.held,
                     pushes: stored.pushes,
-                    ..State::new(Some(stored.task), stored.seq, stored.held)
+                    memo: stored.memo,
+                    ..State::new(Some(stored.task), stored.seq)
                 }),
                 changed: Notify::new(),
                 handles: AtomicUsize::new(0),
@@ -435,7 +458,7 @@ mod tests {
             let status =
                 TaskStatus { state: TaskState::Working, message: None, timestamp: Some(Timestamp::EPOCH) };
             let task = Task { id: "t-1".into(), context_id: "c-1".into(), status, ..Task::default() };
-            StoredTask { task, seq: Seq(seq), held: false, pushes: false }
+            StoredTask { task, seq: Seq(seq), held: false, pushes: false, memo: None }
         };
         let registry: Arc<Registry> = Arc::default();
         let live = registry.revive(&Arc::default(), stored(2));

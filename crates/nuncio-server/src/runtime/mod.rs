@@ -38,6 +38,7 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use nuncio_protocol::{
     A2aService, AgentCard, CallContext, Caller, Error, ErrorKind, Result, SendMessageResponse, Seq, Task,
     TaskId, wire::excerpt,
@@ -102,13 +103,15 @@ type ExtendedCard = Box<dyn Fn(&Caller) -> Option<AgentCard> + Send + Sync>;
 /// What all parts of a runtime share.
 pub(crate) struct Shared {
     agent: Arc<str>,
-    card: Arc<AgentCard>,
+    /// What new calls and executions see.
+    present: ArcSwap<Present>,
     /// What every card of this agent says.
     declared: Declared,
     extended_card: Option<ExtendedCard>,
     extended_card_is_open: bool,
     refused_media_types: Vec<String>,
-    executor: Arc<dyn Executor>,
+    /// Whatever the card says.
+    any_media_type: bool,
     store: Arc<dyn Store>,
     /// Its webhooks, if it has some.
     push: Option<Arc<AgentPush>>,
@@ -128,6 +131,12 @@ pub(crate) struct Shared {
     /// No new work is taken.
     draining: CancellationToken,
     tracker: TaskTracker,
+}
+
+/// What may be replaced while the runtime runs.
+struct Present {
+    card: Arc<AgentCard>,
+    executor: Arc<dyn Executor>,
 }
 
 impl fmt::Debug for Runtime {
@@ -165,7 +174,8 @@ impl Shared {
 
     /// Whose tasks this call may see.
     fn scope(&self, cx: &CallContext, tenant: Option<&str>) -> Arc<Scope> {
-        let tenant = tenant.or(cx.tenant.as_deref());
+        // What was proved beats what is said.
+        let tenant = cx.caller.tenant().map(|tenant| &**tenant).or(tenant).or(cx.tenant.as_deref());
         if tenant.is_none() && cx.caller.principal().is_none() {
             return Arc::clone(&self.anonymous);
         }
@@ -178,7 +188,8 @@ impl Shared {
 
     /// Before anything else: the extensions that the agent demands (REQ-077).
     fn check_extensions(&self, cx: &CallContext) -> Result<()> {
-        let required = self.card.capabilities.extensions.iter().filter(|extension| extension.required);
+        let present = self.present.load();
+        let required = present.card.capabilities.extensions.iter().filter(|extension| extension.required);
         let missing: Vec<&str> =
             required.map(|extension| &*extension.uri).filter(|uri| !cx.declares(uri)).collect();
         if missing.is_empty() {
@@ -192,7 +203,7 @@ impl Shared {
 
     /// REQ-132.
     fn check_streaming(&self) -> Result<()> {
-        if self.card.capabilities.streaming == Some(true) {
+        if self.present.load().card.capabilities.streaming == Some(true) {
             return Ok(());
         }
         Err(Error::new(ErrorKind::UnsupportedOperation, "this agent does not stream"))
@@ -274,6 +285,9 @@ impl Shared {
             if state.broken {
                 return Err(unavailable());
             }
+            if let Some(refused) = &state.refused {
+                return Err(once_more(refused));
+            }
             let answer = match (&state.reply, &state.task) {
                 (Some(reply), _) if state.replied => SendMessageResponse::Message(Arc::clone(reply)),
                 // It is on its way to the store.
@@ -289,16 +303,39 @@ impl Shared {
     }
 }
 
+/// The same error for another caller: several may wait for one send.
+fn once_more(error: &Error) -> Error {
+    let again = Error::from_details(error.kind(), error.message(), error.details());
+    match error.retry_after() {
+        Some(after) => again.with_retry_after(after),
+        None => again,
+    }
+}
+
 impl Runtime {
     /// Begins a runtime for this agent. What its card says, it does.
     pub fn builder(card: AgentCard, executor: impl Executor) -> RuntimeBuilder {
         RuntimeBuilder::new(card, Arc::new(executor))
     }
 
+    /// True if the other one is the same agent with the same tasks.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// The agent's public card.
     #[must_use]
-    pub fn card(&self) -> &Arc<AgentCard> {
-        &self.shared.card
+    pub fn card(&self) -> Arc<AgentCard> {
+        Arc::clone(&self.shared.present.load().card)
+    }
+
+    /// From now on this is the agent: new calls and executions see this card and this executor, those that run
+    /// keep theirs. What the runtime declares on its first card it declares on this one, too. Its name, limits
+    /// and hooks stay as they were built.
+    pub fn replace(&self, mut card: AgentCard, executor: Arc<dyn Executor>) {
+        self.shared.declared.on(&mut card);
+        self.shared.present.store(Arc::new(Present { card: Arc::new(card), executor }));
     }
 
     /// True until [`Self::drain`] is called.

@@ -5,6 +5,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
+use bytes::Bytes;
 use nuncio_protocol::{
     ContextId, Error, ErrorKind, Event, Message, MessageId, Refusal, Result, Seq, Task, TaskId, TaskState,
     TaskStatus, TaskStatusUpdateEvent, Timestamp, fold,
@@ -13,7 +14,7 @@ use nuncio_protocol::{
 use super::{
     Shared,
     journal::Write,
-    live::{LiveRef, State},
+    live::{LiveRef, State, Stop},
 };
 use crate::store::{Commit, IdempotencyKey, StoredTurn, Webhook};
 
@@ -55,6 +56,51 @@ impl Recorder {
     /// Records what the executor says.
     pub(crate) async fn record(&self, event: Event) -> Result<Seq> {
         self.write(Writer::Executor, Some(event)).await
+    }
+
+    /// Keeps what the executor remembers until the next entry takes it along.
+    pub(crate) fn remember(&self, memo: Bytes) -> Result<()> {
+        let mut state = self.live.lock();
+        if state.broken {
+            return Err(super::unavailable());
+        }
+        refuse_after_reply(&state)?;
+        if state.state().is_terminal() {
+            return Err(refusal(Refusal::Terminal(state.state())));
+        }
+        (state.memo, state.memo_is_new) = (Some(memo), true);
+        Ok(())
+    }
+
+    /// Gives the caller this error instead of a task, if there is none.
+    pub(crate) fn refuse(&self, error: Error) -> Result<()> {
+        let mut state = self.live.lock();
+        if state.broken {
+            return Err(super::unavailable());
+        }
+        refuse_after_reply(&state)?;
+        if state.task.is_some() {
+            return Err(error);
+        }
+        state.refused = Some(Arc::new(error));
+        drop(state);
+        self.live.announce();
+        Ok(())
+    }
+
+    /// The task as it is folded.
+    pub(crate) fn task(&self) -> Option<Task> {
+        self.live.lock().task.clone()
+    }
+
+    /// Waits until the task asks for something and a message waits for its turn.
+    pub(crate) async fn answered(&self) {
+        self.live.until(|state| state.state().is_interrupted() && !state.queue.is_empty()).await;
+    }
+
+    /// True if its caller stops it.
+    pub(crate) fn is_canceled(&self) -> bool {
+        self.live.lock().running.as_ref().is_some_and(|running| running.stop == Some(Stop::Cancel))
     }
 
     /// Waits until all that was recorded is in the store.
@@ -146,7 +192,8 @@ impl Recorder {
 
     async fn write(&self, writer: Writer, event: Option<Event>) -> Result<Seq> {
         let journal = &self.shared.journal;
-        let room = journal.room(event.as_ref()).await;
+        let memo = if journal.is_immediate() { 0 } else { self.live.lock().new_memo() };
+        let room = journal.room(event.as_ref(), memo).await;
         let now = now();
         let mut state = self.live.lock();
         if state.broken {
@@ -158,7 +205,9 @@ impl Recorder {
                 refuse_while_stopping(&state, event.as_ref())?;
             }
             // The reply was the end: there is no task to make or to end.
-            Writer::Runtime if state.reply.is_some() => return Ok(state.folded.seq),
+            Writer::Runtime if state.reply.is_some() || state.refused.is_some() => {
+                return Ok(state.folded.seq);
+            }
             Writer::Runtime => {}
         }
         let batch = self.fold(&mut state, event, now)?;
@@ -213,6 +262,7 @@ impl Recorder {
             first.turn = state.turn.take();
             first.take = state.held;
             first.webhook = state.webhook.take();
+            first.memo = state.memo.clone().filter(|_| std::mem::take(&mut state.memo_is_new));
             state.pushes |= first.webhook.is_some();
         }
         // At a store that is shared, somebody else may have registered a webhook.
@@ -247,6 +297,7 @@ impl Recorder {
             take: false,
             webhook: None,
             push: false,
+            memo: None,
         }
     }
 }
@@ -256,6 +307,12 @@ fn refuse_after_reply(state: &State) -> Result<()> {
         return Err(Error::new(
             ErrorKind::InvalidAgentResponse,
             "a direct reply was given; nothing can follow it",
+        ));
+    }
+    if state.refused.is_some() {
+        return Err(Error::new(
+            ErrorKind::InvalidAgentResponse,
+            "the message was refused; nothing can follow",
         ));
     }
     Ok(())

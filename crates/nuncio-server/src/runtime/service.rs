@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use nuncio_protocol::{
     A2aService, AgentCard, CallContext, CancelTaskRequest, DEFAULT_PAGE_SIZE,
     DeleteTaskPushNotificationConfigRequest, Error, ErrorKind, Event, EventStream,
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    COMMIT_PATIENCE, Shared,
+    COMMIT_PATIENCE, Present, Shared,
     admit::Admitted,
     cursor::Cursor,
     execution::{self, Begun},
@@ -176,11 +177,15 @@ impl A2aService for Operations {
         let mut live = shared.live(&scope, &req.id).await?;
         let not_cancelable =
             || Error::from(ErrorKind::TaskNotCancelable).with_metadata("taskId", req.id.as_str());
-        let before = live.lock().task.clone().filter(|task| !task.status.state.is_terminal());
+        let (before, memo) = {
+            let state = live.lock();
+            (state.task.clone().filter(|task| !task.status.state.is_terminal()), state.memo.clone())
+        };
         let task = before.ok_or_else(not_cancelable)?;
         if !execution::stop(&live, Stop::Cancel) {
-            let cx = idle_context(shared, cx, task, req.metadata.clone());
-            execution::cancel_idle(shared, cx, shared.limits.cancel_grace).await;
+            let Present { card, executor } = &*shared.present.load_full();
+            let cx = idle_context(card, cx, task, memo, req.metadata.clone());
+            execution::cancel_idle(&**executor, cx, shared.limits.cancel_grace).await;
             // A message may have come in meanwhile; then there is an execution to stop.
             if !execution::stop(&live, Stop::Cancel) {
                 live = self.end_at_rest(&scope, live).await?;
@@ -259,17 +264,18 @@ impl A2aService for Operations {
     ) -> Result<AgentCard> {
         let shared = &self.shared;
         shared.check_extensions(cx)?;
-        if shared.card.capabilities.extended_agent_card != Some(true) {
+        let present = shared.present.load_full();
+        if present.card.capabilities.extended_agent_card != Some(true) {
             return Err(Error::new(ErrorKind::UnsupportedOperation, "this agent has no extended card"));
         }
         if !shared.extended_card_is_open && cx.caller.principal().is_none() {
             return Err(ErrorKind::Unauthenticated.into());
         }
-        let mut card = shared
-            .extended_card
-            .as_ref()
-            .and_then(|card| card(&cx.caller))
-            .ok_or(ErrorKind::ExtendedAgentCardNotConfigured)?;
+        let card = match &shared.extended_card {
+            Some(card) => card(&cx.caller),
+            None => present.executor.extended_card(cx).await?,
+        };
+        let mut card = card.ok_or(ErrorKind::ExtendedAgentCardNotConfigured)?;
         shared.declared.on(&mut card);
         Ok(card)
     }
@@ -339,7 +345,13 @@ fn check_last_event_id(after: Seq, last: Seq) -> Result<()> {
 }
 
 /// What an executor is told about a task that is canceled while nothing runs.
-fn idle_context(shared: &Shared, cx: &CallContext, task: Task, metadata: Metadata) -> ExecContext {
+fn idle_context(
+    card: &Arc<AgentCard>,
+    cx: &CallContext,
+    task: Task,
+    memo: Option<Bytes>,
+    metadata: Metadata,
+) -> ExecContext {
     ExecContext::from(Execution {
         task_id: task.id.clone(),
         context_id: task.context_id.clone(),
@@ -350,7 +362,8 @@ fn idle_context(shared: &Shared, cx: &CallContext, task: Task, metadata: Metadat
         metadata,
         call: cx.clone(),
         again: false,
-        card: Arc::clone(&shared.card),
+        memo,
+        card: Arc::clone(card),
         cancellation: CancellationToken::new(),
     })
 }

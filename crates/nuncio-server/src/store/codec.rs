@@ -78,6 +78,12 @@ pub(super) fn state_code(state: TaskState) -> i16 {
     state as i16
 }
 
+/// The state of a number of the database.
+pub(super) fn state_of(code: i64) -> Result<TaskState, StoreError> {
+    let known = TaskState::ALL.iter().find(|state| i64::from(state_code(**state)) == code);
+    known.copied().ok_or_else(|| damaged(format_args!("{code} is no state")))
+}
+
 /// A moment as a database keeps it, for the lower bound of a range: what is earlier by less than a
 /// millisecond must not match.
 pub(super) fn millis_from(at: Timestamp) -> i64 {

@@ -19,11 +19,14 @@ pub mod forget;
 pub mod history;
 pub mod list;
 pub mod log;
+pub mod memo;
 pub mod outbox;
 pub mod owner;
 pub mod random;
+pub mod records;
 pub mod secret;
 pub mod sharing;
+pub mod survey;
 pub mod text;
 pub mod turns;
 mod writer;
@@ -104,8 +107,23 @@ macro_rules! store_conformance {
             outbox::deliveries_tell_what_became_of_them
             outbox::what_is_done_is_not_undone_by_a_late_word
             outbox::deliveries_are_listed_in_pages
+            outbox::what_is_owed_is_counted
             outbox::what_is_redriven_is_due_again
             outbox::webhooks_are_forgotten_with_their_tasks
+            records::a_record_is_written_only_where_it_is_as_expected
+            records::records_of_a_call_are_taken_in_order
+            records::records_are_listed_by_prefix_in_the_order_of_their_bytes
+            records::values_of_every_size_come_back_equal
+            records::a_record_is_dropped_only_where_it_is_as_expected
+            records::the_oldest_records_are_pruned_first
+            records::one_of_many_writers_of_a_record_wins
+            records::many_callers_put_records_at_once
+            memo::a_memo_stands_or_falls_with_its_entry
+            memo::the_last_memo_of_a_batch_is_kept
+            memo::a_memo_is_forgotten_with_its_task
+            survey::tasks_of_all_callers_are_listed
+            survey::a_task_is_found_whoever_owns_it
+            survey::tasks_are_counted_by_agent_and_state
             secret::a_secret_is_made_once_and_each_is_its_own
             random::random_operations_agree_with_a_naive_model
         }
@@ -136,6 +154,8 @@ macro_rules! store_ownership_conformance {
             turns::a_turn_moves_a_task_at_rest
             turns::only_turns_that_wait_make_an_orphan_of_a_settled_task
             outbox::what_a_gone_owner_had_in_hand_is_free
+            records::records_outlive_their_owner
+            memo::an_adopted_task_has_its_memo
             random::what_owners_leave_agrees_with_a_naive_model
         }
     };
@@ -164,6 +184,7 @@ macro_rules! store_sharing_conformance {
             sharing::what_one_owner_commits_every_owner_reads
             sharing::what_others_write_is_seen_to_move
             outbox::a_webhook_is_in_one_owners_hands
+            records::owners_share_their_records
             random::what_many_owners_do_agrees_with_a_naive_model
         }
     };
@@ -249,6 +270,7 @@ pub(super) fn opening(scope: &Arc<Scope>, id: &str, idempotency: Option<Idempote
         take: false,
         webhook: None,
         push: false,
+        memo: None,
     }
 }
 

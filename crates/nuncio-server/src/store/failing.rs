@@ -10,9 +10,10 @@ use nuncio_protocol::{Event, Message, PushConfigId, Seq, TaskId, Timestamp};
 use tokio::sync::watch;
 
 use super::{
-    Answer, Commit, Delivery, DeliveryQuery, IdempotencyKey, Lease, Leases, Links, MemoryStore, Orphan,
-    Prune, Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskPage, TaskQuery,
-    TurnChange, Webhook, Whose,
+    AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
+    Lease, Leases, Links, MemoryStore, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive, Refused,
+    Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery, TurnChange,
+    Webhook, Whose,
 };
 
 /// A real [`MemoryStore`] that fails, refuses or waits on command.
@@ -379,9 +380,60 @@ impl Store for FailingStore {
         self.inner.deliveries(query).await
     }
 
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        self.read().await?;
+        self.inner.backlog().await
+    }
+
     async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
         self.write()?;
         self.inner.redrive(what, now).await
+    }
+
+    async fn record(&self, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
+        self.read().await?;
+        self.inner.record(kind, key).await
+    }
+
+    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError> {
+        self.read().await?;
+        self.inner.records(query).await
+    }
+
+    async fn put_records(&self, puts: Vec<PutRecord>) -> Result<Vec<Result<u64, Refused>>, StoreError> {
+        self.wait().await;
+        self.write()?;
+        self.inner.put_records(puts).await
+    }
+
+    async fn drop_record(
+        &self,
+        kind: &str,
+        key: &str,
+        expect: Expect,
+    ) -> Result<Result<bool, Refused>, StoreError> {
+        self.write()?;
+        self.inner.drop_record(kind, key, expect).await
+    }
+
+    async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.write()?;
+        self.inner.prune_records(kind, before, limit).await
+    }
+
+    async fn all_tasks(&self, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
+        self.read().await?;
+        self.inner.all_tasks(query).await
+    }
+
+    async fn find_task(&self, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError> {
+        self.read().await?;
+        self.inner.find_task(id).await
+    }
+
+    async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError> {
+        self.read().await?;
+        self.inner.count_tasks().await
     }
 
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {

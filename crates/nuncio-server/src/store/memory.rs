@@ -7,6 +7,8 @@
 mod forget;
 mod index;
 mod outbox;
+mod records;
+mod survey;
 mod turns;
 
 use std::{
@@ -15,15 +17,17 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 // For ids that we make ourselves: nobody can choose them to collide.
 use foldhash::fast::RandomState;
 use nuncio_protocol::{Event, Message, PushConfigId, Seq, Task, TaskId, TaskState, Timestamp, fold};
 
-use self::{index::Index, outbox::Outbox};
+use self::{index::Index, outbox::Outbox, records::Records, survey::States};
 use super::{
-    Answer, Commit, Delivery, DeliveryQuery, IdempotencyKey, Keyset, Lease, Leases, Links, MOST_CHILDREN,
-    Orphan, Outcome, Prune, Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask,
-    StoredTurn, TaskPage, TaskQuery, TurnChange, Webhook, Whose, busy_after, references,
+    AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
+    Keyset, Lease, Leases, Links, MOST_CHILDREN, Orphan, Outcome, Prune, PutRecord, Record, RecordQuery,
+    Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, StoredTurn, TaskCount,
+    TaskPage, TaskQuery, TurnChange, Webhook, Whose, busy_after, references,
 };
 
 /// How many finished tasks are kept when nobody says otherwise.
@@ -60,6 +64,8 @@ struct Inner {
     /// The tasks that refer to a task.
     children: HashMap<TaskId, BTreeSet<TaskId>, RandomState>,
     outbox: Outbox,
+    records: Records,
+    counts: HashMap<Arc<str>, States, RandomState>,
     /// How many handles there have been, besides the first.
     #[cfg(any(test, feature = "test-util"))]
     owners: Owner,
@@ -104,6 +110,7 @@ struct Stored {
     turns: Vec<StoredTurn>,
     /// The uids of its webhooks.
     webhooks: BTreeMap<PushConfigId, Arc<str>>,
+    memo: Option<Bytes>,
 }
 
 /// The tasks of one scope, for the list.
@@ -190,7 +197,8 @@ impl Stored {
 
     fn read(&self, me: Owner) -> StoredTask {
         let pushes = !self.webhooks.is_empty();
-        StoredTask { task: self.task(), seq: self.seq(), held: self.is_held(me), pushes }
+        let memo = self.memo.clone();
+        StoredTask { task: self.task(), seq: self.seq(), held: self.is_held(me), pushes, memo }
     }
 
     /// Keeps a turn; one of the same id makes room.
@@ -234,6 +242,9 @@ impl Inner {
         stored.owner = me;
         stored.busy = busy_after(&commit.event).unwrap_or(stored.busy);
         commit.turn.iter().for_each(|turn| stored.keep(turn.clone()));
+        if let Some(memo) = &commit.memo {
+            stored.memo = Some(memo.clone());
+        }
         for parent in references(&commit.event) {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
         }
@@ -273,6 +284,7 @@ impl Inner {
             busy: busy_after(&commit.event).unwrap_or(true),
             turns: commit.turn.iter().cloned().collect(),
             webhooks: BTreeMap::new(),
+            memo: commit.memo.clone(),
         };
         if let Some((_, state)) = status {
             stored.drop_turns(state);
@@ -283,6 +295,7 @@ impl Inner {
         self.tasks.insert(commit.task_id.clone(), Box::new(stored));
         self.push(commit);
         self.scopes.entry(Arc::clone(&commit.scope)).or_default().moving.insert(commit.task_id.clone());
+        self.count(&commit.scope.agent, None, Some(TaskState::Unspecified));
         if let Some((timestamp, state)) = status {
             self.relist(&commit.task_id, (timestamp.unwrap_or(Timestamp::EPOCH), state));
         }
@@ -303,11 +316,13 @@ impl Inner {
     fn relist(&mut self, id: &TaskId, (at, state): (Timestamp, TaskState)) {
         let Some(stored) = self.tasks.get_mut(id) else { return };
         let (was_at, before) = std::mem::replace(&mut stored.status, (at, state));
+        let scope = Arc::clone(&stored.scope);
+        self.count(&scope.agent, Some(before), Some(state));
         if !before.is_settled() && !state.is_settled() {
             return;
         }
-        let context_id = stored.context_id();
-        let scope = self.scopes.entry(Arc::clone(&stored.scope)).or_default();
+        let Some(context_id) = self.tasks.get(id).map(|stored| stored.context_id()) else { return };
+        let scope = self.scopes.entry(scope).or_default();
         if before.is_settled() {
             scope.index.remove(id, &context_id, was_at, before);
         } else {
@@ -327,28 +342,8 @@ impl Inner {
         let Some(own) = self.scopes.get(scope) else {
             return TaskPage { total: query.count.then_some(0), ..TaskPage::default() };
         };
-        // Tasks in motion are few: they are looked at one by one and merged with the index.
-        let mut moving: Vec<(Keyset, &Stored)> = own
-            .moving
-            .iter()
-            .filter_map(|id| self.tasks.get(id).map(|stored| (id, &**stored)))
-            .filter_map(|(id, stored)| {
-                let (timestamp, state) = stored.status;
-                let wanted = query.state.is_none_or(|wanted| wanted == state)
-                    && query.since.is_none_or(|since| timestamp >= since)
-                    && query.context_id.as_ref().is_none_or(|context| *context == stored.context_id());
-                wanted.then(|| (Keyset { timestamp, id: id.clone() }, stored))
-            })
-            .collect();
-        let total = query.count.then(|| moving.len() + own.index.count(query));
-        moving.retain(|(place, _)| query.after.as_ref().is_none_or(|after| index::comes_after(place, after)));
-        let settled = own.index.page(query).filter_map(|place| {
-            let stored = self.tasks.get(&place.id)?;
-            Some((place, &**stored))
-        });
-        // One more than asked for, to know whether there are more.
-        let mut page: Vec<(Keyset, &Stored)> =
-            settled.take(query.limit.saturating_add(1)).chain(moving).collect();
+        let total = query.count.then(|| self.moving(own, query).count() + own.index.count(query));
+        let mut page: Vec<(Keyset, &Stored)> = self.candidates(own, query).collect();
         page.sort_by(|(a, _), (b, _)| index::order(a, b));
         let more = page.len() > query.limit;
         page.truncate(query.limit);
@@ -360,6 +355,41 @@ impl Inner {
             task
         };
         TaskPage { tasks: page.into_iter().map(read).collect(), more, total }
+    }
+
+    /// The tasks in motion that match, wherever the page begins. They are few: they are looked at one by one
+    /// and merged with the index.
+    fn moving<'a>(
+        &'a self,
+        own: &'a ScopeTasks,
+        query: &'a TaskQuery,
+    ) -> impl Iterator<Item = (Keyset, &'a Stored)> {
+        own.moving.iter().filter_map(|id| self.tasks.get(id).map(|stored| (id, &**stored))).filter_map(
+            |(id, stored)| {
+                let (timestamp, state) = stored.status;
+                let wanted = query.state.is_none_or(|wanted| wanted == state)
+                    && query.since.is_none_or(|since| timestamp >= since)
+                    && query.context_id.as_ref().is_none_or(|context| *context == stored.context_id());
+                wanted.then(|| (Keyset { timestamp, id: id.clone() }, stored))
+            },
+        )
+    }
+
+    /// All that may be on the page, in no order.
+    fn candidates<'a>(
+        &'a self,
+        own: &'a ScopeTasks,
+        query: &'a TaskQuery,
+    ) -> impl Iterator<Item = (Keyset, &'a Stored)> {
+        let beyond =
+            |place: &Keyset| query.after.as_ref().is_none_or(|after| index::comes_after(place, after));
+        let moving = self.moving(own, query).filter(move |(place, _)| beyond(place));
+        let settled = own.index.page(query).filter_map(|place| {
+            let stored = self.tasks.get(&place.id)?;
+            Some((place, &**stored))
+        });
+        // One more than asked for, to know whether there are more.
+        settled.take(query.limit.saturating_add(1)).chain(moving)
     }
 
     fn links(&self, scope: &Scope, id: &TaskId) -> Links {
@@ -530,8 +560,50 @@ impl Store for MemoryStore {
         Ok(self.lock().deliveries(query))
     }
 
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        Ok(self.lock().backlog())
+    }
+
     async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
         Ok(self.lock().redrive(what, now))
+    }
+
+    async fn record(&self, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
+        Ok(self.lock().records.one(kind, key))
+    }
+
+    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError> {
+        Ok(self.lock().records.list(query))
+    }
+
+    async fn put_records(&self, puts: Vec<PutRecord>) -> Result<Vec<Result<u64, Refused>>, StoreError> {
+        let mut inner = self.lock();
+        Ok(puts.into_iter().map(|put| inner.records.put(put)).collect())
+    }
+
+    async fn drop_record(
+        &self,
+        kind: &str,
+        key: &str,
+        expect: Expect,
+    ) -> Result<Result<bool, Refused>, StoreError> {
+        Ok(self.lock().records.forget(kind, key, expect))
+    }
+
+    async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        Ok(self.lock().records.prune(kind, before, limit))
+    }
+
+    async fn all_tasks(&self, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
+        Ok(self.lock().survey(query))
+    }
+
+    async fn find_task(&self, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError> {
+        Ok(self.lock().find(self.me, id))
+    }
+
+    async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError> {
+        Ok(self.lock().counts())
     }
 
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {

@@ -11,6 +11,7 @@ pub mod open;
 pub mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+pub mod records;
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod codec;
@@ -20,6 +21,8 @@ pub mod conformance;
 pub(crate) mod failing;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+pub mod survey;
+pub mod watched;
 
 use std::{fmt, sync::Arc};
 
@@ -35,9 +38,12 @@ pub use self::{
     memory::MemoryStore,
     open::{Durability, OpenError},
     outbox::{
-        Attempt, Delivery, DeliveryId, DeliveryOutcome, DeliveryQuery, DeliveryState, Lease, Leased, Leases,
-        MOST_WEBHOOKS, Owed, Redrive, Settled, Then, Webhook,
+        Attempt, Backlog, Delivery, DeliveryId, DeliveryOutcome, DeliveryQuery, DeliveryState, Lease, Leased,
+        Leases, MOST_WEBHOOKS, Owed, Redrive, Settled, Then, Webhook,
     },
+    records::{Expect, PutRecord, Record, RecordQuery},
+    survey::{AdminTask, AdminTaskPage, AdminTaskQuery, TaskCount},
+    watched::{Asked, Watch, watched},
 };
 
 /// Keeps tasks.
@@ -56,6 +62,7 @@ pub use self::{
 ///   from each thing that its caller says, to the next status that is terminal or interrupted
 ///   ([`busy_after`]).
 /// - What an owner that is gone has left in progress is given to one other, once.
+/// - A record is changed only by a writer that expects what is there, and of several at once one wins.
 /// - What a webhook is owed is there from the same moment as the entry, and stays until it is settled. A
 ///   webhook is in one owner's hands at a time; those of an owner that is gone are free.
 #[async_trait]
@@ -170,13 +177,49 @@ pub trait Store: Send + Sync + 'static {
     /// A page of deliveries, and whether there are more after them.
     async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError>;
 
+    /// How much is pending, over all agents.
+    async fn backlog(&self) -> Result<Backlog, StoreError>;
+
     /// Makes deliveries pending, as if they were owed since now and had not been tried, and their webhooks
     /// due; says how many.
     async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError>;
 
+    /// A record.
+    async fn record(&self, kind: &str, key: &str) -> Result<Option<Record>, StoreError>;
+
+    /// Records of a kind, in the order of their keys.
+    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError>;
+
+    /// Writes records: one transaction, in which each stands or falls alone, checked against what those before
+    /// it have left. One result for each: its new version, or [`Refused::Version`] with the one that is there
+    /// (0: none). An error says nothing about any of them.
+    async fn put_records(&self, puts: Vec<PutRecord>) -> Result<Vec<Result<u64, Refused>>, StoreError>;
+
+    /// Forgets a record; says whether there was one. Refused as in [`Self::put_records`].
+    async fn drop_record(
+        &self,
+        kind: &str,
+        key: &str,
+        expect: Expect,
+    ) -> Result<Result<bool, Refused>, StoreError>;
+
+    /// Forgets at most so many records of a kind that were written before this moment, oldest first; says how
+    /// many.
+    async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
+
+    /// A page of tasks, whoever owns them, newest status first. For operators: it crosses scopes.
+    async fn all_tasks(&self, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError>;
+
+    /// A task and whose it is. For operators: it crosses scopes.
+    async fn find_task(&self, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError>;
+
+    /// How many tasks are in each state, by agent, in this order; states without tasks are left out. Cheap
+    /// enough to be asked all the time.
+    async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError>;
+
     /// Forgets at most so many of what is past its time, oldest first over all callers; says how many.
     /// Tasks in progress are never forgotten, and none with a turn that waits. Of what is forgotten nothing
-    /// stays: its log, its keys, its turns, its links and its webhooks go with it, and the counts of lists.
+    /// stays: its log, its keys, its turns, its links, its memo and its webhooks go with it, and the counts of lists.
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError>;
 
     /// Forgets at most so many tasks and replies of a caller, whatever their state; says how many.
@@ -230,6 +273,8 @@ pub struct Commit {
     pub webhook: Option<Webhook>,
     /// The webhooks of the task are owed this entry.
     pub push: bool,
+    /// Kept with the task from this entry on, in place of what it had.
+    pub memo: Option<Bytes>,
 }
 
 /// Whether a task is in progress after this entry; `None`: as before.
@@ -392,6 +437,8 @@ pub struct StoredTask {
     pub held: bool,
     /// True if it has webhooks.
     pub pushes: bool,
+    /// What the agent keeps with it.
+    pub memo: Option<Bytes>,
 }
 
 /// Which tasks. Filters combine by AND.
@@ -436,7 +483,7 @@ pub struct TaskPage {
 /// Why an entry was not appended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// The log is at another version: somebody else wrote.
+    /// The log, or the record, is at another version: somebody else wrote.
     Version(Seq),
     /// The task does not exist in this scope.
     NotFound,

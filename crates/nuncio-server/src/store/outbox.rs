@@ -254,6 +254,15 @@ pub struct DeliveryQuery {
     pub limit: usize,
 }
 
+/// What webhooks are owed, as numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Backlog {
+    /// How many deliveries are pending.
+    pub pending: u64,
+    /// Since when the oldest of them is owed.
+    pub oldest: Option<Timestamp>,
+}
+
 /// What is to be tried again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Redrive {

@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
 use nuncio_server::{
-    bind::{Agent, BindOptions, Grpc},
+    bind::{Agent, BindOptions, Directory, Grpc},
     protocol::{
-        AgentExtension, Caller, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, Error, ErrorKind,
-        Event, GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
+        AgentExtension, Binding, Caller, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, Error,
+        ErrorKind, Event, GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
         ListTaskPushNotificationConfigsRequest, ListTasksRequest, SendMessageResponse,
         SubscribeToTaskRequest, TaskPushNotificationConfig, TaskState, Version,
         op::{Call, Op, Reply},
@@ -289,9 +289,44 @@ struct Shared {
 impl Shared {
     fn new(default: bool) -> Self {
         let (ann, bob) = (Arc::new(Probe::default()), Arc::new(Probe::default()));
-        let agents = [("ann".to_owned(), ann.agent()), ("bob".to_owned(), bob.agent())];
-        let grpc = Grpc::shared(agents, default.then(|| ann.agent()), BindOptions::default());
+        let directory = Two { ann: ann.agent(), bob: bob.agent(), default };
+        let grpc = Grpc::shared(Arc::new(directory), BindOptions::default());
         Self { ann, bob, port: Port { router: grpc.router() } }
+    }
+}
+
+struct Two {
+    ann: Agent,
+    bob: Agent,
+    /// Ann gets what is for nobody in particular.
+    default: bool,
+}
+
+impl Directory for Two {
+    fn find(&self, name: Option<&str>, _extensions: &http::Extensions) -> Option<Agent> {
+        match name {
+            Some("ann") => Some(self.ann.clone()),
+            Some("bob") => Some(self.bob.clone()),
+            Some(_) => None,
+            None => self.default.then(|| self.ann.clone()),
+        }
+    }
+}
+
+/// A port knows no agent before it has read the message, whose size is the agent's to bound.
+#[tokio::test]
+async fn what_is_too_large_for_its_agent_is_refused_on_a_shared_port() {
+    let mut call = Call::SendMessage(send("hi").into());
+    call.set_tenant(Some("ann".to_owned()));
+    let size = frame(&encode(&pb::CODEC, &call)).len();
+    for (body_bytes, refused) in [(size, false), (size - 1, true)] {
+        let (ann, bob) = (Arc::new(Probe::default()), Arc::new(Probe::default()));
+        let options = BindOptions { body_bytes, ..BindOptions::default() };
+        let directory = Two { ann: ann.agent_with(options), bob: bob.agent(), default: false };
+        let port = Port { router: Grpc::shared(Arc::new(directory), BindOptions::default()).router() };
+        let outcome = port.call_grpc(&pb::CODEC, &[], &call).await;
+        let is_refused = outcome.code() == Code::ResourceExhausted;
+        assert_eq!((is_refused, ann.seen().is_null()), (refused, refused), "{outcome:?}");
     }
 }
 
@@ -369,6 +404,7 @@ async fn metadata_reaches_the_service() {
         assert_eq!(Outcome::read(port.request(request).await).await.code(), Code::Ok);
         let (cx, _) = probe.seen_with_context().unwrap();
         assert_eq!((cx.version, cx.last_event_id.map(|seq| seq.0)), (codec.version, Some(7)));
+        assert_eq!((cx.binding, cx.version_unsaid), (Some(Binding::Grpc), false));
         assert_eq!((cx.idempotency_key.as_deref(), &*cx.extensions), (Some("k"), &["urn:a".to_owned()][..]));
         let trace = cx.trace.unwrap();
         assert_eq!((&*trace.parent, trace.state.as_deref()), ("00-1-2-3", Some("x=y")));

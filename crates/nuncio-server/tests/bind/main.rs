@@ -85,7 +85,7 @@ impl Wire {
     fn of(harness: Harness, prefix: &str, change: impl FnOnce(&mut BindOptions)) -> Self {
         let mut options = BindOptions::default();
         change(&mut options);
-        let agent = Agent::new(Arc::new(harness.runtime.clone()), harness.runtime.card(), options).unwrap();
+        let agent = Agent::new(Arc::new(harness.runtime.clone()), &harness.runtime.card(), options).unwrap();
         Self { harness, port: Port::of(&agent, prefix) }
     }
 }

@@ -38,7 +38,11 @@ impl Probe {
 
     /// The probe as an agent with everything at its default.
     pub(crate) fn agent(self: &Arc<Self>) -> Agent {
-        Agent::new(Arc::clone(self) as _, &card(), BindOptions::default()).unwrap()
+        self.agent_with(BindOptions::default())
+    }
+
+    pub(crate) fn agent_with(self: &Arc<Self>, options: BindOptions) -> Agent {
+        Agent::new(Arc::clone(self) as _, &card(), options).unwrap()
     }
 
     /// From now on every call is refused so.

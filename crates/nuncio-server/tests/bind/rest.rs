@@ -1,12 +1,18 @@
 //! The HTTP+JSON binding, version 1.0: what a request means.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http::Request;
-use nuncio_server::protocol::Caller;
+use nuncio_server::{
+    bind::{Agent, BindOptions},
+    protocol::{Binding, Caller},
+    testing::card,
+};
 use serde_json::{Value, json};
 
-use crate::{Answer, V1, Wire, hello, post, probe::Probe};
+use crate::{Answer, Port, V1, Wire, hello, post, probe::Probe};
 
 /// The headers of a request with a body.
 const JSON: &[(&str, &str)] = &[("a2a-version", "1.0"), ("content-type", "application/a2a+json")];
@@ -248,8 +254,8 @@ async fn an_id_is_whatever_its_escapes_mean() {
 
 #[tokio::test]
 async fn below_a_prefix_paths_are_the_same() {
-    let probe = std::sync::Arc::new(Probe::default());
-    let port = crate::Port::of(&probe.agent(), "/agents/x");
+    let probe = Arc::new(Probe::default());
+    let port = Port::of(&probe.agent(), "/agents/x");
     for (path, expected) in [
         ("/agents/x/tasks/a%2Fb", json!({ "GetTask": { "id": "a/b" } })),
         ("/agents/x/agents%2Fx/tasks", json!({ "ListTasks": { "tenant": "agents/x" } })),
@@ -386,6 +392,34 @@ async fn what_the_headers_say_reaches_the_service() {
         assert_eq!(seen("idempotency-key", "k").await.idempotency_key.as_deref(), Some("k"));
         assert_eq!(seen("a2a-extensions", "urn:a, urn:b").await.extensions, ["urn:a", "urn:b"]);
         assert_eq!(seen("traceparent", "00-1-2-3").await.trace.unwrap().parent, "00-1-2-3");
+    }
+}
+
+#[tokio::test]
+async fn how_a_call_came_reaches_the_service() {
+    let probe = Arc::new(Probe::default());
+    let options = BindOptions { lenient_version: true, ..BindOptions::default() };
+    let agent = Agent::new(Arc::clone(&probe) as _, &card(), options).unwrap();
+    let port = Port::of(&agent, "");
+    let by_method =
+        |method: &str| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": { "id": "t" } });
+    let (new, old) = (by_method("GetTask").to_string(), by_method("tasks/get").to_string());
+    let (rpc, rest) = (Binding::JsonRpc, Binding::HttpJson);
+    let get = |path, headers| crate::request("GET", path, headers, "");
+    for (request, binding, unsaid) in [
+        (post("/", V1, &new), rpc, false),
+        (post("/", &[], &new), rpc, true),
+        // Silence means this version: nothing had to be guessed.
+        (post("/", &[], &old), rpc, false),
+        (get("/tasks/t", V1), rest, false),
+        (get("/tasks/t", &[]), rest, true),
+        (get("/tasks/t?A2A-Version=1.0", &[]), rest, false),
+        (get("/v1/tasks/t", &[]), rest, false),
+    ] {
+        let shown = format!("{} {:?}", request.uri(), request.headers());
+        assert_eq!(port.request(request).await.status(), 200, "{shown}");
+        let (cx, _) = probe.seen_with_context().unwrap();
+        assert_eq!((cx.binding, cx.version_unsaid), (Some(binding), unsaid), "{shown}");
     }
 }
 

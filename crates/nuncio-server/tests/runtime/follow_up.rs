@@ -143,3 +143,21 @@ async fn a_task_takes_only_so_many_messages() {
     harness.task(Say::to(&task, "blue")).await.unwrap();
     assert_eq!(refused(harness.task(Say::to(&task, "red")).await), ErrorKind::ResourceExhausted);
 }
+
+/// Otherwise the answer would wait for an agent that waits for the answer.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_goes_on_after_it_has_asked_learns_that_an_answer_waits() {
+    let harness = Harness::new(ScriptedExecutor::new(|cx, out| async move {
+        if cx.task.is_none() {
+            out.auth_required("log in").await?;
+            out.answered().await;
+            return Ok(());
+        }
+        out.completed().await.map(drop)
+    }));
+    let asked = harness.task("1").await.unwrap();
+    settle().await;
+    assert_eq!(harness.runtime.running(), 1, "it goes on, and nobody has answered");
+    let done = harness.task(Say::to(&asked, "2")).await.unwrap();
+    assert_eq!(summary(&done), "completed | user: 1; agent: log in; user: 2 | ");
+}

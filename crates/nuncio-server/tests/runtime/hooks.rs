@@ -239,7 +239,7 @@ async fn every_card_declares_the_extensions_and_what_a_card_says_itself_stays() 
         });
         let request = GetExtendedAgentCardRequest::default();
         let extended = harness.runtime.get_extended_agent_card(&harness.cx, request).await.unwrap();
-        for card in [&extended, &**harness.runtime.card()] {
+        for card in [&extended, &*harness.runtime.card()] {
             assert_eq!(card.extension(STAMPS).unwrap().description, expected);
             assert!(card.extension(RESUME_EXTENSION).is_some());
             assert_eq!(card.capabilities.extensions.len(), 2);
@@ -249,7 +249,7 @@ async fn every_card_declares_the_extensions_and_what_a_card_says_itself_stays() 
 
 /// Posts a call to the runtime on the wire: the header that echoes, and the result.
 async fn post(runtime: &Runtime, version: &str, body: &Value) -> (Option<String>, Value) {
-    let agent = Agent::new(Arc::new(runtime.clone()), runtime.card(), BindOptions::default()).unwrap();
+    let agent = Agent::new(Arc::new(runtime.clone()), &runtime.card(), BindOptions::default()).unwrap();
     let request = http::Request::post("/")
         .header("content-type", "application/json")
         .header("a2a-version", version)

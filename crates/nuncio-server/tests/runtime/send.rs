@@ -5,7 +5,8 @@ use std::sync::Arc;
 use nuncio_server::{
     Limits,
     protocol::{
-        A2aService as _, ErrorKind, GetTaskRequest, ListTasksRequest, SendMessageResponse, Task, TaskState,
+        A2aService as _, Error, ErrorKind, GetTaskRequest, ListTasksRequest, SendMessageResponse, Task,
+        TaskState,
     },
     testing::{Harness, STORE_SECRET, Say, ScriptedExecutor, Step, lines, next_line, summary},
 };
@@ -230,6 +231,24 @@ async fn an_agent_that_fails_or_panics_fails_the_task_with_a_reason() {
         assert!(!format!("{task:?}").contains(STORE_SECRET), "{steps:?}");
         assert_eq!(harness.get(&task.id).await.unwrap(), task);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_the_agent_refuses_gets_its_error_and_makes_no_task() {
+    let dull = || Error::invalid_field("message.parts", "too dull").with_retry_after(secs(3));
+    let harness = Harness::new(ScriptedExecutor::new(move |_, out| async move { out.refuse(dull()) }));
+    for error in [harness.task("hi").await.unwrap_err(), harness.stream("hi").await.err().unwrap()] {
+        assert_eq!((error.kind(), error.retry_after()), (ErrorKind::InvalidParams, Some(secs(3))));
+        assert_eq!(error.violations(), dull().violations());
+    }
+    let listed = harness.runtime.list_tasks(&harness.cx, ListTasksRequest::default()).await.unwrap();
+    assert_eq!(listed.tasks, []);
+    settle().await;
+    assert_eq!(harness.runtime.live_tasks(), 0);
+    // Who would not wait has a task, which then fails with the same words.
+    let task = harness.begin("hi").await.unwrap();
+    let failed = harness.until(&task.id, TaskState::Failed).await.unwrap();
+    assert_eq!(failed.status.message.unwrap().text(), dull().message());
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use bytes::Bytes;
 use nuncio_protocol::{ContextId, Event, Seq, TaskId, TaskState, Timestamp};
 
 use super::{Blob, Segment, Snapshot};
@@ -47,6 +48,8 @@ pub(in crate::store) struct TaskWrite {
     pub(in crate::store) turns: Vec<StoredTurn>,
     /// Only ever that of the first entry.
     pub(in crate::store) webhook: Option<Webhook>,
+    /// That of the last entry which has one.
+    pub(in crate::store) memo: Option<Bytes>,
     /// The entries that webhooks are owed, that of this write included, and when they were recorded.
     pub(in crate::store) owed: Vec<(Seq, Timestamp)>,
     /// The tasks that the entries refer to.
@@ -98,6 +101,7 @@ impl TaskWrite {
             drops: Drops::Nothing,
             turns: Vec::new(),
             webhook: commit.webhook.clone(),
+            memo: None,
             owed: Vec::new(),
             parents: Vec::new(),
             blobs: Vec::new(),
@@ -131,6 +135,9 @@ impl TaskWrite {
         if let Some(turn) = &commit.turn {
             self.turns.retain(|kept| kept.id != turn.id);
             self.turns.push(turn.clone());
+        }
+        if commit.memo.is_some() {
+            self.memo.clone_from(&commit.memo);
         }
         if commit.push {
             self.owed.push((self.last, commit.at));

@@ -189,6 +189,7 @@ pub async fn an_event_costs_its_own_size(store: Arc<dyn Store>) {
             take: false,
             webhook: None,
             push: false,
+            memo: None,
         };
         assert_eq!(commit_one(&*store, entry).await, Ok(()), "{expected}");
     }

@@ -7,8 +7,8 @@ use nuncio_protocol::{PushConfigId, Seq, TaskId, TaskState};
 
 use super::{Handles, NOTICED, Writer, at, commit, commit_one, creation, opening, scope, works};
 use crate::store::{
-    Attempt, Commit, Delivery, DeliveryId, DeliveryOutcome, DeliveryQuery, DeliveryState, Lease, Leased,
-    Leases, MOST_WEBHOOKS, Prune, Pruned, Redrive, Refused, Scope, Settled, Store, Then, Webhook,
+    Attempt, Backlog, Commit, Delivery, DeliveryId, DeliveryOutcome, DeliveryQuery, DeliveryState, Lease,
+    Leased, Leases, MOST_WEBHOOKS, Prune, Pruned, Redrive, Refused, Scope, Settled, Store, Then, Webhook,
     outbox::MOST_ATTEMPTS,
 };
 
@@ -408,6 +408,30 @@ pub async fn deliveries_are_listed_in_pages(store: Arc<dyn Store>) {
     for (query, expected) in cases {
         assert_eq!(list(query.clone()).await, expected, "{query:?}");
     }
+}
+
+/// Over all callers, in hand or not: what is pending, and since when.
+pub async fn what_is_owed_is_counted(store: Arc<dyn Store>) {
+    let counted = async || works(store.backlog().await);
+    assert_eq!(counted().await, Backlog::default());
+    for (name, when) in [("ann", 3), ("bob", 4)] {
+        let mut writer = begin(&store, &scope(name), &format!("t-{name}"), hook(name, "x:1")).await;
+        tell(&mut writer, when).await;
+    }
+    let since = |oldest| Some(at(oldest));
+    assert_eq!(counted().await, Backlog { pending: 4, oldest: since(1) });
+    lease(&*store, &due(9)).await;
+    assert_eq!(counted().await, Backlog { pending: 4, oldest: since(1) }, "in hand it is still owed");
+    for name in ["ann", "bob"] {
+        let first = vec![outcome(1, DeliveryState::Delivered, attempt(9, 200))];
+        settle(&*store, name, first, Then::Release(at(9))).await;
+    }
+    assert_eq!(counted().await, Backlog { pending: 2, oldest: since(3) });
+    lease(&*store, &due(9)).await;
+    settle(&*store, "ann", vec![outcome(2, DeliveryState::Dead, attempt(9, 400))], Then::Release(at(9)))
+        .await;
+    settle(&*store, "bob", Vec::new(), Then::Stop).await;
+    assert_eq!(counted().await, Backlog::default(), "what was given up is owed no more");
 }
 
 /// What was given up, or lost by its receiver, is owed again, as if it were new.

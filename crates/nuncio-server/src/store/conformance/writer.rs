@@ -60,6 +60,7 @@ impl Writer {
             take: false,
             webhook: None,
             push: false,
+            memo: None,
         }
     }
 

@@ -81,6 +81,7 @@ impl Inner {
 
     fn forget(&mut self, id: &TaskId) {
         let Some(stored) = self.tasks.remove(id) else { return };
+        self.count(&stored.scope.agent, Some(stored.status.1), None);
         if let Some(scope) = self.scopes.get_mut(&stored.scope) {
             let (at, state) = stored.status;
             if state.is_settled() {

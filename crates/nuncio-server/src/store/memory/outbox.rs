@@ -10,8 +10,8 @@ use nuncio_protocol::{PushConfigId, Seq, TaskId, Timestamp};
 
 use super::{Inner, Owner, Stored};
 use crate::store::{
-    Attempt, Delivery, DeliveryId, DeliveryQuery, DeliveryState, Lease, Leased, Leases, MOST_WEBHOOKS, Owed,
-    Redrive, Refused, Scope, Settled, Then, Webhook, outbox::MOST_ATTEMPTS,
+    Attempt, Backlog, Delivery, DeliveryId, DeliveryQuery, DeliveryState, Lease, Leased, Leases,
+    MOST_WEBHOOKS, Owed, Redrive, Refused, Scope, Settled, Then, Webhook, outbox::MOST_ATTEMPTS,
 };
 
 #[derive(Debug, Default)]
@@ -325,6 +325,18 @@ impl Inner {
         let more = found.len() > query.limit;
         found.truncate(query.limit);
         (found, more)
+    }
+
+    pub(super) fn backlog(&self) -> Backlog {
+        // Only these are owed anything.
+        let outbox = &self.outbox;
+        let uids = outbox.due.iter().map(|(_, _, uid)| uid).chain(&outbox.held);
+        let hooks = uids.filter_map(|uid| outbox.hooks.get(uid));
+        let pending = hooks.flat_map(|hook| hook.deliveries.values().filter(|record| record.is_pending()));
+        pending.fold(Backlog::default(), |backlog, record| Backlog {
+            pending: backlog.pending + 1,
+            oldest: Some(backlog.oldest.map_or(record.since, |oldest| oldest.min(record.since))),
+        })
     }
 
     pub(super) fn redrive(&mut self, what: &Redrive, now: Timestamp) -> usize {

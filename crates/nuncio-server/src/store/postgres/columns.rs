@@ -57,6 +57,9 @@ const SEGMENTS: &str = "INSERT INTO segments (task, last_seq, first_seq, body, r
 const BLOBS: &str = "INSERT INTO blobs (task, digest, body)
   SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[]) ON CONFLICT DO NOTHING";
 
+const MEMOS: &str = "INSERT INTO memos (task, body) SELECT * FROM unnest($1::text[], $2::bytea[])
+  ON CONFLICT (task) DO UPDATE SET body = excluded.body";
+
 const LINKS: &str =
     "INSERT INTO links (child, parent) SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING";
 
@@ -118,9 +121,10 @@ impl Ready {
         let body = |body: &Body| body.json.len() + body.refs.len();
         let segments = self.write.segments.iter().map(|segment| body(&segment.body));
         let blobs = self.write.blobs.iter().map(|blob| blob.bytes.len());
+        let memo = self.write.memo.iter().map(bytes::Bytes::len);
         let snapshot =
             self.snapshot.iter().flat_map(|s| std::iter::once(&s.task).chain(&s.artifacts)).map(body);
-        segments.chain(blobs).chain(snapshot).sum()
+        segments.chain(blobs).chain(memo).chain(snapshot).sum()
     }
 
     fn snapshot(&self, part: impl Fn(&Snapshot) -> Option<&Body>) -> Option<&[u8]> {
@@ -149,6 +153,7 @@ pub(super) fn steps<'a>(writes: &[&'a Ready], me: i64) -> Vec<Step<'a>> {
     }
     steps.push(segments(writes));
     blobs(writes, &mut steps);
+    memos(writes, &mut steps);
     links(writes, &mut steps);
     turns(&changed, &created, &mut steps);
     if !created.is_empty() {
@@ -228,6 +233,17 @@ fn blobs<'a>(writes: &[&'a Ready], steps: &mut Vec<Step<'a>>) {
             each().map(|(id, _)| id).collect::<Vec<_>>(),
             each().map(|(_, blob)| &blob.digest.0[..]).collect::<Vec<_>>(),
             each().map(|(_, blob)| &blob.bytes[..]).collect::<Vec<_>>(),
+        ));
+    }
+}
+
+fn memos<'a>(writes: &[&'a Ready], steps: &mut Vec<Step<'a>>) {
+    let each = || writes.iter().filter_map(|w| Some((w.id(), w.write.memo.as_ref()?)));
+    if each().next().is_some() {
+        steps.push(step!(
+            MEMOS,
+            each().map(|(id, _)| id).collect::<Vec<_>>(),
+            each().map(|(_, memo)| &memo[..]).collect::<Vec<_>>(),
         ));
     }
 }

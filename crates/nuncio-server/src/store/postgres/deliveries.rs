@@ -11,7 +11,7 @@ use super::{
     webhooks::webhook,
 };
 use crate::store::{
-    Attempt, Delivery, DeliveryId, DeliveryQuery, DeliveryState, Redrive, StoreError,
+    Attempt, Backlog, Delivery, DeliveryId, DeliveryQuery, DeliveryState, Redrive, StoreError,
     codec::{damaged, millis_from, moment},
 };
 
@@ -35,6 +35,8 @@ const PAGE_PENDING: &str = page!("AND d.state = 0");
 const PAGE_DELIVERED: &str = page!("AND d.state = 1");
 const PAGE_DEAD: &str = page!("AND d.state = 2");
 const PAGE_OF_TASK: &str = page!("AND w.task = $8 AND ($9::smallint IS NULL OR d.state = $9)");
+
+const BACKLOG: &str = "SELECT count(*), min(since) FROM deliveries WHERE state = 0";
 
 const REDRIVE_ONE: &str = "WITH hook AS (SELECT uid FROM webhooks WHERE uid = $1 FOR UPDATE),
     again AS (
@@ -92,6 +94,13 @@ pub(super) async fn list(
     let more = rows.len() > query.limit;
     let page = rows.iter().take(query.limit).map(delivery);
     Ok((page.collect::<Result<_, _>>()?, more))
+}
+
+/// What is pending, found by the index that holds nothing else.
+pub(super) async fn backlog(store: &PostgresStore) -> Result<Backlog, StoreError> {
+    let Some(row) = store.reads().query_opt(BACKLOG, &[]).await? else { return Ok(Backlog::default()) };
+    let pending = u64::try_from(row.get::<_, i64>(0)).unwrap_or_default();
+    Ok(Backlog { pending, oldest: row.get::<_, Option<i64>>(1).map(moment).transpose()? })
 }
 
 fn delivery(row: &Row) -> Result<Delivery, StoreError> {

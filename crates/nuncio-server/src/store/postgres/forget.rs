@@ -55,6 +55,7 @@ const DELETE: &str = "WITH gone AS (
       DELETE FROM tasks WHERE id = ANY($1::text[]) RETURNING scope, state),
     s AS (DELETE FROM segments WHERE task = ANY($1)),
     b AS (DELETE FROM blobs WHERE task = ANY($1)),
+    m AS (DELETE FROM memos WHERE task = ANY($1)),
     t AS (DELETE FROM turns WHERE task = ANY($1)),
     l AS (DELETE FROM links WHERE child = ANY($1)),
     a AS (DELETE FROM answers WHERE task = ANY($1)),

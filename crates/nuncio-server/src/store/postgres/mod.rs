@@ -3,6 +3,7 @@
 //! ```text
 //! commit ─► queue ─► one writer ─► one connection, a batch is one transaction
 //! reads ───────────► two connections, any number of questions on the way at once
+//! put_records ─► queue ─► one, what is queued is one statement
 //! webhooks, leases ─► one
 //! adopt, prune, erase ─► one more; and one for the heartbeat, which nothing may delay
 //! ```
@@ -21,8 +22,10 @@ mod names;
 mod outbox;
 mod owner;
 mod read;
+mod records;
 mod schema;
 mod single;
+mod survey;
 mod webhooks;
 mod write;
 
@@ -45,9 +48,10 @@ use self::{
     write::{Job, Writer},
 };
 use super::{
-    Answer, Commit, Delivery, DeliveryQuery, Durability, IdempotencyKey, Lease, Leases, Links, OpenError,
-    Orphan, Prune, Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskPage,
-    TaskQuery, TurnChange, Webhook, Whose, codec::DEFAULT_LARGE,
+    AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Durability, Expect,
+    IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive,
+    Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
+    TurnChange, Webhook, Whose, codec::DEFAULT_LARGE,
 };
 
 /// How a [`PostgresStore`] works.
@@ -94,6 +98,7 @@ pub struct PostgresStore {
     epoch: i64,
     lapse: Duration,
     queue: mpsc::Sender<Job>,
+    records: mpsc::Sender<records::Job>,
     readers: [Link; READERS],
     next_reader: AtomicUsize,
     outbox: Link,
@@ -115,10 +120,13 @@ impl PostgresStore {
             |patience| Link::new(Arc::clone(&address), Setup { durability: options.durability, patience });
         let (queue, jobs) = mpsc::channel(QUEUE);
         tokio::spawn(Writer::new(link(options.patience), epoch, options.large).run(jobs));
+        let (records, puts) = mpsc::channel(QUEUE);
+        tokio::spawn(records::keep(link(options.patience), puts));
         Ok(Self {
             epoch,
             lapse: options.lapse,
             queue,
+            records,
             readers: std::array::from_fn(|_| link(options.patience)),
             next_reader: AtomicUsize::new(0),
             outbox: link(options.patience),
@@ -262,8 +270,49 @@ impl Store for PostgresStore {
         deliveries::list(self, query).await
     }
 
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        deliveries::backlog(self).await
+    }
+
     async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
         deliveries::redrive(self, what, now).await
+    }
+
+    async fn record(&self, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
+        records::one(self, kind, key).await
+    }
+
+    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError> {
+        records::list(self, query).await
+    }
+
+    async fn put_records(&self, puts: Vec<PutRecord>) -> Result<Vec<Result<u64, Refused>>, StoreError> {
+        records::put(self, puts).await
+    }
+
+    async fn drop_record(
+        &self,
+        kind: &str,
+        key: &str,
+        expect: Expect,
+    ) -> Result<Result<bool, Refused>, StoreError> {
+        records::forget(self, kind, key, expect).await
+    }
+
+    async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        records::prune(self, kind, before, limit).await
+    }
+
+    async fn all_tasks(&self, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
+        survey::all_tasks(self, query).await
+    }
+
+    async fn find_task(&self, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError> {
+        survey::find(self, id).await
+    }
+
+    async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError> {
+        survey::count(self).await
     }
 
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {

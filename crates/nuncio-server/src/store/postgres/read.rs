@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use nuncio_protocol::{Seq, Task, TaskId};
 use tokio_postgres::Row;
 
@@ -31,9 +32,11 @@ macro_rules! told {
 }
 pub(super) use told;
 
-/// A look into an index tells whether it has webhooks; a column would have to be kept.
-const TASK: &str =
-    told!(", EXISTS (SELECT FROM webhooks w WHERE w.task = t.id) ", "WHERE t.id = $1 AND t.scope = $2");
+/// A look into an index tells whether it has webhooks, and a memo; a column would have to be kept.
+const TASK: &str = told!(
+    ", EXISTS (SELECT FROM webhooks w WHERE w.task = t.id), (SELECT m.body FROM memos m WHERE m.task = t.id) ",
+    "WHERE t.id = $1 AND t.scope = $2"
+);
 
 const EVENTS: &str = "SELECT s.body, s.refs FROM tasks t JOIN segments s ON s.task = t.id
   WHERE t.id = $1 AND t.scope = $2 AND s.last_seq > $3 AND s.first_seq <= $4 ORDER BY s.last_seq";
@@ -114,8 +117,9 @@ impl Told {
     /// Of [`TASK`].
     fn stored(&self, me: i64, blobs: &Blobs) -> Result<StoredTask, StoreError> {
         let held = self.0.get::<_, bool>(2) && self.0.get::<_, i64>(3) != me;
-        let pushes = self.0.get(11);
-        Ok(StoredTask { task: self.task(true, blobs)?, seq: seq(self.0.get(1)), held, pushes })
+        let memo = self.0.get::<_, Option<Vec<u8>>>(12).map(Bytes::from);
+        let (seq, pushes) = (seq(self.0.get(1)), self.0.get(11));
+        Ok(StoredTask { task: self.task(true, blobs)?, seq, held, pushes, memo })
     }
 }
 

@@ -63,6 +63,7 @@ async fn rows(url: &str) -> Vec<(String, u64)> {
         "scopes",
         "webhooks",
         "deliveries",
+        "memos",
     ];
     let mut counted = Vec::new();
     for table in tables {

@@ -71,6 +71,7 @@ impl Session {
         }
         drop(insert);
         self.keep_blobs(key, write)?;
+        self.keep_memo(key, write.memo.as_ref())?;
         for parent in &write.parents {
             let link = "INSERT INTO links (task, parent) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
             self.db.prepare_cached(link)?.execute(params![key, parent.as_str()])?;

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{bounded, list::Filter, read};
 use crate::store::{
-    Attempt, Delivery, DeliveryQuery, DeliveryState, Scope, StoreError, Webhook,
+    Attempt, Backlog, Delivery, DeliveryQuery, DeliveryState, Scope, StoreError, Webhook,
     codec::{damaged, millis_from, moment},
 };
 
@@ -81,6 +81,18 @@ pub(super) fn deliveries(
         page.push(read_delivery(row)?);
     }
     Ok((page, false))
+}
+
+/// What is pending, found by the index of the webhooks that are owed something.
+pub(super) fn backlog(db: &Connection) -> Result<Backlog, StoreError> {
+    let mut count = db.prepare_cached(
+        "SELECT count(*), min(since)
+         FROM webhooks INDEXED BY webhooks_due CROSS JOIN deliveries ON deliveries.webhook = webhooks.key
+         WHERE due_at IS NOT NULL AND deliveries.seq >= owed_from AND deliveries.state = 0",
+    )?;
+    let (pending, oldest): (i64, Option<i64>) = count.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let pending = u64::try_from(pending).unwrap_or_default();
+    Ok(Backlog { pending, oldest: oldest.map(moment).transpose()? })
 }
 
 fn filter(query: &DeliveryQuery) -> Filter {

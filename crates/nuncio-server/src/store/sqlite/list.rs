@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
 
 use super::read;
 use crate::store::{
-    Scope, StoreError, TaskPage, TaskQuery,
+    Keyset, Scope, StoreError, TaskPage, TaskQuery,
     codec::{millis_from, state_code},
 };
 
@@ -20,6 +20,13 @@ impl Filter {
         self.text.push_str(" AND ");
         self.text.push_str(condition);
         self.values.push(Box::new(value));
+    }
+
+    /// Only what stands after this place in the list.
+    pub(super) fn after(&mut self, place: &Keyset) {
+        self.and("(status_at, id) < (?,", place.timestamp.as_millis());
+        self.text.push_str(" ?)");
+        self.values.push(Box::new(place.id.as_str().to_owned()));
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &dyn ToSql> {
@@ -72,9 +79,7 @@ fn filter(scope: i64, query: &TaskQuery) -> (&'static str, Filter) {
 fn page(db: &Connection, me: i64, scope: i64, query: &TaskQuery) -> Result<TaskPage, StoreError> {
     let (index, mut filter) = filter(scope, query);
     if let Some(after) = &query.after {
-        filter.and("(status_at, id) < (?,", after.timestamp.as_millis());
-        filter.text.push_str(" ?)");
-        filter.values.push(Box::new(after.id.as_str().to_owned()));
+        filter.after(after);
     }
     // One more than asked for, to know whether there are more.
     filter.values.push(Box::new(i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1)));

@@ -18,7 +18,9 @@ mod lock;
 pub mod maintain;
 mod outbox;
 mod read;
+mod records;
 mod schema;
+mod survey;
 mod turns;
 mod write;
 
@@ -34,9 +36,10 @@ use rusqlite::params;
 
 use self::{lease::Hands, lock::Lock, read::Readers, write::Writer};
 use super::{
-    Answer, Commit, Delivery, DeliveryQuery, Durability, IdempotencyKey, Lease, Leases, Links, OpenError,
-    Orphan, Prune, Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskPage,
-    TaskQuery, TurnChange, Webhook, Whose,
+    AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Durability, Expect,
+    IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive,
+    Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
+    TurnChange, Webhook, Whose,
     codec::{self, DEFAULT_LARGE},
 };
 
@@ -272,9 +275,59 @@ impl Store for SqliteStore {
         Ok((page, more))
     }
 
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        self.readers.ask(deliveries::backlog).await
+    }
+
     async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
         let what = what.clone();
         self.writer.alone(move |session| session.redrive(&what, now)).await
+    }
+
+    async fn record(&self, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
+        if let Some(told) = self.readers.near(|db| records::one(db, kind, key)) {
+            return told;
+        }
+        let (kind, key) = (kind.to_owned(), key.to_owned());
+        self.readers.ask(move |db| records::one(db, &kind, &key)).await
+    }
+
+    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError> {
+        let query = query.clone();
+        self.readers.ask(move |db| records::list(db, &query)).await
+    }
+
+    async fn put_records(&self, puts: Vec<PutRecord>) -> Result<Vec<Result<u64, Refused>>, StoreError> {
+        self.writer.shared(move |session| session.put_records(&puts)).await
+    }
+
+    async fn drop_record(
+        &self,
+        kind: &str,
+        key: &str,
+        expect: Expect,
+    ) -> Result<Result<bool, Refused>, StoreError> {
+        let (kind, key) = (kind.to_owned(), key.to_owned());
+        self.writer.shared(move |session| session.drop_record(&kind, &key, expect)).await
+    }
+
+    async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let kind = kind.to_owned();
+        self.writer.alone(move |session| session.prune_records(&kind, before, limit)).await
+    }
+
+    async fn all_tasks(&self, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
+        let query = query.clone();
+        self.readers.ask(move |db| survey::all_tasks(db, &query)).await
+    }
+
+    async fn find_task(&self, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError> {
+        let (me, id) = (self.me, id.clone());
+        self.readers.ask(move |db| survey::find(db, me, &id)).await
+    }
+
+    async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError> {
+        self.readers.ask(survey::count).await
     }
 
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {

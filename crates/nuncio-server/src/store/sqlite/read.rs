@@ -90,6 +90,8 @@ pub(super) const WHOLE: &str = "tasks.key, seq, busy + pending > 0, tasks.owner,
 pub(super) const LEAN: &str =
     "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, NULL, NULL";
 const PUSHES: usize = 9;
+/// After that, where one task is asked for.
+const MEMO: usize = 10;
 
 /// The task of a row: its snapshot, and what the log tells since.
 pub(super) fn assemble(db: &Connection, me: i64, row: &Row<'_>) -> Result<StoredTask, StoreError> {
@@ -106,7 +108,7 @@ pub(super) fn assemble(db: &Connection, me: i64, row: &Row<'_>) -> Result<Stored
         }
     }
     let pushes = row.get(PUSHES)?;
-    Ok(StoredTask { task, seq: Seq(seq), held: in_hand && owner != me, pushes })
+    Ok(StoredTask { task, seq: Seq(seq), held: in_hand && owner != me, pushes, memo: None })
 }
 
 /// The snapshot of a row.
@@ -153,13 +155,14 @@ pub(super) fn task(
 ) -> Result<Option<StoredTask>, StoreError> {
     let mut find = db.prepare_cached(
         "SELECT tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts,
-             artifacts_refs, webhooks > 0
+             artifacts_refs, webhooks > 0, (SELECT body FROM memos WHERE task = tasks.key)
          FROM tasks JOIN scopes ON scopes.key = tasks.scope
          WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4",
     )?;
     let mut rows = find.query(params![id, scope.agent, scope.tenant, scope.owner])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    assemble(db, me, row).map(Some)
+    let memo = row.get::<_, Option<Vec<u8>>>(MEMO)?.map(Bytes::from);
+    Ok(Some(StoredTask { memo, ..assemble(db, me, row)? }))
 }
 
 /// Does something with the key of a task, and the key of its scope, if it is of this scope.

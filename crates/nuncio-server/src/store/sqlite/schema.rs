@@ -11,7 +11,7 @@ use crate::store::{Durability, OpenError};
 const APPLICATION_ID: i64 = 0x4e55_4e43;
 
 /// One step per version of the schema. A step that was released never changes.
-const MIGRATIONS: [&str; 2] = [VERSION_1, VERSION_2];
+pub(super) const MIGRATIONS: [&str; 3] = [VERSION_1, VERSION_2, VERSION_3];
 
 /// The version we know.
 pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;
@@ -28,7 +28,7 @@ pub(super) fn place(task: i64, seq: u64) -> i64 {
     (task << SEQ_BITS) | seq.min(LAST_SEQ) as i64
 }
 
-pub(super) const VERSION_1: &str = "
+const VERSION_1: &str = "
     CREATE TABLE meta (
         name TEXT PRIMARY KEY,
         value ANY NOT NULL
@@ -156,6 +156,24 @@ const VERSION_2: &str = "
         PRIMARY KEY (webhook, seq)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX deliveries_dead ON deliveries (webhook, seq) WHERE state = 2;
+";
+
+/// Records, and what agents remember.
+const VERSION_3: &str = "
+    CREATE TABLE memos (
+        task INTEGER PRIMARY KEY REFERENCES tasks ON DELETE CASCADE,
+        body BLOB NOT NULL
+    ) STRICT;
+
+    CREATE TABLE records (
+        kind TEXT NOT NULL,
+        key TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        value BLOB NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX records_by_key ON records (kind, key);
+    CREATE INDEX records_by_time ON records (kind, at, key);
 ";
 
 /// Opens the database for writing, in its newest form. The caller has the lock.

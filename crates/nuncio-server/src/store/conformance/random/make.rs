@@ -133,6 +133,7 @@ impl Run {
             take: entry.take,
             webhook: None,
             push: false,
+            memo: entry.at.is_multiple_of(3).then(|| format!("memo {}", self.pieces).into()),
         };
         commit.snapshot = self.snapshot(me, &commit);
         Some(commit)

@@ -25,6 +25,7 @@ pub(super) struct Known {
     pub(super) owner: usize,
     /// In progress.
     pub(super) busy: bool,
+    pub(super) memo: Option<bytes::Bytes>,
     keys: Vec<IdempotencyKey>,
 }
 
@@ -113,11 +114,13 @@ impl Model {
                 turns: Vec::new(),
                 owner: me,
                 busy: true,
+                memo: None,
                 keys: Vec::new(),
             });
         }
         let known = self.writable(me, &entry.scope, &entry.task_id, true)?;
         known.owner = me;
+        known.memo = entry.memo.clone().or(known.memo.take());
         known.busy = match &*entry.event {
             Event::Task(Task { status, .. }) => !status.state.is_settled(),
             Event::StatusUpdate(update) => !update.status.state.is_settled(),

@@ -1,6 +1,6 @@
 //! Does each step to a store and to the model, and compares.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{cmp::Reverse, fmt::Debug, sync::Arc};
 
 use nuncio_protocol::{Seq, TaskId, TaskState};
 
@@ -10,7 +10,8 @@ use super::{
     step::{CALLERS, Entry, Filter, Step},
 };
 use crate::store::{
-    Keyset, Orphan, Outcome, Prune, Pruned, Scope, Store, StoreError, TaskQuery, TurnChange, Whose,
+    AdminTaskQuery, Keyset, Orphan, Outcome, Prune, Pruned, Scope, Store, StoreError, TaskQuery, TurnChange,
+    Whose,
     conformance::{at, context},
 };
 
@@ -138,9 +139,9 @@ impl Run {
     async fn read(&self, owner: &Owner, scope: &Scope, id: &TaskId, after: u64, limit: usize) -> Agreed {
         let (me, store) = owner;
         let known = self.model.find(scope, id);
-        let wanted = known.map(|known| (&known.task, known.seq(), known.is_held(*me)));
+        let wanted = known.map(|known| (&known.task, known.seq(), known.is_held(*me), &known.memo));
         let found = well(store.task(scope, id).await)?;
-        let found = found.as_ref().map(|stored| (&stored.task, stored.seq, stored.held));
+        let found = found.as_ref().map(|stored| (&stored.task, stored.seq, stored.held, &stored.memo));
         same(("task", id), &found, &wanted)?;
         let log = known.map(|known| known.log.as_slice()).unwrap_or_default();
         let wanted = log.iter().skip(after as usize).take(limit).cloned().collect();
@@ -179,6 +180,7 @@ impl Run {
     /// Everything that can be read.
     pub(super) async fn whole(&self, owners: &[Owner]) -> Agreed {
         for owner in owners {
+            self.survey(&*owner.1).await?;
             for known in &self.model.tasks {
                 self.read(owner, &known.scope, &known.task.id, 0, 1_000).await?;
             }
@@ -199,11 +201,29 @@ impl Run {
         Ok(())
     }
 
+    /// What operators see.
+    async fn survey(&self, store: &dyn Store) -> Agreed {
+        let (agent, limit) = (Arc::from(&*self.agent), 1_000);
+        let query = AdminTaskQuery { agent: Some(agent), limit, ..AdminTaskQuery::default() };
+        let page = well(store.all_tasks(&query).await)?;
+        let mut wanted: Vec<_> = self.model.tasks.iter().collect();
+        wanted.sort_by_key(|known| Reverse((known.task.status.timestamp, &known.task.id)));
+        let wanted: Vec<_> =
+            wanted.iter().map(|known| (&known.task.id, known.state(), known.seq())).collect();
+        let found: Vec<_> = page.tasks.iter().map(|row| (&row.id, row.state, row.seq)).collect();
+        same("all tasks", &found, &wanted)?;
+        for count in well(store.count_tasks().await)?.iter().filter(|count| *count.agent == *self.agent) {
+            let wanted = self.model.tasks.iter().filter(|known| known.state() == count.state).count();
+            same(count, &count.tasks, &(wanted as u64))?;
+        }
+        Ok(())
+    }
+
     /// An owner is gone, and another was given these.
     pub(super) fn adopted(&mut self, heir: usize, gone: usize, orphans: &[Orphan]) -> Agreed {
         let told = |orphan: &Orphan| {
             let Orphan { scope, stored, busy, turns } = orphan;
-            (Arc::clone(scope), stored.task.clone(), stored.seq, *busy, turns.clone())
+            (Arc::clone(scope), stored.task.clone(), stored.seq, *busy, turns.clone(), stored.memo.clone())
         };
         let mut found: Vec<_> = orphans.iter().map(told).collect();
         found.sort_by(|a, b| a.1.id.cmp(&b.1.id));
@@ -211,7 +231,8 @@ impl Run {
         let mut wanted: Vec<_> = left
             .map(|known| {
                 known.owner = heir;
-                (Arc::clone(&known.scope), known.task.clone(), known.seq(), known.busy, known.turns.clone())
+                let (scope, turns) = (Arc::clone(&known.scope), known.turns.clone());
+                (scope, known.task.clone(), known.seq(), known.busy, turns, known.memo.clone())
             })
             .collect();
         wanted.sort_by(|a, b| a.1.id.cmp(&b.1.id));

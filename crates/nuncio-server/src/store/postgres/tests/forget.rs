@@ -22,7 +22,8 @@ async fn rich_task(store: &Arc<PostgresStore>, owner: &str, id: &str, state: Tas
     let event = Arc::new(Event::Task(created.clone()));
     let webhook = Webhook { uid: id.into(), id: "w".into(), target: "x:1".into(), body: "{}".into() };
     let (turn, webhook) = (Some(turn), Some(webhook));
-    let entry = Commit { event, turn, webhook, push: true, ..opening(&ann, id, Some(key(id, 1))) };
+    let memo = Some(Bytes::from_static(b"m"));
+    let entry = Commit { event, turn, webhook, push: true, memo, ..opening(&ann, id, Some(key(id, 1))) };
     assert_eq!(commit_one(&**store, entry).await, Ok(()));
     let waiting = StoredTurn { id: "2".into(), begun: false, body: Bytes::from_static(b"y") };
     store.turn(&ann, &id.into(), TurnChange::Queue(waiting)).await.unwrap().unwrap();
@@ -38,7 +39,7 @@ async fn what_is_erased_or_pruned_leaves_no_rows() {
         rich_task(&store, owner, id, state).await;
         store.keep_reply(&scope(owner), key("reply", 1), Arc::clone(&reply), at(1)).await.unwrap();
     }
-    assert_eq!(rows(&url).await.len(), 10, "every table has something");
+    assert_eq!(rows(&url).await.len(), 11, "every table has something");
     assert_eq!(problems(&url).await, [""; 0]);
     let ann = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
     assert_eq!(store.erase(&ann, 10).await.unwrap(), 2);

@@ -6,7 +6,10 @@ use super::*;
 use crate::store::{
     Commit, OpenError, Webhook,
     conformance::{Writer, commit_one, creation, opening, scope, stored},
-    postgres::maintain::{backup, check, migrate, vacuum},
+    postgres::{
+        maintain::{backup, check, migrate, vacuum},
+        schema::KNOWN,
+    },
 };
 
 async fn some_tasks(url: &str) -> Arc<PostgresStore> {
@@ -48,6 +51,8 @@ async fn the_check_finds_what_is_wrong() {
         ("DELETE FROM nuncio.tasks WHERE id = 't-1'", "webhook w-1 is of no task"),
         ("UPDATE nuncio.webhooks SET due_at = NULL", "webhook w-1 is owed something, and is not due"),
         ("UPDATE nuncio.webhooks SET due_at = NULL, holder = 1", "webhook w-1 is in somebody's hands"),
+        ("INSERT INTO nuncio.memos VALUES ('t-9', '')", "a memo of task t-9 has no task"),
+        ("INSERT INTO nuncio.records VALUES ('k', 'a', 0, 1, '')", "record a of k has no version"),
         ("DELETE FROM nuncio.webhooks", "delivery w-1-1 is of no webhook"),
         ("UPDATE nuncio.deliveries SET seq = 99", "delivery w-1-99 is of no webhook, or of no entry"),
     ];
@@ -92,8 +97,8 @@ async fn migration_makes_the_tables_once_and_vacuum_needs_them() {
     let url = postgres::database().await;
     assert!(matches!(vacuum(&url).await, Err(OpenError::NotOurs { .. })));
     assert!(matches!(check(&url).await, Err(OpenError::NotOurs { .. })));
-    assert_eq!(migrate(&url).await.unwrap(), (0, 2));
-    assert_eq!(migrate(&url).await.unwrap(), (2, 2));
+    assert_eq!(migrate(&url).await.unwrap(), (0, KNOWN));
+    assert_eq!(migrate(&url).await.unwrap(), (KNOWN, KNOWN));
     let (before, after) = vacuum(&url).await.unwrap();
     assert!(before > 0 && after > 0);
 }

@@ -8,39 +8,63 @@ use super::{
     *,
 };
 use crate::store::{
-    Commit,
+    Commit, Expect, PutRecord,
     conformance::{Writer, at, creation, scope, stored},
-    postgres::maintain::{check, vacuum},
+    postgres::{
+        maintain::{check, vacuum},
+        schema::KNOWN,
+    },
 };
 
-/// Tables as the first version made them, and two tasks in them, one in progress.
-async fn first_version(url: &str) {
-    let first = include_str!("../schema/1.sql");
-    postgres::run(url, &format!("BEGIN; {first}; UPDATE schema_version SET version = 1; COMMIT")).await;
+/// The tables that each version has added, newest first.
+const ADDED: [(i64, &str); 2] =
+    [(3, "nuncio.memos, nuncio.records"), (2, "nuncio.webhooks, nuncio.deliveries")];
+
+/// Tables as this version made them, and two tasks in them, one in progress.
+async fn older(url: &str, version: i64) {
     let store = connect(url).await;
     let mut done = Writer::create(&shared(&store), &scope("ann"), "t-1", "c-1", 1).await;
     done.status(TaskState::Completed, 2).await;
     Writer::create(&shared(&store), &scope("ann"), "t-2", "c-1", 1).await;
     store.close().await;
-    let back = "DROP TABLE nuncio.webhooks, nuncio.deliveries; UPDATE nuncio.schema_version SET version = 1";
-    postgres::run(url, back).await;
+    for (_, tables) in ADDED.iter().filter(|(added, _)| *added > version) {
+        postgres::run(url, &format!("DROP TABLE {tables}")).await;
+    }
+    postgres::run(url, &format!("UPDATE nuncio.schema_version SET version = {version}")).await;
 }
 
 #[tokio::test]
-async fn a_database_of_the_first_version_is_brought_forward_once() {
+async fn a_database_of_an_older_version_is_brought_forward_once() {
+    assert_eq!(ADDED[0].0, KNOWN, "every version is in this test");
+    for version in 1..KNOWN {
+        brought_forward_from(version).await;
+    }
+}
+
+async fn brought_forward_from(version: i64) {
     let url = postgres::database().await;
-    first_version(&url).await;
+    older(&url, version).await;
     assert_eq!(check(&url).await.unwrap(), [""; 0], "what is not there yet is no problem");
     vacuum(&url).await.unwrap();
     let hubs = join_all((0..4).map(|_| connect(&url))).await;
-    assert_eq!(postgres::run(&url, "SELECT version FROM nuncio.schema_version").await, [["2"]]);
+    let now = postgres::run(&url, "SELECT version FROM nuncio.schema_version").await;
+    assert_eq!(now, [[KNOWN.to_string()]]);
     let (ann, task) = (scope("ann"), "t-2".into());
     assert_eq!(stored(&*hubs[0], &ann, &"t-1".into()).await.map(|(_, seq)| seq), Some(Seq(2)));
     assert_eq!(hubs[1].adopt("agent", 9).await.unwrap().len(), 1, "what was in progress goes on");
     assert_eq!(hubs[2].put_webhook(&ann, &task, hook("w", "x:1"), at(1)).await.unwrap(), Ok(()));
     let mut writer = Writer::open(&shared(&hubs[1]), &ann, creation("t-2", "c-1", 1), Seq(1));
     let entry = writer.entry(writer.status_event(TaskState::Completed, 3));
-    assert_eq!(writer.offer(Commit { push: true, ..entry }).await, Ok(()));
+    assert_eq!(writer.offer(Commit { push: true, memo: Some("m".into()), ..entry }).await, Ok(()));
+    assert_eq!(hubs[0].task(&ann, &task).await.unwrap().unwrap().memo, Some("m".into()));
+    let record = PutRecord {
+        kind: "kind".into(),
+        key: "key".to_owned(),
+        value: "value".into(),
+        at: at(1),
+        expect: Expect::Absent,
+    };
+    assert_eq!(hubs[0].put_records(vec![record]).await.unwrap(), [Ok(1)]);
     assert_eq!(owed(&hubs[3].lease(&due()).await.unwrap()), [("w".to_owned(), vec![2])]);
     assert_eq!(problems(&url).await, [""; 0]);
 }
@@ -49,7 +73,7 @@ async fn a_database_of_the_first_version_is_brought_forward_once() {
 #[tokio::test]
 async fn a_database_that_is_in_use_is_brought_forward() {
     let url = postgres::database().await;
-    first_version(&url).await;
+    older(&url, 1).await;
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     let connection = tokio::spawn(connection);
     client.batch_execute("BEGIN; UPDATE nuncio.tasks SET context_id = 'c-2'").await.unwrap();

@@ -19,7 +19,7 @@ use crate::store::{
 const MOST_PROBLEMS: usize = 100;
 
 /// Queries whose rows are problems, and the version of the schema from which on they can be asked.
-const RULES: [(i64, &str, &str); 9] = [
+const RULES: [(i64, &str, &str); 10] = [
     (1, "file", "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
     (
         1,
@@ -77,6 +77,7 @@ const RULES: [(i64, &str, &str); 9] = [
          WHERE deliveries.seq NOT BETWEEN 1 AND tasks.seq OR deliveries.state NOT BETWEEN 0 AND 2
              OR NOT json_valid(coalesce(recent, '[]'))",
     ),
+    (3, "records", "SELECT format('record %s of %s has no version', key, kind) FROM records WHERE version < 1"),
 ];
 
 /// Looks at everything, also while a hub runs, and says what is wrong.

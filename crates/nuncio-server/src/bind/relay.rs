@@ -1,0 +1,262 @@
+//! Calls that are handed on as they came: what is asked before a call is decoded.
+//!
+//! A binding finds out which operation a call is, in which version, and whom it is about; then a [`Relay`] may take
+//! it as the bytes that it is. What it does not take is decoded and goes to the service.
+
+use std::borrow::Cow;
+
+use async_trait::async_trait;
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use http_body::Frame;
+#[cfg(feature = "grpc")]
+use nuncio_protocol::pb::Codec;
+use nuncio_protocol::{
+    Binding, CallContext, ContextId, Error, ErrorKind, Event, Result, TaskId, Version,
+    op::Op,
+    wire::{
+        Dialect,
+        glance::{self, Glance},
+        jsonrpc::{self as envelope, Incoming, Refused},
+        rest::{self, Route},
+        sse,
+    },
+};
+
+use super::{Inner, version::RestForm};
+
+/// Takes calls as they came.
+#[async_trait]
+pub trait Relay: Send + Sync + 'static {
+    /// Answers a call that its caller may make, or gives it back.
+    async fn relay(&self, call: Raw<'_>) -> Relayed;
+}
+
+/// What became of a call.
+#[derive(Debug)]
+pub enum Relayed {
+    /// It is to be decoded and given to the service.
+    Decode,
+    /// This is the answer.
+    Answer(Response),
+    /// This is why not; the binding puts it into its own words.
+    Refuse(Error),
+}
+
+/// A call as it came.
+#[derive(Debug)]
+pub struct Raw<'a> {
+    /// How it came.
+    pub binding: Binding,
+    /// The version it is in.
+    pub version: Version,
+    /// What it asks for.
+    pub op: Op,
+    /// Whom it is about. A tenant that led to this agent is no longer in it.
+    pub glance: Glance<'a>,
+    /// Who calls, and how.
+    pub cx: &'a CallContext,
+    /// The verb.
+    pub method: &'a Method,
+    /// The path below the agent's address, still escaped; of gRPC the whole path.
+    pub path: &'a str,
+    /// The query, still escaped.
+    pub query: Option<&'a str>,
+    /// All headers.
+    pub headers: &'a HeaderMap,
+    /// The body; of gRPC the message in it.
+    pub body: Bytes,
+    /// How its answers are to be read.
+    pub form: Form,
+}
+
+/// How answers to a call are read, and an error is put at the end of one.
+#[derive(Clone, Debug)]
+pub struct Form(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    JsonRpc {
+        dialect: &'static dyn Dialect,
+        /// The request, for its id.
+        request: Bytes,
+    },
+    Rest(&'static RestForm),
+    #[cfg(feature = "grpc")]
+    Grpc(&'static Codec),
+}
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::JsonRpc { .. } => "JsonRpc",
+            Self::Rest(_) => "Rest",
+            #[cfg(feature = "grpc")]
+            Self::Grpc(_) => "Grpc",
+        })
+    }
+}
+
+/// Whom an answer is about.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Subject {
+    /// Its task.
+    pub task: Option<TaskId>,
+    /// The context of its task or message.
+    pub context: Option<ContextId>,
+}
+
+impl Form {
+    /// Whom the answer to a send, or an event of a stream, is about: the body, the data of a frame, or the message.
+    /// `None` if it says so to nobody who reads as we do; an error is one.
+    #[must_use]
+    pub fn subject(&self, answer: &Bytes) -> Option<Subject> {
+        let event = match &self.0 {
+            Kind::JsonRpc { dialect, .. } => {
+                envelope::decode_response(answer).and_then(|result| dialect.decode_event(result))
+            }
+            Kind::Rest(form) => rest::decode_body(answer).and_then(|json| form.dialect.decode_event(json)),
+            #[cfg(feature = "grpc")]
+            Kind::Grpc(codec) => (codec.decode_event)(answer.clone()),
+        };
+        event.ok().map(|event| Subject::of(&event))
+    }
+
+    /// What kind of error a whole answer is, or of gRPC one that its head says; `None`: it is none.
+    #[must_use]
+    pub fn refusal(&self, head: &http::response::Parts, body: &[u8]) -> Option<ErrorKind> {
+        let error = match &self.0 {
+            // Nearly all are none, which is seen without reading them.
+            Kind::JsonRpc { .. }
+                if head.status.is_success() && memchr::memmem::find(body, b"\"error\"").is_none() =>
+            {
+                None
+            }
+            Kind::JsonRpc { .. } => envelope::decode_response(body).err(),
+            Kind::Rest(_) => {
+                (!head.status.is_success()).then(|| rest::decode_error(head.status.as_u16(), body))
+            }
+            #[cfg(feature = "grpc")]
+            Kind::Grpc(codec) => {
+                let status = tonic::Status::from_header_map(&head.headers);
+                status.filter(|status| status.code() != tonic::Code::Ok).map(|status| {
+                    (codec.decode_status)(status.code().into(), status.message(), status.details())
+                })
+            }
+        };
+        error.map(|error| error.kind())
+    }
+
+    /// A message of gRPC with the upstream's tenant; `None` if it has no place for one.
+    #[cfg(feature = "grpc")]
+    #[must_use]
+    pub fn with_tenant(&self, message: &Bytes, tenant: Option<&str>) -> Option<Bytes> {
+        match &self.0 {
+            Kind::Grpc(codec) => (codec.with_tenant)(message, tenant),
+            Kind::JsonRpc { .. } | Kind::Rest(_) => None,
+        }
+    }
+
+    /// What ends a stream that has begun and cannot go on.
+    #[must_use]
+    pub fn last_words(&self, error: &Error) -> Frame<Bytes> {
+        super::answer::log(error);
+        let mut out = Vec::with_capacity(512);
+        match &self.0 {
+            Kind::JsonRpc { request, .. } => sse::encode_frame(None, &mut out, |out| {
+                let id = match envelope::decode_body(request) {
+                    Ok(Incoming::Single(request)) => request.id,
+                    Err(Refused { id, .. }) => id,
+                    Ok(Incoming::Batch(_)) => None,
+                };
+                envelope::encode_error(id, error, out);
+            }),
+            Kind::Rest(form) => sse::encode_frame(None, &mut out, |out| (form.error_event)(error, out)),
+            #[cfg(feature = "grpc")]
+            Kind::Grpc(codec) => return Frame::trailers(super::grpc::trailers(codec, error)),
+        }
+        Frame::data(out.into())
+    }
+}
+
+impl Subject {
+    /// Whom an event is about.
+    #[must_use]
+    pub fn of(event: &Event) -> Self {
+        let (task, context) = match event {
+            Event::Task(task) => (Some(&task.id), Some(&task.context_id)),
+            Event::Message(message) => (message.task_id.as_ref(), message.context_id.as_ref()),
+            Event::StatusUpdate(update) => (Some(&update.task_id), Some(&update.context_id)),
+            Event::ArtifactUpdate(update) => (Some(&update.task_id), Some(&update.context_id)),
+        };
+        Self {
+            task: task.filter(|task| !task.as_str().is_empty()).cloned(),
+            context: context.filter(|context| !context.as_str().is_empty()).cloned(),
+        }
+    }
+}
+
+/// A JSON-RPC call as it came; `None` if it has to be decoded.
+pub(super) fn jsonrpc<'a>(
+    dialect: &'static dyn Dialect,
+    op: Op,
+    params: Option<&'a str>,
+    body: &'a Bytes,
+) -> Option<(Glance<'a>, Form)> {
+    let envelope = std::str::from_utf8(body).ok().filter(|envelope| glance::is_plain_envelope(envelope));
+    envelope?;
+    let glance = Glance::at(op, params)?;
+    Some((glance, Form(Kind::JsonRpc { dialect, request: body.clone() })))
+}
+
+/// An HTTP+JSON call as it came; `None` if it has to be decoded.
+pub(super) fn rest<'a>(
+    form: &'static RestForm,
+    route: &'a Route<'_>,
+    query: Option<&str>,
+    body: &'a Bytes,
+) -> Option<(Glance<'a>, Form)> {
+    if !glance::is_plain_query(query.unwrap_or_default()) {
+        return None;
+    }
+    let body = std::str::from_utf8(body).ok()?;
+    let said = (!body.trim_ascii().is_empty()).then_some(body);
+    let mut glance = Glance::at(route.op(), said)?;
+    let task = route.task()?;
+    // What stands in the path may be repeated in the body, and not contradicted.
+    if task.is_some() {
+        if glance.task.is_some() && glance.task != task {
+            return None;
+        }
+        glance.task = task;
+    }
+    if let Some(tenant) = route.tenant() {
+        if glance.tenant.is_some() {
+            return None;
+        }
+        glance.tenant = Some(Cow::Borrowed(tenant));
+    }
+    Some((glance, Form(Kind::Rest(form))))
+}
+
+/// The form of gRPC.
+#[cfg(feature = "grpc")]
+pub(super) fn grpc(codec: &'static Codec) -> Form {
+    Form(Kind::Grpc(codec))
+}
+
+impl Inner {
+    /// Asks the relay, if there is one; `None` if the call is to be decoded.
+    pub(super) async fn relay(&self, call: Raw<'_>) -> Option<Result<Response>> {
+        let relay = self.relay.as_deref()?;
+        if let Err(error) = self.permit(call.op, call.cx) {
+            return Some(Err(error));
+        }
+        match relay.relay(call).await {
+            Relayed::Decode => None,
+            Relayed::Answer(response) => Some(Ok(response)),
+            Relayed::Refuse(error) => Some(Err(error)),
+        }
+    }
+}

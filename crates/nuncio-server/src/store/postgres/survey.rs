@@ -1,0 +1,114 @@
+//! Tasks over all callers, and how many there are.
+
+use std::{collections::HashMap, sync::Arc};
+
+use nuncio_protocol::TaskId;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{
+    PostgresStore,
+    names::{plain, text},
+    read::{self, seq},
+};
+use crate::store::{
+    AdminTask, AdminTaskPage, AdminTaskQuery, Scope, StoreError, StoredTask, TaskCount,
+    codec::{millis_from, moment, state_code, state_of},
+};
+
+/// There is no index over all callers, which every status would have to keep: of the callers with the newest
+/// tasks the newest, and the newest of those.
+macro_rules! newest {
+    ($state:literal) => {
+        concat!(
+            "WITH heads AS (
+               SELECT s.* FROM scopes s CROSS JOIN LATERAL (
+                 SELECT status_at, id FROM tasks WHERE scope = s.id AND status_at >= $3
+                   AND (status_at, id) < ($4, $5) ",
+            $state,
+            " ORDER BY status_at DESC, id DESC LIMIT 1) first
+               WHERE ($1::text IS NULL OR s.agent = $1) AND ($2::text IS NULL OR s.owner = $2)
+               ORDER BY first.status_at DESC, first.id DESC LIMIT $6)
+             SELECT t.id, t.context_id, t.state, t.status_at, t.seq, heads.agent, heads.tenant, heads.owner, heads.id
+             FROM heads CROSS JOIN LATERAL (
+               SELECT * FROM tasks WHERE scope = heads.id AND status_at >= $3 AND (status_at, id) < ($4, $5) ",
+            $state,
+            " ORDER BY status_at DESC, id DESC LIMIT $6) t
+             ORDER BY t.status_at DESC, t.id DESC LIMIT $6"
+        )
+    };
+}
+
+const NEWEST: &str = newest!("");
+const NEWEST_IN_STATE: &str = newest!("AND state = $7");
+
+const WHOSE: &str =
+    "SELECT s.agent, s.tenant, s.owner FROM tasks t JOIN scopes s ON s.id = t.scope WHERE t.id = $1";
+
+/// From the counters: it takes as long as there are callers, however many tasks they have.
+const COUNT: &str =
+    "SELECT s.agent, c.state, sum(c.n)::bigint FROM counters c JOIN scopes s ON s.id = c.scope
+  GROUP BY s.agent, c.state HAVING sum(c.n) > 0 ORDER BY s.agent, c.state";
+
+pub(super) async fn all_tasks(
+    store: &PostgresStore,
+    query: &AdminTaskQuery,
+) -> Result<AdminTaskPage, StoreError> {
+    let (agent, owner) = (query.agent.as_deref().map(text), query.owner.as_deref().map(text));
+    let since = query.since.map_or(i64::MIN, millis_from);
+    let (at, id) = match &query.after {
+        Some(after) => (after.timestamp.as_millis(), text(after.id.as_str())),
+        None => (i64::MAX, text("")),
+    };
+    // One more than asked for, to know whether there are more.
+    let limit = i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1);
+    let rows = match query.state.map(state_code) {
+        Some(state) => {
+            let params: super::link::Params<'_> = &[&agent, &owner, &since, &at, &id, &limit, &state];
+            store.reads().query(NEWEST_IN_STATE, params).await?
+        }
+        None => store.reads().query(NEWEST, &[&agent, &owner, &since, &at, &id, &limit]).await?,
+    };
+    let mut scopes: HashMap<Uuid, Arc<Scope>> = HashMap::new();
+    let tasks = rows.iter().take(query.limit).map(|row| {
+        let scope = scopes.entry(row.get(8)).or_insert_with(|| Arc::new(scope(row, 5)));
+        tell(row, Arc::clone(scope))
+    });
+    Ok(AdminTaskPage { tasks: tasks.collect::<Result<_, _>>()?, more: rows.len() > query.limit })
+}
+
+/// Whose, from three columns.
+fn scope(row: &Row, first: usize) -> Scope {
+    let name = |column| row.get::<_, Option<&str>>(column).map(|name| Arc::from(plain(name)));
+    Scope { agent: name(first).unwrap_or_default(), tenant: name(first + 1), owner: name(first + 2) }
+}
+
+fn tell(row: &Row, scope: Arc<Scope>) -> Result<AdminTask, StoreError> {
+    Ok(AdminTask {
+        scope,
+        id: plain(row.get(0)).into_owned().into(),
+        context_id: plain(row.get(1)).into_owned().into(),
+        state: state_of(row.get::<_, i16>(2).into())?,
+        at: moment(row.get(3))?,
+        seq: seq(row.get(4)),
+    })
+}
+
+pub(super) async fn find(
+    store: &PostgresStore,
+    id: &TaskId,
+) -> Result<Option<(Scope, StoredTask)>, StoreError> {
+    let Some(row) = store.reads().query_opt(WHOSE, &[&text(id.as_str())]).await? else { return Ok(None) };
+    let scope = scope(&row, 0);
+    Ok(read::task(store, &scope, id).await?.map(|stored| (scope, stored)))
+}
+
+pub(super) async fn count(store: &PostgresStore) -> Result<Vec<TaskCount>, StoreError> {
+    let rows = store.reads().query(COUNT, &[]).await?;
+    let count = |row: &Row| {
+        let agent = Arc::from(plain(row.get(0)));
+        let tasks = u64::try_from(row.get::<_, i64>(2)).unwrap_or_default();
+        Ok(TaskCount { agent, state: state_of(row.get::<_, i16>(1).into())?, tasks })
+    };
+    rows.iter().map(count).collect()
+}

@@ -1,0 +1,194 @@
+//! Records: small documents that a server keeps beside its tasks, by kind and key.
+//!
+//! ```text
+//! kind "api-key"   a1 v1 · b7 v3 · c2 v1          in the order of their keys
+//! kind "audit"     0190…01 v1 · 0190…02 v1        a prefix of the keys is a part of them
+//! ```
+//! The store does not look inside. Who may write a record is not its matter either: a writer says what it has
+//! seen ([`Expect`]), and loses against whoever was faster.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use nuncio_protocol::{Seq, Timestamp};
+
+use super::Refused;
+
+/// A document as it is kept.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its name within its kind.
+    pub key: String,
+    /// What it says; at most a few MiB.
+    pub value: Bytes,
+    /// Begins at 1 and grows with each change, as long as there is a record of this key.
+    pub version: u64,
+    /// When it was written, as the writer says: its age for [`Store::prune_records`](super::Store).
+    pub at: Timestamp,
+}
+
+/// A record to be written.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PutRecord {
+    /// Its kind.
+    pub kind: Arc<str>,
+    /// Its name within its kind.
+    pub key: String,
+    /// What it says.
+    pub value: Bytes,
+    /// When it was written.
+    pub at: Timestamp,
+    /// What must be there for it to be written.
+    pub expect: Expect,
+}
+
+/// What a writer has seen, so that it does not overwrite what it has not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Expect {
+    /// It does not matter.
+    #[default]
+    Anything,
+    /// There is none.
+    Absent,
+    /// There is one, of this version.
+    Version(u64),
+}
+
+impl Expect {
+    /// Whether it is so; 0 stands for none.
+    pub(crate) fn check(self, found: u64) -> Result<(), Refused> {
+        match self {
+            Self::Absent if found != 0 => Err(Refused::Version(Seq(found))),
+            Self::Version(wanted) if found != wanted || found == 0 => Err(Refused::Version(Seq(found))),
+            Self::Anything | Self::Absent | Self::Version(_) => Ok(()),
+        }
+    }
+}
+
+/// Which records of a kind, in the order of their keys' bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RecordQuery {
+    /// The kind.
+    pub kind: Arc<str>,
+    /// Only keys that begin with this.
+    pub prefix: String,
+    /// Only those after this key in the order that is asked for.
+    pub after: Option<String>,
+    /// From the last key to the first.
+    pub descending: bool,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl RecordQuery {
+    /// The same in one comparison: from the first of these (kind, key) up to the second, which is left out.
+    pub(crate) fn span(&self) -> [(String, String); 2] {
+        let (mut from, mut to) = (self.prefix.clone(), end_of(&self.prefix));
+        match &self.after {
+            Some(after) if self.descending => to = Some(to.map_or(after.clone(), |to| to.min(after.clone()))),
+            // Nothing is between a text and itself with this character.
+            Some(after) => from = from.max(format!("{after}\0")),
+            None => {}
+        }
+        let kind = self.kind.as_ref().to_owned();
+        let end = to.map_or_else(|| (format!("{kind}\0"), String::new()), |to| (kind.clone(), to));
+        [(kind, from), end]
+    }
+}
+
+/// The first text after all that begin with this one; `None` if there is no such text.
+fn end_of(prefix: &str) -> Option<String> {
+    let mut end = prefix.to_owned();
+    while let Some(last) = end.pop() {
+        // In UTF-8 the order of bytes is that of characters. (A range of characters skips what is none.)
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            end.push(next);
+            return Some(end);
+        }
+    }
+    None
+}
+
+// Values may hold secrets.
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, version, at, .. } = self;
+        f.debug_struct("Record")
+            .field("key", key)
+            .field("version", version)
+            .field("at", at)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PutRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, key, at, expect, .. } = self;
+        f.debug_struct("PutRecord")
+            .field("kind", kind)
+            .field("key", key)
+            .field("at", at)
+            .field("expect", expect)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_all_that_begins_with_the_prefix_and_nothing_else() {
+        let keys = [
+            "",
+            "\0",
+            "a",
+            "a\0",
+            "a\u{d7ff}",
+            "a\u{d7ff}b",
+            "a\u{e000}",
+            "a\u{10ffff}",
+            "a\u{10ffff}z",
+            "b",
+        ];
+        assert!(keys.is_sorted());
+        for prefix in keys {
+            for after in keys.iter().map(Some).chain([None]) {
+                for descending in [false, true] {
+                    let after = after.map(|after| (*after).to_owned());
+                    let query = RecordQuery {
+                        kind: "k".into(),
+                        prefix: prefix.to_owned(),
+                        after: after.clone(),
+                        descending,
+                        limit: 9,
+                    };
+                    let [from, to] = query.span();
+                    for key in keys {
+                        let place = ("k".to_owned(), key.to_owned());
+                        let beyond = after
+                            .as_deref()
+                            .is_none_or(|after| if descending { key < after } else { key > after });
+                        let wanted = key.starts_with(prefix) && beyond;
+                        assert_eq!(from <= place && place < to, wanted, "{key:?} for {query:?}");
+                    }
+                    assert!(("l".to_owned(), String::new()) >= to, "no other kind");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_does_not_print_what_it_holds() {
+        let value = Bytes::from_static(b"hunter2");
+        let record = Record { key: "k".to_owned(), value: value.clone(), version: 1, at: Timestamp::EPOCH };
+        let put = PutRecord {
+            kind: "k".into(),
+            key: "k".to_owned(),
+            value,
+            at: Timestamp::EPOCH,
+            expect: Expect::Anything,
+        };
+        assert!(!format!("{record:?} {put:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,107 @@
+//! Records as rows, and memos.
+
+use bytes::Bytes;
+use nuncio_protocol::Timestamp;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::{bounded, write::Session};
+use crate::store::{
+    Expect, PutRecord, Record, RecordQuery, Refused, StoreError,
+    codec::{millis_from, moment},
+};
+
+pub(super) fn one(db: &Connection, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
+    let find = "SELECT key, version, at, value FROM records WHERE kind = ?1 AND key = ?2";
+    let mut find = db.prepare_cached(find)?;
+    let mut rows = find.query([kind, key])?;
+    rows.next()?.map(read).transpose()
+}
+
+pub(super) fn list(db: &Connection, query: &RecordQuery) -> Result<Vec<Record>, StoreError> {
+    let order = if query.descending { "kind DESC, key DESC" } else { "kind, key" };
+    let mut list = db.prepare_cached(&format!(
+        "SELECT key, version, at, value FROM records WHERE (kind, key) >= (?1, ?2) AND (kind, key) < (?3, ?4)
+         ORDER BY {order} LIMIT ?5"
+    ))?;
+    let [from, to] = query.span();
+    let mut rows = list.query(params![from.0, from.1, to.0, to.1, bounded(query.limit)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+fn read(row: &Row<'_>) -> Result<Record, StoreError> {
+    let (version, value): (i64, Vec<u8>) = (row.get(1)?, row.get(3)?);
+    Ok(Record { key: row.get(0)?, value: value.into(), version: version as u64, at: moment(row.get(2)?)? })
+}
+
+impl Session {
+    pub(super) fn put_records(
+        &mut self,
+        puts: &[PutRecord],
+    ) -> Result<Vec<Result<u64, Refused>>, StoreError> {
+        puts.iter().map(|put| self.put_record(put)).collect()
+    }
+
+    fn put_record(&mut self, put: &PutRecord) -> Result<Result<u64, Refused>, StoreError> {
+        let PutRecord { kind, key, value, at, expect } = put;
+        let found = self.record_version(kind, key)?;
+        if let Err(refused) = expect.check(found) {
+            return Ok(Err(refused));
+        }
+        self.written += value.len();
+        let mut keep = self.db.prepare_cached(
+            "INSERT INTO records (kind, key, version, at, value) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (kind, key) DO UPDATE
+                 SET version = excluded.version, at = excluded.at, value = excluded.value",
+        )?;
+        keep.execute(params![kind, key, found as i64 + 1, at.as_millis(), &value[..]])?;
+        Ok(Ok(found + 1))
+    }
+
+    /// 0: there is none.
+    fn record_version(&self, kind: &str, key: &str) -> Result<u64, StoreError> {
+        let find = "SELECT version FROM records WHERE kind = ?1 AND key = ?2";
+        let found = self.db.prepare_cached(find)?.query_row([kind, key], |row| row.get::<_, i64>(0));
+        Ok(found.optional()?.unwrap_or(0) as u64)
+    }
+
+    pub(super) fn drop_record(
+        &mut self,
+        kind: &str,
+        key: &str,
+        expect: Expect,
+    ) -> Result<Result<bool, Refused>, StoreError> {
+        if let Err(refused) = expect.check(self.record_version(kind, key)?) {
+            return Ok(Err(refused));
+        }
+        let delete = "DELETE FROM records WHERE kind = ?1 AND key = ?2";
+        Ok(Ok(self.db.prepare_cached(delete)?.execute([kind, key])? > 0))
+    }
+
+    pub(super) fn prune_records(
+        &mut self,
+        kind: &str,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        let mut delete = self.db.prepare_cached(
+            "DELETE FROM records WHERE rowid IN (
+                 SELECT rowid FROM records INDEXED BY records_by_time WHERE kind = ?1 AND at < ?2
+                 ORDER BY at, key LIMIT ?3)",
+        )?;
+        Ok(delete.execute(params![kind, millis_from(before), bounded(limit)])?)
+    }
+
+    /// Keeps what the agent remembers with a task.
+    pub(super) fn keep_memo(&mut self, task: i64, memo: Option<&Bytes>) -> Result<(), StoreError> {
+        let Some(memo) = memo else { return Ok(()) };
+        self.written += memo.len();
+        let keep = "INSERT INTO memos (task, body) VALUES (?1, ?2)
+                    ON CONFLICT (task) DO UPDATE SET body = excluded.body";
+        self.db.prepare_cached(keep)?.execute(params![task, &memo[..]])?;
+        Ok(())
+    }
+}

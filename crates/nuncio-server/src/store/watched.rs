@@ -1,0 +1,203 @@
+//! A store that somebody watches: how long it takes, and what becomes of deliveries. Nothing else changes.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use nuncio_protocol::{Message, PushConfigId, Seq, TaskId, Timestamp};
+
+use super::{
+    AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
+    Lease, Leases, Links, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive, Refused, Scope, Settled,
+    Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose,
+};
+
+/// Watches a store. It is called in the middle of things and must not wait.
+pub trait Watch: Send + Sync + 'static {
+    /// The store has answered, after this long.
+    fn answered(&self, asked: Asked, took: Duration, is_ok: bool);
+
+    /// This is written down about webhooks.
+    fn settled(&self, settled: &[Settled]);
+}
+
+/// What a store is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// To append to logs.
+    Commit,
+    /// To read.
+    Read,
+    /// To write anything else.
+    Write,
+}
+
+impl Asked {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Commit, Self::Read, Self::Write];
+
+    /// As it is called in measurements.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// The store with somebody who watches it. In memory nothing takes time, so that none is taken there.
+pub fn watched(store: Arc<dyn Store>, watch: Arc<dyn Watch>) -> Arc<dyn Store> {
+    let timed = !store.is_immediate();
+    Arc::new(Watched { store, watch, timed })
+}
+
+struct Watched {
+    store: Arc<dyn Store>,
+    watch: Arc<dyn Watch>,
+    timed: bool,
+}
+
+impl Watched {
+    async fn time<T>(
+        &self,
+        asked: Asked,
+        answer: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        if !self.timed {
+            return answer.await;
+        }
+        let begun = Instant::now();
+        let answer = answer.await;
+        self.watch.answered(asked, begun.elapsed(), answer.is_ok());
+        answer
+    }
+}
+
+macro_rules! watch {
+    ($($asked:ident $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
+        #[async_trait]
+        impl Store for Watched {
+            fn is_immediate(&self) -> bool {
+                self.store.is_immediate()
+            }
+
+            fn is_shared(&self) -> bool {
+                self.store.is_shared()
+            }
+
+            $(async fn $method(&self, $($name: $type),*) -> Result<$answer, StoreError> {
+                self.time(Asked::$asked, self.store.$method($($name),*)).await
+            })+
+
+            async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
+                self.watch.settled(&settled);
+                self.time(Asked::Write, self.store.settle(settled)).await
+            }
+
+            async fn close(&self) {
+                self.store.close().await;
+            }
+        }
+    };
+}
+
+watch! {
+    Commit commit(batch: Vec<Commit>) -> Vec<Result<(), Refused>>;
+    Read task(scope: &Scope, id: &TaskId) -> Option<StoredTask>;
+    Read moved(known: &[(TaskId, Seq)]) -> Vec<TaskId>;
+    Read tasks(scope: &Scope, query: &TaskQuery) -> TaskPage;
+    Read events(scope: &Scope, id: &TaskId, after: Seq, limit: usize) -> Vec<StoredEvent>;
+    Read links(scope: &Scope, id: &TaskId) -> Links;
+    Read answer(scope: &Scope, key: &str) -> Option<Answer>;
+    Write keep_reply(scope: &Arc<Scope>, key: IdempotencyKey, reply: Arc<Message>, at: Timestamp) -> ();
+    Write turn(scope: &Scope, id: &TaskId, change: TurnChange) -> Result<(), Refused>;
+    Write adopt(agent: &str, limit: usize) -> Vec<Orphan>;
+    Write put_webhook(scope: &Scope, id: &TaskId, webhook: Webhook, now: Timestamp) -> Result<(), Refused>;
+    Read webhook(scope: &Scope, id: &TaskId, webhook: &PushConfigId) -> Option<Webhook>;
+    Read webhooks(scope: &Scope, id: &TaskId, after: Option<&PushConfigId>, limit: usize) -> Option<Vec<Webhook>>;
+    Write drop_webhook(scope: &Scope, id: &TaskId, webhook: &PushConfigId) -> Result<Option<Arc<str>>, Refused>;
+    Write lease(lease: &Lease) -> Leases;
+    Read deliveries(query: &DeliveryQuery) -> (Vec<Delivery>, bool);
+    Read backlog() -> Backlog;
+    Write redrive(what: &Redrive, now: Timestamp) -> usize;
+    Read record(kind: &str, key: &str) -> Option<Record>;
+    Read records(query: &RecordQuery) -> Vec<Record>;
+    Write put_records(puts: Vec<PutRecord>) -> Vec<Result<u64, Refused>>;
+    Write drop_record(kind: &str, key: &str, expect: Expect) -> Result<bool, Refused>;
+    Write prune_records(kind: &str, before: Timestamp, limit: usize) -> usize;
+    Read all_tasks(query: &AdminTaskQuery) -> AdminTaskPage;
+    Read find_task(id: &TaskId) -> Option<(Scope, StoredTask)>;
+    Read count_tasks() -> Vec<TaskCount>;
+    Write prune(what: &Prune, limit: usize) -> usize;
+    Write erase(whose: &Whose, limit: usize) -> usize;
+    Write secret(name: &str) -> [u8; 32];
+    Read ready() -> ();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::store::{Attempt, DeliveryOutcome, DeliveryState, MemoryStore, Then, failing::FailingStore};
+
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<String>>);
+
+    impl Watch for Notes {
+        fn answered(&self, asked: Asked, _: Duration, is_ok: bool) {
+            self.0.lock().unwrap().push(format!("{} {is_ok}", asked.name()));
+        }
+
+        fn settled(&self, settled: &[Settled]) {
+            let outcomes = settled.iter().flat_map(|settled| &settled.outcomes);
+            let states: Vec<_> = outcomes.map(|outcome| format!("{:?}", outcome.state)).collect();
+            self.0.lock().unwrap().push(states.join(" "));
+        }
+    }
+
+    mod is_a_store_like_any_other {
+        use super::*;
+
+        fn store() -> Arc<dyn Store> {
+            watched(Arc::new(FailingStore::waiting(MemoryStore::default())), Arc::new(Notes::default()))
+        }
+
+        crate::store_conformance!(store());
+    }
+
+    fn settled() -> Vec<Settled> {
+        let attempt = Attempt { at: Timestamp::EPOCH, took: 1, status: Some(200), error: None };
+        let outcome = DeliveryOutcome { seq: Seq(1), state: DeliveryState::Delivered, attempt };
+        vec![Settled { webhook: "w".into(), outcomes: vec![outcome], then: Then::Keep }]
+    }
+
+    #[tokio::test]
+    async fn what_takes_time_is_told_and_what_becomes_of_deliveries() {
+        let (inner, notes) =
+            (Arc::new(FailingStore::waiting(MemoryStore::default())), Arc::new(Notes::default()));
+        let store = watched(Arc::clone(&inner) as _, Arc::clone(&notes) as _);
+        assert_eq!((store.is_immediate(), store.is_shared()), (inner.is_immediate(), inner.is_shared()));
+        store.commit(Vec::new()).await.unwrap();
+        store.backlog().await.unwrap();
+        store.secret("s").await.unwrap();
+        store.settle(settled()).await.unwrap();
+        inner.fail_reads(true);
+        assert!(store.backlog().await.is_err());
+        let told = std::mem::take(&mut *notes.0.lock().unwrap());
+        assert_eq!(told, ["commit true", "read true", "write true", "Delivered", "write true", "read false"]);
+    }
+
+    #[tokio::test]
+    async fn in_memory_no_time_is_taken() {
+        let notes = Arc::new(Notes::default());
+        let store = watched(Arc::new(MemoryStore::default()), Arc::clone(&notes) as _);
+        store.commit(Vec::new()).await.unwrap();
+        store.settle(settled()).await.unwrap();
+        assert_eq!(*notes.0.lock().unwrap(), ["Delivered"]);
+    }
+}
