@@ -1,13 +1,15 @@
 //! The composition root: configuration in, a running hub out.
 
 use std::{
+    convert::Infallible,
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use anyhow::{Context as _, Result};
+use arc_swap::ArcSwap;
 use axum::Router;
 use nuncio_server::{
     Retention,
@@ -20,37 +22,53 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::{
-    admin::{Admin, Outbox},
+    admin::{Admin, Desk, Reloader},
     agents,
-    config::Config,
+    audit::{self, Audit},
+    config::{self, Config},
     data,
+    fleet::{Agent, Fleet, Workshop},
     grpc::Health,
+    identity::{Identity, Keyring},
+    limits::Callers,
     listen::{Certificates, Listener, Names},
     master,
     place::Place,
     push::{self, Pushing},
     ready,
-    router::{self, Routes},
+    registry::{Cabinet, Registry, Vault},
+    reload::{Live, Reloading},
+    router,
     signing::CardKeys,
+    telemetry::{Levels, Requests, Telemetry},
 };
 
 /// How long connections may take to end after the tasks have.
 const CONNECTION_GRACE: Duration = Duration::from_secs(5);
 
+/// How often callers that have not come for long are forgotten.
+const FORGET: Duration = Duration::from_secs(60);
+
 /// How long notifications that are on their way may take.
 const PUSH_GRACE: Duration = Duration::from_secs(5);
+
+/// How long it may take to tell the last about ourselves.
+const TELEMETRY_GRACE: Duration = Duration::from_secs(5);
 
 /// A hub that listens and is ready to run.
 pub struct Hub {
     listener: Listener,
     address: SocketAddr,
     place: Place,
-    routes: Arc<Routes>,
+    fleet: Arc<Fleet>,
     store: Arc<dyn Store>,
     pushing: Option<Pushing>,
     health: Health,
     router: Router,
     admin: Option<Admin>,
+    live: Live,
+    reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
+    audit: audit::Writer,
     config: Config,
 }
 
@@ -63,7 +81,7 @@ impl std::fmt::Debug for Hub {
 /// An agent as it is served.
 #[derive(Clone, Debug)]
 pub struct Served {
-    pub name: &'static str,
+    pub name: String,
     pub url: String,
     pub card_url: String,
     /// A word to try it with.
@@ -85,11 +103,21 @@ impl Hub {
     /// # Errors
     /// Says what could not be done and what to do.
     pub async fn bind(config: Config) -> Result<Self> {
+        let invalid: Vec<_> = config.validate().iter().map(ToString::to_string).collect();
+        anyhow::ensure!(invalid.is_empty(), "{}", invalid.join("; "));
         let certificates = config.tls.clone().map(Certificates::load).transpose()?;
         let keys = CardKeys::load(&config.card_keys)?;
-        let store = data::open(&config.data).await?;
+        let telemetry = Telemetry::start(&config.telemetry)?;
+        let store = telemetry.watched(data::open(&config.data).await?);
         let push = config.push.as_ref();
-        let master = push.map(|_| master::load(&config.data, config.key_file.as_deref())).transpose()?;
+        let master = match master::load(&config.data, config.key_file.as_deref()) {
+            Ok(master) => Some(master),
+            // Only what callers confide cannot do without it.
+            Err(_) if push.is_none() => None,
+            Err(error) => return Err(error),
+        };
+        let vault = master.as_ref().map(|master| Vault::new(master, "agents")).transpose()?;
+        let master = master.filter(|_| push.is_some());
         let push_key = master.as_ref().map(push::signing_key).transpose()?;
         let socket = TcpListener::bind(config.listen).await.with_context(|| {
             format!(
@@ -112,25 +140,112 @@ impl Hub {
             card_base: Some(base.clone()),
             card_follows_proxies: own_names.follow,
             card_signer: keys.signer(),
+            body_bytes: config.limits.body_bytes,
             ..BindOptions::default()
         };
         let start = |(push, master)| push::start(push, &store, master, base.as_str().trim_end_matches('/'));
         let pushing = push.zip(master).map(start).transpose()?;
         let retention = config.keep.map(Retention::finished).unwrap_or_default();
-        let agents = match config.demo {
-            true => agents::demo(config.profile, &place, &store, &retention, pushing.as_ref()),
-            false => Vec::new(),
+        let (audit, writer) = Audit::new(&store);
+        let audit = audit.counted_by(&telemetry.metrics);
+        let identity = Identity::open(&config.identity, &store, audit, address.ip().is_loopback()).await?;
+        let callers = Arc::new(Callers::new(&config.limits, &identity.limits()));
+        let limits = Arc::new(ArcSwap::from_pointee(config.limits.clone()));
+        let origins = Arc::new(ArcSwap::from_pointee(config.cors.clone()));
+        let workshop = Workshop {
+            place: place.clone(),
+            store: Arc::clone(&store),
+            retention,
+            pushing: pushing.clone(),
+            options: options.clone(),
+            telemetry: telemetry.clone(),
+            identity: Arc::clone(&identity),
+            callers: Arc::clone(&callers),
+            limits: Arc::clone(&limits),
+            hub: agents::hub_id(&*store).await?,
+            profile: config.profile,
         };
-        let routes = Arc::new(Routes { agents, store_is_well: AtomicBool::new(true) });
-        let (router, health) = router::router(&routes, config.default_agent.as_deref(), &options).await?;
+        let fleet = Arc::new(Fleet::new(config.default_agent.as_deref()));
+        if config.demo {
+            for agent in agents::demo(&workshop)? {
+                fleet.put(Arc::new(agent));
+            }
+        }
+        let (router, health) = router::router(&fleet, &place, &options, &identity, &origins).await?;
         let router = router.merge(keys.router(push_key.as_ref(), &options)?);
+        let router = Requests::new(Arc::clone(&telemetry.metrics)).around(router);
         let local = |address| Names { proxies: Vec::new(), follow: false, ..names(&config, address) };
         let woken = pushing.as_ref().map(|pushing| pushing.push.clone());
         let wake = Arc::new(move || woken.iter().for_each(Push::wake));
-        let outbox = Outbox { store: Arc::clone(&store), wake };
-        let admin = Admin::bind(&config, local, &routes, outbox).await?;
+        let cabinet = Cabinet { store: Arc::clone(&store), vault };
+        let registry = Registry::new(Arc::clone(&fleet), Arc::new(workshop), cabinet);
+        for (name, error) in registry.configure(config.agents.clone()).await? {
+            if config.agents.iter().any(|agent| agent.name == name) {
+                return Err(error.context(format!("the agent {name} cannot be served")));
+            }
+            // What was added at some time must not keep the rest from being served.
+            tracing::error!(%name, error = %format!("{error:#}"), "an agent that the API added cannot be served");
+        }
+        anyhow::ensure!(config.admin.is_some() || !fleet.all().is_empty(), "{}", config::NO_AGENT);
+        let registry = Arc::new(registry);
+        let reloader = Arc::new(OnceLock::new());
+        let desk = Desk {
+            fleet: Arc::clone(&fleet),
+            store: Arc::clone(&store),
+            wake,
+            registry: Arc::clone(&registry),
+            identity: Arc::clone(&identity),
+            reloader: Arc::clone(&reloader),
+        };
+        let live = Live {
+            fleet: Arc::clone(&fleet),
+            registry: Arc::clone(&registry),
+            identity: Arc::clone(&identity),
+            callers: Arc::clone(&callers),
+            limits,
+            origins,
+            telemetry: telemetry.clone(),
+        };
+        let levels = Levels::new(Arc::clone(&telemetry.metrics), Arc::clone(&store), Arc::clone(&fleet));
+        let admin = Admin::bind(&config, local, Arc::new(desk), levels).await?;
         let listener = Listener { socket, certificates, names: own_names, connections: config.connections };
-        Ok(Self { listener, address, place, routes, store, pushing, health, router, admin, config })
+        let audit = writer;
+        Ok(Self {
+            listener,
+            address,
+            place,
+            fleet,
+            store,
+            pushing,
+            health,
+            router,
+            admin,
+            live,
+            reloader,
+            audit,
+            config,
+        })
+    }
+
+    /// Follows this source from now on, out of which the configuration of this hub was read: see
+    /// [`Reloading::watch`]. Administration shows it, and has it read again.
+    #[must_use]
+    pub fn follow(&self, source: config::Source, loaded: config::Loaded) -> Arc<Reloading> {
+        let reloading = Arc::new(Reloading::new(source, loaded, self.live.clone()));
+        self.reload_by(Arc::clone(&reloading) as Arc<dyn Reloader>);
+        reloading
+    }
+
+    /// Administration shows the configuration by this, and has it read again. The first one counts.
+    pub fn reload_by(&self, reloader: Arc<dyn Reloader>) {
+        // Whoever comes second has not made this hub.
+        let _ = self.reloader.set(reloader);
+    }
+
+    /// The API keys.
+    #[must_use]
+    pub fn keyring(&self) -> Arc<Keyring> {
+        Arc::clone(self.live.identity.keyring())
     }
 
     /// Where it listens.
@@ -164,16 +279,16 @@ impl Hub {
     /// What it serves.
     #[must_use]
     pub fn served(&self) -> Vec<Served> {
-        let served = |agent: &agents::Agent| {
-            let url = self.place.url(agent.name);
+        let served = |agent: &Arc<Agent>| {
+            let url = self.place.url(agent.name());
             Served {
-                name: agent.name,
+                name: agent.name().to_string(),
                 card_url: format!("{url}/.well-known/agent-card.json"),
                 url,
                 example: agent.example,
             }
         };
-        self.routes.agents.iter().map(served).collect()
+        self.fleet.all().iter().map(served).collect()
     }
 
     /// Serves until `shutdown` is done, then drains: readiness off, streams closed, running tasks given
@@ -181,7 +296,7 @@ impl Hub {
     ///
     /// # Errors
     /// None at present; listening may fail later.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<()> {
         let stopping = CancellationToken::new();
         let calls = async {
             let open = self.listener.serve(self.router, shutdown).await;
@@ -196,10 +311,14 @@ impl Hub {
         };
         let (open, admin) = tokio::select! {
             open = futures_util::future::join(calls, administration) => open,
-            never = ready::watch(&*self.store, &self.routes, &self.health) => match never {},
+            never = ready::watch(&*self.store, &self.fleet, &self.health) => match never {},
+            never = self.live.identity.work() => match never {},
+            never = follow(&self.live) => match never {},
+            never = self.audit.run() => match never {},
+            never = self.live.registry.watch() => match never {},
         };
         self.health.set(false).await;
-        drain(&self.routes, self.config.drain_grace).await;
+        self.fleet.drain(self.config.drain_grace).await;
         self.health.close().await;
         let closing = async {
             match admin {
@@ -213,22 +332,33 @@ impl Hub {
         if let Some(Pushing { push, .. }) = &self.pushing {
             push.drain(PUSH_GRACE).await;
         }
+        self.live.identity.close().await;
+        self.audit.close().await;
         self.store.close().await;
+        self.live.telemetry.close(TELEMETRY_GRACE).await;
         Ok(())
     }
 }
 
-async fn drain(routes: &Routes, grace: Duration) {
-    let running: usize = routes.agents.iter().map(|agent| agent.runtime.running()).sum();
-    if running > 0 {
-        tracing::info!(running, "waiting for running tasks; a second Ctrl-C ends at once");
+/// What depends on who may call is made anew when that changes, for as long as this is polled.
+async fn follow(live: &Live) -> Infallible {
+    let Live { identity, fleet, callers, limits, .. } = live;
+    let mut changes = identity.changes();
+    // What came before this was polled is as new.
+    let mut declared = None;
+    let mut forget = tokio::time::interval(FORGET);
+    loop {
+        let schemes = Some(identity.schemes());
+        if schemes != declared {
+            declared = schemes;
+            fleet.show_again();
+        }
+        callers.configure(&limits.load(), &identity.limits());
+        tokio::select! {
+            () = changes.next() => {}
+            now = forget.tick() => callers.forget(now),
+        }
     }
-    let mut drains = tokio::task::JoinSet::new();
-    for agent in &routes.agents {
-        let runtime = agent.runtime.clone();
-        drains.spawn(async move { runtime.drain(grace).await });
-    }
-    drains.join_all().await;
 }
 
 /// The names we answer to, whoever calls. Beyond loopback anybody may call us by any name.

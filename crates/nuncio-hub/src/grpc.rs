@@ -1,9 +1,11 @@
 //! gRPC on the hub's port: the agents by tenant, health, and reflection.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, Result};
 use axum::Router;
 use nuncio_protocol::pb::DESCRIPTOR_SET;
-use nuncio_server::bind::{self, BindOptions, Grpc};
+use nuncio_server::bind::{BindOptions, Directory, Grpc};
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tonic_reflection::server::Builder;
 
@@ -33,12 +35,8 @@ fn services() -> impl Iterator<Item = &'static str> {
     std::iter::once("").chain(Grpc::services())
 }
 
-/// The routes of gRPC for agents with their names.
-pub(crate) async fn router(
-    agents: Vec<(String, bind::Agent)>,
-    default: Option<bind::Agent>,
-    options: BindOptions,
-) -> Result<(Router, Health)> {
+/// The routes of gRPC for the agents of a directory.
+pub(crate) async fn router(directory: Arc<dyn Directory>, options: BindOptions) -> Result<(Router, Health)> {
     let (health, health_server) = tonic_health::server::health_reporter();
     let health = Health(health);
     health.set(true).await;
@@ -50,7 +48,7 @@ pub(crate) async fn router(
     // Tools ask for either version of reflection.
     let v1 = reflection().build_v1().context("the descriptors are broken")?;
     let v1alpha = reflection().build_v1alpha().context("the descriptors are broken")?;
-    let router = Grpc::shared(agents, default, options)
+    let router = Grpc::shared(directory, options)
         .router()
         .route_service("/grpc.health.v1.Health/{rpc}", health_server)
         .route_service("/grpc.reflection.v1.ServerReflection/{rpc}", v1)

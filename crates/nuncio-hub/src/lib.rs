@@ -1,31 +1,49 @@
 //! The hub as a library: agents behind one address, each with everything A2A has.
 //!
 //! Reading order: [`config`] says what is wanted, [`Hub`] composes it and runs it, `listen` is the
-//! network edge, `router` and `grpc` have every mount, `place` says where agents are reached, `data` opens the
+//! network edge, `cors` answers browsers, `identity` finds who calls, `limits` says how much,
+//! `audit` takes down who was refused, `router` and `grpc` have every mount, `fleet` has the agents that
+//! are served, `place` says where agents are reached, `data` opens the
 //! store and `ready` watches it, `signing` has the keys of cards, `master` the key behind the others, `push`
-//! begins to deliver, `agents` has a file per kind of agent, `admin` is for whoever runs the hub.
+//! begins to deliver, `agents` has a file per kind of agent, `admin` is for whoever runs the hub, `health` and
+//! `telemetry` say how it is.
 #![expect(missing_docs, reason = "a product, not a library for others: docs where they say something")]
 
 mod admin;
 mod agents;
 mod app;
+mod audit;
+mod check;
+mod clock;
 pub mod config;
+mod cors;
 mod data;
+mod directory;
+mod fleet;
 mod grpc;
+mod health;
+mod identity;
+mod limits;
 mod listen;
 pub mod maintain;
 mod master;
 mod place;
 mod push;
 mod ready;
+mod registry;
+mod reload;
 mod router;
 mod signing;
+mod telemetry;
 
 pub use nuncio_server::store::OpenError;
 
 pub use self::{
-    admin::admin_token_file,
+    admin::{Reloader, admin_token_file},
     agents::{Profile, demo_names},
     app::{Administered, Hub, Served},
+    check::check,
+    identity::{Key, KeyLimits, KeyText, Keyring, KeyringError, NewKey, key_prefix},
     listen::{Certificates, Reload},
+    reload::Reloading,
 };

@@ -6,17 +6,38 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use nuncio_client::{Egress, Policy, SigningKey};
 use nuncio_server::{
-    push::{MasterKey, Push, PushOptions, Retry, sign_by_key, sign_by_secrets},
+    push::{MasterKey, Push, PushOptions, Retry, Sign, sign_by_key, sign_by_secrets},
     store::Store,
 };
 
-use crate::{config, signing::JWKS};
+use crate::{
+    config::{self, Secret},
+    signing::JWKS,
+};
 
 /// The engine, and what every agent says by it.
 #[derive(Clone)]
 pub(crate) struct Pushing {
     pub(crate) push: Push,
     pub(crate) options: PushOptions,
+}
+
+impl Pushing {
+    /// What an agent says by it: as all do, but for what is special to this one.
+    pub(crate) fn options_of(&self, wanted: Option<&config::Agent>) -> Result<PushOptions> {
+        let mut options = self.options.clone();
+        let Some(special) = wanted.map(|wanted| &wanted.push) else { return Ok(options) };
+        if let Some(chunks) = special.chunks {
+            options.chunks = chunks;
+        }
+        if let Some(dialect) = special.dialect {
+            options.dialect = dialect;
+        }
+        if let Some(secrets) = &special.secrets {
+            options.sign = sign(secrets)?;
+        }
+        Ok(options)
+    }
 }
 
 /// The key that signs notifications.
@@ -48,6 +69,13 @@ pub(crate) fn start(
     let mut options = PushOptions::default();
     options.chunks = config.chunks;
     options.dialect = config.dialect;
-    options.sign = (!config.secrets.is_empty()).then(|| sign_by_secrets(config.secrets.clone()));
+    options.sign = sign(&config.secrets)?;
     Ok(Pushing { push, options })
+}
+
+/// Signs with all of these; `None` without any.
+fn sign(secrets: &[Secret]) -> Result<Option<Sign>> {
+    let secrets = secrets.iter().map(|secret| secret.reveal().parse().context("a webhook secret"));
+    let secrets = secrets.collect::<Result<Vec<_>>>()?;
+    Ok((!secrets.is_empty()).then(|| sign_by_secrets(secrets)))
 }

@@ -1,18 +1,18 @@
 //! Looks at the store while the hub serves, so that callers are sent elsewhere while it does not answer.
 
-use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
 use nuncio_server::store::Store;
 
-use crate::{grpc::Health, router::Routes};
+use crate::{fleet::Fleet, grpc::Health};
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_secs(1);
 /// How long the store may take to say that it is well.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Tells `routes` and `health` what it sees, for as long as it is polled.
-pub(crate) async fn watch(store: &dyn Store, routes: &Routes, health: &Health) -> Infallible {
+/// Tells `fleet` and `health` what it sees, for as long as it is polled.
+pub(crate) async fn watch(store: &dyn Store, fleet: &Fleet, health: &Health) -> Infallible {
     if store.is_immediate() {
         // In memory: nothing can become of it.
         return std::future::pending().await;
@@ -21,11 +21,11 @@ pub(crate) async fn watch(store: &dyn Store, routes: &Routes, health: &Health) -
         tokio::time::sleep(EVERY).await;
         let mut trouble = look(store).await.err();
         // There may be room for a look and none for what waits.
-        if !routes.agents.iter().all(|agent| agent.runtime.is_recording()) {
+        if !fleet.is_recording() {
             trouble.get_or_insert_with(|| "the task store does not take in what was recorded".to_owned());
         }
         let now = trouble.is_none();
-        if routes.store_is_well.swap(now, Ordering::Relaxed) == now {
+        if !fleet.store_is(now) {
             continue;
         }
         health.set(now).await;

@@ -1,95 +1,112 @@
 //! Every mount. The one check that comes before all of them is in `listen/host.rs`.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use axum::{
-    Extension, Json, Router,
-    extract::State,
+    Json, Router,
+    extract::{DefaultBodyLimit, Path, Request, State},
+    middleware,
     response::{IntoResponse as _, Response},
-    routing::get,
+    routing::{any, get, post},
 };
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri, header};
-use nuncio_server::bind::{self, BindOptions, PublicBase};
+use nuncio_server::bind::{self, BindOptions};
 use serde_json::json;
 
 use crate::{
-    agents::Agent,
+    cors::{Origins, cross_origin},
+    directory,
+    fleet::Fleet,
     grpc::{self, Health},
-    place,
+    health,
+    identity::{Identity, identify},
+    place::{self, Place},
 };
 
-/// What the routes share.
-pub(crate) struct Routes {
-    pub(crate) agents: Vec<Agent>,
-    /// What was last seen of the store.
-    pub(crate) store_is_well: AtomicBool,
-}
-
 pub(crate) async fn router(
-    routes: &Arc<Routes>,
-    default_agent: Option<&str>,
+    fleet: &Arc<Fleet>,
+    place: &Place,
     options: &BindOptions,
+    identity: &Arc<Identity>,
+    origins: &Origins,
 ) -> Result<(Router, Health)> {
-    let list = Router::new().route("/agents", get(list)).with_state(Arc::clone(routes));
-    let mut router = health(routes).merge(list);
-    let (mut agents, mut default) = (Vec::new(), None);
-    for agent in &routes.agents {
-        let bound = bind::Agent::new(Arc::new(agent.runtime.clone()), agent.runtime.card(), options.clone())
-            .with_context(|| format!("the card of {} is wrong", agent.name))?;
-        router = router.merge(bound.router(&place::path(agent.name)));
-        if default_agent == Some(agent.name) {
-            router = router.merge(bound.router(""));
-            default = Some(bound.clone());
-        }
-        agents.push((agent.name.to_owned(), bound));
+    let agents = Router::new()
+        .route("/agents/{name}", any(agent))
+        .route("/agents/{name}/", any(agent))
+        .route("/agents/{name}/{*below}", any(agent))
+        // No operation has this path, not even with a tenant before it: what is not asked for by GET is the agent's.
+        .route("/agents/{name}/upstream-card", get(upstream_card).fallback(agent))
+        .fallback(default_agent)
+        .with_state(Arc::clone(fleet))
+        .merge(directory::router(fleet, place));
+    let (grpc, health) = grpc::router(fleet.clone(), options.clone()).await?;
+    let known = agents
+        .merge(grpc)
+        // Around all that is about agents: who may know of which.
+        .layer(middleware::from_fn_with_state(Arc::clone(identity), identify))
+        // Around that: a browser asks without credentials, and has to be able to read that it needs some.
+        .layer(middleware::from_fn_with_state(Arc::clone(origins), cross_origin));
+    // Agents that notify show what proves who they are in the address itself.
+    let notified = Router::new()
+        .route("/agents/{name}/push/{address}", post(notified))
+        .layer(DefaultBodyLimit::max(options.body_bytes))
+        .with_state(Arc::clone(fleet));
+    Ok((health::router(fleet).merge(notified).merge(known), health))
+}
+
+/// What is below an agent's own path. The name is taken as it came: escaped it would be another one, and no
+/// agent has such a name.
+async fn agent(State(fleet): State<Arc<Fleet>>, request: Request) -> Response {
+    let path = request.uri().path();
+    let name = path.split('/').nth(2).unwrap_or_default();
+    match fleet.visible(name, request.extensions().get()) {
+        Some(agent) => agent.shown().bound.serve(&place::path(agent.name()), request).await,
+        None => not_found(request.headers(), request.uri()),
     }
-    let (grpc, health) = grpc::router(agents, default, options.clone()).await?;
-    Ok((router.merge(grpc).fallback(not_found), health))
 }
 
-/// How we are, for whoever watches over us.
-pub(crate) fn health(routes: &Arc<Routes>) -> Router {
-    Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(ready))
-        .with_state(Arc::clone(routes))
+/// The card of the agent behind an agent, as it came: its signature holds for that.
+async fn upstream_card(State(fleet): State<Arc<Fleet>>, request: Request) -> Response {
+    let name = request.uri().path().split('/').nth(2).unwrap_or_default();
+    let agent = fleet.visible(name, request.extensions().get());
+    match agent.and_then(|agent| agent.behind()?.card()) {
+        Some(card) => ([(header::CACHE_CONTROL, "no-store")], Json(card)).into_response(),
+        None => not_found(request.headers(), request.uri()),
+    }
 }
 
-async fn ready(State(routes): State<Arc<Routes>>) -> Response {
-    let why_not = if !routes.agents.iter().all(|agent| agent.runtime.is_ready()) {
-        "draining\n"
-    } else if !routes.store_is_well.load(Ordering::Relaxed) {
-        "the task store does not answer\n"
-    } else {
-        return "ready\n".into_response();
+/// What an agent that keeps its own tasks has to tell a webhook of one of its callers.
+async fn notified(
+    State(fleet): State<Arc<Fleet>>,
+    Path((name, address)): Path<(String, String)>,
+    headers: HeaderMap,
+    uri: Uri,
+    body: Bytes,
+) -> Response {
+    let agent = fleet.get(&name);
+    let status = match agent.as_ref().and_then(|agent| agent.proxy()) {
+        Some(proxy) => proxy.notified(&address, &headers, body).await.status(),
+        None => StatusCode::NOT_FOUND,
     };
-    (StatusCode::SERVICE_UNAVAILABLE, why_not).into_response()
+    match status {
+        // In the same words: who can post here, may not know which agents there are.
+        StatusCode::NOT_FOUND => not_found(&headers, &uri),
+        status => status.into_response(),
+    }
 }
 
-/// The agents, at the addresses under which this caller sees them.
-async fn list(State(routes): State<Arc<Routes>>, base: Option<Extension<PublicBase>>) -> Response {
-    let agents: Vec<_> = routes
-        .agents
-        .iter()
-        .map(|agent| {
-            let card = agent.runtime.card();
-            let url = match &base {
-                Some(Extension(base)) => format!("{base}{}", place::path(agent.name)),
-                None => card.supported_interfaces.first().map(|interface| interface.url.clone()).unwrap_or_default(),
-            };
-            json!({ "name": agent.name, "description": card.description, "url": url, "card": format!("{url}/.well-known/agent-card.json") })
-        })
-        .collect();
-    // The next caller may see us under another base.
-    ([(header::CACHE_CONTROL, "no-store")], Json(json!({ "agents": agents }))).into_response()
+/// Whatever has no place of its own belongs to the agent that answers without a name, if there is one.
+async fn default_agent(State(fleet): State<Arc<Fleet>>, request: Request) -> Response {
+    match fleet.default_for(request.extensions().get()) {
+        Some(agent) => agent.shown().bound.serve("", request).await,
+        None => not_found(request.headers(), request.uri()),
+    }
 }
 
-async fn not_found(headers: HeaderMap, uri: Uri) -> Response {
-    if bind::is_grpc(&headers) {
+fn not_found(headers: &HeaderMap, uri: &Uri) -> Response {
+    if bind::is_grpc(headers) {
         return bind::unimplemented("there is no such service here; server reflection lists them");
     }
     let body = json!({ "error": {

@@ -6,7 +6,24 @@ use axum::{
 };
 use http::{HeaderValue, StatusCode, header};
 use nuncio_server::store::StoreError;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// How it is written.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Failure {
+    error: Told,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Told {
+    /// The status of HTTP.
+    code: u16,
+    /// Its name, for programs.
+    status: &'static str,
+    /// What is wrong and what to do, for people.
+    message: String,
+}
 
 /// What is wrong.
 #[derive(Debug)]
@@ -31,6 +48,38 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_ARGUMENT", message)
     }
 
+    /// Something of this name is there already, or it is not such that this could be done to it.
+    pub(super) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "FAILED_PRECONDITION", message)
+    }
+
+    /// Somebody else has changed it since the caller looked.
+    pub(super) fn changed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PRECONDITION_FAILED, "ABORTED", message)
+    }
+
+    /// It cannot be done from here, whoever asks.
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "PERMISSION_DENIED", message)
+    }
+
+    pub(super) fn too_large(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "INVALID_ARGUMENT", message)
+    }
+
+    /// Our own fault; what it is stands in the log.
+    pub(super) fn broken() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "INTERNAL",
+            "this went wrong in the hub; its log says why",
+        )
+    }
+
+    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message)
+    }
+
     pub(super) fn wrong_method(message: impl Into<String>) -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "UNIMPLEMENTED", message)
     }
@@ -52,15 +101,16 @@ impl Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "the task store did not answer to administration");
-        let message = "the task store does not answer; the hub's log says why, and /readyz when it is back";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message)
+        Self::unavailable(
+            "the task store does not answer; the hub's log says why, and /readyz when it is back",
+        )
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let Self { code, status, message, challenge } = self;
-        let body = json!({ "error": { "code": code.as_u16(), "status": status, "message": message } });
+        let body = Failure { error: Told { code: code.as_u16(), status, message } };
         let mut response = (code, Json(body)).into_response();
         if let Some(challenge) = challenge {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));

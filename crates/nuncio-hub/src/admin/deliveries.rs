@@ -1,149 +1,200 @@
 //! What webhooks are owed: looked at, and tried again.
 //!
-//! | | |
-//! |---|---|
-//! | `GET /deliveries?agent=&task=&state=&since=&limit=&after=` | a page, newest webhook first; `next` is for `after` |
-//! | `GET /deliveries/{id}` | one |
-//! | `POST /deliveries/{id}:replay` | delivers it once more, whatever became of it |
-//! | `POST /deliveries:redrive` `{"since", "agent"?}` | tries again what was given up |
-//!
 //! Of a webhook its name and origin are told, never what it is shown.
 
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
-use axum::{
-    Json, Router,
-    body::Bytes,
-    extract::{Path, RawQuery, State},
-    routing::{get, post},
-};
+use http::Method;
 use nuncio_protocol::Timestamp;
 use nuncio_server::{
     push::shown_url,
-    store::{Attempt, Delivery, DeliveryId, DeliveryQuery, DeliveryState, Redrive, Store},
+    store::{self, DeliveryId, DeliveryQuery, DeliveryState, Redrive},
 };
-use serde::Deserialize;
-use serde_json::{Value, json};
-use url::form_urlencoded;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::answer::Problem;
+use super::{
+    Desk,
+    answer::Problem,
+    openapi::Time,
+    query::{LARGEST_PAGE, USUAL_PAGE},
+    route::{Call, Reply, Route, route},
+};
+use crate::{audit::What, clock::now};
 
-/// How many are told at a time, if nobody says how many, and at most.
-const USUAL_PAGE: usize = 50;
-const LARGEST_PAGE: usize = 1000;
-
-type Answer = Result<Json<Value>, Problem>;
-
-/// Where deliveries are kept, and who is told that some are to be tried again.
-#[derive(Clone)]
-pub(crate) struct Outbox {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
+pub(super) fn routes() -> Vec<Route> {
+    let (get, post) = (Method::GET, Method::POST);
+    vec![
+        route(
+            get.clone(),
+            "/deliveries",
+            "deliveries.list",
+            "What webhooks are or were owed, newest webhook first.",
+            list,
+        ),
+        route(get, "/deliveries/{id}", "deliveries.show", "One delivery, with its last attempts.", show),
+        route(
+            post.clone(),
+            "/deliveries/{id}:replay",
+            "deliveries.replay",
+            "Delivers it once more, whatever became of it.",
+            replay,
+        )
+        .noted(What::DeliveryReplayed),
+        route(post, "/deliveries:redrive", "deliveries.redrive", "Tries again what was given up.", redrive)
+            .noted(What::DeliveryReplayed),
+    ]
 }
 
-pub(super) fn router(outbox: Outbox) -> Router {
-    Router::new()
-        .route("/deliveries", get(list))
-        .route("/deliveries/{id}", get(show).post(replay))
-        .route("/deliveries:redrive", post(redrive))
-        .with_state(outbox)
+/// Which deliveries.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Wanted {
+    /// Only of this agent.
+    agent: Option<String>,
+    /// Only of this task.
+    task: Option<String>,
+    /// Only in this state.
+    #[schemars(with = "Option<State>")]
+    state: Option<DeliveryState>,
+    /// Only owed since then.
+    #[schemars(with = "Option<Time>")]
+    since: Option<Timestamp>,
+    /// At most so many.
+    #[schemars(range(min = 1, max = LARGEST_PAGE))]
+    limit: Option<usize>,
+    /// From here on: what `next` of the page before says.
+    after: Option<String>,
 }
 
-async fn list(State(outbox): State<Outbox>, RawQuery(query): RawQuery) -> Answer {
-    let query = read(query.as_deref().unwrap_or_default())?;
-    let (deliveries, more) = outbox.store.deliveries(&query).await?;
+/// What became of a delivery.
+#[derive(JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(dead_code, reason = "for its schema: the type itself is the store's")]
+enum State {
+    Pending,
+    Delivered,
+    Dead,
+}
+
+/// Some deliveries.
+#[derive(Serialize, JsonSchema)]
+struct Page {
+    deliveries: Vec<Delivery>,
+    /// For `after` of the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// What a webhook is owed.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Delivery {
+    id: String,
+    agent: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
+    task_id: String,
+    /// The webhook's own id.
+    webhook: String,
+    /// Where it goes, without what may be secret of it.
+    url: String,
+    event_id: u64,
+    #[schemars(with = "State")]
+    state: DeliveryState,
+    /// Owed since then.
+    #[schemars(with = "Time")]
+    since: Timestamp,
+    /// When it is tried next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Time>")]
+    next_attempt: Option<Timestamp>,
+    attempt_count: u64,
+    /// The last ones.
+    attempts: Vec<Attempt>,
+}
+
+/// A try.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Attempt {
+    #[schemars(with = "Time")]
+    time: Timestamp,
+    duration_ms: u64,
+    /// What HTTP said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+async fn list(desk: Arc<Desk>, call: Call<Wanted>) -> Result<Reply<Page>, Problem> {
+    let Wanted { agent, task, state, since, limit, after } = call.query;
+    let after = after.map(|after| {
+        let expected = "after: expected the id of a delivery, from next of the page before";
+        DeliveryId::parse(&after).ok_or_else(|| Problem::invalid(expected))
+    });
+    let query = DeliveryQuery {
+        agent: agent.map(Into::into),
+        task_id: task.map(Into::into),
+        state,
+        since,
+        limit: limit.unwrap_or(USUAL_PAGE),
+        after: after.transpose()?,
+        ..DeliveryQuery::default()
+    };
+    let (deliveries, more) = desk.store.deliveries(&query).await?;
     let next = deliveries.last().filter(|_| more).map(|last| last.id().to_string());
-    let mut page = json!({ "deliveries": deliveries.iter().map(told).collect::<Vec<_>>() });
-    if let Some(next) = next {
-        page["next"] = next.into();
-    }
-    Ok(Json(page))
+    Ok(Reply::new(Page { deliveries: deliveries.iter().map(told).collect(), next }))
 }
 
-/// What is asked for. What we do not know is refused: a filter that is not understood would show too much.
-fn read(query: &str) -> Result<DeliveryQuery, Problem> {
-    let mut wanted = DeliveryQuery { limit: USUAL_PAGE, ..DeliveryQuery::default() };
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let wrong = |expected: &str| Problem::invalid(format!("{name}: expected {expected}"));
-        match &*name {
-            "agent" => wanted.agent = Some(value.as_ref().into()),
-            "task" => wanted.task_id = Some(value.as_ref().into()),
-            "state" => {
-                let state = serde_json::from_value(Value::from(value.as_ref()));
-                let state: DeliveryState = state.map_err(|_| wrong("pending, delivered or dead"))?;
-                wanted.state = Some(state);
-            }
-            "since" => {
-                wanted.since = Some(Timestamp::parse(&value).map_err(|_| wrong(A_TIME))?);
-            }
-            "limit" => {
-                let limit = value.parse().ok().filter(|limit| (1..=LARGEST_PAGE).contains(limit));
-                wanted.limit = limit.ok_or_else(|| wrong(&format!("a number from 1 to {LARGEST_PAGE}")))?;
-            }
-            "after" => {
-                let after = DeliveryId::parse(&value);
-                wanted.after =
-                    Some(after.ok_or_else(|| wrong("the id of a delivery, from next of the page before"))?);
-            }
-            _ => {
-                let known = "agent, task, state, since, limit and after";
-                return Err(Problem::invalid(format!("{name}: is no parameter; there are {known}")));
-            }
-        }
-    }
-    Ok(wanted)
+async fn show(desk: Arc<Desk>, call: Call) -> Result<Reply<Delivery>, Problem> {
+    Ok(Reply::new(told(&find(&desk, &parse(call.name())?).await?)))
 }
 
-const A_TIME: &str = "a time such as 2026-11-15T12:00:00Z; in an address, + is written %2B";
-
-async fn show(State(outbox): State<Outbox>, Path(id): Path<String>) -> Answer {
-    Ok(Json(told(&find(&outbox, &parse(&id)?).await?)))
-}
-
-async fn replay(State(outbox): State<Outbox>, Path(path): Path<String>) -> Answer {
-    let id = path.strip_suffix(":replay").ok_or_else(|| {
-        Problem::wrong_method(format!("to deliver once more, POST to /api/v1/deliveries/{path}:replay"))
-    })?;
-    let id = parse(id)?;
-    let redriven = outbox.store.redrive(&Redrive::One(id.clone()), now()).await?;
-    if redriven == 0 {
+async fn replay(desk: Arc<Desk>, call: Call) -> Result<Reply<Delivery>, Problem> {
+    let id = parse(call.name())?;
+    if desk.store.redrive(&Redrive::One(id.clone()), now()).await? == 0 {
         return Err(missing(&id));
     }
-    (outbox.wake)();
-    tracing::info!(delivery = %id, "a delivery is tried again");
-    Ok(Json(told(&find(&outbox, &id).await?)))
+    (desk.wake)();
+    Ok(Reply::new(told(&find(&desk, &id).await?)))
 }
 
 /// What is to be tried again.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Since {
+    /// What was owed since then.
+    #[schemars(with = "Time")]
     since: Timestamp,
+    /// Only of this agent.
     #[serde(default)]
     agent: Option<String>,
 }
 
-async fn redrive(State(outbox): State<Outbox>, body: Bytes) -> Answer {
-    let Since { since, agent } = serde_json::from_slice(&body).map_err(|error| {
-        Problem::invalid(format!(
-            r#"expected {{"since": "2026-11-15T12:00:00Z"}}, and "agent" perhaps: {error}"#
-        ))
-    })?;
-    let what = Redrive::Dead { agent: agent.as_deref().map(Into::into), since };
-    let redriven = outbox.store.redrive(&what, now()).await?;
-    if redriven > 0 {
-        (outbox.wake)();
-    }
-    tracing::info!(redriven, %since, agent, "what was given up is tried again");
-    Ok(Json(json!({ "redriven": redriven })))
+/// What is tried again.
+#[derive(Serialize, JsonSchema)]
+struct Redriven {
+    /// How many.
+    redriven: usize,
 }
 
-async fn find(outbox: &Outbox, id: &DeliveryId) -> Result<Delivery, Problem> {
+async fn redrive(desk: Arc<Desk>, call: Call<(), Since>) -> Result<Reply<Redriven>, Problem> {
+    let Since { since, agent } = call.body;
+    let about =
+        format!("since {since}{}", agent.as_ref().map(|agent| format!(" of {agent}")).unwrap_or_default());
+    let what = Redrive::Dead { agent: agent.as_deref().map(Into::into), since };
+    let redriven = desk.store.redrive(&what, now()).await?;
+    if redriven > 0 {
+        (desk.wake)();
+    }
+    Ok(Reply::new(Redriven { redriven }).about(about))
+}
+
+async fn find(desk: &Desk, id: &DeliveryId) -> Result<store::Delivery, Problem> {
     let query = DeliveryQuery { id: Some(id.clone()), limit: 1, ..DeliveryQuery::default() };
-    let (deliveries, _) = outbox.store.deliveries(&query).await?;
+    let (deliveries, _) = desk.store.deliveries(&query).await?;
     deliveries.into_iter().next().ok_or_else(|| missing(id))
 }
 
@@ -156,43 +207,31 @@ fn missing(id: impl std::fmt::Display) -> Problem {
 }
 
 /// As it is told.
-fn told(delivery: &Delivery) -> Value {
-    let mut told = json!({
-        "id": delivery.id().to_string(),
-        "agent": delivery.scope.agent,
-        "taskId": delivery.task_id,
-        "webhook": delivery.webhook.id,
-        "url": shown_url(&delivery.webhook),
-        "eventId": delivery.seq.0,
-        "state": delivery.state,
-        "since": delivery.since,
-        "attemptCount": delivery.attempts,
-        "attempts": delivery.recent.iter().map(attempt).collect::<Vec<_>>(),
-    });
-    if let Some(tenant) = &delivery.scope.tenant {
-        told["tenant"] = tenant.as_ref().into();
+fn told(delivery: &store::Delivery) -> Delivery {
+    Delivery {
+        id: delivery.id().to_string(),
+        agent: delivery.scope.agent.to_string(),
+        tenant: delivery.scope.tenant.as_deref().map(str::to_owned),
+        task_id: delivery.task_id.to_string(),
+        webhook: delivery.webhook.id.to_string(),
+        url: shown_url(&delivery.webhook),
+        event_id: delivery.seq.0,
+        state: delivery.state,
+        since: delivery.since,
+        next_attempt: delivery.due,
+        attempt_count: delivery.attempts.into(),
+        attempts: delivery.recent.iter().map(attempt).collect(),
     }
-    if let Some(due) = delivery.due {
-        told["nextAttempt"] = due.to_string().into();
-    }
-    told
 }
 
-fn attempt(attempt: &Attempt) -> Value {
-    let Attempt { at, took, status, error } = attempt;
-    let mut told = json!({ "time": at, "durationMs": took });
-    if let Some(status) = status {
-        told["code"] = (*status).into();
+fn attempt(attempt: &store::Attempt) -> Attempt {
+    let store::Attempt { at, took, status, error } = attempt;
+    Attempt {
+        time: *at,
+        duration_ms: (*took).into(),
+        code: *status,
+        error: error.as_deref().map(str::to_owned),
     }
-    if let Some(error) = error {
-        told["error"] = error.as_ref().into();
-    }
-    told
-}
-
-fn now() -> Timestamp {
-    let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-    i64::try_from(millis).ok().and_then(Timestamp::from_millis).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

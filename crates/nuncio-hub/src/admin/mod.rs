@@ -1,37 +1,88 @@
 //! The operators' side of the hub, on a listener of its own: health for all, an API for whoever has the token.
 //!
-//! Reading order: this file binds and mounts, `token` makes the token and keeps its file, `answer` has the
-//! errors; then a file per kind of thing that the API is about.
+//! Reading order: this file binds and mounts, `token` makes the token and keeps its file, `table` has every
+//! route, `route` and `query` say what one is, `openapi` describes them, `answer` has the errors; then a file
+//! per kind of thing that the API is about.
 
+mod agents;
 mod answer;
 mod deliveries;
+mod health;
+mod keys;
+mod openapi;
+mod query;
+mod reload;
+mod route;
+mod table;
+mod tasks;
 mod token;
+mod trail;
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use axum::{
-    Json, Router,
+    Router,
     extract::{Request, State},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
     routing::get,
 };
 use http::{HeaderMap, HeaderValue, header};
-use serde_json::json;
+use nuncio_server::store::Store;
 use tokio::net::TcpListener;
 
-pub(crate) use self::deliveries::Outbox;
-pub use self::token::admin_token_file;
 use self::{
     answer::Problem,
+    table::Table,
     token::{Token, TokenFile},
 };
+pub use self::{reload::Reloader, token::admin_token_file};
 use crate::{
-    config::Config,
+    audit::{Row, What},
+    config::{self, Config, Data},
+    fleet::Fleet,
+    health::router_with_agents,
+    identity::Identity,
     listen::{Listener, Names, Open},
-    router::{self, Routes},
+    registry::Registry,
+    telemetry::Levels,
 };
+
+/// What whoever administers the hub works on.
+pub(crate) struct Desk {
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) store: Arc<dyn Store>,
+    /// Tells whoever delivers that there is something to deliver.
+    pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) identity: Arc<Identity>,
+    /// Whoever read the configuration says so after the hub was made.
+    pub(crate) reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
+}
+
+impl Desk {
+    /// Something was changed.
+    fn note(&self, what: What, about: String) {
+        tracing::info!(?what, about, "changed by administration");
+        let mut row = Row::of(what);
+        match what {
+            What::AgentAdded | What::AgentChanged | What::AgentRemoved | What::AgentRefreshed => {
+                row.agent = Some(about);
+            }
+            What::KeyCreated | What::KeyRotated | What::KeyRevoked | What::KeyDeleted => {
+                row.key = Some(about)
+            }
+            _ => row.detail = Some(about).filter(|about| !about.is_empty()),
+        }
+        self.identity.audit().note(row);
+    }
+}
 
 /// Bound, and ready to serve.
 pub(crate) struct Admin {
@@ -62,8 +113,8 @@ impl Admin {
     pub(crate) async fn bind(
         config: &Config,
         names: impl FnOnce(SocketAddr) -> Names,
-        routes: &Arc<Routes>,
-        outbox: Outbox,
+        desk: Arc<Desk>,
+        levels: Levels,
     ) -> Result<Option<Self>> {
         let Some(admin) = &config.admin else { return Ok(None) };
         let socket = TcpListener::bind(admin.listen).await.with_context(|| {
@@ -74,7 +125,7 @@ impl Admin {
             )
         })?;
         let address = socket.local_addr()?;
-        let file = TokenFile::write(admin.token_file.as_deref(), address.port())?;
+        let Some(file) = token_file(config, admin, address.port())? else { return Ok(None) };
         let listener = Listener {
             socket,
             // On loopback nobody listens in, and the commands need no certificate to be given.
@@ -82,7 +133,7 @@ impl Admin {
             names: names(address),
             connections: config.connections,
         };
-        let router = router(routes, outbox, file.token());
+        let router = router(desk, levels, file.token());
         Ok(Some(Self { listener, address, file, router }))
     }
 
@@ -100,15 +151,35 @@ impl Admin {
     }
 }
 
-fn router(routes: &Arc<Routes>, outbox: Outbox, token: &Token) -> Router {
-    let v1 = Router::new().route("/", get(about)).merge(deliveries::router(outbox));
+/// Where the token is; `None`, with a warning, if nobody said where and there is no place for it.
+fn token_file(config: &Config, admin: &config::Admin, port: u16) -> Result<Option<TokenFile>> {
+    if let Some(path) = &admin.token_file {
+        return TokenFile::named(path).map(Some);
+    }
+    let data = match &config.data {
+        Data::Sqlite { path, .. } => Some(path.as_path()),
+        Data::Memory { .. } | Data::Postgres { .. } => None,
+    };
+    let file = TokenFile::usual(port, data);
+    if file.is_none() {
+        tracing::warn!(
+            "there is no administration: its token can be kept neither at home nor beside the data; name a file \
+             by --admin-token-file, or say --admin off"
+        );
+    }
+    Ok(file)
+}
+
+fn router(desk: Arc<Desk>, levels: Levels, token: &Token) -> Router {
+    let health = router_with_agents(&desk.fleet);
     let api = Router::new()
-        .nest("/v1", v1)
-        .fallback(nothing)
-        .method_not_allowed_fallback(wrong_method)
-        // Around the fallbacks, too: without the token one does not even learn what there is.
+        .fallback(table::serve)
+        .with_state(Arc::new(Table::new(desk)))
+        // Around all of it: without the token one does not even learn what there is.
         .layer(middleware::from_fn_with_state(token.clone(), with_token));
-    router::health(routes).nest("/api", api).fallback(nothing)
+    // Numbers without names of callers or tasks, for whoever is on this machine: scrapers have no token.
+    let metrics = Router::new().route("/metrics", get(metrics)).with_state(Arc::new(levels));
+    health.merge(metrics).nest("/api", api).fallback(nothing)
 }
 
 /// Lets in whoever has the token. No other site's page can: it would have to know it, and is answered nothing
@@ -127,15 +198,12 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-async fn about() -> Response {
-    Json(json!({ "version": env!("CARGO_PKG_VERSION") })).into_response()
+async fn metrics(State(levels): State<Arc<Levels>>) -> Response {
+    const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, TYPE)], levels.text().await).into_response()
 }
 
 async fn nothing(request: Request) -> Problem {
     let path = request.uri().path();
     Problem::not_found(format!("there is nothing at {path}; administration is at /api/v1, health at /readyz"))
-}
-
-async fn wrong_method(request: Request) -> Problem {
-    Problem::wrong_method(format!("{} is no method of {}", request.method(), request.uri().path()))
 }

@@ -1,24 +1,28 @@
 //! The kinds of agents, a file each.
 
+mod command;
 mod conformance;
 mod echo;
+mod lapse;
+mod proxy;
 mod slow;
+pub(crate) mod upstream;
 
 use std::sync::Arc;
 
+use anyhow::Result;
+use async_trait::async_trait;
 use nuncio_protocol::{AgentCard, AgentProvider, AgentSkill};
-use nuncio_server::{Retention, Runtime, RuntimeBuilder, store::Store};
 
 pub use self::conformance::Profile;
-use crate::{place::Place, push::Pushing};
-
-/// An agent that is ready to be served.
-pub(crate) struct Agent {
-    pub(crate) name: &'static str,
-    pub(crate) runtime: Runtime,
-    /// A word to try it with.
-    pub(crate) example: &'static str,
-}
+pub(crate) use self::proxy::{Answered, Proxy, Taken};
+pub(crate) use self::upstream::hub_id;
+use crate::{
+    config::{self, AgentKind, Demo},
+    fleet::{Agent, Durable, Workshop},
+    place::Place,
+    registry::{Enter, Maker},
+};
 
 /// The names of the demo agents.
 #[must_use]
@@ -27,26 +31,59 @@ pub fn demo_names() -> Vec<&'static str> {
 }
 
 /// The demo agents.
-pub(crate) fn demo(
-    profile: Option<Profile>,
-    place: &Place,
-    store: &Arc<dyn Store>,
-    retention: &Retention,
-    pushing: Option<&Pushing>,
-) -> Vec<Agent> {
-    let build = |name: &'static str, mut builder: RuntimeBuilder, example: &'static str| {
-        builder = builder.agent(name).store(Arc::clone(store)).retention(retention.clone());
-        let mute = name == conformance::NAME && profile == Some(Profile::Minimal);
-        if let Some(Pushing { push, options }) = pushing.filter(|_| !mute) {
-            builder = builder.push(push, options.clone());
+pub(crate) fn demo(workshop: &Workshop) -> Result<Vec<Agent>> {
+    [Demo::Echo, Demo::Slow, Demo::Conformance]
+        .into_iter()
+        .map(|demo| workshop.durable(of_demo(workshop, demo.name(), demo)))
+        .collect()
+}
+
+fn of_demo<'a>(workshop: &Workshop, name: &'a str, demo: Demo) -> Durable<'a> {
+    let card = card(&workshop.place, name);
+    match demo {
+        Demo::Echo => Durable::new(name, echo::agent(card), "hello"),
+        Demo::Slow => Durable::new(name, slow::agent(card), "5"),
+        Demo::Conformance => {
+            let pushes = workshop.profile != Some(Profile::Minimal);
+            let durable = Durable::new(name, conformance::agent(card, workshop.profile), "chunks 5");
+            Durable { pushes, ..durable }
         }
-        Agent { name, runtime: builder.build(), example }
-    };
-    vec![
-        build(echo::NAME, echo::agent(card(place, echo::NAME)), "hello"),
-        build(slow::NAME, slow::agent(card(place, slow::NAME)), "5"),
-        build(conformance::NAME, conformance::agent(card(place, conformance::NAME), profile), "chunks 5"),
-    ]
+    }
+}
+
+impl Demo {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Echo => echo::NAME,
+            Self::Slow => slow::NAME,
+            Self::Conformance => conformance::NAME,
+        }
+    }
+}
+
+#[async_trait]
+impl Maker for Workshop {
+    async fn make(self: Arc<Self>, wanted: config::Agent, before: Option<Arc<Agent>>) -> Result<Enter> {
+        // Tasks go on where the kind stays the same: what a runtime is built with besides is for good.
+        let before = before.filter(|before| before.is_made_as(&wanted));
+        if let AgentKind::Upstream(settings) = &wanted.kind {
+            let prepared = upstream::prepare(&wanted, settings, &self).await?;
+            return Ok(Box::new(move || prepared.enter(&wanted, before.as_deref(), &self)));
+        }
+        Ok(Box::new(move || {
+            let name = &*wanted.name;
+            let durable = match &wanted.kind {
+                AgentKind::Demo(demo) => of_demo(&self, name, *demo),
+                AgentKind::Command(command) => {
+                    Durable::new(name, command::agent(&self.place, name, command), "hello")
+                }
+                AgentKind::Upstream(_) => unreachable!("made above"),
+            };
+            let before = before.and_then(|before| before.runtime().cloned());
+            let agent = self.durable(Durable { wanted: Some(&wanted), before, ..durable })?;
+            Ok(Arc::new(agent.made_as(&wanted)))
+        }))
+    }
 }
 
 /// A card with what all agents of the hub have in common.

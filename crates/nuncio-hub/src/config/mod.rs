@@ -1,23 +1,59 @@
-//! What the hub is to do, validated. Whoever reads flags or files makes this.
+//! What the hub is to do: settings are what is meant, `raw` is what may be written.
+//!
+//! Reading order: this file has the settings, with a file for each part that has several; `validate` says what
+//! does not go together. `raw` has the keys of `nuncio.toml`; `file` reads them: from texts to a tree whose every
+//! value knows where it comes from, checked by the schema. `read` makes settings of it. `source` puts flags,
+//! variables, files and defaults on top of each other, `added` reads what the admin API is given, and `changes`
+//! compares two outcomes.
 
+mod added;
+mod agent;
+mod changes;
+mod cors;
 mod data;
+mod fields;
+pub(crate) mod file;
+mod identity;
+mod limits;
 mod network;
 mod push;
+pub(crate) mod raw;
+mod read;
+mod secret;
+mod source;
+mod telemetry;
+#[cfg(test)]
+mod tests;
+mod validate;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use anyhow::{Result, bail};
 use url::{Host, Url};
 
+pub(crate) use self::added::added;
+pub(crate) use self::validate::NO_AGENT;
 pub use self::{
+    agent::{
+        Agent, AgentKind, AgentName, AgentOrigin, AgentPush, Auth, CardSource, ClientIdentity, Command,
+        Credential, Demo, Environment, Follow, Format, Mode, OAuth2, Trust, Upstream,
+    },
+    changes::{AgentChanges, Changes, changes},
+    cors::WebOrigin,
     data::{Data, DatabaseUrl, Durability, KEEP_FINISHED},
+    file::{Origin, Problem, Problems, Severity, init, schema, show},
+    identity::{Algorithm, Anonymous, Identity, Issuer},
+    limits::{AgentLimits, Limits, Rate},
     network::Network,
     push::{Dialect, Push},
+    secret::Secret,
+    source::{Given, Loaded, Source, Told, Variables, agent_spec, fuzz_config},
+    telemetry::{LogFormat, Telemetry},
+    validate::Invalid,
 };
-use crate::agents::{self, Profile};
+use crate::agents::Profile;
 
-/// A validated configuration.
-#[derive(Clone, Debug)]
+/// What the hub is to do.
+#[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// Where callers reach us; port 0 takes a free one.
     pub listen: SocketAddr,
@@ -48,8 +84,18 @@ pub struct Config {
     pub demo: bool,
     /// How the demo's conformance agent behaves for a test kit; `None`: for people.
     pub profile: Option<Profile>,
+    /// Agents besides those of the demo.
+    pub agents: Vec<Agent>,
     /// This agent answers at the root, too.
     pub default_agent: Option<String>,
+    /// Who may call.
+    pub identity: Identity,
+    /// How much callers may ask for.
+    pub limits: Limits,
+    /// Web pages that may call.
+    pub cors: Vec<WebOrigin>,
+    /// Logs and traces.
+    pub telemetry: Telemetry,
     /// How long running tasks may go on after the signal to stop.
     pub drain_grace: Duration,
     /// What connections may do.
@@ -57,7 +103,7 @@ pub struct Config {
 }
 
 /// Where whoever administers the hub reaches it.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Admin {
     /// On this machine; port 0 takes a free one.
     pub listen: SocketAddr,
@@ -66,7 +112,7 @@ pub struct Admin {
 }
 
 /// A certificate and its key, as PEM.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
     /// The certificate, and those between it and its root.
     pub cert: PathBuf,
@@ -75,7 +121,7 @@ pub struct TlsFiles {
 }
 
 /// A private key that signs cards.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CardKey {
     /// A PKCS#8 PEM.
     pub file: PathBuf,
@@ -134,148 +180,19 @@ impl Config {
             push: None,
             demo: false,
             profile: None,
+            agents: Vec::new(),
             default_agent: None,
+            identity: Identity::default(),
+            limits: Limits::default(),
+            cors: Vec::new(),
+            telemetry: Telemetry::default(),
             drain_grace: Duration::from_secs(30),
             connections: Connections::default(),
         }
     }
 
-    /// Checks what can be checked without touching the world.
-    ///
-    /// # Errors
-    /// Says what is wrong and what to do.
-    pub fn validate(&self, allow_anonymous: bool) -> Result<()> {
-        if !self.listen.ip().is_loopback() && !allow_anonymous {
-            bail!(
-                "listening on {} would let anybody call the agents, because no credentials are configured; \
-                 listen on 127.0.0.1, or say --allow-anonymous if that is what you want",
-                self.listen
-            );
-        }
-        if self.listen.ip().is_unspecified() && self.public_url.is_none() {
-            bail!(
-                "cards must say where callers reach the agents, and {} is no address to call; \
-                 add --public-url, such as {}://HOST:{}",
-                self.listen.ip(),
-                self.scheme(),
-                self.listen.port()
-            );
-        }
-        if let Some(admin) = &self.admin
-            && !admin.listen.ip().is_loopback()
-        {
-            bail!(
-                "--admin {}: administration is for this machine only; listen on 127.0.0.1, and from elsewhere \
-                 come by a tunnel, such as ssh -L 2603:127.0.0.1:2603",
-                admin.listen
-            );
-        }
-        if !self.demo {
-            bail!("there is no agent to serve; say --demo for the demo agents");
-        }
-        if let Some(name) = &self.default_agent
-            && !agents::demo_names().contains(&name.as_str())
-        {
-            bail!(
-                "--default {name}: there is no agent of this name; there are {}",
-                agents::demo_names().join(", ")
-            );
-        }
-        if let Some(url) = &self.public_url
-            && (!matches!(url.scheme(), "http" | "https")
-                || !url.username().is_empty()
-                || url.password().is_some()
-                || url.query().is_some()
-                || url.fragment().is_some())
-        {
-            bail!(
-                "--public-url {url}: expected an address such as https://agents.example.com, \
-                 without credentials and without a query"
-            );
-        }
-        if !self.card_keys.is_empty() && !self.trusted_proxies.is_empty() && self.public_url.is_none() {
-            bail!(
-                "--card-key with --trust-proxy would sign whatever address a caller gets a proxy to hand on; \
-                 add --public-url with the address that callers use, such as https://agents.example.com"
-            );
-        }
-        if self.connections.most == 0 {
-            bail!("--max-connections 0: nobody could connect; expected 1 or more");
-        }
-        if self.connections.streams == 0 {
-            bail!("--max-streams 0: nobody could ask anything by HTTP/2; expected 1 or more");
-        }
-        if self.connections.head_timeout.is_zero() || self.connections.idle_timeout.is_zero() {
-            bail!("--idle-seconds 0: nobody could say anything; expected 1 or more");
-        }
-        Ok(())
-    }
-
     /// How an address of ours begins, unless somebody stands before us.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config() -> Config {
-        Config { demo: true, ..Config::new(([127, 0, 0, 1], 2602).into()) }
-    }
-
-    /// What is changed, and what is said about it; nothing if all is well.
-    fn check(change: impl FnOnce(&mut Config), words: &[&str]) {
-        let mut config = config();
-        change(&mut config);
-        let error = config.validate(false).err().map(|error| error.to_string());
-        assert_eq!(error.is_none(), words.is_empty(), "{words:?}: {error:?}");
-        let error = error.unwrap_or_default();
-        for word in words {
-            assert!(error.contains(word), "expected {word:?} in {error:?}");
-        }
-    }
-
-    #[test]
-    fn as_usual() {
-        check(|_| {}, &[]);
-    }
-
-    #[test]
-    fn administration_is_for_this_machine() {
-        let at = |ip: [u8; 4]| Some(Admin { listen: (ip, 2603).into(), token_file: None });
-        check(|config| config.admin = at([127, 0, 0, 1]), &[]);
-        check(|config| config.admin = at([0, 0, 0, 0]), &["--admin 0.0.0.0:2603", "127.0.0.1", "ssh -L"]);
-        check(|config| config.admin = at([192, 0, 2, 1]), &["--admin 192.0.2.1:2603"]);
-    }
-
-    /// Whoever gets a proxy to hand on a name would get it signed.
-    #[test]
-    fn what_is_signed_is_not_for_proxies_to_say() {
-        let signs = |config: &mut Config| {
-            config.card_keys = vec![CardKey { file: "card.pem".into(), kid: None }];
-        };
-        let trusts = |config: &mut Config| config.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
-        check(signs, &[]);
-        check(trusts, &[]);
-        let both = |config: &mut Config| {
-            signs(config);
-            trusts(config);
-        };
-        check(both, &["--card-key", "--trust-proxy", "add --public-url"]);
-        let fixed = |config: &mut Config| {
-            both(config);
-            config.public_url = Some("https://agents.example.com".parse().unwrap());
-        };
-        check(fixed, &[]);
-    }
-
-    #[test]
-    fn bounds_that_would_let_nobody_in() {
-        check(|config| config.connections.most = 0, &["--max-connections 0", "1 or more"]);
-        check(|config| config.connections.streams = 0, &["--max-streams 0", "1 or more"]);
-        check(|config| config.connections.idle_timeout = Duration::ZERO, &["--idle-seconds 0", "1 or more"]);
-        check(|config| (config.connections.most, config.connections.streams) = (1, 1), &[]);
     }
 }

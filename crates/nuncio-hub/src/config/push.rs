@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use nuncio_client::notification::WebhookSecret;
 pub use nuncio_server::push::Dialect;
 
-use super::Network;
+use super::{Network, Secret};
 
 /// Where notifications may go, how long they are tried, and what they look like.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Push {
     /// Also to this machine and to private networks.
     pub allow_private: bool,
@@ -24,8 +23,8 @@ pub struct Push {
     pub chunks: bool,
     /// What receivers of the old version get.
     pub dialect: Dialect,
-    /// Notifications are signed with these as well, for receivers that know them.
-    pub secrets: Vec<WebhookSecret>,
+    /// Notifications are signed with these as well, for receivers that know them: `whsec_` and base64.
+    pub secrets: Vec<Secret>,
 }
 
 impl Default for Push {

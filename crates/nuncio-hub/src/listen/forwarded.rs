@@ -75,6 +75,33 @@ impl Forwarded {
     }
 }
 
+/// The address of the caller, which the outermost trusted proxy has seen; `None` if they do not say, or do not
+/// agree.
+pub(super) fn caller(headers: &HeaderMap, proxies: &[Network]) -> Option<IpAddr> {
+    let outermost = |nodes: &mut dyn Iterator<Item = &str>| {
+        let mut last = None;
+        for node in nodes {
+            last = Some(address(node)?);
+            if !is_proxy(node, proxies) {
+                break;
+            }
+        }
+        last
+    };
+    let usual = list(headers, "x-forwarded-for").map(|nodes| outermost(&mut nodes.into_iter().rev()));
+    let lines: Vec<_> =
+        headers.get_all("forwarded").iter().map(|line| line.to_str().unwrap_or("?")).collect();
+    let standard = (!lines.is_empty()).then(|| {
+        let elements = elements(&lines.join(","))?;
+        outermost(&mut elements.iter().rev().map(|element| element.node.as_deref().unwrap_or("?")))
+    });
+    match (standard, usual) {
+        (Some(standard), Some(usual)) => standard.filter(|standard| Some(*standard) == usual),
+        (Some(said), None) | (None, Some(said)) => said,
+        (None, None) => None,
+    }
+}
+
 fn without_usual_port<'a>(host: &'a str, scheme: &str) -> &'a str {
     let port = if scheme == "https" { ":443" } else { ":80" };
     host.strip_suffix(port).unwrap_or(host)
@@ -256,10 +283,13 @@ fn prefix(text: &str) -> Option<String> {
 }
 
 /// An address with or without a port, such as `192.0.2.1`, `192.0.2.1:4711` or `[2001:db8::1]:4711`.
-fn is_proxy(node: &str, proxies: &[Network]) -> bool {
+fn address(node: &str) -> Option<IpAddr> {
     let bare = node.trim_start_matches('[').trim_end_matches(']');
-    let address = bare.parse::<IpAddr>().or_else(|_| node.parse().map(|node: SocketAddr| node.ip()));
-    address.is_ok_and(|address| proxies.iter().any(|network| network.contains(address)))
+    bare.parse().ok().or_else(|| node.parse().ok().map(|node: SocketAddr| node.ip()))
+}
+
+fn is_proxy(node: &str, proxies: &[Network]) -> bool {
+    address(node).is_some_and(|address| proxies.iter().any(|network| network.contains(address)))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use futures_util::future::Either;
 use http::{Request, StatusCode, header};
 use nuncio_server::bind::PublicBase;
 
-use super::forwarded::Forwarded;
+use super::forwarded::{self, Forwarded};
 use crate::config::Network;
 
 /// The names under which we are reached.
@@ -41,12 +41,17 @@ pub(super) struct HostCheck<S> {
     names: Arc<Names>,
     /// The peer is a proxy that we trust.
     is_proxy: bool,
+    peer: IpAddr,
 }
+
+/// Where a request comes from, as far as those whom we trust say. An extension of every request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
 
 impl<S> HostCheck<S> {
     pub(super) fn new(inner: S, names: Arc<Names>, peer: IpAddr) -> Self {
         let is_proxy = names.proxies.iter().any(|network| network.contains(peer));
-        Self { inner, names, is_proxy }
+        Self { inner, names, is_proxy, peer }
     }
 
     /// False if the request is not for us.
@@ -54,6 +59,9 @@ impl<S> HostCheck<S> {
         if !self.knows(authority(request)) {
             return false;
         }
+        let said = || forwarded::caller(request.headers(), &self.names.proxies);
+        let peer = if self.is_proxy { said().unwrap_or(self.peer) } else { self.peer };
+        request.extensions_mut().insert(Peer(peer));
         if !self.is_proxy || !self.names.follow {
             return true;
         }

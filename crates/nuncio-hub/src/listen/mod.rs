@@ -28,7 +28,7 @@ use tokio::{
     time::Instant,
 };
 
-pub(crate) use self::host::Names;
+pub(crate) use self::host::{Names, Peer};
 pub use self::tls::{Certificates, Reload};
 use self::{
     host::HostCheck,

@@ -130,16 +130,17 @@ async fn the_file_is_for_its_owner_only_and_goes_with_the_hub() {
 
     let file = token_file("file");
     let other = token_file("other");
-    fs::write(&other, "not ours").unwrap();
-    // What a crash left behind, or somebody has put there, is not written into.
+    // What a crash left behind is not written into.
+    fs::write(&other, "nuncio_admin_old").unwrap();
     symlink(&other, &file).unwrap();
     let asked = Asked::start(administered(&file)).await;
     let metadata = fs::symlink_metadata(&file).unwrap();
     assert!(metadata.is_file());
     assert_eq!(format!("{:o}", metadata.mode() & 0o777), "600");
-    assert_eq!(fs::read_to_string(&other).unwrap(), "not ours");
+    assert_eq!(fs::read_to_string(&other).unwrap(), "nuncio_admin_old");
     let token = fs::read_to_string(&file).unwrap();
-    assert!(token.len() == 65 && token.trim_end().bytes().all(|byte| byte.is_ascii_hexdigit()), "{token:?}");
+    let random = token.trim_end().strip_prefix("nuncio_admin_").unwrap();
+    assert!(random.len() == 64 && random.bytes().all(|byte| byte.is_ascii_hexdigit()), "{token:?}");
     asked.stop().await;
     assert!(!file.exists(), "it goes at a clean end");
     let left: Vec<_> = fs::read_dir(file.parent().unwrap())

@@ -2,8 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod admin;
+mod administration;
 mod cards;
 mod connections;
+mod found;
+mod schema;
+mod telemetry;
 mod tls;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};

@@ -6,7 +6,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use axum::body::Body;
+use axum::{
+    Router,
+    body::{Body, Bytes},
+};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use nuncio_protocol::{
@@ -16,35 +19,17 @@ use nuncio_protocol::{
 use nuncio_server::{
     Emitter, ExecContext, Executor, Runtime,
     push::{Answer as Answered, Courier, Failure, MasterKey, Push, PushOptions},
-    store::MemoryStore,
+    store::{MemoryStore, Store},
 };
+use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use url::Url;
 
-use super::*;
-
-#[test]
-fn what_is_asked_for() {
-    let query =
-        read("agent=echo&task=t%201&state=dead&since=2026-11-15T12:00:00Z&limit=7&after=w-1-3").unwrap();
-    assert_eq!((query.agent.as_deref(), query.task_id), (Some("echo"), Some("t 1".into())));
-    assert_eq!((query.state, query.limit), (Some(DeliveryState::Dead), 7));
-    assert_eq!(query.since, Some(Timestamp::parse("2026-11-15T12:00:00Z").unwrap()));
-    assert_eq!(query.after, DeliveryId::parse("w-1-3"));
-    assert_eq!(read("").unwrap().limit, USUAL_PAGE);
-    for (text, expected) in [
-        ("state=gone", "state: expected pending, delivered or dead"),
-        ("since=yesterday", "since: expected a time"),
-        ("limit=0", "limit: expected a number from 1 to 1000"),
-        ("limit=1001", "limit: expected"),
-        ("limit=x", "limit: expected"),
-        ("after=x", "after: expected the id of a delivery"),
-        ("agnet=echo", "agnet: is no parameter; there are agent, task"),
-    ] {
-        let problem = format!("{:?}", read(text).unwrap_err());
-        assert!(problem.contains(expected), "{text}: {problem}");
-    }
-}
+use super::{
+    super::table::{self, Table},
+    *,
+};
+use crate::{fleet::Fleet, registry};
 
 /// A receiver that understands nothing.
 struct Refuses;
@@ -106,12 +91,21 @@ async fn api() -> (Router, Arc<AtomicUsize>) {
     let wake = Arc::new(move || {
         wakes.fetch_add(1, Ordering::Relaxed);
     });
-    (router(Outbox { store, wake }), woken)
+    let fleet = Arc::new(Fleet::new(None));
+    let registry = registry::tests::registry(&store, &fleet, &MasterKey::random()).await;
+    let identity = registry::tests::workshop(&store).await.identity;
+    let desk = Desk { fleet, store, wake, registry: Arc::new(registry), identity, reloader: Arc::default() };
+    let api = Router::new().fallback(table::serve).with_state(Arc::new(Table::new(Arc::new(desk))));
+    (api, woken)
 }
 
 /// What is answered. Nothing of it is secret.
 async fn ask(api: &Router, method: &str, path: &str, body: &str) -> (u16, Value) {
-    let request = Request::builder().method(method).uri(path).body(Body::from(body.to_owned())).unwrap();
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("/v1{path}"))
+        .body(Body::from(body.to_owned()))
+        .unwrap();
     let response = api.clone().oneshot(request).await.unwrap();
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -191,12 +185,14 @@ async fn what_is_asked_wrong_is_answered_with_what_is_right() {
     let (api, woken) = api().await;
     let id = list(&api, "limit=1").await[0]["id"].as_str().unwrap().to_owned();
     for (method, path, body, status, expected) in [
-        ("GET", "/deliveries?state=gone".to_owned(), "", 400, "pending, delivered or dead"),
+        ("GET", "/deliveries?state=gone".to_owned(), "", 400, "`pending`, `delivered`, `dead`"),
+        ("GET", "/deliveries?since=yesterday".to_owned(), "", 400, "since: "),
+        ("GET", "/deliveries?after=x".to_owned(), "", 400, "after: expected the id of a delivery"),
         ("GET", "/deliveries/none".to_owned(), "", 404, "there is no delivery none"),
         ("GET", "/deliveries/none-1".to_owned(), "", 404, "there is no delivery none-1"),
         ("POST", "/deliveries/none-1:replay".to_owned(), "", 404, "there is no delivery none-1"),
-        ("POST", format!("/deliveries/{id}"), "", 405, ":replay"),
-        ("POST", "/deliveries:redrive".to_owned(), "", 400, "since"),
+        ("POST", format!("/deliveries/{id}"), "", 405, "POST /deliveries/{id}:replay"),
+        ("POST", "/deliveries:redrive".to_owned(), "", 400, "the body is not what is expected"),
         ("POST", "/deliveries:redrive".to_owned(), "{}", 400, "missing field `since`"),
         ("POST", "/deliveries:redrive".to_owned(), r#"{"since":"2h"}"#, 400, "2026-11-15T12:00:00"),
         (

@@ -229,3 +229,33 @@ fn two_kinds_that_differ_are_not_believed() {
         ),
     ]);
 }
+
+/// Who asked, for whoever counts how often somebody is wrong.
+#[test]
+fn the_caller_is_whom_the_outermost_trusted_proxy_has_seen() {
+    let proxies = ["10.0.0.0/8".parse().unwrap()];
+    let xff = "x-forwarded-for";
+    for (headers, expected) in [
+        (&[][..], None),
+        (&[(xff, "203.0.113.9")], Some("203.0.113.9")),
+        (&[(xff, "198.51.100.1, 203.0.113.9")], Some("203.0.113.9")),
+        (&[(xff, "198.51.100.1, 203.0.113.9, 10.0.0.1")], Some("203.0.113.9")),
+        (&[(xff, "10.0.0.9, 10.0.0.1")], Some("10.0.0.9")),
+        (&[(xff, "203.0.113.9:4711")], Some("203.0.113.9")),
+        (&[(xff, "unknown")], None),
+        (&[(xff, "203.0.113.9, unknown, 10.0.0.1")], None),
+        (&[(FORWARDED, "for=203.0.113.9;proto=https, for=10.0.0.1")], Some("203.0.113.9")),
+        (&[(FORWARDED, "for=\"[2001:db8::1]:4711\"")], Some("2001:db8::1")),
+        (&[(FORWARDED, "proto=https")], None),
+        (&[(FORWARDED, "garbage")], None),
+        (&[(FORWARDED, "for=198.51.100.1"), (xff, "203.0.113.9")], None),
+        (&[(FORWARDED, "for=203.0.113.9"), (xff, "203.0.113.9")], Some("203.0.113.9")),
+    ] {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        let expected = expected.map(|address: &str| address.parse().unwrap());
+        assert_eq!(caller(&map, &proxies), expected, "{headers:?}");
+    }
+}

@@ -1,0 +1,215 @@
+//! One line of a program that speaks JSON: what it says, or why it is not understood.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use nuncio_protocol::{
+    Artifact, Event, Message, Part, Role, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// What a line says.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Said {
+    /// Where the task stands now.
+    Status(TaskState, Vec<Part>),
+    /// An artifact, or a piece of one.
+    Artifact { artifact: Artifact, append: bool, last: bool },
+    /// A piece of the artifact for plain text.
+    Text { text: String, last: bool },
+    /// A direct reply.
+    Reply(Vec<Part>),
+    /// One of these, in the protocol's own words.
+    Event(Event),
+}
+
+/// A form that a line may have: the member that tells it, and those that may stand beside. Of two that fit,
+/// the first counts. The last two, and a message that is an object, are the protocol's own.
+const FORMS: &[(&str, &[&str])] = &[
+    ("status", &["text", "parts"]),
+    ("text", &["last"]),
+    ("artifact", &["append", "last"]),
+    ("message", &[]),
+    ("inputRequired", &[]),
+    ("authRequired", &[]),
+    ("completed", &[]),
+    ("failed", &[]),
+    ("rejected", &[]),
+    ("statusUpdate", &[]),
+    ("artifactUpdate", &[]),
+];
+
+/// How a line names a state, besides the protocol's own way.
+const STATES: &[(&str, TaskState)] = &[
+    ("working", TaskState::Working),
+    ("input-required", TaskState::InputRequired),
+    ("auth-required", TaskState::AuthRequired),
+    ("completed", TaskState::Completed),
+    ("failed", TaskState::Failed),
+    ("rejected", TaskState::Rejected),
+];
+
+/// How alike a word must be to be suggested.
+const ALIKE: f64 = 0.7;
+
+/// Reads a line.
+///
+/// # Errors
+/// Says what was expected.
+pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
+    let Ok(Value::Object(mut members)) = serde_json::from_slice(line) else {
+        return Err("is no JSON object".to_owned());
+    };
+    let form = form(&members)?;
+    // It is there: it told the form.
+    let value = members.remove(form).unwrap_or_default();
+    match form {
+        "status" => {
+            let text = members.remove("text").map(|text| words("text", text));
+            let parts = members.remove("parts").map(|parts| words("parts", parts));
+            match (text, parts) {
+                (Some(_), Some(_)) => Err("has both \"text\" and \"parts\"; expected one of them".to_owned()),
+                (said, None) | (None, said) => {
+                    Ok(Said::Status(state(&value)?, said.transpose()?.unwrap_or_default()))
+                }
+            }
+        }
+        "text" => {
+            Ok(Said::Text { text: read("text", value)?, last: flag(&mut members, "last")?.unwrap_or(false) })
+        }
+        "artifact" => {
+            let (append, last) = (flag(&mut members, "append")?, flag(&mut members, "last")?);
+            // Where nothing is said about pieces it is whole.
+            let whole = append.is_none() && last.is_none();
+            let artifact = read(form, value)?;
+            check(&artifact)?;
+            Ok(Said::Artifact { artifact, append: append.unwrap_or(false), last: last.unwrap_or(whole) })
+        }
+        "message" if value.is_object() => {
+            let message = own(read(form, value)?)?;
+            Ok(Said::Event(Event::Message(Arc::new(message))))
+        }
+        "message" => match words(form, value)? {
+            parts if parts.is_empty() => Err("has a \"message\" that says nothing".to_owned()),
+            parts => Ok(Said::Reply(parts)),
+        },
+        "artifactUpdate" => {
+            let update: TaskArtifactUpdateEvent = read(form, value)?;
+            check(&update.artifact)?;
+            Ok(Said::Event(Event::ArtifactUpdate(update)))
+        }
+        "statusUpdate" => {
+            let mut update: TaskStatusUpdateEvent = read(form, value)?;
+            allowed(update.status.state)?;
+            // The hub's clock counts.
+            update.status.timestamp = None;
+            let message = update.status.message.take().map(Arc::unwrap_or_clone);
+            update.status.message = message.map(own).transpose()?.map(Arc::new);
+            Ok(Said::Event(Event::StatusUpdate(update)))
+        }
+        "inputRequired" => Ok(Said::Status(TaskState::InputRequired, words(form, value)?)),
+        "authRequired" => Ok(Said::Status(TaskState::AuthRequired, words(form, value)?)),
+        "completed" => Ok(Said::Status(TaskState::Completed, words(form, value)?)),
+        "failed" => Ok(Said::Status(TaskState::Failed, words(form, value)?)),
+        _ => Ok(Said::Status(TaskState::Rejected, words(form, value)?)),
+    }
+}
+
+/// The member that tells the form; no other than its own may stand beside.
+fn form(members: &Map<String, Value>) -> Result<&'static str, String> {
+    if members.contains_key("task") {
+        return Err("has \"task\": the hub makes the task; say its status and its artifacts".to_owned());
+    }
+    let known = || FORMS.iter().flat_map(|(form, beside)| std::iter::once(form).chain(*beside)).copied();
+    if let Some(unknown) = members.keys().find(|key| !known().any(|known| known == key.as_str())) {
+        return Err(format!("has the unknown key {}{}", quote(unknown), suggestion(unknown, known())));
+    }
+    let Some((form, beside)) = FORMS.iter().find(|(form, _)| members.contains_key(*form)) else {
+        let forms: Vec<&str> = FORMS.iter().map(|(form, _)| *form).collect();
+        return Err(format!("says nothing; expected one of {}", forms.join(", ")));
+    };
+    match members.keys().find(|key| *key != form && !beside.contains(&key.as_str())) {
+        Some(other) => Err(format!("has both {form:?} and {other:?}, which do not go together")),
+        None => Ok(form),
+    }
+}
+
+fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let likeness = |known: &str| strsim::jaro_winkler(&word.to_lowercase(), &known.to_lowercase());
+    let nearest = known.map(|known| (likeness(known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+    match nearest {
+        Some((likeness, known)) if likeness >= ALIKE => format!("; did you mean {known:?}?"),
+        Some(_) | None => String::new(),
+    }
+}
+
+/// A word of the program's, short enough to be shown.
+fn quote(word: &str) -> String {
+    format!("{:?}", word.chars().take(40).collect::<String>())
+}
+
+fn state(value: &Value) -> Result<TaskState, String> {
+    let word = value.as_str().unwrap_or_default();
+    let plain = word.trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-");
+    let known = STATES.iter().find(|(name, _)| *name == plain).map(|(_, state)| *state);
+    known.ok_or_else(|| {
+        let names = || STATES.iter().map(|(name, _)| *name);
+        let hint = suggestion(&plain, names());
+        let names: Vec<&str> = names().collect();
+        format!("has the status {}{hint}; expected one of {}", quote(word), names.join(", "))
+    })
+}
+
+/// The rest is not for a program to say: the hub has submitted it, and the caller cancels it.
+fn allowed(state: TaskState) -> Result<(), String> {
+    match STATES.iter().any(|(_, known)| *known == state) {
+        true => Ok(()),
+        false => Err(format!("has the state {}, which is not for a program to say", state.as_str())),
+    }
+}
+
+/// An artifact has a name and something in it.
+fn check(artifact: &Artifact) -> Result<(), String> {
+    if artifact.artifact_id.is_empty() {
+        return Err("has an artifact without \"artifactId\"".to_owned());
+    }
+    if artifact.parts.is_empty() {
+        return Err("has an artifact without \"parts\"".to_owned());
+    }
+    Ok(())
+}
+
+/// A message in the protocol's own words, spoken by the agent. Of which task and context it is, is known.
+fn own(message: Message) -> Result<Message, String> {
+    if message.message_id.is_empty() {
+        return Err("has a message without \"messageId\"".to_owned());
+    }
+    if message.parts.is_empty() {
+        return Err("has a message without \"parts\"".to_owned());
+    }
+    Ok(Message { role: Role::Agent, task_id: None, context_id: None, ..message })
+}
+
+/// Text, or parts as the protocol has them; nothing is nothing.
+fn words(key: &str, value: Value) -> Result<Vec<Part>, String> {
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::String(text) if text.is_empty() => Ok(Vec::new()),
+        Value::String(text) => Ok(vec![Part::text(text)]),
+        Value::Array(_) => read(key, value),
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+            Err(format!("has something else in {key:?}; expected text, or an array of parts"))
+        }
+    }
+}
+
+fn flag(members: &mut Map<String, Value>, key: &str) -> Result<Option<bool>, String> {
+    members.remove(key).map(|value| read(key, value)).transpose()
+}
+
+fn read<T: DeserializeOwned>(key: &str, value: Value) -> Result<T, String> {
+    serde_json::from_value(value).map_err(|error| format!("has something else in {key:?}: {error}"))
+}

@@ -1,0 +1,94 @@
+//! Whether the program is there and may be run, and where it is.
+
+use std::{
+    ffi::OsString,
+    fmt, io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::config::Command;
+
+/// Where programs are looked for by one that has no `PATH`.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Why a program cannot be started. Callers see the words, and only the log sees the cause.
+#[derive(Debug)]
+pub(super) enum Problem {
+    /// Its working directory is not there.
+    Directory(PathBuf),
+    /// There is no such program.
+    Missing(String),
+    /// It is there, and may not be executed.
+    Forbidden(PathBuf),
+    /// The system says so.
+    System(io::Error),
+    /// Its memory could not be limited.
+    Memory(io::Error),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Directory(_) => "the working directory of this agent's program is not there",
+            Self::Missing(_) => "the program of this agent was not found",
+            Self::Forbidden(_) => "the program of this agent may not be executed",
+            Self::System(_) => "the program of this agent could not be started",
+            Self::Memory(_) => "the memory of this agent's program could not be limited",
+        })
+    }
+}
+
+impl Problem {
+    /// What the operator is to look at.
+    pub(super) fn cause(&self) -> String {
+        match self {
+            Self::Directory(path) | Self::Forbidden(path) => path.display().to_string(),
+            Self::Missing(program) => program.clone(),
+            Self::System(error) | Self::Memory(error) => error.to_string(),
+        }
+    }
+}
+
+/// Where the program is.
+///
+/// # Errors
+/// It cannot be run.
+pub(super) fn find(settings: &Command) -> Result<PathBuf, Problem> {
+    if let Some(directory) = settings.directory.as_ref().filter(|directory| !directory.is_dir()) {
+        return Err(Problem::Directory(directory.clone()));
+    }
+    if settings.program.contains('/') {
+        // A relative path would be looked for in the program's own working directory.
+        let path = std::path::absolute(&settings.program).map_err(Problem::System)?;
+        return match path.is_file() {
+            true if is_executable(&path) => Ok(path),
+            true => Err(Problem::Forbidden(path)),
+            false => Err(Problem::Missing(settings.program.clone())),
+        };
+    }
+    let candidates: Vec<PathBuf> = std::env::split_paths(&search_path(settings))
+        .filter_map(|directory| std::path::absolute(directory.join(&settings.program)).ok())
+        .filter(|path| path.is_file())
+        .collect();
+    match candidates.iter().find(|path| is_executable(path)).or(candidates.first()) {
+        Some(path) if is_executable(path) => Ok(path.clone()),
+        Some(path) => Err(Problem::Forbidden(path.clone())),
+        None => Err(Problem::Missing(settings.program.clone())),
+    }
+}
+
+/// The `PATH` that the program itself will see.
+fn search_path(settings: &Command) -> OsString {
+    let inherited = || {
+        let inherits = settings.inherit.iter().any(|name| name == "PATH");
+        std::env::var_os("PATH").filter(|_| inherits)
+    };
+    let own = settings.environment.0.get("PATH").map(OsString::from);
+    own.or_else(inherited).unwrap_or_else(|| USUAL_PATH.into())
+}
+
+/// True if anybody may execute it. Whether we may is for the system to say.
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
+}

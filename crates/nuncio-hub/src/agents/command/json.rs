@@ -1,0 +1,210 @@
+//! A JSON object per line: the message on standard input, events on standard output.
+
+use std::sync::Arc;
+
+use nuncio_protocol::{Error, Event, Message, Metadata, Result, Task, TaskState};
+use nuncio_server::{Emitter, ExecContext};
+use serde::Serialize;
+
+use super::{
+    Stop,
+    chunks::Chunks,
+    event::{self, Said},
+    output::Output,
+};
+use crate::config::Command;
+
+/// Files are parts like others here.
+pub(super) const INPUT: &[&str] = &["*/*"];
+pub(super) const OUTPUT: &[&str] = &["text/plain", "application/json"];
+
+/// How much of a line that is not understood is shown.
+const EXCERPT: usize = 80;
+
+/// What a program is given, in one line.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Input<'a> {
+    agent: &'a str,
+    task_id: &'a str,
+    context_id: &'a str,
+    message: &'a Message,
+    /// The task as it was, if the message continues one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<&'a Task>,
+    /// The caller's tasks that the message refers to.
+    #[serde(skip_serializing_if = "<[Task]>::is_empty")]
+    references: &'a [Task],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    accepted_output_modes: &'a [String],
+    #[serde(skip_serializing_if = "Metadata::is_empty")]
+    metadata: &'a Metadata,
+}
+
+/// What the program is to read.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub(super) fn input(agent: &str, cx: &ExecContext) -> Result<Vec<u8>> {
+    let input = Input {
+        agent,
+        task_id: cx.task_id.as_str(),
+        context_id: cx.context_id.as_str(),
+        message: &cx.message,
+        task: cx.task.as_ref(),
+        references: &cx.references,
+        accepted_output_modes: &cx.configuration.accepted_output_modes,
+        metadata: &cx.metadata,
+    };
+    let mut line = serde_json::to_vec(&input).map_err(Error::internal)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Reads events.
+pub(super) struct Json<'a> {
+    cx: &'a ExecContext,
+    out: &'a Emitter,
+    chunks: Chunks<'a>,
+    limit: usize,
+    /// The number of the line.
+    number: u64,
+    unread: Vec<u8>,
+    /// It has said something: there is a task, which is in progress.
+    begun: bool,
+}
+
+impl<'a> Json<'a> {
+    pub(super) fn new(settings: &Command, cx: &'a ExecContext, out: &'a Emitter) -> Self {
+        let chunks = Chunks::new(cx, out);
+        Self { cx, out, chunks, limit: settings.line_limit, number: 0, unread: Vec::new(), begun: false }
+    }
+
+    pub(super) async fn read(&mut self, output: &mut Output) -> Result<(), Stop> {
+        let mut searched = 0;
+        while output.read(&mut self.unread).await? {
+            let new = &self.unread[searched..];
+            if let Some(end) = new.iter().rposition(|byte| *byte == b'\n') {
+                let rest = self.unread.split_off(searched + end + 1);
+                let whole = std::mem::replace(&mut self.unread, rest);
+                for line in whole.split_inclusive(|byte| *byte == b'\n') {
+                    self.line(line).await?;
+                }
+            }
+            searched = self.unread.len();
+            self.check(searched)?;
+        }
+        let last = std::mem::take(&mut self.unread);
+        if !last.is_empty() {
+            self.line(&last).await?;
+        }
+        self.close().await?;
+        Ok(())
+    }
+
+    pub(super) async fn close(&mut self) -> Result<()> {
+        self.chunks.close(String::new()).await
+    }
+
+    /// A line is not longer than it may be.
+    fn check(&self, length: usize) -> Result<(), Stop> {
+        if length <= self.limit {
+            return Ok(());
+        }
+        Err(Stop::Refused(format!(
+            "line {} of the program's output is longer than {} bytes",
+            self.number + 1,
+            self.limit
+        )))
+    }
+
+    async fn line(&mut self, line: &[u8]) -> Result<(), Stop> {
+        let line = line.trim_ascii();
+        self.check(line.len())?;
+        self.number += 1;
+        if line.is_empty() {
+            return Ok(());
+        }
+        match event::parse(line) {
+            Ok(said) => self.say(said).await,
+            Err(why) => Err(Stop::Refused(format!(
+                "line {} of the program's output {why}: {}",
+                self.number,
+                excerpt(line)
+            ))),
+        }
+    }
+
+    async fn say(&mut self, said: Said) -> Result<(), Stop> {
+        match said {
+            Said::Status(state, parts) => {
+                self.stand(state).await?;
+                self.out.status(state, parts).await?;
+                return ends(state);
+            }
+            Said::Event(Event::StatusUpdate(mut update)) => {
+                let state = update.status.state;
+                if let Some(message) = &mut update.status.message {
+                    let message = Arc::make_mut(message);
+                    message.task_id = Some(self.cx.task_id.clone());
+                    message.context_id = Some(self.cx.context_id.clone());
+                }
+                self.stand(state).await?;
+                self.out.emit(Event::StatusUpdate(update)).await?;
+                return ends(state);
+            }
+            Said::Event(reply @ Event::Message(_)) => {
+                self.close().await?;
+                self.out.emit(reply).await?;
+                return Err(Stop::Said);
+            }
+            Said::Reply(parts) => {
+                self.close().await?;
+                self.out.message(parts).await?;
+                return Err(Stop::Said);
+            }
+            Said::Event(piece) => {
+                self.begin().await?;
+                self.out.emit(piece).await?;
+            }
+            Said::Artifact { artifact, append, last } => {
+                self.begin().await?;
+                self.out.chunk(artifact, append, last).await?;
+            }
+            Said::Text { text, last } => {
+                self.begin().await?;
+                self.chunks.add(text, last).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the task is about to stand. What was made until somebody is waited for is complete.
+    async fn stand(&mut self, state: TaskState) -> Result<()> {
+        self.begun = true;
+        if state.is_settled() { self.close().await } else { Ok(()) }
+    }
+
+    /// A program that makes something works, whether it says so or not.
+    async fn begin(&mut self) -> Result<()> {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.out.working().await?;
+        }
+        Ok(())
+    }
+}
+
+/// A program that has said the end has nothing more to say.
+fn ends(state: TaskState) -> Result<(), Stop> {
+    if state.is_terminal() { Err(Stop::Said) } else { Ok(()) }
+}
+
+/// The beginning of a line, fit to be shown.
+fn excerpt(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    let mut excerpt: String = text.chars().filter(|c| !c.is_control()).take(EXCERPT).collect();
+    if excerpt.len() < text.len() {
+        excerpt.push('…');
+    }
+    excerpt
+}

@@ -1,0 +1,250 @@
+//! Programs as agents: a process for each message, its output streamed, its exit code the state.
+//!
+//! Reading order: this file runs one message; `find` says whether the program is there, `spawn` starts it,
+//! `process` has its end, `output` reads it within bounds, `text` and `json` are the two formats, `event` is
+//! one line of the second, `chunks` the artifact of plain text, `words` what it says on standard error.
+//!
+//! A program is over when its first process is and its output has ended. Whatever it has started belongs to
+//! its process group and goes with it: there is no way out of here by which the group would live on.
+#![cfg_attr(not(test), expect(dead_code, reason = "to be composed with the other kinds"))]
+
+mod chunks;
+mod event;
+mod find;
+mod json;
+mod output;
+mod process;
+mod spawn;
+#[cfg(test)]
+mod tests;
+mod text;
+mod words;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use nuncio_protocol::{AgentCard, AgentSkill, Error, ErrorKind, Result};
+use nuncio_server::{Emitter, ExecContext, Executor, Limits, Runtime, RuntimeBuilder};
+use tokio::{
+    io::AsyncWriteExt as _,
+    process::ChildStdin,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use self::{json::Json, output::Output, process::Process, spawn::Started, text::Text, words::Words};
+use crate::{
+    config::{Command, Format},
+    place::Place,
+};
+
+/// The longest that the end of a program takes beyond its grace.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// An agent that runs the program.
+pub(crate) fn agent(place: &Place, name: &str, settings: &Command) -> RuntimeBuilder {
+    // The program is given its grace, and not cut short by the runtime.
+    let cancel_grace = settings.grace + MARGIN;
+    Runtime::builder(card(place, name, settings), Program::new(settings, name))
+        .limits(Limits { cancel_grace, ..Limits::default() })
+}
+
+/// Runs the program for each message.
+pub(crate) fn executor(settings: &Command, name: &str) -> Arc<dyn Executor> {
+    Arc::new(Program::new(settings, name))
+}
+
+/// What the card says of it.
+pub(crate) fn card(place: &Place, name: &str, settings: &Command) -> AgentCard {
+    let mut card = super::card(place, name);
+    let program = settings.program.rsplit('/').next().unwrap_or_default();
+    card.description = settings.description.clone().unwrap_or_else(|| format!("Runs {program}."));
+    let (input, output) = match settings.format {
+        Format::Text => (text::INPUT, text::OUTPUT),
+        Format::Json => (json::INPUT, json::OUTPUT),
+    };
+    let owned = |modes: &[&str]| modes.iter().map(|&mode| mode.to_owned()).collect();
+    (card.default_input_modes, card.default_output_modes) = (owned(input), owned(output));
+    card.skills = vec![AgentSkill {
+        id: name.to_owned(),
+        name: name.to_owned(),
+        description: card.description.clone(),
+        tags: if settings.tags.is_empty() { vec!["program".to_owned()] } else { settings.tags.clone() },
+        ..AgentSkill::default()
+    }];
+    card
+}
+
+/// An agent that is a program.
+struct Program {
+    settings: Command,
+    name: Arc<str>,
+    /// One for each process that may run.
+    permits: Arc<Semaphore>,
+}
+
+/// Why a program is ended before its own end.
+enum Stop {
+    /// The task is canceled, or the hub ends: the runtime has the words for it.
+    Canceled,
+    /// The program itself has said how the task ends.
+    Said,
+    /// It does what it may not, or for too long.
+    Refused(String),
+    /// Nothing can be recorded any more.
+    Over(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Over(error)
+    }
+}
+
+/// What a program's output is taken for.
+enum Reader<'a> {
+    Text(Text<'a>),
+    Json(Json<'a>),
+}
+
+impl Reader<'_> {
+    /// Reads to the end.
+    async fn read(&mut self, output: &mut Output) -> Result<(), Stop> {
+        match self {
+            Self::Text(text) => text.read(output).await,
+            Self::Json(json) => json.read(output).await,
+        }
+    }
+
+    /// Completes what was read so far.
+    async fn close(&mut self) -> Result<()> {
+        match self {
+            Self::Text(text) => text.close().await,
+            Self::Json(json) => json.close().await,
+        }
+    }
+}
+
+#[async_trait]
+impl Executor for Program {
+    async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
+        let (input, mut reader) = match self.settings.format {
+            Format::Text => match text::input(&cx.message) {
+                Ok(input) => (input, Reader::Text(Text::new(&cx, &out))),
+                Err(error) => return out.refuse(error),
+            },
+            Format::Json => {
+                (json::input(&self.name, &cx)?, Reader::Json(Json::new(&self.settings, &cx, &out)))
+            }
+        };
+        let Some(_permit) = self.permit(&cx, &out).await? else { return Ok(()) };
+        let Started { process, stdin, stdout, stderr } =
+            spawn::spawn(&self.settings, &self.name, &cx).map_err(|problem| {
+                tracing::warn!(agent = %self.name, task = %cx.task_id, %problem, cause = problem.cause(), "a program could not be started");
+                Error::new(ErrorKind::Internal, problem.to_string())
+            })?;
+        if let Reader::Text(_) = reader {
+            out.working().await?;
+        }
+        let _feeding = AbortOnDropHandle::new(tokio::spawn(feed(stdin, input)));
+        let words = Words::listen(stderr, Arc::clone(&self.name), cx.task_id.clone());
+        let mut output = Output::new(stdout, process.exit(), &self.settings);
+        let ended = tokio::select! {
+            biased;
+            () = cx.cancellation.cancelled() => Err(Stop::Canceled),
+            ended = follow(&mut reader, &mut output, &process) => ended,
+            reason = time(self.settings.time_limit) => Err(Stop::Refused(reason)),
+        };
+        self.end(ended, process, reader, output, words).await
+    }
+}
+
+impl Program {
+    fn new(settings: &Command, name: &str) -> Self {
+        if let Err(problem) = find::find(settings) {
+            tracing::warn!(agent = name, %problem, cause = problem.cause(), "this agent cannot be run as things are");
+        }
+        let permits = Arc::new(Semaphore::new(settings.processes.min(Semaphore::MAX_PERMITS)));
+        Self { settings: settings.clone(), name: name.into(), permits }
+    }
+
+    /// Waits until there may be another process; `None` if the task is canceled meanwhile.
+    async fn permit(&self, cx: &ExecContext, out: &Emitter) -> Result<Option<OwnedSemaphorePermit>> {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Ok(Some(permit));
+        }
+        out.submitted().await?;
+        tokio::select! {
+            biased;
+            () = cx.cancellation.cancelled() => Ok(None),
+            permit = Arc::clone(&self.permits).acquire_owned() => Ok(permit.ok()),
+        }
+    }
+
+    /// Sees the processes off, then says how it went.
+    async fn end(
+        &self,
+        ended: Result<(), Stop>,
+        process: Process,
+        mut reader: Reader<'_>,
+        mut output: Output,
+        words: Words,
+    ) -> Result<()> {
+        let grace = self.settings.grace;
+        match &ended {
+            Ok(()) => {}
+            Err(Stop::Said) => process.leave(grace, output.drain()).await,
+            Err(Stop::Canceled | Stop::Refused(_) | Stop::Over(_)) => {
+                process.stop(grace, output.drain()).await
+            }
+        }
+        let status = process.end().await;
+        let last = words.last(grace).await;
+        match ended {
+            Ok(()) => match status.as_ref().map(process::failure) {
+                Ok(None) => Ok(()),
+                Ok(Some(failure)) => Err(failed(join(failure, &last))),
+                Err(error) => {
+                    Err(failed("how the program ended is not known").with_source(error.to_string()))
+                }
+            },
+            Err(Stop::Canceled | Stop::Said) => Ok(()),
+            Err(Stop::Refused(reason)) => {
+                reader.close().await?;
+                Err(failed(reason))
+            }
+            Err(Stop::Over(error)) => Err(error),
+        }
+    }
+}
+
+/// Reads what the program says, until it has ended.
+async fn follow(reader: &mut Reader<'_>, output: &mut Output, process: &Process) -> Result<(), Stop> {
+    reader.read(output).await?;
+    process.exit().exited().await;
+    Ok(())
+}
+
+/// Gives the program what it is to read. Whether it does is its own affair.
+async fn feed(mut stdin: ChildStdin, input: Vec<u8>) {
+    if let Err(error) = stdin.write_all(&input).await {
+        tracing::debug!(%error, "a program did not read all of its input");
+    }
+}
+
+/// Returns when the time is over; never if there is no limit.
+async fn time(limit: Option<Duration>) -> String {
+    match limit {
+        Some(limit) => tokio::time::sleep(limit).await,
+        None => std::future::pending().await,
+    }
+    format!("the program ran for longer than {:?}", limit.unwrap_or_default())
+}
+
+fn failed(reason: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Internal, reason)
+}
+
+fn join(failure: String, last: &str) -> String {
+    if last.is_empty() { failure } else { format!("{failure}\n{last}") }
+}

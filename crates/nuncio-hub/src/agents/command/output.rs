@@ -1,0 +1,85 @@
+//! Standard output, as far as it is read: within its limit, and not for ever after the program's end.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use tokio::{
+    io::AsyncReadExt as _,
+    process::ChildStdout,
+    time::{Instant, sleep_until},
+};
+
+use super::{Stop, process::Exit};
+use crate::config::Command;
+
+/// How much is read at once: what a pipe holds.
+const AT_ONCE: usize = 64 * 1024;
+
+/// What a program writes.
+pub(super) struct Output {
+    stdout: ChildStdout,
+    exit: Arc<Exit>,
+    limit: u64,
+    /// How much of the limit is left.
+    left: u64,
+    grace: Duration,
+    /// Until when others may hold it open, once the program has ended.
+    until: OnceLock<Instant>,
+}
+
+impl Output {
+    pub(super) fn new(stdout: ChildStdout, exit: &Arc<Exit>, settings: &Command) -> Self {
+        Self {
+            stdout,
+            exit: Arc::clone(exit),
+            limit: settings.output_limit,
+            left: settings.output_limit,
+            grace: settings.grace,
+            until: OnceLock::new(),
+        }
+    }
+
+    /// Adds what comes next to the buffer; false at the end. Nothing is lost if this is dropped.
+    pub(super) async fn read(&mut self, buffer: &mut Vec<u8>) -> Result<bool, Stop> {
+        buffer.reserve(AT_ONCE);
+        let held = held(&self.exit, &self.until, self.grace);
+        let count = tokio::select! {
+            // What is there is read, however late it is.
+            biased;
+            count = self.stdout.read_buf(buffer) => count,
+            () = held => {
+                tracing::debug!("a program has ended, and its output was held open by others");
+                return Ok(false);
+            }
+        };
+        let count = match count {
+            Ok(count) => count,
+            Err(error) => {
+                tracing::warn!(%error, "the output of a program could not be read");
+                return Ok(false);
+            }
+        };
+        let count_of_limit = u64::try_from(count).unwrap_or(u64::MAX);
+        if count_of_limit > self.left {
+            let too_much = count.saturating_sub(usize::try_from(self.left).unwrap_or(usize::MAX));
+            buffer.truncate(buffer.len().saturating_sub(too_much));
+            self.left = 0;
+            return Err(Stop::Refused(format!("the program wrote more than {} bytes", self.limit)));
+        }
+        self.left -= count_of_limit;
+        Ok(count > 0)
+    }
+
+    /// Reads to the end, for nobody.
+    pub(super) async fn drain(&mut self) {
+        let _ = tokio::io::copy(&mut self.stdout, &mut tokio::io::sink()).await;
+    }
+}
+
+/// Returns when the program has ended and the grace for whoever else holds its output is over.
+async fn held(exit: &Exit, until: &OnceLock<Instant>, grace: Duration) {
+    exit.exited().await;
+    sleep_until(*until.get_or_init(|| Instant::now() + grace)).await;
+}

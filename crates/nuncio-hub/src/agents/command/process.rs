@@ -1,0 +1,152 @@
+//! The processes of a program, from start to end.
+//!
+//! **Invariant:** the first process is not reaped before its group was killed. Until then its number, which
+//! is the group's, belongs to nobody else, so that no signal can hit a stranger.
+
+use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus, sync::Arc, time::Duration};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tokio::{
+    process::Child,
+    signal::unix::{SignalKind, signal},
+    time::timeout,
+};
+
+/// A program that runs.
+pub(super) struct Process {
+    /// Before `child`: dropped in this order, the group is killed while its number is still ours.
+    group: Group,
+    child: Child,
+    exit: Arc<Exit>,
+}
+
+impl Process {
+    pub(super) fn new(child: Child) -> io::Result<Self> {
+        let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let pid = pid.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self { group: Group(Some(pid)), child, exit: Arc::new(Exit(pid)) })
+    }
+
+    /// The end of its first process.
+    pub(super) fn exit(&self) -> &Arc<Exit> {
+        &self.exit
+    }
+
+    /// Bounds the address space of its first process, and of those that are started after this.
+    #[cfg(target_os = "linux")]
+    pub(super) fn limit_memory(&self, bytes: u64) -> io::Result<()> {
+        use rustix::process::{Resource, Rlimit, prlimit};
+        let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        prlimit(self.group.0, Resource::As, limit)?;
+        Ok(())
+    }
+
+    /// Settings with such a limit are refused.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn limit_memory(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Asks all of it to end and gives it this long. What it still writes goes to `drain`, so that it can
+    /// tidy up.
+    pub(super) async fn stop(&self, grace: Duration, drain: impl Future) {
+        self.group.signal(Signal::TERM);
+        self.leave(grace, drain).await;
+    }
+
+    /// Gives it this long to end by itself.
+    pub(super) async fn leave(&self, grace: Duration, drain: impl Future) {
+        let gone = futures_util::future::join(drain, self.exit.exited());
+        if timeout(grace, gone).await.is_err() {
+            tracing::debug!("a program did not end in time and is killed");
+        }
+    }
+
+    /// Kills what is left of it, and says how its first process ended.
+    pub(super) async fn end(mut self) -> io::Result<ExitStatus> {
+        self.group.signal(Signal::KILL);
+        let status = self.child.wait().await;
+        // From here on its number may be another's.
+        self.group.0 = None;
+        status
+    }
+}
+
+/// A process group that does not outlive this.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.0
+            && let Err(error) = kill_process_group(pid, signal)
+        {
+            tracing::debug!(%error, "a signal did not reach a program");
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+/// The end of a process, seen without reaping it.
+pub(super) struct Exit(Pid);
+
+impl Exit {
+    /// Returns when it has ended.
+    pub(super) async fn exited(&self) {
+        // Listening first: an end between a look and the wait is not missed.
+        let mut children = match signal(SignalKind::child()) {
+            Ok(children) => children,
+            Err(error) => {
+                tracing::error!(%error, "the end of a program cannot be waited for; it is killed");
+                return;
+            }
+        };
+        while !self.has_ended() {
+            children.recv().await;
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        // An error means that it is no child of ours any more.
+        !matches!(waitid(WaitId::Pid(self.0), look), Ok(None))
+    }
+}
+
+/// In which way it failed; `None` if it did not.
+pub(super) fn failure(status: &ExitStatus) -> Option<String> {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => None,
+        (Some(code), _) => Some(format!("exit code {code}")),
+        (None, Some(signal)) => Some(match name(signal) {
+            Some(name) => format!("killed by signal {signal} ({name})"),
+            None => format!("killed by signal {signal}"),
+        }),
+        (None, None) => Some("neither exit code nor signal".to_owned()),
+    }
+}
+
+/// Signals that end programs, by their names.
+fn name(signal: i32) -> Option<&'static str> {
+    let named = [
+        (Signal::HUP, "SIGHUP"),
+        (Signal::INT, "SIGINT"),
+        (Signal::QUIT, "SIGQUIT"),
+        (Signal::ILL, "SIGILL"),
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::PIPE, "SIGPIPE"),
+        (Signal::ALARM, "SIGALRM"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::XCPU, "SIGXCPU"),
+        (Signal::XFSZ, "SIGXFSZ"),
+    ];
+    named.into_iter().find(|(known, _)| known.as_raw() == signal).map(|(_, name)| name)
+}

@@ -1,0 +1,177 @@
+//! Text in, text out: the message on standard input, standard output as one artifact that grows.
+
+use std::{pin::pin, time::Duration};
+
+use nuncio_protocol::{Content, Error, ErrorKind, Message, Result};
+use nuncio_server::{Emitter, ExecContext};
+use tokio::time::sleep;
+
+use super::{Stop, chunks::Chunks, output::Output};
+
+/// Data has a form as text, files do not.
+pub(super) const INPUT: &[&str] = &["text/plain", "application/json"];
+pub(super) const OUTPUT: &[&str] = &["text/plain"];
+
+/// How long a piece may wait for more: too short to be noticed, long enough that a program that writes byte
+/// by byte does not make an event of each, and that a short answer is one whole piece.
+const PACE: Duration = Duration::from_millis(20);
+
+/// A piece that is this large does not wait.
+const PIECE: usize = 64 * 1024;
+
+/// What the program is to read: the text of the message, then a line for each piece of data.
+///
+/// # Errors
+/// Says what of the message cannot be written as text.
+pub(super) fn input(message: &Message) -> Result<Vec<u8>> {
+    let mut text = message.text().into_owned();
+    for (i, part) in message.parts.iter().enumerate() {
+        match &part.content {
+            Content::Text(_) => {}
+            Content::Data(data) => {
+                if !text.is_empty() && !text.ends_with('\n') {
+                    text.push('\n');
+                }
+                text.push_str(&data.to_string());
+                text.push('\n');
+            }
+            Content::Raw(_) | Content::Url(_) => {
+                return Err(Error::new(
+                    ErrorKind::ContentTypeNotSupported,
+                    format!("message.parts[{i}]: this agent takes text and data, and no files"),
+                ));
+            }
+        }
+    }
+    Ok(text.into_bytes())
+}
+
+/// Reads text.
+pub(super) struct Text<'a> {
+    chunks: Chunks<'a>,
+    unsent: Vec<u8>,
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn new(cx: &ExecContext, out: &'a Emitter) -> Self {
+        Self { chunks: Chunks::new(cx, out), unsent: Vec::new() }
+    }
+
+    pub(super) async fn read(&mut self, output: &mut Output) -> Result<(), Stop> {
+        while self.collect(output).await? {
+            let (text, length) = decode(&self.unsent);
+            if !text.is_empty() {
+                self.chunks.add(text, false).await?;
+            }
+            // Not before it was said: what is dropped meanwhile is said by `close`.
+            self.unsent.drain(..length);
+        }
+        self.close().await?;
+        Ok(())
+    }
+
+    /// Waits for a piece; false at the end.
+    async fn collect(&mut self, output: &mut Output) -> Result<bool, Stop> {
+        let mut more = output.read(&mut self.unsent).await?;
+        let mut due = pin!(sleep(PACE));
+        while more && self.unsent.len() < PIECE {
+            more = tokio::select! {
+                biased;
+                () = &mut due => break,
+                more = output.read(&mut self.unsent) => more?,
+            };
+        }
+        Ok(more)
+    }
+
+    pub(super) async fn close(&mut self) -> Result<()> {
+        let rest = String::from_utf8_lossy(&self.unsent).into_owned();
+        self.chunks.close(rest).await?;
+        self.unsent.clear();
+        Ok(())
+    }
+}
+
+/// As much as is whole, and how many bytes that is. What is not UTF-8 is replaced.
+fn decode(bytes: &[u8]) -> (String, usize) {
+    let length = bytes.len() - cut(bytes);
+    (String::from_utf8_lossy(&bytes[..length]).into_owned(), length)
+}
+
+/// How many bytes at the end begin a character that is not all there.
+fn cut(bytes: &[u8]) -> usize {
+    let begins = bytes.iter().rev().take(3).position(|byte| *byte >= 0xC0);
+    let tail = begins.map_or(&[][..], |at| &bytes[bytes.len() - at - 1..]);
+    match std::str::from_utf8(tail) {
+        Err(error) if error.error_len().is_none() && error.valid_up_to() == 0 => tail.len(),
+        Ok(_) | Err(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nuncio_protocol::Part;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_program_reads() {
+        for (parts, expected) in [
+            (vec![Part::text("hello")], Ok("hello")),
+            (vec![Part::text("a"), Part::text("b")], Ok("a\nb")),
+            (vec![Part::data(json!({"b": 1, "a": "x\ny"}))], Ok("{\"a\":\"x\\ny\",\"b\":1}\n")),
+            (vec![Part::data(json!(null)), Part::text("a"), Part::data(json!([]))], Ok("a\nnull\n[]\n")),
+            (vec![Part::text("a\n"), Part::data(json!(1))], Ok("a\n1\n")),
+            (vec![Part::text("a"), Part::raw("x")], Err("message.parts[1]")),
+            (vec![Part::url("https://example.com/x")], Err("message.parts[0]")),
+        ] {
+            let said =
+                input(&Message::user("m", parts.clone())).map(|bytes| String::from_utf8(bytes).unwrap());
+            match (said, expected) {
+                (Ok(said), Ok(expected)) => assert_eq!(said, expected, "{parts:?}"),
+                (Err(said), Err(expected)) => assert!(said.message().contains(expected), "{said}"),
+                (said, expected) => panic!("{parts:?}: {said:?}, expected {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn characters_are_not_cut_in_two() {
+        for (bytes, text, left) in [
+            (&b""[..], "", 0),
+            (b"abc", "abc", 0),
+            ("aß".as_bytes(), "aß", 0),
+            (b"a\xC3", "a", 1),
+            (b"a\xE2\x82", "a", 2),
+            (b"a\xF0\x9F\x98", "a", 3),
+            ("a😀".as_bytes(), "a😀", 0),
+            (b"\xF0\x9F\x98\xC3", "\u{FFFD}", 1),
+            // What can never become a character does not wait.
+            (b"a\xFF", "a\u{FFFD}", 0),
+            (b"a\xC0", "a\u{FFFD}", 0),
+            (b"a\x80\x80\x80\x80", "a\u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}", 0),
+            (b"a\xE2\x28", "a\u{FFFD}(", 0),
+        ] {
+            assert_eq!(decode(bytes), (text.to_owned(), bytes.len() - left), "{bytes:?}");
+        }
+    }
+
+    /// In whatever pieces bytes come, the text is that of the whole.
+    #[test]
+    fn pieces_make_the_whole() {
+        let whole = "aß€😀\u{0}z".as_bytes();
+        for first in 0..=whole.len() {
+            for second in first..=whole.len() {
+                let (mut text, mut unsent) = (String::new(), Vec::new());
+                for piece in [&whole[..first], &whole[first..second], &whole[second..]] {
+                    unsent.extend_from_slice(piece);
+                    let (decoded, length) = decode(&unsent);
+                    text.push_str(&decoded);
+                    unsent.drain(..length);
+                }
+                assert_eq!((text.as_bytes(), unsent.len()), (whole, 0), "{first} {second}");
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What a program says on standard error: to the log, line by line, and the last of it as the reason when it
+//! fails.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use nuncio_protocol::TaskId;
+use tokio::{
+    io::AsyncReadExt as _,
+    process::ChildStderr,
+    time::{Instant, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+/// The most bytes of a line that are kept.
+const LINE: usize = 1000;
+
+/// The most lines that go to the log within a second.
+const LINES_A_SECOND: u32 = 50;
+
+/// The most lines, and bytes, of a reason.
+const REASON_LINES: usize = 10;
+const REASON: usize = 2000;
+
+/// Listens to a program's standard error.
+pub(super) struct Words {
+    last: Arc<Mutex<Last>>,
+    listening: AbortOnDropHandle<()>,
+}
+
+impl Words {
+    /// Listens from now on. The program never waits for us.
+    pub(super) fn listen(stderr: ChildStderr, agent: Arc<str>, task: TaskId) -> Self {
+        let last: Arc<Mutex<Last>> = Arc::default();
+        let log = Log { agent, task, since: Instant::now(), lines: 0, left_out: 0 };
+        let listening = AbortOnDropHandle::new(tokio::spawn(listen(stderr, log, Arc::clone(&last))));
+        Self { last, listening }
+    }
+
+    /// The last lines, when the program has ended.
+    pub(super) async fn last(self, patience: Duration) -> String {
+        // Whoever has left the program's group may hold it open.
+        let _ = timeout(patience, self.listening).await;
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).reason()
+    }
+}
+
+async fn listen(mut stderr: ChildStderr, mut log: Log, last: Arc<Mutex<Last>>) {
+    let mut lines = Lines::default();
+    let mut buffer = Vec::with_capacity(4096);
+    let mut open = true;
+    while open {
+        buffer.clear();
+        open = stderr.read_buf(&mut buffer).await.is_ok_and(|count| count > 0);
+        let whole = if open { lines.add(&buffer) } else { lines.rest() };
+        for line in whole {
+            log.line(&line);
+            last.lock().unwrap_or_else(PoisonError::into_inner).line(line);
+        }
+    }
+    log.close();
+}
+
+/// Bytes as lines. Of a long one the beginning is kept.
+#[derive(Default)]
+struct Lines {
+    unfinished: Vec<u8>,
+}
+
+impl Lines {
+    fn add(&mut self, bytes: &[u8]) -> Vec<String> {
+        let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
+        let mut lines = Vec::new();
+        while let Some(piece) = pieces.next() {
+            let room = LINE.saturating_sub(self.unfinished.len());
+            self.unfinished.extend_from_slice(&piece[..piece.len().min(room)]);
+            if pieces.peek().is_some() {
+                lines.extend(self.rest());
+            }
+        }
+        lines
+    }
+
+    /// The unfinished line, as it is. Empty ones say nothing.
+    fn rest(&mut self) -> Vec<String> {
+        let line = String::from_utf8_lossy(&std::mem::take(&mut self.unfinished)).trim_end().to_owned();
+        if line.is_empty() { Vec::new() } else { vec![line] }
+    }
+}
+
+/// The log of one program, slowed down.
+struct Log {
+    agent: Arc<str>,
+    task: TaskId,
+    /// Where the present second began.
+    since: Instant,
+    /// Lines in this second.
+    lines: u32,
+    left_out: u64,
+}
+
+impl Log {
+    fn line(&mut self, line: &str) {
+        if self.since.elapsed() >= Duration::from_secs(1) {
+            self.close();
+            (self.since, self.lines) = (Instant::now(), 0);
+        }
+        if self.lines == LINES_A_SECOND {
+            self.left_out += 1;
+            return;
+        }
+        self.lines += 1;
+        tracing::info!(agent = %self.agent, task = %self.task, line, "a program says");
+    }
+
+    /// Says how many lines were left out.
+    fn close(&mut self) {
+        let left_out = std::mem::take(&mut self.left_out);
+        if left_out > 0 {
+            tracing::info!(agent = %self.agent, task = %self.task, left_out, "a program says more than is logged");
+        }
+    }
+}
+
+/// The last lines.
+#[derive(Default)]
+struct Last(VecDeque<String>);
+
+impl Last {
+    fn line(&mut self, line: String) {
+        if self.0.len() == REASON_LINES {
+            self.0.pop_front();
+        }
+        self.0.push_back(line);
+    }
+
+    /// As many of the last lines as there is room for, without what would move a terminal's cursor.
+    fn reason(&self) -> String {
+        let mut room = REASON;
+        let fitting = self.0.iter().rev().take_while(|line| {
+            let fits = line.len() <= room;
+            room = room.saturating_sub(line.len());
+            fits
+        });
+        let mut lines: Vec<String> =
+            fitting.map(|line| line.chars().filter(|c| !c.is_control() || *c == '\t').collect()).collect();
+        lines.reverse();
+        lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_become_lines() {
+        for (pieces, expected) in [
+            (&["a\nb\n"][..], &["a", "b"][..]),
+            (&["a", "b\nc"], &["ab", "c"]),
+            (&["\n\n \r\na\r\n"], &["a"]),
+            (&["", "", "x"], &["x"]),
+        ] {
+            let mut lines = Lines::default();
+            let mut seen: Vec<String> = pieces.iter().flat_map(|piece| lines.add(piece.as_bytes())).collect();
+            seen.extend(lines.rest());
+            assert_eq!(seen, expected, "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_long_line_the_beginning_is_kept() {
+        let mut lines = Lines::default();
+        let mut seen = Vec::new();
+        for _ in 0..100 {
+            seen.extend(lines.add("x".repeat(1000).as_bytes()));
+        }
+        seen.extend(lines.add(b"\nnext\n"));
+        assert_eq!(seen, ["x".repeat(LINE), "next".to_owned()]);
+    }
+
+    #[test]
+    fn a_reason_is_the_last_that_was_said() {
+        let mut last = Last::default();
+        for number in 1..=REASON_LINES + 1 {
+            last.line(format!("\x1b[31mline {number}\x07"));
+        }
+        let reason = last.reason();
+        assert!(reason.starts_with("[31mline 2\n"), "{reason:?}");
+        assert!(reason.ends_with("line 11"), "{reason:?}");
+        last.line("y".repeat(LINE));
+        last.line("z".repeat(LINE));
+        assert_eq!(last.reason(), format!("{}\n{}", "y".repeat(LINE), "z".repeat(LINE)));
+    }
+}

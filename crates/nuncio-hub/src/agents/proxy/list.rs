@@ -1,0 +1,65 @@
+//! The caller's tasks, out of all that the agent lists: page by page, and of each what is the caller's.
+
+use nuncio_protocol::{
+    CallContext, Error, ListTasksRequest, ListTasksResponse, Result,
+    op::{Call, Reply},
+};
+
+use super::{Proxy, Ways};
+
+/// How many of the agent's pages one page of ours may cost. When most tasks are of others, a page may be short.
+const PAGES: usize = 16;
+
+/// How many tasks are on a page when nobody says (spec 3.1.4).
+const PAGE: i32 = 50;
+
+impl Proxy {
+    /// A page of the caller's tasks. Its token is the agent's own. `totalSize` is counted where the whole list was
+    /// seen; else it is the number of tasks that the caller owns, whatever the filters say.
+    pub(super) async fn list(
+        &self,
+        ways: &Ways,
+        cx: &CallContext,
+        mut req: ListTasksRequest,
+    ) -> Result<ListTasksResponse> {
+        let Some(owners) = self.owners() else { return self.page(ways, cx, req).await };
+        let wanted = usize::try_from(req.page_size.unwrap_or(PAGE)).unwrap_or_default();
+        let is_first = req.page_token.is_none();
+        let mut answer: Option<ListTasksResponse> = None;
+        for _ in 0..PAGES {
+            let found = answer.as_ref().map_or(0, |answer| answer.tasks.len());
+            if answer.is_some() {
+                req.page_size = i32::try_from(wanted - found).ok();
+            }
+            let mut page = self.page(ways, cx, req.clone()).await?;
+            let mut own = Vec::with_capacity(page.tasks.len());
+            for task in std::mem::take(&mut page.tasks) {
+                if owners.owns(&cx.caller, &task.id).await? {
+                    own.push(task);
+                }
+            }
+            let whole = answer.get_or_insert_with(|| ListTasksResponse { tasks: Vec::new(), ..page.clone() });
+            whole.tasks.extend(own);
+            whole.next_page_token.clone_from(&page.next_page_token);
+            if page.next_page_token.is_empty() || whole.tasks.len() >= wanted {
+                break;
+            }
+            req.page_token = Some(page.next_page_token);
+        }
+        let mut answer = answer.unwrap_or_default();
+        let total = if is_first && answer.next_page_token.is_empty() {
+            answer.tasks.len()
+        } else {
+            owners.count(&cx.caller).await?
+        };
+        answer.total_size = i32::try_from(total).unwrap_or(i32::MAX);
+        Ok(answer)
+    }
+
+    async fn page(&self, ways: &Ways, cx: &CallContext, req: ListTasksRequest) -> Result<ListTasksResponse> {
+        match self.ask(ways, cx, Call::ListTasks(Box::new(req))).await? {
+            Reply::Tasks(page) => Ok(page),
+            _ => Err(Error::internal("a list was answered with something else")),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! An agent that speaks A2A already and keeps its own tasks: calls are handed on, ids and all. The hub keeps who owns
+//! which task and which webhook stands behind which, and nothing of what is said.
+//!
+//! ```text
+//!              same version and binding        relay: the bytes that came ─► the bytes that come back
+//! call ─► bind ─┤                                                              │ owners: whose is it?
+//!              anything else                   carry: decoded ─► one exchange ─► encoded
+//! ```
+//! Reading order: this file (what both ways share), `relay`, `headers` and `passing` (the way of bytes), `carry` and
+//! `list` (the way of types), `owners`, `push`.
+
+mod carry;
+mod headers;
+mod list;
+mod owners;
+mod passing;
+mod push;
+mod relay;
+
+use std::{sync::Arc, time::Instant};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use nuncio_client::{Candidate, Direct, Forward, Preferences, choose};
+use nuncio_protocol::{
+    AgentCard, Binding, CallContext, Error, ErrorKind, RESUME_EXTENSION, Result, TraceContext, Version,
+    op::Op,
+};
+use nuncio_server::store::Store;
+
+use self::owners::Owner;
+pub(crate) use self::{
+    owners::Owners,
+    relay::{Answered, Taken},
+};
+use super::upstream::{
+    Label, card, hops,
+    link::{COME_BACK, Connected, Link},
+};
+use crate::{
+    place::Place,
+    push::Pushing,
+    telemetry::{Telemetry, Translations},
+};
+
+/// All kinds of records that are of no use when nobody uses them.
+pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
+    owners::KINDS.into_iter().chain(push::KINDS)
+}
+
+/// True if callers are told apart now.
+type Apart = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// What a proxy is made of.
+pub(crate) struct Parts {
+    pub(crate) name: Arc<str>,
+    /// This hub, for the hops of calls.
+    pub(crate) hub: Arc<str>,
+    pub(crate) place: Place,
+    /// What the operator says about the agent.
+    pub(crate) label: Arc<ArcSwap<Label>>,
+    pub(crate) store: Arc<dyn Store>,
+    /// The way out to callers' webhooks; `None`: there are none.
+    pub(crate) pushing: Option<Pushing>,
+    /// Callers are told apart; as long as they are not, all that there is belongs to all, and nothing is recorded.
+    pub(crate) apart: Apart,
+    pub(crate) telemetry: Telemetry,
+}
+
+/// An agent that keeps its own tasks.
+pub(crate) struct Proxy {
+    name: Arc<str>,
+    hub: Arc<str>,
+    place: Place,
+    label: Arc<ArcSwap<Label>>,
+    store: Arc<dyn Store>,
+    pushing: Option<Pushing>,
+    owners: Arc<Owners>,
+    apart: Apart,
+    telemetry: Telemetry,
+    /// By the settings of the present.
+    link: Arc<ArcSwap<Link>>,
+    /// The ways to the agent that its card shows, made when they are first needed.
+    ways: ArcSwapOption<Ways>,
+}
+
+/// The interfaces of the agent.
+struct Ways {
+    link: Arc<Link>,
+    /// The card that they are of.
+    connected: Arc<Connected>,
+    raw: Vec<Forward>,
+    typed: Arc<Direct>,
+    /// Counts what goes the way of types.
+    translations: Translations,
+}
+
+impl Proxy {
+    pub(crate) fn new(parts: Parts, link: Arc<ArcSwap<Link>>) -> Self {
+        let Parts { name, hub, place, label, store, pushing, apart, telemetry } = parts;
+        let owners = Arc::new(Owners::new(Arc::clone(&store), &name));
+        let ways = ArcSwapOption::empty();
+        Self { name, hub, place, label, store, pushing, owners, apart, telemetry, link, ways }
+    }
+
+    /// Who knows whose tasks are, where that matters.
+    fn owners(&self) -> Option<&Arc<Owners>> {
+        (self.apart)().then_some(&self.owners)
+    }
+
+    /// The key by which the agent may know a message again. All callers are one to the agent, so that a key says
+    /// whose it is: one caller would be given the answer to another, who happens to count from 1 as well.
+    fn idempotency_key(&self, cx: &CallContext) -> Option<String> {
+        let key = cx.idempotency_key.as_deref()?;
+        Some(match self.owners() {
+            Some(_) => Owner::of(&cx.caller).own(key),
+            None => key.to_owned(),
+        })
+    }
+
+    /// The ways to the agent, by the card that is known now.
+    fn ways(&self) -> Result<Arc<Ways>> {
+        let link = self.link.load();
+        let connected = link.connected().ok_or_else(out_of_reach)?;
+        let ways = self.ways.load();
+        if let Some(ways) = &*ways
+            && Arc::ptr_eq(&ways.connected, &connected)
+            && Arc::ptr_eq(&ways.link, &link)
+        {
+            return Ok(Arc::clone(ways));
+        }
+        let ways = Arc::new(self.ways_by(Arc::clone(&link), connected)?);
+        self.ways.store(Some(Arc::clone(&ways)));
+        Ok(ways)
+    }
+
+    /// Through which hubs the call will have come.
+    fn hops(&self, cx: &CallContext) -> Result<Vec<String>> {
+        hops::next(&cx.hops, &self.hub, &self.name)
+    }
+
+    /// Our card of the agent, out of one of its own. It can do what it can do, and no more.
+    pub(crate) fn shown_card(&self, theirs: &AgentCard) -> AgentCard {
+        let mut card = card::present(&self.name, theirs, &self.label.load(), &self.place);
+        let (ours, theirs) = (&mut card.capabilities, &theirs.capabilities);
+        ours.streaming = theirs.streaming;
+        ours.push_notifications = Some(theirs.push_notifications == Some(true) && self.pushing.is_some());
+        ours.extended_agent_card =
+            theirs.extended_agent_card.filter(|_| self.link.load().settings.extended_card);
+        // What the agent says of its streams holds for what is handed on.
+        let resumes = theirs.extensions.iter().find(|extension| extension.uri == RESUME_EXTENSION);
+        ours.extensions.extend(resumes.cloned());
+        card
+    }
+
+    /// True if the agent tells webhooks, and we can hand on what it tells.
+    fn pushes(&self, ways: &Ways) -> bool {
+        self.pushing.is_some() && ways.card().capabilities.push_notifications == Some(true)
+    }
+}
+
+impl Proxy {
+    fn ways_by(&self, link: Arc<Link>, connected: Arc<Connected>) -> Result<Ways> {
+        let mut preferences = Preferences::default();
+        if let Some(version) = link.settings.version {
+            preferences.versions = vec![version];
+        }
+        if let Some(binding) = link.settings.binding {
+            preferences.bindings = vec![binding];
+        }
+        let candidates = choose(&connected.client.card().supported_interfaces, &preferences)?;
+        let first = candidates.first().ok_or_else(out_of_reach)?;
+        let home = &connected.card.url;
+        let typed = Direct::new(&link.egress, first, &link.credentials, home)?;
+        let raw = candidates.iter().map(|way| Forward::new(&link.egress, way, &link.credentials, home));
+        let raw = raw.collect::<Result<_>>()?;
+        let translations = self.telemetry.metrics.translations(&self.name, (first.version, first.binding));
+        Ok(Ways { link, connected, raw, typed: Arc::new(typed), translations })
+    }
+}
+
+impl Ways {
+    fn card(&self) -> &AgentCard {
+        self.connected.client.card()
+    }
+
+    /// The interface that a call can be handed on to as it came.
+    fn same(&self, binding: Binding, version: Version) -> Option<usize> {
+        let is_same = |way: &Candidate| way.binding == binding && way.version == version;
+        self.raw.iter().position(|way| is_same(way.candidate()))
+    }
+
+    /// How long the agent may take to answer.
+    fn patience(&self, op: Op) -> std::time::Duration {
+        match op {
+            Op::SendMessage | Op::SendStreamingMessage => self.link.settings.send_timeout,
+            _ => self.link.settings.timeout,
+        }
+    }
+
+    /// When the caller, or our patience, is at its end; `None` for what may go on for ever.
+    fn deadline(&self, cx: &CallContext, op: Op) -> Option<Instant> {
+        if op.row().streaming {
+            return cx.deadline;
+        }
+        let ours = Instant::now().checked_add(self.patience(op));
+        [cx.deadline, ours].into_iter().flatten().min()
+    }
+}
+
+/// The trace as it goes out.
+fn trace(cx: &CallContext, hops: &[String]) -> TraceContext {
+    hops::trace(cx.trace.as_ref(), hops)
+}
+
+fn out_of_reach() -> Error {
+    let error = Error::new(ErrorKind::Unavailable, "the agent cannot be reached at present");
+    error.with_retry_after(COME_BACK)
+}
+
+fn late() -> Error {
+    Error::new(ErrorKind::DeadlineExceeded, "the agent took too long to answer")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,331 @@
+//! Following the agent's task until it settles: by a stream as long as there is one, else by looking at it.
+//!
+//! ```text
+//!            ┌── stream ──► cut ──┐
+//! message ──►┤                    ├──► look ──► settled
+//!            └── answer ──────────┘     │ ▲
+//!                  subscribe again ◄────┘ └── after a pause, longer and longer
+//! ```
+//! A task that waits for an authorisation has not settled: it goes on by itself when the agent gets it.
+//! What cannot be reached is tried until it is given up; the task stays as it is meanwhile.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use futures_util::StreamExt as _;
+use nuncio_protocol::{
+    Error, ErrorKind, Event, EventStream, GetTaskRequest, Result, SubscribeToTaskRequest, Task,
+    TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
+};
+use tokio::{
+    sync::SemaphorePermit,
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::{
+    difference::{difference, is_known},
+    executor::{Memo, Turn, turn_away},
+    refusal::lacks_operation,
+};
+use crate::config::Follow;
+
+/// A terminal status is the end, but some agents still send what belongs before it; a stream that does not end by
+/// itself is given so long for each event, and so long in all.
+const AFTER_THE_END: Duration = Duration::from_millis(300);
+const LONG_AFTER_THE_END: Duration = Duration::from_secs(5);
+
+/// The longest pause between two looks at a task.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// So often a task is subscribed to again whose stream breaks without a settled task.
+const SUBSCRIPTIONS: u32 = 8;
+
+/// More artifacts, or messages, than any task has: each of a snapshot is looked for among all that are known.
+const MOST: usize = 10_000;
+
+/// So many looks may find the question that the message answers before it counts as asked again.
+const OLD_QUESTIONS: u32 = 3;
+
+/// Where the agent's task stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// It goes on; true if there was something new.
+    Goes(bool),
+    /// It waits for an answer to what it has asked before.
+    AsksStill,
+    /// It has ended, or asks for an answer.
+    Settled,
+}
+
+impl Standing {
+    pub(super) fn is_settled(self) -> bool {
+        self == Self::Settled
+    }
+}
+
+/// How patient we are still.
+struct Patience {
+    pause: Duration,
+    /// When the agent last answered.
+    contact: Instant,
+    subscriptions: u32,
+    old_questions: u32,
+}
+
+impl Turn<'_> {
+    /// Follows the task until it settles. `place` is held as long as the first stream lasts.
+    pub(super) async fn follow(
+        &self,
+        mut events: Option<EventStream>,
+        place: Option<SemaphorePermit<'_>>,
+    ) -> Result<()> {
+        let mut patience = Patience {
+            // What was left behind is looked at right away.
+            pause: if self.cx.again { Duration::ZERO } else { self.link.settings.poll_every },
+            contact: Instant::now(),
+            subscriptions: 0,
+            old_questions: if self.cx.again { OLD_QUESTIONS } else { 0 },
+        };
+        let mut place = place;
+        loop {
+            if let Some(events) = events.take() {
+                let settled = self.read(events, &mut place).await?;
+                drop(place.take());
+                if settled {
+                    return Ok(());
+                }
+                patience.pause = Duration::ZERO;
+            }
+            let memo = self.theirs().clone();
+            let memo = memo.ok_or_else(|| {
+                Error::new(ErrorKind::InvalidAgentResponse, "the agent broke off and gave the task no name")
+            })?;
+            if self.look(&memo, &mut patience).await? {
+                return Ok(());
+            }
+            events = self.subscribe(&memo, &mut patience).await;
+        }
+    }
+
+    /// Tells what a stream brings; true if the task has settled with it.
+    async fn read(&self, mut events: EventStream, place: &mut Option<SemaphorePermit<'_>>) -> Result<bool> {
+        let (mut end, mut latest) = (None, None);
+        loop {
+            let next = match &end {
+                None => events.next().await,
+                Some(_) => {
+                    let now = Instant::now();
+                    let latest = *latest.get_or_insert(now + LONG_AFTER_THE_END);
+                    timeout_at(latest.min(now + AFTER_THE_END), events.next()).await.ok().flatten()
+                }
+            };
+            match next {
+                Some(Ok(item)) => {
+                    if self.take(Event::clone(item.event()), &mut end).await? {
+                        return Ok(true);
+                    }
+                    if self.told_to_authorise.load(Ordering::Relaxed) {
+                        // Nothing is done meanwhile, and it may be long: others may have the place.
+                        drop(place.take());
+                    }
+                }
+                Some(Err(error)) if end.is_none() => {
+                    tracing::info!(task = %self.cx.task_id, %error, "a stream broke; looking at the task");
+                    self.link.learn(&Err::<(), _>(error));
+                    return Ok(false);
+                }
+                Some(Err(_)) | None => break,
+            }
+        }
+        let Some(end) = end else { return Ok(false) };
+        self.out.emit(end).await?;
+        Ok(true)
+    }
+
+    /// Tells one event; true if the task has settled with it. The end of a task is put aside, to be told last.
+    async fn take(&self, event: Event, end: &mut Option<Event>) -> Result<bool> {
+        match event {
+            Event::Message(message) if self.theirs().is_none() => {
+                self.reply(message).await?;
+                return Ok(true);
+            }
+            Event::Message(message) => {
+                // Words in the middle of a task: they belong to its status.
+                let message = Some(self.ours.message(message));
+                let status = TaskStatus { state: TaskState::Working, message, timestamp: None };
+                let update = TaskStatusUpdateEvent { status, ..TaskStatusUpdateEvent::default() };
+                self.out.emit(Event::StatusUpdate(update)).await?;
+            }
+            Event::Task(task) => {
+                if self.is_ours(&task.id, &task.context_id).await? {
+                    return Ok(self.snapshot(task).await?.is_settled());
+                }
+            }
+            Event::StatusUpdate(update) => {
+                if self.is_ours(&update.task_id, &update.context_id).await? {
+                    return self.take_status(update, end).await;
+                }
+            }
+            Event::ArtifactUpdate(update) => {
+                if self.is_ours(&update.task_id, &update.context_id).await? && self.has_content(&update) {
+                    self.out.emit(self.ours.artifact_update(update)).await?;
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    async fn take_status(&self, update: TaskStatusUpdateEvent, end: &mut Option<Event>) -> Result<bool> {
+        let state = update.status.state;
+        let event = self.ours.status_update(update);
+        if state.is_terminal() {
+            end.get_or_insert(event);
+            return Ok(false);
+        }
+        if end.is_some() {
+            tracing::warn!(task = %self.cx.task_id, %state, "the agent told of a status after the end; ignored");
+            return Ok(false);
+        }
+        self.out.emit(event).await?;
+        self.note(state);
+        Ok(state == TaskState::InputRequired)
+    }
+
+    fn note(&self, state: TaskState) {
+        if state == TaskState::AuthRequired {
+            self.told_to_authorise.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A piece without parts says at most that its artifact is complete.
+    fn has_content(&self, update: &TaskArtifactUpdateEvent) -> bool {
+        let known =
+            |task: Task| task.artifacts.iter().any(|known| known.artifact_id == update.artifact.artifact_id);
+        !update.artifact.parts.is_empty() || update.append && self.out.task().is_some_and(known)
+    }
+
+    /// Tells what is new in a snapshot of the task.
+    pub(super) async fn snapshot(&self, task: Task) -> Result<Standing> {
+        if task.artifacts.len().max(task.history.len()) > MOST {
+            let why = format!("the agent's task has more than {MOST} artifacts, or messages");
+            return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
+        }
+        let seen = self.ours.task(task);
+        let known = self.out.task();
+        let status = &seen.status;
+        let asks_still =
+            status.state.is_interrupted() && known.as_ref().is_some_and(|known| is_known(known, status));
+        if known.is_none() && status.state == TaskState::Submitted && status.message.is_none() {
+            // That is how our own task begins.
+            self.out.submitted().await?;
+        }
+        let news = difference(known.as_ref().or(self.out.task().as_ref()), &seen);
+        drop(known);
+        let is_news = !news.is_empty();
+        for event in news {
+            self.out.emit(event).await?;
+        }
+        Ok(match seen.status.state {
+            _ if asks_still => Standing::AsksStill,
+            state if state.is_terminal() || state == TaskState::InputRequired => Standing::Settled,
+            state => {
+                self.note(state);
+                Standing::Goes(is_news)
+            }
+        })
+    }
+
+    /// Looks at the task, after a pause, until the agent answers; true if the task has settled.
+    async fn look(&self, memo: &Memo, patience: &mut Patience) -> Result<bool> {
+        let settings = &self.link.settings;
+        loop {
+            tokio::time::sleep(patience.pause).await;
+            let longer = patience
+                .pause
+                .mul_f64(1.5)
+                .clamp(settings.poll_every, LONGEST_PAUSE.max(settings.poll_every));
+            patience.pause = longer;
+            let error = match self.look_once(memo).await {
+                Ok(task) => {
+                    patience.contact = Instant::now();
+                    return self.looked(memo.check(task)?, patience).await;
+                }
+                Err(error) => error,
+            };
+            if error.kind() == ErrorKind::TaskNotFound {
+                let why = "the agent does not know the task any more; it may have been restarted";
+                return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
+            }
+            if lacks_operation(&error) {
+                let waits = |task: Task| task.status.state == TaskState::AuthRequired;
+                if self.out.task().is_some_and(waits) {
+                    // It stays so until the caller says something.
+                    return Ok(true);
+                }
+                let why = "the agent answered before the task was done, and cannot be asked how it stands";
+                return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
+            }
+            if patience.contact.elapsed() >= settings.give_up {
+                let hours = settings.give_up.as_secs_f64() / 3600.0;
+                let why =
+                    format!("the agent could not be asked about the task for {hours:.1} hours; given up");
+                return Err(Error::new(ErrorKind::Unavailable, why).with_source(error));
+            }
+        }
+    }
+
+    pub(super) async fn look_once(&self, memo: &Memo) -> Result<Task> {
+        let req = GetTaskRequest { id: memo.task.clone(), ..GetTaskRequest::default() };
+        let outcome = self.service().get_task(&self.call(Some(self.link.settings.timeout)), req).await;
+        self.link.learn(&outcome);
+        outcome
+    }
+
+    async fn looked(&self, task: Task, patience: &mut Patience) -> Result<bool> {
+        let status = self.ours.status(task.status.clone());
+        match self.snapshot(task).await? {
+            Standing::Settled => return Ok(true),
+            Standing::Goes(true) => patience.pause = self.link.settings.poll_every,
+            Standing::Goes(false) => {}
+            Standing::AsksStill if self.told_to_authorise.load(Ordering::Relaxed) => {}
+            Standing::AsksStill if patience.old_questions < OLD_QUESTIONS => patience.old_questions += 1,
+            Standing::AsksStill if self.cx.again && status.state != TaskState::AuthRequired => {
+                // Not without a word: the caller has answered, and would take the question for a new one.
+                let why = "the hub stopped before it was known whether the agent took the last message, and the agent \
+                           asks as before; the message was not sent again";
+                turn_away(self.cx, self.out, Error::new(ErrorKind::Unavailable, why)).await?;
+                return Ok(true);
+            }
+            Standing::AsksStill => {
+                let state = status.state;
+                let update = TaskStatusUpdateEvent { status, ..TaskStatusUpdateEvent::default() };
+                self.out.emit(Event::StatusUpdate(update)).await?;
+                self.note(state);
+                return Ok(state != TaskState::AuthRequired);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Subscribes to the task, if the agent streams and it is worth it.
+    async fn subscribe(&self, memo: &Memo, patience: &mut Patience) -> Option<EventStream> {
+        let by_stream = match self.link.settings.follow {
+            Follow::Auto | Follow::Stream => self.link.streams(self.connected),
+            Follow::Poll | Follow::Block => false,
+        };
+        if !by_stream || patience.subscriptions == SUBSCRIPTIONS {
+            return None;
+        }
+        patience.subscriptions += 1;
+        let (service, cx) = (self.service(), self.call(None));
+        let req = SubscribeToTaskRequest { id: memo.task.clone(), tenant: None };
+        match timeout(self.link.settings.timeout, service.subscribe_to_task(&cx, req)).await {
+            Ok(Ok(events)) => Some(events),
+            Ok(Err(error)) if lacks_operation(&error) => {
+                // Also what an agent says of a task that has ended: the next look tells.
+                patience.subscriptions = SUBSCRIPTIONS;
+                None
+            }
+            Ok(Err(_)) | Err(_) => None,
+        }
+    }
+}

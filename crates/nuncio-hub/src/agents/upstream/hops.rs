@@ -1,0 +1,141 @@
+//! Calls that go round in circles are stopped: each hub that a call comes through adds itself to it, and refuses
+//! one that has been here before, or has come too far.
+//!
+//! ```text
+//! Nuncio-Hops: 5f1c…/billing,9a02…/search         hub and agent, the first one first
+//! tracestate:  nuncio=2c9f0e11a4b7:7d40a1b2c3d4   the same as digests, past agents that hand on only the trace
+//! ```
+
+use aws_lc_rs::{digest, rand};
+use nuncio_protocol::{Error, ErrorKind, HOPS_TRACE_KEY, Result, TraceContext};
+
+/// A call comes through so many hubs at most (product decision 7).
+const MOST: usize = 5;
+
+/// As many bytes of a digest tell a hop from others, and five of them fit into a member of `tracestate`.
+const DIGEST: usize = 6;
+
+/// So many members a `tracestate` may have.
+const MOST_MEMBERS: usize = 32;
+
+/// The hops of a call that goes out from this agent of this hub.
+///
+/// # Errors
+/// It has been here before, or has come too far.
+pub(crate) fn next(hops: &[String], hub: &str, agent: &str) -> Result<Vec<String>> {
+    let own = format!("{hub}/{agent}");
+    if hops.iter().any(|hop| digest_of(hop) == digest_of(&own)) {
+        let why = format!("the call goes round in a circle: it has come through {agent} before");
+        return Err(Error::new(ErrorKind::InvalidRequest, why));
+    }
+    if hops.len() >= MOST {
+        let why = format!("the call has come through {} hubs; no more than {MOST} are allowed", hops.len());
+        return Err(Error::new(ErrorKind::InvalidRequest, why));
+    }
+    Ok(hops.iter().cloned().chain([own]).collect())
+}
+
+/// The trace as it goes out: the same trace, or a new one, with a span of our own, and the hops.
+pub(crate) fn trace(incoming: Option<&TraceContext>, hops: &[String]) -> TraceContext {
+    let chance = random::<24>();
+    let (span, fresh) = chance.split_at(16);
+    let parent = incoming.and_then(|trace| child(&trace.parent, span));
+    // Nobody records a trace that begins here, unless somebody did already.
+    let parent = parent.unwrap_or_else(|| format!("00-{fresh}-{span}-00"));
+    let digests: Vec<_> = hops.iter().map(|hop| digest_of(hop)).collect();
+    let own = format!("{HOPS_TRACE_KEY}={}", digests.join(":"));
+    let others = incoming.and_then(|trace| trace.state.as_deref()).unwrap_or_default();
+    let others = others.split(',').map(str::trim).filter(|member| {
+        !member.is_empty() && member.split_once('=').is_none_or(|(key, _)| key != HOPS_TRACE_KEY)
+    });
+    let state: Vec<&str> = [&*own].into_iter().chain(others).take(MOST_MEMBERS).collect();
+    TraceContext { parent, state: Some(state.join(",")) }
+}
+
+/// `version-trace-span-flags` with another span; `None` if it cannot be read.
+fn child(parent: &str, span: &str) -> Option<String> {
+    let mut fields = parent.split('-');
+    let (version, trace, _, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let is_hex = |text: &str, len| text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let well_formed = is_hex(version, 2) && is_hex(trace, 32) && is_hex(flags, 2);
+    (well_formed && version != "ff").then(|| format!("00-{trace}-{span}-{flags}"))
+}
+
+/// What stands for a hop in the trace; it stands for itself once it does.
+fn digest_of(hop: &str) -> String {
+    if !hop.contains('/') {
+        return hop.to_owned();
+    }
+    let digest = digest::digest(&digest::SHA256, hop.as_bytes());
+    hex(&digest.as_ref()[..DIGEST])
+}
+
+/// So many random bytes, in hex.
+pub(super) fn random<const N: usize>() -> String {
+    let mut bytes = [0; N];
+    // Without chance there is no TLS either; ids that repeat do no harm here.
+    let _ = rand::fill(&mut bytes);
+    hex(&bytes)
+}
+
+/// Once per call, so without a formatter.
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hops(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|&text| text.to_owned()).collect()
+    }
+
+    #[test]
+    fn a_call_passes_each_hub_once_and_not_too_many() {
+        let digest = digest_of("h1/a");
+        for (before, expected) in [
+            (&[][..], Ok("h1/a")),
+            (&["h2/b"], Ok("h2/b h1/a")),
+            (&["h1/b"], Ok("h1/b h1/a")),
+            (&["h1/a"], Err("circle")),
+            (&["h1/a", "h2/b"], Err("circle")),
+            (&[&*digest, "h2/b"], Err("circle")),
+            (&["1/a", "2/a", "3/a", "4/a"], Ok("1/a 2/a 3/a 4/a h1/a")),
+            (&["1/a", "2/a", "3/a", "4/a", "5/a"], Err("come through 5 hubs")),
+        ] {
+            match (next(&hops(before), "h1", "a"), expected) {
+                (Ok(hops), Ok(expected)) => assert_eq!(hops.join(" "), expected),
+                (Err(error), Err(words)) => {
+                    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+                    assert!(error.message().contains(words), "{error}");
+                }
+                (got, expected) => panic!("{before:?}: {got:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_trace_goes_on_with_a_span_of_its_own() {
+        let parent = format!("00-{}-{}-01", "a".repeat(32), "b".repeat(16));
+        let incoming = TraceContext { parent, state: Some("x=1, nuncio=old,y=2".to_owned()) };
+        let out = trace(Some(&incoming), &hops(&["h1/a", "0123456789ab"]));
+        assert!(out.parent.starts_with(&format!("00-{}-", "a".repeat(32))) && out.parent.ends_with("-01"));
+        assert!(!out.parent.contains(&"b".repeat(16)), "{}", out.parent);
+        let state = out.state.unwrap();
+        assert_eq!(state, format!("nuncio={}:0123456789ab,x=1,y=2", digest_of("h1/a")));
+        let longest = trace(None, &vec!["a".repeat(80) + "/b"; MOST]).state.unwrap();
+        assert!(longest.len() < 256, "{}", longest.len());
+    }
+
+    #[test]
+    fn what_is_no_trace_begins_a_new_one() {
+        for parent in ["", "00-1", "ff-00000000000000000000000000000001-0000000000000001-00", "00-zz-zz-00"] {
+            let incoming = TraceContext { parent: parent.to_owned(), state: None };
+            let out = trace(Some(&incoming), &[]).parent;
+            assert_eq!(out.split('-').map(str::len).collect::<Vec<_>>(), [2, 32, 16, 2], "{parent:?}: {out}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The way to an upstream agent: connections, credentials and bounds by its settings, the card that is known, and
+//! what its answers say about how it is.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use arc_swap::ArcSwapOption;
+use nuncio_client::{
+    CardCache, Client, ClientCredentials, Credentials, Egress, FetchedCard, RESUME_EXTENSION, RetryPolicy,
+    Trust, TrustedKeys, was_not_sent,
+};
+use nuncio_protocol::{AgentCard, CallContext, Error, ErrorKind, Result as CallResult, Version};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, timeout},
+};
+
+use super::{
+    breaker::Breaker,
+    probe::{Condition, Probe},
+};
+use crate::config::{Auth, Credential, Upstream};
+
+/// What the client itself tries again: calls that reached nobody, safe calls, and streams. What takes longer is
+/// followed by looking at the task.
+const RETRY: RetryPolicy =
+    RetryPolicy { retries: 2, base: Duration::from_millis(200), cap: Duration::from_secs(5) };
+
+/// How long an extended card is shown before it is asked for again.
+const KEEP_EXTENDED: Duration = Duration::from_secs(60);
+
+/// When to come back where nobody has said more.
+pub(crate) const COME_BACK: Duration = Duration::from_secs(5);
+
+/// The way to one agent. Settings that change make a new one.
+pub(crate) struct Link {
+    pub(crate) settings: Upstream,
+    pub(crate) egress: Egress,
+    pub(crate) credentials: Credentials,
+    pub(crate) probe: Arc<Probe>,
+    /// Cards as their answers say they may be kept.
+    pub(super) cards: CardCache,
+    /// Whose signatures count.
+    keys: TrustedKeys,
+    connected: ArcSwapOption<Connected>,
+    breaker: Mutex<Breaker>,
+    room: Option<Semaphore>,
+    /// The card says that it streams, and it does not.
+    refuses_streams: AtomicBool,
+    /// The last call was not answered as it should, whatever the card looks like.
+    calls_fail: AtomicBool,
+}
+
+/// An agent whose card is known.
+pub(crate) struct Connected {
+    pub(crate) client: Client,
+    pub(crate) card: Arc<FetchedCard>,
+    /// By the next version of its card, for an agent that does not speak what its card promises first.
+    other: Option<Client>,
+    switched: AtomicBool,
+    /// The card for those who are known, and when it came. Held while it is fetched: the others wait for it.
+    extended: tokio::sync::Mutex<Option<(Instant, AgentCard)>>,
+}
+
+impl Connected {
+    /// What to talk to it with.
+    pub(super) fn client(&self) -> &Client {
+        self.other.as_ref().filter(|_| self.switched.load(Ordering::Relaxed)).unwrap_or(&self.client)
+    }
+
+    /// It does not speak the version that was tried; true if there is another one to try.
+    pub(super) fn switch(&self) -> bool {
+        self.other.is_some() && !self.switched.swap(true, Ordering::Relaxed)
+    }
+
+    /// True if a message may be repeated under its key.
+    pub(super) fn knows_repeats(&self) -> bool {
+        self.card.card.extension(RESUME_EXTENSION).is_some()
+    }
+
+    /// Its card for those who are known, as the hub is; asked for once in a while, however many want it.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub(super) async fn extended_card(&self, patience: Duration) -> CallResult<AgentCard> {
+        let mut kept = self.extended.lock().await;
+        if let Some((_, card)) = kept.as_ref().filter(|(at, _)| at.elapsed() < KEEP_EXTENDED) {
+            return Ok(card.clone());
+        }
+        let client = self.client();
+        let deadline = Some((Instant::now() + patience).into_std());
+        let cx = CallContext { deadline, ..client.context() };
+        let card = client.service().get_extended_agent_card(&cx, Default::default()).await?;
+        *kept = Some((Instant::now(), card.clone()));
+        Ok(card)
+    }
+}
+
+impl Link {
+    /// Makes ready for calls; nobody is called yet.
+    ///
+    /// # Errors
+    /// A file of the settings cannot be read, or a setting is wrong.
+    pub(crate) fn open(settings: Upstream, probe: Arc<Probe>) -> Result<Self> {
+        let egress = egress(&settings.auth)?;
+        // The card may be elsewhere; the operator has named both.
+        let credentials = credentials(&settings.auth)?.allow_origin(&settings.url);
+        let mut keys = TrustedKeys::new();
+        for file in &settings.trust.keys {
+            let text = String::from_utf8_lossy(&read(file)?).into_owned();
+            keys.extend(TrustedKeys::parse(&text).with_context(|| format!("no key in {}", file.display()))?);
+        }
+        if settings.trust.require && keys.is_empty() {
+            bail!("signatures are required, but no key is trusted; name the keys");
+        }
+        let room = settings.max_concurrent.map(Semaphore::new);
+        Ok(Self {
+            egress,
+            credentials,
+            probe,
+            cards: CardCache::new(),
+            keys,
+            connected: ArcSwapOption::empty(),
+            breaker: Mutex::default(),
+            room,
+            refuses_streams: AtomicBool::new(false),
+            calls_fail: AtomicBool::new(false),
+            settings,
+        })
+    }
+
+    /// Uses this card from now on; false if it is the one that is used already.
+    ///
+    /// # Errors
+    /// Its signature is not what the settings demand, or it offers nothing that we speak.
+    pub(crate) fn connect(&self, card: Arc<FetchedCard>) -> CallResult<bool> {
+        if self
+            .connected
+            .load()
+            .as_ref()
+            .is_some_and(|now| now.card.json == card.json && now.card.url == card.url)
+        {
+            return Ok(false);
+        }
+        let client = self.client(&card, self.settings.version)?;
+        let next = client
+            .candidates()
+            .iter()
+            .map(|candidate| candidate.version)
+            .find(|next| *next != client.version());
+        let other = next.map(|version| self.client(&card, Some(version))).transpose()?;
+        let connected =
+            Connected { client, card, other, switched: AtomicBool::new(false), extended: Default::default() };
+        self.connected.store(Some(Arc::new(connected)));
+        self.refuses_streams.store(false, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Talks to the agent of this card, in this version if one is named.
+    fn client(&self, card: &Arc<FetchedCard>, version: Option<Version>) -> CallResult<Client> {
+        let mut builder = Client::builder()
+            .egress(self.egress.clone())
+            .credentials(self.credentials.clone())
+            .retry(RETRY)
+            .trust(self.trust(card));
+        if let Some(version) = version {
+            builder = builder.version(version);
+        }
+        if let Some(binding) = self.settings.binding {
+            builder = builder.binding(binding);
+        }
+        builder.with_card(Arc::clone(card))
+    }
+
+    /// What the signatures of this card have to prove: nothing without keys; with keys, those that are there have
+    /// to hold.
+    fn trust(&self, card: &FetchedCard) -> Trust {
+        let is_signed = card.json["signatures"].as_array().is_some_and(|signatures| !signatures.is_empty());
+        if self.keys.is_empty() || !(is_signed || self.settings.trust.require) {
+            return Trust::Ignore;
+        }
+        Trust::Require(self.keys.clone())
+    }
+
+    /// The agent, if its card is known.
+    pub(crate) fn connected(&self) -> Option<Arc<Connected>> {
+        self.connected.load_full()
+    }
+
+    /// May a message go out? Takes a place among those that do, which is held until it is done.
+    ///
+    /// # Errors
+    /// `Unavailable` if the agent has not been reached for a while, `ResourceExhausted` if there is no place; both
+    /// say when to come back.
+    pub(crate) async fn admit(&self) -> CallResult<Option<SemaphorePermit<'_>>> {
+        if let Err(pause) = self.breaker().check(Instant::now()) {
+            let error = Error::new(ErrorKind::Unavailable, "the agent cannot be reached at present");
+            return Err(error.with_retry_after(pause.max(Duration::from_secs(1))));
+        }
+        let Some(room) = &self.room else { return Ok(None) };
+        match timeout(self.settings.timeout, room.acquire()).await {
+            Ok(Ok(permit)) => Ok(Some(permit)),
+            Ok(Err(_)) | Err(_) => {
+                let error = Error::new(ErrorKind::ResourceExhausted, "the agent has as much to do as it may");
+                Err(error.with_retry_after(COME_BACK))
+            }
+        }
+    }
+
+    /// Learns from the outcome of a call how the agent is.
+    pub(crate) fn learn<T>(&self, outcome: &CallResult<T>) {
+        let condition = self.condition(outcome);
+        self.calls_fail.store(condition != Condition::Up, Ordering::Relaxed);
+        self.saw(condition);
+    }
+
+    /// Learns from a look for its card how the agent is: it says little about calls that are not answered.
+    pub(super) fn learn_by_card<T>(&self, outcome: &CallResult<T>) {
+        let condition = self.condition(outcome);
+        if condition != Condition::Up || !self.calls_fail.load(Ordering::Relaxed) {
+            self.saw(condition);
+        }
+    }
+
+    fn condition<T>(&self, outcome: &CallResult<T>) -> Condition {
+        let condition = match outcome {
+            Ok(_) => Condition::Up,
+            Err(error) if was_not_sent(error) => {
+                self.breaker().failed(Instant::now());
+                return Condition::Down(error.message().to_owned());
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::Unavailable
+                | ErrorKind::DeadlineExceeded
+                | ErrorKind::InvalidAgentResponse
+                | ErrorKind::Unauthenticated
+                | ErrorKind::PermissionDenied => Condition::Degraded(error.message().to_owned()),
+                // It has answered, and what it says is about the call.
+                _ => Condition::Up,
+            },
+        };
+        self.breaker().well();
+        condition
+    }
+
+    /// Notes how the agent is, and says so where it has changed.
+    pub(crate) fn saw(&self, condition: Condition) {
+        if !self.probe.saw(condition.clone()) {
+            return;
+        }
+        let url = &self.shown();
+        match condition {
+            Condition::Up => tracing::info!(url, "the agent answers"),
+            Condition::Degraded(reason) => {
+                tracing::warn!(url, reason, "the agent does not answer as it should")
+            }
+            Condition::Down(reason) => tracing::warn!(url, reason, "the agent cannot be reached"),
+            Condition::Unknown => {}
+        }
+    }
+
+    /// Where the agent is, for the log: what comes after the path may be secret.
+    fn shown(&self) -> String {
+        let url = &self.settings.url;
+        format!("{}{}", url.origin().ascii_serialization(), url.path())
+    }
+
+    /// The agent has answered that it does not stream, whatever its card says.
+    pub(super) fn note_no_streams(&self) {
+        if !self.refuses_streams.swap(true, Ordering::Relaxed) {
+            tracing::warn!(url = self.shown(), "the card says that the agent streams, and it does not");
+        }
+    }
+
+    /// True if the agent is worth asking for a stream.
+    pub(super) fn streams(&self, connected: &Connected) -> bool {
+        connected.client.card().capabilities.streaming == Some(true)
+            && !self.refuses_streams.load(Ordering::Relaxed)
+    }
+
+    fn breaker(&self) -> std::sync::MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn egress(auth: &Auth) -> Result<Egress> {
+    let mut builder = Egress::builder();
+    for file in &auth.authorities {
+        builder = builder.root_certificates(&read(file)?).with_context(|| file.display().to_string())?;
+    }
+    if let Some(identity) = &auth.identity {
+        let (cert, key) = (read(&identity.cert)?, read(&identity.key)?);
+        builder =
+            builder.client_identity(&cert, &key).with_context(|| identity.cert.display().to_string())?;
+    }
+    Ok(builder.build()?)
+}
+
+fn credentials(auth: &Auth) -> Result<Credentials> {
+    let mut credentials = Credentials::none();
+    match &auth.credential {
+        None => {}
+        Some(Credential::Bearer(token)) => credentials = credentials.bearer(token.reveal())?,
+        Some(Credential::Basic { user, password }) => {
+            credentials = credentials.basic(user, password.reveal())?
+        }
+        Some(Credential::OAuth2(oauth)) => {
+            let secret = oauth.client_secret.reveal();
+            let mut client = ClientCredentials::new(oauth.token_url.as_str(), &oauth.client_id, secret)?;
+            if !oauth.scopes.is_empty() {
+                client = client.scope(oauth.scopes.join(" "));
+            }
+            if let Some(audience) = &oauth.audience {
+                client = client.audience(audience);
+            }
+            credentials = credentials.client_credentials(client);
+        }
+    }
+    for (name, value) in &auth.headers {
+        credentials = credentials.header(name.as_str(), value.reveal())?;
+    }
+    Ok(credentials)
+}
+
+pub(super) fn read(file: &Path) -> Result<Vec<u8>> {
+    fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+}

@@ -1,0 +1,130 @@
+//! An agent as the admin API is given it: what the file would say below its name, read the same way.
+//!
+//! What names a file of the machine, or a program, is said on the machine only.
+
+use serde_json::{Map, Value as Json};
+
+use super::{
+    Agent, AgentKind, AgentName, AgentOrigin, CardSource, Problem, Severity,
+    file::{Files, Node, Spot, Value},
+    source::finish,
+};
+
+/// The agent that is meant.
+///
+/// # Errors
+/// All that is wrong with what is said about it.
+pub(crate) fn added(name: &AgentName, given: &Map<String, Json>) -> Result<Agent, String> {
+    let mut tree = Node::table(Spot::Default);
+    let path = ["agents".to_owned(), name.to_string()];
+    if let Some(node) = node(&Json::Object(given.clone())) {
+        tree.put(&path, node);
+    }
+    let loaded = finish(tree, None, Files::sealed(), Vec::new());
+    let loaded = loaded.map_err(|problems| told(&path.join("."), &problems.0))?;
+    let agent = loaded.config.agents.into_iter().next().ok_or("what is it? say its url")?;
+    match &agent.kind {
+        AgentKind::Upstream(upstream) => {
+            let named = [
+                ("card", matches!(upstream.card, Some(CardSource::File(_)))),
+                ("trust.keys", !upstream.trust.keys.is_empty()),
+                ("auth.client_cert", upstream.auth.identity.is_some()),
+                ("auth.ca", !upstream.auth.authorities.is_empty()),
+            ];
+            if let Some((key, _)) = named.iter().find(|(_, is_said)| *is_said) {
+                return Err(format!(
+                    "{key}: names a file of the hub's machine; say that in the hub's own file"
+                ));
+            }
+        }
+        AgentKind::Demo(_) | AgentKind::Command(_) => return Err("expected an agent with a url".to_owned()),
+    }
+    Ok(Agent { origin: AgentOrigin::Api, ..agent })
+}
+
+/// As if it were said on the command line. What is null is not said.
+fn node(json: &Json) -> Option<Node> {
+    let value = match json {
+        Json::Null => return None,
+        Json::Bool(yes) => Value::Bool(*yes),
+        Json::Number(number) => match number.as_i64() {
+            Some(integer) => Value::Integer(integer),
+            None => Value::Float(number.as_f64()?),
+        },
+        Json::String(text) => Value::Text(text.clone()),
+        Json::Array(items) => Value::List(items.iter().filter_map(node).collect()),
+        Json::Object(table) => {
+            Value::Table(table.iter().filter_map(|(key, json)| Some((key.clone(), node(json)?))).collect())
+        }
+    };
+    // A text is a text here: JSON has numbers.
+    Some(Node { is_loose: false, ..Node::new(Spot::Flag("the API".to_owned()), value) })
+}
+
+fn told(path: &str, problems: &[Problem]) -> String {
+    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
+    let one = |problem: &Problem| {
+        let key = problem.key.strip_prefix(path).unwrap_or(&problem.key).trim_start_matches('.');
+        if key.is_empty() { problem.text.clone() } else { format!("{key}: {}", problem.text) }
+    };
+    errors.map(one).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::{Credential, Mode};
+
+    fn read(given: Json) -> Result<Agent, String> {
+        let Json::Object(given) = given else { panic!("expected an object, got {given}") };
+        added(&"billing".parse().unwrap(), &given)
+    }
+
+    #[test]
+    fn it_is_read_as_the_file_is() {
+        let agent = read(json!({
+            "url": "https://billing.internal", "mode": "proxy", "title": "Billing", "timeout_seconds": 7,
+            "auth": { "bearer": "s3cret" }, "tags": ["finance"],
+        }))
+        .unwrap();
+        assert_eq!((agent.title.as_deref(), agent.origin), (Some("Billing"), AgentOrigin::Api));
+        let AgentKind::Upstream(upstream) = agent.kind else { panic!("{agent:?}") };
+        assert_eq!((upstream.mode, upstream.timeout.as_secs()), (Mode::Proxy, 7));
+        let Some(Credential::Bearer(secret)) = upstream.auth.credential else { panic!("{upstream:?}") };
+        assert_eq!(secret.reveal(), "s3cret");
+    }
+
+    #[test]
+    fn variables_are_not_looked_up() {
+        let agent = read(json!({ "url": "https://a.example", "title": "${HOME}" })).unwrap();
+        assert_eq!(agent.title.as_deref(), Some("${HOME}"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_its_key_and_without_secrets() {
+        for (given, expected) in [
+            (json!({}), "url"),
+            (json!({ "url": "ftp://a.example" }), "url: "),
+            (json!({ "url": "https://a.example", "tmieout_seconds": 1 }), "timeout_seconds"),
+            (json!({ "url": "https://a.example", "mode": "proxi" }), "mode: "),
+            (json!({ "url": "https://a.example", "timeout_seconds": "1" }), "timeout_seconds: "),
+            (
+                json!({ "url": "https://a.example", "auth": { "bearer_file": "/etc/passwd" } }),
+                "auth.bearer_file: ",
+            ),
+            (json!({ "url": "https://a.example", "card": "/etc/passwd" }), "card: names a file"),
+            (
+                json!({ "url": "https://a.example", "auth": { "ca": ["/etc/passwd"] } }),
+                "auth.ca: names a file",
+            ),
+            (json!({ "url": "https://a.example", "trust": { "keys": ["k"] } }), "trust.keys: names a file"),
+            (json!({ "demo": "echo" }), "expected an agent with a url"),
+            (json!({ "url": "https://a.example", "auth": { "bearer": ["s3cret"] } }), "auth.bearer: "),
+        ] {
+            let error = read(given.clone()).unwrap_err();
+            assert!(error.contains(expected) && !error.contains("s3cret"), "{given}: {error}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The names of agents.
+
+use std::{borrow::Borrow, fmt, ops::Deref, str::FromStr};
+
+/// Where a name would be taken for something else: paths that a binding has below the hub's own address.
+const RESERVED: &[&str] = &["agents", "card", "extendedagentcard", "message", "tasks", "v1"];
+const LONGEST: usize = 63;
+
+/// The name of an agent: part of addresses, and a tenant in gRPC.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct AgentName(String);
+
+impl FromStr for AgentName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        if !text.starts_with(is_plain)
+            || !text.chars().all(|c| is_plain(c) || c == '-')
+            || text.len() > LONGEST
+        {
+            return Err(format!(
+                "is no name of an agent; expected a to z, 0 to 9 and -, a letter or digit first, at most {LONGEST} \
+                 characters"
+            ));
+        }
+        if RESERVED.contains(&text) {
+            return Err(format!(
+                "is a part of other addresses, and no name of an agent; nor are {}",
+                RESERVED.join(", ")
+            ));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl Deref for AgentName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for AgentName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AgentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_may_be_called() {
+        let longest = "a".repeat(LONGEST);
+        let too_long = "a".repeat(LONGEST + 1);
+        for (text, ok) in [
+            ("billing", true),
+            ("7-of-9", true),
+            (&longest, true),
+            (&too_long, false),
+            ("", false),
+            ("-a", false),
+            ("Billing", false),
+            ("a_b", false),
+            ("a.b", false),
+            ("a/b", false),
+            ("ä", false),
+            ("agents", false),
+            ("tasks", false),
+            ("tasks-2", true),
+        ] {
+            assert_eq!(text.parse::<AgentName>().is_ok(), ok, "{text}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The names of a struct's fields, in the order in which they are declared.
+
+use std::fmt;
+
+use serde::{
+    de::{DeserializeOwned, Deserializer, Error, Visitor},
+    forward_to_deserialize_any,
+};
+
+/// The fields that `T` would read.
+pub(crate) fn of<T: DeserializeOwned>() -> &'static [&'static str] {
+    let mut fields: &'static [&'static str] = &[];
+    // It always fails: nothing is read.
+    let _ = T::deserialize(Names(&mut fields));
+    fields
+}
+
+/// Asked for a struct, it notes what is asked for.
+struct Names<'a>(&'a mut &'static [&'static str]);
+
+/// There is nothing to read.
+#[derive(Debug)]
+struct Nothing;
+
+impl fmt::Display for Nothing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nothing is read")
+    }
+}
+
+impl std::error::Error for Nothing {}
+
+impl Error for Nothing {
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self
+    }
+}
+
+impl<'de> Deserializer<'de> for Names<'_> {
+    type Error = Nothing;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Nothing> {
+        *self.0 = fields;
+        Err(Nothing)
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
+        Err(Nothing)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}

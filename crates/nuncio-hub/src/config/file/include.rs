@@ -1,0 +1,191 @@
+//! Files that belong together: `include`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use aws_lc_rs::digest;
+
+use super::{
+    expand::expand,
+    parse::parse,
+    problem::{Problem, Severity},
+    tree::{Node, Text, Value},
+};
+
+/// Beyond this nobody has written it by hand.
+const LARGEST: u64 = 16 * 1024 * 1024;
+
+/// What was read, and where something new would be found.
+#[derive(Default, Debug)]
+pub(crate) struct Files {
+    /// Every file, with the SHA-256 of what was in it.
+    pub(crate) read: Vec<(PathBuf, [u8; 32])>,
+    /// Every folder that was looked through.
+    pub(crate) folders: Vec<PathBuf>,
+    /// No file is read.
+    is_sealed: bool,
+}
+
+impl Files {
+    /// Reads no file.
+    pub(crate) fn sealed() -> Self {
+        Self { is_sealed: true, ..Self::default() }
+    }
+
+    /// Reads a file, and remembers what it was.
+    pub(crate) fn text(&mut self, path: &Path) -> Result<String, String> {
+        if self.is_sealed {
+            return Err("cannot be read: no file is".to_owned());
+        }
+        let failed = |error: std::io::Error| format!("cannot be read: {error}");
+        let size = fs::metadata(path).map_err(failed)?.len();
+        if size > LARGEST {
+            return Err(format!("is too large: {size} bytes, expected at most {LARGEST}"));
+        }
+        let bytes = fs::read(path).map_err(failed)?;
+        let mut sum = [0; 32];
+        sum.copy_from_slice(digest::digest(&digest::SHA256, &bytes).as_ref());
+        self.read.push((path.to_owned(), sum));
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        self.look_at(folder.unwrap_or(Path::new(".")));
+        String::from_utf8(bytes).map_err(|_| "is no text; expected UTF-8".to_owned())
+    }
+
+    fn look_at(&mut self, folder: &Path) {
+        if !self.folders.iter().any(|known| known == folder) {
+            self.folders.push(folder.to_owned());
+        }
+    }
+}
+
+/// The tree of a file and of those that it includes; `None` if the file is none.
+pub(crate) fn read(
+    path: &Path,
+    variable: &dyn Fn(&str) -> Option<String>,
+    files: &mut Files,
+    problems: &mut Vec<Problem>,
+) -> Option<Node> {
+    let mut tree = one(path, variable, files, problems)?;
+    let Some(include) = tree.find(&["include"]).cloned() else { return Some(tree) };
+    if let Value::List(patterns) = &include.value {
+        for (at, node) in patterns.iter().enumerate() {
+            let Value::Text(pattern) = &node.value else { continue };
+            let folder = node.spot.folder().unwrap_or(Path::new(""));
+            match matching(folder, pattern, files) {
+                Ok(found) => {
+                    for path in found {
+                        let Some(other) = one(&path, variable, files, problems) else { continue };
+                        join(&mut tree, other, &mut Vec::new(), problems);
+                    }
+                }
+                Err(wrong) => {
+                    let path = ["include".to_owned(), at.to_string()];
+                    problems.push(Problem::about(Severity::Error, &path, node, wrong));
+                }
+            }
+        }
+    }
+    Some(tree)
+}
+
+fn one(
+    path: &Path,
+    variable: &dyn Fn(&str) -> Option<String>,
+    files: &mut Files,
+    problems: &mut Vec<Problem>,
+) -> Option<Node> {
+    let text = match files.text(path) {
+        Ok(text) => text,
+        Err(wrong) => {
+            problems.push(Problem::general(Severity::Error, format!("{}: {wrong}", path.display())));
+            return None;
+        }
+    };
+    parse_text(path, &text, variable, problems)
+}
+
+/// The tree of a text; `None` if it is no TOML.
+pub(crate) fn parse_text(
+    path: &Path,
+    text: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+    problems: &mut Vec<Problem>,
+) -> Option<Node> {
+    let text = Arc::new(Text { path: path.to_owned(), text: text.to_owned() });
+    let known = problems.len();
+    let mut tree = parse(&text, problems);
+    if problems.len() > known {
+        return None;
+    }
+    expand(&mut tree, &mut Vec::new(), variable, problems);
+    Some(tree)
+}
+
+/// The files that a pattern names, in the order of their names. Without a star there must be one.
+fn matching(folder: &Path, pattern: &str, files: &mut Files) -> Result<Vec<PathBuf>, String> {
+    let (within, name) = pattern.rsplit_once('/').map_or(("", pattern), |(within, name)| (within, name));
+    let within = if pattern.starts_with('/') && within.is_empty() { "/" } else { within };
+    if within.contains('*') {
+        return Err("a star stands for a part of a file's name, not of a folder's".to_owned());
+    }
+    let folder = folder.join(within);
+    let Some((start, end)) = name.split_once('*') else { return Ok(vec![folder.join(name)]) };
+    if end.contains('*') {
+        return Err("expected at most one star, such as conf.d/*.toml".to_owned());
+    }
+    let shown = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
+    files.look_at(shown);
+    let entries = match fs::read_dir(shown) {
+        Ok(entries) => entries,
+        // A folder for what may come is as good as an empty one.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(format!("{}: cannot be read: {error}", shown.display())),
+    };
+    let fits = |name: &str| {
+        name.len() >= start.len() + end.len()
+            && name.starts_with(start)
+            && name.ends_with(end)
+            && !name.starts_with('.')
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut found: Vec<_> = names.filter(|name| fits(name)).map(|name| folder.join(name)).collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Adds what another file says. Agents and issuers come together, any other key is said once.
+fn join(into: &mut Node, from: Node, path: &mut Vec<String>, problems: &mut Vec<Problem>) {
+    let (Value::Table(known), Value::Table(table)) = (&mut into.value, from.value) else { return };
+    for (key, node) in table {
+        path.push(key.clone());
+        let words: Vec<&str> = path.iter().map(String::as_str).collect();
+        if words == ["include"] {
+            let text = "an included file includes no others; say it in the first file";
+            problems.push(Problem::at(Severity::Error, path, &node.key, None, text));
+            path.pop();
+            continue;
+        }
+        match known.get_mut(&key) {
+            None => drop(known.insert(key, node)),
+            Some(first) => {
+                let is_agent = matches!(*words, ["agents", _]);
+                match (&mut first.value, node.value) {
+                    (Value::List(items), Value::List(more)) if words == ["identity", "jwt"] => {
+                        items.extend(more);
+                    }
+                    (Value::Table(_), value @ Value::Table(_)) if !is_agent => {
+                        join(first, Node { value, ..Node::table(node.spot) }, path, problems);
+                    }
+                    _ => {
+                        let text = format!("is in two files; {} has it, too", first.key.origin());
+                        problems.push(Problem::at(Severity::Error, path, &node.key, None, text));
+                    }
+                }
+            }
+        }
+        path.pop();
+    }
+}

@@ -1,0 +1,224 @@
+//! A commented file to begin with: every key, what it means, and its default or an example.
+
+use std::fmt::Write as _;
+
+use serde_json::Value as Json;
+
+use super::{
+    schema::{resolve, schema, type_name},
+    show::{bare, toml_text},
+};
+use crate::config::raw;
+
+/// How wide the comments are.
+const WIDTH: usize = 100;
+
+const HEAD: &str = "\
+#:schema ./nuncio.schema.json
+# nuncio.toml: what `nuncio serve` does. `nuncio check` looks for mistakes, `nuncio config show --origin` says
+# where each value comes from. A flag or a variable of the environment is stronger than this file.
+#
+# Lines with a space after the # explain. Lines without one are keys, with their default or with an example: take
+# the # away to set them.
+";
+
+/// Agents that show every key: the keys that go together, with the name that stands in the examples.
+const AGENTS: &[(&str, &[&str])] = &[
+    (
+        "billing",
+        &[
+            "url",
+            "title",
+            "description",
+            "tags",
+            "visible",
+            "mode",
+            "version",
+            "binding",
+            "card",
+            "card_refresh_seconds",
+            "forward_headers",
+            "timeout_seconds",
+            "send_timeout_seconds",
+            "give_up_hours",
+            "idempotent",
+            "follow",
+            "poll_seconds",
+            "extended_card",
+            "max_concurrent",
+            "trust.keys",
+            "trust.require",
+            "auth.bearer_file",
+            "auth.headers",
+            "auth.client_cert",
+            "auth.client_key",
+            "auth.ca",
+            "limits.body_bytes",
+            "limits.parts",
+            "limits.rate",
+            "limits.tasks",
+            "limits.streams",
+            "push.chunks",
+            "push.dialect",
+            "push.secrets",
+            "push.secret_files",
+        ],
+    ),
+    ("search", &["url", "auth.bearer"]),
+    ("orders", &["url", "auth.user", "auth.password"]),
+    ("stock", &["url", "auth.user", "auth.password_file"]),
+    (
+        "partner",
+        &[
+            "url",
+            "auth.oauth2.token_url",
+            "auth.oauth2.client_id",
+            "auth.oauth2.client_secret",
+            "auth.oauth2.scopes",
+            "auth.oauth2.audience",
+        ],
+    ),
+    ("desk", &["url", "auth.oauth2.token_url", "auth.oauth2.client_id", "auth.oauth2.client_secret_file"]),
+    (
+        "coder",
+        &[
+            "command",
+            "format",
+            "directory",
+            "env",
+            "env_allow",
+            "time_limit_seconds",
+            "output_limit_bytes",
+            "memory_limit_bytes",
+        ],
+    ),
+    ("hello", &["demo"]),
+];
+
+/// The text of a file to begin with. It serves the demo agents.
+#[must_use]
+pub fn init() -> String {
+    let mut out = HEAD.to_owned();
+    let root = schema();
+    let (tables, values): (Vec<_>, Vec<_>) =
+        keys(root).into_iter().partition(|key| is_table(&root["properties"][*key]));
+    for key in values {
+        entry(&mut out, key, &root["properties"][key], "billing");
+    }
+    for key in tables.into_iter().filter(|key| *key != "agents") {
+        section(&mut out, key, &root["properties"][key]);
+    }
+    out.push('\n');
+    describe(&mut out, &root["properties"]["agents"]);
+    for (name, keys) in AGENTS {
+        agent(&mut out, name, keys);
+    }
+    out
+}
+
+/// The keys of a table in the order in which people read them.
+fn keys(schema: &'static Json) -> Vec<&'static str> {
+    let order = raw::orders().get(type_name(schema)).copied().unwrap_or_default();
+    let known = &resolve(schema)["properties"];
+    order.iter().copied().filter(|key| known.get(key).is_some()).collect()
+}
+
+fn is_table(schema: &'static Json) -> bool {
+    let schema = resolve(schema);
+    schema["type"] == "object" || resolve(&schema["items"])["type"] == "object"
+}
+
+/// A table with all its keys. One that is there in any case has a head without #.
+fn section(out: &mut String, path: &str, schema: &'static Json) {
+    out.push('\n');
+    describe(out, schema);
+    let items = resolve(schema).get("items");
+    let inner = items.unwrap_or(schema);
+    let head = if items.is_some() { format!("[[{path}]]") } else { format!("[{path}]") };
+    let is_there = items.is_none() && schema.get("default").is_some();
+    let _ = writeln!(out, "{}{head}", if is_there { "" } else { "#" });
+    let known = &resolve(inner)["properties"];
+    let (tables, values): (Vec<_>, Vec<_>) =
+        keys(inner).into_iter().partition(|key| is_table(&known[*key]) && example(&known[*key]).is_none());
+    for key in values {
+        entry(out, key, &known[key], "billing");
+    }
+    for key in tables {
+        section(out, &format!("{path}.{key}"), &known[key]);
+    }
+}
+
+/// An agent with these keys. What belongs to a table stands in it.
+fn agent(out: &mut String, name: &str, keys: &[&str]) {
+    let mut known = &schema()["$defs"]["Agent"];
+    let mut within = "";
+    let _ = writeln!(out, "\n#[agents.{name}]");
+    for key in keys {
+        let (table, key) = key.rsplit_once('.').unwrap_or(("", key));
+        if table != within {
+            known = &schema()["$defs"]["Agent"];
+            let mut property = known;
+            for part in table.split('.') {
+                property = &resolve(known)["properties"][part];
+                known = resolve(property);
+            }
+            out.push('\n');
+            describe(out, property);
+            let _ = writeln!(out, "#[agents.{name}.{table}]");
+            within = table;
+        }
+        entry(out, key, &known["properties"][key], name);
+    }
+}
+
+/// What a key means, and the key with its default or an example.
+fn entry(out: &mut String, key: &str, schema: &'static Json, agent: &str) {
+    let last = out.lines().next_back().unwrap_or_default();
+    if !last.trim_start_matches('#').starts_with('[') {
+        out.push('\n');
+    }
+    describe(out, schema);
+    for word in resolve(schema)["oneOf"].as_array().into_iter().flatten() {
+        if let (Some(name), Some(text)) = (word["const"].as_str(), word["description"].as_str()) {
+            comment(out, &format!("- {}: {}", toml_text(&name.into()), flat(text)));
+        }
+    }
+    // The file as it is serves something.
+    if key == "demo" && schema["type"] == "boolean" {
+        out.push_str("demo = true\n");
+        return;
+    }
+    let value = example(schema).or(schema.get("default")).map(toml_text).unwrap_or_default();
+    let value = value.replace("billing", agent).replace("BILLING", &agent.to_ascii_uppercase());
+    let _ = writeln!(out, "#{} = {value}", bare(key));
+}
+
+/// What somebody might write there.
+fn example(schema: &'static Json) -> Option<&'static Json> {
+    schema["examples"].as_array().and_then(|examples| examples.first())
+}
+
+fn describe(out: &mut String, schema: &'static Json) {
+    let text = schema["description"].as_str().or(resolve(schema)["description"].as_str());
+    comment(out, &flat(text.unwrap_or_default()));
+}
+
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Words as lines of a comment.
+fn comment(out: &mut String, text: &str) {
+    let mut line = String::from("#");
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        if line.chars().count() + 1 + word.chars().count() > WIDTH {
+            let _ = writeln!(out, "{line}");
+            "#".clone_into(&mut line);
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    if line.len() > 1 {
+        let _ = writeln!(out, "{line}");
+    }
+}

@@ -1,0 +1,90 @@
+//! TOML into a tree, with every mistake of its syntax.
+
+use std::{ops::Range, sync::Arc};
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    problem::Problem,
+    tree::{Node, Spot, Text, Value},
+};
+
+/// The tree of a file. What was not understood is not in it.
+pub(crate) fn parse(text: &Arc<Text>, problems: &mut Vec<Problem>) -> Node {
+    let (table, errors) = DeTable::parse_recoverable(&text.text);
+    let known = problems.len();
+    for error in errors {
+        let end = text.text.len();
+        let problem = Problem::in_text(text, error.span().unwrap_or(end..end), advice(error.message()));
+        // What comes of a mistake is not another one.
+        let is_news = |known: &Problem| {
+            known.place.as_ref().map(|at| at.line) != problem.place.as_ref().map(|at| at.line)
+        };
+        if problems[known..].iter().all(is_news) {
+            problems.push(problem);
+        }
+    }
+    let reader = Reader { text, problems };
+    reader.run(table)
+}
+
+/// What the parser says, in our words where its own do not help.
+fn advice(message: &str) -> String {
+    let message = message.lines().next().unwrap_or_default();
+    format!("this is no TOML: {message}")
+}
+
+struct Reader<'a> {
+    text: &'a Arc<Text>,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn run(mut self, table: Spanned<DeTable<'_>>) -> Node {
+        let span = table.span();
+        let value = self.table(table.into_inner());
+        self.node(span.clone(), span, value)
+    }
+
+    fn spot(&self, span: Range<usize>) -> Spot {
+        Spot::File { text: Arc::clone(self.text), span }
+    }
+
+    fn node(&self, key: Range<usize>, span: Range<usize>, value: Value) -> Node {
+        Node { key: self.spot(key), spot: self.spot(span), value, is_loose: false }
+    }
+
+    fn table(&mut self, table: DeTable<'_>) -> Value {
+        let entries = table.into_iter().map(|(key, value)| {
+            let node = self.value(key.span(), value);
+            (key.into_inner().into_owned(), node)
+        });
+        Value::Table(entries.collect())
+    }
+
+    fn value(&mut self, key: Range<usize>, value: Spanned<DeValue<'_>>) -> Node {
+        let span = value.span();
+        let value = match value.into_inner() {
+            DeValue::String(text) => Value::Text(text.into_owned()),
+            DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
+                Ok(integer) => Value::Integer(integer),
+                Err(_) => {
+                    let text = "this number is too large";
+                    self.problems.push(Problem::in_text(self.text, span.clone(), text));
+                    Value::Integer(0)
+                }
+            },
+            DeValue::Float(float) => Value::Float(float.as_str().parse().unwrap_or(f64::NAN)),
+            DeValue::Boolean(yes) => Value::Bool(yes),
+            DeValue::Datetime(_) => Value::Date,
+            DeValue::Array(items) => {
+                Value::List(items.into_iter().map(|item| self.value(item.span(), item)).collect())
+            }
+            DeValue::Table(table) => self.table(table),
+        };
+        self.node(key, span, value)
+    }
+}

@@ -1,0 +1,240 @@
+//! A tree of values, each with the place that it comes from.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde_json::Value as Json;
+
+/// A file that was read.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Text {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+impl Text {
+    /// The line and the column of a byte, counted from 1, in characters.
+    pub(crate) fn position(&self, at: usize) -> (usize, usize) {
+        let before = self.before(at);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        (line, column)
+    }
+
+    /// The line around a byte, without its end.
+    pub(crate) fn line(&self, at: usize) -> &str {
+        let from = self.before(at).rfind('\n').map_or(0, |end| end + 1);
+        self.text[from..].lines().next().unwrap_or_default()
+    }
+
+    /// The last head of a table before a byte.
+    pub(crate) fn header(&self, at: usize) -> &str {
+        self.before(at).lines().rev().find(|line| line.trim_start().starts_with('[')).unwrap_or_default()
+    }
+
+    fn before(&self, at: usize) -> &str {
+        let mut at = at.min(self.text.len());
+        while !self.text.is_char_boundary(at) {
+            at -= 1;
+        }
+        &self.text[..at]
+    }
+}
+
+/// Where a value comes from, down to the byte.
+#[derive(Clone, Debug)]
+pub(crate) enum Spot {
+    /// The command line.
+    Flag(String),
+    /// The environment.
+    Env(String),
+    /// A file.
+    File { text: Arc<Text>, span: Range<usize> },
+    /// Nobody has said anything.
+    Default,
+}
+
+/// Where a value comes from, as it is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// The command line, such as `--listen`.
+    Flag(String),
+    /// A variable, such as `NUNCIO_LISTEN`.
+    Env(String),
+    /// A line of a file.
+    File { path: PathBuf, line: usize },
+    /// Nobody has said anything.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(name) => write!(f, "flag {name}"),
+            Self::Env(name) => write!(f, "env {name}"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+impl Spot {
+    pub(crate) fn origin(&self) -> Origin {
+        match self {
+            Self::Flag(name) => Origin::Flag(name.clone()),
+            Self::Env(name) => Origin::Env(name.clone()),
+            Self::File { text, span } => {
+                Origin::File { path: text.path.clone(), line: text.position(span.start).0 }
+            }
+            Self::Default => Origin::Default,
+        }
+    }
+
+    /// The folder from which paths are seen that stand here; `None`: where we are.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::File { text, .. } => text.path.parent().filter(|folder| !folder.as_os_str().is_empty()),
+            Self::Flag(_) | Self::Env(_) | Self::Default => None,
+        }
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        matches!(self, Self::Default)
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self, Self::File { .. })
+    }
+}
+
+/// A value, and where it and its key are.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) key: Spot,
+    pub(crate) spot: Spot,
+    pub(crate) value: Value,
+    /// A text that may stand for a number or for true and false: it comes from where there are only texts.
+    pub(crate) is_loose: bool,
+}
+
+/// What a file can hold.
+#[derive(Clone)]
+pub(crate) enum Value {
+    Table(BTreeMap<String, Node>),
+    List(Vec<Node>),
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Bool(bool),
+    /// A date: nothing here wants one.
+    Date,
+}
+
+/// It may hold secrets.
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table(table) => f.debug_set().entries(table.keys()).finish(),
+            other => f.write_str(other.kind()),
+        }
+    }
+}
+
+impl Value {
+    /// As people call it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Table(_) => "a table",
+            Self::List(_) => "a list",
+            Self::Text(_) => "a text",
+            Self::Integer(_) => "a whole number",
+            Self::Float(_) => "a number",
+            Self::Bool(_) => "true or false",
+            Self::Date => "a date",
+        }
+    }
+}
+
+impl Node {
+    /// A value that stands in one place with its key.
+    pub(crate) fn new(spot: Spot, value: Value) -> Self {
+        let is_loose = matches!(spot, Spot::Flag(_) | Spot::Env(_)) && matches!(value, Value::Text(_));
+        Self { key: spot.clone(), spot, value, is_loose }
+    }
+
+    /// A table with nothing in it.
+    pub(crate) fn table(spot: Spot) -> Self {
+        Self::new(spot, Value::Table(BTreeMap::new()))
+    }
+
+    /// What a default says, from the schema. It has no null in it but for what is absent.
+    pub(crate) fn default(json: &Json) -> Option<Self> {
+        let value = match json {
+            Json::Null => return None,
+            Json::Bool(yes) => Value::Bool(*yes),
+            Json::Number(number) => match number.as_i64() {
+                Some(integer) => Value::Integer(integer),
+                None => Value::Float(number.as_f64()?),
+            },
+            Json::String(text) => Value::Text(text.clone()),
+            Json::Array(items) => Value::List(items.iter().filter_map(Self::default).collect()),
+            Json::Object(table) => {
+                let entry = |(key, json): (&String, &Json)| Some((key.clone(), Self::default(json)?));
+                Value::Table(table.iter().filter_map(entry).collect())
+            }
+        };
+        Some(Self::new(Spot::Default, value))
+    }
+
+    /// The value below these keys; numbers count the items of lists.
+    pub(crate) fn find<K: AsRef<str>>(&self, path: &[K]) -> Option<&Self> {
+        let Some((first, rest)) = path.split_first() else { return Some(self) };
+        let next = match &self.value {
+            Value::Table(table) => table.get(first.as_ref()),
+            Value::List(items) => first.as_ref().parse().ok().and_then(|at: usize| items.get(at)),
+            Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Bool(_) | Value::Date => None,
+        };
+        next?.find(rest)
+    }
+
+    /// The value below these keys, or the nearest above it that there is.
+    pub(crate) fn nearest<K: AsRef<str>>(&self, path: &[K]) -> &Self {
+        let found = (0..=path.len()).rev().find_map(|end| self.find(&path[..end]));
+        found.unwrap_or(self)
+    }
+
+    /// Puts a value below these keys, in place of what was there. Tables on the way are made.
+    pub(crate) fn put(&mut self, path: &[String], node: Self) {
+        let Some((first, rest)) = path.split_first() else {
+            *self = node;
+            return;
+        };
+        if !matches!(self.value, Value::Table(_)) {
+            *self = Self::table(node.spot.clone());
+        }
+        if let Value::Table(table) = &mut self.value {
+            let below = table.entry(first.clone()).or_insert_with(|| Self::table(node.spot.clone()));
+            below.put(rest, node);
+        }
+    }
+
+    /// For serde.
+    pub(crate) fn json(&self) -> Json {
+        match &self.value {
+            Value::Table(table) => {
+                Json::Object(table.iter().map(|(key, node)| (key.clone(), node.json())).collect())
+            }
+            Value::List(items) => items.iter().map(Self::json).collect(),
+            Value::Text(text) => text.as_str().into(),
+            Value::Integer(integer) => (*integer).into(),
+            Value::Float(float) => (*float).into(),
+            Value::Bool(yes) => (*yes).into(),
+            Value::Date => Json::Null,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! How much callers may ask for, as the operator wants it.
+
+use nuncio_server::{Limits as RuntimeLimits, bind::BindOptions};
+
+/// What each caller may ask for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Limits {
+    /// Bytes of a request.
+    pub body_bytes: usize,
+    /// Parts of a message.
+    pub parts: usize,
+    /// Requests; `None`: as many as it likes.
+    pub rate: Option<Rate>,
+    /// Tasks at a time; `None`: as many as it likes.
+    pub tasks: Option<u32>,
+    /// Streams at a time; `None`: as many as it likes.
+    pub streams: Option<u32>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: BindOptions::default().body_bytes,
+            parts: RuntimeLimits::default().parts,
+            rate: None,
+            tasks: None,
+            streams: None,
+        }
+    }
+}
+
+/// What all callers together may ask of one agent, and how large a message for it may be.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct AgentLimits {
+    /// Bytes of a request; `None`: as for all agents.
+    pub body_bytes: Option<usize>,
+    /// Parts of a message; `None`: as for all agents.
+    pub parts: Option<usize>,
+    /// Requests; `None`: as many as they like.
+    pub rate: Option<Rate>,
+    /// Tasks at a time; `None`: as many as they like.
+    pub tasks: Option<u32>,
+    /// Streams at a time; `None`: as many as they like.
+    pub streams: Option<u32>,
+}
+
+/// So many a second, and so many at once.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Rate {
+    /// In the long run; more than 0, perhaps less than 1.
+    pub per_second: f64,
+    /// At once after a rest; 1 or more.
+    pub burst: u32,
+}

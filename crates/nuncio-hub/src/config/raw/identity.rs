@@ -1,0 +1,114 @@
+//! Who may call.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config;
+
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Identity {
+    /// Who may call without credentials.
+    pub(crate) anonymous: Anonymous,
+    /// Issuers of tokens (JWT) that callers may show.
+    pub(crate) jwt: Vec<Issuer>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Anonymous {
+    /// Programs on this machine, as long as there is neither a key nor an issuer.
+    #[default]
+    Loopback,
+    /// Anybody.
+    Always,
+    /// Nobody.
+    Never,
+}
+
+impl From<Anonymous> for config::Anonymous {
+    fn from(anonymous: Anonymous) -> Self {
+        match anonymous {
+            Anonymous::Loopback => Self::Loopback,
+            Anonymous::Always => Self::Always,
+            Anonymous::Never => Self::Never,
+        }
+    }
+}
+
+/// An issuer of tokens.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Issuer {
+    /// Its address, exactly as its tokens say it (iss).
+    #[schemars(example = "https://login.example.com")]
+    pub(crate) issuer: String,
+    /// Tokens must be for one of these (aud).
+    #[schemars(example = ["nuncio"], length(min = 1))]
+    pub(crate) audience: Vec<String>,
+    /// Where its keys are; found by the issuer's /.well-known/openid-configuration when absent.
+    #[schemars(example = "https://login.example.com/keys")]
+    pub(crate) jwks_url: Option<String>,
+    /// Signatures that count.
+    #[serde(default = "usual_algorithms")]
+    #[schemars(length(min = 1))]
+    pub(crate) algorithms: Vec<Algorithm>,
+    /// The claim that says who calls.
+    #[serde(default = "usual_principal")]
+    pub(crate) principal_claim: String,
+    /// The claim that says for which tenant; none when absent.
+    #[schemars(example = &"org")]
+    pub(crate) tenant_claim: Option<String>,
+    /// The agents that its callers may see and call; all when absent.
+    #[schemars(example = ["billing"])]
+    pub(crate) allow: Option<Vec<String>>,
+    /// The operations that they may call, such as SendMessage; all when absent.
+    #[schemars(example = ["SendMessage", "GetTask"])]
+    pub(crate) operations: Option<Vec<String>>,
+    /// The claim that names the agents that the caller may see and call, among those allowed: a list, or names with
+    /// spaces between them, or * for all; a token without it may see none. All that are allowed when absent.
+    #[schemars(example = &"agents")]
+    pub(crate) agents_claim: Option<String>,
+    /// The claim that names the operations that the caller may call, in the same way; other words in it are passed
+    /// over. All that are allowed when absent.
+    #[schemars(example = &"scope")]
+    pub(crate) operations_claim: Option<String>,
+}
+
+fn usual_algorithms() -> Vec<Algorithm> {
+    vec![Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA]
+}
+
+fn usual_principal() -> String {
+    "sub".to_owned()
+}
+
+/// A signature by a private key. Those by a shared secret are not for tokens of others.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) enum Algorithm {
+    RS256,
+    RS384,
+    RS512,
+    PS256,
+    PS384,
+    PS512,
+    ES256,
+    ES384,
+    EdDSA,
+}
+
+impl From<Algorithm> for config::Algorithm {
+    fn from(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::RS256 => Self::RS256,
+            Algorithm::RS384 => Self::RS384,
+            Algorithm::RS512 => Self::RS512,
+            Algorithm::PS256 => Self::PS256,
+            Algorithm::PS384 => Self::PS384,
+            Algorithm::PS512 => Self::PS512,
+            Algorithm::ES256 => Self::ES256,
+            Algorithm::ES384 => Self::ES384,
+            Algorithm::EdDSA => Self::EdDSA,
+        }
+    }
+}

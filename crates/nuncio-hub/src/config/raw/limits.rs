@@ -1,0 +1,66 @@
+//! How much a caller may ask for, in all and of an agent.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config;
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Limits {
+    /// Bytes of a request.
+    #[schemars(range(min = 1))]
+    pub(crate) body_bytes: usize,
+    /// Parts of a message.
+    #[schemars(range(min = 1))]
+    pub(crate) parts: usize,
+    /// Requests of a caller; as many as it likes when absent.
+    #[schemars(example = Rate { per_second: 20.0, burst: Some(40) })]
+    pub(crate) rate: Option<Rate>,
+    /// Tasks of a caller at a time; as many as it likes when absent.
+    #[schemars(example = 100, range(min = 1))]
+    pub(crate) tasks: Option<u32>,
+    /// Streams of a caller at a time; as many as it likes when absent.
+    #[schemars(example = 100, range(min = 1))]
+    pub(crate) streams: Option<u32>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let usual = config::Limits::default();
+        Self { body_bytes: usual.body_bytes, parts: usual.parts, rate: None, tasks: None, streams: None }
+    }
+}
+
+/// What all callers together may ask of one agent, and how large a message for it may be.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct AgentLimits {
+    /// Bytes of a request; as for all agents when absent.
+    #[schemars(example = 1048576, range(min = 1))]
+    pub(crate) body_bytes: Option<usize>,
+    /// Parts of a message; as for all agents when absent.
+    #[schemars(example = 10, range(min = 1))]
+    pub(crate) parts: Option<usize>,
+    /// Requests; as many as they like when absent.
+    #[schemars(example = Rate { per_second: 20.0, burst: Some(40) })]
+    pub(crate) rate: Option<Rate>,
+    /// Tasks at a time; as many as they like when absent.
+    #[schemars(example = 10, range(min = 1))]
+    pub(crate) tasks: Option<u32>,
+    /// Streams at a time; as many as they like when absent.
+    #[schemars(example = 100, range(min = 1))]
+    pub(crate) streams: Option<u32>,
+}
+
+/// So many requests a second, and so many at once.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rate {
+    /// Requests a second in the long run; less than one is possible.
+    #[schemars(example = 20)]
+    pub(crate) per_second: f64,
+    /// Requests at once after a rest; one second's worth when absent.
+    #[schemars(example = 40, range(min = 1))]
+    pub(crate) burst: Option<u32>,
+}

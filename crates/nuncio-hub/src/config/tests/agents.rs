@@ -1,0 +1,148 @@
+//! Agents with everything that can be said about them.
+
+use std::time::Duration;
+
+use nuncio_protocol::{Binding, Version};
+
+use super::{load, must};
+use crate::config::{
+    Agent, AgentKind, AgentLimits, AgentOrigin, AgentPush, Auth, CardSource, ClientIdentity, Command,
+    Credential, Dialect, Follow, Format, Mode, OAuth2, Rate, Secret, Trust, Upstream,
+};
+
+#[track_caller]
+fn agent(text: &str) -> Agent {
+    let mut agents = must(load(text)).config.agents;
+    assert_eq!(agents.len(), 1);
+    agents.remove(0)
+}
+
+fn header(name: &str, value: &str) -> (http::HeaderName, Secret) {
+    (name.parse().unwrap(), Secret::new(value))
+}
+
+#[test]
+fn an_upstream_agent_word_by_word() {
+    let found = agent(
+        r#"
+        [agents.a]
+        url = "https://billing.internal/x"
+        title = "Billing"
+        description = "Knows"
+        tags = ["t"]
+        visible = false
+        mode = "proxy"
+        version = "0.3"
+        binding = "rest"
+        card = "https://billing.internal/card"
+        card_refresh_seconds = 1
+        forward_headers = ["X-Request-Id"]
+        timeout_seconds = 2
+        send_timeout_seconds = 3
+        give_up_hours = 4
+        max_concurrent = 5
+        idempotent = true
+        follow = "poll"
+        poll_seconds = 0.5
+        extended_card = true
+        trust = { keys = ["/k.json"], require = true }
+        limits = { body_bytes = 1, parts = 2, rate = { per_second = 0.5 }, tasks = 3, streams = 4 }
+        push = { chunks = true, dialect = "neuralpost", secrets = [] }
+        [agents.a.auth]
+        headers = { X-Key = "${NAME}" }
+        client_cert = "/c.pem"
+        client_key = "/k.pem"
+        ca = ["/ca.pem"]
+        [agents.a.auth.oauth2]
+        token_url = "https://login/token"
+        client_id = "me"
+        client_secret = "s3cret"
+        scopes = ["s"]
+        audience = "aud"
+        "#,
+    );
+    let upstream = Upstream {
+        mode: Mode::Proxy,
+        version: Some(Version::V0_3),
+        binding: Some(Binding::HttpJson),
+        card: Some(CardSource::Url("https://billing.internal/card".parse().unwrap())),
+        card_refresh: Duration::from_secs(1),
+        trust: Trust { keys: vec!["/k.json".into()], require: true },
+        auth: Auth {
+            credential: Some(Credential::OAuth2(OAuth2 {
+                token_url: "https://login/token".parse().unwrap(),
+                client_id: "me".to_owned(),
+                client_secret: Secret::new("s3cret"),
+                scopes: vec!["s".to_owned()],
+                audience: Some("aud".to_owned()),
+            })),
+            headers: vec![header("x-key", "value")],
+            identity: Some(ClientIdentity { cert: "/c.pem".into(), key: "/k.pem".into() }),
+            authorities: vec!["/ca.pem".into()],
+        },
+        forward_headers: vec!["x-request-id".parse().unwrap()],
+        timeout: Duration::from_secs(2),
+        send_timeout: Duration::from_secs(3),
+        give_up: Duration::from_secs(4 * 3600),
+        max_concurrent: Some(5),
+        idempotent: true,
+        follow: Follow::Poll,
+        poll_every: Duration::from_millis(500),
+        extended_card: true,
+        ..Upstream::new("https://billing.internal/x".parse().unwrap())
+    };
+    let expected = Agent {
+        title: Some("Billing".to_owned()),
+        description: Some("Knows".to_owned()),
+        tags: vec!["t".to_owned()],
+        visible: false,
+        limits: AgentLimits {
+            body_bytes: Some(1),
+            parts: Some(2),
+            rate: Some(Rate { per_second: 0.5, burst: 1 }),
+            tasks: Some(3),
+            streams: Some(4),
+        },
+        push: AgentPush { chunks: Some(true), dialect: Some(Dialect::NeuralPost), secrets: Some(Vec::new()) },
+        ..Agent::new("a".parse().unwrap(), AgentKind::Upstream(Box::new(upstream)), AgentOrigin::File)
+    };
+    assert_eq!(found, expected);
+    assert!(!format!("{found:?}").contains("s3cret"), "{found:?}");
+}
+
+#[test]
+fn an_upstream_agent_with_nothing_said_is_as_usual() {
+    let usual = Upstream::new("https://a/".parse().unwrap());
+    let expected = Agent::new("a".parse().unwrap(), AgentKind::Upstream(Box::new(usual)), AgentOrigin::File);
+    assert_eq!(agent("[agents.a]\nurl = \"https://a\""), expected);
+}
+
+#[test]
+fn a_program_word_by_word() {
+    let found = agent(
+        r#"
+        [agents.a]
+        command = ["run", "a b"]
+        format = "json"
+        directory = "/work"
+        env = { A = "s3cret" }
+        env_allow = ["PATH"]
+        time_limit_seconds = 0
+        output_limit_bytes = 1
+        memory_limit_bytes = 2
+        max_concurrent = 3
+        description = "Runs"
+        "#,
+    );
+    let mut command = Command::new(Format::Json, "run", ["a b".to_owned()]);
+    command.directory = Some("/work".into());
+    command.environment.0.insert("A".to_owned(), "s3cret".to_owned());
+    command.inherit = vec!["PATH".to_owned()];
+    command.time_limit = None;
+    (command.output_limit, command.memory_limit, command.processes) = (1, Some(2), 3);
+    command.description = Some("Runs".to_owned());
+    assert_eq!(found.kind, AgentKind::Command(Box::new(command)));
+    assert!(!format!("{found:?}").contains("s3cret"), "{found:?}");
+    let plain = agent("[agents.a]\ncommand = \"run\"");
+    assert_eq!(plain.kind, AgentKind::Command(Box::new(Command::parse(Format::Text, "run").unwrap())));
+}

@@ -1,0 +1,229 @@
+//! What does not go together, found without touching the world.
+
+use std::{collections::BTreeSet, fmt};
+
+use url::Url;
+
+use super::{AgentKind, Anonymous, Config};
+use crate::agents;
+
+/// What to do about a hub that would serve nobody.
+pub(crate) const NO_AGENT: &str = "there is no agent to serve; say --agent NAME=URL, list agents in nuncio.toml (`nuncio init` writes one), say \
+     --demo for the demo agents, or leave administration on and say `nuncio agent add NAME URL` once it runs";
+
+/// A mistake in a configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Invalid {
+    /// The key of `nuncio.toml` that is wrong; empty if something is missing.
+    pub key: String,
+    /// What is wrong with it and what to do.
+    pub text: String,
+}
+
+impl Invalid {
+    fn new(key: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { key: key.into(), text: text.into() }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.key.as_str() {
+            "" => f.write_str(&self.text),
+            key => write!(f, "{key}: {}", self.text),
+        }
+    }
+}
+
+impl Config {
+    /// Every mistake that can be seen without touching the world.
+    #[must_use]
+    pub fn validate(&self) -> Vec<Invalid> {
+        let mut found = Vec::new();
+        self.validate_edge(&mut found);
+        self.validate_connections(&mut found);
+        self.validate_agents(&mut found);
+        found
+    }
+
+    fn validate_edge(&self, found: &mut Vec<Invalid>) {
+        let has_credentials = self.identity.anonymous != Anonymous::Loopback || !self.identity.jwt.is_empty();
+        if !self.listen.ip().is_loopback() && !has_credentials {
+            found.push(Invalid::new(
+                "listen",
+                "would let anybody call the agents, because no credentials are configured; listen on 127.0.0.1, \
+                 set identity.anonymous = \"never\" and make keys, or say --allow-anonymous if that is what you want",
+            ));
+        }
+        if self.listen.ip().is_unspecified() && self.public_url.is_none() {
+            found.push(Invalid::new(
+                "listen",
+                format!(
+                    "cards must say where callers reach the agents, and {} is no address to call; add \
+                     --public-url or public_url, such as {}://HOST:{}",
+                    self.listen.ip(),
+                    self.scheme(),
+                    self.listen.port()
+                ),
+            ));
+        }
+        if let Some(admin) = &self.admin
+            && !admin.listen.ip().is_loopback()
+        {
+            found.push(Invalid::new(
+                "admin.listen",
+                "administration is for this machine only; listen on 127.0.0.1, and from elsewhere come by a \
+                 tunnel, such as ssh -L 2603:127.0.0.1:2603",
+            ));
+        }
+        if let Some(url) = &self.public_url
+            && !is_base(url)
+        {
+            found.push(Invalid::new(
+                "public_url",
+                "expected an address such as https://agents.example.com, without credentials and without a \
+                 query",
+            ));
+        }
+        if !self.card_keys.is_empty() && !self.trusted_proxies.is_empty() && self.public_url.is_none() {
+            found.push(Invalid::new(
+                "card_keys",
+                "card keys (--card-key) with trusted proxies (--trust-proxy) would sign whatever address a \
+                 caller gets a proxy to hand on; add --public-url or public_url with the address that callers \
+                 use, such as https://agents.example.com",
+            ));
+        }
+    }
+
+    fn validate_connections(&self, found: &mut Vec<Invalid>) {
+        let connections = &self.connections;
+        for (key, is_zero, why) in [
+            ("connections.max", connections.most == 0, "nobody could connect"),
+            ("connections.max_streams", connections.streams == 0, "nobody could ask anything by HTTP/2"),
+            ("connections.head_seconds", connections.head_timeout.is_zero(), "nobody could say anything"),
+            ("connections.idle_seconds", connections.idle_timeout.is_zero(), "nobody could say anything"),
+        ] {
+            if is_zero {
+                found.push(Invalid::new(key, format!("{why}; expected 1 or more")));
+            }
+        }
+    }
+
+    fn validate_agents(&self, found: &mut Vec<Invalid>) {
+        let mut names: Vec<&str> = if self.demo { agents::demo_names() } else { Vec::new() };
+        let mut seen: BTreeSet<&str> = names.iter().copied().collect();
+        for agent in &self.agents {
+            if !seen.insert(&agent.name) {
+                let text = if self.demo && agents::demo_names().contains(&&*agent.name) {
+                    "the demo has an agent of this name; choose another one, or leave out the demo"
+                } else {
+                    "there are two agents of this name"
+                };
+                found.push(Invalid::new(format!("agents.{}", agent.name), text));
+            }
+            names.push(&agent.name);
+            if let AgentKind::Command(command) = &agent.kind
+                && let Err(wrong) = command.validate()
+            {
+                found.push(Invalid::new(format!("agents.{}.command", agent.name), wrong));
+            }
+        }
+        // One may be added by the API, or was when there was one and is kept.
+        if names.is_empty() && self.admin.is_none() && !self.data.is_durable() {
+            found.push(Invalid::new("", NO_AGENT));
+        }
+        let known = |name: &str| names.contains(&name);
+        let names_of = || if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        if let Some(name) = self.default_agent.as_deref().filter(|name| !known(name)) {
+            let hint = super::file::did_you_mean(name, &names);
+            let text = format!("there is no agent of this name; there are {}{hint}", names_of());
+            found.push(Invalid::new("default_agent", text));
+        }
+    }
+}
+
+/// True for an address to which paths can be added.
+pub(super) fn is_base(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https")
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::{Admin, CardKey, Data, Durability};
+
+    fn config() -> Config {
+        Config { demo: true, ..Config::new(([127, 0, 0, 1], 2602).into()) }
+    }
+
+    /// What is changed, and what is said about it; nothing if all is well.
+    fn check(change: impl FnOnce(&mut Config), words: &[&str]) {
+        let mut config = config();
+        change(&mut config);
+        let found: Vec<_> = config.validate().iter().map(ToString::to_string).collect();
+        assert_eq!(found.is_empty(), words.is_empty(), "{words:?}: {found:?}");
+        for word in words {
+            assert!(found.iter().any(|text| text.contains(word)), "expected {word:?} in {found:?}");
+        }
+    }
+
+    #[test]
+    fn as_usual() {
+        check(|_| {}, &[]);
+    }
+
+    #[test]
+    fn administration_is_for_this_machine() {
+        let at = |ip: [u8; 4]| Some(Admin { listen: (ip, 2603).into(), token_file: None });
+        check(|config| config.admin = at([127, 0, 0, 1]), &[]);
+        check(|config| config.admin = at([0, 0, 0, 0]), &["admin.listen: ", "127.0.0.1", "ssh -L"]);
+        check(|config| config.admin = at([192, 0, 2, 1]), &["admin.listen: "]);
+    }
+
+    /// Whoever gets a proxy to hand on a name would get it signed.
+    #[test]
+    fn what_is_signed_is_not_for_proxies_to_say() {
+        let signs = |config: &mut Config| {
+            config.card_keys = vec![CardKey { file: "card.pem".into(), kid: None }];
+        };
+        let trusts = |config: &mut Config| config.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        check(signs, &[]);
+        check(trusts, &[]);
+        let both = |config: &mut Config| {
+            signs(config);
+            trusts(config);
+        };
+        check(both, &["--card-key", "--trust-proxy", "add --public-url"]);
+        let fixed = |config: &mut Config| {
+            both(config);
+            config.public_url = Some("https://agents.example.com".parse().unwrap());
+        };
+        check(fixed, &[]);
+    }
+
+    #[test]
+    fn without_agents_there_must_be_a_way_to_get_some() {
+        let administered = Some(Admin { listen: ([127, 0, 0, 1], 2603).into(), token_file: None });
+        let kept = Data::Sqlite { path: "a.db".into(), durability: Durability::Full };
+        check(|config| config.demo = false, &["no agent to serve", "nuncio agent add"]);
+        check(|config| (config.demo, config.admin) = (false, administered), &[]);
+        check(|config| (config.demo, config.data) = (false, kept), &[]);
+    }
+
+    #[test]
+    fn bounds_that_would_let_nobody_in() {
+        check(|config| config.connections.most = 0, &["connections.max: ", "1 or more"]);
+        check(|config| config.connections.streams = 0, &["connections.max_streams: ", "1 or more"]);
+        check(
+            |config| config.connections.idle_timeout = Duration::ZERO,
+            &["connections.idle_seconds: ", "1 or more"],
+        );
+        check(|config| (config.connections.most, config.connections.streams) = (1, 1), &[]);
+    }
+}

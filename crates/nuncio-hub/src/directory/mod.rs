@@ -1,0 +1,160 @@
+//! Which agents there are: a list with search and filters, and the catalogs that others know. Each caller sees
+//! what it may call, at the addresses under which it sees us.
+//!
+//! Reading order: this file has the routes, `filter` what may be asked for, `search` finds words, `catalog` has
+//! the forms of others.
+
+mod catalog;
+mod filter;
+mod search;
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Json, Router,
+    extract::{RawQuery, State},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use http::{HeaderValue, StatusCode, header};
+use nuncio_protocol::AgentCard;
+use nuncio_server::bind::PublicBase;
+use serde_json::{Value, json};
+
+use self::{catalog::card_url, filter::Filter};
+use crate::{
+    fleet::Fleet,
+    identity::Access,
+    place::{self, Place},
+};
+
+/// What the directory is made of.
+#[derive(Clone)]
+struct Directory {
+    fleet: Arc<Fleet>,
+    place: Place,
+}
+
+/// An agent as one caller sees it.
+struct Entry {
+    name: Arc<str>,
+    url: String,
+    card: Arc<AgentCard>,
+    /// There is an agent behind it, whose own card is known.
+    is_behind: bool,
+}
+
+pub(crate) fn router(fleet: &Arc<Fleet>, place: &Place) -> Router {
+    Router::new()
+        .route("/agents", get(list))
+        .route("/.well-known/ai-catalog.json", get(ai_catalog))
+        .route("/.well-known/api-catalog", get(api_catalog))
+        .with_state(Directory { fleet: Arc::clone(fleet), place: place.clone() })
+}
+
+type Seen = (Option<Extension<Access>>, Option<Extension<PublicBase>>);
+
+impl Directory {
+    fn base(&self, seen: &Seen) -> String {
+        seen.1.as_ref().map_or_else(|| self.place.base().to_owned(), |Extension(base)| base.to_string())
+    }
+
+    fn entries(&self, seen: &Seen) -> Vec<Entry> {
+        let base = self.base(seen);
+        let may_see = |name: &str| seen.0.as_ref().is_some_and(|Extension(access)| access.may_call(name));
+        let agents = self.fleet.all().into_iter().filter(|agent| agent.is_listed() && may_see(agent.name()));
+        agents
+            .map(|agent| Entry {
+                name: Arc::clone(agent.name()),
+                url: format!("{base}{}", place::path(agent.name())),
+                card: Arc::clone(&agent.shown().card),
+                is_behind: agent.behind().is_some_and(|behind| behind.card().is_some()),
+            })
+            .collect()
+    }
+}
+
+async fn list(
+    State(directory): State<Directory>,
+    access: Option<Extension<Access>>,
+    base: Option<Extension<PublicBase>>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let filter = match Filter::parse(query.as_deref().unwrap_or_default()) {
+        Ok(filter) => filter,
+        Err(message) => {
+            let error = json!({ "code": 400, "status": "INVALID_ARGUMENT", "message": message });
+            return (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response();
+        }
+    };
+    let page = filter.apply(directory.entries(&(access, base)));
+    let agents: Vec<_> = page.entries.iter().map(summary).collect();
+    let mut body = json!({ "agents": agents, "totalSize": page.total });
+    if let Some(token) = page.next {
+        body["nextPageToken"] = token.into();
+    }
+    for_this_caller(Json(body).into_response())
+}
+
+async fn ai_catalog(
+    State(directory): State<Directory>,
+    access: Option<Extension<Access>>,
+    base: Option<Extension<PublicBase>>,
+) -> Response {
+    let seen = (access, base);
+    typed(catalog::AI_CATALOG, &catalog::ai_catalog(&directory.base(&seen), &directory.entries(&seen)))
+}
+
+async fn api_catalog(
+    State(directory): State<Directory>,
+    access: Option<Extension<Access>>,
+    base: Option<Extension<PublicBase>>,
+) -> Response {
+    let seen = (access, base);
+    let base = directory.base(&seen);
+    let mut response = typed(catalog::API_CATALOG, &catalog::api_catalog(&base, &directory.entries(&seen)));
+    // For those who only look at the head (RFC 9727, section 3).
+    let link = format!("<{base}/.well-known/api-catalog>; rel=\"api-catalog\"");
+    if let Ok(link) = HeaderValue::from_str(&link) {
+        response.headers_mut().insert(header::LINK, link);
+    }
+    response
+}
+
+fn typed(media_type: &'static str, body: &Value) -> Response {
+    for_this_caller(([(header::CONTENT_TYPE, media_type)], body.to_string()).into_response())
+}
+
+/// The next caller may see other agents, and us under another base.
+fn for_this_caller(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// An agent in the list.
+fn summary(Entry { name, url, card, is_behind }: &Entry) -> Value {
+    let skills: Vec<_> =
+        card.skills.iter().map(|skill| json!({ "id": skill.id, "name": skill.name })).collect();
+    let mut summary = json!({
+        "name": name,
+        "title": card.name,
+        "description": card.description,
+        "version": card.version,
+        "skills": skills,
+        "tags": tags(card),
+        "url": url,
+        "card": card_url(url),
+    });
+    if *is_behind {
+        summary["upstreamCard"] = format!("{url}/upstream-card").into();
+    }
+    summary
+}
+
+/// The tags of all skills, each once.
+fn tags(card: &AgentCard) -> Vec<&str> {
+    let mut tags: Vec<_> = card.skills.iter().flat_map(|skill| &skill.tags).map(String::as_str).collect();
+    tags.sort_unstable();
+    tags.dedup();
+    tags
+}

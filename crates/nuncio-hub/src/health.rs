@@ -1,0 +1,65 @@
+//! How the hub is, for whoever watches over it: alive, ready, and why not.
+//!
+//! A word is enough for most; `?verbose`, or `Accept: application/json`, has it as JSON with the reasons. An agent
+//! that does not answer is told there and changes nothing about the hub. Agents are named only to whoever runs
+//! the hub: a caller may not know of all of them.
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    extract::{Request, State},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use http::{StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::fleet::{Agent, Fleet};
+
+/// For callers.
+pub(crate) fn router(fleet: &Arc<Fleet>) -> Router {
+    routes(Asked { fleet: Arc::clone(fleet), tells_agents: false })
+}
+
+/// For whoever runs the hub.
+pub(crate) fn router_with_agents(fleet: &Arc<Fleet>) -> Router {
+    routes(Asked { fleet: Arc::clone(fleet), tells_agents: true })
+}
+
+#[derive(Clone)]
+struct Asked {
+    fleet: Arc<Fleet>,
+    tells_agents: bool,
+}
+
+fn routes(asked: Asked) -> Router {
+    Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(ready)).with_state(asked)
+}
+
+async fn ready(State(Asked { fleet, tells_agents }): State<Asked>, request: Request) -> Response {
+    let reasons = fleet.why_not_ready();
+    let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    if !wants_all(&request) {
+        let word = if reasons.is_empty() { "ready".to_owned() } else { reasons.join("; ") };
+        return (status, word + "\n").into_response();
+    }
+    let mut answer = json!({ "ready": reasons.is_empty(), "reasons": reasons });
+    if tells_agents {
+        answer["agents"] = fleet.all().iter().map(|agent| tell(agent)).collect();
+    }
+    (status, Json(answer)).into_response()
+}
+
+fn wants_all(request: &Request) -> bool {
+    let asks = |pair: &str| pair.split('=').next() == Some("verbose");
+    let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    request.uri().query().is_some_and(|query| query.split('&').any(asks))
+        || accept.is_some_and(|accept| accept.contains("application/json"))
+}
+
+fn tell(agent: &Agent) -> Value {
+    let Some(behind) = agent.behind() else { return json!({ "name": **agent.name(), "state": "up" }) };
+    let condition = &behind.health().condition;
+    json!({ "name": **agent.name(), "state": condition.word(), "reason": condition.reason() })
+}

@@ -1,0 +1,209 @@
+//! An issuer of tokens, and the keys that it publishes: fetched once however many calls wait for them, kept for
+//! as long as the issuer cannot be reached, and fetched again when a token names one that is not known, but not
+//! as often as a stranger likes.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use jsonwebtoken::{
+    DecodingKey,
+    crypto::aws_lc::DEFAULT_PROVIDER,
+    jwk::{AlgorithmParameters, Jwk, KeyAlgorithm, PublicKeyUse},
+};
+use nuncio_client::Egress;
+use serde_json::Value;
+use tokio::time::Instant;
+use url::Url;
+
+use crate::config;
+
+/// A server that takes longer is taken for down.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The largest document that is read.
+const MAX_BODY: usize = 256 << 10;
+/// How long we wait at least between two requests, whatever happens.
+const MIN_INTERVAL: Duration = Duration::from_secs(10);
+/// When we look again for keys without being asked.
+const REFRESH: Duration = Duration::from_secs(15 * 60);
+/// The most keys of a set that are kept.
+const MOST_KEYS: usize = 64;
+
+/// A key of an issuer.
+pub(super) struct PublishedKey {
+    pub(super) kid: Option<String>,
+    /// What it is for, if it says.
+    pub(super) algorithm: Option<KeyAlgorithm>,
+    pub(super) key: DecodingKey,
+}
+
+type Keys = Arc<Vec<PublishedKey>>;
+
+/// An issuer that is believed.
+pub(crate) struct Issuer {
+    pub(super) settings: config::Issuer,
+    /// Where it says where its keys are; `None` if we were told where they are.
+    discovery: Option<Url>,
+    egress: Egress,
+    /// Held by the one that fetches; the others wait for it.
+    flight: tokio::sync::Mutex<()>,
+    /// The lock is held for a look or a change, never across a request.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    keys: Option<Keys>,
+    /// When the last request ended, however it did.
+    asked: Option<Instant>,
+    /// It failed.
+    failed: bool,
+}
+
+/// No keys to judge by: nobody can say whether a token is good.
+#[derive(Debug)]
+pub(super) struct Unreachable;
+
+impl Issuer {
+    pub(super) fn new(settings: config::Issuer, egress: &Egress) -> anyhow::Result<Self> {
+        install_provider();
+        let discovery = match &settings.jwks_url {
+            Some(_) => None,
+            None => {
+                let base = settings.issuer.trim_end_matches('/');
+                let url = format!("{base}/.well-known/openid-configuration");
+                let wrong =
+                    |_| anyhow::anyhow!("identity: the issuer {base:?} is no address; give its jwks_url");
+                Some(Url::parse(&url).map_err(wrong)?)
+            }
+        };
+        let egress = egress.clone().with_max_body(MAX_BODY);
+        let (flight, state) = Default::default();
+        Ok(Self { settings, discovery, egress, flight, state })
+    }
+
+    /// As its tokens say it.
+    pub(super) fn name(&self) -> &str {
+        &self.settings.issuer
+    }
+
+    /// Where it describes itself, if that is where we look.
+    pub(super) fn discovery(&self) -> Option<&Url> {
+        self.discovery.as_ref()
+    }
+
+    /// Its keys, among them the one of this name, if it has one; they are fetched if it is not known.
+    pub(super) async fn keys(&self, kid: Option<&str>) -> Result<Keys, Unreachable> {
+        let knows = |keys: &Keys| match kid {
+            Some(kid) => keys.iter().any(|key| key.kid.as_deref() == Some(kid)),
+            None => !keys.is_empty(),
+        };
+        if let Some(keys) = self.state().keys.clone().filter(knows) {
+            return Ok(keys);
+        }
+        self.fetch_unless_early(MIN_INTERVAL).await;
+        let state = self.state();
+        match &state.keys {
+            // While it does not answer, nobody knows whether there is such a key.
+            Some(keys) if knows(keys) || !state.failed => Ok(Arc::clone(keys)),
+            Some(_) | None => Err(Unreachable),
+        }
+    }
+
+    /// Looks for new keys now and then, so that calls need not wait for them.
+    pub(super) async fn keep_fresh(&self) {
+        let interval = if self.state().failed { MIN_INTERVAL } else { REFRESH };
+        self.fetch_unless_early(interval).await;
+    }
+
+    async fn fetch_unless_early(&self, interval: Duration) {
+        let is_early = || self.state().asked.is_some_and(|asked| asked.elapsed() < interval);
+        if is_early() {
+            return;
+        }
+        // One that is given up while it fetches frees the lock, and the next in line fetches.
+        let _flight = self.flight.lock().await;
+        if is_early() {
+            return;
+        }
+        let fetched = tokio::time::timeout(TIMEOUT, self.fetch()).await;
+        let fetched = fetched.unwrap_or_else(|_| Err("it did not answer in time".to_owned()));
+        let mut state = self.state();
+        state.asked = Some(Instant::now());
+        state.failed = fetched.is_err();
+        match fetched {
+            Ok(keys) => state.keys = Some(Arc::new(keys)),
+            Err(why) => {
+                let known = state.keys.as_ref().map_or(0, |keys| keys.len());
+                drop(state);
+                tracing::warn!(issuer = self.name(), %why, known, "the keys of an issuer could not be fetched");
+            }
+        }
+    }
+
+    async fn fetch(&self) -> Result<Vec<PublishedKey>, String> {
+        let url = match (&self.settings.jwks_url, &self.discovery) {
+            (Some(url), _) => url.clone(),
+            (None, Some(discovery)) => self.discover(discovery).await?,
+            (None, None) => return Err("nobody says where its keys are".to_owned()),
+        };
+        let json = self.get(&url).await?;
+        let keys = json["keys"].as_array().ok_or("its keys are no JWK set")?;
+        Ok(keys.iter().filter_map(published).take(MOST_KEYS).collect())
+    }
+
+    /// OpenID Connect Discovery 1.0, section 4.
+    async fn discover(&self, url: &Url) -> Result<Url, String> {
+        let json = self.get(url).await?;
+        // Section 4.3: else anybody whose document we are led to could speak for it.
+        if json["issuer"].as_str() != Some(self.name()) {
+            return Err("its document names another issuer".to_owned());
+        }
+        let url = json["jwks_uri"].as_str().and_then(|url| Url::parse(url).ok());
+        url.ok_or_else(|| "its document has no jwks_uri".to_owned())
+    }
+
+    async fn get(&self, url: &Url) -> Result<Value, String> {
+        let request =
+            Request::get(url.as_str()).header(header::ACCEPT, "application/json").body(Bytes::new());
+        let request = request.map_err(|error| error.to_string())?;
+        let response = self.egress.fetch(request).await.map_err(|error| error.message().to_owned())?;
+        if response.status() != StatusCode::OK {
+            return Err(format!("it answered {}", response.status().as_u16()));
+        }
+        serde_json::from_slice(response.body()).map_err(|_| "its answer is no JSON".to_owned())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A key that signatures can be verified with. Secrets that are shared prove nothing.
+fn published(json: &Value) -> Option<PublishedKey> {
+    let jwk: Jwk = serde_json::from_value(json.clone()).ok()?;
+    let is_public = matches!(
+        jwk.algorithm,
+        AlgorithmParameters::RSA(_)
+            | AlgorithmParameters::EllipticCurve(_)
+            | AlgorithmParameters::OctetKeyPair(_)
+    );
+    let is_for_signatures = matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature));
+    let key = DecodingKey::from_jwk(&jwk).ok().filter(|_| is_public && is_for_signatures)?;
+    Some(PublishedKey { kid: jwk.common.key_id, algorithm: jwk.common.key_algorithm, key })
+}
+
+/// The library needs to be told once per process which cryptography to use; it is the one of our TLS.
+fn install_provider() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // If somebody else has installed one, it is that one.
+        let _ = DEFAULT_PROVIDER.install_default();
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! A token (JWT, RFC 7519) of an issuer that is believed: what it must be, and whom it makes of its bearer.
+//!
+//! The issuer decides which algorithms count; `none` and those with a shared secret never do. Where a token
+//! says that its keys are (`jku`, `jwk`, `x5c`) is not looked at.
+
+use std::{str::FromStr as _, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jsonwebtoken::{Algorithm, TokenData, Validation, decode, decode_header, errors::ErrorKind};
+use nuncio_protocol::{Caller, Timestamp, op::Op};
+use serde_json::{Map, Value};
+
+use super::issuer::{Issuer, PublishedKey, Unreachable};
+use crate::config;
+
+/// By how many seconds the clocks of issuer and hub may differ.
+const LEEWAY: u64 = 30;
+/// The longest token that is looked at.
+const LONGEST: usize = 16 << 10;
+/// The longest name that a claim may say.
+const LONGEST_NAME: usize = 256;
+/// How many keys are tried for a token that names none.
+const MOST_TRIES: usize = 8;
+
+/// What a claim says of all.
+const ALL: &str = "*";
+
+type Claims = Map<String, Value>;
+
+/// Whoever showed a token.
+pub(super) struct Bearer {
+    pub(super) caller: Caller,
+    pub(super) agents: Option<Arc<[String]>>,
+    /// Until when it is taken.
+    pub(super) until: Option<Timestamp>,
+}
+
+/// Why a token is not taken.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// In words for whoever has it.
+    Invalid(&'static str),
+    /// Nobody can say.
+    Unreachable,
+}
+
+impl From<Unreachable> for Refusal {
+    fn from(Unreachable: Unreachable) -> Self {
+        Self::Unreachable
+    }
+}
+
+/// True if it may be a token at all.
+pub(super) fn is_token(text: &str) -> bool {
+    text.len() <= LONGEST && text.split('.').count() == 3
+}
+
+/// Whom the token makes of its bearer.
+pub(super) async fn verify(token: &str, issuers: &[Arc<Issuer>]) -> Result<Bearer, Refusal> {
+    let malformed = || Refusal::Invalid("the token is malformed");
+    let header =
+        decode_header(token).map_err(|_| Refusal::Invalid("the token's signature is of no known kind"))?;
+    if header.crit.is_some() {
+        // RFC 7515, 4.1.11: what we do not understand and must, we refuse.
+        return Err(malformed());
+    }
+    let issuer = issuer_of(token).ok_or_else(malformed)?;
+    let issuer = issuers.iter().find(|known| known.name() == issuer);
+    let issuer = issuer.ok_or(Refusal::Invalid("the token's issuer is not known here"))?;
+    if !issuer.settings.algorithms.iter().any(|allowed| algorithm(*allowed) == header.alg) {
+        return Err(Refusal::Invalid("the token's signature is of a kind that does not count here"));
+    }
+    let keys = issuer.keys(header.kid.as_deref()).await?;
+    let fits = |key: &&PublishedKey| {
+        let is_named = match (&header.kid, &key.kid) {
+            (Some(named), Some(kid)) => named == kid,
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        let name = key.algorithm.map(|algorithm| algorithm.to_string());
+        is_named && name.is_none_or(|name| Algorithm::from_str(&name).is_ok_and(|own| own == header.alg))
+    };
+    let validation = validation(&issuer.settings, header.alg);
+    let mut refusal = Refusal::Invalid("the token's key is not known");
+    for key in keys.iter().filter(fits).take(MOST_TRIES) {
+        match decode::<Claims>(token, &key.key, &validation) {
+            Ok(TokenData { claims, .. }) => return bearer(&issuer.settings, &claims),
+            Err(error) => refusal = Refusal::Invalid(explain(error.kind())),
+        }
+    }
+    Err(refusal)
+}
+
+/// The issuer that a token names. Nothing of it is proved yet.
+fn issuer_of(token: &str) -> Option<String> {
+    let claims: Claims =
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?).ok()?;
+    claims.get("iss")?.as_str().map(str::to_owned)
+}
+
+fn validation(settings: &config::Issuer, algorithm: Algorithm) -> Validation {
+    let mut validation = Validation::new(algorithm);
+    validation.leeway = LEEWAY;
+    validation.validate_nbf = true;
+    validation.set_issuer(&[&settings.issuer]);
+    validation.set_audience(&settings.audience);
+    validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+    validation
+}
+
+fn explain(error: &ErrorKind) -> &'static str {
+    match error {
+        ErrorKind::ExpiredSignature => "the token has expired",
+        ErrorKind::ImmatureSignature => "the token is not valid yet",
+        ErrorKind::InvalidAudience => "the token is for another audience",
+        ErrorKind::MissingRequiredClaim(_) => "the token lacks one of the claims exp, iss, aud",
+        ErrorKind::InvalidSignature => "the token's signature does not hold",
+        _ => "the token is not valid",
+    }
+}
+
+fn bearer(settings: &config::Issuer, claims: &Claims) -> Result<Bearer, Refusal> {
+    let principal = claims.get(&settings.principal_claim).and_then(name);
+    let principal = principal.ok_or(Refusal::Invalid("the token does not say who calls"))?;
+    // With the issuer in it, two of which may have the same names; the mark is in no name of a key's principal.
+    let mut caller = Caller::authenticated(format!("{}#{principal}", settings.issuer));
+    if let Some(claim) = &settings.tenant_claim {
+        let tenant = claims.get(claim).and_then(name);
+        caller = caller.of_tenant(tenant.ok_or(Refusal::Invalid("the token does not say for which tenant"))?);
+    }
+    let named = settings.operations_claim.as_ref().map(|claim| words(claims.get(claim)));
+    if settings.operations.is_some() || named.is_some() {
+        let allowed = |op: &Op| settings.operations.as_ref().is_none_or(|allowed| allowed.contains(op));
+        let is_named = |op: &Op| named.as_ref().is_none_or(|named| is_in(op.name(), named));
+        let operations = Op::TABLE.iter().map(|row| row.op).filter(allowed).filter(is_named);
+        caller = caller.limited_to(operations.collect());
+    }
+    let allow = settings.allow.as_ref().map(|allow| allow.iter().map(ToString::to_string));
+    let named = settings.agents_claim.as_ref().map(|claim| words(claims.get(claim)));
+    let agents = match (allow, named) {
+        (allow, None) => allow.map(Iterator::collect),
+        (Some(allow), Some(named)) => Some(allow.filter(|agent| is_in(agent, &named)).collect()),
+        (None, Some(named)) if is_in(ALL, &named) => None,
+        (None, Some(named)) => Some(named.into_iter().map(str::to_owned).collect()),
+    };
+    Ok(Bearer { caller, agents, until: until(claims) })
+}
+
+/// Until when the token is taken. Some write the seconds with a fraction.
+fn until(claims: &Claims) -> Option<Timestamp> {
+    let seconds = claims.get("exp")?.as_f64()? + LEEWAY as f64;
+    Some(Timestamp::from_millis((seconds * 1000.0) as i64).unwrap_or(Timestamp::MAX))
+}
+
+/// What a claim names: a list, or words with spaces between them, as in `scope` (RFC 8693, 4.2). Nothing if it
+/// is not there: what is not said is not allowed.
+fn words(claim: Option<&Value>) -> Vec<&str> {
+    match claim {
+        Some(Value::String(text)) => text.split_ascii_whitespace().collect(),
+        Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).collect(),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => Vec::new(),
+    }
+}
+
+fn is_in(name: &str, named: &[&str]) -> bool {
+    named.iter().any(|named| [name, ALL].contains(named))
+}
+
+/// A name in a claim: text, or a number that some use as one.
+fn name(claim: &Value) -> Option<String> {
+    let name = match claim {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+    };
+    let is_name = !name.is_empty() && name.len() <= LONGEST_NAME && !name.chars().any(char::is_control);
+    is_name.then_some(name)
+}
+
+fn algorithm(algorithm: config::Algorithm) -> Algorithm {
+    match algorithm {
+        config::Algorithm::RS256 => Algorithm::RS256,
+        config::Algorithm::RS384 => Algorithm::RS384,
+        config::Algorithm::RS512 => Algorithm::RS512,
+        config::Algorithm::PS256 => Algorithm::PS256,
+        config::Algorithm::PS384 => Algorithm::PS384,
+        config::Algorithm::PS512 => Algorithm::PS512,
+        config::Algorithm::ES256 => Algorithm::ES256,
+        config::Algorithm::ES384 => Algorithm::ES384,
+        config::Algorithm::EdDSA => Algorithm::EdDSA,
+    }
+}

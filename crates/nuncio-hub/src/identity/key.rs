@@ -1,0 +1,216 @@
+//! What is known about an API key: whose it is, what it allows, and until when. Never the key itself.
+
+use nuncio_protocol::{
+    Timestamp,
+    op::{Op, OpSet},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::config::Rate;
+
+/// The longest name of a key, a principal or a tenant.
+const LONGEST: usize = 128;
+
+/// An API key, without its secret.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Key {
+    /// Its place among the others; part of its text.
+    pub id: String,
+    /// What people call it.
+    pub name: String,
+    /// Whose tasks its holder has. Keys of one principal share them.
+    pub principal: String,
+    /// Tasks are kept apart from those of the same principal elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// The agents that it is for; absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agents: Option<Vec<String>>,
+    /// The operations that it is for, by name; absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<Vec<String>>,
+    /// In place of those for every caller.
+    #[serde(default, skip_serializing_if = "KeyLimits::is_empty")]
+    pub limits: KeyLimits,
+    /// When it was made.
+    pub created: Timestamp,
+    /// From when on it is worth nothing; absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
+    /// When it was taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<Timestamp>,
+    /// When its secret was last replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotated: Option<Timestamp>,
+    /// Until when the secret before this one is taken as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_ends: Option<Timestamp>,
+}
+
+/// What the holder of a key may ask for. What is absent is as for every caller.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyLimits {
+    /// Requests a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<f64>,
+    /// Requests at once after a rest; absent: one second's worth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+    /// Sends in progress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<u32>,
+    /// Open streams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams: Option<u32>,
+}
+
+impl KeyLimits {
+    /// True if it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The rate, if it says one.
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        let per_second = self.per_second?;
+        // One second's worth; a float becomes the nearest number there is.
+        let usual = per_second.ceil().max(1.0) as u32;
+        Some(Rate { per_second, burst: self.burst.unwrap_or(usual) })
+    }
+}
+
+/// A key to be made.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct NewKey {
+    /// What people call it; no two keys have the same.
+    pub name: String,
+    /// Whose tasks its holder has; absent: the name.
+    pub principal: Option<String>,
+    pub tenant: Option<String>,
+    /// The agents that it is for; absent: all. They need not be there yet.
+    pub agents: Option<Vec<String>>,
+    /// The operations that it is for, by name; absent: all.
+    pub operations: Option<Vec<String>>,
+    pub expires: Option<Timestamp>,
+    pub limits: KeyLimits,
+}
+
+impl NewKey {
+    /// A key of this name, for everything.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// The key, if what is said about it can be.
+    pub(super) fn check(self, id: String, now: Timestamp) -> Result<Key, String> {
+        let principal = self.principal.unwrap_or_else(|| self.name.clone());
+        let named =
+            [("name", Some(&self.name)), ("principal", Some(&principal)), ("tenant", self.tenant.as_ref())];
+        for (what, name) in named {
+            name.map_or(Ok(()), |name| check_name(what, name))?;
+        }
+        if let Some(agents) = &self.agents {
+            if agents.is_empty() {
+                return Err("agents: name one, or leave them out for all".to_owned());
+            }
+            if let Some(wrong) = agents.iter().find(|agent| !is_agent_name(agent)) {
+                return Err(format!("agents: {wrong:?} is no name of an agent"));
+            }
+        }
+        if let Some(operations) = &self.operations {
+            operations_of(operations)?;
+        }
+        if self.expires.is_some_and(|expires| expires <= now) {
+            return Err("expires: that is in the past".to_owned());
+        }
+        let KeyLimits { per_second, burst, .. } = self.limits;
+        if per_second.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) || burst == Some(0) {
+            return Err("limits: a rate is more than 0, and so is a burst".to_owned());
+        }
+        Ok(Key {
+            id,
+            name: self.name,
+            principal,
+            tenant: self.tenant,
+            agents: self.agents,
+            operations: self.operations,
+            limits: self.limits,
+            created: now,
+            expires: self.expires,
+            revoked: None,
+            rotated: None,
+            overlap_ends: None,
+        })
+    }
+}
+
+/// Principals of issuers have a `#` in them, and those of keys have none: nobody is somebody else by accident.
+fn check_name(what: &str, name: &str) -> Result<(), String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._@:/+".contains(c);
+    if name.is_empty() || name.len() > LONGEST || !name.chars().all(is_plain) {
+        return Err(format!("{what}: expected 1 to {LONGEST} of the characters a-z A-Z 0-9 - . _ @ : / +"));
+    }
+    Ok(())
+}
+
+fn is_agent_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    name.starts_with(is_plain) && name.chars().all(|c| is_plain(c) || c == '-') && name.len() <= 63
+}
+
+/// The operations of these names.
+pub(super) fn operations_of(names: &[String]) -> Result<OpSet, String> {
+    if names.is_empty() {
+        return Err("operations: name one, or leave them out for all".to_owned());
+    }
+    let op = |name: &String| {
+        Op::from_name(name).ok_or_else(|| {
+            let known: Vec<_> = Op::TABLE.iter().map(|row| row.name).collect();
+            format!("operations: there is no {name:?}; there are {}", known.join(", "))
+        })
+    };
+    names.iter().map(op).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_key_may_say() {
+        let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
+        let words = |words: &[&str]| Some(words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
+        let key = || NewKey::named("team-a");
+        let limits = |per_second, burst| KeyLimits { per_second, burst, ..KeyLimits::default() };
+        for (new, complaint) in [
+            (key(), None),
+            (NewKey { principal: Some("alice@example.com".to_owned()), ..key() }, None),
+            (NewKey { agents: words(&["billing", "search-2"]), ..key() }, None),
+            (NewKey { operations: words(&["SendMessage"]), ..key() }, None),
+            (NewKey { limits: limits(Some(0.5), None), ..key() }, None),
+            (NewKey::named(""), Some("name: ")),
+            (NewKey::named("a b"), Some("name: ")),
+            (NewKey::named("x".repeat(129)), Some("name: ")),
+            (NewKey { principal: Some("https://issuer#me".to_owned()), ..key() }, Some("principal: ")),
+            (NewKey { tenant: Some(String::new()), ..key() }, Some("tenant: ")),
+            (NewKey { agents: words(&[]), ..key() }, Some("agents: name one")),
+            (NewKey { agents: words(&["Billing"]), ..key() }, Some("\"Billing\"")),
+            (NewKey { operations: words(&[]), ..key() }, Some("operations: name one")),
+            (NewKey { operations: words(&["send"]), ..key() }, Some("there are SendMessage")),
+            (NewKey { expires: Some(now), ..key() }, Some("in the past")),
+            (NewKey { limits: limits(Some(0.0), None), ..key() }, Some("limits: ")),
+            (NewKey { limits: limits(Some(1.0), Some(0)), ..key() }, Some("limits: ")),
+        ] {
+            let said = new.clone().check("id".to_owned(), now).err();
+            assert_eq!(said.is_some(), complaint.is_some(), "{new:?}: {said:?}");
+            let said = said.unwrap_or_default();
+            assert!(said.contains(complaint.unwrap_or_default()), "{new:?}: {said}");
+        }
+        assert_eq!(key().check("id".to_owned(), now).unwrap().principal, "team-a", "its own name");
+    }
+}

@@ -1,0 +1,156 @@
+//! Where requests pass: who is known gets on as somebody, and who is not gets an answer in its own binding.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, Bytes, HttpBody},
+    extract::{Request, State},
+    middleware::Next,
+    response::Response,
+};
+use http::{HeaderMap, HeaderValue, header};
+use http_body::{Frame, SizeHint};
+use nuncio_protocol::{Error, ErrorKind};
+use nuncio_server::bind;
+
+use super::{Ended, Identity, Known, Refused};
+use crate::{listen::Peer, place};
+
+/// What is asked again when nobody could say.
+const LATER: Duration = Duration::from_secs(5);
+
+/// Finds who calls, and goes on with that; or refuses.
+pub(crate) async fn identify(
+    State(identity): State<Arc<Identity>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if is_open(request.uri().path()) {
+        return next.run(request).await;
+    }
+    let peer = request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+    match identity.find(request.headers(), peer).await {
+        Ok(Known { caller, access, ended }) => {
+            let is_somebody = caller.principal().is_some();
+            request.extensions_mut().insert(caller);
+            request.extensions_mut().insert(access);
+            let mut response = next.run(request).await;
+            if is_somebody {
+                for_this_caller(response.headers_mut());
+            }
+            if ended.is_never() || !is_stream(&response) {
+                return response;
+            }
+            response.map(|body| Body::new(UntilEnded::new(body, ended)))
+        }
+        Err(refused) => refuse(&request, &refused),
+    }
+}
+
+/// What says nothing about agents: whether the port is well, and which services the protocol has.
+fn is_open(path: &str) -> bool {
+    path.starts_with("/grpc.health.v1.Health/") || path.starts_with("/grpc.reflection.")
+}
+
+fn refuse(request: &Request, refused: &Refused) -> Response {
+    let (error, challenge) = match refused {
+        Refused::Missing => {
+            let how = "authentication required; send an API key or a token as Authorization: Bearer";
+            (Error::new(ErrorKind::Unauthenticated, how), Some("Bearer realm=\"nuncio\"".to_owned()))
+        }
+        Refused::Invalid(why) => {
+            // RFC 6750, 3: the words are ours, and have no quotes in them.
+            let challenge =
+                format!("Bearer realm=\"nuncio\", error=\"invalid_token\", error_description=\"{why}\"");
+            (Error::new(ErrorKind::Unauthenticated, *why), Some(challenge))
+        }
+        Refused::TooMany(wait) => {
+            let why = "too many wrong credentials came from this address; wait before you try again";
+            (Error::new(ErrorKind::ResourceExhausted, why).with_retry_after(*wait), None)
+        }
+        Refused::Unavailable => {
+            let why = "the token cannot be verified at present, because its issuer does not answer";
+            (Error::new(ErrorKind::Unavailable, why).with_retry_after(LATER), None)
+        }
+    };
+    // The same for agents that are there and for those that are not.
+    let name = request.uri().path().strip_prefix("/agents/").and_then(|below| below.split('/').next());
+    let prefix = name.map(place::path).unwrap_or_default();
+    let mut response = bind::refuse(&prefix, request, &error);
+    if let Some(value) = challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok()) {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
+    }
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// What somebody gets who has shown who they are is not for caches that others read, too: it would be there for
+/// those who may not know of it, whatever the answer itself says.
+pub(super) fn for_this_caller(headers: &mut HeaderMap) {
+    headers.append(header::VARY, HeaderValue::from_static("authorization, x-api-key"));
+    let said = headers.get(header::CACHE_CONTROL).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is = |directive: &str, name: &str| directive.trim().eq_ignore_ascii_case(name);
+    if ["no-store", "private"].iter().any(|own| said.split(',').any(|directive| is(directive, own))) {
+        return;
+    }
+    let shared = |directive: &&str| {
+        let name = directive.split('=').next().unwrap_or_default();
+        is(name, "public") || is(name, "s-maxage") || name.trim().is_empty()
+    };
+    let kept = said.split(',').filter(|directive| !shared(directive)).map(str::trim);
+    let text = ["private"].into_iter().chain(kept).collect::<Vec<_>>().join(", ");
+    if let Ok(value) = HeaderValue::from_str(&text) {
+        headers.insert(header::CACHE_CONTROL, value);
+    }
+}
+
+fn is_stream(response: &Response) -> bool {
+    let media_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    media_type.is_some_and(|media_type| {
+        media_type.starts_with("text/event-stream") || media_type.starts_with("application/grpc")
+    })
+}
+
+/// A body that ends when that is worth nothing any more by which it was asked for. Whoever then comes back is
+/// refused.
+struct UntilEnded {
+    body: Body,
+    ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+    is_over: bool,
+}
+
+impl UntilEnded {
+    fn new(body: Body, ended: Ended) -> Self {
+        Self { body, ended: Box::pin(ended.come()), is_over: false }
+    }
+}
+
+impl HttpBody for UntilEnded {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.is_over || self.ended.as_mut().poll(cx).is_ready() {
+            self.is_over = true;
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,341 @@
+//! Who calls, and what they may: before anything else looks at a request.
+//!
+//! | who | proves it by | is |
+//! |---|---|---|
+//! | the holder of an API key | `Authorization: Bearer KEY` or `X-API-Key: KEY` | the key's principal |
+//! | the bearer of a token (JWT) | `Authorization: Bearer TOKEN` | `ISSUER#NAME` |
+//! | nobody in particular | nothing, where that is allowed | anonymous |
+//!
+//! Reading order: this file decides, `layer` is where requests pass, `text`, `key` and `keyring` are about API
+//! keys, `jwt` and `issuer` about tokens, `attempts` counts who is wrong, `access` says which agents there are
+//! for a caller, `declare` what cards say about all this.
+
+mod layer;
+
+mod text;
+
+mod key;
+
+mod keyring;
+
+mod jwt;
+
+mod issuer;
+
+mod attempts;
+
+mod access;
+
+mod declare;
+
+use std::{collections::HashMap, convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+
+use anyhow::Result;
+use arc_swap::ArcSwap;
+use http::{HeaderMap, header};
+use nuncio_client::Egress;
+use nuncio_protocol::{AgentCard, Caller, SecurityScheme, Timestamp};
+use nuncio_server::store::Store;
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::{access::Access, attempts::who as network_of, layer::identify};
+use self::{access::Witness, attempts::Attempts, issuer::Issuer};
+pub use self::{
+    key::{Key, KeyLimits, NewKey},
+    keyring::{Keyring, KeyringError},
+    text::{KeyText, key_prefix},
+};
+use crate::{
+    audit::{Audit, Row, What},
+    clock,
+    config::{self, Anonymous},
+};
+
+/// The other header for a key.
+const API_KEY: &str = "X-API-Key";
+/// How often we look after issuers.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Knows who calls.
+pub(crate) struct Identity {
+    settings: ArcSwap<Settings>,
+    keyring: Arc<Keyring>,
+    attempts: Attempts,
+    audit: Audit,
+    egress: Egress,
+    /// Only programs of this machine reach us, and what they let in.
+    on_loopback: bool,
+    /// Grows with the settings.
+    configured: watch::Sender<u64>,
+}
+
+struct Settings {
+    anonymous: Anonymous,
+    issuers: Vec<Arc<Issuer>>,
+}
+
+/// Somebody.
+struct Known {
+    caller: Caller,
+    access: Access,
+    ended: Ended,
+}
+
+/// When what was shown is worth nothing any more.
+#[derive(Default)]
+struct Ended {
+    /// Done when it is taken back; `None`: nobody will say.
+    revoked: Option<CancellationToken>,
+    /// `None`: never by itself.
+    at: Option<Timestamp>,
+}
+
+impl Ended {
+    /// True if it is so for as long as the hub runs.
+    fn is_never(&self) -> bool {
+        self.revoked.is_none() && self.at.is_none()
+    }
+
+    /// Comes back when it is so.
+    async fn come(self) {
+        let revoked = async {
+            match self.revoked {
+                Some(revoked) => revoked.cancelled_owned().await,
+                None => std::future::pending().await,
+            }
+        };
+        let expired = async {
+            let Some(at) = self.at else { return std::future::pending().await };
+            let left = at.as_millis().saturating_sub(clock::now().as_millis());
+            tokio::time::sleep(Duration::from_millis(u64::try_from(left).unwrap_or_default())).await;
+        };
+        tokio::select! {
+            () = revoked => {}
+            () = expired => {}
+        }
+    }
+}
+
+/// Why nobody knows who calls.
+enum Refused {
+    /// Nothing was shown.
+    Missing,
+    /// What was shown proves nothing.
+    Invalid(&'static str),
+    /// Too much of that: for so long nobody looks at more.
+    TooMany(Duration),
+    /// Nobody can say at present.
+    Unavailable,
+}
+
+impl Identity {
+    /// With the keys that the store has.
+    pub(crate) async fn open(
+        config: &config::Identity,
+        store: &Arc<dyn Store>,
+        audit: Audit,
+        on_loopback: bool,
+    ) -> Result<Arc<Self>> {
+        let egress = Egress::operator()?;
+        let keyring = Arc::new(Keyring::open(Arc::clone(store)).await?);
+        let settings = ArcSwap::from_pointee(Settings::new(config, &[], &egress)?);
+        let (attempts, configured) = Default::default();
+        Ok(Arc::new(Self { settings, keyring, attempts, audit, egress, on_loopback, configured }))
+    }
+
+    /// Other settings from now on. What stays the same is kept, with all that is known about it.
+    pub(crate) fn configure(&self, config: &config::Identity) -> Result<()> {
+        let settings = Settings::new(config, &self.settings.load().issuers, &self.egress)?;
+        self.settings.store(Arc::new(settings));
+        self.configured.send_modify(|changes| *changes += 1);
+        Ok(())
+    }
+
+    pub(crate) fn keyring(&self) -> &Arc<Keyring> {
+        &self.keyring
+    }
+
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
+    /// True if one may call without showing anything.
+    pub(crate) fn allows_anonymous(&self) -> bool {
+        match self.settings.load().anonymous {
+            Anonymous::Always => true,
+            Anonymous::Never => false,
+            Anonymous::Loopback => self.on_loopback && !self.has_any(),
+        }
+    }
+
+    /// True if there is anything that could be shown.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.settings.load().issuers.is_empty() || self.keyring.has_any()
+    }
+
+    /// What has to be shown here, one of them; none where nothing has to be.
+    pub(crate) fn schemes(&self) -> Vec<(String, SecurityScheme)> {
+        if self.allows_anonymous() {
+            return Vec::new();
+        }
+        declare::schemes(self.settings.load().issuers.iter().map(|issuer| &**issuer))
+    }
+
+    /// Puts on a card what has to be shown here.
+    pub(crate) fn declare(&self, card: &mut AgentCard) {
+        declare::declare(card, self.schemes());
+    }
+
+    /// Comes back when cards may have to say something else, or a key something else about limits.
+    pub(crate) fn changes(&self) -> Changes {
+        Changes { keys: self.keyring.changes(), settings: self.configured.subscribe() }
+    }
+
+    /// What holders of keys may ask for, where that is not as for all; by principal.
+    pub(crate) fn limits(&self) -> HashMap<Arc<str>, KeyLimits> {
+        let keys = self.keyring.list().into_iter().map(|(key, _)| key);
+        keys.filter(|key| !key.limits.is_empty()).map(|key| (key.principal.into(), key.limits)).collect()
+    }
+
+    /// Looks after keys and issuers for as long as it is polled.
+    pub(crate) async fn work(&self) -> Infallible {
+        let issuers = async {
+            let mut looks = tokio::time::interval(LOOK);
+            loop {
+                looks.tick().await;
+                let issuers = self.settings.load().issuers.clone();
+                futures_util::future::join_all(issuers.iter().map(|issuer| issuer.keep_fresh())).await;
+            }
+        };
+        tokio::select! {
+            never = self.keyring.follow() => never,
+            never = issuers => never,
+        }
+    }
+
+    /// Writes down what is not yet.
+    pub(crate) async fn close(&self) {
+        self.keyring.note_use().await;
+    }
+
+    async fn find(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Known, Refused> {
+        let shown = shown(headers);
+        if matches!(shown, Shown::Nothing) || (!self.has_any() && self.allows_anonymous()) {
+            // Where there is nothing to show, what is shown means nothing to us, and does no harm.
+            return if self.allows_anonymous() { Ok(Known::anonymous()) } else { Err(Refused::Missing) };
+        }
+        if let Some(wait) = self.attempts.wait(peer, Instant::now()) {
+            self.audit.note(Row { peer: Some(peer), ..Row::of(What::AttemptsLimited) });
+            return Err(Refused::TooMany(wait));
+        }
+        let found = match shown {
+            Shown::Text(text) => self.judge(text, peer).await,
+            Shown::Nothing | Shown::Wrong => Err(Refused::Invalid("expected a key, or a bearer token")),
+        };
+        if let Err(Refused::Invalid(why)) = found {
+            self.attempts.failed(peer, Instant::now());
+            let detail = Some(why.to_owned());
+            self.audit.note(Row { peer: Some(peer), detail, ..Row::of(What::CredentialsRefused) });
+        }
+        found
+    }
+
+    async fn judge(&self, text: &str, peer: IpAddr) -> Result<Known, Refused> {
+        if text::is_key(text) {
+            let given = text::read(text).ok_or(Refused::Invalid("the key is mistyped or cut off"))?;
+            let entry = self.keyring.find(&given, clock::now()).map_err(Refused::Invalid)?;
+            let access = self.access(&entry.caller, entry.agents.clone(), Some(entry.id()), peer);
+            let ended = Ended { revoked: Some(entry.ended.clone()), at: entry.worth_until(&given.hash) };
+            return Ok(Known { caller: entry.caller.clone(), access, ended });
+        }
+        let issuers = self.settings.load().issuers.clone();
+        if issuers.is_empty() || !jwt::is_token(text) {
+            return Err(Refused::Invalid("there is no such key"));
+        }
+        match jwt::verify(text, &issuers).await {
+            Ok(jwt::Bearer { caller, agents, until }) => {
+                let access = self.access(&caller, agents, None, peer);
+                Ok(Known { caller, access, ended: Ended { revoked: None, at: until } })
+            }
+            Err(jwt::Refusal::Invalid(why)) => Err(Refused::Invalid(why)),
+            Err(jwt::Refusal::Unreachable) => Err(Refused::Unavailable),
+        }
+    }
+
+    fn access(
+        &self,
+        caller: &Caller,
+        agents: Option<Arc<[String]>>,
+        key: Option<&str>,
+        peer: IpAddr,
+    ) -> Access {
+        let witness = Witness {
+            audit: self.audit.clone(),
+            principal: caller.principal().cloned(),
+            key: key.map(str::to_owned),
+            peer,
+        };
+        Access::to(agents, witness)
+    }
+}
+
+impl Settings {
+    fn new(config: &config::Identity, before: &[Arc<Issuer>], egress: &Egress) -> Result<Self> {
+        let issuer = |settings: &config::Issuer| match before.iter().find(|known| known.settings == *settings)
+        {
+            Some(known) => Ok(Arc::clone(known)),
+            None => Issuer::new(settings.clone(), egress).map(Arc::new),
+        };
+        let issuers = config.jwt.iter().map(issuer).collect::<Result<_>>()?;
+        Ok(Self { anonymous: config.anonymous, issuers })
+    }
+}
+
+impl Known {
+    fn anonymous() -> Self {
+        Self { caller: Caller::anonymous(), access: Access::all(), ended: Ended::default() }
+    }
+}
+
+/// What was shown.
+enum Shown<'a> {
+    Nothing,
+    Text(&'a str),
+    /// Something that is neither a key nor a token.
+    Wrong,
+}
+
+fn shown(headers: &HeaderMap) -> Shown<'_> {
+    let mut texts = headers.get_all(header::AUTHORIZATION).iter().map(|value| {
+        let (scheme, text) = value.to_str().ok()?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| text.trim())
+    });
+    let mut keys = headers.get_all(API_KEY).iter().map(|value| value.to_str().ok().map(str::trim));
+    let Some(first) = texts.next().or_else(|| keys.next()) else { return Shown::Nothing };
+    // Of two that differ, which one is meant?
+    match first {
+        Some(text) if texts.chain(keys).all(|other| other == Some(text)) => Shown::Text(text),
+        _ => Shown::Wrong,
+    }
+}
+
+/// Tells when what is declared, or a limit, may have changed.
+pub(crate) struct Changes {
+    keys: watch::Receiver<u64>,
+    settings: watch::Receiver<u64>,
+}
+
+impl Changes {
+    /// Comes back after the next change.
+    pub(crate) async fn next(&mut self) {
+        // They end with the identity, and nobody waits then.
+        tokio::select! {
+            _ = self.keys.changed() => {}
+            _ = self.settings.changed() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

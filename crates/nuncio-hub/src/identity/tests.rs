@@ -1,0 +1,227 @@
+//! Who gets in with what, and what cards say about it.
+
+use std::net::Ipv4Addr;
+
+use axum::{Router, body::Body, routing::get};
+use futures_util::StreamExt as _;
+use http::HeaderValue;
+use http_body_util::BodyExt as _;
+use nuncio_protocol::SecurityScheme;
+use nuncio_server::store::MemoryStore;
+use tower::ServiceExt as _;
+
+use super::*;
+
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+
+async fn identity(
+    anonymous: Anonymous,
+    jwt: Vec<config::Issuer>,
+    on_loopback: bool,
+) -> (Arc<Identity>, crate::audit::Writer) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(10));
+    let (audit, writer) = Audit::new(&store);
+    let config = config::Identity { anonymous, jwt };
+    (Identity::open(&config, &store, audit, on_loopback).await.unwrap(), writer)
+}
+
+fn issuer() -> config::Issuer {
+    config::Issuer {
+        issuer: "https://login.example.com".to_owned(),
+        audience: vec!["nuncio".to_owned()],
+        jwks_url: None,
+        algorithms: vec![config::Algorithm::EdDSA],
+        principal_claim: "sub".to_owned(),
+        tenant_claim: None,
+        agents_claim: None,
+        operations_claim: None,
+        allow: None,
+        operations: None,
+    }
+}
+
+fn headers(sent: &[(&'static str, &str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in sent {
+        headers.append(*name, HeaderValue::from_str(value).unwrap());
+    }
+    headers
+}
+
+/// The principal, `-` for the anonymous caller, or how it is refused.
+async fn who(identity: &Identity, sent: &[(&'static str, &str)]) -> String {
+    match identity.find(&headers(sent), PEER).await {
+        Ok(known) => known.caller.principal().map_or("-".to_owned(), ToString::to_string),
+        Err(Refused::Missing) => "missing".to_owned(),
+        Err(Refused::Invalid(why)) => why.to_owned(),
+        Err(Refused::TooMany(_)) => "too many".to_owned(),
+        Err(Refused::Unavailable) => "unavailable".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn who_gets_in_without_showing_anything() {
+    // mode, an issuer, on loopback, a key: gets in
+    use Anonymous::{Always, Loopback, Never};
+    for (anonymous, has_issuer, on_loopback, has_key, expected) in [
+        (Loopback, false, true, false, "-"),
+        (Loopback, false, true, true, "missing"),
+        (Loopback, true, true, false, "missing"),
+        (Loopback, false, false, false, "missing"),
+        (Always, false, false, true, "-"),
+        (Always, true, true, true, "-"),
+        (Never, false, true, false, "missing"),
+    ] {
+        let issuers = if has_issuer { vec![issuer()] } else { Vec::new() };
+        let (identity, _writer) = identity(anonymous, issuers, on_loopback).await;
+        if has_key {
+            identity.keyring().create(NewKey::named("a")).await.unwrap();
+        }
+        let case = format!("{anonymous:?} {has_issuer} {on_loopback} {has_key}");
+        assert_eq!(who(&identity, &[]).await, expected, "{case}");
+        let mut card = AgentCard::new("a", "b");
+        identity.declare(&mut card);
+        assert_eq!(card.security_requirements.is_empty(), expected == "-", "{case}: the card says the same");
+    }
+}
+
+#[tokio::test]
+async fn what_is_shown_is_looked_at_wherever_it_stands() {
+    let (identity, _writer) = identity(Anonymous::Always, Vec::new(), true).await;
+    assert_eq!(who(&identity, &[("authorization", "Bearer x")]).await, "-", "there is nothing to show");
+    let (_, text) = identity.keyring().create(NewKey::named("a")).await.unwrap();
+    let (_, other) = identity.keyring().create(NewKey::named("b")).await.unwrap();
+    let [key, other] = [text.reveal(), other.reveal()];
+    let (bearer, cut) = (format!("Bearer {key}"), format!("Bearer {}", &key[..60]));
+    let unknown = format!("Bearer {}", KeyText::new("k3v9x0a1b2c4").unwrap().reveal());
+    for (sent, expected) in [
+        (&[("authorization", &*bearer)][..], "a"),
+        (&[("authorization", &format!("bEARER   {key} "))], "a"),
+        (&[("x-api-key", key)], "a"),
+        (&[("x-api-key", key), ("authorization", &bearer)], "a"),
+        (&[("x-api-key", other), ("authorization", &bearer)], "expected a key, or a bearer token"),
+        (&[("x-api-key", other), ("x-api-key", key)], "expected a key, or a bearer token"),
+        (&[("authorization", "Basic YTpi")], "expected a key, or a bearer token"),
+        (&[("authorization", key)], "expected a key, or a bearer token"),
+        (&[("authorization", "Bearer x")], "there is no such key"),
+        (&[("authorization", "Bearer a.b.c")], "there is no such key"),
+        (&[("authorization", &cut)], "the key is mistyped or cut off"),
+        (&[("authorization", &unknown)], "there is no such key"),
+        (&[], "-"),
+    ] {
+        assert_eq!(who(&identity, sent).await, expected, "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_wrong_too_often_is_not_looked_at() {
+    let (identity, mut writer) = identity(Anonymous::Never, Vec::new(), true).await;
+    let (_, text) = identity.keyring().create(NewKey::named("a")).await.unwrap();
+    let mut tries = 0;
+    while who(&identity, &[("x-api-key", "wrong")]).await != "too many" {
+        tries += 1;
+        assert!(tries < 1000);
+    }
+    assert!(tries > 10, "some patience: {tries}");
+    assert_eq!(who(&identity, &[("x-api-key", text.reveal())]).await, "too many", "right or wrong");
+    assert_eq!(who(&identity, &[]).await, "missing", "no attempt");
+    let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 8));
+    assert!(identity.find(&headers(&[("x-api-key", text.reveal())]), elsewhere).await.is_ok());
+    let audit = identity.audit().clone();
+    tokio::select! {
+        never = writer.run() => match never {},
+        () = async { while audit.page(None, 10).await.unwrap().len() < 2 { tokio::task::yield_now().await } } => {}
+    }
+    writer.close().await;
+    let rows = audit.page(None, 10).await.unwrap();
+    let rows: Vec<_> = rows.iter().map(|(_, row)| (row.what, row.peer, row.count)).collect();
+    assert_eq!(
+        rows,
+        [(What::AttemptsLimited, Some(PEER), 2), (What::CredentialsRefused, Some(PEER), tries)],
+        "a row each, with a count"
+    );
+}
+
+#[tokio::test]
+async fn cards_say_what_has_to_be_shown() {
+    let mut second = issuer();
+    second.issuer = "https://other.example.com".to_owned();
+    second.jwks_url = Some("https://other.example.com/keys".parse().unwrap());
+    let (identity, _writer) = identity(Anonymous::Loopback, vec![issuer(), second], true).await;
+    let mut card = AgentCard::new("a", "b");
+    card.security_schemes.insert("theirs".to_owned(), SecurityScheme::MutualTls(Default::default()));
+    identity.declare(&mut card);
+    let names: Vec<_> = card.security_schemes.keys().collect();
+    assert_eq!(names, ["apiKey", "bearer", "oidc", "oidc2"]);
+    let required: Vec<_> =
+        card.security_requirements.iter().flat_map(|required| required.schemes.keys()).collect();
+    assert_eq!(required, ["bearer", "apiKey", "oidc", "oidc2"], "any of them");
+    let json = serde_json::to_value(&card).unwrap();
+    assert_eq!(
+        json["securitySchemes"]["oidc"]["openIdConnectSecurityScheme"]["openIdConnectUrl"],
+        "https://login.example.com/.well-known/openid-configuration"
+    );
+    assert_eq!(json["securitySchemes"]["apiKey"]["apiKeySecurityScheme"]["name"], "X-API-Key");
+}
+
+#[tokio::test]
+async fn a_change_of_keys_is_told() {
+    let (identity, _writer) = identity(Anonymous::Loopback, Vec::new(), true).await;
+    let mut changes = identity.changes();
+    let limits = KeyLimits { streams: Some(2), ..KeyLimits::default() };
+    identity.keyring().create(NewKey { limits, ..NewKey::named("a") }).await.unwrap();
+    changes.next().await;
+    assert_eq!(identity.limits(), HashMap::from([("a".into(), limits)]));
+}
+
+/// What a hub answers at the path `/stream` to whoever shows this, as long as it does.
+async fn stream(identity: &Arc<Identity>, key: &str) -> Option<usize> {
+    let endless = || async {
+        let event = futures_util::stream::iter([Ok::<_, std::io::Error>("data: x\n\n")]);
+        let events = event.chain(futures_util::stream::pending());
+        ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events))
+    };
+    let router = Router::new()
+        .route("/stream", get(endless))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(identity), identify));
+    let request = http::Request::get("/stream").header("x-api-key", key).body(Body::empty()).unwrap();
+    let body = router.oneshot(request).await.unwrap().into_body();
+    let read = tokio::time::timeout(Duration::from_secs(48 * 60 * 60), body.collect()).await;
+    read.ok().map(|body| body.unwrap().to_bytes().len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_when_its_key_expires() {
+    let (identity, _writer) = identity(Anonymous::Never, Vec::new(), true).await;
+    let tomorrow = clock::later(clock::now(), Duration::from_secs(24 * 60 * 60));
+    let new = NewKey { expires: Some(tomorrow), ..NewKey::named("a") };
+    let (_, expiring) = identity.keyring().create(new).await.unwrap();
+    let (_, lasting) = identity.keyring().create(NewKey::named("b")).await.unwrap();
+    let replaced = lasting.reveal().to_owned();
+    assert_eq!(stream(&identity, expiring.reveal()).await, Some(9), "in good order, after what was sent");
+    assert_eq!(stream(&identity, &replaced).await, None, "it goes on");
+    let overlap = Duration::from_secs(60);
+    let (_, newer) = identity.keyring().rotate("b", overlap).await.unwrap();
+    assert_eq!(stream(&identity, &replaced).await, Some(9), "no longer than the key is taken");
+    assert_eq!(stream(&identity, newer.reveal()).await, None);
+}
+
+#[test]
+fn what_is_for_one_caller_is_not_for_caches_of_others() {
+    for (said, expected) in [
+        (None, "private"),
+        (Some("public, max-age=300"), "private, max-age=300"),
+        (Some("s-maxage=9, no-transform"), "private, no-transform"),
+        (Some("no-cache"), "private, no-cache"),
+        (Some("private, no-cache"), "private, no-cache"),
+        (Some("no-store"), "no-store"),
+    ] {
+        let mut headers = HeaderMap::new();
+        if let Some(said) = said {
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(said));
+        }
+        layer::for_this_caller(&mut headers);
+        assert_eq!(headers[header::CACHE_CONTROL], expected, "{said:?}");
+        assert_eq!(headers[header::VARY], "authorization, x-api-key");
+    }
+}

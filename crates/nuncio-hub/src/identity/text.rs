@@ -1,0 +1,180 @@
+//! An API key as its holder has it.
+//!
+//! ```text
+//! nuncio_k3v9x0a1b2c4_7Q…43 characters…Zc1Ab2C3
+//!        the id       the secret, 256 bits │
+//!                                          └ six more: a checksum of all before it
+//! ```
+//! Every key has this length and these characters, so that scanners find one that was left lying about, and
+//! the checksum tells them, and us, that it is no accident.
+
+use std::fmt;
+
+use anyhow::{Context as _, Result};
+use aws_lc_rs::{
+    digest::{SHA256, digest},
+    rand,
+};
+
+const PREFIX: &str = "nuncio_";
+const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+/// Ids have small letters only: people read them out.
+const SMALL: usize = 36;
+const ID: usize = 12;
+/// 62 to the power of 43 is a little more than 2 to the power of 256.
+const SECRET: usize = 43;
+const CHECKSUM: usize = 6;
+
+/// A new key, to be shown once.
+#[derive(Clone)]
+pub struct KeyText(String);
+
+impl KeyText {
+    /// For the key of this id, with a new secret.
+    pub(super) fn new(id: &str) -> Result<Self> {
+        let text = format!("{PREFIX}{id}_{}", random(DIGITS.len(), SECRET)?);
+        let checksum = checksum(&text);
+        Ok(Self(text + &checksum))
+    }
+
+    /// For whoever asked for it, and for nobody else.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for KeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyText(…)")
+    }
+}
+
+/// The id of a new key.
+pub(super) fn new_id() -> Result<String> {
+    random(SMALL, ID)
+}
+
+/// How a key begins: enough to tell which one it is, and of no use otherwise.
+#[must_use]
+pub fn key_prefix(id: &str) -> String {
+    format!("{PREFIX}{id}")
+}
+
+/// A key as it was given to us: known by its shape and by nothing else.
+pub(super) struct Given<'a> {
+    pub(super) id: &'a str,
+    pub(super) hash: Hash,
+}
+
+/// What is kept of a secret.
+pub(super) type Hash = [u8; 32];
+
+/// True if it means to be one of our keys.
+pub(super) fn is_key(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
+/// `None` if it is no key of ours.
+pub(super) fn read(text: &str) -> Option<Given<'_>> {
+    let (body, sum) = text.split_at_checked(text.len().checked_sub(CHECKSUM)?)?;
+    let (id, secret) = body.strip_prefix(PREFIX)?.split_once('_')?;
+    let is_shaped = id.len() == ID && secret.len() == SECRET && is_digits(id, SMALL) && is_digits(secret, 62);
+    (is_shaped && checksum(body) == sum).then(|| Given { id, hash: hash(text) })
+}
+
+/// With 256 random bits there is nothing to guess, so nothing has to be slow (no salt, no stretching).
+fn hash(text: &str) -> Hash {
+    let mut hash = Hash::default();
+    hash.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
+    hash
+}
+
+impl KeyText {
+    pub(super) fn hash(&self) -> Hash {
+        hash(&self.0)
+    }
+}
+
+fn is_digits(text: &str, radix: usize) -> bool {
+    text.bytes().all(|byte| DIGITS[..radix].contains(&byte))
+}
+
+/// So many digits, each as likely as the others.
+fn random(radix: usize, length: usize) -> Result<String> {
+    let mut text = String::with_capacity(length);
+    // Bytes from here on would make some digits likelier.
+    let end = 256 / radix * radix;
+    while text.len() < length {
+        let mut bytes = [0; 64];
+        rand::fill(&mut bytes).context("the system gives no random bytes")?;
+        let fair = bytes.iter().map(|byte| usize::from(*byte)).filter(|byte| *byte < end);
+        text.extend(fair.take(length - text.len()).map(|byte| char::from(DIGITS[byte % radix])));
+    }
+    Ok(text)
+}
+
+/// CRC-32 (that of zip files) in base 62.
+fn checksum(text: &str) -> String {
+    let mut sum = u32::MAX;
+    for byte in text.bytes() {
+        sum ^= u32::from(byte);
+        for _ in 0..8 {
+            sum = if sum & 1 == 1 { (sum >> 1) ^ 0xEDB8_8320 } else { sum >> 1 };
+        }
+    }
+    let mut rest = usize::try_from(!sum).unwrap_or_default();
+    let mut digits = [b'0'; CHECKSUM];
+    for digit in digits.iter_mut().rev() {
+        *digit = DIGITS[rest % 62];
+        rest /= 62;
+    }
+    digits.map(char::from).iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_found_by_its_shape_and_told_by_its_checksum() {
+        let id = new_id().unwrap();
+        let text = KeyText::new(&id).unwrap();
+        assert_eq!(text.reveal().len(), 69);
+        assert!(text.reveal().starts_with(&key_prefix(&id)));
+        let given = read(text.reveal()).unwrap();
+        assert_eq!((given.id, given.hash), (&*id, text.hash()));
+        for (at, _) in text.reveal().char_indices().skip(PREFIX.len()) {
+            let mut wrong = text.reveal().to_owned();
+            let other = if &wrong[at..=at] == "a" { "b" } else { "a" };
+            wrong.replace_range(at..=at, other);
+            assert!(read(&wrong).is_none(), "{at}: {wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_key() {
+        for text in ["", "nuncio_", "nuncio_a_b", "é", "nuncio_ééééééééé", "token", &"x".repeat(69)]
+        {
+            assert!(read(text).is_none(), "{text}");
+        }
+    }
+
+    /// The check value of the CRC catalogue, which every implementation agrees on.
+    #[test]
+    fn the_checksum_is_that_of_the_standard() {
+        let mut rest = 0xCBF4_3926_usize;
+        let mut expected = String::new();
+        for _ in 0..CHECKSUM {
+            expected.insert(0, char::from(DIGITS[rest % 62]));
+            rest /= 62;
+        }
+        assert_eq!(checksum("123456789"), expected);
+    }
+
+    #[test]
+    fn a_new_key_is_not_printed() {
+        let text = KeyText::new("k3v9x0a1b2c4").unwrap();
+        assert_eq!(format!("{text:?}"), "KeyText(…)");
+    }
+}

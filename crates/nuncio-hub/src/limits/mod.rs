@@ -1,0 +1,152 @@
+//! How much may be asked for: by each caller, and of each agent by all callers together.
+//!
+//! | limit | counts | until |
+//! |---|---|---|
+//! | rate | every operation | GCRA: `burst` at once, `per_second` in the long run |
+//! | tasks | sends, streaming or not | the call is answered, or its stream ends |
+//! | streams | sends and subscriptions that stream | the stream ends |
+//!
+//! A task that goes on after its call was answered counts no more: how many an agent runs at a time is bounded
+//! in its runtime. Callers are told apart by principal and tenant; all who are anonymous are one.
+//!
+//! Reading order: this file keeps the shares, `share` counts, `guarded` stands around a service.
+
+mod relayed;
+mod share;
+
+mod guarded;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use nuncio_protocol::{Caller, Result, op::Op};
+use tokio::time::Instant;
+
+use self::share::{Bounds, Share};
+pub(crate) use self::{guarded::Guarded, relayed::Relayed, share::Permit};
+use crate::{
+    config::{AgentLimits, Limits},
+    identity::KeyLimits,
+};
+
+/// A caller that has asked for nothing for this long is forgotten: any burst has come back by then, or nearly.
+const FORGET: Duration = Duration::from_secs(10 * 60);
+
+/// The shares of all callers.
+pub(crate) struct Callers {
+    rules: ArcSwap<Rules>,
+    /// Somebody is limited.
+    any: AtomicBool,
+    /// The lock is held for a look, or for a walk over all now and then.
+    shares: Mutex<HashMap<Who, Kept>>,
+}
+
+#[derive(Default)]
+struct Rules {
+    usual: Bounds,
+    /// By principal.
+    special: HashMap<Arc<str>, Bounds>,
+}
+
+impl Rules {
+    fn of(&self, principal: Option<&Arc<str>>) -> Bounds {
+        principal.and_then(|principal| self.special.get(principal)).copied().unwrap_or(self.usual)
+    }
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct Who {
+    principal: Option<Arc<str>>,
+    tenant: Option<Arc<str>>,
+}
+
+struct Kept {
+    share: Arc<Share>,
+    used: Instant,
+}
+
+impl Callers {
+    pub(crate) fn new(limits: &Limits, special: &HashMap<Arc<str>, KeyLimits>) -> Self {
+        let (rules, any, shares) = Default::default();
+        let callers = Self { rules, any, shares };
+        callers.configure(limits, special);
+        callers
+    }
+
+    /// Other limits from now on. Whoever has others than before begins anew.
+    pub(crate) fn configure(&self, limits: &Limits, special: &HashMap<Arc<str>, KeyLimits>) {
+        let usual = Bounds { rate: limits.rate, tasks: limits.tasks, streams: limits.streams };
+        let bounds = |own: &KeyLimits| Bounds {
+            rate: own.rate().or(usual.rate),
+            tasks: own.tasks.or(usual.tasks),
+            streams: own.streams.or(usual.streams),
+        };
+        let special = special.iter().map(|(who, own)| (Arc::clone(who), bounds(own))).collect();
+        let rules = Rules { usual, special };
+        let any = !usual.is_none() || !rules.special.is_empty();
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        shares.retain(|who, kept| kept.share.bounds() == rules.of(who.principal.as_ref()));
+        self.rules.store(Arc::new(rules));
+        self.any.store(any, Ordering::Release);
+    }
+
+    /// Forgets who has not come for long.
+    pub(crate) fn forget(&self, now: Instant) {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        shares.retain(|_, kept| now.duration_since(kept.used) < FORGET || !kept.share.is_idle());
+    }
+
+    /// The share of a caller; `None` if it may ask for as much as it likes.
+    fn share(&self, caller: &Caller, now: Instant) -> Option<Arc<Share>> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let who = Who { principal: caller.principal().cloned(), tenant: caller.tenant().cloned() };
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = shares.get_mut(&who) {
+            kept.used = now;
+            return Some(Arc::clone(&kept.share));
+        }
+        let bounds = self.rules.load().of(who.principal.as_ref());
+        let share = Share::new(bounds, "you");
+        shares.insert(who, Kept { share: Arc::clone(&share), used: now });
+        Some(share)
+    }
+}
+
+/// Where calls to an agent are let in.
+pub(crate) struct Gate {
+    callers: Arc<Callers>,
+    agent: Option<Arc<Share>>,
+}
+
+impl Gate {
+    pub(crate) fn new(callers: &Arc<Callers>, limits: &AgentLimits) -> Self {
+        let bounds = Bounds { rate: limits.rate, tasks: limits.tasks, streams: limits.streams };
+        let agent = (!bounds.is_none()).then(|| Share::new(bounds, "all callers of this agent together"));
+        Self { callers: Arc::clone(callers), agent }
+    }
+
+    /// Lets a call in; it counts for as long as the permit is kept.
+    ///
+    /// # Errors
+    /// `ResourceExhausted`, with when to come again.
+    pub(crate) fn admit(&self, caller: &Caller, op: Op) -> Result<Permit> {
+        let caller = self.callers.share(caller, Instant::now());
+        let mut permit = Permit::default();
+        for share in caller.iter().chain(&self.agent) {
+            permit.hold(share.admit(op)?);
+        }
+        Ok(permit)
+    }
+}
+
+#[cfg(test)]
+mod tests;

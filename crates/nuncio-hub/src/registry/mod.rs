@@ -1,0 +1,327 @@
+//! The agents that are wanted, from all who may name them, and the fleet as it follows from that.
+//!
+//! | who names an agent | kept | wins |
+//! |---|---|---|
+//! | the command line, the file | there | over the API: it is what the operator sees when looking at the machine |
+//! | the admin API | as a record of the store, sealed | if nobody else has the name |
+//!
+//! Reading order: this file holds what is wanted and makes it so, `kept` has the records, `settings` reads what
+//! the API is given.
+
+mod kept;
+mod settings;
+
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
+
+use anyhow::Result;
+use async_trait::async_trait;
+use nuncio_server::store::{Expect, StoreError};
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+
+pub(crate) use self::{
+    kept::{Cabinet, Vault},
+    settings::Settings,
+};
+use crate::{
+    config::{self, AgentName},
+    fleet::{Agent, Fleet},
+};
+
+/// How long tasks of an agent that is taken away may go on.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How often a hub looks for what others have been told.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Puts an agent that is made to work.
+pub(crate) type Enter = Box<dyn FnOnce() -> Result<Arc<Agent>> + Send>;
+
+/// Makes agents.
+#[async_trait]
+pub(crate) trait Maker: Send + Sync {
+    /// An agent as it is wanted; in place of this one, whose running tasks go on. All that may go wrong goes wrong
+    /// here, and nothing has changed until it enters.
+    async fn make(self: Arc<Self>, wanted: config::Agent, before: Option<Arc<Agent>>) -> Result<Enter>;
+}
+
+/// Why something was not done.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// There is no such agent.
+    Missing,
+    /// The name is taken by an agent that was named there.
+    Taken(config::AgentOrigin),
+    /// It was named elsewhere, and is changed there.
+    Elsewhere(config::AgentOrigin),
+    /// Somebody else was faster; this is its version now.
+    Changed(u64),
+    /// It is not for the API to say.
+    Forbidden(String),
+    /// What is said about it is wrong.
+    Invalid(String),
+    /// It could not be made, or not kept.
+    Failed(String),
+    Store(StoreError),
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// An agent that is wanted.
+#[derive(Clone)]
+pub(crate) struct Wanted {
+    pub(crate) agent: config::Agent,
+    /// What the API was given, and the version of it.
+    pub(crate) given: Option<(Map<String, Value>, u64)>,
+}
+
+/// What is wanted by whom, and what is there.
+#[derive(Default)]
+struct State {
+    /// By the command line and the file.
+    configured: BTreeMap<AgentName, config::Agent>,
+    /// By the API.
+    added: BTreeMap<AgentName, Wanted>,
+    /// As it was made.
+    made: BTreeMap<AgentName, config::Agent>,
+}
+
+impl State {
+    /// Whoever is seen on the machine wins.
+    fn wanted(&self, name: &str) -> Option<Wanted> {
+        let configured = self.configured.get(name).map(|agent| Wanted { agent: agent.clone(), given: None });
+        configured.or_else(|| self.added.get(name).cloned())
+    }
+}
+
+/// The agents that are wanted.
+pub(crate) struct Registry {
+    fleet: Arc<Fleet>,
+    maker: Arc<dyn Maker>,
+    cabinet: Cabinet,
+    /// Changes are one at a time, however long one takes; whoever calls agents does not wait for it.
+    state: Mutex<State>,
+}
+
+impl Registry {
+    pub(crate) fn new(fleet: Arc<Fleet>, maker: Arc<dyn Maker>, cabinet: Cabinet) -> Self {
+        Self { fleet, maker, cabinet, state: Mutex::default() }
+    }
+
+    /// Serves these, and what was added before. If one of these cannot be made, says so, and all stays as it was;
+    /// of what was added before, whatever can be made is served.
+    pub(crate) async fn configure(
+        &self,
+        agents: Vec<config::Agent>,
+    ) -> Result<Vec<(AgentName, anyhow::Error)>, StoreError> {
+        let mut state = self.state.lock().await;
+        let added = self.cabinet.all().await?;
+        let configured: BTreeMap<_, _> =
+            agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect();
+        for name in added.keys().filter(|name| configured.contains_key(*name)) {
+            tracing::warn!(%name, "this agent was added by the API, and is named by the configuration, too; that is served");
+        }
+        let mut ready = Vec::new();
+        let mut failed = Vec::new();
+        for agent in configured.values().filter(|agent| state.made.get(&agent.name) != Some(*agent)) {
+            match self.make(agent).await {
+                Ok(enter) => ready.push((agent.clone(), enter)),
+                Err(error) => failed.push((agent.name.clone(), error)),
+            }
+        }
+        if !failed.is_empty() {
+            return Ok(failed);
+        }
+        (state.configured, state.added) = (configured, added);
+        for (agent, enter) in ready {
+            self.enter(&mut state, agent, enter).await;
+        }
+        self.follow(&mut state).await;
+        Ok(Vec::new())
+    }
+
+    /// Serves what other hubs of the same store have been told, too.
+    pub(crate) async fn look(&self) -> Result<(), StoreError> {
+        let mut state = self.state.lock().await;
+        state.added = self.cabinet.all().await?;
+        self.follow(&mut state).await;
+        Ok(())
+    }
+
+    /// Looks now and then, where there are other hubs, for as long as it is polled.
+    pub(crate) async fn watch(&self) -> Infallible {
+        if !self.cabinet.store.is_shared() {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if let Err(error) = self.look().await {
+                tracing::debug!(%error, "agents that other hubs have been told of could not be read");
+            }
+        }
+    }
+
+    /// What is wanted of this name, if somebody has named it.
+    pub(crate) async fn find(&self, name: &str) -> Option<Wanted> {
+        self.state.lock().await.wanted(name)
+    }
+
+    /// Serves one more.
+    pub(crate) async fn add(&self, name: &AgentName, given: Map<String, Value>) -> Result<u64, Refused> {
+        let agent = settings::read(name, &given)?;
+        let mut state = self.state.lock().await;
+        if let Some(taken) = state.wanted(name) {
+            return Err(Refused::Taken(taken.agent.origin));
+        }
+        if self.fleet.get(name).is_some() {
+            return Err(Refused::Taken(config::AgentOrigin::Flag));
+        }
+        self.keep(&mut state, agent, given, Expect::Absent).await
+    }
+
+    /// Changes one: members that are given replace those that were, null takes one away (RFC 7396).
+    pub(crate) async fn change(
+        &self,
+        name: &str,
+        patch: Map<String, Value>,
+        expect: Expect,
+    ) -> Result<u64, Refused> {
+        let mut state = self.state.lock().await;
+        let (mut given, version) = self.ours(&state, name)?;
+        expected(expect, version)?;
+        merge(&mut given, patch);
+        let name = name.parse().map_err(Refused::Invalid)?;
+        let agent = settings::read(&name, &given)?;
+        self.keep(&mut state, agent, given, Expect::Version(version)).await
+    }
+
+    /// Made first and kept then: what cannot be made is not there after a restart either.
+    async fn keep(
+        &self,
+        state: &mut State,
+        agent: config::Agent,
+        given: Map<String, Value>,
+        expect: Expect,
+    ) -> Result<u64, Refused> {
+        let name = agent.name.clone();
+        let failed = |error: anyhow::Error| Refused::Failed(format!("{error:#}"));
+        let enter = self.make(&agent).await.map_err(failed)?;
+        let version = self.cabinet.put(&name, &given, expect).await?;
+        self.enter(state, agent.clone(), enter).await;
+        state.added.insert(name, Wanted { agent, given: Some((given, version)) });
+        Ok(version)
+    }
+
+    /// Serves one no more. Its tasks stay where they are kept.
+    pub(crate) async fn remove(&self, name: &str, expect: Expect) -> Result<(), Refused> {
+        let mut state = self.state.lock().await;
+        let (_, version) = self.ours(&state, name)?;
+        expected(expect, version)?;
+        self.cabinet.drop(name, version).await?;
+        state.added.remove(name);
+        state.made.remove(name);
+        self.part_with(name).await;
+        Ok(())
+    }
+
+    /// What the API was given about an agent, which nobody else has named.
+    fn ours(&self, state: &State, name: &str) -> Result<(Map<String, Value>, u64), Refused> {
+        match state.wanted(name) {
+            Some(Wanted { given: Some(given), .. }) => Ok(given),
+            Some(Wanted { agent, given: None }) => Err(Refused::Elsewhere(agent.origin)),
+            None if self.fleet.get(name).is_some() => Err(Refused::Elsewhere(config::AgentOrigin::Flag)),
+            None => Err(Refused::Missing),
+        }
+    }
+
+    async fn make(&self, agent: &config::Agent) -> Result<Enter> {
+        Arc::clone(&self.maker).make(agent.clone(), self.fleet.get(&agent.name)).await
+    }
+
+    async fn enter(&self, state: &mut State, wanted: config::Agent, enter: Enter) {
+        match enter() {
+            Ok(agent) => {
+                let name = wanted.name.clone();
+                state.made.insert(wanted.name.clone(), wanted);
+                let before = self.fleet.put(Arc::clone(&agent));
+                if let Some(before) = before.filter(|before| !agent.continues(before)) {
+                    self.farewell(&name, &before).await;
+                }
+            }
+            Err(error) => {
+                let (name, error) = (&wanted.name, format!("{error:#}"));
+                tracing::error!(%name, error, "this agent cannot be served");
+            }
+        }
+    }
+
+    /// Makes what is wanted and not there, and takes away what is there and not wanted.
+    async fn follow(&self, state: &mut State) {
+        let names = state.configured.keys().chain(state.added.keys()).chain(state.made.keys());
+        let names: std::collections::BTreeSet<AgentName> = names.cloned().collect();
+        for name in names {
+            match state.wanted(&name) {
+                None => {
+                    state.made.remove(&name);
+                    self.part_with(&name).await;
+                }
+                Some(Wanted { agent, .. }) if state.made.get(&name) == Some(&agent) => {}
+                Some(Wanted { agent, .. }) => match self.make(&agent).await {
+                    Ok(enter) => self.enter(state, agent, enter).await,
+                    Err(error) => {
+                        tracing::error!(%name, error = %format!("{error:#}"), "this agent cannot be served");
+                    }
+                },
+            }
+        }
+    }
+
+    async fn part_with(&self, name: &str) {
+        let Some(agent) = self.fleet.take(name) else { return };
+        self.farewell(name, &agent).await;
+    }
+
+    /// Ends what an agent that is served no more still does.
+    async fn farewell(&self, name: &str, agent: &Agent) {
+        let Some(runtime) = agent.runtime() else { return };
+        tracing::info!(agent = name, running = runtime.running(), "this agent is served no more");
+        runtime.drain(FAREWELL).await;
+    }
+}
+
+fn expected(expect: Expect, version: u64) -> Result<(), Refused> {
+    match expect {
+        Expect::Version(wanted) if wanted != version => Err(Refused::Changed(version)),
+        _ => Ok(()),
+    }
+}
+
+/// RFC 7396.
+fn merge(given: &mut Map<String, Value>, patch: Map<String, Value>) {
+    for (name, value) in patch {
+        match value {
+            Value::Null => {
+                given.remove(&name);
+            }
+            Value::Object(patch) => {
+                let member = given.entry(name).or_insert_with(|| Value::Object(Map::new()));
+                if !member.is_object() {
+                    *member = Value::Object(Map::new());
+                }
+                if let Value::Object(member) = member {
+                    merge(member, patch);
+                }
+            }
+            value => {
+                given.insert(name, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

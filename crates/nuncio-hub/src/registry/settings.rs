@@ -1,0 +1,23 @@
+//! What the API is given about an agent, as the settings it means.
+
+use serde_json::{Map, Value};
+
+use super::Refused;
+pub(crate) use crate::config::raw::Agent as Settings;
+use crate::config::{self, AgentName};
+
+/// Reads it.
+///
+/// # Errors
+/// What is wrong, and what is expected.
+pub(super) fn read(name: &AgentName, given: &Map<String, Value>) -> Result<config::Agent, Refused> {
+    let is_program = |url: &str| url.starts_with("cmd:") || url.starts_with("cmd+json:");
+    if given.contains_key("command") || given.get("url").and_then(Value::as_str).is_some_and(is_program) {
+        return Err(Refused::Forbidden(
+            "programs are named in the file or on the command line of the hub, never from here: whoever has the \
+             token could run anything"
+                .to_owned(),
+        ));
+    }
+    config::added(name, given).map_err(Refused::Invalid)
+}

@@ -1,0 +1,193 @@
+//! The configuration, read again while the hub runs: all of it, or none.
+//!
+//! Three may ask for it: whoever saves a file ([`Reloading::watch`] looks every second), SIGHUP, and the admin API.
+//! What is wrong changes nothing, and is told to whoever asked. Connections, streams and tasks go on in any case.
+
+use std::{
+    convert::Infallible,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::sync::{Mutex, Notify};
+
+use crate::{
+    admin::Reloader,
+    audit::{Row, What},
+    config::{self, Changes, Config, Loaded, Problem, Problems, Source, WebOrigin},
+    fleet::Fleet,
+    identity::Identity,
+    limits::Callers,
+    registry::Registry,
+    telemetry::Telemetry,
+};
+
+/// Between two looks at the files.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What of a running hub follows its configuration.
+#[derive(Clone)]
+pub(crate) struct Live {
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) callers: Arc<Callers>,
+    /// What each caller may ask for.
+    pub(crate) limits: Arc<ArcSwap<config::Limits>>,
+    /// Web pages that may call.
+    pub(crate) origins: Arc<ArcSwap<Vec<WebOrigin>>>,
+    pub(crate) telemetry: Telemetry,
+}
+
+impl Live {
+    /// Makes it so. The agents first: they are the only ones that may turn out not to be possible.
+    async fn apply(&self, config: &Config) -> Result<(), Problems> {
+        let failed = self.registry.configure(config.agents.clone()).await;
+        let failed =
+            failed.map_err(|error| wrong(format!("the agents cannot be read from the store: {error}")))?;
+        if let Some((name, error)) = failed.first() {
+            return Err(wrong(format!("the agent {name} cannot be served: {error:#}")));
+        }
+        self.identity.configure(&config.identity).map_err(|error| wrong(format!("identity: {error:#}")))?;
+        self.limits.store(Arc::new(config.limits.clone()));
+        self.callers.configure(&config.limits, &self.identity.limits());
+        self.origins.store(Arc::new(config.cors.clone()));
+        self.fleet.set_default(config.default_agent.as_deref());
+        Ok(())
+    }
+}
+
+fn wrong(text: String) -> Problems {
+    Problems(vec![Problem::general(config::Severity::Error, text)])
+}
+
+/// A configuration that is followed.
+pub struct Reloading {
+    source: Source,
+    live: Live,
+    /// What is in force. Held while another is put in its place.
+    loaded: Mutex<Loaded>,
+    /// The same, for whoever only wants to see it.
+    shown: ArcSwap<Value>,
+    /// Somebody asks for a look.
+    asked: Notify,
+}
+
+impl std::fmt::Debug for Reloading {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reloading").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl Reloading {
+    pub(crate) fn new(source: Source, loaded: Loaded, live: Live) -> Self {
+        let shown = ArcSwap::from_pointee(loaded.shown(true));
+        Self { source, live, loaded: Mutex::new(loaded), shown, asked: Notify::new() }
+    }
+
+    /// Looks at once, as at SIGHUP.
+    pub fn ask(&self) {
+        self.asked.notify_one();
+    }
+
+    /// Reads the files again when they change, for as long as it is polled.
+    pub async fn watch(&self) -> Infallible {
+        let mut tried = self.seen().await;
+        loop {
+            let asked = tokio::select! {
+                () = tokio::time::sleep(EVERY) => false,
+                () = self.asked.notified() => true,
+            };
+            let now = self.seen().await;
+            // A file that is wrong is tried once, and not told of every second.
+            if now == tried && !asked {
+                continue;
+            }
+            tried = now;
+            match self.reload().await {
+                Ok(changes) if changes.is_empty() => tracing::info!("the configuration has not changed"),
+                Ok(changes) => {
+                    self.live.identity.audit().note(Row::of(What::ConfigReloaded));
+                    tell(&changes);
+                }
+                Err(problems) => {
+                    tracing::error!("the new configuration is wrong; what was in force stays: {problems}");
+                }
+            }
+        }
+    }
+
+    /// What is in the files now, and which there are beside them. Looked at and not watched for: this sees a file
+    /// that was replaced by a link, and one on a disk of another machine.
+    async fn seen(&self) -> u64 {
+        let (files, folders) = {
+            let loaded = self.loaded.lock().await;
+            let files: Vec<_> = loaded.files.iter().map(|(path, _)| path.clone()).collect();
+            (files, loaded.folders.clone())
+        };
+        let look = move || {
+            let mut hasher = DefaultHasher::new();
+            for file in files {
+                std::fs::read(file).ok().hash(&mut hasher);
+            }
+            for folder in folders {
+                let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+                let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+                names.sort();
+                names.retain(|name| Path::new(name).extension().is_some_and(|extension| extension == "toml"));
+                names.hash(&mut hasher);
+            }
+            hasher.finish()
+        };
+        tokio::task::spawn_blocking(look).await.unwrap_or_default()
+    }
+
+    async fn try_reload(&self) -> Result<Changes, Problems> {
+        let mut loaded = self.loaded.lock().await;
+        let source = self.source.clone();
+        let reading = tokio::task::spawn_blocking(move || source.load());
+        let new = reading.await.map_err(|error| wrong(format!("it cannot be read: {error}")))??;
+        let changes = config::changes(&loaded.config, &new.config);
+        self.live.apply(&new.config).await?;
+        self.shown.store(Arc::new(new.shown(true)));
+        *loaded = new;
+        Ok(changes)
+    }
+}
+
+#[async_trait]
+impl Reloader for Reloading {
+    fn shown(&self) -> Value {
+        Value::clone(&self.shown.load())
+    }
+
+    async fn reload(&self) -> Result<Changes, Problems> {
+        let outcome = self.try_reload().await;
+        self.live.telemetry.metrics.reloaded(outcome.is_ok());
+        outcome
+    }
+}
+
+fn tell(changes: &Changes) {
+    let names = |agents: &[config::Agent]| {
+        agents.iter().map(|agent| agent.name.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let config::AgentChanges { added, changed, removed } = &changes.agents;
+    tracing::info!(
+        added = names(added),
+        changed = names(changed),
+        removed = names(removed),
+        identity = changes.identity,
+        limits = changes.limits,
+        "the new configuration is in force"
+    );
+    if !changes.needs_restart.is_empty() {
+        let keys = changes.needs_restart.join(", ");
+        tracing::warn!(keys, "these have changed, too, and show when the hub is started again");
+    }
+}

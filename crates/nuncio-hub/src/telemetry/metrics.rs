@@ -1,0 +1,407 @@
+//! Every number that the hub tells, in one table, and the handles by which it is changed.
+//!
+//! No global state: a hub has its own. Labels are bounded: names of agents are those of the fleet, the rest are
+//! words of the protocol, and no label has an id of a task, a context or a caller in it. What a request touches
+//! is looked up once and kept ([`Agent`]): a request then costs a few atomic additions.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock, atomic::AtomicU64},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use nuncio_protocol::{Binding, ErrorKind, TaskState, Version, op::Op};
+use nuncio_server::store::{Asked, DeliveryState, Settled, Watch};
+use prometheus_client::{
+    encoding::text,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
+    registry::{Metric, Registry},
+};
+
+/// A metric as it is told and documented.
+pub(super) struct Definition {
+    /// Without what its kind adds.
+    name: &'static str,
+    #[cfg(test)]
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+}
+
+#[cfg(test)]
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+}
+
+macro_rules! definitions {
+    ($($constant:ident $kind:ident $name:literal [$($label:literal)*] $help:literal;)+) => {
+        $(const $constant: Definition = Definition {
+            name: concat!("nuncio_", $name),
+            #[cfg(test)]
+            kind: Kind::$kind,
+            labels: &[$($label),*],
+            help: $help,
+        };)+
+
+        /// All of them, in the order in which they are told.
+        #[cfg(test)]
+        const ALL: &[Definition] = &[$($constant),+];
+    };
+}
+
+definitions! {
+    REQUESTS Counter "requests" ["agent" "operation" "version" "binding" "outcome"]
+        "Calls of agents, by how they ended: ok, abandoned (the caller left before the answer), or the reason of the error";
+    REQUEST_SECONDS Histogram "request_seconds" ["agent" "operation" "version" "binding"]
+        "Time to the answer of a call, for streams until they are open";
+    FIRST_EVENT_SECONDS Histogram "first_event_seconds" ["agent" "operation" "version" "binding"]
+        "Time from a call to the first event of its stream";
+    STREAMS Gauge "open_streams" ["agent"]
+        "Streams that are open";
+    UNSAID Counter "unsaid_versions" ["agent" "binding"]
+        "Calls that did not say their version and were taken all the same (lenient mode)";
+    RESPONSES Counter "http_responses" ["status"]
+        "Answers of the listener for callers, whatever they are about";
+    TASKS Gauge "tasks" ["agent" "state"]
+        "Tasks that are kept, at most 15 seconds old";
+    RUNNING Gauge "running_tasks" ["agent"]
+        "Executions that run in this process";
+    OWED Gauge "owed_deliveries" []
+        "Notifications that webhooks are owed, at most 15 seconds old";
+    OLDEST_OWED Gauge "oldest_owed_delivery_seconds" []
+        "Age of the oldest of them; 0 if there is none";
+    DELIVERIES Counter "delivery_attempts" ["outcome"]
+        "Attempts to notify a webhook: delivered, retried (it is tried again) or dead (it was given up)";
+    DELIVERY_SECONDS Histogram "delivery_attempt_seconds" []
+        "Time that attempts took";
+    TRANSLATIONS Counter "translations" ["agent" "from_version" "from_binding" "to_version" "to_binding"]
+        "Calls that were translated for an agent that keeps its own tasks";
+    DENIALS Counter "denials" ["reason"]
+        "Requests that were refused for who sent them: credentials_refused, attempts_limited, agent_denied or operation_denied";
+    AGENT_UP Gauge "agent_up" ["agent"]
+        "1 if the agent behind the hub answers, 0 if it does not; only for agents that the hub calls";
+    STORE_SECONDS Histogram "store_seconds" ["operation"]
+        "Time that the store took: commit, read or write; not for memory";
+    STORE_ERRORS Counter "store_errors" ["operation"]
+        "What the store could not do";
+    READY Gauge "ready" []
+        "1 if calls should come here";
+    RELOADS Counter "config_reloads" ["outcome"]
+        "Times that the configuration was read again: ok or refused";
+    STARTED Gauge "start_time_seconds" []
+        "When this hub began, in seconds since 1970";
+    BUILD Info "build" ["version"]
+        "What this hub is made of";
+}
+
+/// Values of labels with their names.
+type Labels<const N: usize> = [(&'static str, Arc<str>); N];
+type Counters<const N: usize> = Family<Labels<N>, Counter>;
+type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
+type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
+
+/// What stands for no value.
+const NONE: &str = "-";
+
+/// From a tenth of a millisecond to ten minutes, which is how long a blocking call may take.
+const SECONDS: [f64; 16] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0,
+];
+
+fn seconds() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+/// The numbers of a hub.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Counters<5>,
+    request_seconds: Histograms<4>,
+    first_event_seconds: Histograms<4>,
+    streams: Gauges<1>,
+    unsaid: Counters<2>,
+    responses: Counters<1>,
+    by_status: [OnceLock<Counter>; 600],
+    pub(super) tasks: Gauges<2>,
+    pub(super) running: Gauges<1>,
+    pub(super) owed: Gauge,
+    pub(super) oldest_owed: Gauge<f64, AtomicU64>,
+    deliveries: [Counter; 3],
+    delivery_seconds: Histogram,
+    translations: Counters<5>,
+    denials: Counters<1>,
+    agent_up: Gauges<1>,
+    store_seconds: [Histogram; Asked::ALL.len()],
+    store_errors: [Counter; Asked::ALL.len()],
+    pub(super) ready: Gauge,
+    reloads: Counters<1>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// Registers a metric as its definition says.
+fn register<M: Metric + Clone>(registry: &mut Registry, definition: &Definition, metric: M) -> M {
+    registry.register(definition.name, definition.help, metric.clone());
+    metric
+}
+
+fn labels<const N: usize>(definition: &Definition, values: [&str; N]) -> Labels<N> {
+    let mut names = definition.labels.iter();
+    values.map(|value| (names.next().copied().unwrap_or(NONE), value.into()))
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let r = &mut registry;
+        let histograms = || Family::new_with_constructor(seconds as fn() -> Histogram);
+        let requests = register(r, &REQUESTS, Counters::default());
+        let request_seconds = register(r, &REQUEST_SECONDS, histograms());
+        let first_event_seconds = register(r, &FIRST_EVENT_SECONDS, histograms());
+        let streams = register(r, &STREAMS, Gauges::default());
+        let unsaid = register(r, &UNSAID, Counters::default());
+        let responses = register(r, &RESPONSES, Counters::default());
+        let tasks = register(r, &TASKS, Gauges::default());
+        let running = register(r, &RUNNING, Gauges::default());
+        let owed = register(r, &OWED, Gauge::default());
+        let oldest_owed = register(r, &OLDEST_OWED, Gauge::default());
+        let deliveries = register(r, &DELIVERIES, Counters::<1>::default());
+        let delivery_seconds = register(r, &DELIVERY_SECONDS, seconds());
+        let translations = register(r, &TRANSLATIONS, Counters::default());
+        let denials = register(r, &DENIALS, Counters::default());
+        let agent_up = register(r, &AGENT_UP, Gauges::default());
+        let store_seconds: Histograms<1> =
+            register(r, &STORE_SECONDS, Family::new_with_constructor(seconds as fn() -> Histogram));
+        let store_errors = register(r, &STORE_ERRORS, Counters::<1>::default());
+        let ready = register(r, &READY, Gauge::default());
+        let reloads = register(r, &RELOADS, Counters::default());
+        let started: Gauge = register(r, &STARTED, Gauge::default());
+        started
+            .set(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed()));
+        ready.set(1);
+        r.register(BUILD.name, BUILD.help, Info::new(labels(&BUILD, [env!("CARGO_PKG_VERSION")])));
+        Self {
+            deliveries: DeliveryState::ALL
+                .map(|state| deliveries.get_or_create_owned(&labels(&DELIVERIES, [outcome_of(state)]))),
+            store_seconds: Asked::ALL
+                .map(|asked| store_seconds.get_or_create_owned(&labels(&STORE_SECONDS, [asked.name()]))),
+            store_errors: Asked::ALL
+                .map(|asked| store_errors.get_or_create_owned(&labels(&STORE_ERRORS, [asked.name()]))),
+            by_status: [const { OnceLock::new() }; 600],
+            registry,
+            requests,
+            request_seconds,
+            first_event_seconds,
+            streams,
+            unsaid,
+            responses,
+            tasks,
+            running,
+            owed,
+            oldest_owed,
+            delivery_seconds,
+            translations,
+            denials,
+            agent_up,
+            ready,
+            reloads,
+        }
+    }
+}
+
+fn outcome_of(state: DeliveryState) -> &'static str {
+    match state {
+        DeliveryState::Pending => "retried",
+        DeliveryState::Delivered => "delivered",
+        DeliveryState::Dead => "dead",
+    }
+}
+
+impl Metrics {
+    /// The handles of an agent of the fleet.
+    pub(super) fn agent(self: &Arc<Self>, name: &Arc<str>) -> Agent {
+        Agent {
+            streams: self.streams.get_or_create_owned(&labels(&STREAMS, [name])),
+            name: Arc::clone(name),
+            metrics: Arc::clone(self),
+            cells: (0..CELLS).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// A caller was answered by this status.
+    pub(super) fn responded(&self, status: u16) {
+        let Some(cell) = self.by_status.get(usize::from(status)) else { return };
+        let make = || self.responses.get_or_create_owned(&labels(&RESPONSES, [&status.to_string()]));
+        cell.get_or_init(make).inc();
+    }
+
+    /// So many more tasks of this agent are in this state.
+    pub(super) fn add_tasks(&self, agent: &str, state: TaskState, tasks: u64) {
+        let state = state.as_str().trim_start_matches("TASK_STATE_").to_ascii_lowercase();
+        self.tasks.get_or_create(&labels(&TASKS, [agent, &state])).inc_by(tasks.cast_signed());
+    }
+
+    /// How many executions of this agent run here.
+    pub(super) fn running(&self, agent: &str, running: usize) {
+        self.running.get_or_create(&labels(&RUNNING, [agent])).set(running.cast_signed() as i64);
+    }
+
+    /// A request was refused for who sent it.
+    pub(crate) fn denied(&self, reason: &'static str) {
+        self.denials.get_or_create(&labels(&DENIALS, [reason])).inc();
+    }
+
+    /// Counts calls that are translated to this version and binding of an agent.
+    pub(crate) fn translations(self: &Arc<Self>, agent: &Arc<str>, to: (Version, Binding)) -> Translations {
+        let cells = [const { OnceLock::new() }; Version::ALL.len() * Binding::ALL.len()];
+        Translations { metrics: Arc::clone(self), agent: Arc::clone(agent), to, cells }
+    }
+
+    /// Whether the agent behind us answers.
+    pub(super) fn agent_is(&self, agent: &str, up: bool) {
+        self.agent_up.get_or_create(&labels(&AGENT_UP, [agent])).set(i64::from(up));
+    }
+
+    /// The configuration was read again.
+    pub(crate) fn reloaded(&self, is_ok: bool) {
+        let outcome = if is_ok { "ok" } else { "refused" };
+        self.reloads.get_or_create(&labels(&RELOADS, [outcome])).inc();
+    }
+
+    /// All of it, as Prometheus reads it.
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::with_capacity(16 * 1024);
+        // A string takes whatever it is given.
+        let _ = text::encode(&mut out, &self.registry);
+        out
+    }
+}
+
+impl Watch for Metrics {
+    fn answered(&self, asked: Asked, took: Duration, is_ok: bool) {
+        self.store_seconds[asked as usize].observe(took.as_secs_f64());
+        if !is_ok {
+            self.store_errors[asked as usize].inc();
+        }
+    }
+
+    fn settled(&self, settled: &[Settled]) {
+        for outcome in settled.iter().flat_map(|settled| &settled.outcomes) {
+            self.deliveries[outcome.state as usize].inc();
+            self.delivery_seconds.observe(f64::from(outcome.attempt.took) / 1000.0);
+        }
+    }
+}
+
+/// The handles of what is translated for one agent, by where it comes from.
+pub(crate) struct Translations {
+    metrics: Arc<Metrics>,
+    agent: Arc<str>,
+    to: (Version, Binding),
+    cells: [OnceLock<Counter>; Version::ALL.len() * Binding::ALL.len()],
+}
+
+impl Translations {
+    /// Counts a call that came like this, if that is not how it goes on.
+    pub(crate) fn count(&self, version: Version, binding: Option<Binding>) {
+        let Some(binding) = binding.filter(|binding| (version, *binding) != self.to) else { return };
+        let (to_version, to_binding) = (self.to.0.as_str(), self.to.1.as_str());
+        let values = [&*self.agent, version.as_str(), binding.as_str(), to_version, to_binding];
+        let make = || self.metrics.translations.get_or_create_owned(&labels(&TRANSLATIONS, values));
+        self.cells[version as usize * Binding::ALL.len() + binding as usize].get_or_init(make).inc();
+    }
+}
+
+/// How many bindings there are, and none.
+const BINDINGS: usize = Binding::ALL.len() + 1;
+const CELLS: usize = Op::TABLE.len() * Version::ALL.len() * BINDINGS;
+
+/// The handles of one agent. Those of calls that nobody makes are never made.
+pub(super) struct Agent {
+    name: Arc<str>,
+    metrics: Arc<Metrics>,
+    pub(super) streams: Gauge,
+    cells: Box<[OnceLock<Cell>]>,
+}
+
+/// The handles of one operation in one version by one binding.
+pub(super) struct Cell {
+    pub(super) seconds: Histogram,
+    pub(super) first_event_seconds: Option<Histogram>,
+    unsaid: OnceLock<Counter>,
+    ok: OnceLock<Counter>,
+    abandoned: OnceLock<Counter>,
+    errors: [OnceLock<Counter>; ErrorKind::TABLE.len()],
+}
+
+/// How a call ended.
+#[derive(Clone, Copy)]
+pub(super) enum Outcome {
+    Ok,
+    /// The caller left before the answer.
+    Abandoned,
+    Error(ErrorKind),
+}
+
+impl Agent {
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(super) fn cell(&self, op: Op, version: Version, binding: Option<Binding>) -> &Cell {
+        let binding_at = binding.map_or(BINDINGS - 1, |binding| binding as usize);
+        let at = (op as usize * Version::ALL.len() + version as usize) * BINDINGS + binding_at;
+        self.cells[at].get_or_init(|| {
+            let values = self.values(op, version, binding);
+            let first_event = || {
+                self.metrics.first_event_seconds.get_or_create_owned(&labels(&FIRST_EVENT_SECONDS, values))
+            };
+            Cell {
+                seconds: self.metrics.request_seconds.get_or_create_owned(&labels(&REQUEST_SECONDS, values)),
+                first_event_seconds: op.row().streaming.then(first_event),
+                unsaid: OnceLock::new(),
+                ok: OnceLock::new(),
+                abandoned: OnceLock::new(),
+                errors: [const { OnceLock::new() }; ErrorKind::TABLE.len()],
+            }
+        })
+    }
+
+    fn values(&self, op: Op, version: Version, binding: Option<Binding>) -> [&str; 4] {
+        [&self.name, op.name(), version.as_str(), binding.map_or(NONE, Binding::as_str)]
+    }
+
+    /// Counts a call.
+    pub(super) fn count(&self, op: Op, version: Version, binding: Option<Binding>, outcome: Outcome) {
+        let cell = self.cell(op, version, binding);
+        let (counter, reason) = match outcome {
+            Outcome::Ok => (&cell.ok, "ok"),
+            Outcome::Abandoned => (&cell.abandoned, "abandoned"),
+            Outcome::Error(kind) => (&cell.errors[kind as usize], kind.row().reason),
+        };
+        let make = || {
+            let [agent, operation, version, binding] = self.values(op, version, binding);
+            let values = [agent, operation, version, binding, &reason.to_ascii_lowercase()];
+            self.metrics.requests.get_or_create_owned(&labels(&REQUESTS, values))
+        };
+        counter.get_or_init(make).inc();
+    }
+
+    /// Counts a call that did not say its version.
+    pub(super) fn count_unsaid(&self, op: Op, version: Version, binding: Option<Binding>) {
+        let values = [&*self.name, binding.map_or(NONE, Binding::as_str)];
+        let make = || self.metrics.unsaid.get_or_create_owned(&labels(&UNSAID, values));
+        self.cell(op, version, binding).unsaid.get_or_init(make).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests;

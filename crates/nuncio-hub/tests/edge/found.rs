@@ -1,0 +1,82 @@
+//! Which agents there are, for people and for machines.
+
+use nuncio_hub::{
+    Hub, NewKey,
+    config::{Agent, AgentKind, AgentOrigin, Config, Upstream},
+};
+use serde_json::json;
+
+use crate::{Running, cards::get, config};
+
+#[tokio::test]
+async fn agents_are_found_by_what_they_do() {
+    let hub = Running::start(config()).await;
+    for (query, expected) in [
+        ("", json!(["conformance", "echo", "slow"])),
+        ("?q=ECHO", json!(["echo"])),
+        ("?tag=demo&q=told", json!(["echo"])),
+        ("?pageSize=1&pageToken=1", json!(["echo"])),
+        ("?q=unheard", json!([])),
+    ] {
+        let list = get(&hub, &format!("/agents{query}"), &[]).await;
+        let names: Vec<_> =
+            list.json["agents"].as_array().unwrap().iter().map(|agent| &agent["name"]).collect();
+        assert_eq!((list.status, json!(names)), (200, expected), "{query}");
+    }
+    let echo = &get(&hub, "/agents?q=echo", &[]).await.json["agents"][0];
+    assert_eq!(echo["url"], format!("{}/agents/echo", hub.url));
+    assert_eq!(echo["card"], format!("{}/agents/echo/.well-known/agent-card.json", hub.url));
+    assert_eq!(echo["skills"], json!([{ "id": "echo", "name": "Echo" }]));
+    let wrong = get(&hub, "/agents?colour=red", &[]).await;
+    assert_eq!((wrong.status, &wrong.json["error"]["status"]), (400, &json!("INVALID_ARGUMENT")));
+}
+
+/// Its signature holds for the card as it came; where it is found is in the list.
+#[tokio::test]
+async fn the_card_of_an_agent_elsewhere_is_shown_as_it_came_to_those_who_may_see_the_agent() {
+    let far = Running::start(config()).await;
+    let original = get(&far, "/agents/echo/.well-known/agent-card.json", &[]).await.json;
+    let url = format!("{}/agents/echo", far.url).parse().unwrap();
+    let kind = AgentKind::Upstream(Box::new(Upstream::new(url)));
+    let agents = vec![Agent::new("far".parse().unwrap(), kind, AgentOrigin::Flag)];
+    let hub = Hub::bind(Config { agents, ..config() }).await.unwrap();
+    let keyring = hub.keyring();
+    let hub = Running::run(hub);
+    let shown = get(&hub, "/agents/far/upstream-card", &[]).await;
+    assert_eq!((shown.status, &shown.json), (200, &original));
+    let list = get(&hub, "/agents?q=far", &[]).await.json;
+    assert_eq!(list["agents"][0]["upstreamCard"], format!("{}/agents/far/upstream-card", hub.url));
+    let echo = get(&hub, "/agents?q=echo&tag=demo", &[]).await.json;
+    assert!(echo["agents"].as_array().unwrap().iter().any(|agent| agent["upstreamCard"].is_null()), "{echo}");
+    for path in ["/agents/echo/upstream-card", "/agents/none/upstream-card", "/agents/far/upstream-card/x"] {
+        assert_eq!(get(&hub, path, &[]).await.status, 404, "{path}");
+    }
+    let made = NewKey { agents: Some(vec!["echo".to_owned()]), ..NewKey::named("a") };
+    let (_, key) = keyring.create(made).await.unwrap();
+    let bearer = format!("Bearer {}", key.reveal());
+    assert_eq!(get(&hub, "/agents/far/upstream-card", &[("authorization", &bearer)]).await.status, 404);
+    assert_eq!(get(&hub, "/agents/far/upstream-card", &[]).await.status, 401);
+}
+
+#[tokio::test]
+async fn the_catalogs_of_others_lead_to_the_cards() {
+    let hub = Running::start(config()).await;
+    let catalog = get(&hub, "/.well-known/ai-catalog.json", &[]).await;
+    assert_eq!((catalog.status, catalog.header("content-type")), (200, "application/ai-catalog+json"));
+    assert_eq!(catalog.json["specVersion"], "1.0");
+    for entry in catalog.json["entries"].as_array().unwrap() {
+        assert_eq!(entry["mediaType"], "application/a2a-agent-card+json");
+        let card = get(&hub, entry["url"].as_str().unwrap().strip_prefix(&hub.url).unwrap(), &[]).await;
+        assert_eq!((card.status, &card.json["name"]), (200, &entry["displayName"]));
+    }
+    let catalog = get(&hub, "/.well-known/api-catalog", &[]).await;
+    assert_eq!(catalog.status, 200);
+    assert!(catalog.header("content-type").starts_with("application/linkset+json"), "RFC 9727, section 2");
+    assert!(catalog.header("link").contains("rel=\"api-catalog\""));
+    let links = catalog.json["linkset"].as_array().unwrap();
+    assert_eq!(links[0]["item"].as_array().unwrap().len(), 3);
+    for link in &links[1..] {
+        let card = link["service-desc"][0]["href"].as_str().unwrap().strip_prefix(&hub.url).unwrap();
+        assert_eq!(get(&hub, card, &[]).await.status, 200);
+    }
+}

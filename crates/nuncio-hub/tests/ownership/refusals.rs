@@ -1,0 +1,178 @@
+//! How callers are refused: in the words of the binding, with what HTTP has to say about it.
+
+use std::{sync::Arc, time::Instant};
+
+use nuncio_hub::{
+    KeyLimits, NewKey,
+    config::{Anonymous, Limits, Rate},
+};
+use nuncio_protocol::{
+    GetTaskRequest, Message, Part, SendMessageRequest, Version,
+    op::{Call, Op},
+};
+use serde_json::Value;
+
+use crate::{
+    PATIENCE, Running,
+    wire::{Answer, WIRES, Wire, get},
+};
+
+fn list() -> Call {
+    Call::ListTasks(Box::default())
+}
+
+fn get_task() -> Call {
+    Call::GetTask(Box::new(GetTaskRequest { id: "t".into(), ..Default::default() }))
+}
+
+fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
+    answer.headers.get(name).map_or("", |value| std::str::from_utf8(value).unwrap())
+}
+
+/// The status of HTTP, and the error in the binding's own words.
+fn error(wire: Wire, answer: &Answer) -> (u16, String) {
+    let json: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let told = match wire {
+        Wire::JsonRpc(_) => json["error"]["code"].to_string(),
+        Wire::Rest(Version::V1_0) => json["error"]["status"].to_string(),
+        Wire::Rest(Version::V0_3) => json["code"].to_string(),
+        Wire::Grpc(_) => header(answer, "grpc-status").to_owned(),
+    };
+    (answer.status, told)
+}
+
+/// What each wire says: JSON-RPC, HTTP+JSON (of either version), gRPC.
+fn check(wire: Wire, answer: &Answer, http: u16, code: i32, status: &str, grpc: &str) {
+    let expected = match wire {
+        Wire::JsonRpc(_) => (http, code.to_string()),
+        Wire::Rest(Version::V1_0) => (http, format!("\"{status}\"")),
+        Wire::Rest(Version::V0_3) => (http, code.to_string()),
+        Wire::Grpc(_) => (200, grpc.to_owned()),
+    };
+    assert_eq!(error(wire, answer), expected, "{wire:?}: {}", answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_credentials_and_with_wrong_ones() {
+    let hub = Running::start(|_| {}).await;
+    for wire in WIRES {
+        let answer = wire.call(&hub, "echo", None, get_task()).await.unwrap();
+        assert_ne!(answer.status, 401, "as long as there is no key: {}", answer.text());
+    }
+    hub.key("team-a", None).await;
+    for wire in WIRES {
+        for (key, challenge) in [
+            (None, "Bearer realm=\"nuncio\""),
+            (
+                Some("nuncio_wrong"),
+                "Bearer realm=\"nuncio\", error=\"invalid_token\", error_description=\"the key is mistyped or cut off\"",
+            ),
+        ] {
+            let answer = wire.call(&hub, "echo", key, get_task()).await.unwrap();
+            check(wire, &answer, 401, -32050, "UNAUTHENTICATED", "16");
+            assert_eq!(header(&answer, "www-authenticate"), challenge, "{wire:?}");
+        }
+    }
+    for open in ["/healthz", "/readyz"] {
+        assert_eq!(get(&hub, open, None).await.status, 200, "{open}");
+    }
+    assert_eq!(get(&hub, "/agents", None).await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_card_says_what_is_asked_for_from_the_first_key_on() {
+    let hub = Running::start(|_| {}).await;
+    let card = async |key: Option<&str>| {
+        let answer = get(&hub, "/agents/echo/.well-known/agent-card.json", key).await;
+        serde_json::from_slice::<Value>(&answer.body).unwrap()
+    };
+    assert_eq!(card(None).await["securitySchemes"], Value::Null);
+    let key = hub.key("team-a", None).await;
+    // Made anew beside the calls: soon.
+    let deadline = Instant::now() + PATIENCE;
+    while card(Some(&key)).await["securitySchemes"].is_null() {
+        assert!(Instant::now() < deadline, "the card does not change");
+    }
+    let schemes = card(Some(&key)).await["securitySchemes"].clone();
+    let names: Vec<_> = schemes.as_object().unwrap().keys().collect();
+    assert_eq!(names, ["apiKey", "bearer"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_that_is_not_for_you() {
+    let hub = Running::start(|_| {}).await;
+    let new = NewKey { operations: Some(vec!["GetTask".to_owned()]), ..NewKey::named("reader") };
+    let key = hub.keyring.create(new).await.unwrap().1;
+    let send = || {
+        let message = Message::user("m", [Part::text("hello")]);
+        Call::SendMessage(Box::new(SendMessageRequest { message, ..Default::default() }))
+    };
+    for wire in WIRES {
+        let answer = wire.call(&hub, "echo", Some(key.reveal()), send()).await.unwrap();
+        check(wire, &answer, 403, -32051, "PERMISSION_DENIED", "7");
+        let answer = wire.call(&hub, "echo", Some(key.reveal()), get_task()).await.unwrap();
+        let (http, _) = error(wire, &answer);
+        assert_ne!(http, 403, "{wire:?}: {}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_than_is_yours() {
+    let rate = Some(Rate { per_second: 0.001, burst: 2 });
+    let hub = Running::start(|config| config.limits = Limits { rate, ..Limits::default() }).await;
+    for (number, wire) in WIRES.into_iter().enumerate() {
+        let key = hub.key(&format!("team-{number}"), None).await;
+        let ask = || wire.call(&hub, "echo", Some(&key), get_task());
+        for _ in 0..2 {
+            let answer = ask().await.unwrap();
+            assert_ne!(error(wire, &answer).0, 429, "{wire:?}: {}", answer.text());
+        }
+        let answer = ask().await.unwrap();
+        check(wire, &answer, 429, -32052, "RESOURCE_EXHAUSTED", "8");
+        let wait: u32 = header(&answer, "retry-after").parse().unwrap();
+        assert!((900..=1000).contains(&wait), "{wire:?}: {wait}");
+    }
+    let limits = KeyLimits { per_second: Some(1000.0), burst: Some(1000), ..KeyLimits::default() };
+    let key = hub.keyring.create(NewKey { limits, ..NewKey::named("generous") }).await.unwrap().1;
+    // More than others have, from when the hub has heard of it: soon.
+    let wire = Wire::JsonRpc(Version::V1_0);
+    let (mut taken, deadline) = (0, Instant::now() + PATIENCE);
+    while taken < 10 {
+        assert!(Instant::now() < deadline, "{taken} were taken");
+        taken += usize::from(wire.call(&hub, "echo", Some(key.reveal()), list()).await.unwrap().is_ok());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_ends_when_its_key_is_revoked() {
+    let hub = Running::start(|_| {}).await;
+    let key = hub.key("team-a", None).await;
+    let wire = Wire::Rest(Version::V1_0);
+    let message = Message::user("m", [Part::text("hold")]);
+    let send = Call::SendStreamingMessage(Box::new(SendMessageRequest { message, ..Default::default() }));
+    let keyring = Arc::clone(&hub.keyring);
+    let stream = wire.call(&hub, "echo", Some(&key), send);
+    let revoke = async {
+        // Once it was used, the call is in; whether the stream is open by then does not matter: it ends, or is refused.
+        while keyring.show("team-a").unwrap().1.is_none() {
+            tokio::task::yield_now().await;
+        }
+        keyring.revoke("team-a").await.unwrap();
+    };
+    let (answer, ()) = futures_util::future::join(stream, revoke).await;
+    let answer = answer.unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let again = wire.call(&hub, "echo", Some(&key), get_task()).await.unwrap();
+    assert_eq!(again.status, 401);
+    assert!(header(&again, "www-authenticate").contains("the key was revoked"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_gets_in_where_nobody_may() {
+    let hub = Running::start(|config| config.identity.anonymous = Anonymous::Never).await;
+    for wire in WIRES {
+        let answer = wire.call(&hub, "echo", None, get_task()).await.unwrap();
+        check(wire, &answer, 401, -32050, "UNAUTHENTICATED", "16");
+        assert!(wire.has(Op::GetTask));
+    }
+}
