@@ -1,29 +1,40 @@
 //! The command line as it is typed.
 
 mod admin;
+mod agent;
+mod config;
 mod data;
 mod delivery;
+mod erase;
 mod hidden;
+mod key;
 mod listen;
+mod options;
 mod push;
-mod webhooks;
+mod tools;
+mod trail;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
-use nuncio_hub::config::{Connections, Network};
 use nuncio_protocol::{Binding, TaskState, Version};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
-use url::{Host, Url};
+use url::Url;
 
-use self::webhooks::Webhooks;
 pub(crate) use self::{
-    admin::{Admin, AdminAt},
-    data::{Durability, Place, StoreCommand, Which},
+    admin::Admin,
+    agent::{AgentCommand, Change},
+    config::{Check, ConfigCommand, Init, Serve},
+    data::{Place, StoreCommand, Which},
     delivery::{DeliveryCommand, Since},
+    erase::Erase,
     hidden::Hidden,
+    key::KeyCommand,
     listen::Listen,
+    options::Options,
     push::{PushCommand, Webhook},
+    tools::{Completion, Healthcheck, Man},
+    trail::Trail,
 };
 use crate::{exit, output::Format};
 
@@ -47,14 +58,13 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum, default_value_t, global = true, help_heading = GLOBAL)]
     pub(crate) output: Format,
 
-    /// What to log: a level, or a filter such as nuncio_server=debug.
-    #[arg(long, global = true, default_value = "info", env = "NUNCIO_LOG", help_heading = GLOBAL)]
-    #[arg(value_parser = log_filter)]
-    pub(crate) log_level: String,
+    /// What to log: a level, or a filter such as nuncio_server=debug; info when absent.
+    #[arg(id = "log-level", long, global = true, env = "NUNCIO_LOG", help_heading = GLOBAL, value_parser = log_filter)]
+    pub(crate) log_level: Option<String>,
 
-    /// How to log.
-    #[arg(long, global = true, value_enum, default_value_t, help_heading = GLOBAL)]
-    pub(crate) log_format: LogFormat,
+    /// How to log; text when absent.
+    #[arg(id = "log-format", long, global = true, value_enum, help_heading = GLOBAL)]
+    pub(crate) log_format: Option<LogFormat>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -70,6 +80,13 @@ pub(crate) enum LogFormat {
 pub(crate) enum Command {
     /// Serve agents.
     Serve(Serve),
+    /// Write a nuncio.toml to begin with, and its JSON Schema for editors.
+    Init(Init),
+    /// Look for mistakes in a nuncio.toml: syntax, references, and whether agents can be reached.
+    Check(Check),
+    /// Look at the configuration: what is in force, and what can be written.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Say something to an agent.
     Send(Send),
     /// Receive notifications of agents and show them, to try out webhooks.
@@ -80,6 +97,16 @@ pub(crate) enum Command {
     /// Have the updates of tasks posted to webhooks.
     #[command(subcommand)]
     Push(PushCommand),
+    /// Look at the agents of a hub, add some, take them away.
+    #[command(subcommand)]
+    Agent(AgentCommand),
+    /// Make API keys for the callers of a hub, look after them, take them back.
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// See who was refused at a hub, and what was changed there.
+    Trail(Trail),
+    /// Have a hub forget all tasks and replies of a caller, for good.
+    Erase(Erase),
     /// Look at what a hub owes to webhooks, and have it try again.
     #[command(subcommand)]
     Delivery(DeliveryCommand),
@@ -89,127 +116,12 @@ pub(crate) enum Command {
     /// Look after the place where tasks are kept: check, copy, bring up to date, make small.
     #[command(subcommand)]
     Store(StoreCommand),
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Serve {
-    /// Serve the demo agents: echo, slow and conformance.
-    #[arg(long)]
-    pub(crate) demo: bool,
-
-    /// Where callers reach us; port 0 takes a free one.
-    #[arg(long, default_value = "127.0.0.1:2602", env = "NUNCIO_LISTEN", value_parser = address)]
-    pub(crate) listen: SocketAddr,
-
-    /// Where whoever runs this hub reaches it, on this machine only; port 0 takes a free one, off none.
-    #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:2603", env = "NUNCIO_ADMIN_LISTEN")]
-    pub(crate) admin: AdminAt,
-
-    /// Write the token for that to this file; where commands of this user look for it when absent
-    /// ($XDG_STATE_HOME or ~/.local/state, nuncio/admin-PORT.token).
-    #[arg(long, value_name = "FILE", env = "NUNCIO_ADMIN_TOKEN_FILE")]
-    pub(crate) admin_token_file: Option<PathBuf>,
-
-    /// How callers see us, if not at the address we listen on, such as https://agents.example.com.
-    #[arg(long, env = "NUNCIO_PUBLIC_URL")]
-    pub(crate) public_url: Option<Url>,
-
-    /// On loopback, answer to this host name, too; may be repeated. Our own names and that of --public-url
-    /// are answered to in any case, others are not: a web page could call us by them (DNS rebinding).
-    #[arg(long = "allow-host", value_name = "NAME", value_parser = host)]
-    pub(crate) allowed_hosts: Vec<Host>,
-
-    /// Believe what proxies of this network say about how they were called (Forwarded, X-Forwarded-Host,
-    /// -Proto, -Port, -Prefix), and show it on cards; may be repeated. Name only networks from which
-    /// nobody but your proxies can connect. On loopback the names need --allow-host.
-    #[arg(long = "trust-proxy", value_name = "CIDR")]
-    pub(crate) trusted_proxies: Vec<Network>,
-
-    /// Speak TLS: the certificate and those between it and its root, as PEM. The files may be replaced
-    /// while we run; SIGHUP makes us look at once.
-    #[arg(long, value_name = "FILE", requires = "tls_key", env = "NUNCIO_TLS_CERT")]
-    pub(crate) tls_cert: Option<PathBuf>,
-
-    /// The private key of the certificate, as PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "NUNCIO_TLS_KEY")]
-    pub(crate) tls_key: Option<PathBuf>,
-
-    /// Sign cards with this private key: a PKCS#8 PEM file for ES256, EdDSA or RS256. May be repeated:
-    /// all keys sign, and the public ones are served at /.well-known/jwks.json. With --trust-proxy it needs
-    /// --public-url.
-    #[arg(long = "card-key", value_name = "FILE")]
-    pub(crate) card_keys: Vec<PathBuf>,
-
-    /// The name of a card key, by which verifiers find it; its thumbprint when absent. May be repeated:
-    /// the first names the first key.
-    #[arg(long = "card-kid", value_name = "ID", requires = "card_keys")]
-    pub(crate) card_kids: Vec<String>,
-
-    /// Do not serve cards at /.well-known/agent.json, where clients older than 0.3 look for them.
-    #[arg(long)]
-    pub(crate) no_legacy_card: bool,
-
-    /// Where tasks are kept: memory, a file (FILE or sqlite:FILE), or postgres://USER@HOST/DATABASE. In
-    /// memory when absent: gone with the process. Others can see the command line: an address with a
-    /// password belongs into the variable.
-    #[arg(long, value_name = "STORE", env = "NUNCIO_DATA", hide_env_values = true)]
-    pub(crate) data: Option<Place>,
-
-    /// What an answer promises: full when absent.
-    #[arg(long, value_enum)]
-    pub(crate) durability: Option<Durability>,
-
-    /// For how many days finished tasks are kept; 0: for ever. 30 when absent, but in memory only their
-    /// number counts.
-    #[arg(long, value_name = "DAYS")]
-    pub(crate) keep_days: Option<u32>,
-
-    /// How many finished tasks are kept in memory; 100,000 when absent.
-    #[arg(long, value_name = "N")]
-    pub(crate) keep_finished: Option<usize>,
-
-    /// This agent answers at the root, too.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) default: Option<String>,
-
-    /// How the conformance agent behaves for a run of an official test kit.
-    #[arg(long, value_enum)]
-    pub(crate) profile: Option<Profile>,
-
-    /// Let anybody call, although we listen beyond this machine.
-    #[arg(long)]
-    pub(crate) allow_anonymous: bool,
-
-    /// How many seconds running tasks may go on after the signal to stop.
-    #[arg(long, default_value_t = 30)]
-    pub(crate) drain_seconds: u64,
-
-    /// How many connections may be open at a time.
-    #[arg(long, value_name = "N", default_value_t = Connections::default().most)]
-    pub(crate) max_connections: usize,
-
-    /// How many requests and streams may be open at a time on one connection of HTTP/2.
-    #[arg(long, value_name = "N", default_value_t = Connections::default().streams)]
-    pub(crate) max_streams: u32,
-
-    /// After how many seconds a connection is closed that has nothing to answer.
-    #[arg(long, value_name = "SECONDS", default_value_t = Connections::default().idle_timeout.as_secs())]
-    pub(crate) idle_seconds: u64,
-
-    #[command(flatten)]
-    pub(crate) webhooks: Webhooks,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Profile {
-    /// Everything there is, in version 1.0.
-    Full,
-    /// No streams, no webhooks, no extended card, in version 1.0.
-    Minimal,
-    /// An extension that callers must declare.
-    Extension,
-    /// As the test kit of version 0.3 expects it.
-    V03,
+    /// Ask a hub whether it is well: exit code 0 if it is, 1 if not.
+    Healthcheck(Healthcheck),
+    /// Print a script that completes commands in a shell.
+    Completion(Completion),
+    /// Print the manual page, or write the pages of all commands to a folder.
+    Man(Man),
 }
 
 /// Where, and as whom.
@@ -350,13 +262,27 @@ pub(crate) enum TaskCommand {
         #[arg(long, value_name = "N")]
         history: Option<i32>,
     },
-    /// List tasks, newest status first.
+    /// List tasks, newest status first: ours at an agent, or those of all callers of a hub.
     #[command(after_help = KEY_HELP)]
     List {
+        /// The agent's address, or that of its card. Without it the hub is asked, as whoever runs it.
+        url: Option<String>,
         #[command(flatten)]
-        target: Target,
+        connection: Box<Connection>,
+        #[command(flatten)]
+        hub: Admin,
+        /// Of a hub: only of this agent.
+        #[arg(long, value_name = "NAME", conflicts_with = "url")]
+        agent: Option<String>,
+        /// Of a hub: only of this principal.
+        #[arg(long, value_name = "NAME", conflicts_with = "url")]
+        principal: Option<String>,
+        /// Of a hub: only with a status since then: so long ago (90s, 30m, 2h, 7d), or a time
+        /// (2026-11-15T12:00:00Z).
+        #[arg(long, value_name = "WHEN", conflicts_with = "url")]
+        since: Option<Since>,
         /// Only of this conversation.
-        #[arg(long, value_name = "ID")]
+        #[arg(long, value_name = "ID", requires = "url")]
         context: Option<String>,
         /// Only in this state.
         #[arg(long, value_parser = state)]
@@ -365,13 +291,28 @@ pub(crate) enum TaskCommand {
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
-    /// Cancel a task.
-    #[command(after_help = KEY_HELP)]
-    Cancel {
+    /// Show what happened to a task of a hub, whoever owns it.
+    Show {
         #[command(flatten)]
-        target: Target,
+        hub: Admin,
         /// The task.
         id: String,
+        /// With what was said and made. It is the callers': think before you look.
+        #[arg(long)]
+        content: bool,
+    },
+    /// Cancel a task: ours at an agent, or any caller's of a hub.
+    #[command(after_help = KEY_HELP, allow_missing_positional = true)]
+    Cancel {
+        /// The agent's address, or that of its card. Without it the hub is asked, as whoever runs it.
+        url: Option<String>,
+        /// The task.
+        #[arg(required = true)]
+        id: String,
+        #[command(flatten)]
+        connection: Box<Connection>,
+        #[command(flatten)]
+        hub: Admin,
     },
     /// Follow a task until it ends.
     #[command(after_help = KEY_HELP)]
@@ -422,7 +363,7 @@ pub(crate) enum CardCommand {
 }
 
 /// A bare word is a level: as the name of a module it would silence everything else without a word.
-fn log_filter(text: &str) -> Result<String, String> {
+pub(crate) fn log_filter(text: &str) -> Result<String, String> {
     let is_level = |word: &str| word.trim().parse::<LevelFilter>().is_ok();
     let is_known = text.split(',').all(|word| word.contains(['=', '[', '}', ']']) || is_level(word));
     if is_known && EnvFilter::try_new(text).is_ok() {
@@ -433,10 +374,6 @@ fn log_filter(text: &str) -> Result<String, String> {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:2602".to_owned())
-}
-
-fn host(text: &str) -> Result<Host, String> {
-    Host::parse(text).map_err(|_| "expected a name such as agents.example.com, without a port".to_owned())
 }
 
 fn version(text: &str) -> Result<Version, String> {
@@ -466,20 +403,6 @@ fn state(text: &str) -> Result<TaskState, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hosts_are_names_alone() {
-        for (text, expected) in [
-            ("Agents.Example.com", Some("agents.example.com")),
-            ("192.0.2.1", Some("192.0.2.1")),
-            ("[2001:DB8::1]", Some("[2001:db8::1]")),
-            ("agents.example.com:443", None),
-            ("https://agents.example.com", None),
-            ("", None),
-        ] {
-            assert_eq!(host(text).ok().map(|host| host.to_string()).as_deref(), expected, "{text}");
-        }
-    }
 
     #[test]
     fn logs_are_filtered_by_what_means_something() {

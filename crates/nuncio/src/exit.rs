@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use nuncio_hub::OpenError;
+use nuncio_hub::{OpenError, config::Problems};
 use nuncio_protocol::{Error, ErrorKind, TaskState};
 
 use crate::output;
@@ -17,7 +17,7 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const UNREACHABLE: u8 = 3;
 /// Credentials are missing, wrong, or not enough.
 pub(crate) const DENIED: u8 = 4;
-/// There is no such task, or no such delivery.
+/// There is no such task, delivery, agent or key.
 pub(crate) const NOT_FOUND: u8 = 5;
 /// The agent refused the call.
 pub(crate) const REFUSED: u8 = 6;
@@ -28,6 +28,8 @@ pub(crate) const TASK_WAITS: u8 = 8;
 
 /// The place where tasks are kept is damaged.
 pub(crate) const DAMAGED: u8 = 9;
+/// The configuration is wrong; sysexits(3) has the same code.
+pub(crate) const CONFIG: u8 = 78;
 
 /// For `--help`.
 pub(crate) const HELP: &str = "\
@@ -37,11 +39,12 @@ Exit codes:
   2  the command line is wrong
   3  the agent, the hub or the store could not be reached, or not now, or there is no agent at the address
   4  credentials are missing, wrong, or not enough
-  5  there is no such task, or no such delivery
+  5  there is no such task, delivery, agent or key
   6  the agent refused the call
   7  the task failed, was rejected or was canceled
   8  the task waits for input or for an authorisation
-  9  the store is damaged";
+  9  the store is damaged
+ 78  the configuration is wrong";
 
 /// A mistake on the command line that only we can see.
 #[derive(Debug)]
@@ -124,6 +127,10 @@ fn code(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
         if cause.is::<Usage>() {
             return USAGE;
+        }
+        if let Some(problems) = cause.downcast_ref::<Problems>() {
+            // Without a file it is the command line that is wrong.
+            return if problems.in_files() { CONFIG } else { USAGE };
         }
         if let Some(told) = cause.downcast_ref::<Told>() {
             return told.code.unwrap_or_else(|| of_kind(told.error.kind()));

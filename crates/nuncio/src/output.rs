@@ -54,6 +54,12 @@ fn raw_line(text: &str) -> Result<()> {
     Ok(())
 }
 
+/// Data as it is.
+pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
+    std::io::stdout().write_all(bytes)?;
+    Ok(())
+}
+
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     raw_line(&serde_json::to_string(value)?)
 }

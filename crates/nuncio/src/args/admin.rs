@@ -1,31 +1,12 @@
-//! The options of administration: where the hub offers it, and where commands look for it.
+//! The options of administration: where commands look for the hub.
 
-use std::{net::SocketAddr, path::PathBuf, str::FromStr};
+use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use url::Url;
 
 /// The heading of the options that say how to reach a hub.
 const HUB: &str = "Hub";
-
-/// Where a hub is administered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AdminAt {
-    Off,
-    Address(SocketAddr),
-}
-
-impl FromStr for AdminAt {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "off" {
-            return Ok(Self::Off);
-        }
-        let expected = |_| "expected an address and a port, such as 127.0.0.1:2603, or off".to_owned();
-        text.parse().map(Self::Address).map_err(expected)
-    }
-}
 
 /// Which hub, as whoever administers it.
 #[derive(Debug, ClapArgs)]
@@ -60,16 +41,6 @@ mod tests {
 
     #[test]
     fn where_a_hub_is_administered() {
-        for (text, expected) in [
-            ("off", Some(AdminAt::Off)),
-            ("127.0.0.1:0", Some(AdminAt::Address(([127, 0, 0, 1], 0).into()))),
-            ("2603", None),
-            ("localhost:2603", None),
-            ("OFF", None),
-            ("", None),
-        ] {
-            assert_eq!(text.parse::<AdminAt>().ok(), expected, "{text}");
-        }
         for (text, ok) in [
             ("http://127.0.0.1:2603", true),
             ("https://hub.example/behind", true),

@@ -2,8 +2,8 @@
 
 use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 
-use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use nuncio_hub::config::{Data, Durability as HubDurability};
+use clap::{Args as ClapArgs, Subcommand};
+use nuncio_hub::config::Data;
 
 use crate::exit;
 
@@ -30,23 +30,6 @@ impl Place {
     pub(crate) fn data(place: Option<&Self>) -> anyhow::Result<Option<Data>> {
         let Some(Self(text)) = place.filter(|place| !place.0.is_empty()) else { return Ok(None) };
         text.parse().map(Some).map_err(|error| exit::usage(format!("--data {error}")))
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Durability {
-    /// What is answered is on disk.
-    Full,
-    /// What is answered may be lost with the machine, not with the hub.
-    Relaxed,
-}
-
-impl From<Durability> for HubDurability {
-    fn from(durability: Durability) -> Self {
-        match durability {
-            Durability::Full => Self::Full,
-            Durability::Relaxed => Self::Relaxed,
-        }
     }
 }
 

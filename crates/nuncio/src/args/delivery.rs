@@ -102,6 +102,11 @@ impl FromStr for Since {
     }
 }
 
+/// How long, as people say it.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    ago(text).ok_or_else(|| "expected how long, such as 90s, 30m, 2h or 7d".to_owned())
+}
+
 fn ago(text: &str) -> Option<Duration> {
     let unit = text.chars().next_back()?;
     let seconds: u64 = match unit {

@@ -39,6 +39,16 @@ impl Admin {
         self.call(Method::POST, &self.api(path), body.to_string().into()).await
     }
 
+    /// Has the hub change something.
+    pub(super) async fn patch(&self, path: &str, body: &Value) -> Result<Value> {
+        self.call(Method::PATCH, &self.api(path), body.to_string().into()).await
+    }
+
+    /// Has the hub do without something.
+    pub(super) async fn delete(&self, path: &str) -> Result<Value> {
+        self.call(Method::DELETE, &self.api(path), Bytes::new()).await
+    }
+
     fn api(&self, path: &str) -> Url {
         self.at(&format!("api/v1/{path}"))
     }
@@ -80,8 +90,8 @@ impl Admin {
             tokio::time::timeout(TIMEOUT, egress.fetch(request)).await.unwrap_or_else(|_| Err(late()));
         answer.map_err(|error| {
             let hint = format!(
-                "is the hub running? `{} serve` says at its start where it is administered; name another \
-                 place by --admin URL or NUNCIO_ADMIN",
+                "is the hub running? this command asks a running one: `{} serve` starts it, without agents at first if \
+                 need be, and says where it is administered; name another place by --admin URL or NUNCIO_ADMIN",
                 program()
             );
             exit::hinted(error, hint)
@@ -90,6 +100,9 @@ impl Admin {
 
     /// The document that was answered.
     fn read(&self, response: &Response<Bytes>, token: &Token) -> Result<Value> {
+        if response.status() == StatusCode::NO_CONTENT {
+            return Ok(Value::Null);
+        }
         let document: Option<Value> = serde_json::from_slice(response.body()).ok();
         if let (true, Some(document)) = (response.status().is_success(), &document) {
             return Ok(document.clone());

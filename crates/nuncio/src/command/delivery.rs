@@ -9,23 +9,23 @@ use anyhow::Result;
 use nuncio_protocol::Timestamp;
 use serde_json::{Value, json};
 
-use super::hint::program;
+use super::{
+    hint::program,
+    pages::{self, List, filters, segment, text},
+};
 use crate::{
-    args::{Admin, DeliveryCommand, Since},
+    args::{DeliveryCommand, Since},
     output::{self, Format},
 };
-
-/// How many deliveries a hub tells at a time.
-const PAGE: usize = 100;
 
 pub(super) async fn run(command: DeliveryCommand, format: Format) -> Result<ExitCode> {
     match command {
         DeliveryCommand::List { hub, agent, task, state, since, limit } => {
             let state = state.map(|state| state.as_str().to_owned());
             let since = since.map(moment);
-            let filters = [("agent", agent), ("task", task), ("state", state), ("since", since)];
-            let filters = filters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-            list(&hub, filters, limit, format).await?;
+            let given = [("agent", agent), ("task", task), ("state", state), ("since", since)];
+            let list = List { path: "deliveries", member: "deliveries", filters: filters(given), limit };
+            pages::show(&hub, list, format, row).await?;
         }
         DeliveryCommand::Show { hub, id } => {
             let delivery = hub.get(&format!("deliveries/{}", segment(&id)), &[]).await?;
@@ -60,36 +60,8 @@ pub(super) async fn run(command: DeliveryCommand, format: Format) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(hub: &Admin, filters: Vec<(&str, String)>, limit: usize, format: Format) -> Result<()> {
-    let mut left = limit;
-    let mut after: Option<String> = None;
-    while left > 0 {
-        let mut query = filters.clone();
-        query.push(("limit", left.min(PAGE).to_string()));
-        query.extend(after.take().map(|after| ("after", after)));
-        let page = hub.get("deliveries", &query).await?;
-        let deliveries = page["deliveries"].as_array().map(Vec::as_slice).unwrap_or_default();
-        for delivery in deliveries {
-            row(delivery, format)?;
-        }
-        left = left.saturating_sub(deliveries.len());
-        after = page["next"].as_str().filter(|_| !deliveries.is_empty()).map(str::to_owned);
-        if after.is_none() {
-            break;
-        }
-    }
-    if format == Format::Human {
-        let more = if after.is_some() { "; there are more, see --limit" } else { "" };
-        output::note(&format!("{} deliveries{more}", limit - left));
-    }
-    Ok(())
-}
-
 /// The columns: which, where it stands, to whom, of what.
-fn row(delivery: &Value, format: Format) -> Result<()> {
-    if format == Format::Json {
-        return output::json(delivery);
-    }
+fn row(delivery: &Value) -> Result<()> {
     output::line(&format!(
         "{}  {:<9}  {:>3}  {}  {}  {} {}",
         text(delivery, "id"),
@@ -140,17 +112,12 @@ fn show(delivery: &Value, format: Format) -> Result<()> {
     Ok(())
 }
 
-fn text<'a>(value: &'a Value, member: &str) -> &'a str {
-    value[member].as_str().unwrap_or_default()
+/// A moment, as a hub takes it.
+pub(super) fn moment(since: Since) -> String {
+    since.before(now()).to_string()
 }
 
-fn moment(since: Since) -> String {
+pub(super) fn now() -> Timestamp {
     let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-    let now = i64::try_from(millis).ok().and_then(Timestamp::from_millis).unwrap_or(Timestamp::MAX);
-    since.before(now).to_string()
-}
-
-/// An id as a part of a path.
-fn segment(id: &str) -> String {
-    url::form_urlencoded::byte_serialize(id.as_bytes()).collect::<String>().replace('+', "%20")
+    i64::try_from(millis).ok().and_then(Timestamp::from_millis).unwrap_or(Timestamp::MAX)
 }

@@ -1,10 +1,18 @@
 //! The commands, a file each.
 
 mod admin;
+mod agent;
 mod card;
+mod check;
+mod config;
 mod delivery;
+mod erase;
+mod healthcheck;
 mod hint;
+mod key;
 mod listen;
+mod manual;
+mod pages;
 mod push;
 mod send;
 mod serve;
@@ -12,10 +20,11 @@ mod signals;
 mod store;
 mod target;
 mod task;
+mod trail;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
@@ -23,28 +32,50 @@ use crate::{
     exit,
 };
 
+/// What is logged when nobody says anything.
+const LOG_LEVEL: &str = "info";
+/// Shows the spans that the hub puts around requests.
+const NAMES: &str = "nuncio::request=debug";
+
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
-    start_log(&args)?;
     let format = args.output;
+    // The file of a hub may say how to log.
+    if !matches!(args.command, Command::Serve(_)) {
+        start_log(args.log_level.as_deref().unwrap_or(LOG_LEVEL), args.log_format.unwrap_or_default())?;
+    }
     match args.command {
         Command::Serve(serve) => serve::run(serve, format).await,
+        Command::Init(init) => config::init(&init, format),
+        Command::Check(command) => check::run(command, format).await,
         Command::Send(send) => send::run(send, format).await,
         Command::Listen(listen) => listen::run(listen, format).await,
         Command::Task(command) => task::run(command, format).await,
         Command::Push(command) => push::run(command, format).await,
+        Command::Agent(command) => agent::run(command, format).await,
+        Command::Key(command) => key::run(command, format).await,
+        Command::Trail(trail) => trail::run(trail, format).await,
+        Command::Erase(erase) => erase::run(erase, format).await,
+        Command::Config(command) => config::run(command, format).await,
         Command::Delivery(command) => delivery::run(command, format).await,
         Command::Card(command) => card::run(command, format).await,
         Command::Store(command) => store::run(command, format).await,
+        Command::Healthcheck(check) => Ok(healthcheck::run(check).await),
+        Command::Completion(completion) => manual::complete(&completion),
+        Command::Man(man) => manual::man(&man),
     }
 }
 
-fn start_log(args: &Args) -> Result<()> {
-    let filter = EnvFilter::try_new(&args.log_level).map_err(|error| exit::usage(error.to_string()))?;
+fn start_log(level: &str, format: LogFormat) -> Result<()> {
+    let mut filter = EnvFilter::try_new(level).map_err(|error| exit::usage(error.to_string()))?;
+    if format == LogFormat::Json {
+        // The names of a request on every line about it; for people that is too much.
+        filter = filter.add_directive(NAMES.parse().context("the names of requests")?);
+    }
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    match args.log_format {
+    match format {
         LogFormat::Text => log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
-        LogFormat::Json => log.json().init(),
+        LogFormat::Json => log.json().with_span_list(false).init(),
     }
     Ok(())
 }

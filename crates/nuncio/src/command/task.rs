@@ -5,8 +5,13 @@ use std::process::ExitCode;
 use anyhow::Result;
 use nuncio_client::Client;
 use nuncio_protocol::{GetTaskRequest, ListTasksRequest, MAX_PAGE_SIZE, Seq, Task, TaskId, TaskState};
+use serde_json::{Value, json};
 
-use super::send::{Watch, follow};
+use super::{
+    delivery::moment,
+    pages::{self, List, filters, members, segment, text},
+    send::{Watch, follow},
+};
 use crate::{
     args::TaskCommand,
     exit,
@@ -22,11 +27,33 @@ pub(super) async fn run(command: TaskCommand, format: Format) -> Result<ExitCode
             output::task(format, &task)?;
             Ok(ExitCode::from(exit::of_state(task.status.state)))
         }
-        TaskCommand::List { target, context, state, limit } => {
-            list(&target.connect().await?, context, state, limit, format).await
+        TaskCommand::List { url: Some(url), connection, context, state, limit, .. } => {
+            list(&connection.connect(&url).await?, context, state, limit, format).await
         }
-        TaskCommand::Cancel { target, id } => {
-            let task = target.connect().await?.cancel(id).await?;
+        TaskCommand::List { url: None, hub, agent, principal, since, state, limit, .. } => {
+            let state = state.map(|state| state.as_str().to_owned());
+            let given =
+                [("agent", agent), ("principal", principal), ("since", since.map(moment)), ("state", state)];
+            let list = List { path: "tasks", member: "tasks", filters: filters(given), limit };
+            pages::show(&hub, list, format, any_row).await?;
+            Ok(ExitCode::SUCCESS)
+        }
+        TaskCommand::Show { hub, id, content } => {
+            let query = [("content", "true".to_owned())];
+            let query = if content { &query[..] } else { &[] };
+            show(&hub.get(&format!("tasks/{}", segment(&id)), query).await?, format)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        TaskCommand::Cancel { url: None, hub, id, .. } => {
+            let task = hub.post(&format!("tasks/{}:cancel", segment(&id)), &json!({})).await?;
+            match format {
+                Format::Json => output::json(&task)?,
+                Format::Human => any_row(&task)?,
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        TaskCommand::Cancel { url: Some(url), connection, id, .. } => {
+            let task = connection.connect(&url).await?.cancel(id).await?;
             output::task(format, &task)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -90,4 +117,54 @@ fn row(task: &Task, format: Format) -> Result<()> {
         output::state(task.status.state),
         task.context_id
     ))
+}
+
+/// A task of any caller.
+fn any_row(task: &Value) -> Result<()> {
+    output::line(&format!(
+        "{}  {:<22}  {}  {}  {}",
+        text(task, "id"),
+        state_of(task),
+        text(task, "since"),
+        text(task, "agent"),
+        task["principal"].as_str().unwrap_or("-"),
+    ))
+}
+
+fn state_of(task: &Value) -> &'static str {
+    output::state(TaskState::from_name(text(task, "state")).unwrap_or_default())
+}
+
+fn show(task: &Value, format: Format) -> Result<()> {
+    if format == Format::Json {
+        return output::json(task);
+    }
+    members(
+        task,
+        &[
+            ("task", "/id"),
+            ("agent", "/agent"),
+            ("context", "/contextId"),
+            ("principal", "/principal"),
+            ("tenant", "/tenant"),
+            ("since", "/since"),
+            ("upstream", "/upstream"),
+        ],
+    )?;
+    output::line(&format!("{:<9}  {}", "state", state_of(task)))?;
+    let all = |member: &str| task[member].as_array().cloned().unwrap_or_default();
+    for webhook in all("webhooks") {
+        output::line(&format!("{:<9}  {} {}", "webhook", text(&webhook, "id"), text(&webhook, "url")))?;
+    }
+    for entry in all("timeline") {
+        let (id, kind) = (&entry["id"], text(&entry, "kind"));
+        output::line(&format!("{id:>9}  {}  {kind:<8}  {}", text(&entry, "time"), text(&entry, "summary")))?;
+        if !entry["content"].is_null() {
+            output::line(&format!("{:9}  {}", "", entry["content"]))?;
+        }
+    }
+    if !task["next"].is_null() {
+        output::note("there is more; the API has it in pages");
+    }
+    Ok(())
 }

@@ -1,0 +1,26 @@
+//! What can be asked of the trail.
+
+use clap::Args as ClapArgs;
+
+use super::{Admin, Since};
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Trail {
+    #[command(flatten)]
+    pub(crate) hub: Admin,
+    /// Only this, such as credentials-refused, agent-denied or key-created.
+    #[arg(long, value_name = "KIND")]
+    pub(crate) what: Option<String>,
+    /// Only of this principal.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) principal: Option<String>,
+    /// Only of this agent.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Only since then: so long ago (90s, 30m, 2h, 7d), or a time (2026-11-15T12:00:00Z).
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) since: Option<Since>,
+    /// At most so many; all pages are read.
+    #[arg(long, default_value_t = 50)]
+    pub(crate) limit: usize,
+}

@@ -1,0 +1,70 @@
+//! `nuncio check`: offline, except to look whether agents can be reached.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Result;
+use nuncio_hub::{
+    check,
+    config::{Problem, Problems, Severity},
+};
+use serde_json::json;
+
+use crate::{
+    args::Check,
+    exit,
+    output::{self, Format},
+};
+
+pub(super) async fn run(command: Check, format: Format) -> Result<ExitCode> {
+    let source = command.options.source(command.file);
+    let file = source.file.clone();
+    if file.is_none() && source.given.is_empty() {
+        return Err(exit::usage(
+            "there is no nuncio.toml here; name a file, or `nuncio init` writes one to begin with",
+        ));
+    }
+    let problems = match source.load() {
+        Ok(loaded) => {
+            let mut problems = loaded.warnings.clone();
+            problems.0.extend(super::config::log_problem(&loaded));
+            problems.0.extend(check(&loaded, command.offline).await);
+            problems
+        }
+        Err(problems) => problems,
+    };
+    tell(&problems, file.as_ref(), format)?;
+    Ok(ExitCode::from(if problems.has_errors() { exit::CONFIG } else { exit::OK }))
+}
+
+/// Each finding, then what it means.
+fn tell(problems: &Problems, file: Option<&PathBuf>, format: Format) -> Result<()> {
+    if format == Format::Json {
+        let found: Vec<_> = problems.0.iter().map(document).collect();
+        return output::json(&json!({ "ok": !problems.has_errors(), "file": file, "problems": found }));
+    }
+    let name = file.map_or_else(|| "the command line".to_owned(), |file| file.display().to_string());
+    if !problems.0.is_empty() {
+        output::line(&problems.to_string())?;
+    }
+    match problems.errors().count() {
+        0 => output::note(&format!("{name}: no mistakes found")),
+        1 => output::note(&format!("{name}: 1 mistake found")),
+        n => output::note(&format!("{name}: {n} mistakes found")),
+    }
+    Ok(())
+}
+
+fn document(problem: &Problem) -> serde_json::Value {
+    let place = problem.place.as_ref();
+    json!({
+        "severity": match problem.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        },
+        "key": problem.key,
+        "text": problem.text,
+        "file": place.map(|place| &place.file),
+        "line": place.map(|place| place.line),
+        "column": place.map(|place| place.column),
+    })
+}

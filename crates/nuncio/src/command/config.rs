@@ -1,0 +1,115 @@
+//! `nuncio config …` and `nuncio init`; all but the reload is offline.
+
+use std::{
+    fs::OpenOptions,
+    io::{ErrorKind, Write as _},
+    path::Path,
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, Result};
+use nuncio_hub::config::{self, Loaded, Problem, Problems};
+use serde_json::{Value, json};
+
+use super::{hint::program, pages::plain};
+use crate::{
+    args::{Admin, ConfigCommand, Init, log_filter},
+    exit,
+    output::{self, Format},
+};
+
+/// Beside the file, where its first line says.
+const SCHEMA: &str = "nuncio.schema.json";
+
+pub(super) async fn run(command: ConfigCommand, format: Format) -> Result<ExitCode> {
+    match command {
+        ConfigCommand::Show { origin, options } => {
+            let loaded = load(&options.source(None))?;
+            match format {
+                Format::Json => output::json(&loaded.shown(origin))?,
+                Format::Human => output::line(config::show(&loaded, origin).trim_end())?,
+            }
+        }
+        ConfigCommand::Schema => output::pretty(config::schema())?,
+        ConfigCommand::Reload { hub } => reload(&hub, format).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a configuration, and tells what somebody should look at.
+pub(super) fn load(source: &config::Source) -> Result<Loaded> {
+    let loaded = source.load()?;
+    if let Some(problem) = log_problem(&loaded) {
+        return Err(Problems(vec![problem]).into());
+    }
+    if !loaded.warnings.0.is_empty() {
+        output::note(&loaded.warnings.to_string());
+    }
+    Ok(loaded)
+}
+
+/// What the hub cannot know: how logs are filtered is this program's business.
+pub(super) fn log_problem(loaded: &Loaded) -> Option<Problem> {
+    let wrong = log_filter(&loaded.config.telemetry.log_level).err()?;
+    Some(loaded.problem("telemetry.log_level", wrong))
+}
+
+pub(super) fn init(init: &Init, format: Format) -> Result<ExitCode> {
+    let schema = init.file.with_file_name(SCHEMA);
+    write(&init.file, &config::init(), init.force)?;
+    // It is made, and whoever changes it changes it in vain.
+    write(&schema, &(serde_json::to_string_pretty(config::schema())? + "\n"), true)?;
+    match format {
+        Format::Json => output::json(&json!({ "file": init.file, "schema": schema }))?,
+        Format::Human => {
+            let (file, program) = (init.file.display(), program());
+            output::line(&format!("{file}"))?;
+            output::line(&format!("{}", schema.display()))?;
+            output::note(&format!(
+                "it serves the demo agents; list yours in it, then: {program} check {file} && {program} serve --config {file}"
+            ));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(file: &Path, text: &str, force: bool) -> Result<()> {
+    let mut options = OpenOptions::new();
+    if force {
+        options.write(true).create(true).truncate(true);
+    } else {
+        options.write(true).create_new(true);
+    }
+    let written = options.open(file).and_then(|mut file| file.write_all(text.as_bytes()));
+    match written {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(exit::usage(format!(
+            "{}: is there already; name another file, or say --force to write over it",
+            file.display()
+        ))),
+        written => written.with_context(|| format!("{}: cannot be written", file.display())),
+    }
+}
+
+async fn reload(hub: &Admin, format: Format) -> Result<()> {
+    let changes = hub.post("config:reload", &json!({})).await?;
+    if format == Format::Json {
+        return output::json(&changes);
+    }
+    let mut any = false;
+    for (member, what) in [
+        ("added", "new agents"),
+        ("changed", "changed agents"),
+        ("removed", "agents that are gone"),
+        ("parts", "changed"),
+        ("needsRestart", "changes that show after a restart"),
+    ] {
+        let names = changes[member].as_array().map(Vec::as_slice).unwrap_or_default();
+        if !names.is_empty() {
+            any = true;
+            let names: Vec<String> = names.iter().map(|name: &Value| plain(name)).collect();
+            output::line(&format!("{what}: {}", names.join(", ")))?;
+        }
+    }
+    output::note(if any { "the configuration was read again" } else { "nothing has changed" });
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! `nuncio erase`: what a caller said and was told is forgotten.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::{
+    args::Erase,
+    exit,
+    output::{self, Format},
+};
+
+pub(super) async fn run(erase: Erase, format: Format) -> Result<ExitCode> {
+    let Erase { hub, principal, anonymous: _, tenant, agent, yes } = erase;
+    let whose = principal.clone().unwrap_or_else(|| "callers without credentials".to_owned());
+    if !yes {
+        return Err(exit::usage(format!(
+            "this forgets all tasks and replies of {whose}, and stops those that run; say --yes if that is what you want"
+        )));
+    }
+    let body = json!({ "principal": principal, "tenant": tenant, "agent": agent });
+    let erased = hub.post("tasks:erase", &body).await?;
+    match format {
+        Format::Json => output::json(&erased)?,
+        Format::Human => {
+            output::note(&format!("{} tasks and replies of {whose} are forgotten", erased["erased"]))
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
