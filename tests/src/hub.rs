@@ -14,12 +14,14 @@ use tokio::process::Command;
 use crate::process::{self, Output, Process};
 
 /// Settings of the machine that must not reach the programs under test.
-const SETTINGS: [&str; 17] = [
+const SETTINGS: [&str; 21] = [
     "NUNCIO_ADMIN",
     "NUNCIO_ADMIN_LISTEN",
     "NUNCIO_ADMIN_TOKEN",
     "NUNCIO_ADMIN_TOKEN_FILE",
+    "NUNCIO_AGENT_BEARER",
     "NUNCIO_ALLOW_PRIVATE_PUSH",
+    "NUNCIO_CONFIG",
     "NUNCIO_DATA",
     "NUNCIO_KEY",
     "NUNCIO_KEY_FILE",
@@ -32,6 +34,8 @@ const SETTINGS: [&str; 17] = [
     "NUNCIO_PUSH_TOKEN",
     "NUNCIO_TLS_CERT",
     "NUNCIO_TLS_KEY",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 ];
 
 /// The root of the repository.
@@ -116,7 +120,7 @@ pub fn start(args: &[&str]) -> Process {
     Process::start(command(args))
 }
 
-/// A hub with the demo agents, on a port of its own.
+/// A hub on a port of its own, with the demo agents unless it was told of others.
 #[derive(Debug)]
 pub struct Hub {
     /// The process.
@@ -160,7 +164,19 @@ impl Hub {
     async fn from(listen: &str, args: &[&str], start: impl FnOnce(&[&str]) -> Process) -> Self {
         let mut all = vec!["serve", "--demo", "--listen", listen, "-o", "json"];
         all.extend(args);
-        let mut process = start(&all);
+        Self::ready(start(&all), args).await
+    }
+
+    /// A hub of the agents that the arguments name, and not of the demo ones.
+    ///
+    /// # Panics
+    /// When it does not listen.
+    pub async fn of_agents(listen: &str, args: &[&str]) -> Self {
+        let all = [&["serve", "--listen", listen, "-o", "json"], args].concat();
+        Self::ready(start(&all), args).await
+    }
+
+    async fn ready(mut process: Process, args: &[&str]) -> Self {
         let Some(line) = process.line().await else {
             panic!("the hub did not start: {}", process.stderr());
         };

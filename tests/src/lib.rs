@@ -3,19 +3,21 @@
 //! | test | what it holds |
 //! |---|---|
 //! | `matrix` | each scenario once, over the bare runtime and every wire: identical results |
+//! | `through` | the same scenarios through a hub that stands before the agent, in both of its modes |
 //! | `bad_input` | what a careless or hostile caller sends, over real sockets, in both versions |
 //! | `process` | the real binary: the hub driven by the command line, signals included |
 //! | `faults` | hubs that are killed, databases that go away, full disks: nothing acknowledged is lost |
 //! | `interop` | the official SDKs as clients of ours and as servers for our client |
 //!
 //! Reading order: [`agent`] (an agent that plays a script), [`world`] (that agent, reached in several
-//! ways), [`transcript`] (what was observed, comparable between ways), [`process`] (children that end
+//! ways), [`between`] (a hub before it), [`transcript`] (what was observed, comparable between ways), [`process`] (children that end
 //! with the test), [`hub`] (the binary), [`receiver`] (of notifications, that does what it is told),
 //! [`forward`] and [`chance`] (what goes wrong), [`peer`] (the official SDKs), [`webhook`] (our receiver),
 //! [`raw`] and [`http2`] (what no client would send).
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
 pub mod agent;
+pub mod between;
 pub mod chance;
 pub mod data;
 pub mod forward;

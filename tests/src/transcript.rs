@@ -5,21 +5,18 @@ use std::collections::HashMap;
 
 use nuncio_protocol::{Error, StreamItem};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The observations of a scenario, in order.
 #[derive(Debug, Default)]
 pub struct Transcript {
     entries: Vec<(String, Value)>,
-    /// Identifiers that were seen, and their numbers.
-    names: HashMap<String, String>,
 }
 
 impl Transcript {
     /// Notes a value, such as a task.
     pub fn note(&mut self, what: &str, value: &impl Serialize) {
         let value = serde_json::to_value(value).expect("what is noted can be written as JSON");
-        let value = self.plain(value);
         self.entries.push((what.to_owned(), value));
     }
 
@@ -47,16 +44,49 @@ impl Transcript {
     /// # Panics
     /// At the first observation that differs, with both sides.
     pub fn assert_same_as(&self, expected: &Self) {
-        for ((what, got), (expected_what, expected)) in self.entries.iter().zip(&expected.entries) {
-            assert_eq!(what, expected_what, "the runs took different turns");
-            assert!(
-                got == expected,
-                "{what} differs from the bare runtime\n--- expected\n{expected:#}\n--- got\n{got:#}"
-            );
+        if let Some(difference) = self.difference(expected, |_| {}) {
+            panic!("{difference}");
         }
-        assert_eq!(self.entries.len(), expected.entries.len(), "one run observed more than the other");
     }
 
+    /// What differs first between two runs, if anything does, after this was done to each object in them.
+    #[must_use]
+    pub fn difference(&self, expected: &Self, same: impl Fn(&mut Map<String, Value>)) -> Option<String> {
+        let (mut ours, mut theirs) = (Names::default(), Names::default());
+        for ((what, got), (expected_what, expected)) in self.entries.iter().zip(&expected.entries) {
+            if what != expected_what {
+                return Some(format!("the runs took different turns: {what} for {expected_what}"));
+            }
+            let got = ours.plain(changed(got.clone(), &same));
+            let expected = theirs.plain(changed(expected.clone(), &same));
+            if got != expected {
+                let both = format!("--- expected\n{expected:#}\n--- got\n{got:#}");
+                return Some(format!("{what} differs from the bare runtime\n{both}"));
+            }
+        }
+        let more = self.entries.len() != expected.entries.len();
+        more.then(|| "one run observed more than the other".to_owned())
+    }
+}
+
+/// The value with this done to each object in it.
+fn changed(mut value: Value, change: &impl Fn(&mut Map<String, Value>)) -> Value {
+    match &mut value {
+        Value::Array(values) => values.iter_mut().for_each(|value| *value = changed(value.take(), change)),
+        Value::Object(members) => {
+            change(members);
+            members.values_mut().for_each(|value| *value = changed(value.take(), change));
+        }
+        _ => {}
+    }
+    value
+}
+
+/// Identifiers that were seen, and their numbers.
+#[derive(Default)]
+struct Names(HashMap<String, String>);
+
+impl Names {
     fn plain(&mut self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.plain_text(&text)),
@@ -78,8 +108,8 @@ impl Transcript {
         while let Some(first) = left.chars().next() {
             match left.get(..ID_LENGTH).filter(|start| is_made_id(start)) {
                 Some(id) => {
-                    let next = self.names.len() + 1;
-                    plain.push_str(self.names.entry(id.to_owned()).or_insert_with(|| format!("<id {next}>")));
+                    let next = self.0.len() + 1;
+                    plain.push_str(self.0.entry(id.to_owned()).or_insert_with(|| format!("<id {next}>")));
                     left = &left[ID_LENGTH..];
                 }
                 None => {

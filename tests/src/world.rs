@@ -18,6 +18,7 @@ use axum::{
 };
 use futures_util::StreamExt as _;
 use nuncio_client::{Candidate, Client, Credentials, Direct, Egress};
+use nuncio_hub::config::Mode;
 use nuncio_protocol::{
     A2aService, AgentCard, Artifact, Binding, CallContext, Caller, CancelTaskRequest, Error, EventStream,
     GetTaskRequest, Message, Part, RESUME_EXTENSION, Result, SendMessageConfiguration, SendMessageRequest,
@@ -35,6 +36,7 @@ use url::Url;
 
 use crate::{
     agent::{Gates, Scripted},
+    between::{Between, HUB, Relation},
     data::{Data, Kept},
     eventually, within,
 };
@@ -44,16 +46,49 @@ use crate::{
 pub struct Way {
     wire: Option<(Binding, Version, By)>,
     data: Data,
+    hub: Option<Relation>,
 }
 
 impl Way {
     /// Not over a wire at all, and in memory.
-    pub const BARE: Self = Self { wire: None, data: Data::Memory };
+    pub const BARE: Self = Self { wire: None, data: Data::Memory, hub: None };
 
     /// Over a wire, on a real socket.
     #[must_use]
     pub const fn wire(binding: Binding, version: Version, by: By) -> Self {
-        Self { wire: Some((binding, version, by)), data: Data::Memory }
+        Self { wire: Some((binding, version, by)), data: Data::Memory, hub: None }
+    }
+
+    /// Through a hub, which is spoken to over the first wire and speaks to the agent over the second.
+    #[must_use]
+    pub const fn through(mode: Mode, caller: (Binding, Version), agent: (Binding, Version)) -> Self {
+        let (binding, version) = agent;
+        let way = Self::wire(caller.0, caller.1, By::Direct);
+        Self { hub: Some(Relation { mode, binding, version }), ..way }
+    }
+
+    /// What stands between the callers and the agent.
+    #[must_use]
+    pub const fn hub(self) -> Option<Relation> {
+        self.hub
+    }
+
+    /// True if a hub keeps the tasks: how it asks the agent is its own affair.
+    #[must_use]
+    pub fn is_durable(self) -> bool {
+        self.hub.is_some_and(|hub| hub.mode == Mode::Durable)
+    }
+
+    /// The binding in which the agent is spoken to, if it is over a wire.
+    #[must_use]
+    pub fn binding(self) -> Option<Binding> {
+        self.wire.map(|(binding, ..)| binding)
+    }
+
+    /// As whom the agent sees a caller: a hub comes in its own name.
+    #[must_use]
+    pub const fn seen_as(self, caller: &'static str) -> &'static str {
+        if self.hub.is_some() { HUB } else { caller }
     }
 
     /// The same, with tasks that are kept there.
@@ -100,6 +135,7 @@ pub struct World {
     pub gates: Gates,
     webhooks: Option<ScriptedCourier>,
     server: Option<Server>,
+    _hub: Option<Between>,
     _kept: Kept,
 }
 
@@ -137,13 +173,26 @@ impl World {
                     gates,
                     webhooks,
                     server: None,
+                    _hub: None,
                     _kept: kept,
                 }
             }
             Some((binding, version, by)) => {
                 let options = BindOptions::default();
                 let server = Server::made(store, scripted, options, webhooks.as_ref(), change).await;
-                let party = async |name| server.party(binding, version, by, name).await;
+                let hub = match way.hub {
+                    Some(relation) => {
+                        Some(Between::start(server.address, relation, webhooks.is_some()).await)
+                    }
+                    None => None,
+                };
+                let party = async |name| match &hub {
+                    Some(hub) => {
+                        let service = hub.reached(binding, version, by, name).await;
+                        Party { service, caller: Caller::anonymous() }
+                    }
+                    None => server.party(binding, version, by, name).await,
+                };
                 Self {
                     alice: party(Some("alice")).await,
                     bob: party(Some("bob")).await,
@@ -151,6 +200,7 @@ impl World {
                     gates,
                     webhooks,
                     server: Some(server),
+                    _hub: hub,
                     _kept: kept,
                 }
             }
@@ -257,7 +307,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
         let address = listener.local_addr().expect("a listener has an address");
         let runtime = runtime(Some(address), executor, store, webhooks, change);
-        let card = Arc::clone(runtime.card());
+        let card = runtime.card();
         let agent = bind::Agent::new(Arc::new(runtime), &card, options).expect("the card is good");
         let router: Router = bind::router(&agent).layer(middleware::from_fn(identify));
         let serving = tokio::spawn(async move {
@@ -288,20 +338,32 @@ impl Server {
             None => Credentials::none(),
         };
         match by {
-            By::Client => {
-                let builder = Client::builder().binding(binding).version(version).credentials(credentials);
-                builder.connect(&base).await.unwrap().service()
-            }
+            By::Client => connect(&base, binding, version, credentials).await.service(),
             By::Direct => {
                 let card = AgentCard::default().reached_at(binding, &base);
                 let interface = card.supported_interfaces[0].clone();
-                let candidate = Candidate { interface, version, binding };
-                let egress = Egress::operator().expect("the TLS library takes our settings");
-                let home = Url::parse(&base).unwrap();
-                Arc::new(Direct::new(&egress, &candidate, &credentials, &home).unwrap())
+                direct(&base, &Candidate { interface, version, binding }, &credentials)
             }
         }
     }
+}
+
+/// A client that has found an agent by its card.
+pub(crate) async fn connect(
+    base: &str,
+    binding: Binding,
+    version: Version,
+    credentials: Credentials,
+) -> Client {
+    let builder = Client::builder().binding(binding).version(version).credentials(credentials);
+    builder.connect(base).await.unwrap()
+}
+
+/// An interface, without all that a client does.
+pub(crate) fn direct(base: &str, candidate: &Candidate, credentials: &Credentials) -> Arc<dyn A2aService> {
+    let egress = Egress::operator().expect("the TLS library takes our settings");
+    let home = Url::parse(base).unwrap();
+    Arc::new(Direct::new(&egress, candidate, credentials, &home).unwrap())
 }
 
 impl Drop for Server {

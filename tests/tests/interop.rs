@@ -175,6 +175,103 @@ mod their_servers {
     }
 }
 
+/// Through a hub: every server behind it and every client before it, in both of its modes, with versions and bindings
+/// so that each meets another one.
+mod through_the_hub {
+    use nuncio_hub::config::Mode;
+    use nuncio_tests::between::{Between, Relation, upstream};
+
+    use super::{BindOptions, Binding, Peer, Quirks, Server, TalkingEcho, Version, all_checks, peer};
+
+    const NONE: Quirks = Quirks {
+        cancels_twice: false,
+        vague: false,
+        no_bytes: false,
+        no_file_names: false,
+        no_null: false,
+        lacks: &[],
+    };
+    // What a server keeps otherwise (see above) is otherwise behind a hub, too. Webhooks are the hub's own.
+    const CANCELS_TWICE: Quirks = Quirks { cancels_twice: true, ..NONE };
+    const NO_FILE_NAMES: Quirks = Quirks { no_file_names: true, ..NONE };
+
+    async fn check_server(
+        server: &str,
+        args: &[&str],
+        mode: Mode,
+        (version, binding): (Version, Binding),
+        caller: (Version, Binding),
+        quirks: Quirks,
+    ) {
+        let peer = Peer::start(server, args).await;
+        let hub = Between::before(upstream(&peer.url, Relation { mode, binding, version }), true).await;
+        let client = hub.client(caller.1, caller.0, Some("alice")).await;
+        all_checks(&client, quirks).await;
+    }
+
+    macro_rules! servers {
+        ($($name:ident: $server:literal $args:expr, $mode:ident
+            $version:ident $binding:ident from $caller_version:ident $caller_binding:ident, $quirks:expr;)+) => {$(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                let agent = (Version::$version, Binding::$binding);
+                let caller = (Version::$caller_version, Binding::$caller_binding);
+                check_server($server, $args, Mode::$mode, agent, caller, $quirks).await;
+            }
+        )+};
+    }
+
+    servers! {
+        python_1_0_durable: "py1_server" &[], Durable V1_0 JsonRpc from V0_3 Grpc, NONE;
+        python_1_0_speaking_0_3_durable: "py1_server" &["--v03"], Durable V0_3 JsonRpc from V1_0 HttpJson, NONE;
+        python_0_3_durable: "py03_server" &[], Durable V0_3 JsonRpc from V1_0 Grpc, NONE;
+        javascript_1_0_durable: "js1_server" &[], Durable V1_0 HttpJson from V0_3 JsonRpc, NONE;
+        javascript_1_0_speaking_0_3_durable: "js1_server" &["--v03"], Durable V0_3 Grpc from V1_0 JsonRpc, NONE;
+        javascript_0_3_durable: "js03_server" &[], Durable V0_3 HttpJson from V0_3 HttpJson, NONE;
+        python_1_0_proxy: "py1_server" &[], Proxy V1_0 Grpc from V1_0 HttpJson, NONE;
+        python_1_0_speaking_0_3_proxy: "py1_server" &["--v03"], Proxy V0_3 JsonRpc from V0_3 Grpc, NONE;
+        python_0_3_proxy: "py03_server" &[], Proxy V0_3 JsonRpc from V0_3 JsonRpc, NONE;
+        javascript_1_0_proxy: "js1_server" &[], Proxy V1_0 JsonRpc from V1_0 Grpc, CANCELS_TWICE;
+        javascript_1_0_speaking_0_3_proxy: "js1_server" &["--v03"], Proxy V0_3 JsonRpc from V0_3 HttpJson, CANCELS_TWICE;
+        javascript_0_3_proxy: "js03_server" &[], Proxy V0_3 HttpJson from V0_3 JsonRpc, NO_FILE_NAMES;
+    }
+
+    async fn check_client(client: &str, args: &[&str], binding: Binding, relation: Relation) {
+        let server = Server::start(TalkingEcho, BindOptions::default(), |_| {}).await;
+        let durable = relation.mode == Mode::Durable;
+        let hub = Between::before(upstream(&format!("http://{}", server.address), relation), durable).await;
+        peer::check(client, &hub.url, binding, &[args, &["--talk"]].concat()).await;
+        if durable {
+            // Whatever the agent can do.
+            peer::check(client, &hub.url, binding, &[args, &["--push"]].concat()).await;
+        }
+    }
+
+    macro_rules! clients {
+        ($($name:ident: $client:literal $args:expr, $caller:ident to $mode:ident $version:ident $binding:ident;)+) => {$(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                let relation =
+                    Relation { mode: Mode::$mode, version: Version::$version, binding: Binding::$binding };
+                check_client($client, $args, Binding::$caller, relation).await;
+            }
+        )+};
+    }
+
+    clients! {
+        by_python_1_0_durable: "py1_client" &[], JsonRpc to Durable V0_3 HttpJson;
+        by_python_1_0_proxy: "py1_client" &[], Grpc to Proxy V1_0 JsonRpc;
+        by_python_1_0_speaking_0_3_durable: "py1_client" &["--v03"], HttpJson to Durable V1_0 Grpc;
+        by_python_0_3_durable: "py03_client" &[], JsonRpc to Durable V1_0 HttpJson;
+        by_python_0_3_proxy: "py03_client" &[], HttpJson to Proxy V1_0 JsonRpc;
+        by_javascript_1_0_durable: "js1_client" &[], HttpJson to Durable V0_3 Grpc;
+        by_javascript_1_0_proxy: "js1_client" &[], JsonRpc to Proxy V1_0 Grpc;
+        by_javascript_1_0_speaking_0_3_proxy: "js1_client" &["--v03"], Grpc to Proxy V1_0 HttpJson;
+        by_javascript_0_3_durable: "js03_client" &[], Grpc to Durable V1_0 JsonRpc;
+        by_javascript_0_3_proxy: "js03_client" &[], JsonRpc to Proxy V0_3 JsonRpc;
+    }
+}
+
 /// What a server is known to do otherwise.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a quirk of its own")]

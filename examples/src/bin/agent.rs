@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (address, url) = ("127.0.0.1:2650", "http://127.0.0.1:2650");
     let card = AgentCard::new("shout", "Shouts back.").served_at(url).with_streaming();
     let runtime = Runtime::builder(card, Shout).build();
-    let agent = bind::Agent::new(Arc::new(runtime.clone()), runtime.card(), bind::BindOptions::default())?;
+    let agent = bind::Agent::new(Arc::new(runtime.clone()), &runtime.card(), bind::BindOptions::default())?;
     axum::serve(tokio::net::TcpListener::bind(address).await?, bind::router(&agent)).await?;
     Ok(())
 }

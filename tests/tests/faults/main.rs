@@ -8,6 +8,8 @@
 //! | `full` | a disk without room |
 //! | `clock` | a clock that jumps |
 //! | `damage` | a file that somebody has written over |
+//! | `behind` | kills, while the agents are behind the hub and go on |
+//! | `reload` | a configuration that is rewritten under load |
 //! | `pair` | two hubs on one database, one of which dies |
 //! | `push` | all of that, and bad receivers, while notifications are on their way |
 //! | `load`, `ledger`, `verify` | callers that insist, what they were told, and what must be true of it |
@@ -20,6 +22,7 @@
     reason = "a test fails by panicking, its helpers too; a random run says what it was"
 )]
 
+mod behind;
 mod clock;
 mod damage;
 mod full;
@@ -29,6 +32,7 @@ mod load;
 mod outage;
 mod pair;
 mod push;
+mod reload;
 mod verify;
 
 use std::{net::SocketAddr, path::Path};

@@ -97,6 +97,20 @@ pub(crate) async fn listed(service: &dyn A2aService) -> Vec<Task> {
     tasks
 }
 
+/// All tasks of an agent, by the message that has begun them.
+pub(crate) async fn by_message(service: &dyn A2aService) -> HashMap<String, Vec<Task>> {
+    let get = |task: Task| async move {
+        let req = GetTaskRequest { id: task.id, ..GetTaskRequest::default() };
+        service.get_task(&cx(), req).await.unwrap()
+    };
+    let mut tasks = stream::iter(listed(service).await.into_iter().map(get)).buffer_unordered(AT_ONCE);
+    let mut begun: HashMap<String, Vec<Task>> = HashMap::new();
+    while let Some(task) = tasks.next().await {
+        begun.entry(task.history[0].message_id.as_str().to_owned()).or_default().push(task);
+    }
+    begun
+}
+
 /// Looks at one task from all sides.
 pub(crate) async fn look(service: &dyn A2aService, agent: &'static str, id: &TaskId, told: &Told) -> Task {
     let task = rested(service, id).await;

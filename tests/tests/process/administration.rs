@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::{directory, json, path, text, wrong_input::check};
 
 /// A hub that is administered at a port of its own, with a token in this directory.
-async fn administered(state: &Path) -> (Hub, String) {
+pub(crate) async fn administered(state: &Path) -> (Hub, String) {
     let file = state.join("hub.token");
     let hub = Hub::start(&["--admin", "127.0.0.1:0", "--admin-token-file", path(&file)]).await;
     let admin = format!("http://{}", text(&hub.announced["admin"]["listen"]));
@@ -21,7 +21,7 @@ async fn administered(state: &Path) -> (Hub, String) {
     (hub, admin)
 }
 
-fn says(output: &Output, code: i32, words: &[&str]) {
+pub(crate) fn says(output: &Output, code: i32, words: &[&str]) {
     assert_eq!(output.code, Some(code), "{output:?}");
     assert_eq!(output.stdout, "", "{output:?}");
     for word in words {

@@ -2,16 +2,22 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod administration;
+mod agent;
 mod commands;
+mod configuration;
 mod database;
 mod grpc;
 mod hints;
+mod key;
 mod listen;
+mod observed;
+mod packaging;
 mod push;
 mod secure;
 mod serving;
 mod shutdown;
 mod store;
+mod stories;
 mod webhooks;
 mod wrong_input;
 

@@ -25,7 +25,7 @@ async fn a_hangup_replaces_the_certificate() {
     };
     let old = renew();
     let hub = Hub::start(&["--tls-cert", path(&cert), "--tls-key", path(&key)]).await;
-    assert_eq!(hub.announced["agents"][0]["url"], hub.agent("echo"), "called by https");
+    assert_eq!(hub.announced["agents"][1]["url"], hub.agent("echo"), "called by https");
     let url = format!("{}/healthz", hub.base);
     let get = async |trusted: &Certificate| {
         // A new client, because a connection that is there keeps its certificate.

@@ -14,7 +14,7 @@ async fn the_real_port_is_announced() {
     assert_ne!(port, 0);
     let names: Vec<_> =
         hub.announced["agents"].as_array().unwrap().iter().map(|agent| text(&agent["name"])).collect();
-    assert_eq!(names, ["echo", "slow", "conformance"]);
+    assert_eq!(names, ["conformance", "echo", "slow"]);
     for agent in hub.announced["agents"].as_array().unwrap() {
         let card = Raw::new(text(&agent["card"])).get("", &[]).await;
         assert_eq!((card.status, &card.json()["name"]), (200, &agent["name"]));
@@ -30,13 +30,13 @@ async fn the_real_port_is_announced() {
 async fn people_get_a_line_to_paste() {
     let mut hub = start(&["serve", "--demo", "--listen", "127.0.0.1:0"]);
     let mut lines = Vec::new();
-    while !lines.iter().any(|line: &String| line.contains("\"chunks 5\"")) {
+    while !lines.iter().any(|line: &String| line.contains(" send ") && line.contains("/agents/slow")) {
         lines.push(hub.line().await.unwrap());
     }
     assert!(lines[0].contains("listens on http://127.0.0.1:"), "{lines:?}");
     hub.says("warning: tasks are kept in memory only").await;
     // As it stands there, but for the program's name.
-    let line = lines.iter().find(|line| line.contains(" send ")).unwrap();
+    let line = lines.iter().find(|line| line.contains(" send ") && line.contains("/agents/echo")).unwrap();
     let (_, args) = line.split_once(" send ").unwrap();
     let (url, text) = args.split_once(' ').unwrap();
     let output = cli(&["send", url, text.trim_matches('"')]).await;
@@ -95,5 +95,5 @@ async fn the_public_address_stands_on_the_card() {
     let card = Raw::new(hub.agent("echo")).get("/.well-known/agent-card.json", &[]).await.json();
     assert_eq!(card["supportedInterfaces"][0]["url"], "https://agents.example.com/agents/echo");
     assert_eq!(card["url"], "https://agents.example.com/agents/echo", "as 0.3 reads it");
-    assert_eq!(hub.announced["agents"][0]["url"], "https://agents.example.com/agents/echo");
+    assert_eq!(hub.announced["agents"][1]["url"], "https://agents.example.com/agents/echo");
 }

@@ -146,8 +146,8 @@ async fn a_place_where_tasks_cannot_be_kept_is_refused() {
         check(&["serve", "--demo", "--listen", "127.0.0.1:0", "--data", data], code, words).await;
     };
     let kinds = "expected memory, a file such as nuncio.db or sqlite:FILE, or a database";
-    serve("mysql://me:s3cret@db.example/tasks", 2, &["--data mysql: is no kind of store", kinds]).await;
-    serve("redis:6379", 2, &["--data redis: is no kind of store", kinds]).await;
+    serve("mysql://me:s3cret@db.example/tasks", 2, &["--data: mysql: is no kind of store", kinds]).await;
+    serve("redis:6379", 2, &["--data: redis: is no kind of store", kinds]).await;
     serve("postgres", 2, &[kinds]).await;
     serve("postgres://me:s3/cret@db.example/tasks", 2, &["%2F"]).await;
     serve(path(&folder.join("none/nuncio.db")), 2, &["none does not exist", "make it first"]).await;

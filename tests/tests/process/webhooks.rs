@@ -123,8 +123,8 @@ async fn what_is_wrong_with_the_options_is_said_at_once() {
     let (short, none) = (folder.join("short"), folder.join("none"));
     fs::write(&short, "whsec_AAAA").unwrap();
     for ([option, value], code, words) in [
-        (["--push-secret-file", path(&none)], 1, "cannot read it"),
-        (["--push-secret-file", path(&short)], 1, "openssl rand"),
+        (["--push-secret-file", path(&none)], 2, "cannot be read"),
+        (["--push-secret-file", path(&short)], 2, "openssl rand"),
         (["--push-give-up-hours", "0"], 2, "1 or more"),
         (["--allow-push", "here"], 2, "10.0.0.0/8"),
         (["--key-file", path(&short)], 1, "openssl rand -base64 32"),

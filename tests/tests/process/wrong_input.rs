@@ -28,7 +28,8 @@ async fn a_hub_that_cannot_be_is_refused() {
     check(&["serve", "--demo", "--listen", &address], 1, &["cannot listen on", &address, "--listen"]).await;
     let free = ["serve", "--demo", "--listen", "127.0.0.1:0"];
     let with = |more: &[&'static str]| [&free, more].concat();
-    check(&["serve", "--listen", "127.0.0.1:0"], 2, &["no agent to serve", "--demo"]).await;
+    let alone = ["serve", "--listen", "127.0.0.1:0", "--admin", "off"];
+    check(&alone, 2, &["no agent to serve", "--demo", "agent add"]).await;
     check(&with(&["--default", "nope"]), 2, &["--default nope", "echo, slow, conformance"]).await;
     check(&with(&["--public-url", "ftp://x.example"]), 2, &["--public-url", "https://"]).await;
     check(&["serve", "--demo", "--listen", "0.0.0.0:0"], 2, &["127.0.0.1", "--allow-anonymous"]).await;

@@ -1,0 +1,78 @@
+//! `nuncio agent …` and `nuncio task …` as whoever runs the hub types them.
+
+use nuncio_tests::{
+    hub::{Hub, cli, cli_with_env},
+    process::Output,
+};
+
+use crate::{
+    administration::{administered, says},
+    directory, documents, json, path, text,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_added_called_looked_at_and_removed() {
+    let state = directory("agent");
+    let (hub, admin) = administered(&state).await;
+    let far = Hub::start(&[]).await;
+    let file = state.join("hub.token");
+    let ask = async |args: &[&str]| -> Output {
+        cli_with_env(args, &[("NUNCIO_ADMIN", &*admin), ("NUNCIO_ADMIN_TOKEN_FILE", path(&file))]).await
+    };
+    let url = far.agent("echo");
+    let added = ask(&["agent", "add", "far", &url, "--title", "Far"]).await;
+    assert_eq!(
+        (added.code, added.stdout.trim_end()),
+        (Some(0), &*format!("{}/.well-known/agent-card.json", hub.agent("far"))),
+        "{added:?}"
+    );
+    assert_eq!(cli(&["send", &hub.agent("far"), "hello"]).await.code, Some(0));
+
+    let listed = ask(&["agent", "list"]).await;
+    let lines: Vec<&str> = listed.stdout.lines().collect();
+    assert_eq!(lines.len(), 4, "{listed:?}");
+    assert!(listed.stdout.contains("api") && listed.stdout.contains(&url), "{listed:?}");
+    let all = documents(&ask(&["agent", "list", "-o", "json"]).await);
+    assert_eq!(
+        all.iter().map(|agent| text(&agent["name"])).collect::<Vec<_>>(),
+        ["conformance", "echo", "far", "slow"]
+    );
+    let shown = ask(&["agent", "show", "far"]).await;
+    assert!(shown.stdout.contains("upstream") && shown.stdout.contains("spoken"), "{shown:?}");
+    says(&ask(&["agent", "refresh", "far"]).await, 0, &["its card"]);
+
+    let tasks = documents(&ask(&["task", "list", "--agent", "far", "-o", "json"]).await);
+    assert_eq!(tasks.len(), 1);
+    let id = text(&tasks[0]["id"]);
+    let timeline = ask(&["task", "show", id]).await;
+    assert!(
+        timeline.stdout.contains("TASK_STATE_COMPLETED") && !timeline.stdout.contains("hello"),
+        "{timeline:?}"
+    );
+    assert!(ask(&["task", "show", id, "--content"]).await.stdout.contains("hello"));
+    says(&ask(&["task", "show", "none"]).await, 5, &["there is no task none"]);
+
+    says(&ask(&["agent", "set", "far", "title=Farther", "limits.tasks=3"]).await, 0, &["far is changed"]);
+    let changed = json(&ask(&["agent", "show", "far", "-o", "json"]).await);
+    assert_eq!(changed["card"]["name"], "Farther");
+    says(&ask(&["agent", "set", "far", "titel=x"]).await, 6, &["title"]);
+    says(&ask(&["agent", "set", "echo", "title=x"]).await, 6, &["on the command line"]);
+    says(&ask(&["agent", "set", "far"]).await, 2, &["KEY=VALUE"]);
+    let running = json(&cli(&["send", &hub.agent("slow"), "600", "--no-wait", "-o", "json"]).await);
+    let canceled = ask(&["task", "cancel", text(&running["task"]["id"])]).await;
+    assert!(canceled.code == Some(0) && canceled.stdout.contains("canceled"), "{canceled:?}");
+    says(&ask(&["task", "cancel", "none"]).await, 5, &["there is no task none"]);
+    says(&ask(&["erase"]).await, 2, &["PRINCIPAL"]);
+    says(&ask(&["erase", "--anonymous"]).await, 2, &["--yes"]);
+    says(&ask(&["erase", "ann", "--yes"]).await, 0, &["0 tasks and replies of ann"]);
+    says(&ask(&["erase", "--anonymous", "--agent", "slow", "--yes"]).await, 0, &["1 tasks"]);
+    says(&ask(&["task", "show", text(&running["task"]["id"])]).await, 5, &["there is no task"]);
+    says(&ask(&["agent", "add", "far", &url]).await, 6, &["already"]);
+    says(&ask(&["agent", "add", "x", "cmd:./agent"]).await, 6, &["never from here"]);
+    says(&ask(&["agent", "remove", "echo"]).await, 6, &["on the command line"]);
+    says(&ask(&["agent", "remove", "far"]).await, 0, &["served no more"]);
+    says(&ask(&["agent", "show", "far"]).await, 5, &["there is no agent far"]);
+    let trail = documents(&ask(&["trail", "--agent", "far", "-o", "json"]).await);
+    assert_eq!(text(&trail[0]["what"]), "agent-removed");
+    assert!(json(&ask(&["agent", "show", "echo", "-o", "json"]).await)["card"].is_object());
+}

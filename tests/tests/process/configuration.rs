@@ -1,0 +1,104 @@
+//! nuncio.toml: written, checked, shown, served.
+
+use std::fs;
+
+use nuncio_tests::hub::{cli, cli_with_env, start};
+use serde_json::Value;
+
+use super::{directory, json, path};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_to_begin_with_is_written_checked_and_served() {
+    let folder = directory("init");
+    let file = folder.join("nuncio.toml");
+    let output = cli(&["init", path(&file)]).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stdout.contains("nuncio.toml\n") && output.stdout.contains("nuncio.schema.json\n"));
+    let again = cli(&["init", path(&file)]).await;
+    assert_eq!(again.code, Some(2), "{again:?}");
+    assert!(again.stderr.contains("is there already") && again.stderr.contains("--force"), "{again:?}");
+    assert_eq!(cli(&["init", path(&file), "--force"]).await.code, Some(0));
+    let schema = fs::read_to_string(folder.join("nuncio.schema.json")).unwrap();
+    let printed = cli(&["config", "schema"]).await.stdout;
+    assert_eq!(schema, printed);
+    let checked = cli(&["check", path(&file)]).await;
+    assert_eq!((checked.code, &*checked.stdout), (Some(0), ""), "{checked:?}");
+    assert!(checked.stderr.contains("no mistakes found"), "{checked:?}");
+    let mut hub = start(&["serve", "--config", path(&file), "--listen", "127.0.0.1:0", "-o", "json"]);
+    let line = hub.line().await.unwrap_or_else(|| panic!("{}", hub.stderr()));
+    let announced: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(announced["config"], path(&file));
+    assert_eq!(announced["agents"].as_array().unwrap().len(), 3, "{announced}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_mistake_of_a_file_is_told_and_the_code_is_78() {
+    let folder = directory("mistakes");
+    let file = folder.join("nuncio.toml");
+    fs::write(&file, "lisen = \"x\"\n[agents.a]\nurl = \"http://127.0.0.1:1\"\nmode = \"prxy\"\n").unwrap();
+    let checked = cli(&["check", path(&file)]).await;
+    assert_eq!(checked.code, Some(78), "{checked:?}");
+    for words in [
+        "nuncio.toml:1:1: lisen: there is no such key; did you mean listen?\n  1 | lisen = \"x\"\n    | ^^^^^\n",
+        "nuncio.toml:4:8: agents.a.mode: expected one of durable, proxy; did you mean proxy?\n",
+    ] {
+        assert!(checked.stdout.contains(words), "expected {words:?} in {}", checked.stdout);
+    }
+    assert!(checked.stderr.contains("2 mistakes found"), "{checked:?}");
+    let served = cli(&["serve", "--config", path(&file)]).await;
+    assert_eq!(served.code, Some(78), "{served:?}");
+    assert!(served.stderr.contains("did you mean listen?"), "{served:?}");
+    // Nobody listens there.
+    fs::write(&file, "[agents.a]\nurl = \"http://127.0.0.1:1\"\n").unwrap();
+    let checked = cli(&["check", path(&file), "-o", "json"]).await;
+    assert_eq!(checked.code, Some(78), "{checked:?}");
+    let found = json(&checked);
+    assert_eq!(found["problems"][0]["key"], "agents.a.url", "{found}");
+    assert_eq!((&found["problems"][0]["line"], &found["ok"]), (&2.into(), &false.into()), "{found}");
+    assert_eq!(cli(&["check", path(&file), "--offline"]).await.code, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_force_says_where_it_comes_from() {
+    let folder = directory("origins");
+    let file = folder.join("nuncio.toml");
+    fs::write(
+        &file,
+        "demo = true\nlisten = \"127.0.0.1:1\"\ndrain_seconds = 3\n[data]\nstore = \"memory\"\n",
+    )
+    .unwrap();
+    let args = ["config", "show", "--origin", "--config", path(&file), "--listen", "127.0.0.1:9"];
+    let variables = [("NUNCIO_DATA", "postgres://me:s3cret@db.example/tasks"), ("NUNCIO_KEY_FILE", "/k")];
+    let shown = cli_with_env(&args, &variables).await;
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    for line in [
+        "listen = \"127.0.0.1:9\"  # flag --listen\n".to_owned(),
+        format!("drain_seconds = 3  # {}:3\n", path(&file)),
+        "store = \"postgres://db.example/tasks\"  # env NUNCIO_DATA\n".to_owned(),
+        "listen = \"off\"  # env NUNCIO_ADMIN_LISTEN\n".to_owned(),
+        "give_up_hours = 24  # default\n".to_owned(),
+    ] {
+        assert!(shown.stdout.contains(&line), "expected {line:?} in {}", shown.stdout);
+    }
+    assert!(!shown.stdout.contains("s3cret"), "{}", shown.stdout);
+    let shown = json(&cli_with_env(&[&args[..], &["-o", "json"]].concat(), &variables).await);
+    assert_eq!(shown["config"]["listen"], "127.0.0.1:9");
+    assert_eq!(shown["origins"]["listen"], "flag --listen");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_on_the_command_line_are_checked_before_anything_is_served() {
+    for (args, words) in [
+        (&["--agent", "billing"][..], "NAME=SPEC"),
+        (&["--agent", "Billing=https://x"], "is no name of an agent"),
+        (&["--agent", "a=openai:http://x/v1#llama3"], "openai: is no kind of agent that this version knows"),
+        (&["--agent", "a=ftp://x"], "ftp: is no kind of agent"),
+        (&["--agent", "echo=https://x", "--demo"], "the demo has an agent of this name"),
+        (&["--agent", "a=cmd:"], "expected a program and its arguments"),
+        (&["--config", "none.toml"], "none.toml: cannot be read"),
+    ] {
+        let output = cli(&[&["serve"], args].concat()).await;
+        assert_eq!(output.code, Some(2), "{args:?}: {output:?}");
+        assert!(output.stderr.contains(words), "{args:?}: expected {words:?} in {}", output.stderr);
+    }
+}
