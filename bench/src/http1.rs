@@ -63,6 +63,19 @@ impl Connection {
         Ok(())
     }
 
+    /// One request, and each piece of its answer as it comes.
+    pub(crate) async fn follow(&mut self, request: &[u8], mut piece: impl FnMut(&[u8])) -> Result<()> {
+        self.stream.write_all(request).await?;
+        let Length::Chunked = self.head().await? else {
+            bail!("expected a stream, got {}", String::from_utf8_lossy(&self.buffer))
+        };
+        while self.chunk().await? {
+            piece(&self.body);
+            self.body.clear();
+        }
+        Ok(())
+    }
+
     async fn more(&mut self) -> Result<()> {
         if self.taken == self.buffer.len() {
             self.buffer.clear();

@@ -104,8 +104,12 @@ impl Load {
         let mut workers = Vec::new();
         for _ in 0..self.connections {
             let caller = Caller::open(&server.address, self.wire, self.kind.op()).await?;
-            let (shared, tasks, path) = (Rc::clone(&shared), Rc::clone(&tasks), server.path);
-            workers.push(local.spawn_local(async move { self.work(caller, path, &shared, &tasks).await }));
+            let (shared, tasks) = (Rc::clone(&shared), Rc::clone(&tasks));
+            let (path, key) = (server.path, server.key.clone());
+            workers.push(local.spawn_local(async move {
+                let template = self.template(path)?.shown(key.as_deref());
+                self.work(caller, template, path, &shared, &tasks).await
+            }));
         }
         let warm_up = self.duration / 4;
         let sample = local.run_until(async {
@@ -129,8 +133,18 @@ impl Load {
         Ok(sample)
     }
 
-    async fn work(self, mut caller: Caller, path: &str, shared: &Shared, tasks: &[String]) -> Result<()> {
-        let mut send = Template::send(path, self.wire, &text("echo ", self.text), self.kind == Kind::Stream)?;
+    fn template(&self, path: &str) -> Result<Template> {
+        Template::send(path, self.wire, &text("echo ", self.text), self.kind == Kind::Stream)
+    }
+
+    async fn work(
+        self,
+        mut caller: Caller,
+        mut send: Template,
+        path: &str,
+        shared: &Shared,
+        tasks: &[String],
+    ) -> Result<()> {
         let mut gets =
             tasks.iter().map(|task| Template::get(path, self.wire, task)).collect::<Result<Vec<_>>>()?;
         while !shared.stop.get() {

@@ -9,6 +9,7 @@ mod bare;
 mod bare_tonic;
 mod http1;
 mod http2;
+mod hub;
 mod load;
 mod place;
 mod process;
@@ -47,7 +48,7 @@ struct Args {
     /// A tenth of the time; for a first look.
     #[arg(long)]
     quick: bool,
-    /// Only these parts: requests, memory, scale, fanout, chunks, stores, size, push.
+    /// Only these parts: requests, memory, scale, fanout, chunks, stores, size, push, hub.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Requests in these bindings only.
@@ -89,16 +90,26 @@ enum Command {
         #[arg(long)]
         push: Option<PathBuf>,
     },
+    /// A hub before an agent; started by the benchmark itself.
+    Hub(hub::Between),
+    /// An agent that tells the time; started by the benchmark itself.
+    Clock,
+}
+
+impl Command {
+    async fn run(self) -> Result<()> {
+        match self {
+            Self::Serve { subject, data, push } => server::serve(subject, &data, push).await,
+            Self::Hub(between) => between.serve().await,
+            Self::Clock => hub::clock().await,
+        }
+    }
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    if let Some(Command::Serve { subject, data, push }) = &args.command {
-        return tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(server::serve(
-            *subject,
-            data,
-            push.clone(),
-        ));
+    if let Some(command) = args.command {
+        return tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command.run());
     }
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure(&args))
 }
@@ -130,6 +141,9 @@ async fn measure(args: &Args) -> Result<()> {
     }
     if wants("push") {
         push::measure(args, scale, &mut report).await?;
+    }
+    if wants("hub") {
+        hub::measure(args, scale, &mut report).await?;
     }
     report.print();
     Ok(())

@@ -65,6 +65,11 @@ impl Place {
         self.folder.join("cluster")
     }
 
+    /// For files of its own.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Where the hub keeps its key.
     pub(crate) fn key_file(&self) -> String {
         self.folder.join("key").display().to_string()

@@ -1,6 +1,11 @@
 //! What a process has used, read from /proc.
 
-use std::{fs, path::Path};
+use std::{
+    ffi::OsStr,
+    fs,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
 use anyhow::{Context as _, Result};
 
@@ -41,15 +46,27 @@ pub(crate) fn rss(pid: u32) -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
+/// Starts a process on this core from its first moment, so that it makes as many threads as it has cores; wherever the
+/// system likes if `taskset` is not there. What it prints is for us.
+pub(crate) fn start(core: usize, program: &OsStr, args: &[&str]) -> Result<Child> {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &core.to_string()]).arg(program);
+    if let Ok(child) = command.args(args).stdout(Stdio::piped()).spawn() {
+        return Ok(child);
+    }
+    let child = Command::new(program).args(args).stdout(Stdio::piped()).spawn();
+    child.with_context(|| format!("cannot start {}", program.display()))
+}
+
 /// Pins a process and all its threads to a core, if `taskset` is there and the machine has another.
 pub(crate) fn pin(pid: u32, core: usize) {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if cores > core {
         let pid = pid.to_string();
-        let _ = std::process::Command::new("taskset")
+        let _ = Command::new("taskset")
             .args(["-apc", &core.to_string(), &pid])
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .status();
     }
 }

@@ -209,6 +209,16 @@ impl Template {
         Ok(Self { bytes, holes })
     }
 
+    /// The same by somebody who shows this key, over HTTP/1.1.
+    pub(crate) fn shown(mut self, key: Option<&str>) -> Self {
+        let Some(key) = key else { return self };
+        let header = format!("authorization: Bearer {key}\r\n");
+        let at = memchr::memmem::find(&self.bytes, b"\r\n").map_or(0, |line| line + 2);
+        self.bytes.splice(at..at, header.bytes());
+        self.holes.iter_mut().filter(|hole| **hole >= at).for_each(|hole| *hole += header.len());
+        self
+    }
+
     /// The request with this number in its holes.
     pub(crate) fn fill(&mut self, number: u64) -> &[u8] {
         let digits = format!("{number:012x}");

@@ -4,7 +4,7 @@ use std::{
     fmt,
     io::{BufRead as _, BufReader, Write as _},
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::Child,
     time::Duration,
 };
 
@@ -19,6 +19,13 @@ use crate::{bare, bare_tonic, place::Place, process, request::AGENT};
 
 /// How many finished tasks the hub keeps when nobody says otherwise.
 pub(crate) const KEEP: usize = 100_000;
+
+/// Where the agent is on every server but the bare ones.
+const AGENT_PATH: &str = "/agents/echo";
+
+/// What is measured is on one core, all else on another.
+pub(crate) const SERVER_CORE: usize = 0;
+pub(crate) const GENERATOR_CORE: usize = 1;
 
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, ValueEnum)]
@@ -82,6 +89,8 @@ pub(crate) struct Server {
     pub(crate) path: &'static str,
     /// True if it keeps nothing.
     pub(crate) is_bare: bool,
+    /// What callers have to show, if anything.
+    pub(crate) key: Option<String>,
 }
 
 impl Server {
@@ -98,23 +107,41 @@ impl Server {
     }
 
     fn start_in(place: Place, subject: Subject, push: Option<&str>) -> Result<Self> {
-        let mut args = vec!["serve", subject.name(), &place.data];
+        let data = place.data.clone();
+        let mut args = vec!["serve", subject.name(), &data];
         args.extend(push.iter().flat_map(|key| ["--push", key]));
-        // Pinned from the start, so that the server makes as many workers as it has cores.
-        let program = std::env::current_exe()?;
-        let mut command = Command::new("taskset");
-        command.args(["-c", "0"]).arg(&program);
-        let mut child = match command.args(&args).stdout(Stdio::piped()).spawn() {
-            Ok(child) => child,
-            Err(_) => Command::new(&program).args(&args).stdout(Stdio::piped()).spawn()?,
-        };
-        process::pin(std::process::id(), 1);
+        let mut server = Self::run(place, SERVER_CORE, &args)?;
+        if subject.is_bare() {
+            (server.is_bare, server.path) = (true, "/");
+        }
+        Ok(server)
+    }
+
+    /// The echo agent as what others stand before: beside the generator, so that what stands before it has a core to
+    /// itself.
+    pub(crate) fn start_behind() -> Result<Self> {
+        let place = Place::new(Subject::Nuncio)?;
+        let data = place.data.clone();
+        Self::run(place, GENERATOR_CORE, &["serve", Subject::Nuncio.name(), &data])
+    }
+
+    /// This program with these arguments, which prints its address and perhaps a key.
+    pub(crate) fn run(place: Place, core: usize, args: &[&str]) -> Result<Self> {
+        let mut child = process::start(core, std::env::current_exe()?.as_os_str(), args)?;
         let out = child.stdout.take().context("no stdout")?;
-        let mut address = String::new();
-        BufReader::new(out).read_line(&mut address)?;
-        let is_bare = subject.is_bare();
-        let path = if is_bare { "/" } else { "/agents/echo" };
-        Ok(Self { child, place, address: address.trim().to_owned(), path, is_bare })
+        let mut told = String::new();
+        BufReader::new(out).read_line(&mut told)?;
+        let mut words = told.split_whitespace().map(str::to_owned);
+        let address = words.next().context("the server did not start")?;
+        let mut server = Self::of(child, place, address);
+        server.key = words.next();
+        Ok(server)
+    }
+
+    /// A process that listens here.
+    pub(crate) fn of(child: Child, place: Place, address: String) -> Self {
+        process::pin(std::process::id(), GENERATOR_CORE);
+        Self { child, place, address, path: AGENT_PATH, is_bare: false, key: None }
     }
 
     /// CPU time of the server, and of its database.
@@ -178,11 +205,11 @@ pub(crate) async fn serve(subject: Subject, data: &str, push: Option<PathBuf>) -
     }
 }
 
-fn parse(data: &str) -> Result<Data> {
+pub(crate) fn parse(data: &str) -> Result<Data> {
     data.parse().map_err(anyhow::Error::msg)
 }
 
-fn announce(address: &str) -> Result<()> {
+pub(crate) fn announce(address: &str) -> Result<()> {
     let mut out = std::io::stdout();
     writeln!(out, "{address}")?;
     out.flush()?;

@@ -1,0 +1,170 @@
+//! What stands between the generator and an agent: nobody, nginx, or a hub in one of its modes.
+
+use std::{
+    ffi::OsStr,
+    fmt, fs,
+    net::{TcpListener, TcpStream},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
+use nuncio_hub::{
+    Hub, NewKey,
+    config::{Agent, AgentKind, AgentOrigin, Config, Mode, Upstream},
+};
+use nuncio_protocol::{Binding, Version};
+
+use crate::{
+    place::Place,
+    process,
+    request::AGENT,
+    server::{SERVER_CORE, Server, Subject, announce, parse},
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Middle {
+    /// The agent is called directly.
+    Nobody,
+    /// A plain reverse proxy.
+    Nginx,
+    /// A hub that hands calls on as they came, for anybody.
+    Proxy,
+    /// The same for holders of a key, whose tasks are theirs.
+    ProxyWithKeys,
+    /// A hub before an agent of version 0.3.
+    ProxyToOld,
+    /// A hub before an agent that speaks HTTP+JSON only.
+    ProxyToRest,
+    /// A hub that keeps the tasks.
+    Durable(Subject),
+    /// A hub whose own agent answers; nobody is behind it.
+    Alone(Subject),
+}
+
+impl fmt::Display for Middle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nobody => f.write_str("direct"),
+            Self::Nginx => f.write_str("nginx"),
+            Self::Proxy => f.write_str("proxy"),
+            Self::ProxyWithKeys => f.write_str("proxy, with a key and its owner recorded"),
+            Self::ProxyToOld => f.write_str("proxy to JSON-RPC 0.3"),
+            Self::ProxyToRest => f.write_str("proxy to HTTP+JSON 1.0"),
+            Self::Durable(subject) => write!(f, "durable, {subject}"),
+            Self::Alone(subject) => write!(f, "the hub's own agent, {subject}"),
+        }
+    }
+}
+
+/// Starts what stands before the agent at `behind`; `None` for nobody.
+pub(super) async fn start(middle: Middle, binding: Binding, behind: &str) -> Result<Option<Server>> {
+    let url = format!("http://{behind}/agents/{AGENT}");
+    let hub = |subject: Subject, how: &[&str]| {
+        let place = Place::new(subject)?;
+        let data = place.data.clone();
+        let args: Vec<_> = ["hub", &url, &data].into_iter().chain(how.iter().copied()).collect();
+        Server::run(place, SERVER_CORE, &args)
+    };
+    Ok(Some(match middle {
+        Middle::Nobody => return Ok(None),
+        Middle::Nginx => nginx(binding, behind).await?,
+        Middle::Proxy => hub(Subject::Nuncio, &["--proxy"])?,
+        Middle::ProxyWithKeys => hub(Subject::Nuncio, &["--proxy", "--key"])?,
+        Middle::ProxyToOld => hub(Subject::Nuncio, &["--proxy", "--version", "0.3"])?,
+        Middle::ProxyToRest => hub(Subject::Nuncio, &["--proxy", "--binding", "HTTP+JSON"])?,
+        Middle::Durable(subject) => hub(subject, &[])?,
+        Middle::Alone(subject) => Server::start(subject).await?,
+    }))
+}
+
+/// One process, connections kept on both sides, nothing written down.
+async fn nginx(binding: Binding, behind: &str) -> Result<Server> {
+    let place = Place::new(Subject::Nuncio)?;
+    let folder = place.folder().display().to_string();
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let (http2, pass) = match binding {
+        Binding::Grpc => (" http2", "grpc_pass grpc://agent; grpc_set_header Host localhost;".to_owned()),
+        Binding::JsonRpc | Binding::HttpJson => {
+            let headers = r#"proxy_set_header Host localhost; proxy_set_header Connection "";"#;
+            ("", format!("proxy_pass http://agent; proxy_http_version 1.1; proxy_buffering off; {headers}"))
+        }
+    };
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|what| format!("{what}_temp_path {folder}/{what};\n"))
+        .collect();
+    let config = format!(
+        "daemon off;\nmaster_process off;\npid {folder}/pid;\nerror_log stderr error;\n\
+         events {{ worker_connections 1024; }}\n\
+         http {{\naccess_log off;\n{temporary}keepalive_requests 1000000000;\n\
+         upstream agent {{ server {behind}; keepalive 64; keepalive_requests 1000000000; }}\n\
+         server {{ listen 127.0.0.1:{port}{http2}; location / {{ {pass} }} }}\n}}\n"
+    );
+    let file = format!("{folder}/nginx.conf");
+    fs::write(&file, config)?;
+    let program = ["nginx", "/usr/sbin/nginx"].into_iter().find(|program| {
+        std::process::Command::new(program).arg("-v").stderr(std::process::Stdio::null()).status().is_ok()
+    });
+    let program =
+        program.context("nginx is missing, beside which the hub is measured: apt-get install nginx")?;
+    let args = ["-p", &folder, "-e", "stderr", "-c", &file];
+    let child = process::start(SERVER_CORE, OsStr::new(program), &args)?;
+    let server = Server::of(child, place, format!("127.0.0.1:{port}"));
+    let begun = Instant::now();
+    while TcpStream::connect(&server.address).is_err() {
+        ensure!(begun.elapsed() < Duration::from_secs(10), "nginx did not start: see above");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(server)
+}
+
+/// The process of a hub before an agent.
+#[derive(Args)]
+pub(crate) struct Between {
+    /// Where the agent is.
+    url: String,
+    data: String,
+    /// The agent keeps its own tasks.
+    #[arg(long)]
+    proxy: bool,
+    /// Spoken to it, and no other.
+    #[arg(long)]
+    version: Option<String>,
+    #[arg(long)]
+    binding: Option<String>,
+    /// Callers show a key.
+    #[arg(long)]
+    key: bool,
+}
+
+impl Between {
+    /// Prints its address, and the key; serves until it is killed.
+    pub(crate) async fn serve(self) -> Result<()> {
+        let mut upstream = Upstream::new(self.url.parse()?);
+        if self.proxy {
+            upstream.mode = Mode::Proxy;
+        }
+        upstream.version = self.version.as_deref().and_then(Version::parse);
+        upstream.binding = self.binding.as_deref().and_then(Binding::from_name);
+        let name = AGENT.parse().map_err(anyhow::Error::msg)?;
+        let agent = Agent::new(name, AgentKind::Upstream(Box::new(upstream)), AgentOrigin::Flag);
+        let config = Config {
+            data: parse(&self.data)?,
+            agents: vec![agent],
+            drain_grace: Duration::ZERO,
+            ..Config::new(([127, 0, 0, 1], 0).into())
+        };
+        let hub = Hub::bind(config).await?;
+        if hub.served().is_empty() {
+            bail!("the agent is not served");
+        }
+        let mut told = hub.address().to_string();
+        if self.key {
+            let (_, key) = hub.keyring().create(NewKey::named("bench")).await?;
+            told = format!("{told} {}", key.reveal());
+        }
+        announce(&told)?;
+        hub.run(std::future::pending()).await
+    }
+}
