@@ -13,6 +13,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The domain of every `ErrorInfo` (spec 9.5, 10.6, 11.6).
 pub const ERROR_DOMAIN: &str = "a2a-protocol.org";
 
+/// The member of `ErrorInfo.metadata` by which a hub says that a message has reached nobody.
+const DELIVERED: &str = "delivered";
+
 const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
 /// JSON of no other type: an object, and any value.
@@ -165,7 +168,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whose fault it is.
+    /// Whose fault it is, unless the error itself says otherwise.
     #[must_use]
     pub fn fault(self) -> Fault {
         match self {
@@ -203,6 +206,8 @@ struct Inner {
     /// Details of an upstream that we do not know; passed on.
     foreign: Vec<Value>,
     retry_after: Option<Duration>,
+    /// Whose it is, if not as its kind says.
+    fault: Option<Fault>,
     /// Never shown to a caller.
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -217,6 +222,7 @@ impl Error {
             violations: Vec::new(),
             foreign: Vec::new(),
             retry_after: None,
+            fault: None,
             source: None,
         }))
     }
@@ -271,6 +277,31 @@ impl Error {
     pub fn with_retry_after(mut self, after: Duration) -> Self {
         self.0.retry_after = Some(after);
         self
+    }
+
+    /// Says whose fault it is, where its kind alone would say something else.
+    #[must_use]
+    pub fn with_fault(mut self, fault: Fault) -> Self {
+        self.0.fault = Some(fault);
+        self
+    }
+
+    /// Tells the caller that what it said has reached nobody, so that to say it again is to say it once.
+    #[must_use]
+    pub fn undelivered(self) -> Self {
+        self.with_metadata(DELIVERED, "false")
+    }
+
+    /// Whose fault it is.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        self.0.fault.unwrap_or_else(|| self.kind().fault())
+    }
+
+    /// True if it says that nobody was reached ([`Self::undelivered`]); otherwise nobody knows.
+    #[must_use]
+    pub fn is_undelivered(&self) -> bool {
+        self.metadata().get(DELIVERED).is_some_and(|delivered| delivered == "false")
     }
 
     /// The kind.
@@ -446,6 +477,16 @@ mod tests {
         assert_eq!(again.kind(), ErrorKind::InvalidParams);
         assert_eq!(again.violations(), error.violations());
         assert_eq!(again.metadata(), error.metadata());
+    }
+
+    #[test]
+    fn that_nobody_was_reached_survives_the_wire() {
+        let error = Error::from(ErrorKind::Unavailable).with_fault(Fault::Upstream).undelivered();
+        assert_eq!(error.fault(), Fault::Upstream);
+        let again = Error::from_details(ErrorKind::Internal, error.message(), error.details());
+        assert!(again.is_undelivered());
+        assert_eq!(again.fault(), Fault::Us, "whose fault it is, is nobody's business");
+        assert!(!Error::from(ErrorKind::Unavailable).is_undelivered(), "nobody knows");
     }
 
     #[test]

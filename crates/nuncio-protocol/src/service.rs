@@ -101,6 +101,8 @@ pub struct CallContext {
     pub binding: Option<Binding>,
     /// The caller did not say its version: it was taken from what the method or the path proves.
     pub version_unsaid: bool,
+    /// The caller said something for which there is no place in the parameters as we know them.
+    pub said_more: bool,
     /// URIs of the extensions the caller declared.
     pub extensions: Vec<String>,
     /// Routing, where the binding carries it outside of the parameters.
@@ -134,6 +136,7 @@ impl CallContext {
             version,
             binding: None,
             version_unsaid: false,
+            said_more: false,
             extensions: Vec::new(),
             tenant: None,
             caller: Caller::anonymous(),
@@ -287,6 +290,15 @@ impl StreamItem {
     #[must_use]
     pub fn event(&self) -> &Arc<Event> {
         &self.0.event
+    }
+
+    /// The event; a copy if others have it, too.
+    #[must_use]
+    pub fn into_event(self) -> Event {
+        match Arc::try_unwrap(self.0) {
+            Ok(shared) => Arc::unwrap_or_clone(shared.event),
+            Err(shared) => Event::clone(&shared.event),
+        }
     }
 
     /// The same entry with a changed event, for one stream only: the others keep theirs.

@@ -7,7 +7,7 @@
 //! docs/protocol-notes.md.
 //!
 //! Reading order: `form` (what the two forms call things), `downgrade`, `shape` and `upgrade` (messages,
-//! tasks and events), `leftover`, `call` and `push` (requests), `card`, `error`.
+//! tasks and events), `leftover`, `call` and `push` (requests), `card`, `error`, `loss`.
 
 mod call;
 mod card;
@@ -15,6 +15,7 @@ mod downgrade;
 mod error;
 mod form;
 mod leftover;
+mod loss;
 mod name;
 #[cfg(feature = "grpc")]
 pub mod pb;
@@ -87,6 +88,10 @@ impl<F: Form> Dialect for F {
 
     fn decode_call(&self, op: Op, params: Option<&RawValue>) -> Result<Call> {
         call::upgrade::<F>(op, params)
+    }
+
+    fn says_more(&self, op: Op, params: Option<&RawValue>) -> bool {
+        loss::says_more::<F>(op, params)
     }
 
     fn encode_reply(&self, _op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {

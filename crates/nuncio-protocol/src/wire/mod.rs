@@ -39,6 +39,12 @@ pub trait Dialect: Send + Sync + 'static {
     /// `InvalidParams` that names the field.
     fn decode_call(&self, op: Op, params: Option<&RawValue>) -> Result<Call>;
 
+    /// Server: true if the parameters say something that our types have no place for, so that what is decoded is
+    /// less than what was said.
+    fn says_more(&self, _op: Op, _params: Option<&RawValue>) -> bool {
+        false
+    }
+
     /// Server: writes an answer other than a stream.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use crate::{
     document::of_v1,
     loss::{Direction, Seen, predict},
     path::differences,
-    wire::{Kind, Wire, read_v1, write_v1},
+    wire::{Kind, Thing, Wire, read_v1, write_v1},
 };
 use nuncio_protocol::ErrorKind;
 use serde_json::Value;
@@ -47,6 +47,31 @@ pub(crate) fn compare(
             Some(format!("{name}\n--- expected\n{expected:?}\n--- found\n{found:?}"))
         }
     }
+}
+
+/// The same table, as `fits` knows it.
+#[test]
+fn what_does_not_fit_is_what_the_table_says_is_lost() {
+    let mut seen = [0; 2];
+    for document in of_v1() {
+        let (kind, thing) = (document.kind, read_v1(document.kind, &document.json));
+        for wire in Wire::OLD.into_iter().chain(Wire::NEW) {
+            let predicted = predict(Direction::Down, wire, Wire::V1Json, kind, &document.json);
+            let (version, binding) = wire.spoken();
+            let fits = match &thing {
+                Thing::Call(call) => call.fits(version, binding),
+                Thing::Reply(_, reply) => reply.fits(version, binding),
+                Thing::Event(_) | Thing::Error(_) => true,
+            };
+            // What is refused is no loss: its sender is told.
+            let is_lossy = predicted.outcome.is_ok() && predicted.is_lossy(Direction::Down);
+            if predicted.outcome.is_ok() {
+                assert_eq!(fits, !is_lossy, "{} as {kind:?} in {wire:?}", document.name);
+                seen[usize::from(is_lossy)] += 1;
+            }
+        }
+    }
+    assert!(seen.iter().all(|seen| *seen > 10), "{seen:?}");
 }
 
 #[test]

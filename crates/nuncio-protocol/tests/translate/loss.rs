@@ -123,6 +123,14 @@ pub(crate) struct Predicted {
     pub(crate) fired: Vec<usize>,
 }
 
+impl Predicted {
+    /// True if something that was said is gone.
+    pub(crate) fn is_lossy(&self, direction: Direction) -> bool {
+        let rows = rows(direction);
+        self.fired.iter().any(|row| rows[*row].loses())
+    }
+}
+
 /// Applies a direction of the table to a document that goes through `form` and, on the way up, `through`.
 pub(crate) fn predict(
     direction: Direction,
@@ -231,6 +239,13 @@ impl Row {
             }
         }
         Ok(())
+    }
+
+    /// True if something that was said is gone: not changed, not without meaning, and not of a card, which is
+    /// made for each version.
+    fn loses(&self) -> bool {
+        let is_of_card = matches!(self.section, Section::DownCards | Section::UpCards);
+        matches!(self.effect, Effect::Lost(_)) && !is_of_card && !self.why.starts_with("says nothing")
     }
 
     /// A row that rewrites several members at once may touch no others than it names.

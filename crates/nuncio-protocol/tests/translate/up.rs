@@ -1,13 +1,13 @@
 //! v0.3 → v1.0 → v0.3 of every golden document, by way of both forms of v1.0.
 
-use nuncio_protocol::ErrorKind;
-use serde_json::Value;
+use nuncio_protocol::{ErrorKind, v03, wire::Dialect};
+use serde_json::{Value, value::to_raw_value};
 
 use crate::{
     document::{Document, of_v03},
     down::compare,
     loss::{Direction, Seen, predict},
-    wire::Wire,
+    wire::{Kind, Wire},
 };
 
 fn there_and_back(form: Wire, through: Wire, document: &Document) -> Result<Value, ErrorKind> {
@@ -16,6 +16,23 @@ fn there_and_back(form: Wire, through: Wire, document: &Document) -> Result<Valu
     let up = up.unwrap_or_else(|error| panic!("{} in {form:?}: {error}", document.name));
     let down = through.pass(kind, &up).and_then(|thing| form.write(&thing));
     down.map(|bytes| form.tree(kind, &bytes)).map_err(|error| error.kind())
+}
+
+/// The same table, as `says_more` knows it.
+#[test]
+fn who_says_more_is_whom_the_table_takes_something_from() {
+    let mut seen = [0; 2];
+    for (form, dialect) in [(Wire::JsonRpc, &v03::JsonRpc as &dyn Dialect), (Wire::Rest, &v03::Rest)] {
+        for document in of_v03(form) {
+            let Kind::Call(op) = document.kind else { continue };
+            let predicted = predict(Direction::Up, form, Wire::V1Json, document.kind, &document.json);
+            let params = to_raw_value(&document.json).unwrap();
+            let is_lossy = predicted.is_lossy(Direction::Up);
+            assert_eq!(dialect.says_more(op, Some(&params)), is_lossy, "{} in {form:?}", document.name);
+            seen[usize::from(is_lossy)] += 1;
+        }
+    }
+    assert!(seen.iter().all(|seen| *seen > 0), "{seen:?}");
 }
 
 #[test]

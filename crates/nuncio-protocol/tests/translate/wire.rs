@@ -4,7 +4,7 @@ use std::{str, sync::LazyLock};
 
 use bytes::Bytes;
 use nuncio_protocol::{
-    Error, Event, Result,
+    Binding, Error, Event, Result, Version,
     op::{Call, Op, Reply},
     pb::{self, Codec, DESCRIPTOR_SET},
     v03,
@@ -60,6 +60,17 @@ impl Wire {
     pub(crate) const OLD: [Self; 3] = [Self::JsonRpc, Self::Rest, Self::Grpc];
     /// The forms of v1.0.
     pub(crate) const NEW: [Self; 2] = [Self::V1Json, Self::V1Grpc];
+
+    /// The version and a binding that speaks like this.
+    pub(crate) fn spoken(self) -> (Version, Binding) {
+        match self {
+            Self::V1Json => (Version::V1_0, Binding::JsonRpc),
+            Self::V1Grpc => (Version::V1_0, Binding::Grpc),
+            Self::JsonRpc => (Version::V0_3, Binding::JsonRpc),
+            Self::Rest => (Version::V0_3, Binding::HttpJson),
+            Self::Grpc => (Version::V0_3, Binding::Grpc),
+        }
+    }
 
     fn format(self) -> Format {
         match self {
