@@ -11,7 +11,7 @@
 //! nor redirects. Every binding goes through here, gRPC too, and so does the fetching of cards and tokens.
 //!
 //! Reading order: [`guard`] (the rules, pure), [`resolve`] (the rules at work on names), [`post`] (one request to
-//! a webhook), [`forward`] and [`lane`] (requests that are handed on as they are), [`tls`] (what is special about TLS), [`cause`] (what errors mean).
+//! a webhook), [`forward`] and [`lane`] (requests to agents), [`tls`] (what is special about TLS), [`cause`] (what errors mean).
 
 mod guard;
 mod resolve;
@@ -35,6 +35,7 @@ use reqwest::{Client, ClientBuilder, Response, redirect};
 use rustls::ClientConfig;
 use url::{Host, Url};
 
+pub(crate) use self::forward::Wire;
 use self::{cause::Cause, lane::Lanes, post::Kept, resolve::Resolver};
 pub use self::{
     forward::ForwardBody,
@@ -299,7 +300,17 @@ fn client_builder(tls: &ClientConfig, alpn: &[&[u8]], resolver: Option<&Arc<Reso
 pub(crate) fn failure(url: &Url, error: reqwest::Error) -> Failure {
     let connect = error.is_connect();
     let error = error.without_url();
-    let Cause { why, refusal, trouble, .. } = Cause::of(&error);
+    told(url, Cause::of(&error), connect, error)
+}
+
+/// The error of a request that did not come through; `connect`: there was no connection.
+fn told(
+    url: &Url,
+    cause: Cause,
+    connect: bool,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> Failure {
+    let Cause { why, refusal, trouble, .. } = cause;
     if let Some(refusal) = refusal {
         return blocked(url, &refusal);
     }

@@ -60,6 +60,15 @@ impl Failure {
         Self { reached: Reached::Answered, error }
     }
 
+    /// The same of a call that was made before, and perhaps reached the peer then.
+    pub(crate) fn and_perhaps_before(self) -> Self {
+        match self.reached {
+            // Without what says that it was not sent.
+            Reached::Nobody => Self::perhaps(Error::new(self.error.kind(), self.error.message())),
+            Reached::Perhaps | Reached::Answered => self,
+        }
+    }
+
     /// The kind of the error.
     pub(crate) fn kind(&self) -> ErrorKind {
         self.error.kind()

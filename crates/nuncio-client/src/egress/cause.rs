@@ -22,8 +22,13 @@ pub(super) struct Cause {
 impl Cause {
     /// Of an error without its address, which may hold secrets.
     pub(super) fn of(error: &reqwest::Error) -> Self {
+        Self::begun_by(error.source(), error)
+    }
+
+    /// Of a chain of causes, which begins with this one; `error` speaks if there are none.
+    pub(super) fn begun_by(first: Option<&(dyn StdError + 'static)>, error: &dyn StdError) -> Self {
         let (mut words, mut refusal, mut trouble, mut is_tls) = (Vec::new(), None, None, false);
-        let mut source = error.source();
+        let mut source = first;
         while let Some(cause) = source {
             words.push(cause.to_string());
             refusal = refusal.or_else(|| cause.downcast_ref().cloned());

@@ -1,6 +1,7 @@
-//! A request that is handed on as it is, and its answer as it comes.
+//! A request to an agent, and its answer as it comes.
 
 use std::{
+    error::Error as _,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -12,17 +13,30 @@ use http::{
     header::{HOST, USER_AGENT},
 };
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Collected, Full, Limited};
 use hyper::body::Incoming;
 use nuncio_protocol::{Error, ErrorKind};
 use url::Url;
 
 use super::{
-    Egress, blocked, failure, is_loopback,
+    Egress, blocked,
+    cause::Cause,
+    failure, is_loopback,
     lane::{Fault, Host, Lane, Lanes},
-    shown,
+    told,
 };
 use crate::failure::Failure;
+
+/// How a request goes out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wire {
+    /// By HTTP/1.1, on a connection of its own for as long as it takes.
+    Http1,
+    /// By HTTP/2, where TLS finds that the peer has it: all calls share a connection. Else as the former.
+    Best,
+    /// By HTTP/2 and nothing else.
+    Http2,
+}
 
 /// The body of an answer, frame by frame as it comes, trailers included.
 #[derive(Debug)]
@@ -49,15 +63,21 @@ impl std::fmt::Debug for Source {
 }
 
 impl Egress {
-    /// Hands a request on and returns as soon as the head of the answer is there. The address is absolute.
+    /// Makes a request and returns as soon as the head of the answer is there. The address of the request is absolute;
+    /// `url` is the agent's.
     pub(crate) async fn forward(
         &self,
         url: &Url,
         request: Request<Bytes>,
-        http2: bool,
+        wire: Wire,
     ) -> Result<Response<ForwardBody>, Failure> {
-        let Some(lanes) = self.lanes.as_ref().filter(|_| !http2 && self.is_direct(url)) else {
-            return self.forward_by_client(url, request, http2).await;
+        let by_lane = match wire {
+            Wire::Http1 => true,
+            Wire::Best => url.scheme() == "http",
+            Wire::Http2 => false,
+        };
+        let Some(lanes) = self.lanes.as_ref().filter(|_| by_lane && self.is_direct(url)) else {
+            return Box::pin(self.forward_by_client(url, request, wire == Wire::Http2)).await;
         };
         let (mut parts, body) = request.into_parts();
         let Some(authority) = parts.uri.authority().cloned() else {
@@ -77,6 +97,18 @@ impl Egress {
             let on_lane = OnLane { lane: Some(lane), body, lanes: Arc::clone(lanes), host };
             ForwardBody(Source::Lane(Box::new(on_lane)))
         }))
+    }
+
+    /// Reads the rest of an answer.
+    pub(crate) async fn collect(&self, url: &Url, body: ForwardBody) -> Result<Bytes, Failure> {
+        if body.size_hint().lower() > self.max_body as u64 {
+            return Err(self.too_large(url));
+        }
+        let collected = Limited::new(body, self.max_body).collect().await;
+        collected.map(Collected::to_bytes).map_err(|error| match error.downcast::<Error>() {
+            Ok(error) => Failure::perhaps(*error),
+            Err(_) => self.too_large(url),
+        })
     }
 
     /// True if no proxy stands in between.
@@ -102,15 +134,8 @@ impl Egress {
 
 /// The error of a request that did not come through.
 fn broken(url: &Url, fault: Fault) -> Failure {
-    let what = match fault {
-        Fault::Connect(_) => "cannot connect to",
-        Fault::Broke(_) => "the connection broke while talking to",
-    };
-    let told = Error::new(ErrorKind::Unavailable, format!("{what} {}: {fault}", shown(url)));
-    match fault {
-        Fault::Connect(error) => Failure::nobody(told.with_source(error)),
-        Fault::Broke(error) => Failure::perhaps(told.with_source(error)),
-    }
+    let cause = Cause::begun_by(fault.source(), &fault);
+    told(url, cause, matches!(fault, Fault::Connect(_)), fault)
 }
 
 impl Body for ForwardBody {

@@ -9,27 +9,28 @@ use std::{
     future::{Future as _, poll_fn},
     io,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Waker},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http::{Request, Response, uri::Authority};
+use http::{Request, Response, Uri, uri::Authority};
 use http_body_util::Full;
 use hyper::{
     body::Incoming,
     client::conn::http1::{self, Connection, SendRequest},
 };
-use hyper_util::rt::TokioIo;
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use rustls::{ClientConfig, pki_types::ServerName};
-use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::TcpStream,
-    time::{Instant, timeout},
+    runtime::Handle,
+    time::{Instant, sleep, timeout},
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
+use tower::ServiceExt as _;
 
 use super::{CONNECT_TIMEOUT, TCP_KEEPALIVE};
 
@@ -42,6 +43,7 @@ type Socket = TokioIo<Either<TcpStream, Box<TlsStream<TcpStream>>>>;
 /// All connections of a way out.
 pub(super) struct Lanes {
     tls: Arc<ClientConfig>,
+    dialer: HttpConnector,
     /// By scheme and authority, the one that was used last at the end.
     resting: Mutex<HashMap<Host, Vec<(Instant, Lane)>>>,
 }
@@ -63,10 +65,10 @@ pub(super) struct Lane {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     /// There is no connection.
-    #[error(transparent)]
-    Connect(#[from] io::Error),
+    #[error("there is no connection")]
+    Connect(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// There was one.
-    #[error(transparent)]
+    #[error("the connection broke")]
     Broke(#[from] hyper::Error),
 }
 
@@ -80,7 +82,7 @@ impl Lanes {
     pub(super) fn new(tls: &ClientConfig) -> Self {
         let mut tls = tls.clone();
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Self { tls: Arc::new(tls), resting: Mutex::default() }
+        Self { tls: Arc::new(tls), dialer: dialer(), resting: Mutex::default() }
     }
 
     fn resting(&self) -> MutexGuard<'_, HashMap<Host, Vec<(Instant, Lane)>>> {
@@ -101,7 +103,8 @@ impl Lanes {
                 Err((error, None)) => return Err(error.into()),
             }
         }
-        let mut lane = self.connect(host).await?;
+        // Seldom, and large: whoever finds a connection does not make room for it.
+        let mut lane = Box::pin(self.connect(host)).await?;
         match lane.exchange(request).await {
             Ok(response) => Ok((response, lane)),
             Err((error, _)) => Err(error.into()),
@@ -121,46 +124,78 @@ impl Lanes {
     }
 
     /// Lets a connection rest, if it is good for more.
-    pub(super) fn rest(&self, host: &Host, mut lane: Lane) {
+    pub(super) fn rest(self: &Arc<Self>, host: &Host, mut lane: Lane) {
         // Polled once more, it notices that the answer is over.
         if !lane.is_good() {
             return;
         }
-        let (now, mut resting) = (Instant::now(), self.resting());
+        // Nobody would use it any more.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut resting = self.resting();
+        if resting.is_empty() {
+            runtime.spawn(sweep(Arc::downgrade(self)));
+        }
         let lanes = match resting.get_mut(host) {
             Some(lanes) => lanes,
             None => resting.entry(host.clone()).or_default(),
         };
-        let stale = lanes.iter().take_while(|(since, _)| now - *since >= RESTS).count();
-        lanes.drain(..stale);
         if lanes.len() < MAX_RESTING {
-            lanes.push((now, lane));
+            lanes.push((Instant::now(), lane));
         }
+    }
+
+    /// Closes what has rested for too long; true if something rests still.
+    fn close_stale(&self) -> bool {
+        let (now, mut resting) = (Instant::now(), self.resting());
+        resting.retain(|_, lanes| {
+            let stale = lanes.iter().take_while(|(since, _)| now - *since >= RESTS).count();
+            lanes.drain(..stale);
+            !lanes.is_empty()
+        });
+        !resting.is_empty()
     }
 
     async fn connect(&self, host: &Host) -> Result<Lane, Fault> {
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no connection within the time for it");
-        let socket = timeout(CONNECT_TIMEOUT, self.dial(host)).await.map_err(late)??;
-        let (sender, driver) = http1::handshake(TokioIo::new(socket)).await?;
+        let dialed = timeout(CONNECT_TIMEOUT, self.dial(host)).await.map_err(late);
+        let socket = dialed.map_err(Into::into).and_then(|dialed| dialed).map_err(Fault::Connect)?;
+        let (sender, driver) = http1::handshake(socket).await?;
         Ok(Lane { sender, driver: Some(driver) })
     }
 
-    async fn dial(&self, host: &Host) -> io::Result<Either<TcpStream, Box<TlsStream<TcpStream>>>> {
+    async fn dial(&self, host: &Host) -> Result<Socket, Box<dyn std::error::Error + Send + Sync>> {
+        let scheme = if host.secure { "https" } else { "http" };
+        let uri = Uri::builder().scheme(scheme).authority(host.authority.clone()).path_and_query("/");
+        let socket = self.dialer.clone().oneshot(uri.build()?).await?.into_inner();
+        if !host.secure {
+            return Ok(TokioIo::new(Either::Left(socket)));
+        }
         let name = host.authority.host();
         let bare = name.trim_start_matches('[').trim_end_matches(']');
-        let port = host.authority.port_u16().unwrap_or(if host.secure { 443 } else { 80 });
-        let socket = TcpStream::connect((bare, port)).await?;
-        socket.set_nodelay(true)?;
-        let keepalive = TcpKeepalive::new().with_time(TCP_KEEPALIVE).with_interval(TCP_KEEPALIVE);
-        SockRef::from(&socket).set_tcp_keepalive(&keepalive)?;
-        if !host.secure {
-            return Ok(Either::Left(socket));
-        }
-        let name = ServerName::try_from(bare.to_owned())
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let name = ServerName::try_from(bare.to_owned())?;
         let socket = TlsConnector::from(Arc::clone(&self.tls)).connect(name, socket).await?;
-        Ok(Either::Right(Box::new(socket)))
+        Ok(TokioIo::new(Either::Right(Box::new(socket))))
     }
+}
+
+/// Closes what rests for too long, for as long as something rests: nobody else looks at hosts that are not asked again.
+async fn sweep(lanes: Weak<Lanes>) {
+    loop {
+        sleep(RESTS / 4).await;
+        if !lanes.upgrade().is_some_and(|lanes| lanes.close_stale()) {
+            return;
+        }
+    }
+}
+
+/// Finds the way to a host, by whichever of its addresses answers first.
+fn dialer() -> HttpConnector {
+    let mut dialer = HttpConnector::new();
+    dialer.enforce_http(false);
+    dialer.set_nodelay(true);
+    dialer.set_keepalive(Some(TCP_KEEPALIVE));
+    dialer.set_keepalive_interval(Some(TCP_KEEPALIVE));
+    dialer
 }
 
 impl Lane {

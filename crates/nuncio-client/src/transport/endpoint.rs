@@ -1,17 +1,16 @@
 //! One address of an agent and what may be told it: what all bindings have in common.
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use jiff::Timestamp;
 use nuncio_protocol::{AgentInterface, CallContext, Error, ErrorKind, Event, Result};
-use reqwest::Response;
 use url::Url;
 
 use super::{WireStream, events::events, status, within};
 use crate::{
     Credentials,
     auth::Granted,
-    egress::{Egress, shown},
+    egress::{Egress, ForwardBody, Wire, shown},
     failure::Failure,
 };
 
@@ -21,6 +20,9 @@ pub(crate) struct Endpoint {
     pub(crate) url: Url,
     pub(crate) granted: Granted,
 }
+
+/// An answer of which the head is there.
+pub(crate) type Response = http::Response<ForwardBody>;
 
 /// A whole answer.
 pub(crate) struct Answer {
@@ -56,18 +58,22 @@ impl Endpoint {
         &self,
         cx: &CallContext,
         method: Method,
-        url: &Url,
+        uri: Uri,
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response, Failure> {
-        within(cx.deadline, self.egress.send(method, url, headers, body)).await
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers;
+        within(cx.deadline, self.egress.forward(&self.url, request, Wire::Best)).await
     }
 
     /// Reads the rest of an answer.
     pub(crate) async fn read(&self, cx: &CallContext, response: Response) -> Result<Answer, Failure> {
-        let (status, headers) = (response.status(), response.headers().clone());
-        let body = within(cx.deadline, self.egress.read(response)).await?;
-        Ok(Answer { status, headers, body })
+        let (head, body) = response.into_parts();
+        let body = within(cx.deadline, self.egress.collect(&self.url, body)).await?;
+        Ok(Answer { status: head.status, headers: head.headers, body })
     }
 
     /// True if the answer to a call that streams is a stream, false if it is to be read as a whole.
@@ -92,7 +98,7 @@ impl Endpoint {
         response: Response,
         decode: impl Fn(&str) -> Result<Event> + Send + 'static,
     ) -> WireStream {
-        events(response, self.egress.max_event(), decode)
+        events(response.into_body(), self.egress.max_event(), decode)
     }
 
     /// What the head of an answer says that is not one of success.

@@ -4,18 +4,18 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
+use http_body_util::BodyExt as _;
 use nuncio_protocol::{
     Error, ErrorKind, Event, Result, Seq, StreamItem,
     wire::sse::{Decoder, Frame},
 };
-use reqwest::Response;
 
 use super::WireStream;
-use crate::{egress::failure, failure::Failure};
+use crate::{egress::ForwardBody, failure::Failure};
 
 /// A connection that carries events.
 struct Connection<D> {
-    response: Response,
+    body: ForwardBody,
     decoder: Decoder,
     /// Reads the data of a frame: an event, or the error that ends the stream.
     decode: D,
@@ -24,11 +24,11 @@ struct Connection<D> {
 /// The events of a connection: until it ends, breaks, or carries an error. No line and no event may be
 /// larger than `max_event`.
 pub(crate) fn events(
-    response: Response,
+    body: ForwardBody,
     max_event: usize,
     decode: impl Fn(&str) -> Result<Event> + Send + 'static,
 ) -> WireStream {
-    let connection = Connection { response, decoder: Decoder::new(max_event), decode };
+    let connection = Connection { body, decoder: Decoder::new(max_event), decode };
     let events = stream::unfold(Some(connection), |connection| async move {
         let mut connection = connection?;
         match connection.next().await {
@@ -54,10 +54,12 @@ impl<D: Fn(&str) -> Result<Event>> Connection<D> {
             match frame {
                 Some(frame) if frame.data.is_empty() => {}
                 Some(frame) => return self.item(&frame).map(Some).map_err(Failure::answered),
-                None => match self.response.chunk().await {
-                    Ok(Some(bytes)) => self.decoder.push(&bytes),
-                    Ok(None) => return Ok(None),
-                    Err(error) => return Err(failure(&self.response.url().clone(), error)),
+                None => match self.body.frame().await {
+                    Some(Ok(frame)) => {
+                        frame.data_ref().into_iter().for_each(|bytes| self.decoder.push(bytes))
+                    }
+                    None => return Ok(None),
+                    Some(Err(error)) => return Err(Failure::perhaps(error)),
                 },
             }
         }

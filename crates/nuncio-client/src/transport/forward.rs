@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE, TE},
 };
-use http_body_util::{BodyExt as _, Limited};
 use nuncio_protocol::{Binding, Error, ErrorKind, Result};
 use url::Url;
 
 use super::{
+    address::Address,
     endpoint::{Endpoint, http_url},
     rest::base_path,
 };
-use crate::{Candidate, Credentials, Egress, ForwardBody, choose::rest_form, failure::Failure};
+use crate::{Candidate, Credentials, Egress, ForwardBody, choose::rest_form, egress::Wire, failure::Failure};
 
 /// One interface of an agent. Cheap to clone.
 #[derive(Clone)]
@@ -24,14 +24,7 @@ pub struct Forward(Arc<Inner>);
 struct Inner {
     endpoint: Endpoint,
     candidate: Candidate,
-    /// `https://host:port`.
-    origin: String,
-    /// The address of the interface; for HTTP+JSON what stands before every path.
-    base: String,
-    /// The query of the interface's own address.
-    query: Option<String>,
-    /// The whole address, where there is only one.
-    uri: Option<Uri>,
+    address: Address,
 }
 
 /// A call as it is to go out.
@@ -71,30 +64,27 @@ impl Forward {
             }
         };
         url.set_fragment(None);
-        let origin = url.origin().ascii_serialization();
-        let mut base = url.path().to_owned();
-        if candidate.binding == Binding::HttpJson {
-            let form = rest_form(candidate.version);
-            base = base_path(&url, form.paths.prefix);
-            if let Some(tenant) = interface.tenant.as_ref().filter(|_| form.paths.tenants) {
-                let mut below = url.clone();
-                below.set_path(&base);
-                // Escapes what is no part of a path.
-                below
-                    .path_segments_mut()
-                    .map_err(|()| Error::internal("an address without a path"))?
-                    .push(tenant);
-                below.path().clone_into(&mut base);
+        let mut below = url.clone();
+        match candidate.binding {
+            Binding::JsonRpc => {}
+            Binding::HttpJson => {
+                let form = rest_form(candidate.version);
+                below.set_path(&base_path(&url, form.paths.prefix));
+                if let Some(tenant) = interface.tenant.as_ref().filter(|_| form.paths.tenants) {
+                    // Escapes what is no part of a path.
+                    below
+                        .path_segments_mut()
+                        .map_err(|()| Error::internal("an address without a path"))?
+                        .pop_if_empty()
+                        .push(tenant);
+                }
             }
+            // The whole path is the operation's.
+            Binding::Grpc => below.set_path(""),
         }
-        let uri = match candidate.binding {
-            Binding::JsonRpc => Some(url.as_str().parse().map_err(Error::internal)?),
-            Binding::HttpJson | Binding::Grpc => None,
-        };
-        let query = url.query().filter(|query| !query.is_empty()).map(str::to_owned);
+        let address = Address::new(&below)?;
         let endpoint = Endpoint::new(egress, url, credentials, home);
-        let base = base.trim_end_matches('/').to_owned();
-        Ok(Self(Arc::new(Inner { endpoint, candidate: candidate.clone(), origin, base, query, uri })))
+        Ok(Self(Arc::new(Inner { endpoint, candidate: candidate.clone(), address })))
     }
 
     /// The interface.
@@ -108,29 +98,30 @@ impl Forward {
     /// # Errors
     /// `Unavailable` if there is no answer, `Unauthenticated` if our own credentials are refused.
     pub async fn send(&self, call: Handed<'_>) -> Result<Response<ForwardBody>> {
-        let Inner { endpoint, .. } = &*self.0;
-        let uri = self.uri(&call)?;
-        let is_grpc = self.0.candidate.binding == Binding::Grpc;
-        let Handed { method, mut headers, mut body, .. } = call;
+        let Inner { endpoint, address, candidate } = &*self.0;
+        let (uri, wire) = match candidate.binding {
+            Binding::JsonRpc => (address.whole(), Wire::Http1),
+            Binding::HttpJson => (address.below(call.path, call.query)?, Wire::Http1),
+            Binding::Grpc => (address.below(call.path, call.query)?, Wire::Http2),
+        };
         // Whoever calls with credentials of their own is told what becomes of them.
-        let is_ours = !headers.contains_key(AUTHORIZATION);
-        if is_grpc {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-            headers.insert(TE, HeaderValue::from_static("trailers"));
-            body = frame(&body)?;
+        let is_ours = !call.headers.contains_key(AUTHORIZATION);
+        let mut request = Request::new(call.body);
+        *request.method_mut() = call.method;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = call.headers;
+        if candidate.binding == Binding::Grpc {
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+            request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
+            *request.body_mut() = frame(request.body())?;
         }
-        let exchange = || async {
-            let mut headers = headers.clone();
+        let exchange = async |mut request: Request<Bytes>| {
             for (name, value) in endpoint.granted.headers().await? {
                 if let Some(name) = name {
-                    headers.insert(name, value);
+                    request.headers_mut().insert(name, value);
                 }
             }
-            let mut request = Request::new(body.clone());
-            *request.method_mut() = method.clone();
-            *request.uri_mut() = uri.clone();
-            *request.headers_mut() = headers;
-            let response = endpoint.egress.forward(&endpoint.url, request, is_grpc).await?;
+            let response = endpoint.egress.forward(&endpoint.url, request, wire).await?;
             match response.status() {
                 StatusCode::UNAUTHORIZED if is_ours => {
                     let error = Error::new(ErrorKind::Unauthenticated, "the agent refuses our credentials");
@@ -140,9 +131,9 @@ impl Forward {
             }
         };
         if endpoint.granted.has_tokens() {
-            return Ok(endpoint.granted.renewing(exchange).await?);
+            return Ok(endpoint.granted.renewing(|| exchange(request.clone())).await?);
         }
-        Ok(exchange().await?)
+        Ok(exchange(request).await?)
     }
 
     /// Reads a whole answer.
@@ -150,34 +141,7 @@ impl Forward {
     /// # Errors
     /// `Unavailable` if it breaks off, `InvalidAgentResponse` if it is too large.
     pub async fn collect(&self, body: ForwardBody) -> Result<Bytes> {
-        let collected = Limited::new(body, self.0.endpoint.egress.max_body()).collect().await;
-        collected.map(http_body_util::Collected::to_bytes).map_err(|error| match error.downcast::<Error>() {
-            Ok(error) => *error,
-            Err(error) => {
-                let why = "the answer of the agent is larger than allowed";
-                Error::new(ErrorKind::InvalidAgentResponse, why).with_source(error)
-            }
-        })
-    }
-
-    /// Where a call goes.
-    fn uri(&self, call: &Handed<'_>) -> Result<Uri> {
-        let Inner { origin, base, query, uri, .. } = &*self.0;
-        if let Some(uri) = uri {
-            return Ok(uri.clone());
-        }
-        let mut text = String::with_capacity(origin.len() + base.len() + call.path.len() + 32);
-        text.push_str(origin);
-        if self.0.candidate.binding == Binding::HttpJson {
-            text.push_str(base);
-        }
-        text.push_str(call.path);
-        let queries = [query.as_deref(), call.query].into_iter().flatten().filter(|query| !query.is_empty());
-        for (number, query) in queries.enumerate() {
-            text.push(if number == 0 { '?' } else { '&' });
-            text.push_str(query);
-        }
-        text.parse().map_err(Error::internal)
+        Ok(self.0.endpoint.egress.collect(&self.0.endpoint.url, body).await?)
     }
 }
 

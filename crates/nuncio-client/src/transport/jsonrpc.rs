@@ -14,12 +14,12 @@ use nuncio_protocol::{
     op::{Call, Op, Reply},
     wire::{Dialect, jsonrpc},
 };
-use reqwest::Response;
 use serde_json::value::RawValue;
 
 use super::{
     Transport, WireStream,
-    endpoint::{Answer, Endpoint},
+    address::Address,
+    endpoint::{Answer, Endpoint, Response},
     events::only,
     headers, no_such_operation, status, with_tenant,
 };
@@ -31,6 +31,7 @@ const EXPECTED: &str = "JSON-RPC";
 /// One JSON-RPC interface of an agent.
 pub(crate) struct JsonRpcTransport {
     endpoint: Endpoint,
+    address: Address,
     tenant: Option<String>,
     dialect: Arc<dyn Dialect>,
     /// Ids of requests; they only have to differ.
@@ -38,8 +39,9 @@ pub(crate) struct JsonRpcTransport {
 }
 
 impl JsonRpcTransport {
-    pub(crate) fn new(endpoint: Endpoint, tenant: Option<String>, dialect: Arc<dyn Dialect>) -> Self {
-        Self { endpoint, tenant, dialect, next_id: AtomicU64::new(1) }
+    pub(crate) fn new(endpoint: Endpoint, tenant: Option<String>, dialect: Arc<dyn Dialect>) -> Result<Self> {
+        let address = Address::new(&endpoint.url)?;
+        Ok(Self { endpoint, address, tenant, dialect, next_id: AtomicU64::new(1) })
     }
 
     /// Posts a call and waits for the head of the answer.
@@ -48,7 +50,7 @@ impl JsonRpcTransport {
         let body = self.encode(call).map_err(Failure::answered)?;
         let headers = headers::outgoing(cx, self.dialect.version(), call.op(), &self.endpoint.granted);
         let headers = headers.await?;
-        self.endpoint.send(cx, Method::POST, &self.endpoint.url, headers, body).await
+        self.endpoint.send(cx, Method::POST, self.address.whole(), headers, body).await
     }
 
     fn encode(&self, call: &Call) -> Result<Bytes> {

@@ -7,6 +7,7 @@
 //! (one interface for what is handed on as it came), [`sse`] (streams that
 //! survive their connection), [`route`] (which wire, how often).
 
+mod address;
 pub(crate) mod direct;
 mod endpoint;
 mod events;
@@ -77,8 +78,8 @@ pub(crate) fn wire(
     let tenant = interface.tenant.clone();
     let by_http = || http_url(interface).map(|url| Endpoint::new(egress, url, credentials, home));
     let wire: Arc<dyn Transport> = match candidate.binding {
-        Binding::JsonRpc => Arc::new(JsonRpcTransport::new(by_http()?, tenant, jsonrpc_dialect(version))),
-        Binding::HttpJson => Arc::new(RestTransport::new(by_http()?, tenant, rest_form(version))),
+        Binding::JsonRpc => Arc::new(JsonRpcTransport::new(by_http()?, tenant, jsonrpc_dialect(version))?),
+        Binding::HttpJson => Arc::new(RestTransport::new(by_http()?, tenant, rest_form(version))?),
         Binding::Grpc => grpc_wire(egress, candidate, credentials, home)?,
     };
     let is_exact = can_ask_for_no_history(version, candidate.binding);

@@ -13,13 +13,13 @@ use nuncio_protocol::{
     op::{Call, Op, Reply, Verb},
     wire::rest::{self, Outgoing},
 };
-use reqwest::Response;
 use serde_json::{Value, value::RawValue};
 use url::Url;
 
 use super::{
     Transport, WireStream,
-    endpoint::{Answer, Endpoint},
+    address::Address,
+    endpoint::{Answer, Endpoint, Response},
     events::only,
     headers, no_such_operation, status, with_tenant,
 };
@@ -35,6 +35,7 @@ const EXPECTED: &str = "JSON";
 /// One HTTP+JSON interface of an agent.
 pub(crate) struct RestTransport {
     endpoint: Endpoint,
+    address: Address,
     tenant: Option<String>,
     form: RestForm,
     /// The agent takes a subscribe by GET only (trap T-01).
@@ -42,11 +43,12 @@ pub(crate) struct RestTransport {
 }
 
 impl RestTransport {
-    pub(crate) fn new(mut endpoint: Endpoint, tenant: Option<String>, form: RestForm) -> Self {
+    pub(crate) fn new(mut endpoint: Endpoint, tenant: Option<String>, form: RestForm) -> Result<Self> {
         let base = base_path(&endpoint.url, form.paths.prefix);
         endpoint.url.set_path(&base);
+        let address = Address::new(&endpoint.url)?;
         let tenant = tenant.filter(|_| form.paths.tenants);
-        Self { endpoint, tenant, form, subscribes_by_get: AtomicBool::new(false) }
+        Ok(Self { endpoint, address, tenant, form, subscribes_by_get: AtomicBool::new(false) })
     }
 
     /// Makes a request and waits for the head of the answer.
@@ -57,9 +59,9 @@ impl RestTransport {
         let headers = headers::outgoing(cx, self.form.version(), call.op(), &self.endpoint.granted);
         let mut headers = headers.await?;
         self.negotiate(&mut headers, call.op(), request.body.is_some());
-        let url = target(&self.endpoint.url, &request);
+        let uri = self.address.below(&request.path, Some(&request.query)).map_err(Failure::answered)?;
         let body = request.body.map(Bytes::from).unwrap_or_default();
-        self.endpoint.send(cx, method(request.verb), &url, headers, body).await
+        self.endpoint.send(cx, method(request.verb), uri, headers, body).await
     }
 
     fn encode(&self, call: &Call) -> Result<Outgoing> {
@@ -147,18 +149,6 @@ pub(super) fn base_path(url: &Url, prefix: &str) -> String {
     path.strip_suffix(prefix).unwrap_or(path).to_owned()
 }
 
-/// Where a request goes. A query of the address itself stays.
-fn target(base: &Url, request: &Outgoing) -> Url {
-    let mut url = base.clone();
-    url.set_path(&format!("{}{}", base.path().trim_end_matches('/'), request.path));
-    if !request.query.is_empty() {
-        let own = base.query().filter(|query| !query.is_empty());
-        let query = own.map_or_else(|| request.query.clone(), |own| format!("{own}&{}", request.query));
-        url.set_query(Some(&query));
-    }
-    url
-}
-
 fn method(verb: Verb) -> Method {
     match verb {
         Verb::Get => Method::GET,
@@ -236,9 +226,8 @@ mod tests {
         ] {
             let mut base = Url::parse(address).unwrap();
             base.set_path(&base_path(&base, prefix));
-            let request =
-                Outgoing { verb: Verb::Get, path: path.to_owned(), query: query.to_owned(), body: None };
-            assert_eq!(target(&base, &request).as_str(), expected, "{address} {prefix}");
+            let uri = Address::new(&base).unwrap().below(path, Some(query)).unwrap();
+            assert_eq!(uri.to_string(), expected, "{address} {prefix}");
         }
     }
 

@@ -12,7 +12,7 @@ use futures_util::StreamExt as _;
 use nuncio_protocol::{
     CallContext, Error, ErrorKind, Event, GetTaskRequest, Result, Seq, StreamItem, SubscribeToTaskRequest,
     TaskId, TaskState, TaskStatus,
-    op::{Call, Op, Reply},
+    op::{Call, Reply},
 };
 use tokio::time::Instant;
 
@@ -42,6 +42,8 @@ pub(crate) struct Follow {
     seen: Seen,
     /// How often it was taken up again without any progress.
     retries: u32,
+    /// The message went out once, whatever became of it.
+    sent: bool,
 }
 
 /// What the next event brings.
@@ -58,7 +60,7 @@ impl Follow {
     /// Opens the stream.
     pub(crate) async fn open(route: Route, cx: CallContext, call: Call) -> Result<Self> {
         let seen = Seen::new(&call, cx.last_event_id);
-        let mut follow = Self { route, cx, call, connection: None, seen, retries: 0 };
+        let mut follow = Self { route, cx, call, connection: None, seen, retries: 0, sent: false };
         follow.connect().await?;
         Ok(follow)
     }
@@ -134,6 +136,7 @@ impl Follow {
         } else if self.seen.task.is_none() && !self.route.resumes() {
             return Err(unknown_outcome(cut));
         }
+        self.sent |= cut.reached == Reached::Perhaps;
         self.pause(cut).await?;
         let Err(failure) = self.connect().await else { return Ok(None) };
         if failure.reached == Reached::Answered
@@ -147,30 +150,33 @@ impl Follow {
     /// Connects, again and again if need be and allowed.
     async fn connect(&mut self) -> Result<(), Failure> {
         loop {
-            let (cx, call) = self.request();
-            let failure = match self.route.stream_once(&cx, &call).await {
+            let again = self.subscription();
+            let (cx, call) = again.as_ref().map_or((&self.cx, &self.call), |(cx, call)| (cx, call));
+            let is_send = is_send(call.op());
+            let failure = match self.route.stream_once(cx, call).await {
                 Ok(stream) => {
                     self.connection = Some((stream, Instant::now()));
                     return Ok(());
                 }
                 Err(failure) => failure,
             };
-            let harmless = call.op() == Op::SubscribeToTask || failure.reached == Reached::Nobody;
-            if !harmless && !self.route.resumes() {
+            let failure = if self.sent && is_send { failure.and_perhaps_before() } else { failure };
+            self.sent |= is_send && failure.reached == Reached::Perhaps;
+            if is_send && failure.reached != Reached::Nobody && !self.route.resumes() {
                 return Err(failure);
             }
             self.pause(failure).await?;
         }
     }
 
-    /// What is asked: the original call, or, once there is a task, to follow it.
-    fn request(&mut self) -> (CallContext, Call) {
-        let Some(id) = self.seen.task.clone() else { return (self.cx.clone(), self.call.clone()) };
+    /// What is asked instead of the original call once there is a task: to follow it.
+    fn subscription(&mut self) -> Option<(CallContext, Call)> {
+        let id = self.seen.task.clone()?;
         let resume_after = self.seen.seq.filter(|_| self.route.resumes() || self.seen.by_request());
         let cx = CallContext { last_event_id: resume_after, ..self.cx.clone() };
         self.seen.expect_after(resume_after);
         let tenant = self.call.tenant().map(str::to_owned);
-        (cx, Call::SubscribeToTask(Box::new(SubscribeToTaskRequest { tenant, id })))
+        Some((cx, Call::SubscribeToTask(Box::new(SubscribeToTaskRequest { tenant, id }))))
     }
 
     /// Waits before the next attempt, or gives the failure back if there is to be none.

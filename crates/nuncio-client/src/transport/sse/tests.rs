@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures_util::stream;
 use nuncio_protocol::{
     A2aService as _, Message, Part, SendMessageRequest, Task, TaskArtifactUpdateEvent, TaskStatus,
-    TaskStatusUpdateEvent,
+    TaskStatusUpdateEvent, op::Op,
 };
 
 use super::*;
@@ -326,4 +326,28 @@ async fn the_deadline_ends_a_stream() {
     let items: Vec<_> = events.collect().await;
     let kinds: Vec<_> = items.iter().map(|item| item.as_ref().err().map(Error::kind)).collect();
     assert_eq!(kinds, [None, None, Some(ErrorKind::DeadlineExceeded)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_went_out_once_is_never_said_not_to_have() {
+    for (connections, was_not_sent) in [
+        (&["refuse", "refuse", "refuse"][..], true),
+        (&["lost", "refuse", "refuse"], false),
+        (&["refuse", "lost", "refuse"], false),
+        (&["!", "refuse", "refuse", "refuse"], false),
+    ] {
+        let script = Arc::new(Script {
+            connections: Mutex::new(connections.iter().copied().collect()),
+            ..Script::default()
+        });
+        let policy = RetryPolicy { retries: 2, ..RetryPolicy::default() };
+        let route = Route::new(vec![Arc::new(Arc::clone(&script))], policy, true, Vec::new());
+        let opened =
+            route.send_streaming_message(&CallContext::default(), SendMessageRequest::default()).await;
+        let error = match opened {
+            Err(error) => error,
+            Ok(mut events) => events.next().await.unwrap().unwrap_err(),
+        };
+        assert_eq!(crate::was_not_sent(&error), was_not_sent, "{connections:?}: {error}");
+    }
 }
