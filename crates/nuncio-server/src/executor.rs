@@ -94,6 +94,10 @@ pub struct Execution {
     pub message: Arc<Message>,
     /// The task as it was before this message; `None` if the message began it.
     pub task: Option<Task>,
+    /// The same for each repeat of this message under its caller's `Idempotency-Key`, also if the server stopped before
+    /// anything was stored, and for no other message: by this others that the agent asks may know the repeat again.
+    /// `None` if the caller gave no key.
+    pub name: Option<Arc<str>>,
     /// True if the agent had begun with this message when the server stopped. What it had said until then
     /// is in `task`. Only agents that are marked as idempotent see this.
     pub again: bool,

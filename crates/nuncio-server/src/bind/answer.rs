@@ -149,13 +149,13 @@ pub(super) fn when_again(headers: &mut HeaderMap, error: &Error) {
     }
 }
 
-/// The cause of our own faults goes to the log, once, here where the answer is made.
+/// The cause of our own faults goes to the log, once, here where the answer is made. Those of an agent behind us are
+/// told by whoever knows its name.
 pub(super) fn log(error: &Error) {
-    if error.kind().fault() == Fault::Us {
-        tracing::error!(%error, cause = ?std::error::Error::source(error), "a call failed");
-    } else {
+    match error.fault() {
+        Fault::Us => tracing::error!(%error, cause = ?std::error::Error::source(error), "a call failed"),
         // The words may quote what the caller said; they are for the caller.
-        tracing::debug!(kind = ?error.kind(), "a call was refused");
+        Fault::Caller | Fault::Upstream => tracing::debug!(kind = ?error.kind(), "a call was refused"),
     }
 }
 

@@ -219,7 +219,8 @@ impl Call<'_> {
             let method = wire::excerpt(request.method.to_string());
             Error::new(ErrorKind::MethodNotFound, format!("version {version} has no method {method}"))
         })?;
-        Ok((dialect, op, self.context(version)?))
+        let said_more = dialect.says_more(op, request.params);
+        Ok((dialect, op, CallContext { said_more, ..self.context(version)? }))
     }
 
     fn context(&self, version: Version) -> Result<CallContext> {

@@ -129,9 +129,16 @@ impl Shared {
         immediately: bool,
     ) -> Result<Admitted> {
         let key = cx.idempotency_key.as_deref().map(|key| idempotency_key(key, &req)).transpose()?;
+        let (name, context) = match &key {
+            Some(key) => {
+                let names = self.names().await?;
+                (Some(names.of_turn(scope, key)?), Some(names.of_context(scope, key)?))
+            }
+            None => (None, None),
+        };
         let id: TaskId = new_id();
         let webhook = self.inline_webhook(cx, &id, &mut req.configuration)?;
-        let context_id = req.message.context_id.get_or_insert_with(new_id).clone();
+        let context_id = req.message.context_id.get_or_insert_with(|| context.unwrap_or_else(new_id)).clone();
         req.message.task_id = Some(id.clone());
         let message = Arc::new(std::mem::take(&mut req.message));
         let live = self.registry.begin(id, context_id, Arc::clone(scope), Arc::clone(&message), key.clone());
@@ -155,6 +162,7 @@ impl Shared {
             references,
             call: cx.clone(),
             claim: None,
+            name,
             webhook: None,
             kept: None,
             again: false,
@@ -218,6 +226,10 @@ impl Shared {
         };
         let message = Arc::new(std::mem::take(&mut req.message));
         let references = self.references(scope, &message).await?;
+        let name = match &key {
+            Some(key) => Some(self.names().await?.of_turn(scope, key)?),
+            None => None,
+        };
         let (begun, turn_begun) = oneshot::channel();
         let turn = Box::new(Turn {
             message,
@@ -226,6 +238,7 @@ impl Shared {
             references,
             call: cx.clone(),
             claim: key,
+            name,
             webhook,
             kept: None,
             again: false,

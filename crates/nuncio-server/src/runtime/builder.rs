@@ -237,6 +237,8 @@ impl RuntimeBuilder {
             registry: Arc::default(),
             in_flight: std::sync::Mutex::default(),
             cursor_key: OnceCell::new(),
+            names: OnceCell::new(),
+            taking_up: tokio::sync::Mutex::default(),
             draining: tokio_util::sync::CancellationToken::new(),
             tracker: tokio_util::task::TaskTracker::new(),
         });

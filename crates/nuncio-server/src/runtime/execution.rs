@@ -3,9 +3,11 @@
 
 use std::{any::Any, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use nuncio_protocol::{
-    CallContext, Error, ErrorKind, Message, Metadata, Result, SendMessageConfiguration, Seq, Task, TaskState,
+    AgentCard, CallContext, Caller, Error, ErrorKind, Message, Metadata, Result, SendMessageConfiguration,
+    Seq, Task, TaskState,
 };
 use tokio::{sync::oneshot, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -30,6 +32,8 @@ pub(super) struct Turn {
     pub(super) call: CallContext,
     /// The key that a follow-up's message is recorded with; the first message's is with its task.
     pub(super) claim: Option<IdempotencyKey>,
+    /// The same for each repeat of it under its key.
+    pub(super) name: Option<Arc<str>>,
     /// Kept with a follow-up's message; the first message's is with its task.
     pub(super) webhook: Option<Webhook>,
     /// How it is kept in the store until it is done, if it is.
@@ -80,6 +84,7 @@ pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
         turn = match next_turn(&live) {
             Next::Turn(next) => next,
             Next::Cancel => {
+                cancel_after_turn(&shared, &live).await;
                 report(&live, end_stopped(&Recorder::new(&shared, &live), Stop::Cancel).await);
                 // The task has ended now, or its store is gone: either way there is no next turn.
                 let _ = next_turn(&live);
@@ -140,6 +145,10 @@ pub(super) fn terminal() -> Error {
 }
 
 async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
+    if turn.begun.is_none() && live.lock().state().is_terminal() {
+        // It was canceled before it could run again: its agent is not asked for what nobody wants.
+        return;
+    }
     let recorder = Recorder::new(shared, live);
     let before = live.lock().task.clone().filter(|_| turn.begun.is_some() || turn.again);
     let mut turn_seq = if turn.again { live.lock().folded.seq } else { Seq::ZERO };
@@ -198,6 +207,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
         configuration: turn.configuration,
         metadata: turn.metadata,
         call: turn.call,
+        name: turn.name,
         again: turn.again,
         memo: live.lock().memo.clone(),
         card: Arc::clone(card),
@@ -207,7 +217,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
     if is_shut_down(live) && shared.keeps_turns() && shared.idempotent && !live.lock().will_answer(turn_seq) {
         return leave(live).await;
     }
-    report(live, finish(live, &recorder, ended, turn_seq).await);
+    report(live, finish(shared, live, &recorder, ended, turn_seq).await);
     until_committed(live).await;
 }
 
@@ -312,13 +322,23 @@ async fn silence_of(shared: &Shared, live: &LiveRef, limit: Duration) {
     }
 }
 
-async fn finish(live: &LiveRef, recorder: &Recorder, ended: Ended, turn_seq: Seq) -> Result<()> {
+async fn finish(
+    shared: &Shared,
+    live: &LiveRef,
+    recorder: &Recorder,
+    ended: Ended,
+    turn_seq: Seq,
+) -> Result<()> {
     let stop = live.lock().running.as_ref().and_then(|running| running.stop);
     if stop == Some(Stop::Shutdown) && live.lock().will_answer(turn_seq) {
         // It has said what it had to say: a question stays asked.
         return Ok(());
     }
     if let Some(why) = stop {
+        if why == Stop::Cancel && !matches!(ended, Ended::Stopped) {
+            // The stop came when the executor was done.
+            cancel_after_turn(shared, live).await;
+        }
         // Whatever the executor made of it: an emit that failed, or a return in time.
         return end_stopped(recorder, why).await;
     }
@@ -361,6 +381,48 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 /// Waits for an executor's `cancel` of a task that does not run; its outcome does not matter.
 pub(super) async fn cancel_idle(executor: &dyn Executor, cx: ExecContext, grace: Duration) {
     let _ = timeout(grace, caught(async move { executor.cancel(cx).await })).await;
+}
+
+/// Tells the executor that the task of its last turn is canceled, when that turn is over.
+async fn cancel_after_turn(shared: &Shared, live: &LiveRef) {
+    let (task, memo) = {
+        let state = live.lock();
+        (state.task.clone(), state.memo.clone())
+    };
+    let Some(task) = task.filter(|task| !task.status.state.is_terminal()) else { return };
+    let Present { card, executor } = &*shared.present.load_full();
+    let call = CallContext {
+        tenant: live.scope.tenant.as_deref().map(str::to_owned),
+        caller: live.scope.owner.clone().map_or_else(Caller::anonymous, Caller::authenticated),
+        ..CallContext::default()
+    };
+    let cx = idle_context(card, &call, task, memo, Metadata::new());
+    cancel_idle(&**executor, cx, shared.limits.cancel_grace).await;
+}
+
+/// What an executor is told about a task that is canceled while nothing runs.
+pub(super) fn idle_context(
+    card: &Arc<AgentCard>,
+    cx: &CallContext,
+    task: Task,
+    memo: Option<Bytes>,
+    metadata: Metadata,
+) -> ExecContext {
+    ExecContext::from(Execution {
+        task_id: task.id.clone(),
+        context_id: task.context_id.clone(),
+        message: task.history.last().cloned().unwrap_or_default(),
+        task: Some(task),
+        references: Vec::new(),
+        configuration: SendMessageConfiguration::default(),
+        metadata,
+        call: cx.clone(),
+        name: None,
+        again: false,
+        memo,
+        card: Arc::clone(card),
+        cancellation: CancellationToken::new(),
+    })
 }
 
 #[cfg(test)]

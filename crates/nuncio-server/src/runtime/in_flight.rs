@@ -3,7 +3,8 @@
 
 use std::{collections::hash_map::Entry, sync::Arc};
 
-use nuncio_protocol::{CallContext, Error, Result, SendMessageRequest, Seq};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use nuncio_protocol::{CallContext, ContextId, Error, Result, SendMessageRequest, Seq};
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::watch, time::timeout_at};
 
@@ -118,6 +119,40 @@ impl Shared {
                 Ok(InFlightGuard { shared: Arc::clone(self), slot, stage: sender })
             }
         }
+    }
+}
+
+/// Names for a send under a key: the same for each repeat of it, also at another server that shares the store and when
+/// nothing of the first one was stored; and of no other send.
+pub(super) struct Names([u8; 32]);
+
+impl Names {
+    fn name(&self, what: &str, scope: &Scope, key: &IdempotencyKey) -> Result<uuid::Uuid> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).map_err(Error::internal)?;
+        let send =
+            (what, (&*scope.agent, scope.tenant.as_deref(), scope.owner.as_deref()), &*key.key, key.digest);
+        mac.update(&serde_json::to_vec(&send).map_err(Error::internal)?);
+        let mac: [u8; 32] = mac.finalize().into_bytes().into();
+        let mut name = [0; 16];
+        name.copy_from_slice(&mac[..16]);
+        Ok(uuid::Builder::from_custom_bytes(name).into_uuid())
+    }
+
+    /// By which others that the agent asks may know the send again.
+    pub(super) fn of_turn(&self, scope: &Scope, key: &IdempotencyKey) -> Result<Arc<str>> {
+        Ok(self.name("turn", scope, key)?.to_string().into())
+    }
+
+    /// The conversation that it begins.
+    pub(super) fn of_context(&self, scope: &Scope, key: &IdempotencyKey) -> Result<ContextId> {
+        Ok(self.name("context", scope, key)?.to_string().into())
+    }
+}
+
+impl Shared {
+    pub(super) async fn names(&self) -> Result<&Names> {
+        let make = || async { Ok(Names(self.store.secret("repeats").await?)) };
+        self.names.get_or_try_init(make).await
     }
 }
 

@@ -24,6 +24,9 @@ pub(super) struct Kept {
     /// The key and the digest that a repeat of a follow-up is recognised by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claim: Option<(Arc<str>, [u8; 32])>,
+    /// What it is called, if a repeat is to have the same name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<Arc<str>>,
     version: String,
     #[serde(default)]
     extensions: Vec<String>,
@@ -38,6 +41,7 @@ impl Kept {
             configuration: turn.configuration.clone(),
             metadata: turn.metadata.clone(),
             claim: turn.claim.as_ref().map(|key| (Arc::clone(&key.key), key.digest)),
+            name: turn.name.clone(),
             version: turn.call.version.as_str().to_owned(),
             extensions: turn.call.extensions.clone(),
         }

@@ -36,6 +36,8 @@ pub(super) struct Live {
     state: Mutex<State>,
     /// Wakes whoever waits for the state to change. The state alone is the truth.
     changed: Notify,
+    /// Wakes whoever waits for the task to settle, not with each piece of its work.
+    settled: Notify,
     /// How many [`LiveRef`]s there are. Grows only under the registry's lock or from a live handle.
     handles: AtomicUsize,
 }
@@ -147,7 +149,7 @@ impl Live {
         state.take_in(mark, items);
         let pushes = state.pushes;
         drop(state);
-        self.announce();
+        self.announce_work(mark);
         pushes
     }
 
@@ -175,6 +177,15 @@ impl Live {
     /// Says that the state has changed. Call it after the lock is released.
     pub(super) fn announce(&self) {
         self.changed.notify_waiters();
+        self.settled.notify_waiters();
+    }
+
+    /// The same if nothing else has changed than how far the task has come.
+    pub(super) fn announce_work(&self, committed: Mark) {
+        self.changed.notify_waiters();
+        if committed.settled.is_some() {
+            self.settled.notify_waiters();
+        }
     }
 
     /// Done at the next change after this call, waited for or not: take it, look at the state, then
@@ -185,8 +196,18 @@ impl Live {
 
     /// Waits until the state is as wanted.
     pub(super) async fn until(&self, wanted: impl Fn(&State) -> bool) {
+        self.until_by(&self.changed, wanted).await;
+    }
+
+    /// The same for what is wanted of a task that has settled, of one that is broken, or of messages that wait: whoever
+    /// waits for that is not woken by pieces of work.
+    pub(super) async fn until_settled(&self, wanted: impl Fn(&State) -> bool) {
+        self.until_by(&self.settled, wanted).await;
+    }
+
+    async fn until_by(&self, notify: &Notify, wanted: impl Fn(&State) -> bool) {
         loop {
-            let changed = self.changed();
+            let changed = notify.notified();
             if wanted(&self.lock()) {
                 return;
             }
@@ -382,6 +403,7 @@ impl Registry {
             scope,
             state: Mutex::new(state),
             changed: Notify::new(),
+            settled: Notify::new(),
             handles: AtomicUsize::new(0),
         });
         let handle = LiveRef::new(&live, self);
@@ -410,6 +432,7 @@ impl Registry {
                     ..State::new(Some(stored.task), stored.seq)
                 }),
                 changed: Notify::new(),
+                settled: Notify::new(),
                 handles: AtomicUsize::new(0),
             })
         });

@@ -57,7 +57,7 @@ pub use self::{
 use self::{
     cursor::CursorKey,
     hooks::Declared,
-    in_flight::{InFlight, Slot},
+    in_flight::{InFlight, Names, Slot},
     journal::Journal,
     live::{Live, LiveRef, Registry, State, Stop},
 };
@@ -126,6 +126,9 @@ pub(crate) struct Shared {
     /// Writes to the store.
     journal: Journal,
     cursor_key: OnceCell<CursorKey>,
+    names: OnceCell<Names>,
+    /// Held while what others have left behind is taken up.
+    taking_up: tokio::sync::Mutex<()>,
     tasks: Arc<Semaphore>,
     streams: Arc<Semaphore>,
     /// No new work is taken.
@@ -269,7 +272,7 @@ impl Shared {
             // Looked at once without a timer: a quick agent is done by now.
             let in_time = settled(&live.lock())
                 || tokio::select! {
-                    settled = timeout_at(self.patience(cx), live.until(settled)) => settled.is_ok(),
+                    settled = timeout_at(self.patience(cx), live.until_settled(settled)) => settled.is_ok(),
                     () = self.journal.stays_down() => {
                         return Err(unavailable());
                     }
@@ -305,9 +308,13 @@ impl Shared {
 
 /// The same error for another caller: several may wait for one send.
 fn once_more(error: &Error) -> Error {
-    let again = Error::from_details(error.kind(), error.message(), error.details());
-    match error.retry_after() {
-        Some(after) => again.with_retry_after(after),
+    let mut again =
+        Error::from_details(error.kind(), error.message(), error.details()).with_fault(error.fault());
+    if let Some(after) = error.retry_after() {
+        again = again.with_retry_after(after);
+    }
+    match std::error::Error::source(error) {
+        Some(source) => again.with_source(source.to_string()),
         None => again,
     }
 }

@@ -95,7 +95,7 @@ impl Recorder {
 
     /// Waits until the task asks for something and a message waits for its turn.
     pub(crate) async fn answered(&self) {
-        self.live.until(|state| state.state().is_interrupted() && !state.queue.is_empty()).await;
+        self.live.until_settled(|state| state.state().is_interrupted() && !state.queue.is_empty()).await;
     }
 
     /// True if its caller stops it.
@@ -225,11 +225,12 @@ impl Recorder {
         } else {
             journal.queue(Write { live: self.live.clone(), batch, room })
         };
+        let committed = state.committed;
         drop(state);
         if done.is_err() {
             self.live.break_off();
         } else if journal.is_immediate() {
-            self.live.announce();
+            self.live.announce_work(committed);
         }
         done.map(|()| seq)
     }

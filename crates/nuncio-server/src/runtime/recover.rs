@@ -11,7 +11,7 @@ use std::{
 use nuncio_protocol::{ErrorKind, Message, Result, Task, TaskState, Timestamp};
 use tokio::{
     sync::oneshot,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -105,7 +105,9 @@ async fn run(shared: Weak<Shared>) {
 }
 
 impl Shared {
+    /// Takes up what others have left behind; when it returns, all of that is running or has ended.
     async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
+        let _alone = self.taking_up.lock().await;
         loop {
             let orphans = self.store.adopt(&self.agent, AT_A_TIME).await?;
             if orphans.is_empty() {
@@ -117,6 +119,18 @@ impl Shared {
                     tracing::error!(task = %id, %error, "a task that was left behind could not be taken up");
                 }
             }
+        }
+    }
+
+    /// The same now, for somebody who will not wait for long, and may leave: what is adopted is also run.
+    pub(super) async fn recover_now(self: &Arc<Self>) {
+        if self.check_open().is_err() {
+            return;
+        }
+        let shared = Arc::clone(self);
+        let recovered = tokio::spawn(async move { shared.recover().await });
+        if let Ok(Ok(Err(error))) = timeout(self.limits.cancel_grace, recovered).await {
+            tracing::warn!(%error, "tasks that others left behind could not be taken over");
         }
     }
 
@@ -169,6 +183,7 @@ impl Shared {
             metadata: kept.metadata,
             call,
             claim,
+            name: kept.name,
             again: turn.begun,
             kept: Some(turn),
             in_flight,

@@ -3,18 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use nuncio_protocol::{
     A2aService, AgentCard, CallContext, CancelTaskRequest, DEFAULT_PAGE_SIZE,
     DeleteTaskPushNotificationConfigRequest, Error, ErrorKind, Event, EventStream,
     GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
     ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
-    ListTasksResponse, Metadata, Result, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
-    Seq, StreamItem, SubscribeToTaskRequest, Task, TaskId, TaskPushNotificationConfig, TaskState,
-    Validate as _,
+    ListTasksResponse, Result, SendMessageRequest, SendMessageResponse, Seq, StreamItem,
+    SubscribeToTaskRequest, Task, TaskId, TaskPushNotificationConfig, TaskState, Validate as _,
 };
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use super::{
     COMMIT_PATIENCE, Present, Shared,
@@ -26,10 +23,7 @@ use super::{
     live::{LiveRef, Stop},
     record::Recorder,
 };
-use crate::{
-    executor::{ExecContext, Execution},
-    store::{Keyset, Scope, TaskQuery},
-};
+use crate::store::{Keyset, Scope, TaskQuery};
 
 /// How often a cancel is tried where another server writes to the task at the same time.
 const CANCEL_ATTEMPTS: usize = 8;
@@ -177,6 +171,10 @@ impl A2aService for Operations {
         let mut live = shared.live(&scope, &req.id).await?;
         let not_cancelable =
             || Error::from(ErrorKind::TaskNotCancelable).with_metadata("taskId", req.id.as_str());
+        if shared.keeps_turns() && live.lock().running.is_none() {
+            // Left behind, perhaps, and not yet taken up: its execution knows what there is to stop, and we do not.
+            shared.recover_now().await;
+        }
         let (before, memo) = {
             let state = live.lock();
             (state.task.clone().filter(|task| !task.status.state.is_terminal()), state.memo.clone())
@@ -184,14 +182,14 @@ impl A2aService for Operations {
         let task = before.ok_or_else(not_cancelable)?;
         if !execution::stop(&live, Stop::Cancel) {
             let Present { card, executor } = &*shared.present.load_full();
-            let cx = idle_context(card, cx, task, memo, req.metadata.clone());
+            let cx = execution::idle_context(card, cx, task, memo, req.metadata.clone());
             execution::cancel_idle(&**executor, cx, shared.limits.cancel_grace).await;
             // A message may have come in meanwhile; then there is an execution to stop.
             if !execution::stop(&live, Stop::Cancel) {
                 live = self.end_at_rest(&scope, live).await?;
             }
         }
-        let ended = live.until(|state| state.broken || state.has_ended());
+        let ended = live.until_settled(|state| state.broken || state.has_ended());
         if timeout(shared.limits.cancel_grace + COMMIT_PATIENCE, ended).await.is_err() {
             return Err(super::unavailable());
         }
@@ -296,7 +294,7 @@ impl Operations {
                 Err(error) if error.kind() != ErrorKind::UnsupportedOperation => return Err(error),
                 _ => {}
             }
-            let recorded = live.until(|state| state.broken || state.has_ended());
+            let recorded = live.until_settled(|state| state.broken || state.has_ended());
             if timeout(COMMIT_PATIENCE, recorded).await.is_err() || !live.lock().broken {
                 break;
             }
@@ -342,28 +340,4 @@ fn check_last_event_id(after: Seq, last: Seq) -> Result<()> {
         return Err(Error::invalid_field("Last-Event-ID", format!("the task has {last} events")));
     }
     Ok(())
-}
-
-/// What an executor is told about a task that is canceled while nothing runs.
-fn idle_context(
-    card: &Arc<AgentCard>,
-    cx: &CallContext,
-    task: Task,
-    memo: Option<Bytes>,
-    metadata: Metadata,
-) -> ExecContext {
-    ExecContext::from(Execution {
-        task_id: task.id.clone(),
-        context_id: task.context_id.clone(),
-        message: task.history.last().cloned().unwrap_or_default(),
-        task: Some(task),
-        references: Vec::new(),
-        configuration: SendMessageConfiguration::default(),
-        metadata,
-        call: cx.clone(),
-        again: false,
-        memo,
-        card: Arc::clone(card),
-        cancellation: CancellationToken::new(),
-    })
 }

@@ -260,8 +260,15 @@ async fn everybody_who_waits_learns_of_the_cancel() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancel_that_comes_between_two_turns_is_not_lost() {
-    // It met an execution that was over and not yet cleared away, and waited for an end that nobody made.
-    let harness = Harness::new(ScriptedExecutor::steps([Step::InputRequired("which?")]));
+    // It met an execution that was over and not yet cleared away, and waited for an end that nobody made; and then
+    // the end was made, and the agent did not hear of it.
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    let executor = ScriptedExecutor::steps([Step::InputRequired("which?")]).on_cancel(move |cx| {
+        heard.lock().unwrap().push(cx.task_id.clone());
+        std::future::ready(Ok(()))
+    });
+    let harness = Harness::new(executor);
     for round in 0..300 {
         let task = harness.task("hi").await.unwrap();
         let (saying, reply) = (harness.clone(), Say::to(&task, "blue"));
@@ -271,6 +278,7 @@ async fn a_cancel_that_comes_between_two_turns_is_not_lost() {
         }
         let canceled = harness.cancel(&task.id).await.unwrap();
         assert_eq!(canceled.status.state, TaskState::Canceled);
+        assert!(told.lock().unwrap().contains(&task.id), "the agent is told, in round {round}");
         // It was answered, canceled, or too late.
         let _ = follow_up.await.unwrap();
     }

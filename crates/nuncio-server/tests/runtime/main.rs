@@ -11,6 +11,7 @@ mod journal;
 mod limits;
 mod list;
 mod memo;
+mod names;
 mod push;
 mod push_races;
 mod races;

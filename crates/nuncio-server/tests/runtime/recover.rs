@@ -83,6 +83,33 @@ async fn a_task_that_was_acknowledged_and_never_begun_runs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cancel_that_comes_before_a_task_is_taken_up_stops_its_execution() {
+    // It was canceled while nobody worked on it, and then the agent was asked all the same; or never told.
+    let data = MemoryStore::default();
+    let first = server(&data, hangs(), true);
+    let task = first.begin("hi").await.unwrap();
+    first.until(&task.id, TaskState::Working).await.unwrap();
+    first.store.retire();
+    let (told, stopped) = (Arc::new(AtomicUsize::new(0)), Dropped::default());
+    let (count, seen) = (Arc::clone(&told), stopped.clone());
+    let executor = ScriptedExecutor::new(move |cx, _| {
+        assert!(cx.again);
+        count.fetch_add(1, Ordering::SeqCst);
+        let stopped = seen.guard();
+        async move {
+            cx.cancellation.cancelled().await;
+            drop(stopped);
+            Ok(())
+        }
+    });
+    let second = server(&data, executor, true);
+    let canceled = second.cancel(&task.id).await.unwrap();
+    assert_eq!(summary(&canceled), "canceled | user: hi | a \"x\"");
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+    assert!(stopped.is_dropped());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_that_waited_for_its_turn_is_not_lost() {
     let data = MemoryStore::default();
     let first = server(&data, ScriptedExecutor::steps([Step::InputRequired("which?"), Step::Hang]), false);

@@ -14,7 +14,14 @@ use crate::store::OpenError;
 /// Held until it is dropped, or the process ends in whatever way.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A program that is being started has a copy of our files for a moment; to close ours would not be enough.
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
@@ -40,7 +47,7 @@ impl Lock {
         let told = file.set_len(0).and_then(|()| file.rewind());
         let told = told.and_then(|()| writeln!(file, "{}", std::process::id()));
         told.map_err(|error| unopened(path, &error))?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 
