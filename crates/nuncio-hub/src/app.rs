@@ -10,7 +10,6 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
-use axum::Router;
 use nuncio_server::{
     Retention,
     bind::{BindOptions, PublicBase},
@@ -28,6 +27,7 @@ use crate::{
     config::{self, Config},
     data,
     fleet::{Agent, Fleet, Workshop},
+    front::{Front, Guard},
     grpc::Health,
     identity::{Identity, Keyring},
     limits::Callers,
@@ -64,7 +64,7 @@ pub struct Hub {
     store: Arc<dyn Store>,
     pushing: Option<Pushing>,
     health: Health,
-    router: Router,
+    front: Front,
     admin: Option<Admin>,
     live: Live,
     reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
@@ -171,9 +171,11 @@ impl Hub {
                 fleet.put(Arc::new(agent));
             }
         }
-        let (router, health) = router::router(&fleet, &place, &options, &identity, &origins).await?;
-        let router = router.merge(keys.router(push_key.as_ref(), &options)?);
-        let router = Requests::new(Arc::clone(&telemetry.metrics)).around(router);
+        let guard = Guard { origins: Arc::clone(&origins), identity: Arc::clone(&identity) };
+        let (routes, health) = router::router(&fleet, &place, &options, &guard).await?;
+        let routes = routes.merge(keys.router(push_key.as_ref(), &options)?);
+        let requests = Requests::new(Arc::clone(&telemetry.metrics));
+        let front = Front::new(requests, guard, Arc::clone(&fleet), routes);
         let local = |address| Names { proxies: Vec::new(), follow: false, ..names(&config, address) };
         let woken = pushing.as_ref().map(|pushing| pushing.push.clone());
         let wake = Arc::new(move || woken.iter().for_each(Push::wake));
@@ -218,7 +220,7 @@ impl Hub {
             store,
             pushing,
             health,
-            router,
+            front,
             admin,
             live,
             reloader,
@@ -299,7 +301,7 @@ impl Hub {
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<()> {
         let stopping = CancellationToken::new();
         let calls = async {
-            let open = self.listener.serve(self.router, shutdown).await;
+            let open = self.listener.serve(self.front, shutdown).await;
             stopping.cancel();
             open
         };

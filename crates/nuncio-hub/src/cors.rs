@@ -4,12 +4,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use axum::{
-    body::Body,
-    extract::{Request, State},
-    middleware::Next,
-    response::Response,
-};
+use axum::{body::Body, extract::Request, response::Response};
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
     header::{
@@ -33,9 +28,13 @@ const MAX_AGE: &str = "600";
 pub(crate) type Origins = Arc<ArcSwap<Vec<WebOrigin>>>;
 
 /// Answers a browser that asks first, and tells it whether its page may read the answer.
-pub(crate) async fn cross_origin(State(origins): State<Origins>, request: Request, next: Next) -> Response {
+pub(crate) async fn cross_origin<F: Future<Output = Response>>(
+    origins: &Origins,
+    request: Request,
+    next: impl FnOnce(Request) -> F,
+) -> Response {
+    let Some(origin) = request.headers().get(ORIGIN).cloned() else { return next(request).await };
     let origins = origins.load_full();
-    let Some(origin) = request.headers().get(ORIGIN).cloned() else { return next.run(request).await };
     let allowed = if is_card(&request) {
         Some(HeaderValue::from_static("*"))
     } else {
@@ -55,7 +54,7 @@ pub(crate) async fn cross_origin(State(origins): State<Origins>, request: Reques
             headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
             response
         }
-        _ => next.run(request).await,
+        _ => Box::pin(next(request)).await,
     };
     if let Some(allowed) = allowed {
         allow(response.headers_mut(), allowed);

@@ -20,6 +20,7 @@ mod cors;
 mod data;
 mod directory;
 mod fleet;
+mod front;
 mod grpc;
 mod health;
 mod identity;

@@ -1,4 +1,4 @@
-//! Every mount. The one check that comes before all of them is in `listen/host.rs`.
+//! Every mount. What comes before all of them is in `listen/host.rs` and `front.rs`.
 
 use std::sync::Arc;
 
@@ -8,20 +8,19 @@ use axum::{
     extract::{DefaultBodyLimit, Path, Request, State},
     middleware,
     response::{IntoResponse as _, Response},
-    routing::{any, get, post},
+    routing::{get, post},
 };
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, Uri, header};
+use http::{HeaderMap, Method, StatusCode, Uri, header};
 use nuncio_server::bind::{self, BindOptions};
 use serde_json::json;
 
 use crate::{
-    cors::{Origins, cross_origin},
     directory,
     fleet::Fleet,
+    front::Guard,
     grpc::{self, Health},
     health,
-    identity::{Identity, identify},
     place::{self, Place},
 };
 
@@ -29,25 +28,15 @@ pub(crate) async fn router(
     fleet: &Arc<Fleet>,
     place: &Place,
     options: &BindOptions,
-    identity: &Arc<Identity>,
-    origins: &Origins,
+    guard: &Guard,
 ) -> Result<(Router, Health)> {
     let agents = Router::new()
-        .route("/agents/{name}", any(agent))
-        .route("/agents/{name}/", any(agent))
-        .route("/agents/{name}/{*below}", any(agent))
-        // No operation has this path, not even with a tenant before it: what is not asked for by GET is the agent's.
-        .route("/agents/{name}/upstream-card", get(upstream_card).fallback(agent))
+        .route("/agents/{name}/upstream-card", get(upstream_card))
         .fallback(default_agent)
         .with_state(Arc::clone(fleet))
         .merge(directory::router(fleet, place));
     let (grpc, health) = grpc::router(fleet.clone(), options.clone()).await?;
-    let known = agents
-        .merge(grpc)
-        // Around all that is about agents: who may know of which.
-        .layer(middleware::from_fn_with_state(Arc::clone(identity), identify))
-        // Around that: a browser asks without credentials, and has to be able to read that it needs some.
-        .layer(middleware::from_fn_with_state(Arc::clone(origins), cross_origin));
+    let known = agents.merge(grpc).layer(middleware::from_fn_with_state(guard.clone(), Guard::layer));
     // Agents that notify show what proves who they are in the address itself.
     let notified = Router::new()
         .route("/agents/{name}/push/{address}", post(notified))
@@ -56,9 +45,21 @@ pub(crate) async fn router(
     Ok((health::router(fleet).merge(notified).merge(known), health))
 }
 
+/// True for what is below an agent's own path and the agent's to answer. No operation has the other paths; one of a
+/// tenant named `push` would.
+pub(crate) fn is_call(request: &Request) -> bool {
+    let Some(below) = request.uri().path().strip_prefix("/agents/") else { return false };
+    let Some((name, below)) = below.split_once('/') else { return !below.is_empty() };
+    let is_route = match below.split_once('/') {
+        None => below == "upstream-card" && matches!(*request.method(), Method::GET | Method::HEAD),
+        Some((first, address)) => first == "push" && !address.is_empty() && !address.contains('/'),
+    };
+    !name.is_empty() && !is_route
+}
+
 /// What is below an agent's own path. The name is taken as it came: escaped it would be another one, and no
 /// agent has such a name.
-async fn agent(State(fleet): State<Arc<Fleet>>, request: Request) -> Response {
+pub(crate) async fn agent(fleet: &Fleet, request: Request) -> Response {
     let path = request.uri().path();
     let name = path.split('/').nth(2).unwrap_or_default();
     match fleet.visible(name, request.extensions().get()) {

@@ -85,9 +85,21 @@ impl Fleet {
         self.change(|agents| agents.insert(Arc::clone(agent.name()), agent))
     }
 
-    /// Serves this agent no more. Whoever has it goes on with it.
-    pub(crate) fn take(&self, name: &str) -> Option<Arc<Agent>> {
-        self.change(|agents| agents.remove(name))
+    /// Serves these from now on, and those of these names no more, in one step. Gives back those that nobody goes on
+    /// with; whoever has one does.
+    pub(crate) fn turn<'a>(
+        &self,
+        come: Vec<Arc<Agent>>,
+        gone: impl Iterator<Item = &'a str>,
+    ) -> Vec<Arc<Agent>> {
+        self.change(|agents| {
+            let mut left: Vec<_> = gone.filter_map(|name| agents.remove(name)).collect();
+            for agent in come {
+                let before = agents.insert(Arc::clone(agent.name()), Arc::clone(&agent));
+                left.extend(before.filter(|before| !agent.continues(before)));
+            }
+            left
+        })
     }
 
     /// Shows all agents anew: what callers have to show has changed.

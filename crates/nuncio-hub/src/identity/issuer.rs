@@ -17,6 +17,7 @@ use jsonwebtoken::{
 use nuncio_client::Egress;
 use serde_json::Value;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::config;
@@ -45,6 +46,8 @@ type Keys = Arc<Vec<PublishedKey>>;
 /// An issuer that is believed.
 pub(crate) struct Issuer {
     pub(super) settings: config::Issuer,
+    /// Done when it is believed no more, or by other settings.
+    pub(super) ended: CancellationToken,
     /// Where it says where its keys are; `None` if we were told where they are.
     discovery: Option<Url>,
     egress: Egress,
@@ -81,8 +84,8 @@ impl Issuer {
             }
         };
         let egress = egress.clone().with_max_body(MAX_BODY);
-        let (flight, state) = Default::default();
-        Ok(Self { settings, discovery, egress, flight, state })
+        let (ended, flight, state) = Default::default();
+        Ok(Self { settings, ended, discovery, egress, flight, state })
     }
 
     /// As its tokens say it.
@@ -206,4 +209,4 @@ fn install_provider() {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -9,6 +9,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, TokenData, Validation, decode, decode_header, errors::ErrorKind};
 use nuncio_protocol::{Caller, Timestamp, op::Op};
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
 use super::issuer::{Issuer, PublishedKey, Unreachable};
 use crate::config;
@@ -33,6 +34,8 @@ pub(super) struct Bearer {
     pub(super) agents: Option<Arc<[String]>>,
     /// Until when it is taken.
     pub(super) until: Option<Timestamp>,
+    /// Done when its issuer is believed no more.
+    pub(super) issuer: CancellationToken,
 }
 
 /// Why a token is not taken.
@@ -84,7 +87,7 @@ pub(super) async fn verify(token: &str, issuers: &[Arc<Issuer>]) -> Result<Beare
     let mut refusal = Refusal::Invalid("the token's key is not known");
     for key in keys.iter().filter(fits).take(MOST_TRIES) {
         match decode::<Claims>(token, &key.key, &validation) {
-            Ok(TokenData { claims, .. }) => return bearer(&issuer.settings, &claims),
+            Ok(TokenData { claims, .. }) => return bearer(issuer, &claims),
             Err(error) => refusal = Refusal::Invalid(explain(error.kind())),
         }
     }
@@ -119,7 +122,8 @@ fn explain(error: &ErrorKind) -> &'static str {
     }
 }
 
-fn bearer(settings: &config::Issuer, claims: &Claims) -> Result<Bearer, Refusal> {
+fn bearer(issuer: &Issuer, claims: &Claims) -> Result<Bearer, Refusal> {
+    let settings = &issuer.settings;
     let principal = claims.get(&settings.principal_claim).and_then(name);
     let principal = principal.ok_or(Refusal::Invalid("the token does not say who calls"))?;
     // With the issuer in it, two of which may have the same names; the mark is in no name of a key's principal.
@@ -143,7 +147,7 @@ fn bearer(settings: &config::Issuer, claims: &Claims) -> Result<Bearer, Refusal>
         (None, Some(named)) if is_in(ALL, &named) => None,
         (None, Some(named)) => Some(named.into_iter().map(str::to_owned).collect()),
     };
-    Ok(Bearer { caller, agents, until: until(claims) })
+    Ok(Bearer { caller, agents, until: until(claims), issuer: issuer.ended.clone() })
 }
 
 /// Until when the token is taken. Some write the seconds with a fraction.

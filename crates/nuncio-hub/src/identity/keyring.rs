@@ -24,7 +24,6 @@ use nuncio_protocol::{Caller, Timestamp};
 use nuncio_server::store::{Expect, PutRecord, Record, RecordQuery, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::MissedTickBehavior};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     key::{Key, NewKey, operations_of},
@@ -104,8 +103,6 @@ pub(super) struct Entry {
     /// The agents that it is for.
     pub(super) agents: Option<Arc<[String]>>,
     used: Arc<Use>,
-    /// Done when the key is revoked or deleted.
-    pub(super) ended: CancellationToken,
 }
 
 /// When a key was last used. Unix milliseconds; 0: never.
@@ -136,17 +133,12 @@ impl Entry {
             let hash = URL_SAFE_NO_PAD.decode(&secret.hash).ok()?;
             Some((hash.try_into().ok()?, secret.until))
         };
-        let ended = before.map(|before| before.ended.clone()).unwrap_or_default();
-        if key.revoked.is_some() {
-            ended.cancel();
-        }
         Self {
             secrets: secrets.into_iter().filter_map(decode).collect(),
             version,
             caller,
             agents: key.agents.as_deref().map(Into::into),
             used: before.map(|before| Arc::clone(&before.used)).unwrap_or_default(),
-            ended,
             key,
         }
     }
@@ -234,9 +226,14 @@ impl Keyring {
     }
 
     /// The key that was given, if it is worth anything now.
-    pub(super) fn find(&self, given: &Given<'_>, now: Timestamp) -> Result<Arc<Entry>, Refusal> {
+    pub(super) fn look_up(&self, given: &Given<'_>, now: Timestamp) -> Result<Arc<Entry>, Refusal> {
         let entry = self.snapshot.load().by_id.get(given.id).cloned().ok_or("there is no such key")?;
-        entry.judge(&given.hash, now)?;
+        entry.judge(&given.hash, now).map(|()| entry)
+    }
+
+    /// The same, and it is used by that.
+    pub(super) fn find(&self, given: &Given<'_>, now: Timestamp) -> Result<Arc<Entry>, Refusal> {
+        let entry = self.look_up(given, now)?;
         // Not at each use: all cores would write to the same place.
         if now.as_millis() - entry.used.at.load(Ordering::Relaxed) > 1000 {
             entry.used.at.store(now.as_millis(), Ordering::Relaxed);
@@ -383,11 +380,6 @@ impl Keyring {
                 },
             };
             by_id.insert(record.key, entry);
-        }
-        for (id, gone) in &before.by_id {
-            if !by_id.contains_key(id) {
-                gone.ended.cancel();
-            }
         }
         self.snapshot.store(Arc::new(Snapshot { by_id, change }));
         self.changed.send_modify(|changes| *changes += 1);

@@ -3,15 +3,13 @@
 use std::{
     net::{IpAddr, Ipv4Addr},
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use axum::{
     body::{Body, Bytes, HttpBody},
-    extract::{Request, State},
-    middleware::Next,
+    extract::Request,
     response::Response,
 };
 use http::{HeaderMap, HeaderValue, header};
@@ -26,13 +24,13 @@ use crate::{listen::Peer, place};
 const LATER: Duration = Duration::from_secs(5);
 
 /// Finds who calls, and goes on with that; or refuses.
-pub(crate) async fn identify(
-    State(identity): State<Arc<Identity>>,
+pub(crate) async fn identify<F: Future<Output = Response>>(
+    identity: &Identity,
     mut request: Request,
-    next: Next,
+    next: impl FnOnce(Request) -> F,
 ) -> Response {
     if is_open(request.uri().path()) {
-        return next.run(request).await;
+        return Box::pin(next(request)).await;
     }
     let peer = request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
     match identity.find(request.headers(), peer).await {
@@ -40,7 +38,7 @@ pub(crate) async fn identify(
             let is_somebody = caller.principal().is_some();
             request.extensions_mut().insert(caller);
             request.extensions_mut().insert(access);
-            let mut response = next.run(request).await;
+            let mut response = next(request).await;
             if is_somebody {
                 for_this_caller(response.headers_mut());
             }

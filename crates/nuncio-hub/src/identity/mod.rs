@@ -8,7 +8,7 @@
 //!
 //! Reading order: this file decides, `layer` is where requests pass, `text`, `key` and `keyring` are about API
 //! keys, `jwt` and `issuer` about tokens, `attempts` counts who is wrong, `access` says which agents there are
-//! for a caller, `declare` what cards say about all this.
+//! for a caller, `ended` until when, `declare` what cards say about all this.
 
 mod layer;
 
@@ -26,6 +26,8 @@ mod attempts;
 
 mod access;
 
+mod ended;
+
 mod declare;
 
 use std::{collections::HashMap, convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
@@ -34,13 +36,12 @@ use anyhow::Result;
 use arc_swap::ArcSwap;
 use http::{HeaderMap, header};
 use nuncio_client::Egress;
-use nuncio_protocol::{AgentCard, Caller, SecurityScheme, Timestamp};
+use nuncio_protocol::{AgentCard, Caller, SecurityScheme};
 use nuncio_server::store::Store;
 use tokio::{sync::watch, time::Instant};
-use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::{access::Access, attempts::who as network_of, layer::identify};
-use self::{access::Witness, attempts::Attempts, issuer::Issuer};
+use self::{access::Witness, attempts::Attempts, ended::Ended, issuer::Issuer};
 pub use self::{
     key::{Key, KeyLimits, NewKey},
     keyring::{Keyring, KeyringError},
@@ -82,41 +83,6 @@ struct Known {
     ended: Ended,
 }
 
-/// When what was shown is worth nothing any more.
-#[derive(Default)]
-struct Ended {
-    /// Done when it is taken back; `None`: nobody will say.
-    revoked: Option<CancellationToken>,
-    /// `None`: never by itself.
-    at: Option<Timestamp>,
-}
-
-impl Ended {
-    /// True if it is so for as long as the hub runs.
-    fn is_never(&self) -> bool {
-        self.revoked.is_none() && self.at.is_none()
-    }
-
-    /// Comes back when it is so.
-    async fn come(self) {
-        let revoked = async {
-            match self.revoked {
-                Some(revoked) => revoked.cancelled_owned().await,
-                None => std::future::pending().await,
-            }
-        };
-        let expired = async {
-            let Some(at) = self.at else { return std::future::pending().await };
-            let left = at.as_millis().saturating_sub(clock::now().as_millis());
-            tokio::time::sleep(Duration::from_millis(u64::try_from(left).unwrap_or_default())).await;
-        };
-        tokio::select! {
-            () = revoked => {}
-            () = expired => {}
-        }
-    }
-}
-
 /// Why nobody knows who calls.
 enum Refused {
     /// Nothing was shown.
@@ -144,10 +110,13 @@ impl Identity {
         Ok(Arc::new(Self { settings, keyring, attempts, audit, egress, on_loopback, configured }))
     }
 
-    /// Other settings from now on. What stays the same is kept, with all that is known about it.
+    /// Other settings from now on. What stays the same is kept, with all that is known about it; streams of those
+    /// whose issuer does not stay end.
     pub(crate) fn configure(&self, config: &config::Identity) -> Result<()> {
-        let settings = Settings::new(config, &self.settings.load().issuers, &self.egress)?;
-        self.settings.store(Arc::new(settings));
+        let settings = Arc::new(Settings::new(config, &self.settings.load().issuers, &self.egress)?);
+        let before = self.settings.swap(Arc::clone(&settings));
+        let stays = |issuer: &Arc<Issuer>| settings.issuers.iter().any(|now| Arc::ptr_eq(now, issuer));
+        before.issuers.iter().filter(|issuer| !stays(issuer)).for_each(|issuer| issuer.ended.cancel());
         self.configured.send_modify(|changes| *changes += 1);
         Ok(())
     }
@@ -246,7 +215,8 @@ impl Identity {
             let given = text::read(text).ok_or(Refused::Invalid("the key is mistyped or cut off"))?;
             let entry = self.keyring.find(&given, clock::now()).map_err(Refused::Invalid)?;
             let access = self.access(&entry.caller, entry.agents.clone(), Some(entry.id()), peer);
-            let ended = Ended { revoked: Some(entry.ended.clone()), at: entry.worth_until(&given.hash) };
+            let (keyring, id) = (Arc::clone(&self.keyring), entry.id().to_owned());
+            let ended = Ended::Key { keyring, id, hash: given.hash };
             return Ok(Known { caller: entry.caller.clone(), access, ended });
         }
         let issuers = self.settings.load().issuers.clone();
@@ -254,9 +224,9 @@ impl Identity {
             return Err(Refused::Invalid("there is no such key"));
         }
         match jwt::verify(text, &issuers).await {
-            Ok(jwt::Bearer { caller, agents, until }) => {
+            Ok(jwt::Bearer { caller, agents, until, issuer }) => {
                 let access = self.access(&caller, agents, None, peer);
-                Ok(Known { caller, access, ended: Ended { revoked: None, at: until } })
+                Ok(Known { caller, access, ended: Ended::Token { at: until, issuer } })
             }
             Err(jwt::Refusal::Invalid(why)) => Err(Refused::Invalid(why)),
             Err(jwt::Refusal::Unreachable) => Err(Refused::Unavailable),
@@ -294,7 +264,7 @@ impl Settings {
 
 impl Known {
     fn anonymous() -> Self {
-        Self { caller: Caller::anonymous(), access: Access::all(), ended: Ended::default() }
+        Self { caller: Caller::anonymous(), access: Access::all(), ended: Ended::Never }
     }
 }
 

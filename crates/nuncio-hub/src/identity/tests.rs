@@ -2,15 +2,18 @@
 
 use std::net::Ipv4Addr;
 
-use axum::{Router, body::Body, routing::get};
+use axum::{body::Body, response::IntoResponse as _};
 use futures_util::StreamExt as _;
 use http::HeaderValue;
 use http_body_util::BodyExt as _;
+use jsonwebtoken::Algorithm;
 use nuncio_protocol::SecurityScheme;
 use nuncio_server::store::MemoryStore;
-use tower::ServiceExt as _;
 
-use super::*;
+use super::{
+    issuer::tests::{Pair, Server, seconds},
+    *,
+};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 
@@ -174,27 +177,35 @@ async fn a_change_of_keys_is_told() {
     assert_eq!(identity.limits(), HashMap::from([("a".into(), limits)]));
 }
 
-/// What a hub answers at the path `/stream` to whoever shows this, as long as it does.
-async fn stream(identity: &Arc<Identity>, key: &str) -> Option<usize> {
-    let endless = || async {
+/// The stream that a hub opens at the path `/stream` for whoever shows this.
+async fn open(identity: &Arc<Identity>, shown: &str) -> Body {
+    let endless = |_| async {
         let event = futures_util::stream::iter([Ok::<_, std::io::Error>("data: x\n\n")]);
         let events = event.chain(futures_util::stream::pending());
-        ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events))
+        ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
     };
-    let router = Router::new()
-        .route("/stream", get(endless))
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(identity), identify));
-    let request = http::Request::get("/stream").header("x-api-key", key).body(Body::empty()).unwrap();
-    let body = router.oneshot(request).await.unwrap().into_body();
-    let read = tokio::time::timeout(Duration::from_secs(48 * 60 * 60), body.collect()).await;
+    let request = http::Request::get("/stream").header("x-api-key", shown).body(Body::empty()).unwrap();
+    let response = identify(identity, request, endless).await;
+    assert_eq!(response.status(), http::StatusCode::OK);
+    response.into_body()
+}
+
+/// How much comes of a stream until it ends in good order; `None` if it goes on for two days.
+async fn read(stream: Body) -> Option<usize> {
+    let read = tokio::time::timeout(2 * DAY, stream.collect()).await;
     read.ok().map(|body| body.unwrap().to_bytes().len())
 }
+
+async fn stream(identity: &Arc<Identity>, shown: &str) -> Option<usize> {
+    read(open(identity, shown).await).await
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_ends_when_its_key_expires() {
     let (identity, _writer) = identity(Anonymous::Never, Vec::new(), true).await;
-    let tomorrow = clock::later(clock::now(), Duration::from_secs(24 * 60 * 60));
-    let new = NewKey { expires: Some(tomorrow), ..NewKey::named("a") };
+    let new = NewKey { expires: Some(clock::later(clock::now(), DAY)), ..NewKey::named("a") };
     let (_, expiring) = identity.keyring().create(new).await.unwrap();
     let (_, lasting) = identity.keyring().create(NewKey::named("b")).await.unwrap();
     let replaced = lasting.reveal().to_owned();
@@ -204,6 +215,76 @@ async fn a_stream_ends_when_its_key_expires() {
     let (_, newer) = identity.keyring().rotate("b", overlap).await.unwrap();
     assert_eq!(stream(&identity, &replaced).await, Some(9), "no longer than the key is taken");
     assert_eq!(stream(&identity, newer.reveal()).await, None);
+}
+
+/// What becomes of a stream that is open when its key changes.
+#[tokio::test(start_paused = true)]
+async fn an_open_stream_ends_with_the_secret_that_it_was_asked_for_by() {
+    let (identity, _writer) = identity(Anonymous::Never, Vec::new(), true).await;
+    let keyring = identity.keyring();
+    for change in ["nothing", "another", "rotated", "rotated-twice", "revoked", "deleted"] {
+        let (_, key) = keyring.create(NewKey::named(change)).await.unwrap();
+        let stream = tokio::spawn(read(open(&identity, key.reveal()).await));
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        let lasts = match change {
+            "nothing" => None,
+            "another" => {
+                keyring.create(NewKey::named("somebody-else")).await.unwrap();
+                None
+            }
+            "rotated" => {
+                keyring.rotate(change, DAY).await.unwrap();
+                Some(DAY)
+            }
+            "rotated-twice" => {
+                keyring.rotate(change, DAY).await.unwrap();
+                keyring.rotate(change, DAY).await.unwrap();
+                Some(Duration::ZERO)
+            }
+            "revoked" => {
+                keyring.revoke(change).await.unwrap();
+                Some(Duration::ZERO)
+            }
+            _ => {
+                keyring.delete(change).await.unwrap();
+                Some(Duration::ZERO)
+            }
+        };
+        assert_eq!(stream.await.unwrap(), lasts.map(|_| 9), "{change}");
+        // The clock of the test stands still but for this; that of the key does not.
+        let hours = |time: Duration| (time.as_secs() + 1800) / 3600;
+        assert_eq!(hours(begun.elapsed()), hours(lasts.unwrap_or(2 * DAY)), "{change}");
+    }
+}
+
+/// A token is worth something until it expires, and as long as its issuer is believed.
+#[tokio::test]
+async fn an_open_stream_ends_with_its_token_or_the_issuer() {
+    let pair = Pair::new("ed", Algorithm::EdDSA);
+    let server = Server::start(&[&pair]).await;
+    let (settings, other) = (server.settings(), issuer());
+    let config = |jwt| config::Identity { anonymous: Anonymous::Never, jwt };
+    let day = pair.sign(&server.claims(|claims| claims["exp"] = (seconds() + DAY.as_secs()).into()));
+    let year = pair.sign(&server.claims(|claims| claims["exp"] = (seconds() + 365 * DAY.as_secs()).into()));
+    let stricter = config::Issuer { audience: vec!["others".to_owned()], ..settings.clone() };
+    for (name, token, then, ends) in [
+        ("it expires", &day, vec![settings.clone()], true),
+        ("it does not", &year, vec![settings.clone()], false),
+        ("its issuer stays", &year, vec![other.clone(), settings.clone()], false),
+        ("its issuer goes", &year, vec![other], true),
+        ("its issuer changes", &year, vec![stricter], true),
+    ] {
+        let (identity, _writer) = identity(Anonymous::Never, vec![settings.clone()], true).await;
+        // Before the clock stands still: the keys of the issuer come over a socket.
+        let stream = open(&identity, token).await;
+        tokio::time::pause();
+        let stream = tokio::spawn(read(stream));
+        tokio::task::yield_now().await;
+        identity.configure(&config(then)).unwrap();
+        assert_eq!(stream.await.unwrap(), ends.then_some(9), "{name}");
+        tokio::time::resume();
+    }
 }
 
 #[test]

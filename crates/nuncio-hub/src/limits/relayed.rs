@@ -31,7 +31,7 @@ impl Relay for Relayed {
     async fn relay(&self, call: Raw<'_>) -> bind::Relayed {
         // What is decoded passes the gate there.
         let Some(taken) = self.proxy.take(&call).transpose() else { return bind::Relayed::Decode };
-        let is_stream = call.op.row().streaming;
+        let op = call.op;
         let mut passing = self.calls.begin(&call);
         let outcome = match passing.trace() {
             Some(trace) => {
@@ -43,13 +43,14 @@ impl Relay for Relayed {
         match outcome {
             Ok((Answered { response, refused }, permit)) => {
                 passing.end(refused);
-                if !is_stream || refused.is_some() {
+                if !op.row().streaming || refused.is_some() {
                     return bind::Relayed::Answer(response);
                 }
                 bind::Relayed::Answer(response.map(|body| permit.follow(passing.follow(body))))
             }
             Err(error) => {
                 passing.end(Some(error.kind()));
+                self.calls.complain(op, &error);
                 bind::Relayed::Refuse(error)
             }
         }

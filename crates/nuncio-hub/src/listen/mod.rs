@@ -14,9 +14,11 @@ mod forwarded;
 
 mod idle;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::Router;
+use axum::response::Response;
+use http::Request;
+use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -75,7 +77,7 @@ impl Open {
 
 impl Listener {
     /// Serves until `shutdown` is done. Connections then stay open, and no more are taken.
-    pub(crate) async fn serve(self, router: Router, shutdown: impl Future<Output = ()>) -> Open {
+    pub(crate) async fn serve<S: Answers>(self, service: S, shutdown: impl Future<Output = ()>) -> Open {
         let Self { socket, certificates, names, connections } = self;
         let room = Arc::new(Semaphore::new(connections.most.min(Semaphore::MAX_PERMITS)));
         let (closing, _) = watch::channel(());
@@ -84,7 +86,7 @@ impl Listener {
             certificates: certificates.clone(),
             names: Arc::new(names),
             connections,
-            router,
+            service,
         });
         let reloading = async {
             match &certificates {
@@ -153,16 +155,35 @@ fn engine(connections: &Connections) -> auto::Builder<TokioExecutor> {
     engine
 }
 
+/// What answers requests. It is always ready.
+pub(crate) trait Answers:
+    tower::Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Unpin + Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> Answers for S where
+    S: tower::Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Unpin + Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
 /// What every connection needs.
-struct Edge {
+struct Edge<S> {
     engine: auto::Builder<TokioExecutor>,
     certificates: Option<Certificates>,
     names: Arc<Names>,
     connections: Connections,
-    router: Router,
+    service: S,
 }
 
-impl Edge {
+impl<S: Answers> Edge<S> {
     async fn serve(&self, stream: TcpStream, peer: SocketAddr, mut closing: watch::Receiver<()>) {
         let stream = tokio::select! {
             stream = self.secure(stream, peer) => stream,
@@ -170,7 +191,7 @@ impl Edge {
         };
         let Some(stream) = stream else { return };
         let pulse = Arc::new(Pulse::default());
-        let check = HostCheck::new(self.router.clone(), Arc::clone(&self.names), peer.ip());
+        let check = HostCheck::new(self.service.clone(), Arc::clone(&self.names), peer.ip());
         let service = idle::Counted::new(check, Arc::clone(&pulse));
         let io = TokioIo::new(stream::Counted::new(stream, Arc::clone(&pulse)));
         let connection = self.engine.serve_connection(io, service);

@@ -137,10 +137,9 @@ impl Registry {
             return Ok(failed);
         }
         (state.configured, state.added) = (configured, added);
-        for (agent, enter) in ready {
-            self.enter(&mut state, agent, enter).await;
-        }
-        self.follow(&mut state).await;
+        let mut left = self.enter(&mut state, ready);
+        left.extend(self.follow(&mut state).await);
+        farewell(left).await;
         Ok(Vec::new())
     }
 
@@ -148,7 +147,7 @@ impl Registry {
     pub(crate) async fn look(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
         state.added = self.cabinet.all().await?;
-        self.follow(&mut state).await;
+        farewell(self.follow(&mut state).await).await;
         Ok(())
     }
 
@@ -211,8 +210,8 @@ impl Registry {
         let failed = |error: anyhow::Error| Refused::Failed(format!("{error:#}"));
         let enter = self.make(&agent).await.map_err(failed)?;
         let version = self.cabinet.put(&name, &given, expect).await?;
-        self.enter(state, agent.clone(), enter).await;
-        state.added.insert(name, Wanted { agent, given: Some((given, version)) });
+        state.added.insert(name, Wanted { agent: agent.clone(), given: Some((given, version)) });
+        farewell(self.enter(state, vec![(agent, enter)])).await;
         Ok(version)
     }
 
@@ -223,8 +222,7 @@ impl Registry {
         expected(expect, version)?;
         self.cabinet.drop(name, version).await?;
         state.added.remove(name);
-        state.made.remove(name);
-        self.part_with(name).await;
+        farewell(self.enter(&mut state, Vec::new())).await;
         Ok(())
     }
 
@@ -242,55 +240,60 @@ impl Registry {
         Arc::clone(&self.maker).make(agent.clone(), self.fleet.get(&agent.name)).await
     }
 
-    async fn enter(&self, state: &mut State, wanted: config::Agent, enter: Enter) {
-        match enter() {
-            Ok(agent) => {
-                let name = wanted.name.clone();
-                state.made.insert(wanted.name.clone(), wanted);
-                let before = self.fleet.put(Arc::clone(&agent));
-                if let Some(before) = before.filter(|before| !agent.continues(before)) {
-                    self.farewell(&name, &before).await;
+    /// Serves these and no more what nobody wants, all at once: nobody sees a half of it. Gives back whose work ends
+    /// with that.
+    fn enter(&self, state: &mut State, ready: Vec<(config::Agent, Enter)>) -> Vec<Arc<Agent>> {
+        let mut come = Vec::new();
+        for (wanted, enter) in ready {
+            match enter() {
+                Ok(agent) => {
+                    state.made.insert(wanted.name.clone(), wanted);
+                    come.push(agent);
+                }
+                Err(error) => {
+                    let (name, error) = (&wanted.name, format!("{error:#}"));
+                    tracing::error!(%name, error, "this agent cannot be served");
                 }
             }
-            Err(error) => {
-                let (name, error) = (&wanted.name, format!("{error:#}"));
-                tracing::error!(%name, error, "this agent cannot be served");
-            }
         }
+        let gone: Vec<AgentName> =
+            state.made.keys().filter(|name| state.wanted(name).is_none()).cloned().collect();
+        state.made.retain(|name, _| !gone.contains(name));
+        self.fleet.turn(come, gone.iter().map(|name| &**name))
     }
 
     /// Makes what is wanted and not there, and takes away what is there and not wanted.
-    async fn follow(&self, state: &mut State) {
-        let names = state.configured.keys().chain(state.added.keys()).chain(state.made.keys());
+    async fn follow(&self, state: &mut State) -> Vec<Arc<Agent>> {
+        let mut ready = Vec::new();
+        let names = state.configured.keys().chain(state.added.keys());
         let names: std::collections::BTreeSet<AgentName> = names.cloned().collect();
-        for name in names {
-            match state.wanted(&name) {
-                None => {
-                    state.made.remove(&name);
-                    self.part_with(&name).await;
+        for Wanted { agent, .. } in names.iter().filter_map(|name| state.wanted(name)) {
+            if state.made.get(&agent.name) == Some(&agent) {
+                continue;
+            }
+            match self.make(&agent).await {
+                Ok(enter) => ready.push((agent, enter)),
+                Err(error) => {
+                    let (name, error) = (&agent.name, format!("{error:#}"));
+                    tracing::error!(%name, error, "this agent cannot be served");
                 }
-                Some(Wanted { agent, .. }) if state.made.get(&name) == Some(&agent) => {}
-                Some(Wanted { agent, .. }) => match self.make(&agent).await {
-                    Ok(enter) => self.enter(state, agent, enter).await,
-                    Err(error) => {
-                        tracing::error!(%name, error = %format!("{error:#}"), "this agent cannot be served");
-                    }
-                },
             }
         }
+        self.enter(state, ready)
     }
+}
 
-    async fn part_with(&self, name: &str) {
-        let Some(agent) = self.fleet.take(name) else { return };
-        self.farewell(name, &agent).await;
-    }
-
-    /// Ends what an agent that is served no more still does.
-    async fn farewell(&self, name: &str, agent: &Agent) {
-        let Some(runtime) = agent.runtime() else { return };
-        tracing::info!(agent = name, running = runtime.running(), "this agent is served no more");
-        runtime.drain(FAREWELL).await;
-    }
+/// Ends what agents that are served no more still do, side by side: nobody waits for them but whoever made the change.
+async fn farewell(agents: Vec<Arc<Agent>>) {
+    let drain = |agent: &Arc<Agent>| {
+        let (name, runtime) = (Arc::clone(agent.name()), agent.runtime().cloned());
+        async move {
+            let Some(runtime) = runtime else { return };
+            tracing::info!(agent = &*name, running = runtime.running(), "this agent is served no more");
+            runtime.drain(FAREWELL).await;
+        }
+    };
+    futures_util::future::join_all(agents.iter().map(drain)).await;
 }
 
 fn expected(expect: Expect, version: u64) -> Result<(), Refused> {

@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::Stream;
 use nuncio_protocol::{
-    A2aService, CallContext, ContextId, Error, ErrorKind, EventStream, Result, SendMessageResponse,
+    A2aService, CallContext, ContextId, Error, ErrorKind, EventStream, Fault, Result, SendMessageResponse,
     StreamItem, TaskId,
     op::{Call, Carrier, Op, Reply},
 };
@@ -37,6 +37,15 @@ impl Calls {
     /// The span of a call, if spans are sent.
     pub(super) fn span(&self, op: Op, cx: &CallContext) -> Option<CallSpan> {
         self.traces.as_ref().map(|traces| traces.begin(self.metrics.name(), op, cx))
+    }
+
+    /// Tells the log why an agent behind us failed a call; callers are told less.
+    pub(crate) fn complain(&self, op: Op, error: &Error) {
+        if error.fault() == Fault::Upstream {
+            let (agent, operation) = (&**self.metrics.name(), op.name());
+            let cause = std::error::Error::source(error).map(ToString::to_string);
+            tracing::warn!(agent, operation, %error, cause, "the agent failed a call");
+        }
     }
 
     /// Tells the log and the trace what a call is about.
@@ -99,9 +108,13 @@ impl Carrier for Watched {
             None => call.dispatch(&*self.service, cx).await,
         };
         under_way.end(reply.as_ref().err().map(Error::kind));
+        let op = under_way.op;
+        if let Err(error) = &reply {
+            self.calls.complain(op, error);
+        }
         self.answered(&reply, &log, span.as_ref());
         match reply {
-            Ok(Reply::Stream(events)) => Ok(Reply::Stream(under_way.follow(events, span))),
+            Ok(Reply::Stream(events)) => Ok(Reply::Stream(under_way.follow(events, span, &self.calls))),
             other => other,
         }
     }
@@ -163,8 +176,9 @@ impl<'a> UnderWay<'a> {
         self.metrics.count(self.op, self.cx.version, self.cx.binding, outcome);
     }
 
-    fn follow(&self, events: EventStream, span: Option<CallSpan>) -> EventStream {
-        Box::pin(Followed { events, first: self.first(), _open: self.open(), span })
+    fn follow(&self, events: EventStream, span: Option<CallSpan>, calls: &Arc<Calls>) -> EventStream {
+        let (calls, op) = (Arc::clone(calls), self.op);
+        Box::pin(Followed { events, first: self.first(), _open: self.open(), span, calls, op })
     }
 
     /// What its first event is noted by.
@@ -194,6 +208,8 @@ struct Followed {
     first: Option<(Histogram, Instant)>,
     _open: Open,
     span: Option<CallSpan>,
+    calls: Arc<Calls>,
+    op: Op,
 }
 
 impl Stream for Followed {
@@ -207,8 +223,9 @@ impl Stream for Followed {
                 span.about(item.event().task_id(), item.event().context_id());
             }
         }
-        if let (Some(span), Some(Err(error))) = (&self.span, &item) {
-            span.failed(error);
+        if let Some(Err(error)) = &item {
+            self.calls.complain(self.op, error);
+            self.span.iter().for_each(|span| span.failed(error));
         }
         Poll::Ready(item)
     }

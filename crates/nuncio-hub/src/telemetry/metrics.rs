@@ -78,8 +78,8 @@ definitions! {
         "Attempts to notify a webhook: delivered, retried (it is tried again) or dead (it was given up)";
     DELIVERY_SECONDS Histogram "delivery_attempt_seconds" []
         "Time that attempts took";
-    TRANSLATIONS Counter "translations" ["agent" "from_version" "from_binding" "to_version" "to_binding"]
-        "Calls that were translated for an agent that keeps its own tasks";
+    TRANSLATIONS Counter "translations" ["agent" "from_version" "from_binding" "to_version" "to_binding" "lossy"]
+        "Calls that were translated for an agent that keeps its own tasks; lossy is true if something that was said has no place in the other version";
     DENIALS Counter "denials" ["reason"]
         "Requests that were refused for who sent them: credentials_refused, attempts_limited, agent_denied or operation_denied";
     AGENT_UP Gauge "agent_up" ["agent"]
@@ -132,7 +132,7 @@ pub(crate) struct Metrics {
     pub(super) oldest_owed: Gauge<f64, AtomicU64>,
     deliveries: [Counter; 3],
     delivery_seconds: Histogram,
-    translations: Counters<5>,
+    translations: Counters<6>,
     denials: Counters<1>,
     agent_up: Gauges<1>,
     store_seconds: [Histogram; Asked::ALL.len()],
@@ -261,7 +261,7 @@ impl Metrics {
 
     /// Counts calls that are translated to this version and binding of an agent.
     pub(crate) fn translations(self: &Arc<Self>, agent: &Arc<str>, to: (Version, Binding)) -> Translations {
-        let cells = [const { OnceLock::new() }; Version::ALL.len() * Binding::ALL.len()];
+        let cells = [const { [const { OnceLock::new() }; 2] }; Version::ALL.len() * Binding::ALL.len()];
         Translations { metrics: Arc::clone(self), agent: Arc::clone(agent), to, cells }
     }
 
@@ -306,17 +306,20 @@ pub(crate) struct Translations {
     metrics: Arc<Metrics>,
     agent: Arc<str>,
     to: (Version, Binding),
-    cells: [OnceLock<Counter>; Version::ALL.len() * Binding::ALL.len()],
+    /// Without and with a loss.
+    cells: [[OnceLock<Counter>; 2]; Version::ALL.len() * Binding::ALL.len()],
 }
 
 impl Translations {
     /// Counts a call that came like this, if that is not how it goes on.
-    pub(crate) fn count(&self, version: Version, binding: Option<Binding>) {
+    pub(crate) fn count(&self, version: Version, binding: Option<Binding>, is_lossy: bool) {
         let Some(binding) = binding.filter(|binding| (version, *binding) != self.to) else { return };
         let (to_version, to_binding) = (self.to.0.as_str(), self.to.1.as_str());
-        let values = [&*self.agent, version.as_str(), binding.as_str(), to_version, to_binding];
+        let lossy = if is_lossy { "true" } else { "false" };
+        let values = [&*self.agent, version.as_str(), binding.as_str(), to_version, to_binding, lossy];
         let make = || self.metrics.translations.get_or_create_owned(&labels(&TRANSLATIONS, values));
-        self.cells[version as usize * Binding::ALL.len() + binding as usize].get_or_init(make).inc();
+        let cells = &self.cells[version as usize * Binding::ALL.len() + binding as usize];
+        cells[usize::from(is_lossy)].get_or_init(make).inc();
     }
 }
 

@@ -6,12 +6,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    extract::{Request, State},
-    middleware::{self, Next},
-    response::Response,
-};
+use axum::{extract::Request, response::Response};
 use http::{HeaderName, HeaderValue};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
@@ -35,27 +30,26 @@ impl Requests {
         Self { metrics }
     }
 
-    /// These routes with it around them, also around what they do not have.
-    pub(crate) fn around(self, router: Router) -> Router {
-        router.layer(middleware::from_fn_with_state(self, Self::answer))
-    }
-
-    /// Names a request, answers it, and tells about it.
-    async fn answer(State(this): State<Self>, request: Request, next: Next) -> Response {
+    /// Names a request, has it answered, and tells about it.
+    pub(crate) async fn answer<F: Future<Output = Response>>(
+        &self,
+        request: Request,
+        next: impl FnOnce(Request) -> F,
+    ) -> Response {
         let id = request.headers().get(REQUEST_ID).filter(|id| is_sane(id)).cloned().unwrap_or_else(new_id);
         let span = span(&id);
         let method = request.method().clone();
         let mut response = if span.is_disabled() {
-            next.run(request).await
+            next(request).await
         } else {
             let begun = Instant::now();
-            let response = next.run(request).instrument(span.clone()).await;
+            let response = Box::pin(next(request)).instrument(span.clone()).await;
             let (status, took_ms) = (response.status().as_u16(), begun.elapsed().as_secs_f64() * 1000.0);
             // Never the path: it may have a secret in it, and the operation is named already.
             tracing::debug!(parent: &span, %method, status, took_ms, "answered");
             response
         };
-        this.metrics.responded(response.status().as_u16());
+        self.metrics.responded(response.status().as_u16());
         response.headers_mut().insert(REQUEST_ID, id);
         response
     }

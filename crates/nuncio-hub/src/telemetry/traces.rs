@@ -191,7 +191,7 @@ impl CallSpan {
     pub(super) fn failed(&self, error: &Error) {
         let span = self.context.span();
         span.set_attribute(KeyValue::new("error.type", error.kind().row().reason));
-        if error.kind().fault() != Fault::Caller {
+        if error.fault() != Fault::Caller {
             span.set_status(Status::error(error.kind().row().message));
         }
     }

@@ -269,3 +269,22 @@ async fn the_old_place_of_cards_can_be_closed() {
     let hub = Running::start(Config { legacy_card: false, ..config() }).await;
     assert_eq!(get(&hub, old, &[]).await.status, 404);
 }
+
+#[tokio::test]
+async fn head_is_get_without_the_body_by_either_http() {
+    let hub = Running::start(config()).await;
+    let clients = [client(), reqwest::Client::builder().no_proxy().http2_prior_knowledge().build().unwrap()];
+    for client in clients {
+        for path in [CARD, "/agents/conformance", "/agents/nobody", "/healthz"] {
+            let ask = |method| client.request(method, format!("{}{path}", hub.url)).send();
+            let full = within("the answer", ask(reqwest::Method::GET)).await.unwrap();
+            let head = within("the answer", ask(reqwest::Method::HEAD)).await.unwrap();
+            assert_eq!(head.status(), full.status(), "{path}");
+            let length = |answer: &reqwest::Response| answer.headers().get("content-length").cloned();
+            let said = length(&head);
+            let got = full.bytes().await.unwrap().len();
+            assert_eq!(said.as_ref().and_then(|said| said.to_str().ok()), Some(&*got.to_string()), "{path}");
+            assert_eq!(head.bytes().await.unwrap().len(), 0, "{path}");
+        }
+    }
+}

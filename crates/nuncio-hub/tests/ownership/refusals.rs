@@ -1,6 +1,9 @@
 //! How callers are refused: in the words of the binding, with what HTTP has to say about it.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use nuncio_hub::{
     KeyLimits, NewKey,
@@ -144,27 +147,35 @@ async fn more_than_is_yours() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_ends_when_its_key_is_revoked() {
+async fn a_stream_ends_with_the_key_that_it_was_asked_for_by() {
     let hub = Running::start(|_| {}).await;
-    let key = hub.key("team-a", None).await;
     let wire = Wire::Rest(Version::V1_0);
-    let message = Message::user("m", [Part::text("hold")]);
-    let send = Call::SendStreamingMessage(Box::new(SendMessageRequest { message, ..Default::default() }));
-    let keyring = Arc::clone(&hub.keyring);
-    let stream = wire.call(&hub, "echo", Some(&key), send);
-    let revoke = async {
-        // Once it was used, the call is in; whether the stream is open by then does not matter: it ends, or is refused.
-        while keyring.show("team-a").unwrap().1.is_none() {
-            tokio::task::yield_now().await;
-        }
-        keyring.revoke("team-a").await.unwrap();
-    };
-    let (answer, ()) = futures_util::future::join(stream, revoke).await;
-    let answer = answer.unwrap();
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    let again = wire.call(&hub, "echo", Some(&key), get_task()).await.unwrap();
-    assert_eq!(again.status, 401);
-    assert!(header(&again, "www-authenticate").contains("the key was revoked"));
+    for (name, why) in
+        [("revoked", "the key was revoked"), ("replaced", "the key was replaced by a newer one")]
+    {
+        let key = hub.key(name, None).await;
+        let message = Message::user("m", [Part::text("hold")]);
+        let send = Call::SendStreamingMessage(Box::new(SendMessageRequest { message, ..Default::default() }));
+        let keyring = Arc::clone(&hub.keyring);
+        let stream = wire.call(&hub, "echo", Some(&key), send);
+        let end = async {
+            // Once it was used, the call is in; whether the stream is open by then does not matter: it ends, or is
+            // refused.
+            while keyring.show(name).unwrap().1.is_none() {
+                tokio::task::yield_now().await;
+            }
+            match name {
+                "revoked" => drop(keyring.revoke(name).await.unwrap()),
+                _ => drop(keyring.rotate(name, Duration::ZERO).await.unwrap()),
+            }
+        };
+        let (answer, ()) = futures_util::future::join(stream, end).await;
+        let answer = answer.unwrap();
+        assert_eq!(answer.status, 200, "{name}: {}", answer.text());
+        let again = wire.call(&hub, "echo", Some(&key), get_task()).await.unwrap();
+        assert_eq!(again.status, 401, "{name}");
+        assert!(header(&again, "www-authenticate").contains(why), "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

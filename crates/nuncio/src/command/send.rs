@@ -4,6 +4,7 @@ use std::{io::Read as _, path::Path, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use futures_util::StreamExt as _;
+use nuncio_client::was_not_sent;
 use nuncio_protocol::{
     Error, ErrorKind, Event, EventStream, Message, Metadata, Part, SendMessageConfiguration,
     SendMessageRequest, SendMessageResponse, TaskId, TaskState,
@@ -45,10 +46,12 @@ fn what_became(error: Error, target: &Target) -> anyhow::Error {
             return exit::hinted(error, hint);
         }
         ErrorKind::DeadlineExceeded => "the task may go on",
-        // The card was there a moment ago; where there is no connection, nothing was said.
-        ErrorKind::Unavailable if !error.message().starts_with("cannot connect") => {
-            "the message may have arrived, and its task may go on"
+        ErrorKind::Unavailable if error.is_undelivered() || was_not_sent(&error) => {
+            let when = error.retry_after().map(|after| format!(" in {} seconds", after.as_secs().max(1)));
+            let when = when.unwrap_or_else(|| " later".to_owned());
+            return exit::hinted(error, format!("the message did not arrive; send it again{when}"));
         }
+        ErrorKind::Unavailable => "the message may have arrived, and its task may go on",
         _ => return error.into(),
     };
     exit::hinted(error, format!("{may_be}; see: {}", target.list_command()))

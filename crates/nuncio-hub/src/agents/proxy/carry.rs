@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use nuncio_client::Direct;
+use nuncio_client::{Candidate, Direct};
 use nuncio_protocol::{
     CallContext, Caller, Error, ErrorKind, Event, EventStream, Message, Result, SendMessageRequest,
     SendMessageResponse, StreamItem,
@@ -13,7 +13,7 @@ use nuncio_protocol::{
 use nuncio_server::bind::Subject;
 use tokio::time::timeout;
 
-use super::{super::upstream::refusal, Proxy, Ways, late, owners::not_found, push::Inline, trace};
+use super::{super::upstream::refusal, Proxy, Ways, late, owners::not_found, push::Inline};
 
 impl Carrier for Proxy {
     async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
@@ -75,7 +75,8 @@ impl Proxy {
     pub(super) async fn ask(&self, ways: &Ways, cx: &CallContext, call: Call) -> Result<Reply> {
         let op = call.op();
         let out = self.outgoing(ways, cx, op)?;
-        ways.translations.count(cx.version, cx.binding);
+        let Candidate { version, binding, .. } = *ways.typed.candidate();
+        let mut is_lossy = cx.said_more || !call.fits(version, binding);
         let _place = ways.link.admit().await?;
         // What a stream may take is how long it takes to begin.
         let service =
@@ -84,6 +85,10 @@ impl Proxy {
             Ok(outcome) => outcome,
             Err(_) => Err(late()),
         };
+        if let (Ok(reply), Some(binding)) = (&outcome, cx.binding) {
+            is_lossy |= !reply.fits(cx.version, binding);
+        }
+        ways.translations.count(cx.version, cx.binding, is_lossy);
         ways.link.learn(&outcome);
         let as_caller = ways.link.settings.forward_headers.contains(&http::header::AUTHORIZATION);
         let shown = move |error: Error| refusal::passed(&error, as_caller);
@@ -99,7 +104,7 @@ impl Proxy {
         let mut out = CallContext::new(ways.typed.candidate().version);
         out.extensions.clone_from(&cx.extensions);
         out.deadline = ways.deadline(cx, op);
-        out.trace = Some(trace(cx, &hops));
+        out.trace = Some(self.trace(cx, &hops));
         out.last_event_id = cx.last_event_id;
         out.idempotency_key = self.idempotency_key(cx);
         out.headers = cx.received.clone();

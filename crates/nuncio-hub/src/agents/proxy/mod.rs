@@ -33,8 +33,9 @@ pub(crate) use self::{
     relay::{Answered, Taken},
 };
 use super::upstream::{
-    Label, card, hops,
-    link::{COME_BACK, Connected, Link},
+    Label, card,
+    hops::Hop,
+    link::{Connected, Link},
 };
 use crate::{
     place::Place,
@@ -69,7 +70,7 @@ pub(crate) struct Parts {
 /// An agent that keeps its own tasks.
 pub(crate) struct Proxy {
     name: Arc<str>,
-    hub: Arc<str>,
+    hop: Hop,
     place: Place,
     label: Arc<ArcSwap<Label>>,
     store: Arc<dyn Store>,
@@ -98,8 +99,8 @@ impl Proxy {
     pub(crate) fn new(parts: Parts, link: Arc<ArcSwap<Link>>) -> Self {
         let Parts { name, hub, place, label, store, pushing, apart, telemetry } = parts;
         let owners = Arc::new(Owners::new(Arc::clone(&store), &name));
-        let ways = ArcSwapOption::empty();
-        Self { name, hub, place, label, store, pushing, owners, apart, telemetry, link, ways }
+        let (ways, hop) = (ArcSwapOption::empty(), Hop::new(&hub, &name));
+        Self { name, hop, place, label, store, pushing, owners, apart, telemetry, link, ways }
     }
 
     /// Who knows whose tasks are, where that matters.
@@ -120,7 +121,7 @@ impl Proxy {
     /// The ways to the agent, by the card that is known now.
     fn ways(&self) -> Result<Arc<Ways>> {
         let link = self.link.load();
-        let connected = link.connected().ok_or_else(out_of_reach)?;
+        let connected = link.connected().ok_or_else(|| link.out_of_reach())?;
         let ways = self.ways.load();
         if let Some(ways) = &*ways
             && Arc::ptr_eq(&ways.connected, &connected)
@@ -133,9 +134,14 @@ impl Proxy {
         Ok(ways)
     }
 
+    /// The trace as it goes out.
+    fn trace(&self, cx: &CallContext, hops: &[String]) -> TraceContext {
+        self.hop.trace(cx.trace.as_ref(), hops)
+    }
+
     /// Through which hubs the call will have come.
     fn hops(&self, cx: &CallContext) -> Result<Vec<String>> {
-        hops::next(&cx.hops, &self.hub, &self.name)
+        self.hop.next(&cx.hops)
     }
 
     /// Our card of the agent, out of one of its own. It can do what it can do, and no more.
@@ -168,7 +174,7 @@ impl Proxy {
             preferences.bindings = vec![binding];
         }
         let candidates = choose(&connected.client.card().supported_interfaces, &preferences)?;
-        let first = candidates.first().ok_or_else(out_of_reach)?;
+        let first = candidates.first().ok_or_else(|| link.out_of_reach())?;
         let home = &connected.card.url;
         let typed = Direct::new(&link.egress, first, &link.credentials, home)?;
         let raw = candidates.iter().map(|way| Forward::new(&link.egress, way, &link.credentials, home));
@@ -205,16 +211,6 @@ impl Ways {
         let ours = Instant::now().checked_add(self.patience(op));
         [cx.deadline, ours].into_iter().flatten().min()
     }
-}
-
-/// The trace as it goes out.
-fn trace(cx: &CallContext, hops: &[String]) -> TraceContext {
-    hops::trace(cx.trace.as_ref(), hops)
-}
-
-fn out_of_reach() -> Error {
-    let error = Error::new(ErrorKind::Unavailable, "the agent cannot be reached at present");
-    error.with_retry_after(COME_BACK)
 }
 
 fn late() -> Error {

@@ -35,6 +35,8 @@ pub(super) struct Learning {
 
 /// A stream on its way back.
 pub(super) struct Passing {
+    /// Whose answer it is, for the log.
+    agent: Arc<str>,
     body: ForwardBody,
     form: Form,
     framing: Framing,
@@ -69,19 +71,31 @@ enum State {
 type Recording = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 impl Passing {
-    pub(super) fn new(body: ForwardBody, form: Form, framing: Framing, learning: Option<Learning>) -> Self {
+    pub(super) fn new(
+        agent: &Arc<str>,
+        body: ForwardBody,
+        (form, framing): (Form, Framing),
+        learning: Option<Learning>,
+    ) -> Self {
         let state = match learning {
             Some(learning) => {
                 State::Learning { learning, first: First::new(framing), held: VecDeque::new(), size: 0 }
             }
             None => State::Passing { held: VecDeque::new() },
         };
-        Self { body, form, framing, state, tail: *b"\n\n", is_whole: framing == Framing::Sse }
+        let agent = Arc::clone(agent);
+        Self { agent, body, form, framing, state, tail: *b"\n\n", is_whole: framing == Framing::Sse }
     }
 
     /// The same for an answer whose head has said how it ended.
     pub(super) fn whole(self) -> Self {
         Self { is_whole: true, ..self }
+    }
+
+    /// What the caller is told of an answer that has no end.
+    fn broken(&self, error: &Error) -> Error {
+        tracing::warn!(agent = &*self.agent, %error, "the agent broke off its answer");
+        refusal::shown(error, false)
     }
 
     /// The next piece as it goes out; with `None` it is over.
@@ -173,7 +187,7 @@ impl Body for Passing {
             }
             Some(Err(error)) => {
                 this.state = State::Over;
-                let told = refusal::shown(&error, false);
+                let told = this.broken(&error);
                 // In the middle of an event there is nothing to be said; that the connection ends says it.
                 Some(if this.is_between_events() { Ok(this.form.last_words(&told)) } else { Err(told) })
             }
@@ -181,7 +195,7 @@ impl Body for Passing {
             None if !this.is_whole => {
                 this.is_whole = true;
                 let why = "the agent ended its answer without a status";
-                let told = refusal::shown(&Error::new(ErrorKind::Unavailable, why), false);
+                let told = this.broken(&Error::new(ErrorKind::Unavailable, why));
                 Some(Ok(this.form.last_words(&told)))
             }
             None => None,

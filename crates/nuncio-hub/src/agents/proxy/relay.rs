@@ -13,9 +13,8 @@ use tokio::time::timeout;
 
 use super::{
     super::upstream::refusal,
-    Proxy, Ways, headers, late, out_of_reach,
+    Proxy, Ways, headers, late,
     passing::{Framing, Learning, Passing},
-    trace,
 };
 
 /// Where a call goes as it came.
@@ -82,12 +81,14 @@ impl Proxy {
         }
         let hops = self.hops(cx)?;
         let settings = &ways.link.settings;
-        let mut sent = headers::outgoing(&call, &settings.forward_headers, &trace(cx, &hops), &hops);
+        let mut sent = headers::outgoing(&call, &settings.forward_headers, &self.trace(cx, &hops), &hops);
         headers::set_idempotency_key(&mut sent, self.idempotency_key(cx).as_deref());
         let as_caller = settings.forward_headers.contains(&http::header::AUTHORIZATION);
         let tenant = way.candidate().interface.tenant.as_deref();
         let body = match call.binding {
-            Binding::Grpc => call.form.with_tenant(&call.body, tenant).ok_or_else(out_of_reach)?,
+            Binding::Grpc => {
+                call.form.with_tenant(&call.body, tenant).ok_or_else(|| ways.link.out_of_reach())?
+            }
             Binding::JsonRpc | Binding::HttpJson => call.body.clone(),
         };
         let handed =
@@ -158,7 +159,7 @@ impl Exchange<'_> {
                     refused = self.form.refusal(&parts, b"");
                 }
                 let learning = self.learning();
-                let passing = Passing::new(body, self.form, framing, learning);
+                let passing = Passing::new(&self.proxy.name, body, (self.form, framing), learning);
                 // An answer of gRPC without any message has its trailers in its head.
                 let is_whole = parts.headers.contains_key("grpc-status");
                 Body::new(if is_whole { passing.whole() } else { passing })

@@ -6,19 +6,27 @@
 //! | taken up after a crash, the agent's task is known | followed, not sent |
 //! | taken up after a crash, it is not | failed, unless a repeat does no harm |
 //! | the agent waits for an authorisation | followed: it may come by another way; a message ends the turn |
-//! | canceled | the agent is asked to cancel; where it cannot be asked, or does not know of it, ours is canceled alone |
+//! | canceled before it was sent | not sent |
+//! | canceled | the agent is asked to cancel, now or later (`withdraw`) |
 //!
 //! A cancel that comes too late, because the agent's task has ended meanwhile, shows that end, provided that all the
 //! agent made had been told before; otherwise the task is canceled, as its caller wanted.
 
 use std::{
     collections::HashMap,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use aws_lc_rs::digest;
-use futures_util::{StreamExt as _, stream};
+use futures_util::{
+    StreamExt as _,
+    future::{BoxFuture, OptionFuture},
+    stream,
+};
+use nuncio_client::was_not_sent;
 use nuncio_protocol::{
     A2aService, CallContext, CancelTaskRequest, ContextId, Error, ErrorKind, Event, EventStream, Message,
     MessageId, Part, Result, Role, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, Task,
@@ -26,24 +34,32 @@ use nuncio_protocol::{
 };
 use nuncio_server::{Emitter, ExecContext, store::Scope};
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, timeout};
+use tokio::{
+    runtime::Handle,
+    sync::SemaphorePermit,
+    time::{Instant, timeout},
+};
+use tracing::Instrument as _;
 
 use super::{
-    Shared, hops,
+    Shared,
+    claim::{self, Claim},
+    hops,
     link::{Connected, Link},
     refusal::{Fate, fate, lacks_operation, shown, words},
     translate::{Ours, Theirs},
+    withdraw::{CANCEL, is_unheard},
 };
 use crate::config::Follow;
 
 /// How often a message is repeated that may be; the pauses begin as those between two looks at a task.
 const REPEATS: u32 = 4;
 
-/// How long the agent may take to cancel; the runtime gives us a second more.
-const CANCEL: Duration = Duration::from_secs(4);
-
-/// How long a cancel waits to learn which task there is to cancel.
+/// How long a cancel waits to learn which task there is to cancel, of the time that there is for all.
 const LEARN: Duration = Duration::from_secs(2);
+
+/// How long an answer is waited for when its task is canceled here.
+const LATE: Duration = Duration::from_secs(60);
 
 /// What is kept with our task: which of the agent's it is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -70,7 +86,7 @@ impl Memo {
 
 /// One message, and what becomes of it.
 pub(super) struct Turn<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a Arc<Shared>,
     pub(super) link: &'a Link,
     pub(super) connected: &'a Connected,
     pub(super) cx: &'a ExecContext,
@@ -88,12 +104,24 @@ pub(super) struct Turn<'a> {
 enum Answer {
     Reply(Arc<Message>),
     Task(Task),
-    Events(EventStream),
+    /// Of this task, if the first of them says so.
+    Events(Option<TaskId>, EventStream),
+}
+
+impl Answer {
+    /// The agent's task, if it has named one.
+    fn task(self) -> Option<TaskId> {
+        match self {
+            Self::Reply(_) => None,
+            Self::Task(task) => Some(task.id),
+            Self::Events(task, _) => task,
+        }
+    }
 }
 
 impl<'a> Turn<'a> {
     pub(super) fn new(
-        shared: &'a Shared,
+        shared: &'a Arc<Shared>,
         link: &'a Link,
         connected: &'a Connected,
         cx: &'a ExecContext,
@@ -107,6 +135,9 @@ impl<'a> Turn<'a> {
 
     /// Does the turn, unless it is stopped.
     pub(super) async fn run(&self) -> Result<()> {
+        if self.cx.cancellation.is_cancelled() && !self.cx.again && self.out.is_canceled() {
+            return self.cancel(Instant::now() + CANCEL).await;
+        }
         let mut work = std::pin::pin!(self.work());
         tokio::select! {
             biased;
@@ -120,11 +151,12 @@ impl<'a> Turn<'a> {
             // The server ends. The agent goes on, and so will we, if there is a store to take it up from.
             return Ok(());
         }
+        let until = Instant::now() + CANCEL;
         if self.theirs().is_none() {
             // The message is on its way. What it begins can be canceled once it has a name.
             let _ = timeout(LEARN, work).await;
         }
-        self.cancel().await
+        self.cancel(until).await
     }
 
     /// Done when nobody has authorised the task for as long as we are patient.
@@ -152,10 +184,7 @@ impl<'a> Turn<'a> {
                 self.follow(None, None).await
             }
             None if self.may_repeat() => self.send(None).await,
-            None => Err(Error::new(
-                ErrorKind::Internal,
-                "the hub stopped before it was known whether the agent took the message; it was not sent again",
-            )),
+            None => Err(claim::was_left()),
         }
     }
 
@@ -178,7 +207,7 @@ impl<'a> Turn<'a> {
         let call = &self.cx.call;
         CallContext {
             extensions: call.extensions.iter().filter(declared).cloned().collect(),
-            trace: Some(hops::trace(call.trace.as_ref(), &self.hops)),
+            trace: Some(self.shared.hop.trace(call.trace.as_ref(), &self.hops)),
             hops: self.hops.clone(),
             headers: call.received.clone(),
             deadline: patience.map(|patience| (Instant::now() + patience).into_std()),
@@ -192,8 +221,35 @@ impl<'a> Turn<'a> {
             Ok(place) => place,
             Err(error) => return turn_away(self.cx, self.out, error).await,
         };
+        let claim = match self.claim().await {
+            Ok(None) => return self.send_under(place, before).await,
+            Ok(Some(claim)) => claim,
+            // Nothing was sent now, and it is not settled what becomes of it: no task begins that says so.
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                return turn_away(self.cx, self.out, error).await;
+            }
+            Err(error) => return Err(error),
+        };
+        let done = self.send_under(place, before).await;
+        // Of an error nobody knows in what state the agent is; that it was asked is to be known for as long.
+        if done.is_ok() && self.out.flush().await.is_ok() {
+            claim.give_back().await;
+        }
+        done
+    }
+
+    /// Makes sure that the message goes out once where nothing else would: it has a name by which the caller may
+    /// repeat it, the agent would not know the repeat, and we have no task yet that would tell.
+    async fn claim(&self) -> Result<Option<Claim<'_>>> {
+        let name = self.cx.name.as_ref().filter(|_| self.out.task().is_none() && !self.may_repeat());
+        let at_most = self.link.settings.send_timeout.saturating_mul(2);
+        let claim = name.map(|name| Claim::take(&*self.shared.store, &self.shared.name, name, at_most));
+        OptionFuture::from(claim).await.transpose()
+    }
+
+    async fn send_under(&self, place: Option<SemaphorePermit<'_>>, before: Option<Memo>) -> Result<()> {
         let req = self.request(before.as_ref()).await;
-        let mut repeats = 0;
+        let (mut repeats, mut may_have_it) = (0, false);
         let error = loop {
             let answer = self.ask(&req).await;
             self.link.learn(&answer);
@@ -203,27 +259,26 @@ impl<'a> Turn<'a> {
                     drop(place);
                     return self.answered(task).await;
                 }
-                Ok(Answer::Events(events)) => return self.follow(Some(events), place).await,
+                Ok(Answer::Events(_, events)) => return self.follow(Some(events), place).await,
                 Err(error) => error,
             };
             tracing::info!(task = %self.cx.task_id, %error, "the agent did not take a message");
-            if fate(&error) == Fate::Refused || !self.may_repeat() || repeats == REPEATS {
+            // That nobody was reached this time says nothing of the time before.
+            may_have_it &= was_not_sent(&error);
+            may_have_it |= fate(&error) == Fate::Unknown;
+            if !may_have_it || !self.may_repeat() || repeats == REPEATS {
                 break error;
             }
             tokio::time::sleep(self.link.settings.poll_every * 2_u32.pow(repeats)).await;
             repeats += 1;
         };
         let told = shown(&error, self.as_caller());
-        match fate(&error) {
-            Fate::Refused => turn_away(self.cx, self.out, told).await,
-            Fate::Unknown => {
-                let why = format!(
-                    "{}; whether it took the message is not known, and it is not sent again",
-                    words(&told)
-                );
-                Err(Error::new(told.kind(), why).with_source(error))
-            }
+        if !may_have_it {
+            return turn_away(self.cx, self.out, told).await;
         }
+        let why =
+            format!("{}; whether it took the message is not known, and it is not sent again", words(&told));
+        Err(Error::new(told.kind(), why).with_source(error))
     }
 
     /// True if the agent sees the caller's credentials, and not only the hub's.
@@ -309,40 +364,59 @@ impl<'a> Turn<'a> {
             idempotency_key: Some(self.key()),
             ..self.call(Some(self.link.settings.send_timeout))
         };
-        Ok(match self.service().send_message(&cx, req).await? {
-            SendMessageResponse::Task(task) => Answer::Task(task),
-            SendMessageResponse::Message(message) => Answer::Reply(message),
-        })
+        let service = self.service();
+        let exchange = async move {
+            Ok(match service.send_message(&cx, req).await? {
+                SendMessageResponse::Task(task) => Answer::Task(task),
+                SendMessageResponse::Message(message) => Answer::Reply(message),
+            })
+        };
+        // An agent that answers when it is done may take a broken call for a cancel, and has no other.
+        if immediately { self.hear(exchange).await } else { exchange.await }
     }
 
     /// Opens a stream and waits for its first event, by which the agent says whether it takes the message.
     async fn open(&self, req: &SendMessageRequest) -> Result<Answer> {
         let cx = CallContext { idempotency_key: Some(self.key()), ..self.call(None) };
-        let service = self.service();
-        let opening = async {
-            let mut events = service.send_streaming_message(&cx, req.clone()).await?;
-            let first = events.next().await.transpose()?;
-            Ok::<_, Error>((first, events))
-        };
-        let late = || Error::new(ErrorKind::DeadlineExceeded, "the agent took too long to answer");
-        let (first, events) =
-            timeout(self.link.settings.send_timeout, opening).await.map_err(|_| late())??;
-        let Some(first) = first else {
-            return Err(Error::new(ErrorKind::Unavailable, "the agent ended the stream without a word"));
-        };
-        Ok(Answer::Events(Box::pin(stream::iter([Ok(first)]).chain(events))))
+        let (service, req, patience) = (self.service(), req.clone(), self.link.settings.send_timeout);
+        self.hear(async move {
+            let opening = async {
+                let mut events = service.send_streaming_message(&cx, req).await?;
+                let first = events.next().await.transpose()?;
+                Ok::<_, Error>((first, events))
+            };
+            let late = || Error::new(ErrorKind::DeadlineExceeded, "the agent took too long to answer");
+            let (first, events) = timeout(patience, opening).await.map_err(|_| late())??;
+            let Some(first) = first else {
+                return Err(Error::new(ErrorKind::Unavailable, "the agent ended the stream without a word"));
+            };
+            Ok(Answer::Events(
+                first.event().task_id().cloned(),
+                Box::pin(stream::iter([Ok(first)]).chain(events)),
+            ))
+        })
+        .await
+    }
+
+    /// An answer that is waited for. If the task is canceled meanwhile it still is when the turn is over: it tells what
+    /// there is to cancel.
+    fn hear(&self, answer: impl Future<Output = Result<Answer>> + Send + 'static) -> Hearing {
+        Hearing { answer: Some(Box::pin(answer)), shared: Arc::clone(self.shared), out: self.out.clone() }
     }
 
     /// By this the agent may recognise a repeat: the same turn of the same task has the same one. (Callers use ids of
     /// messages more than once.)
     fn key(&self) -> String {
+        if let Some(name) = &self.cx.name {
+            return (**name).to_owned();
+        }
         let spoken = |task: &Task| task.history.iter().filter(|message| message.role == Role::User).count();
         // What is taken up again is in history already.
         let before = self.cx.task.as_ref().map_or(0, spoken);
         let turn = before.saturating_sub(usize::from(self.cx.again));
         let text = format!("{}\0{}\0{turn}", self.cx.task_id, self.cx.message.message_id);
         let digest = digest::digest(&digest::SHA256, text.as_bytes());
-        digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        hops::hex(&digest.as_ref()[..16])
     }
 
     /// A reply without a task.
@@ -393,34 +467,36 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Asks the agent to cancel. While a task is being stopped only its end can be told.
-    async fn cancel(&self) -> Result<()> {
-        let Some(memo) = self.theirs().clone() else { return Ok(()) };
-        match timeout(CANCEL, self.canceled(&memo)).await {
-            Ok(Some(task)) => self.end(task).await,
-            Ok(None) => Ok(()),
-            Err(_) => {
-                tracing::warn!(task = %self.cx.task_id, "the agent did not cancel in time");
+    /// Asks the agent to cancel, by then. While a task is being stopped only its end can be told.
+    async fn cancel(&self, until: Instant) -> Result<()> {
+        // The answer to a question is to the task that asked.
+        let known = || Memo::read(self.cx.memo.as_deref());
+        let Some(memo) = self.theirs().clone().or_else(known) else { return Ok(()) };
+        let left = until.saturating_duration_since(Instant::now());
+        let late = |_| Error::from(ErrorKind::DeadlineExceeded);
+        match timeout(left, self.canceled(&memo, left)).await.map_err(late).flatten() {
+            Ok(task) => self.end(task).await,
+            Err(error) => {
+                tracing::info!(task = %self.cx.task_id, %error, "the agent did not cancel");
+                if is_unheard(&error) {
+                    self.shared.withdrawals.note(&memo.task).await;
+                }
                 Ok(())
             }
         }
     }
 
     /// The agent's task after it was asked to cancel it.
-    async fn canceled(&self, memo: &Memo) -> Option<Task> {
+    async fn canceled(&self, memo: &Memo, patience: Duration) -> Result<Task> {
         let req = CancelTaskRequest { id: memo.task.clone(), ..CancelTaskRequest::default() };
-        let outcome = self.service().cancel_task(&self.call(Some(CANCEL)), req).await;
+        let outcome = self.service().cancel_task(&self.call(Some(patience)), req).await;
         let outcome = outcome.and_then(|task| memo.check(task));
         self.link.learn(&outcome);
         match outcome {
-            Ok(task) => Some(task),
             Err(error) if error.kind() == ErrorKind::TaskNotCancelable => {
-                self.look_once(memo).await.and_then(|task| memo.check(task)).ok()
+                self.look_once(memo).await.and_then(|task| memo.check(task))
             }
-            Err(error) => {
-                tracing::info!(task = %self.cx.task_id, %error, "the agent did not cancel");
-                None
-            }
+            outcome => outcome,
         }
     }
 
@@ -432,6 +508,47 @@ impl<'a> Turn<'a> {
         match (events.pop(), events.is_empty()) {
             (Some(end @ Event::StatusUpdate(_)), true) => self.out.emit(end).await,
             _ => Ok(()),
+        }
+    }
+}
+
+/// See [`Turn::hear`].
+struct Hearing {
+    /// `None` once it is there.
+    answer: Option<BoxFuture<'static, Result<Answer>>>,
+    shared: Arc<Shared>,
+    out: Emitter,
+}
+
+impl Future for Hearing {
+    type Output = Result<Answer>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Answer>> {
+        let Some(answer) = &mut self.answer else { return Poll::Pending };
+        let answer = ready!(answer.as_mut().poll(cx));
+        self.answer = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        let ended = |task: Task| task.status.state == TaskState::Canceled;
+        let Some(answer) = self.answer.take() else { return };
+        if !self.out.is_canceled() && !self.out.task().is_some_and(ended) {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let late = async move {
+            if let Ok(Ok(answer)) = timeout(LATE, answer).await
+                && let Some(theirs) = answer.task()
+            {
+                shared.withdraw(&theirs).await;
+            }
+        };
+        // Without a runtime there is nobody to ask any more.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(late.in_current_span());
         }
     }
 }

@@ -120,7 +120,7 @@ impl Turn<'_> {
             };
             match next {
                 Some(Ok(item)) => {
-                    if self.take(Event::clone(item.event()), &mut end).await? {
+                    if self.take(item.into_event(), &mut end).await? {
                         return Ok(true);
                     }
                     if self.told_to_authorise.load(Ordering::Relaxed) {

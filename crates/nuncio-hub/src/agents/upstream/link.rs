@@ -26,6 +26,7 @@ use tokio::{
 use super::{
     breaker::Breaker,
     probe::{Condition, Probe},
+    refusal,
 };
 use crate::config::{Auth, Credential, Upstream};
 
@@ -42,6 +43,8 @@ pub(crate) const COME_BACK: Duration = Duration::from_secs(5);
 
 /// The way to one agent. Settings that change make a new one.
 pub(crate) struct Link {
+    /// What the agent is called here.
+    name: Arc<str>,
     pub(crate) settings: Upstream,
     pub(crate) egress: Egress,
     pub(crate) credentials: Credentials,
@@ -109,7 +112,7 @@ impl Link {
     ///
     /// # Errors
     /// A file of the settings cannot be read, or a setting is wrong.
-    pub(crate) fn open(settings: Upstream, probe: Arc<Probe>) -> Result<Self> {
+    pub(crate) fn open(name: &str, settings: Upstream, probe: Arc<Probe>) -> Result<Self> {
         let egress = egress(&settings.auth)?;
         // The card may be elsewhere; the operator has named both.
         let credentials = credentials(&settings.auth)?.allow_origin(&settings.url);
@@ -123,6 +126,7 @@ impl Link {
         }
         let room = settings.max_concurrent.map(Semaphore::new);
         Ok(Self {
+            name: name.into(),
             egress,
             credentials,
             probe,
@@ -202,8 +206,7 @@ impl Link {
     /// say when to come back.
     pub(crate) async fn admit(&self) -> CallResult<Option<SemaphorePermit<'_>>> {
         if let Err(pause) = self.breaker().check(Instant::now()) {
-            let error = Error::new(ErrorKind::Unavailable, "the agent cannot be reached at present");
-            return Err(error.with_retry_after(pause.max(Duration::from_secs(1))));
+            return Err(self.out_of_reach().with_retry_after(pause.max(Duration::from_secs(1))));
         }
         let Some(room) = &self.room else { return Ok(None) };
         match timeout(self.settings.timeout, room.acquire()).await {
@@ -213,6 +216,12 @@ impl Link {
                 Err(error.with_retry_after(COME_BACK))
             }
         }
+    }
+
+    /// What callers are told as long as nobody answers there.
+    pub(crate) fn out_of_reach(&self) -> Error {
+        let health = self.probe.health();
+        refusal::out_of_reach(health.condition.reason().unwrap_or("it has not been heard of yet"))
     }
 
     /// Learns from the outcome of a call how the agent is.
@@ -256,13 +265,13 @@ impl Link {
         if !self.probe.saw(condition.clone()) {
             return;
         }
-        let url = &self.shown();
+        let (agent, url) = (&*self.name, &self.shown());
         match condition {
-            Condition::Up => tracing::info!(url, "the agent answers"),
+            Condition::Up => tracing::info!(agent, url, "the agent answers"),
             Condition::Degraded(reason) => {
-                tracing::warn!(url, reason, "the agent does not answer as it should")
+                tracing::warn!(agent, url, reason, "the agent does not answer as it should")
             }
-            Condition::Down(reason) => tracing::warn!(url, reason, "the agent cannot be reached"),
+            Condition::Down(reason) => tracing::warn!(agent, url, reason, "the agent cannot be reached"),
             Condition::Unknown => {}
         }
     }
@@ -276,7 +285,8 @@ impl Link {
     /// The agent has answered that it does not stream, whatever its card says.
     pub(super) fn note_no_streams(&self) {
         if !self.refuses_streams.swap(true, Ordering::Relaxed) {
-            tracing::warn!(url = self.shown(), "the card says that the agent streams, and it does not");
+            let (agent, url) = (&*self.name, self.shown());
+            tracing::warn!(agent, url, "the card says that the agent streams, and it does not");
         }
     }
 

@@ -1,13 +1,14 @@
 //! An agent that speaks A2A already, somewhere else, with everything that a caller of the hub expects: its tasks are
 //! ours, with their own ids and logs, whatever the agent itself can do.
 //!
-//! Reading order: this file (an agent is started and looked after), `executor` (a message goes out), `follow` (what
-//! becomes of it), `difference` and `translate` (what that is in our terms), `refusal` (what callers are told when it
-//! goes wrong); `link` (connections and bounds), `card`, `contexts`, `probe`, `breaker`, `hops`; `behind`
-//! (what administration sees of it).
+//! Reading order: this file (an agent is started and looked after), `executor` (a message goes out), `claim` (once),
+//! `follow` (what becomes of it), `withdraw` (what nobody wants any more), `difference` and `translate` (what that is
+//! in our terms), `refusal` (what callers are told when it goes wrong); `link` (connections and bounds), `card`,
+//! `contexts`, `probe`, `breaker`, `hops`; `behind` (what administration sees of it).
 
 mod breaker;
 pub(crate) mod card;
+mod claim;
 mod contexts;
 mod difference;
 mod executor;
@@ -17,6 +18,7 @@ pub(crate) mod link;
 pub(crate) mod probe;
 pub(crate) mod refusal;
 mod translate;
+mod withdraw;
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +26,7 @@ use anyhow::Result;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use nuncio_client::FetchedCard;
-use nuncio_protocol::{AgentCard, Binding, CallContext, CancelTaskRequest, Error, ErrorKind, Version};
+use nuncio_protocol::{AgentCard, Binding, CallContext, Version};
 use nuncio_server::{
     Emitter, ExecContext, Executor, Runtime,
     store::{Expect, PutRecord, Store},
@@ -37,8 +39,10 @@ pub(crate) use self::card::Label;
 use self::{
     contexts::Contexts,
     executor::{Memo, Turn, turn_away},
+    hops::Hop,
     link::Link,
     probe::{Condition, Health, Probe},
+    withdraw::Withdrawals,
 };
 use super::{
     lapse,
@@ -62,17 +66,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const FORGET_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// All kinds of records that are of no use when nobody uses them.
-pub(super) const KINDS: [&str; 1] = [contexts::KIND];
+pub(super) const KINDS: [&str; 3] = [contexts::KIND, claim::KIND, withdraw::KIND];
 
 /// What all parts of an upstream agent share.
 struct Shared {
     name: Arc<str>,
-    /// This hub, for the hops of calls.
-    hub: Arc<str>,
+    hop: Hop,
     place: Place,
     label: Arc<ArcSwap<Label>>,
     store: Arc<dyn Store>,
     contexts: Contexts,
+    withdrawals: Withdrawals,
     telemetry: Telemetry,
     probe: Arc<Probe>,
     /// By the settings of the present; an execution keeps the one it began with.
@@ -128,7 +132,7 @@ pub(crate) async fn prepare(
 ) -> Result<Prepared> {
     let name: Arc<str> = (&*wanted.name).into();
     let probe = Arc::new(Probe::default());
-    let link = Link::open(settings.clone(), Arc::clone(&probe))?;
+    let link = Link::open(&name, settings.clone(), Arc::clone(&probe))?;
     let link = Arc::new(ArcSwap::from_pointee(link));
     let label = Label {
         title: wanted.title.clone(),
@@ -150,11 +154,12 @@ pub(crate) async fn prepare(
     let proxy = (settings.mode == Mode::Proxy).then(|| Arc::new(Proxy::new(parts(), Arc::clone(&link))));
     let shared = Arc::new(Shared {
         proxy,
-        hub: Arc::clone(&workshop.hub),
+        hop: Hop::new(&workshop.hub, &name),
         place: workshop.place.clone(),
         label,
         store: Arc::clone(&workshop.store),
         contexts: Contexts::new(&workshop.store, &name),
+        withdrawals: Withdrawals::new(&workshop.store, &name),
         telemetry: workshop.telemetry.clone(),
         probe,
         link,
@@ -196,6 +201,9 @@ impl Prepared {
         let stop = CancellationToken::new();
         let watching = Arc::clone(&shared).watch(Arc::downgrade(&agent));
         tokio::spawn(stop.clone().run_until_cancelled_owned(watching));
+        if shared.proxy.is_none() {
+            tokio::spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&shared).tell()));
+        }
         agent.stand_behind(Arc::new(Watched { shared, _stop: stop.drop_guard() }));
         Ok(agent)
     }
@@ -329,32 +337,25 @@ struct UpstreamExecutor(Arc<Shared>);
 #[async_trait]
 impl Executor for UpstreamExecutor {
     async fn execute(&self, cx: ExecContext, out: Emitter) -> nuncio_protocol::Result<()> {
-        let shared = &*self.0;
-        let hops = match hops::next(&cx.call.hops, &shared.hub, &shared.name) {
+        let shared = &self.0;
+        let hops = match shared.hop.next(&cx.call.hops) {
             Ok(hops) => hops,
             Err(error) => return turn_away(&cx, &out, error).await,
         };
         let Some((link, connected)) = self.connected(&cx).await else {
-            let error = Error::new(ErrorKind::Unavailable, "the agent cannot be reached at present");
-            return turn_away(&cx, &out, error.with_retry_after(link::COME_BACK)).await;
+            if let Some(memo) = Memo::read(cx.memo.as_deref()).filter(|_| out.is_canceled()) {
+                shared.withdrawals.note(&memo.task).await;
+            }
+            return turn_away(&cx, &out, shared.link.load().out_of_reach()).await;
         };
         Box::pin(Turn::new(shared, &link, &connected, &cx, &out, hops).run()).await
     }
 
     /// Of a task that runs, its execution tells the agent.
     async fn cancel(&self, cx: ExecContext) -> nuncio_protocol::Result<()> {
-        let link = self.0.link.load_full();
-        let memo = Memo::read(cx.memo.as_deref());
-        let (Some(memo), Some(connected), false) = (memo, link.connected(), cx.cancellation.is_cancelled())
-        else {
-            return Ok(());
-        };
-        let req = CancelTaskRequest { id: memo.task, ..CancelTaskRequest::default() };
-        let outcome = connected.client().service().cancel_task(&connected.client().context(), req).await;
-        if let Err(error) = &outcome {
-            tracing::info!(task = %cx.task_id, %error, "the agent did not cancel");
+        if let Some(memo) = Memo::read(cx.memo.as_deref()).filter(|_| !cx.cancellation.is_cancelled()) {
+            self.0.withdraw(&memo.task).await;
         }
-        link.learn(&outcome);
         Ok(())
     }
 
@@ -362,8 +363,7 @@ impl Executor for UpstreamExecutor {
     async fn extended_card(&self, _cx: &CallContext) -> nuncio_protocol::Result<Option<AgentCard>> {
         let link = self.0.link.load_full();
         let Some(connected) = link.connected() else {
-            let error = Error::new(ErrorKind::Unavailable, "the agent cannot be reached at present");
-            return Err(error.with_retry_after(link::COME_BACK));
+            return Err(link.out_of_reach());
         };
         match connected.extended_card(link.settings.timeout).await {
             Ok(theirs) => Ok(Some(self.0.present(&theirs))),

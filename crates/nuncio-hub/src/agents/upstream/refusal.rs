@@ -13,7 +13,7 @@
 //! has begun; with the time to come back it is a refusal, and to come back is up to the caller.
 
 use nuncio_client::was_not_sent;
-use nuncio_protocol::{Error, ErrorKind};
+use nuncio_protocol::{Error, ErrorKind, Fault};
 use serde_json::Value;
 
 use super::link::COME_BACK;
@@ -47,27 +47,31 @@ pub(super) fn lacks_operation(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::UnsupportedOperation | ErrorKind::MethodNotFound)
 }
 
+/// What callers are told of an agent that is not there; why, is for the log.
+pub(crate) fn out_of_reach(cause: &str) -> Error {
+    let told = Error::new(ErrorKind::Unavailable, "the agent cannot be reached at present").undelivered();
+    told.with_retry_after(COME_BACK).with_fault(Fault::Upstream).with_source(cause)
+}
+
 /// The error for the caller. `as_caller`: it was made with the caller's own credentials.
 pub(crate) fn shown(error: &Error, as_caller: bool) -> Error {
+    let ours = |kind, words: &str| Error::new(kind, words).with_source(error.message());
     let told = match error.kind() {
-        _ if was_not_sent(error) => {
-            let told = Error::new(ErrorKind::Unavailable, "the agent cannot be reached at present");
-            return told.with_retry_after(error.retry_after().unwrap_or(COME_BACK));
-        }
-        ErrorKind::Unauthenticated | ErrorKind::PermissionDenied if !as_caller => Error::new(
+        _ if was_not_sent(error) => out_of_reach(error.message()),
+        ErrorKind::Unauthenticated | ErrorKind::PermissionDenied if !as_caller => ours(
             ErrorKind::Internal,
             "the agent does not accept the credentials of the hub; tell its operator",
         ),
-        ErrorKind::Unavailable => Error::new(ErrorKind::Unavailable, "the agent is not available at present"),
-        ErrorKind::DeadlineExceeded => {
-            Error::new(ErrorKind::Unavailable, "the agent took too long to answer")
-        }
+        ErrorKind::Unavailable => ours(ErrorKind::Unavailable, "the agent is not available at present"),
+        ErrorKind::DeadlineExceeded => ours(ErrorKind::Unavailable, "the agent took too long to answer"),
         ErrorKind::InvalidAgentResponse => {
-            Error::new(ErrorKind::InvalidAgentResponse, "the agent answered with something that is not A2A")
+            ours(ErrorKind::InvalidAgentResponse, "the agent answered with something that is not A2A")
         }
         ErrorKind::MethodNotFound => Error::new(ErrorKind::UnsupportedOperation, words(error)),
         kind => about(error, Error::from_details(kind, words(error), fields(error))),
     };
+    // What is wrong with the call is the caller's to mend.
+    let told = if told.fault() == Fault::Us { told.with_fault(Fault::Upstream) } else { told };
     match error.retry_after() {
         Some(after) => told.with_retry_after(after),
         None => told,

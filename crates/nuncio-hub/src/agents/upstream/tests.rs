@@ -1,8 +1,10 @@
 //! Whatever an upstream agent cannot do, callers of the hub see correct A2A.
 
+mod once;
 mod patience;
 mod peer;
 mod trust;
+mod withdraw;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,7 +14,7 @@ use nuncio_protocol::{
     op::{Call, Op},
 };
 use nuncio_server::{
-    store::{MemoryStore, SqliteOptions, SqliteStore},
+    store::{MemoryStore, RecordQuery, SqliteOptions, SqliteStore},
     testing::{Harness, Say, lines, next_line, summary},
 };
 use tokio::net::TcpListener;
@@ -103,6 +105,20 @@ async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(Instant::now() < patience, "never came: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn records(store: &dyn Store, kind: &str) -> usize {
+    let query = RecordQuery { kind: kind.into(), limit: 9, ..RecordQuery::default() };
+    store.records(&query).await.unwrap().len()
+}
+
+/// Waits until there are no records of this kind.
+async fn until_none(store: &dyn Store, kind: &str) {
+    let patience = Instant::now() + Duration::from_secs(30);
+    while records(store, kind).await > 0 {
+        assert!(Instant::now() < patience, "records are left: {kind}");
+        tokio::task::yield_now().await;
     }
 }
 

@@ -163,7 +163,7 @@ fn shown_value(path: &[&str], value: &Value) -> Option<String> {
         return None;
     }
     match value {
-        Value::Text(text) => Some(without_user(text)),
+        Value::Text(text) => Some(without_user(text)).filter(|text| !text.is_empty()),
         Value::Integer(integer) => Some(integer.to_string()),
         Value::Bool(_) | Value::Float(_) | Value::Table(_) | Value::List(_) | Value::Date => None,
     }

@@ -18,14 +18,14 @@ use super::*;
 use crate::identity::jwt::{self, Refusal};
 
 /// A private key with its name.
-struct Pair {
+pub(in crate::identity) struct Pair {
     kid: &'static str,
     key: EncodingKey,
     algorithm: Algorithm,
 }
 
 impl Pair {
-    fn new(kid: &'static str, algorithm: Algorithm) -> Self {
+    pub(in crate::identity) fn new(kid: &'static str, algorithm: Algorithm) -> Self {
         install_provider();
         let ec = |kind| {
             let pem = rcgen::KeyPair::generate_for(kind).unwrap().serialize_pem();
@@ -54,21 +54,21 @@ impl Pair {
         jwk
     }
 
-    fn sign(&self, claims: &Value) -> String {
+    pub(in crate::identity) fn sign(&self, claims: &Value) -> String {
         let header = Header { kid: Some(self.kid.to_owned()), ..Header::new(self.algorithm) };
         encode(&header, claims, &self.key).unwrap()
     }
 }
 
 /// An issuer on a port of its own.
-struct Server {
+pub(in crate::identity) struct Server {
     url: String,
     keys: Arc<Mutex<Value>>,
     asked: Arc<AtomicUsize>,
 }
 
 impl Server {
-    async fn start(keys: &[&Pair]) -> Self {
+    pub(in crate::identity) async fn start(keys: &[&Pair]) -> Self {
         let socket = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", socket.local_addr().unwrap());
         let (kept, asked) = (Arc::<Mutex<Value>>::default(), Arc::<AtomicUsize>::default());
@@ -97,7 +97,7 @@ impl Server {
         *self.keys.lock().unwrap() = Value::Null;
     }
 
-    fn settings(&self) -> config::Issuer {
+    pub(in crate::identity) fn settings(&self) -> config::Issuer {
         config::Issuer {
             issuer: self.url.clone(),
             audience: vec!["nuncio".to_owned()],
@@ -119,14 +119,14 @@ impl Server {
     }
 
     /// Claims that hold, changed.
-    fn claims(&self, change: impl FnOnce(&mut Value)) -> Value {
+    pub(in crate::identity) fn claims(&self, change: impl FnOnce(&mut Value)) -> Value {
         let mut claims = json!({ "iss": self.url, "aud": "nuncio", "sub": "alice", "exp": seconds() + 600, "org": "acme" });
         change(&mut claims);
         claims
     }
 }
 
-fn seconds() -> u64 {
+pub(in crate::identity) fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 

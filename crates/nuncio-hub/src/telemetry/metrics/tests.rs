@@ -58,7 +58,9 @@ fn all_touched() -> Arc<Metrics> {
     metrics.running("echo", 2);
     metrics.denied("no_credentials");
     let translations = metrics.translations(&"echo".into(), (Version::V1_0, Binding::Grpc));
-    translations.count(Version::V0_3, Some(Binding::JsonRpc));
+    translations.count(Version::V0_3, Some(Binding::JsonRpc), false);
+    translations.count(Version::V0_3, Some(Binding::JsonRpc), true);
+    translations.count(Version::V1_0, Some(Binding::Grpc), true);
     metrics.agent_is("echo", false);
     metrics.reloaded(true);
     metrics.reloaded(false);
@@ -99,7 +101,8 @@ fn what_was_counted_is_told() {
         r#"nuncio_store_seconds_count{operation="commit"} 1"#.to_owned(),
         r#"nuncio_store_errors_total{operation="commit"} 1"#.to_owned(),
         r#"nuncio_config_reloads_total{outcome="refused"} 1"#.to_owned(),
-        r#"to_version="1.0",to_binding="GRPC"} 1"#.to_owned(),
+        r#"to_version="1.0",to_binding="GRPC",lossy="false"} 1"#.to_owned(),
+        r#"to_version="1.0",to_binding="GRPC",lossy="true"} 1"#.to_owned(),
     ] {
         assert!(text.contains(&expected), "{expected}\n{text}");
     }

@@ -30,11 +30,13 @@ use crate::{
     agents::{echo, slow},
     config::{self, AgentKind, AgentOrigin, Mode, Upstream},
     fleet::{Agent, Fleet, Workshop},
+    front::{Front, Guard},
     identity::NewKey,
     place::Place,
     push::Pushing,
     registry::Maker as _,
     router,
+    telemetry::Requests,
 };
 
 const NAME: &str = "up";
@@ -187,8 +189,11 @@ async fn hub_with(
     let agent = enter().unwrap();
     let fleet = Arc::new(Fleet::new(Some(NAME)));
     fleet.put(Arc::clone(&agent));
-    let routed = router::router(&fleet, &place, &options, &workshop.identity, &Arc::default()).await;
-    serve(listener, routed.unwrap().0);
+    let guard = Guard { origins: Arc::default(), identity: Arc::clone(&workshop.identity) };
+    let (routes, _health) = router::router(&fleet, &place, &options, &guard).await.unwrap();
+    let requests = Requests::new(Arc::clone(&workshop.telemetry.metrics));
+    let front = Front::new(requests, guard, fleet, routes);
+    serve(listener, Router::new().fallback_service(front));
     Hub { base, agent, keys }
 }
 
