@@ -9,20 +9,22 @@
 //! | `faults` | hubs that are killed, databases that go away, full disks: nothing acknowledged is lost |
 //! | `interop` | the official SDKs as clients of ours and as servers for our client |
 //!
-//! Reading order: [`agent`] (an agent that plays a script), [`world`] (that agent, reached in several
-//! ways), [`between`] (a hub before it), [`transcript`] (what was observed, comparable between ways), [`process`] (children that end
-//! with the test), [`hub`] (the binary), [`receiver`] (of notifications, that does what it is told),
-//! [`forward`] and [`chance`] (what goes wrong), [`peer`] (the official SDKs), [`webhook`] (our receiver),
-//! [`raw`] and [`http2`] (what no client would send).
+//! Reading order: [`agent`] (an agent that plays a script), [`world`] (that agent, reached in several ways),
+//! [`between`] (a hub before it), [`transcript`] (what was observed, comparable between ways), [`process`] (children
+//! that end with the test), [`hub`] (the binary), [`receiver`] (of notifications, that does what it is told),
+//! [`forward`], [`forgetful`] and [`chance`] (what goes wrong), [`peer`] (the official SDKs), [`issuer`] (of tokens),
+//! [`webhook`] (our receiver), [`raw`] and [`http2`] (what no client would send).
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
 pub mod agent;
 pub mod between;
 pub mod chance;
 pub mod data;
+pub mod forgetful;
 pub mod forward;
 pub mod http2;
 pub mod hub;
+pub mod issuer;
 pub mod peer;
 pub mod process;
 pub mod raw;

@@ -341,7 +341,7 @@ async fn subscribe(service: &dyn A2aService, id: &TaskId, after: Option<Seq>) ->
 }
 
 /// The context of a send that may be repeated.
-fn keyed(req: &SendMessageRequest) -> CallContext {
+pub(crate) fn keyed(req: &SendMessageRequest) -> CallContext {
     CallContext { idempotency_key: Some(req.message.message_id.as_str().to_owned()), ..cx() }
 }
 

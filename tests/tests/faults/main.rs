@@ -8,8 +8,8 @@
 //! | `full` | a disk without room |
 //! | `clock` | a clock that jumps |
 //! | `damage` | a file that somebody has written over |
-//! | `behind` | kills, while the agents are behind the hub and go on |
-//! | `reload` | a configuration that is rewritten under load |
+//! | `behind` | kills, while the agents are behind the hub and go on, whether they know repeats or not |
+//! | `reload`, `moody` | a configuration that is rewritten under load |
 //! | `pair` | two hubs on one database, one of which dies |
 //! | `push` | all of that, and bad receivers, while notifications are on their way |
 //! | `load`, `ledger`, `verify` | callers that insist, what they were told, and what must be true of it |
@@ -29,6 +29,7 @@ mod full;
 mod kills;
 mod ledger;
 mod load;
+mod moody;
 mod outage;
 mod pair;
 mod push;

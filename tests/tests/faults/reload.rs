@@ -12,13 +12,17 @@ use nuncio_tests::{
     data::Folder,
     eventually,
     hub::{Hub, cli_with_env, free_address},
+    issuer::Issuer,
     raw::Raw,
+    within,
 };
+use serde_json::{Value, json};
 
 use crate::{
     behind::upstreams,
     ledger::Ledger,
     load::{Load, Reached},
+    moody::{self, Callers, call},
     path, stop,
     verify::verify,
 };
@@ -38,10 +42,19 @@ enum Asks {
     Command,
 }
 
+/// True if the file of this number has a guest and an issuer.
+fn is_open(number: usize) -> bool {
+    number.is_multiple_of(2)
+}
+
 /// The file as it is this time: agents that stay, change, come and go, and who may call how much.
-fn text(number: usize, agents: &[(&'static str, String)]) -> String {
-    let anonymous = if number.is_multiple_of(2) { "always" } else { "loopback" };
-    let mut text = format!("[identity]\nanonymous = \"{anonymous}\"\n[limits]\ntasks = {}\n", 1000 + number);
+fn text(number: usize, agents: &[(&'static str, String)], issuer: &Issuer) -> String {
+    let anonymous = if is_open(number) { "always" } else { "loopback" };
+    let mut text = format!("[identity]\nanonymous = \"{anonymous}\"\n");
+    if is_open(number) {
+        text += &issuer.setting();
+    }
+    write!(text, "[limits]\ntasks = {}\n", 1000 + number).unwrap();
     for (name, url) in agents {
         write!(text, "[agents.{name}]\nurl = \"{url}\"\n").unwrap();
         match *name {
@@ -49,17 +62,20 @@ fn text(number: usize, agents: &[(&'static str, String)]) -> String {
             "slow" => writeln!(text, "timeout_seconds = {}", 30 + number).unwrap(),
             _ => {}
         }
-        if *name == "echo" && number.is_multiple_of(2) {
-            write!(text, "[agents.guest]\nurl = \"{url}\"\n").unwrap();
+        if *name == "echo" {
+            text += &moody::setting(number, url);
+            if is_open(number) {
+                write!(text, "[agents.guest]\nurl = \"{url}\"\n").unwrap();
+            }
         }
     }
     text
 }
 
 /// The same, and what is wrong with it.
-fn wrong(number: usize, agents: &[(&'static str, String)]) -> String {
+fn wrong(number: usize, agents: &[(&'static str, String)], issuer: &Issuer) -> String {
     let mistakes = ["[agents", "lisen = 1\n", "[agents.guess]\nurl = 7\n", "[limits]\nparts = \"many\"\n"];
-    let other = text(number, &agents[..1]);
+    let other = text(number, &agents[..1], issuer);
     format!("{}{other}", mistakes[number % mistakes.len()])
 }
 
@@ -97,11 +113,53 @@ impl Reloaded {
         })
         .await;
         let guest = self.raw.get("/agents/guest/.well-known/agent-card.json", &[]).await.status;
-        assert_eq!(guest, if number.is_multiple_of(2) { 200 } else { 404 }, "{number}");
+        assert_eq!(guest, if is_open(number) { 200 } else { 404 }, "{number}");
     }
 
     fn complaints(&self) -> usize {
         self.hub.process.stderr().matches(WRONG).count()
+    }
+}
+
+/// A stream that somebody with a token has opened, of a task that goes on.
+struct Held {
+    task: String,
+    /// Until it has ended.
+    stream: Option<reqwest::Response>,
+}
+
+impl Held {
+    async fn open(hub: &Hub, bearer: &str) -> Self {
+        let message = json!({"messageId": "held", "role": "ROLE_USER", "parts": [{"text": "hold"}]});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}});
+        let headers = [("a2a-version", "1.0"), ("authorization", bearer)];
+        let request = Raw::new(hub.agent("echo")).posting(&headers, call.to_string());
+        let mut stream = within("the stream", request.send()).await.unwrap();
+        let mut seen = String::new();
+        let task = loop {
+            let piece = within("an event", stream.chunk()).await.unwrap().expect("it goes on");
+            seen += &String::from_utf8_lossy(&piece);
+            let whole = seen.split("\n\n").next().filter(|_| seen.contains("\n\n"));
+            let data = whole.and_then(|event| event.lines().find_map(|line| line.strip_prefix("data:")));
+            if let Some(event) = data.and_then(|data| serde_json::from_str::<Value>(data).ok()) {
+                break event["result"]["task"]["id"].as_str().expect("the task comes first").to_owned();
+            }
+        };
+        Self { task, stream: Some(stream) }
+    }
+
+    /// Its issuer is believed no more.
+    async fn ends(&mut self) {
+        let Some(mut stream) = self.stream.take() else { return };
+        while within("the end of the stream", stream.chunk()).await.expect("in good order").is_some() {}
+    }
+
+    /// The task has not ended with the stream, and is there for whoever is believed again.
+    async fn cancel(self, hub: &Hub, bearer: &str) {
+        assert!(self.stream.is_none(), "it has ended");
+        let canceled =
+            call(&Raw::new(hub.agent("echo")), Some(bearer), "CancelTask", json!({"id": self.task})).await;
+        assert_eq!(canceled.json()["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled:?}");
     }
 }
 
@@ -113,7 +171,9 @@ async fn no_call_fails_while_the_configuration_is_rewritten() {
     let agents = upstreams(&far);
     let folder = Folder::new();
     let (file, token) = (folder.path().join("nuncio.toml"), folder.path().join("hub.token"));
-    save(&file, &text(0, &agents));
+    let issuer = Issuer::start().await;
+    let bearer = issuer.bearer("ann");
+    save(&file, &text(0, &agents, &issuer));
     let listen = free_address();
     let args = ["--config", path(&file), "--admin", "127.0.0.1:0", "--admin-token-file", path(&token)];
     let hub = Hub::of_agents(&listen.to_string(), &args).await;
@@ -123,11 +183,12 @@ async fn no_call_fails_while_the_configuration_is_rewritten() {
     let reloaded = Reloaded { hub, admin, raw };
     let (reached, ledger): (_, Arc<Ledger>) = (Arc::new(Reached::new(listen)), Arc::default());
     let mut load = Load::start(CALLERS, &[Arc::clone(&reached)], &ledger, seed);
-    let mut in_force = 0;
+    let mut callers = Callers::start(&reloaded.hub.base, &bearer);
+    let (mut in_force, mut held) = (0, None);
     for number in 1..=TIMES {
         let asks = [Asks::Nobody, Asks::Signal, Asks::Command][number % 3];
         let (is_wrong, complaints) = (number % 5 == 4, reloaded.complaints());
-        save(&file, &if is_wrong { wrong(number, &agents) } else { text(number, &agents) });
+        save(&file, &if is_wrong { wrong(number, &agents, &issuer) } else { text(number, &agents, &issuer) });
         reloaded.ask(asks, is_wrong).await;
         if !is_wrong {
             in_force = number;
@@ -135,8 +196,22 @@ async fn no_call_fails_while_the_configuration_is_rewritten() {
             eventually("a complaint", async || (reloaded.complaints() > complaints).then_some(())).await;
         }
         reloaded.shows(in_force).await;
+        // Each configuration meets calls of the agent that changes.
+        let answered = callers.check();
+        eventually("an answer", async || (callers.check() > answered).then_some(())).await;
         load.check();
+        match &held {
+            None if is_open(in_force) => held = Some(Held::open(&reloaded.hub, &bearer).await),
+            Some(_) | None => {}
+        }
+        if !is_open(in_force)
+            && let Some(held) = &mut held
+        {
+            held.ends().await;
+        }
     }
+    callers.end().await;
+    held.expect("there was an issuer").cancel(&reloaded.hub, &bearer).await;
     load.end().await;
     assert_eq!(ledger.repeats.load(Ordering::Relaxed), 0, "no call was to be made again");
     let ends = verify(&reached, &ledger).await;

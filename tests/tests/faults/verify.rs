@@ -57,7 +57,7 @@ pub(crate) async fn verify(hub: &Reached, ledger: &Ledger) -> Ends {
 }
 
 /// Waits until nothing is in progress.
-async fn until_settled(service: &Arc<dyn A2aService>, agent: &str) {
+pub(crate) async fn until_settled(service: &Arc<dyn A2aService>, agent: &str) {
     let begun = Instant::now();
     for state in [TaskState::Submitted, TaskState::Working] {
         loop {

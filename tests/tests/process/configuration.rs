@@ -94,7 +94,7 @@ async fn agents_on_the_command_line_are_checked_before_anything_is_served() {
         (&["--agent", "a=openai:http://x/v1#llama3"], "openai: is no kind of agent that this version knows"),
         (&["--agent", "a=ftp://x"], "ftp: is no kind of agent"),
         (&["--agent", "echo=https://x", "--demo"], "the demo has an agent of this name"),
-        (&["--agent", "a=cmd:"], "expected a program and its arguments"),
+        (&["--agent", "a=cmd:"], "error: --agent a: expected a program and its arguments"),
         (&["--config", "none.toml"], "none.toml: cannot be read"),
     ] {
         let output = cli(&[&["serve"], args].concat()).await;

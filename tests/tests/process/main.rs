@@ -6,6 +6,7 @@ mod agent;
 mod commands;
 mod configuration;
 mod database;
+mod empty;
 mod grpc;
 mod hints;
 mod key;

@@ -1,7 +1,9 @@
 //! What a hub tells about itself: its health, its numbers, its log, and never what its callers say.
 
+use std::fs;
+
 use nuncio_tests::{
-    hub::{Hub, cli, cli_with_env},
+    hub::{Hub, cli, cli_with_env, free_address},
     raw::Raw,
 };
 use serde_json::{Value, json};
@@ -128,4 +130,102 @@ async fn numbers_are_told_to_whoever_is_on_this_machine() {
         assert!(!answer.body.contains(secret), "{secret}");
     }
     assert_eq!(Raw::new(&*hub.base).get("/metrics", &[]).await.status, 404, "not for callers");
+}
+
+/// What the two versions cannot say to each other (docs/protocol-notes.md) is counted apart from what they can.
+#[tokio::test(flavor = "multi_thread")]
+async fn translations_are_told_and_what_was_lost_in_them() {
+    let far = Hub::start(&[]).await;
+    let folder = crate::directory("translations");
+    let (file, token) = (folder.join("nuncio.toml"), folder.join("admin.token"));
+    let agent = |name: &str, version: &str| {
+        let url = far.agent("echo");
+        format!(
+            "[agents.{name}]\nurl = \"{url}\"\nmode = \"proxy\"\nversion = \"{version}\"\nbinding = \"rest\"\n"
+        )
+    };
+    fs::write(&file, agent("old", "0.3") + &agent("new", "1.0")).unwrap();
+    let args = ["--config", crate::path(&file), "--admin", "127.0.0.1:0"];
+    let hub =
+        Hub::of_agents("127.0.0.1:0", &[&args[..], &["--admin-token-file", crate::path(&token)]].concat())
+            .await;
+    let metadata = json!({"why": SECRET});
+    for (agent, version, method, params) in [
+        // Down: the request of a cancel has a name and nothing else there.
+        ("old", "1.0", "CancelTask", json!({"id": "t"})),
+        ("old", "1.0", "CancelTask", json!({"id": "t", "metadata": metadata})),
+        // Up: a get has no metadata there.
+        ("new", "0.3", "tasks/get", json!({"id": "t"})),
+        ("new", "0.3", "tasks/get", json!({"id": "t", "metadata": metadata})),
+        ("new", "0.3", "tasks/cancel", json!({"id": "t", "metadata": metadata})),
+        // One version in two bindings says the same in both.
+        ("new", "1.0", "CancelTask", json!({"id": "t", "metadata": metadata})),
+    ] {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let answer = Raw::new(hub.agent(agent)).post(&[("a2a-version", version)], body).await;
+        assert_eq!(answer.json()["error"]["code"], -32001, "{agent} {method}: {answer:?}");
+    }
+    // As it came: there is nothing to translate.
+    let get = Raw::new(hub.agent("new")).get("/tasks/t", &[("a2a-version", "1.0")]).await;
+    assert_eq!(get.status, 404, "{get:?}");
+    let admin = Raw::new(format!("http://{}", text(&hub.announced["admin"]["listen"])));
+    let metrics = admin.get("/metrics", &[]).await.body;
+    let mut told: Vec<&str> =
+        metrics.lines().filter_map(|line| line.strip_prefix("nuncio_translations_total")).collect();
+    told.sort_unstable();
+    let line = |agent, from, to, lossy, count| {
+        let from = format!(r#"from_version="{from}",from_binding="JSONRPC""#);
+        let to = format!(r#"to_version="{to}",to_binding="HTTP+JSON""#);
+        format!(r#"{{agent="{agent}",{from},{to},lossy="{lossy}"}} {count}"#)
+    };
+    assert_eq!(
+        told,
+        [
+            line("new", "0.3", "1.0", false, 2),
+            line("new", "0.3", "1.0", true, 1),
+            line("new", "1.0", "1.0", false, 1),
+            line("old", "1.0", "0.3", false, 1),
+            line("old", "1.0", "0.3", true, 1),
+        ]
+    );
+}
+
+/// Callers learn that their message did not arrive; whoever runs the hub, which agent it was and why.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_not_there_is_named_in_the_log_and_nothing_is_said_to_have_arrived() {
+    let folder = crate::directory("away");
+    let file = folder.join("nuncio.toml");
+    let away = format!("http://{}", free_address());
+    let agent = |mode: &str| format!("[agents.{mode}]\nurl = \"{away}\"\nmode = \"{mode}\"\n");
+    fs::write(&file, agent("durable") + &agent("proxy")).unwrap();
+    let mut hub =
+        Hub::of_agents("127.0.0.1:0", &["--config", crate::path(&file), "--log-format", "json"]).await;
+    for mode in ["durable", "proxy"] {
+        let sent = cli(&["send", &hub.agent(mode), SECRET]).await;
+        assert_eq!(sent.code, Some(3), "{sent:?}");
+        assert!(sent.stderr.contains("the message did not arrive; send it again in 5 seconds\n"), "{sent:?}");
+        assert!(!sent.stderr.contains("may have arrived"), "{sent:?}");
+    }
+    hub.process.signal("TERM").await;
+    hub.process.end().await;
+    hub.process.says("stopped").await;
+    let stderr = hub.process.stderr();
+    let log: Vec<Value> = stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert!(!log.iter().any(|line| line["level"] == "ERROR"), "{stderr}");
+    let with = |message: &str, agent: &str, member: &str| {
+        let line = log.iter().find(|line| {
+            line["fields"]["message"] == message
+                && line["fields"]["agent"] == agent
+                && line["level"] == "WARN"
+        });
+        let words = line.map(|line| text(&line["fields"][member]).to_owned());
+        words.unwrap_or_else(|| panic!("{message}, {agent}: {stderr}"))
+    };
+    for mode in ["durable", "proxy"] {
+        for (message, member) in
+            [("the agent cannot be reached", "reason"), ("the agent failed a call", "cause")]
+        {
+            assert!(with(message, mode, member).contains("cannot connect"), "{stderr}");
+        }
+    }
 }
