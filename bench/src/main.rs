@@ -54,6 +54,12 @@ struct Args {
     /// Requests in these bindings only.
     #[arg(long, value_delimiter = ',')]
     bindings: Vec<BindingName>,
+    /// Of the hub only what begins with one of these words, such as nginx, proxy or durable.
+    #[arg(long, value_delimiter = ',')]
+    between: Vec<String>,
+    /// How long a send through the hub is measured; more, to look at it meanwhile.
+    #[arg(long, default_value_t = 4.0)]
+    seconds: f64,
     /// How often each measurement is repeated; the median counts.
     #[arg(long, default_value_t = 3)]
     repeat: usize,

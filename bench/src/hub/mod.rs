@@ -23,7 +23,7 @@ use crate::{
     load::{self, Load, Sample},
     report::{Report, median},
     request::{Kind, Wire},
-    server::{Server, Subject},
+    server::{KEEP, Server, Subject},
 };
 
 /// What a relayed, and what a translated send may cost, in times of nginx.
@@ -71,12 +71,19 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
     let wires: Vec<_> = args.wires().collect();
     for repetition in 0..args.repeat {
         let behind = Server::start_behind()?;
+        let wanted = |middle: &Middle| {
+            let name = middle.to_string();
+            args.between.is_empty() || args.between.iter().any(|word| name.starts_with(word))
+        };
         for (middle, wire) in SENDS.into_iter().filter(|(_, wire)| wires.contains(wire)) {
-            let sample = send(middle, wire, &behind, scale).await?;
+            if !wanted(&middle) {
+                continue;
+            }
+            let sample = send(middle, wire, &behind, scale, args.seconds).await?;
             eprintln!("{repetition} {middle} {wire}: {sample}");
             costs.entry((middle, wire)).or_default().push(sample);
         }
-        for middle in STREAMS {
+        for middle in STREAMS.into_iter().filter(wanted) {
             let delay = stream(middle, scale).await?;
             eprintln!("{repetition} {middle}, a stream: {delay:.1?}");
             delays.entry(middle).or_default().push(delay);
@@ -87,13 +94,17 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
     Ok(())
 }
 
-async fn send(middle: Middle, wire: Wire, behind: &Server, scale: f64) -> Result<Sample> {
+async fn send(middle: Middle, wire: Wire, behind: &Server, scale: f64, seconds: f64) -> Result<Sample> {
     let started = start(middle, wire.binding(), &behind.address).await?;
     let server = started.as_ref().unwrap_or(behind);
-    if matches!(middle, Middle::Durable(_) | Middle::Alone(_)) {
-        load::send(server, (10_000.0 * scale) as u64).await?;
-    }
-    let duration = Duration::from_secs_f64(4.0 * scale);
+    // In the long run every new task pushes an old one out of memory; a file grows.
+    let before = match middle {
+        Middle::Durable(Subject::Nuncio) | Middle::Alone(Subject::Nuncio) => KEEP as f64,
+        Middle::Durable(_) | Middle::Alone(_) => 10_000.0,
+        _ => 0.0,
+    };
+    load::send(server, (before * scale) as u64).await?;
+    let duration = Duration::from_secs_f64(seconds * scale);
     Load { kind: Kind::Send, wire, connections: 16, duration, text: 256 }.run(server).await
 }
 
