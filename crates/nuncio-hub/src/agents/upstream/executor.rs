@@ -13,53 +13,39 @@
 //! agent made had been told before; otherwise the task is canceled, as its caller wanted.
 
 use std::{
-    collections::HashMap,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
-    task::{Context, Poll, ready},
     time::Duration,
 };
 
-use aws_lc_rs::digest;
-use futures_util::{
-    StreamExt as _,
-    future::{BoxFuture, OptionFuture},
-    stream,
-};
+use futures_util::future::OptionFuture;
 use nuncio_client::was_not_sent;
 use nuncio_protocol::{
-    A2aService, CallContext, CancelTaskRequest, ContextId, Error, ErrorKind, Event, EventStream, Message,
-    MessageId, Part, Result, Role, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, Task,
-    TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    A2aService, CallContext, CancelTaskRequest, ContextId, Error, ErrorKind, Event, Message, MessageId, Part,
+    Result, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
-use nuncio_server::{Emitter, ExecContext, store::Scope};
+use nuncio_server::{Emitter, ExecContext};
 use serde::{Deserialize, Serialize};
 use tokio::{
-    runtime::Handle,
     sync::SemaphorePermit,
     time::{Instant, timeout},
 };
-use tracing::Instrument as _;
 
 use super::{
     Shared,
+    ask::Answer,
     claim::{self, Claim},
     hops,
     link::{Connected, Link},
-    refusal::{Fate, fate, lacks_operation, shown, words},
-    translate::{Ours, Theirs},
+    refusal::{Fate, fate, shown, words},
+    translate::Ours,
     withdraw::{CANCEL, is_unheard},
 };
-use crate::config::Follow;
 
 /// How often a message is repeated that may be; the pauses begin as those between two looks at a task.
 const REPEATS: u32 = 4;
 
 /// How long a cancel waits to learn which task there is to cancel, of the time that there is for all.
 const LEARN: Duration = Duration::from_secs(2);
-
-/// How long an answer is waited for when its task is canceled here.
-const LATE: Duration = Duration::from_secs(60);
 
 /// What is kept with our task: which of the agent's it is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -98,25 +84,6 @@ pub(super) struct Turn<'a> {
     theirs: Mutex<Option<Memo>>,
     /// The caller was told in this turn that the agent waits for an authorisation.
     pub(super) told_to_authorise: AtomicBool,
-}
-
-/// What comes back for a message.
-enum Answer {
-    Reply(Arc<Message>),
-    Task(Task),
-    /// Of this task, if the first of them says so.
-    Events(Option<TaskId>, EventStream),
-}
-
-impl Answer {
-    /// The agent's task, if it has named one.
-    fn task(self) -> Option<TaskId> {
-        match self {
-            Self::Reply(_) => None,
-            Self::Task(task) => Some(task.id),
-            Self::Events(task, _) => task,
-        }
-    }
 }
 
 impl<'a> Turn<'a> {
@@ -286,139 +253,6 @@ impl<'a> Turn<'a> {
         self.cx.call.received.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
     }
 
-    /// The message in the agent's terms. It is told as much about how as makes sense there: waiting, history and
-    /// webhooks are ours.
-    async fn request(&self, before: Option<&Memo>) -> SendMessageRequest {
-        let (shared, call) = (self.shared, &self.cx.call);
-        let context = match before {
-            Some(memo) => Some(memo.context.clone()).filter(|context| !context.is_empty()),
-            None => Some(shared.contexts.theirs(call, &self.cx.context_id).await),
-        };
-        let theirs = Theirs {
-            task_id: before.map(|memo| memo.task.clone()).filter(|task| !task.is_empty()),
-            context_id: context,
-            references: self.references().await,
-        };
-        SendMessageRequest {
-            tenant: None,
-            message: theirs.message(Message::clone(&self.cx.message)),
-            configuration: Some(SendMessageConfiguration {
-                accepted_output_modes: self.cx.configuration.accepted_output_modes.clone(),
-                ..SendMessageConfiguration::default()
-            }),
-            metadata: self.cx.metadata.clone(),
-        }
-    }
-
-    /// The agent's names of the tasks that the message refers to.
-    async fn references(&self) -> HashMap<TaskId, TaskId> {
-        let caller = &self.cx.call.caller;
-        let tenant = caller.tenant().cloned().or_else(|| self.cx.call.tenant.as_deref().map(Into::into));
-        let scope =
-            Scope { agent: Arc::clone(&self.shared.name), tenant, owner: caller.principal().cloned() };
-        let mut names = HashMap::new();
-        for task in &self.cx.references {
-            match self.shared.store.task(&scope, &task.id).await {
-                Ok(stored) => {
-                    let memo = stored.and_then(|stored| Memo::read(stored.memo.as_deref()));
-                    names.extend(memo.map(|memo| (task.id.clone(), memo.task)));
-                }
-                Err(error) => tracing::warn!(task = %task.id, %error, "a referred task cannot be read"),
-            }
-        }
-        names
-    }
-
-    /// Says it to the agent, and once more where the answer proves that nothing was done: in another version, if it
-    /// does not speak what its card promises first.
-    async fn ask(&self, req: &SendMessageRequest) -> Result<Answer> {
-        match self.ask_once(req).await {
-            Err(error) if error.kind() == ErrorKind::VersionNotSupported && self.connected.switch() => {
-                tracing::warn!(task = %self.cx.task_id, %error, "the agent does not speak what its card promises");
-                self.ask_once(req).await
-            }
-            answer => answer,
-        }
-    }
-
-    /// As the settings and its card say; an agent that refuses to stream is asked otherwise.
-    async fn ask_once(&self, req: &SendMessageRequest) -> Result<Answer> {
-        match self.link.settings.follow {
-            Follow::Stream => self.open(req).await,
-            Follow::Auto if self.link.streams(self.connected) => match self.open(req).await {
-                Err(error) if lacks_operation(&error) => {
-                    self.link.note_no_streams();
-                    self.exchange(req, true).await
-                }
-                answer => answer,
-            },
-            Follow::Auto | Follow::Poll => self.exchange(req, true).await,
-            Follow::Block => self.exchange(req, false).await,
-        }
-    }
-
-    async fn exchange(&self, req: &SendMessageRequest, immediately: bool) -> Result<Answer> {
-        let mut req = req.clone();
-        req.configuration.get_or_insert_default().return_immediately = immediately;
-        let cx = CallContext {
-            idempotency_key: Some(self.key()),
-            ..self.call(Some(self.link.settings.send_timeout))
-        };
-        let service = self.service();
-        let exchange = async move {
-            Ok(match service.send_message(&cx, req).await? {
-                SendMessageResponse::Task(task) => Answer::Task(task),
-                SendMessageResponse::Message(message) => Answer::Reply(message),
-            })
-        };
-        // An agent that answers when it is done may take a broken call for a cancel, and has no other.
-        if immediately { self.hear(exchange).await } else { exchange.await }
-    }
-
-    /// Opens a stream and waits for its first event, by which the agent says whether it takes the message.
-    async fn open(&self, req: &SendMessageRequest) -> Result<Answer> {
-        let cx = CallContext { idempotency_key: Some(self.key()), ..self.call(None) };
-        let (service, req, patience) = (self.service(), req.clone(), self.link.settings.send_timeout);
-        self.hear(async move {
-            let opening = async {
-                let mut events = service.send_streaming_message(&cx, req).await?;
-                let first = events.next().await.transpose()?;
-                Ok::<_, Error>((first, events))
-            };
-            let late = || Error::new(ErrorKind::DeadlineExceeded, "the agent took too long to answer");
-            let (first, events) = timeout(patience, opening).await.map_err(|_| late())??;
-            let Some(first) = first else {
-                return Err(Error::new(ErrorKind::Unavailable, "the agent ended the stream without a word"));
-            };
-            Ok(Answer::Events(
-                first.event().task_id().cloned(),
-                Box::pin(stream::iter([Ok(first)]).chain(events)),
-            ))
-        })
-        .await
-    }
-
-    /// An answer that is waited for. If the task is canceled meanwhile it still is when the turn is over: it tells what
-    /// there is to cancel.
-    fn hear(&self, answer: impl Future<Output = Result<Answer>> + Send + 'static) -> Hearing {
-        Hearing { answer: Some(Box::pin(answer)), shared: Arc::clone(self.shared), out: self.out.clone() }
-    }
-
-    /// By this the agent may recognise a repeat: the same turn of the same task has the same one. (Callers use ids of
-    /// messages more than once.)
-    fn key(&self) -> String {
-        if let Some(name) = &self.cx.name {
-            return (**name).to_owned();
-        }
-        let spoken = |task: &Task| task.history.iter().filter(|message| message.role == Role::User).count();
-        // What is taken up again is in history already.
-        let before = self.cx.task.as_ref().map_or(0, spoken);
-        let turn = before.saturating_sub(usize::from(self.cx.again));
-        let text = format!("{}\0{}\0{turn}", self.cx.task_id, self.cx.message.message_id);
-        let digest = digest::digest(&digest::SHA256, text.as_bytes());
-        hops::hex(&digest.as_ref()[..16])
-    }
-
     /// A reply without a task.
     pub(super) async fn reply(&self, message: Arc<Message>) -> Result<()> {
         let theirs = message.context_id.clone().unwrap_or_default();
@@ -508,47 +342,6 @@ impl<'a> Turn<'a> {
         match (events.pop(), events.is_empty()) {
             (Some(end @ Event::StatusUpdate(_)), true) => self.out.emit(end).await,
             _ => Ok(()),
-        }
-    }
-}
-
-/// See [`Turn::hear`].
-struct Hearing {
-    /// `None` once it is there.
-    answer: Option<BoxFuture<'static, Result<Answer>>>,
-    shared: Arc<Shared>,
-    out: Emitter,
-}
-
-impl Future for Hearing {
-    type Output = Result<Answer>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Answer>> {
-        let Some(answer) = &mut self.answer else { return Poll::Pending };
-        let answer = ready!(answer.as_mut().poll(cx));
-        self.answer = None;
-        Poll::Ready(answer)
-    }
-}
-
-impl Drop for Hearing {
-    fn drop(&mut self) {
-        let ended = |task: Task| task.status.state == TaskState::Canceled;
-        let Some(answer) = self.answer.take() else { return };
-        if !self.out.is_canceled() && !self.out.task().is_some_and(ended) {
-            return;
-        }
-        let shared = Arc::clone(&self.shared);
-        let late = async move {
-            if let Ok(Ok(answer)) = timeout(LATE, answer).await
-                && let Some(theirs) = answer.task()
-            {
-                shared.withdraw(&theirs).await;
-            }
-        };
-        // Without a runtime there is nobody to ask any more.
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(late.in_current_span());
         }
     }
 }

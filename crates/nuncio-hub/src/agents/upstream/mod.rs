@@ -1,11 +1,12 @@
 //! An agent that speaks A2A already, somewhere else, with everything that a caller of the hub expects: its tasks are
 //! ours, with their own ids and logs, whatever the agent itself can do.
 //!
-//! Reading order: this file (an agent is started and looked after), `executor` (a message goes out), `claim` (once),
+//! Reading order: this file (an agent is started and looked after), `executor` (a message goes out), `ask` (what is said), `claim` (once),
 //! `follow` (what becomes of it), `withdraw` (what nobody wants any more), `difference` and `translate` (what that is
 //! in our terms), `refusal` (what callers are told when it goes wrong); `link` (connections and bounds), `card`,
 //! `contexts`, `probe`, `breaker`, `hops`; `behind` (what administration sees of it).
 
+mod ask;
 mod breaker;
 pub(crate) mod card;
 mod claim;
