@@ -1,25 +1,19 @@
 //! What a configuration refers to: whether files are there and hold what they should, and whether agents and
 //! issuers can be reached.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::Request;
-use nuncio_client::{ClientCredentials, Credentials, Egress, discover};
+use nuncio_client::{Egress, discover};
 use nuncio_protocol::AgentCard;
 use url::Url;
 
 use crate::{
-    config::{
-        AgentKind, Auth, CardSource, Command, Config, Credential, Data, Issuer, Loaded, Problem, Upstream,
-    },
+    agents::upstream::link::{credentials, egress},
+    config::{AgentKind, CardSource, Command, Config, Data, Issuer, Loaded, Problem, Upstream},
     listen::Certificates,
     signing::CardKeys,
 };
@@ -179,46 +173,4 @@ async fn json(egress: &Egress, url: &Url) -> Result<serde_json::Value> {
     let response = egress.fetch(Request::get(url.as_str()).body(Bytes::new())?).await.map_err(told)?;
     anyhow::ensure!(response.status().is_success(), "{url} answers {}", response.status());
     serde_json::from_slice(response.body()).with_context(|| format!("{url} answers no JSON"))
-}
-
-/// The way out to an agent, with what is said about TLS.
-fn egress(auth: &Auth) -> Result<Egress> {
-    let read = |file: &PathBuf| fs::read(file).with_context(|| format!("{}: cannot be read", file.display()));
-    let mut builder = Egress::builder();
-    for file in &auth.authorities {
-        builder = builder.root_certificates(&read(file)?).with_context(|| file.display().to_string())?;
-    }
-    if let Some(identity) = &auth.identity {
-        let (cert, key) = (read(&identity.cert)?, read(&identity.key)?);
-        builder =
-            builder.client_identity(&cert, &key).with_context(|| identity.cert.display().to_string())?;
-    }
-    Ok(builder.build()?)
-}
-
-/// What we show to an agent.
-fn credentials(auth: &Auth) -> Result<Credentials> {
-    let mut credentials = match &auth.credential {
-        None => Credentials::none(),
-        Some(Credential::Bearer(token)) => Credentials::none().bearer(token.reveal())?,
-        Some(Credential::Basic { user, password }) => Credentials::none().basic(user, password.reveal())?,
-        Some(Credential::OAuth2(oauth2)) => {
-            let mut client = ClientCredentials::new(
-                oauth2.token_url.as_str(),
-                &oauth2.client_id,
-                oauth2.client_secret.reveal(),
-            )?;
-            for scope in &oauth2.scopes {
-                client = client.scope(scope);
-            }
-            if let Some(audience) = &oauth2.audience {
-                client = client.audience(audience);
-            }
-            Credentials::none().client_credentials(client)
-        }
-    };
-    for (name, value) in &auth.headers {
-        credentials = credentials.header(name.as_str(), value.reveal())?;
-    }
-    Ok(credentials)
 }

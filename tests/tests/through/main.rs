@@ -2,6 +2,10 @@
 //! are the hub's or the agent's own. What callers see is what the bare runtime shows, but for what `nature` lists.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
+#[path = "../matrix/scenarios.rs"]
+#[macro_use]
+mod scenarios;
+
 #[path = "../matrix/lists.rs"]
 #[expect(dead_code, reason = "one of them is not about a scenario")]
 mod lists;
@@ -43,9 +47,13 @@ fn check(way: Way, name: &str, scenario: impl AsyncFn(Way) -> Transcript) {
 
 /// Instantiates scenarios over modes, the wires of callers and the wires of the agent.
 macro_rules! matrix {
-    (run $scenarios:tt) => {
-        matrix!(@mode durable = Durable; $scenarios);
-        matrix!(@mode proxy = Proxy; $scenarios);
+    // Webhooks are told by the hub, and have scenarios of their own in `notified`.
+    (
+        run $common:tt over_json $json:tt since_1_0 $newer:tt
+        webhooks $webhooks:tt webhooks_since_1_0 $newer_webhooks:tt
+    ) => {
+        matrix!(@mode durable = Durable; [$common $json $newer]);
+        matrix!(@mode proxy = Proxy; [$common $json $newer]);
     };
     (@mode $name:ident = $mode:ident; $scenarios:tt) => {
         mod $name {
@@ -73,62 +81,18 @@ macro_rules! matrix {
             matrix!(@agent to_grpc_0_3 = (Grpc, V0_3); $scenarios);
         }
     };
-    (@agent $name:ident = ($binding:ident, $version:ident); {$($file:ident :: $scenario:ident;)*}) => {
+    (@agent $name:ident = ($binding:ident, $version:ident); [$({$($file:ident :: $scenario:ident;)*})*]) => {
         mod $name {
             use super::{Binding, CALLER, MODE, Version, Way};
             const WAY: Way = Way::through(MODE, CALLER, (Binding::$binding, Version::$version));
-            $(
+            $($(
                 #[test]
                 fn $scenario() {
                     crate::check(WAY, stringify!($scenario), crate::$file::$scenario);
                 }
-            )*
+            )*)*
         }
     };
 }
 
-matrix! {
-    run {
-        messages::a_blocking_send_answers_with_the_finished_task;
-        messages::return_immediately_answers_with_the_new_task;
-        messages::an_agent_that_says_nothing_completes_its_task;
-        messages::a_direct_reply_makes_no_task;
-        messages::a_question_is_answered_by_the_task_id_alone;
-        messages::an_authorisation_is_asked_for_and_given;
-        messages::rejection_failure_and_panic_end_the_task;
-        messages::pieces_become_one_artifact;
-        messages::every_kind_of_part_survives;
-        messages::metadata_survives_everywhere;
-        messages::references_are_those_of_the_caller;
-        messages::history_is_as_long_as_asked_for;
-        messages::a_conversation_spans_tasks;
-        messages::a_repeated_send_finds_its_task;
-        streams::a_stream_shows_the_whole_lifecycle;
-        streams::a_direct_reply_is_the_only_event;
-        streams::a_question_ends_the_stream_of_a_send_and_no_subscription;
-        streams::a_stream_stays_open_while_an_authorisation_is_awaited;
-        streams::a_follow_up_stream_begins_with_the_task;
-        streams::a_subscription_begins_with_a_snapshot;
-        streams::all_subscribers_see_the_same_and_one_may_leave;
-        streams::a_stream_resumes_after_the_last_event;
-        streams::a_repeated_streaming_send_resumes;
-        streams::a_caller_that_leaves_stops_nothing;
-        streams::streams_show_the_cancel;
-        streams::history_length_is_for_the_first_event;
-        refusals::unknown_and_foreign_tasks_are_told_alike;
-        refusals::a_task_can_be_canceled_once;
-        refusals::a_finished_task_takes_no_message;
-        refusals::a_context_that_is_not_the_tasks_is_refused;
-        refusals::a_media_type_that_is_not_taken_is_refused;
-        refusals::a_required_extension_must_be_declared;
-        refusals::the_extended_card_is_for_those_who_authenticate;
-        refusals::there_are_no_webhooks;
-        refusals::there_are_no_streams_unless_declared;
-        refusals::wrong_parameters_are_named;
-        messages::large_integers_survive;
-        lists::filters_combine;
-        lists::pages_have_no_gaps_and_no_doubles;
-        lists::a_list_is_the_callers_own;
-        lists::wrong_parameters_of_a_list_are_named;
-    }
-}
+scenarios!(matrix);

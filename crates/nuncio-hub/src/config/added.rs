@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{
     Agent, AgentKind, AgentName, AgentOrigin, CardSource, Problem, Severity,
-    file::{Files, Node, Spot, Value},
+    file::{Files, Node, Spot},
     source::finish,
 };
 
@@ -17,7 +17,9 @@ use super::{
 pub(crate) fn added(name: &AgentName, given: &Map<String, Json>) -> Result<Agent, String> {
     let mut tree = Node::table(Spot::Default);
     let path = ["agents".to_owned(), name.to_string()];
-    if let Some(node) = node(&Json::Object(given.clone())) {
+    // As if it were said on the command line.
+    let said = Spot::Flag("the API".to_owned());
+    if let Some(node) = Node::of(&Json::Object(given.clone()), &said) {
         tree.put(&path, node);
     }
     let loaded = finish(tree, None, Files::sealed(), Vec::new());
@@ -40,25 +42,6 @@ pub(crate) fn added(name: &AgentName, given: &Map<String, Json>) -> Result<Agent
         AgentKind::Demo(_) | AgentKind::Command(_) => return Err("expected an agent with a url".to_owned()),
     }
     Ok(Agent { origin: AgentOrigin::Api, ..agent })
-}
-
-/// As if it were said on the command line. What is null is not said.
-fn node(json: &Json) -> Option<Node> {
-    let value = match json {
-        Json::Null => return None,
-        Json::Bool(yes) => Value::Bool(*yes),
-        Json::Number(number) => match number.as_i64() {
-            Some(integer) => Value::Integer(integer),
-            None => Value::Float(number.as_f64()?),
-        },
-        Json::String(text) => Value::Text(text.clone()),
-        Json::Array(items) => Value::List(items.iter().filter_map(node).collect()),
-        Json::Object(table) => {
-            Value::Table(table.iter().filter_map(|(key, json)| Some((key.clone(), node(json)?))).collect())
-        }
-    };
-    // A text is a text here: JSON has numbers.
-    Some(Node { is_loose: false, ..Node::new(Spot::Flag("the API".to_owned()), value) })
 }
 
 fn told(path: &str, problems: &[Problem]) -> String {

@@ -1,6 +1,8 @@
 //! Who may call, as the operator wants it.
 
 use nuncio_protocol::op::Op;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::AgentName;
@@ -51,8 +53,8 @@ pub struct Issuer {
     pub operations_claim: Option<String>,
 }
 
-/// A signature by a private key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A signature by a private key. Those by a shared secret are not for tokens of others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum Algorithm {
     RS256,
     RS384,

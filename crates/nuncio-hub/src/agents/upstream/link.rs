@@ -301,7 +301,8 @@ impl Link {
     }
 }
 
-fn egress(auth: &Auth) -> Result<Egress> {
+/// The way out to an agent, with what is said about TLS.
+pub(crate) fn egress(auth: &Auth) -> Result<Egress> {
     let mut builder = Egress::builder();
     for file in &auth.authorities {
         builder = builder.root_certificates(&read(file)?).with_context(|| file.display().to_string())?;
@@ -314,7 +315,8 @@ fn egress(auth: &Auth) -> Result<Egress> {
     Ok(builder.build()?)
 }
 
-fn credentials(auth: &Auth) -> Result<Credentials> {
+/// What we show to an agent.
+pub(crate) fn credentials(auth: &Auth) -> Result<Credentials> {
     let mut credentials = Credentials::none();
     match &auth.credential {
         None => {}

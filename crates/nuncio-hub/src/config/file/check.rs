@@ -153,7 +153,7 @@ impl Checker<'_> {
 fn absent(schema: &'static Json) -> Option<Node> {
     let default = schema.get("default")?;
     let has_keys = resolve(schema).get("properties").is_some();
-    if has_keys { Some(Node::table(Spot::Default)) } else { Node::default(default) }
+    if has_keys { Some(Node::table(Spot::Default)) } else { Node::of(default, &Spot::Default) }
 }
 
 /// The words that a value may be, if it is one of a few.

@@ -172,8 +172,9 @@ impl Node {
         Self::new(spot, Value::Table(BTreeMap::new()))
     }
 
-    /// What a default says, from the schema. It has no null in it but for what is absent.
-    pub(crate) fn default(json: &Json) -> Option<Self> {
+    /// What JSON says that was said there: a default of the schema, or a document of the admin API. What is null is
+    /// not said, and a text is a text: JSON has numbers.
+    pub(crate) fn of(json: &Json, spot: &Spot) -> Option<Self> {
         let value = match json {
             Json::Null => return None,
             Json::Bool(yes) => Value::Bool(*yes),
@@ -182,13 +183,13 @@ impl Node {
                 None => Value::Float(number.as_f64()?),
             },
             Json::String(text) => Value::Text(text.clone()),
-            Json::Array(items) => Value::List(items.iter().filter_map(Self::default).collect()),
+            Json::Array(items) => Value::List(items.iter().filter_map(|item| Self::of(item, spot)).collect()),
             Json::Object(table) => {
-                let entry = |(key, json): (&String, &Json)| Some((key.clone(), Self::default(json)?));
+                let entry = |(key, json): (&String, &Json)| Some((key.clone(), Self::of(json, spot)?));
                 Value::Table(table.iter().filter_map(entry).collect())
             }
         };
-        Some(Self::new(Spot::Default, value))
+        Some(Self { is_loose: false, ..Self::new(spot.clone(), value) })
     }
 
     /// The value below these keys; numbers count the items of lists.

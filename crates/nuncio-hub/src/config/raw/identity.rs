@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config;
+use crate::config::{self, Algorithm};
 
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -81,34 +81,4 @@ fn usual_algorithms() -> Vec<Algorithm> {
 
 fn usual_principal() -> String {
     "sub".to_owned()
-}
-
-/// A signature by a private key. Those by a shared secret are not for tokens of others.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) enum Algorithm {
-    RS256,
-    RS384,
-    RS512,
-    PS256,
-    PS384,
-    PS512,
-    ES256,
-    ES384,
-    EdDSA,
-}
-
-impl From<Algorithm> for config::Algorithm {
-    fn from(algorithm: Algorithm) -> Self {
-        match algorithm {
-            Algorithm::RS256 => Self::RS256,
-            Algorithm::RS384 => Self::RS384,
-            Algorithm::RS512 => Self::RS512,
-            Algorithm::PS256 => Self::PS256,
-            Algorithm::PS384 => Self::PS384,
-            Algorithm::PS512 => Self::PS512,
-            Algorithm::ES256 => Self::ES256,
-            Algorithm::ES384 => Self::ES384,
-            Algorithm::EdDSA => Self::EdDSA,
-        }
-    }
 }

@@ -182,7 +182,7 @@ impl Reader<'_> {
                 issuer: issuer.issuer.clone(),
                 audience: issuer.audience.clone(),
                 jwks_url,
-                algorithms: issuer.algorithms.iter().copied().map(Into::into).collect(),
+                algorithms: issuer.algorithms.clone(),
                 principal_claim: issuer.principal_claim.clone(),
                 tenant_claim: issuer.tenant_claim.clone(),
                 allow,
