@@ -244,7 +244,7 @@ async fn one_front_door() {
         ends("cat >> nuncio.toml", 0, &[]),
         ends("nuncio config reload", 0, &[]),
         ends("nuncio send http://127.0.0.1:2602/agents/clerk", 0, &["hello\n"]),
-        ends("nuncio trail", 0, &["credentials-refused", "key-created"]),
+        ends("nuncio trail", 0, &["agent-denied", "credentials-refused", "key-created"]),
     ];
     terminal.play("S2", &steps).await;
 }

@@ -64,6 +64,7 @@ async fn the_catalogs_of_others_lead_to_the_cards() {
     let catalog = get(&hub, "/.well-known/ai-catalog.json", &[]).await;
     assert_eq!((catalog.status, catalog.header("content-type")), (200, "application/ai-catalog+json"));
     assert_eq!(catalog.json["specVersion"], "1.0");
+    assert_eq!(catalog.json["entries"].as_array().unwrap().len(), 3);
     for entry in catalog.json["entries"].as_array().unwrap() {
         assert_eq!(entry["mediaType"], "application/a2a-agent-card+json");
         let card = get(&hub, entry["url"].as_str().unwrap().strip_prefix(&hub.url).unwrap(), &[]).await;
@@ -75,6 +76,7 @@ async fn the_catalogs_of_others_lead_to_the_cards() {
     assert!(catalog.header("link").contains("rel=\"api-catalog\""));
     let links = catalog.json["linkset"].as_array().unwrap();
     assert_eq!(links[0]["item"].as_array().unwrap().len(), 3);
+    assert_eq!(links.len(), 4);
     for link in &links[1..] {
         let card = link["service-desc"][0]["href"].as_str().unwrap().strip_prefix(&hub.url).unwrap();
         assert_eq!(get(&hub, card, &[]).await.status, 200);

@@ -85,7 +85,7 @@ fn version(version: Version) -> HeaderValue {
     HeaderValue::from_static(version.as_str())
 }
 
-/// What comes back with an answer. A length is that of the body, which is handed on whole.
+/// What comes back with an answer. A length is that of a body that is handed on whole.
 pub(super) fn incoming(from: HeaderMap) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(8);
     // The first of several has a name; the others are left out.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use http::StatusCode;
+use http::{StatusCode, header::CONTENT_LENGTH};
 use nuncio_client::{Forward, ForwardBody, Handed};
 use nuncio_protocol::{Binding, Caller, Error, ErrorKind, Result, op::Op};
 use nuncio_server::bind::{Form, Raw};
@@ -173,6 +173,10 @@ impl Exchange<'_> {
         let mut response = Response::new(body);
         *response.status_mut() = parts.status;
         *response.headers_mut() = headers::incoming(parts.headers);
+        if framing.is_some() {
+            // It may end otherwise than the agent meant it to, and a wrong length hides how.
+            response.headers_mut().remove(CONTENT_LENGTH);
+        }
         Ok(Answered { response, refused })
     }
 

@@ -1,6 +1,7 @@
 //! A hub with one agent in proxy mode, and what stands behind it: an agent of ours, or one that answers what a test
 //! says and remembers what it was asked.
 
+mod guarded;
 mod ownership;
 mod push;
 mod raw;
@@ -31,7 +32,7 @@ use crate::{
     config::{self, AgentKind, AgentOrigin, Mode, Upstream},
     fleet::{Agent, Fleet, Workshop},
     front::{Front, Guard},
-    identity::NewKey,
+    identity::{Keyring, NewKey},
     place::Place,
     push::Pushing,
     registry::Maker as _,
@@ -152,6 +153,7 @@ async fn agent(forms: &[(Binding, Version)], is_slow: bool) -> String {
 struct Hub {
     base: String,
     agent: Arc<Agent>,
+    keyring: Arc<Keyring>,
     /// Of callers, where they are told apart.
     keys: HashMap<&'static str, String>,
 }
@@ -194,7 +196,7 @@ async fn hub_with(
     let requests = Requests::new(Arc::clone(&workshop.telemetry.metrics));
     let front = Front::new(requests, guard, fleet, routes);
     serve(listener, Router::new().fallback_service(front));
-    Hub { base, agent, keys }
+    Hub { base, agent, keyring: Arc::clone(workshop.identity.keyring()), keys }
 }
 
 impl Hub {

@@ -6,10 +6,10 @@ use nuncio_protocol::{Binding, Version};
 use super::*;
 
 /// A send in each form, with members that nobody knows, and what the agent answers, with others.
-struct Case {
-    form: (Binding, Version),
-    asked: Asked,
-    answer: Bytes,
+pub(super) struct Case {
+    pub(super) form: (Binding, Version),
+    pub(super) asked: Asked,
+    pub(super) answer: Bytes,
     /// Where it goes.
     path: &'static str,
 }
@@ -17,7 +17,7 @@ struct Case {
 /// Field 90 of a protobuf message, which nobody knows.
 const UNKNOWN: [u8; 4] = [0xd2, 0x05, 0x01, b'x'];
 
-fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<Case> {
     let rpc = |method: &str| {
         format!(
             r#"{{ "jsonrpc":"2.0", "id" : "a-1", "method":"{method}","extra":{{"a":1}}, "params":{{"message":{{"messageId":"m","role":"user","parts":[{{"kind":"text","text":"hi","new":true}}],"novel":[1.50]}},"later":null}}}}"#
@@ -84,7 +84,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-fn grpc_answer(body: Bytes) -> Response {
+pub(super) fn grpc_answer(body: Bytes) -> Response {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", HeaderValue::from_static("0"));
     let body = Full::new(body).with_trailers(async move { Some(Ok(trailers)) });
