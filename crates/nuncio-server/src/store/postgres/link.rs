@@ -26,6 +26,9 @@ pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 /// The first wait after a connection could not be made, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// How often a transaction is tried that others were in the way of.
+pub(super) const ATTEMPTS: usize = 10;
+
 /// How a session is set up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
@@ -317,4 +320,23 @@ impl Coded {
 pub(super) fn code(error: &StoreError) -> Option<&SqlState> {
     let source = std::error::Error::source(error)?;
     source.downcast_ref::<Coded>().map(|coded| &coded.code)
+}
+
+/// Whether others were in the way, at the same time: nothing was done, and it may be tried again.
+pub(super) fn were_others(error: &StoreError) -> bool {
+    code(error).is_some_and(|code| code.code().starts_with("40"))
+}
+
+/// Tries it again as long as others were in the way.
+pub(super) async fn persist<T, F>(attempt: impl Fn() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let mut more = 1..ATTEMPTS;
+    loop {
+        match attempt().await {
+            Err(error) if were_others(&error) && more.next().is_some() => {}
+            done => return done,
+        }
+    }
 }

@@ -43,7 +43,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::{
     address::Address,
-    link::{Link, Session, Setup},
+    link::{Link, Session, Setup, persist},
     owner::{Doubt, Heart},
     write::{Job, Writer},
 };
@@ -316,11 +316,11 @@ impl Store for PostgresStore {
     }
 
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {
-        forget::prune(self, what, limit).await
+        persist(|| forget::prune(self, what, limit)).await
     }
 
     async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
-        forget::erase(self, whose, limit).await
+        persist(|| forget::erase(self, whose, limit)).await
     }
 
     async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use nuncio_protocol::TaskId;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, timeout};
 use tokio_postgres::Row;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -41,10 +41,18 @@ const BEAT: &str =
 
 const LEAVE: &str = "UPDATE owners SET beat = '-infinity' WHERE epoch = $1";
 
-/// Takes the owners off the list that have been gone for long and have left nothing, and adds their
-/// counts to those of nobody.
+/// Who has been gone for long and has left nothing.
+const GONE: &str = "SELECT epoch FROM owners o WHERE o.beat < now() - $1::bigint * interval '10 milliseconds'
+  AND NOT EXISTS (SELECT FROM tasks t WHERE t.owner = o.epoch AND (t.busy OR t.pending > 0))";
+
+/// Scopes before counters, as whoever erases does: no two wait for each other.
+const LOCK_COUNTED: &str = "SELECT FROM scopes WHERE id IN (
+    SELECT scope FROM counters WHERE owner = ANY($1::bigint[])) ORDER BY id FOR KEY SHARE";
+
+/// Takes them off the list, unless they have come back to life, and adds their counts to those of nobody.
 const CLEAN: &str = "WITH gone AS (
-      DELETE FROM owners o WHERE o.beat < now() - $1::bigint * interval '10 milliseconds'
+      DELETE FROM owners o WHERE o.epoch = ANY($2::bigint[])
+        AND o.beat < now() - $1::bigint * interval '10 milliseconds'
         AND NOT EXISTS (SELECT FROM tasks t WHERE t.owner = o.epoch AND (t.busy OR t.pending > 0))
       RETURNING epoch),
     counted AS (
@@ -119,19 +127,32 @@ async fn pulse(link: Link, epoch: i64, beat: Duration, lapse: Duration, over: Ca
     let (mut beats, mut missed) = (0_u32, false);
     while over.run_until_cancelled(ticks.tick()).await.is_some() {
         beats = beats.wrapping_add(1);
-        let mut done = link.query(BEAT, &[&epoch]).await;
+        let mut done = link.query(BEAT, &[&epoch]).await.map(drop);
         if done.is_ok() && beats.is_multiple_of(BEATS_PER_CLEANING) {
-            done = link.query(CLEAN, &[&millis(lapse)]).await;
+            // Not for longer than others wait for a beat: it is tried again anyway.
+            done = timeout(beat.max(lapse / 4), clean(&link, lapse)).await.unwrap_or(Ok(()));
         }
         match &done {
             // Told once: an outage may be long.
             Err(error) if !missed => tracing::warn!(%error, "no sign of life could be given to the database"),
-            Ok(_) if missed => tracing::info!("the database knows again that this hub is alive"),
-            Err(_) | Ok(_) => {}
+            Ok(()) if missed => tracing::info!("the database knows again that this hub is alive"),
+            Err(_) | Ok(()) => {}
         }
         missed = done.is_err();
     }
     let _ = link.query(LEAVE, &[&epoch]).await;
+}
+
+async fn clean(link: &Link, lapse: Duration) -> Result<(), StoreError> {
+    let lapse = millis(lapse);
+    let gone: Vec<i64> = link.query(GONE, &[&lapse]).await?.iter().map(|row| row.get(0)).collect();
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let transaction = link.begin().await?;
+    transaction.session.query(LOCK_COUNTED, &[&gone]).await?;
+    transaction.session.execute(CLEAN, &[&lapse, &gone]).await?;
+    transaction.commit().await
 }
 
 pub(super) fn millis(duration: Duration) -> i64 {

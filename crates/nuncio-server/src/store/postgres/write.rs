@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{
     columns::{Ready, Step, answers, name_scopes, pipeline, steps},
     judge::{Judge, Judged},
-    link::{Link, code},
+    link::{ATTEMPTS, Link, code, were_others},
     outbox,
 };
 use crate::store::{
@@ -38,9 +38,6 @@ const MOST_ENTRIES: usize = 1_024;
 
 /// A statement carries about so many bytes; PostgreSQL's own limit is 1 GB.
 const MOST_BYTES: usize = 64 << 20;
-
-/// How often a transaction is tried that others were in the way of.
-const ATTEMPTS: usize = 10;
 
 /// What is remembered about so many scopes and tasks; then anew.
 const MOST_REMEMBERED: usize = 100_000;
@@ -205,7 +202,7 @@ impl Obstacle {
                 Some(Self::Refusal)
             }
             code if *code == SqlState::FOREIGN_KEY_VIOLATION => Some(Self::Erased),
-            code if code.code().starts_with("40") => Some(Self::Others),
+            _ if were_others(error) => Some(Self::Others),
             _ => None,
         }
     }
