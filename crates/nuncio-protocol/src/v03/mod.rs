@@ -36,7 +36,7 @@ use self::{downgrade::down, form::Form, shape::Up};
 use crate::{
     Error, ErrorKind, Event, Result, Version,
     op::{Call, Op, Reply},
-    wire::{Dialect, decode, rest::Paths},
+    wire::{Dialect, decode, jsonrpc, rest::Paths},
 };
 
 /// Where the routes of v0.3's HTTP+JSON are (03 section 3.5.6).
@@ -144,5 +144,9 @@ impl<F: Form> Dialect for F {
 
     fn decode_event(&self, json: &RawValue) -> Result<Event> {
         result(json)
+    }
+
+    fn event_of(&self, response: &str) -> Option<Event> {
+        jsonrpc::decode_whole(response).map(|Up(event)| event)
     }
 }

@@ -213,12 +213,27 @@ struct Response<'a> {
     error: Option<ErrorObject<'a>>,
 }
 
+#[derive(Deserialize)]
+struct Whole<T> {
+    result: Option<T>,
+    error: Option<IgnoredAny>,
+}
+
 /// Reads a response: its result, or the error the peer sent.
 ///
 /// # Errors
 /// The peer's error; `InvalidAgentResponse` if it is no response at all.
 pub fn decode_response(body: &[u8]) -> Result<&RawValue> {
     succeeded(body)?.result.ok_or_else(|| not_a_response("neither result nor error"))
+}
+
+/// Reads a response and its result in one pass. `None` if it is not the response that it should be: why, tells
+/// [`decode_response`].
+pub(crate) fn decode_whole<'a, T: Deserialize<'a>>(body: &'a str) -> Option<T> {
+    // A struct may be read from an array, too.
+    let body = Some(body).filter(|body| body.trim_start().starts_with('{'))?;
+    let Whole { result, error } = serde_json::from_str(body).ok()?;
+    result.filter(|_| error.is_none())
 }
 
 /// Reads a response that says no more than that something was done. Its result is null, and the Python SDK
@@ -261,6 +276,10 @@ fn peer_error(error: ErrorObject<'_>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        Event, v03,
+        wire::{Dialect, V1},
+    };
 
     fn code(body: &str) -> (i32, String) {
         match decode_body(body.as_bytes()) {
@@ -335,5 +354,41 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
         let error = decode_response(br#"{"jsonrpc":"2.0","id":1}"#).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
+    }
+
+    /// The one pass is for speed alone: whatever comes, it says what two passes say.
+    #[test]
+    fn an_event_is_read_in_one_pass_as_in_two() {
+        let status =
+            r#"{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}"#;
+        let old = r#"{"kind":"status-update","taskId":"t","contextId":"c","final":false,"status":{"state":"working"}}"#;
+        let error = r#"{"code":-32001,"message":"no"}"#;
+        let bodies = |event: &str| {
+            [
+                format!(r#"{{"jsonrpc":"2.0","id":1,"result":{event}}}"#),
+                format!(r#"{{"result":{event},"extra":[{{}}],"id":"a","jsonrpc":"2.0"}}"#),
+                format!(r#"{{"jsonrpc":"2.0","id":1,"result":{event},"error":null}}"#),
+                format!(r#"{{"jsonrpc":"2.0","id":1,"result":{event},"error":{error}}}"#),
+                format!(r#"{{"jsonrpc":"2.0","id":1,"result":null,"error":{error}}}"#),
+                format!(r#"{{"jsonrpc":"2.0","id":1,"result":{event},"result":{event}}}"#),
+                format!(r#"{{"jsonrpc":"2.0","id":1,"result":{event}}} x"#),
+                format!(r#"{{"jsonrpc":"2.0","id":1,"result":{event}"#),
+                format!("[{event},null]"),
+            ]
+        };
+        let dialects: [&dyn Dialect; 2] = [&V1, &v03::JsonRpc];
+        let events = [status, old, "null", "{}", "7", r#"{"task":{"id":7}}"#, r#"{"kind":"task","id":"t"}"#];
+        for (dialect, body) in dialects.iter().flat_map(|dialect| {
+            events.iter().flat_map(|event| bodies(event)).map(move |body| (*dialect, body))
+        }) {
+            let two = decode_response(body.as_bytes()).and_then(|result| dialect.decode_event(result));
+            let one = dialect.decode_event_response(&body);
+            let told = |read: Result<Event>| read.map_err(|error| (error.kind(), error.message().to_owned()));
+            assert_eq!(told(one), told(two), "{body}");
+        }
+        for (dialect, event) in dialects.into_iter().zip([status, old]) {
+            let read = bodies(event).map(|body| dialect.event_of(&body).is_some());
+            assert_eq!(read, [true, true, true, false, false, false, false, false, false], "{event}");
+        }
     }
 }

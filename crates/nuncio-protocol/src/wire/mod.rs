@@ -77,6 +77,20 @@ pub trait Dialect: Send + Sync + 'static {
     /// # Errors
     /// `InvalidAgentResponse` that names the field.
     fn decode_event(&self, data: &RawValue) -> Result<Event>;
+
+    /// Client: reads the event of a JSON-RPC response in one pass; `None` if it is not as it should be.
+    fn event_of(&self, response: &str) -> Option<Event>;
+
+    /// Client: reads the event of a JSON-RPC response.
+    ///
+    /// # Errors
+    /// The peer's error; `InvalidAgentResponse` that says what is wrong.
+    fn decode_event_response(&self, response: &str) -> Result<Event> {
+        match self.event_of(response) {
+            Some(event) => Ok(event),
+            None => self.decode_event(jsonrpc::decode_response(response.as_bytes())?),
+        }
+    }
 }
 
 /// Writes the event of a stream: encoded once for all subscribers that share it, or straight away if

@@ -1,5 +1,7 @@
 //! Server-sent events: frames out, and a decoder that bounds what a peer can make us keep.
 
+use memchr::memchr2;
+
 use crate::Seq;
 
 /// A comment frame that keeps idle connections open.
@@ -132,7 +134,7 @@ impl Decoder {
                 self.searched = self.start;
             }
         }
-        let end = self.buffer[self.searched..].iter().position(|b| matches!(b, b'\n' | b'\r'));
+        let end = memchr2(b'\n', b'\r', &self.buffer[self.searched..]);
         let Some(end) = end.map(|offset| self.searched + offset) else {
             self.searched = self.buffer.len();
             return if self.buffer.len() - self.start > self.limit {
@@ -150,7 +152,9 @@ impl Decoder {
 
     fn field(&mut self, from: usize, to: usize) -> Result<(), DecodeError> {
         let line = std::str::from_utf8(&self.buffer[from..to]).map_err(|_| DecodeError::NotText)?;
-        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        // Nearly every line is one of data: no need to look for the end of its name.
+        let data = line.strip_prefix("data:").map(|value| ("data", value));
+        let (name, value) = data.or_else(|| line.split_once(':')).unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match name {
             "data" => {

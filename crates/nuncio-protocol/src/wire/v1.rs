@@ -3,7 +3,7 @@
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-use super::{Dialect, decode};
+use super::{Dialect, decode, jsonrpc};
 use crate::{
     Error, ErrorKind, Event, Result, Version,
     op::{Call, Op, Reply},
@@ -117,5 +117,9 @@ impl Dialect for V1 {
 
     fn decode_event(&self, json: &RawValue) -> Result<Event> {
         result(json)
+    }
+
+    fn event_of(&self, response: &str) -> Option<Event> {
+        jsonrpc::decode_whole(response)
     }
 }
