@@ -199,7 +199,8 @@ impl Granted {
     pub(crate) async fn headers(&self) -> Result<HeaderMap, Failure> {
         let mut headers = self.headers.clone();
         if let Some((tokens, egress)) = &self.tokens {
-            headers.insert(AUTHORIZATION, tokens.authorization(egress).await?);
+            // Boxed: most agents are shown something that is known, or nothing.
+            headers.insert(AUTHORIZATION, Box::pin(tokens.authorization(egress)).await?);
         }
         Ok(headers)
     }

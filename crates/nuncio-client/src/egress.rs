@@ -183,6 +183,7 @@ impl Egress {
     }
 
     /// The bound on an answer.
+    #[cfg(feature = "grpc")]
     pub(crate) fn max_body(&self) -> usize {
         self.max_body
     }

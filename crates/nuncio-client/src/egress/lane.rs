@@ -7,6 +7,7 @@
 use std::{
     collections::HashMap,
     future::{Future as _, poll_fn},
+    hash::{Hash, Hasher},
     io,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -48,17 +49,38 @@ pub(super) struct Lanes {
     resting: Mutex<HashMap<Host, Vec<(Instant, Lane)>>>,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Host {
     pub(super) secure: bool,
     pub(super) authority: Authority,
 }
 
+impl Host {
+    fn key(&self) -> (bool, &str) {
+        (self.secure, self.authority.as_str())
+    }
+}
+
+/// As it is written: an authority by itself is compared, and hashed, letter by letter in lower case.
+impl PartialEq for Host {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Host {}
+
+impl Hash for Host {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
 /// One connection.
 pub(super) struct Lane {
     sender: SendRequest<Full<Bytes>>,
-    /// `None` when it has ended.
-    driver: Option<Connection<Socket, Full<Bytes>>>,
+    /// `None` when it has ended. Boxed: a lane changes hands for each request.
+    driver: Option<Box<Connection<Socket, Full<Bytes>>>>,
 }
 
 /// Why there is no answer.
@@ -160,7 +182,7 @@ impl Lanes {
         let dialed = timeout(CONNECT_TIMEOUT, self.dial(host)).await.map_err(late);
         let socket = dialed.map_err(Into::into).and_then(|dialed| dialed).map_err(Fault::Connect)?;
         let (sender, driver) = http1::handshake(socket).await?;
-        Ok(Lane { sender, driver: Some(driver) })
+        Ok(Lane { sender, driver: Some(Box::new(driver)) })
     }
 
     async fn dial(&self, host: &Host) -> Result<Socket, Box<dyn std::error::Error + Send + Sync>> {
@@ -209,7 +231,7 @@ impl Lane {
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
         let Some(driver) = &mut self.driver else { return };
         // Why it has ended is told to whoever waits for the answer.
-        if Pin::new(driver).poll(cx).is_ready() {
+        if Pin::new(&mut **driver).poll(cx).is_ready() {
             self.driver = None;
         }
     }
@@ -224,7 +246,7 @@ impl Lane {
         let outcome = poll_fn(|cx| {
             // What the connection reads is for the answer.
             if let Some(connection) = driver
-                && Pin::new(connection).poll(cx).is_ready()
+                && Pin::new(&mut **connection).poll(cx).is_ready()
             {
                 *driver = None;
             }

@@ -96,7 +96,7 @@ impl Endpoint {
     pub(crate) fn events(
         &self,
         response: Response,
-        decode: impl Fn(&str) -> Result<Event> + Send + 'static,
+        decode: impl Fn(&str) -> Result<Event> + Send + Unpin + 'static,
     ) -> WireStream {
         events(response.into_body(), self.egress.max_event(), decode)
     }

@@ -1,10 +1,14 @@
 //! The events of one connection that carries server-sent events. The two JSON bindings differ in what a
 //! frame holds, and in nothing else.
 
-use std::sync::Arc;
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
 
-use futures_util::{StreamExt as _, stream};
-use http_body_util::BodyExt as _;
+use futures_util::{Stream, stream};
+use http_body::Body as _;
 use nuncio_protocol::{
     Error, ErrorKind, Event, Result, Seq, StreamItem,
     wire::sse::{Decoder, Frame},
@@ -15,7 +19,8 @@ use crate::{egress::ForwardBody, failure::Failure};
 
 /// A connection that carries events.
 struct Connection<D> {
-    body: ForwardBody,
+    /// `None` when nothing comes any more.
+    body: Option<ForwardBody>,
     decoder: Decoder,
     /// Reads the data of a frame: an event, or the error that ends the stream.
     decode: D,
@@ -26,49 +31,55 @@ struct Connection<D> {
 pub(crate) fn events(
     body: ForwardBody,
     max_event: usize,
-    decode: impl Fn(&str) -> Result<Event> + Send + 'static,
+    decode: impl Fn(&str) -> Result<Event> + Send + Unpin + 'static,
 ) -> WireStream {
-    let connection = Connection { body, decoder: Decoder::new(max_event), decode };
-    let events = stream::unfold(Some(connection), |connection| async move {
-        let mut connection = connection?;
-        match connection.next().await {
-            Ok(Some(item)) => Some((Ok(item), Some(connection))),
-            Ok(None) => None,
-            Err(failure) => Some((Err(failure), None)),
-        }
-    });
-    events.boxed()
+    Box::pin(Connection { body: Some(body), decoder: Decoder::new(max_event), decode })
 }
 
 /// The only event of an answer that is no stream, though one was asked for.
 pub(crate) fn only(event: Event) -> WireStream {
-    stream::iter([Ok(StreamItem::new(None, Arc::new(event)))]).boxed()
+    Box::pin(stream::iter([Ok(StreamItem::new(None, Arc::new(event)))]))
+}
+
+impl<D: Fn(&str) -> Result<Event> + Unpin> Stream for Connection<D> {
+    type Item = Result<StreamItem, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = ready!(self.poll(cx)).transpose();
+        if !matches!(next, Some(Ok(_))) {
+            self.body = None;
+        }
+        Poll::Ready(next)
+    }
 }
 
 impl<D: Fn(&str) -> Result<Event>> Connection<D> {
-    async fn next(&mut self) -> Result<Option<StreamItem>, Failure> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<StreamItem>, Failure>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(Ok(None)) };
         loop {
             let frame = self.decoder.next_frame().map_err(|error| {
                 Failure::answered(Error::new(ErrorKind::InvalidAgentResponse, error.to_string()))
             })?;
             match frame {
                 Some(frame) if frame.data.is_empty() => {}
-                Some(frame) => return self.item(&frame).map(Some).map_err(Failure::answered),
-                None => match self.body.frame().await {
+                Some(frame) => {
+                    return Poll::Ready(item(&self.decode, &frame).map(Some).map_err(Failure::answered));
+                }
+                None => match ready!(Pin::new(&mut *body).poll_frame(cx)) {
                     Some(Ok(frame)) => {
                         frame.data_ref().into_iter().for_each(|bytes| self.decoder.push(bytes))
                     }
-                    None => return Ok(None),
-                    Some(Err(error)) => return Err(Failure::perhaps(error)),
+                    None => return Poll::Ready(Ok(None)),
+                    Some(Err(error)) => return Poll::Ready(Err(Failure::perhaps(error))),
                 },
             }
         }
     }
+}
 
-    /// The name of a frame does not matter (fact sheet 4.1).
-    fn item(&self, frame: &Frame) -> Result<StreamItem> {
-        let event = (self.decode)(&frame.data)?;
-        let seq = frame.id.as_deref().and_then(|id| id.parse().ok()).map(Seq);
-        Ok(StreamItem::new(seq, Arc::new(event)))
-    }
+/// The name of a frame does not matter (fact sheet 4.1).
+fn item(decode: impl Fn(&str) -> Result<Event>, frame: &Frame) -> Result<StreamItem> {
+    let event = decode(&frame.data)?;
+    let seq = frame.id.as_deref().and_then(|id| id.parse().ok()).map(Seq);
+    Ok(StreamItem::new(seq, Arc::new(event)))
 }

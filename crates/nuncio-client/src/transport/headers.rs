@@ -1,6 +1,8 @@
 //! What is said around the body of a call: the service parameters of the specification (section 3.2.6)
 //! and the headers that carry the rest of a [`CallContext`].
 
+use std::borrow::Cow;
+
 use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{
@@ -16,6 +18,7 @@ use crate::{auth::Granted, choose::extensions_header, failure::Failure};
 const A2A_VERSION: HeaderName = HeaderName::from_static("a2a-version");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const HOPS: HeaderName = HeaderName::from_static(HOPS_HEADER);
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
@@ -25,6 +28,9 @@ pub(crate) const FRAMING: [HeaderName; 7] =
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
+
+/// As many headers as a call has, usually: there is room for them from the beginning.
+const MOST: usize = 12;
 
 /// The headers of a call, with its credentials. What the protocol says wins over headers of the call's own,
 /// and those over static headers of the same name.
@@ -51,23 +57,24 @@ fn describe(
     granted: &Granted,
 ) -> Result<()> {
     let streaming = op.row().streaming;
+    headers.reserve(MOST);
     own(cx, granted, headers)?;
+    let extensions = extensions(cx, headers);
     headers.insert(CONTENT_TYPE, JSON);
     headers.insert(ACCEPT, if streaming { EVENTS } else { JSON });
     headers.insert(A2A_VERSION, HeaderValue::from_static(version.as_str()));
-    let extensions = extensions(cx, headers);
     if !extensions.is_empty() {
         headers.insert(extensions_header(version), value("extensions", &extensions.join(","))?);
     }
     if is_send(op) {
-        let key = cx.idempotency_key.clone().unwrap_or_else(new_key);
+        let key = cx.idempotency_key.as_deref().map_or_else(|| Cow::Owned(new_key()), Cow::Borrowed);
         headers.insert(IDEMPOTENCY_KEY, value("idempotency key", &key)?);
     }
     if let Some(seq) = cx.last_event_id.filter(|_| streaming) {
         headers.insert(LAST_EVENT_ID, HeaderValue::from(seq.0));
     }
     if !cx.hops.is_empty() {
-        headers.insert(HOPS_HEADER, value("hops", &cx.hops.join(","))?);
+        headers.insert(HOPS, value("hops", &cx.hops.join(","))?);
     }
     if let Some(trace) = &cx.trace {
         headers.insert(TRACEPARENT, value("traceparent", &trace.parent)?);
@@ -101,14 +108,17 @@ fn own(cx: &CallContext, granted: &Granted, headers: &mut HeaderMap) -> Result<(
 
 /// The extensions to declare: those of the context, and those that somebody named in a header of their own,
 /// by the name of either version; such headers are taken out.
-fn extensions(cx: &CallContext, headers: &mut HeaderMap) -> Vec<String> {
-    let mut all = cx.extensions.clone();
+fn extensions<'a>(cx: &'a CallContext, headers: &mut HeaderMap) -> Cow<'a, [String]> {
+    let mut all = Cow::Borrowed(&*cx.extensions);
+    if headers.is_empty() {
+        return all;
+    }
     for version in Version::ALL {
         let name = extensions_header(*version);
         let values = headers.get_all(&name).iter().filter_map(|value| value.to_str().ok());
         for uri in values.flat_map(|value| value.split(',')).map(str::trim) {
             if !uri.is_empty() && !all.iter().any(|other| other == uri) {
-                all.push(uri.to_owned());
+                all.to_mut().push(uri.to_owned());
             }
         }
         headers.remove(name);

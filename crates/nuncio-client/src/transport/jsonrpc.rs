@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::Method;
 use jiff::Timestamp;
 use nuncio_protocol::{
-    CallContext, ErrorKind, Event, Result,
+    CallContext, ErrorKind, Result,
     op::{Call, Op, Reply},
     wire::{Dialect, jsonrpc},
 };
@@ -89,11 +89,6 @@ impl JsonRpcTransport {
     }
 }
 
-/// Each frame is a whole JSON-RPC response (fact sheet 4.1).
-fn decode_frame(dialect: &dyn Dialect, data: &str) -> Result<Event> {
-    dialect.decode_event(jsonrpc::decode_response(data.as_bytes())?)
-}
-
 #[async_trait]
 impl Transport for JsonRpcTransport {
     fn granted(&self) -> &Granted {
@@ -113,7 +108,8 @@ impl Transport for JsonRpcTransport {
         let response = self.post(cx, call).await?;
         if self.endpoint.is_stream(EXPECTED, &response)? {
             let dialect = Arc::clone(&self.dialect);
-            return Ok(self.endpoint.events(response, move |data| decode_frame(&*dialect, data)));
+            // Each frame is a whole JSON-RPC response (fact sheet 4.1).
+            return Ok(self.endpoint.events(response, move |data| dialect.decode_event_response(data)));
         }
         // An error, or, from some servers, the only event there is.
         let answer = self.read(cx, response).await?;

@@ -26,6 +26,7 @@ use std::{borrow::Cow, future::Future, pin::Pin, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
 use futures_core::Stream;
+use futures_util::{FutureExt as _, future::Either};
 use nuncio_protocol::{
     Binding, CallContext, Error, ErrorKind, Result, StreamItem, Version,
     op::{Call, Op, Reply},
@@ -122,14 +123,18 @@ fn no_such_operation(op: Op, version: Version) -> Error {
 }
 
 /// Waits for `future`, but not beyond the caller's deadline.
-pub(crate) async fn within<T>(
+pub(crate) fn within<T>(
     deadline: Option<Instant>,
     future: impl Future<Output = Result<T, Failure>> + Send,
-) -> Result<T, Failure> {
-    let Some(deadline) = deadline else { return future.await };
-    match tokio::time::timeout_at(deadline.into(), future).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(Failure::perhaps(deadline_exceeded())),
+) -> impl Future<Output = Result<T, Failure>> + Send {
+    // No `async fn`: its future would have room for this one twice.
+    match deadline {
+        None => Either::Left(future),
+        Some(deadline) => {
+            let late = |_| Err(Failure::perhaps(deadline_exceeded()));
+            let timed = tokio::time::timeout_at(deadline.into(), future);
+            Either::Right(timed.map(move |outcome| outcome.unwrap_or_else(late)))
+        }
     }
 }
 

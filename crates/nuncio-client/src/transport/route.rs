@@ -74,7 +74,8 @@ impl Route {
 
     async fn streaming(&self, cx: &CallContext, call: Call) -> Result<EventStream> {
         let follow = Follow::open(self.clone(), self.prepare(cx, call.op()), call).await?;
-        Ok(Box::pin(stream::unfold(follow, async |mut follow| {
+        // Boxed: it is moved for each event.
+        Ok(Box::pin(stream::unfold(Box::new(follow), async |mut follow| {
             let item = follow.next().await?;
             Some((item, follow))
         })))

@@ -262,7 +262,7 @@ impl Seen {
         let event = item.event();
         let repeated = std::mem::take(&mut self.snapshot_due) && matches!(&**event, Event::Task(_));
         self.replied |= matches!(&**event, Event::Message(_));
-        if let Some(id) = event.task_id().filter(|id| !id.is_empty()) {
+        if let Some(id) = event.task_id().filter(|id| !id.is_empty() && self.task.as_ref() != Some(*id)) {
             self.task = Some(id.clone());
         }
         if let Some(status) = event.status() {
