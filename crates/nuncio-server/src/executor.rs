@@ -298,22 +298,37 @@ impl Emitter {
     /// # Errors
     /// The execution is over; or it is a whole task, which is not for an agent to say.
     pub async fn emit(&self, event: Event) -> Result<()> {
+        if let Event::Message(message) = event {
+            let context_id = Some(self.recorder.context_id().clone());
+            let message = Message { task_id: None, context_id, ..Arc::unwrap_or_clone(message) };
+            // Boxed: it is rare, and would make every emit's future larger.
+            return Box::pin(self.recorder.reply(message)).await;
+        }
+        self.recorder.record(self.own(event)?).await.map(drop)
+    }
+
+    /// Several such events in one piece, for what costs little more than one; a direct reply is not among them. Like
+    /// every event they make the task if there is none, even if there are none of them.
+    ///
+    /// # Errors
+    /// As [`Self::emit`]. Events before one that cannot be told are told.
+    pub async fn emit_all(&self, events: Vec<Event>) -> Result<()> {
+        let events = events.into_iter().map(|event| self.own(event)).collect::<Result<_>>()?;
+        self.recorder.record_all(events).await.map(drop)
+    }
+
+    /// The event as one of this task.
+    fn own(&self, event: Event) -> Result<Event> {
         let (task_id, context_id) = (self.recorder.task_id().clone(), self.recorder.context_id().clone());
-        let event = match event {
+        match event {
             Event::StatusUpdate(update) => {
-                Event::StatusUpdate(TaskStatusUpdateEvent { task_id, context_id, ..update })
+                Ok(Event::StatusUpdate(TaskStatusUpdateEvent { task_id, context_id, ..update }))
             }
             Event::ArtifactUpdate(update) => {
-                Event::ArtifactUpdate(TaskArtifactUpdateEvent { task_id, context_id, ..update })
+                Ok(Event::ArtifactUpdate(TaskArtifactUpdateEvent { task_id, context_id, ..update }))
             }
-            Event::Message(message) => {
-                let message = Arc::unwrap_or_clone(message);
-                let message = Message { task_id: None, context_id: Some(context_id), ..message };
-                return self.recorder.reply(message).await;
-            }
-            Event::Task(_) => return Err(Error::internal("an agent emits no whole task")),
-        };
-        self.recorder.record(event).await.map(drop)
+            Event::Task(_) | Event::Message(_) => Err(Error::internal("an agent emits pieces of a task")),
+        }
     }
 
     /// Refuses the message: no task is made, and the caller gets this error. Nothing may be said after it.
@@ -323,6 +338,11 @@ impl Emitter {
     /// the executor to return, which ends the task. Or the execution is over.
     pub fn refuse(&self, error: Error) -> Result<()> {
         self.recorder.refuse(error)
+    }
+
+    /// Done when the task asks for something.
+    pub async fn asked(&self) {
+        self.recorder.asked().await;
     }
 
     /// Done when the task asks for something and a message waits that may be the answer. For an agent that goes
@@ -335,7 +355,13 @@ impl Emitter {
     /// The task with all that was said until now; `None` before the first event.
     #[must_use]
     pub fn task(&self) -> Option<Task> {
-        self.recorder.task()
+        self.look(|task| task.cloned())
+    }
+
+    /// What there is to say about the task so far, without a copy of it. Nothing can be said meanwhile, nor read by
+    /// others: have a look, and no more.
+    pub fn look<T>(&self, look: impl FnOnce(Option<&Task>) -> T) -> T {
+        self.recorder.look(look)
     }
 
     /// True if the task is being canceled by its caller; false while nobody stops it, and if it is stopped for

@@ -47,6 +47,11 @@ pub trait Directory: Send + Sync + 'static {
     /// The agent of this name, or the one for calls without a name (which are all calls of versions that have
     /// no tenant), as far as a request with these extensions may know of it.
     fn find(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<Agent>;
+
+    /// The same for a look ahead of the call, which then asks again: whoever takes down who was refused does not here.
+    fn look_ahead(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<Agent> {
+        self.find(name, extensions)
+    }
 }
 
 impl fmt::Debug for Grpc {
@@ -228,7 +233,7 @@ impl Exchange {
         let agent = match &self.grpc.behind {
             Behind::One(agent) => agent.clone(),
             Behind::Many { directory, .. } => {
-                directory.find(glance.tenant.take().as_deref(), &parts.extensions)?
+                directory.look_ahead(glance.tenant.take().as_deref(), &parts.extensions)?
             }
         };
         let (agent, headers) = (&agent.inner, &parts.headers);

@@ -70,12 +70,9 @@ impl Shared {
     }
 
     fn check_message(&self, message: &Message) -> Result<()> {
-        let limits = &self.limits;
-        if message.parts.len() > limits.parts {
-            return Err(Error::invalid_field(
-                "message.parts",
-                format!("at most {} parts are allowed", limits.parts),
-            ));
+        let (limits, most) = (&self.limits, self.present.load().parts);
+        if message.parts.len() > most {
+            return Err(Error::invalid_field("message.parts", format!("at most {most} parts are allowed")));
         }
         let ids = [
             ("message.messageId", Some(message.message_id.as_str())),
@@ -91,10 +88,10 @@ impl Shared {
                 ));
             }
         }
-        if message.reference_task_ids.len() > limits.parts {
+        if message.reference_task_ids.len() > most {
             return Err(Error::invalid_field(
                 "message.referenceTaskIds",
-                format!("at most {} references are allowed", limits.parts),
+                format!("at most {most} references are allowed"),
             ));
         }
         let media_types =

@@ -143,6 +143,12 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Changes the card before there is a runtime.
+    pub fn card(mut self, change: impl FnOnce(&mut AgentCard)) -> Self {
+        change(&mut self.card);
+        self
+    }
+
     /// Under which name the tasks are kept, where several agents share a store; the card's when not said.
     pub fn agent(mut self, name: impl Into<Arc<str>>) -> Self {
         self.agent = Some(name.into());
@@ -199,10 +205,13 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Gives the card and the executor to a runtime that is there, in place of its own, and leaves everything
-    /// else there as it is: see [`Runtime::replace`].
+    /// Gives the card, the executor and the bound on parts to a runtime that is there, in place of its own, and
+    /// leaves everything else there as it is: see [`Runtime::replace`].
     pub fn give_to(self, runtime: &Runtime) {
-        runtime.replace(self.card, self.executor);
+        let Self { mut card, executor, .. } = self;
+        runtime.shared.declared.on(&mut card);
+        let present = Present { card: Arc::new(card), executor, parts: self.limits.parts };
+        runtime.shared.present.store(Arc::new(present));
     }
 
     /// The runtime. With a store that waits for a disk, or with a [`Retention`], it takes up what was left
@@ -220,7 +229,11 @@ impl RuntimeBuilder {
         let shared = Arc::new(Shared {
             anonymous: Arc::new(Scope { agent: Arc::clone(&agent), tenant: None, owner: None }),
             agent,
-            present: ArcSwap::from_pointee(Present { card: Arc::new(self.card), executor: self.executor }),
+            present: ArcSwap::from_pointee(Present {
+                card: Arc::new(self.card),
+                executor: self.executor,
+                parts: self.limits.parts,
+            }),
             declared: self.declared,
             extended_card: self.extended_card,
             extended_card_is_open: self.extended_card_is_open,

@@ -197,7 +197,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
     }
     let token =
         live.lock().running.as_ref().map_or_else(CancellationToken::new, |running| running.token.clone());
-    let Present { card, executor } = &*shared.present.load_full();
+    let Present { card, executor, .. } = &*shared.present.load_full();
     let cx = ExecContext::from(Execution {
         task_id: live.id.clone(),
         context_id: live.context_id.clone(),
@@ -390,7 +390,7 @@ async fn cancel_after_turn(shared: &Shared, live: &LiveRef) {
         (state.task.clone(), state.memo.clone())
     };
     let Some(task) = task.filter(|task| !task.status.state.is_terminal()) else { return };
-    let Present { card, executor } = &*shared.present.load_full();
+    let Present { card, executor, .. } = &*shared.present.load_full();
     let call = CallContext {
         tenant: live.scope.tenant.as_deref().map(str::to_owned),
         caller: live.scope.owner.clone().map_or_else(Caller::anonymous, Caller::authenticated),

@@ -120,10 +120,10 @@ impl Journal {
         self.health.abandoned.cancel();
     }
 
-    /// Room for this event, and a memo of so many bytes, when there is some.
-    pub(super) async fn room(&self, event: Option<&Event>, memo: usize) -> Room {
+    /// Room for these events, and a memo of so many bytes, when there is some.
+    pub(super) async fn room(&self, events: &[Event], memo: usize) -> Room {
         self.queue.as_ref()?;
-        let units = ((event.map_or(0, weight) + memo) / UNIT + 1).min(ROOM);
+        let units = ((events.iter().map(weight).sum::<usize>() + memo) / UNIT + 1).min(ROOM);
         // The semaphore is ours and never closed.
         Arc::clone(&self.room).acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()
     }

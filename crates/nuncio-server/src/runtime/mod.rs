@@ -140,6 +140,8 @@ pub(crate) struct Shared {
 struct Present {
     card: Arc<AgentCard>,
     executor: Arc<dyn Executor>,
+    /// At most so many parts in a message.
+    parts: usize,
 }
 
 impl fmt::Debug for Runtime {
@@ -342,7 +344,8 @@ impl Runtime {
     /// and hooks stay as they were built.
     pub fn replace(&self, mut card: AgentCard, executor: Arc<dyn Executor>) {
         self.shared.declared.on(&mut card);
-        self.shared.present.store(Arc::new(Present { card: Arc::new(card), executor }));
+        let parts = self.shared.present.load().parts;
+        self.shared.present.store(Arc::new(Present { card: Arc::new(card), executor, parts }));
     }
 
     /// True until [`Self::drain`] is called.

@@ -54,8 +54,13 @@ impl Recorder {
     }
 
     /// Records what the executor says.
-    pub(crate) async fn record(&self, event: Event) -> Result<Seq> {
-        self.write(Writer::Executor, Some(event)).await
+    pub(crate) fn record(&self, event: Event) -> impl Future<Output = Result<Seq>> + Send {
+        self.write(Writer::Executor, [event])
+    }
+
+    /// Records all that the executor says, in one piece: nobody sees a part of it.
+    pub(crate) async fn record_all(&self, events: Vec<Event>) -> Result<Seq> {
+        self.write(Writer::Executor, events).await
     }
 
     /// Keeps what the executor remembers until the next entry takes it along.
@@ -88,9 +93,14 @@ impl Recorder {
         Ok(())
     }
 
-    /// The task as it is folded.
-    pub(crate) fn task(&self) -> Option<Task> {
-        self.live.lock().task.clone()
+    /// Looks at the task as it is folded.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(Option<&Task>) -> T) -> T {
+        look(self.live.lock().task.as_ref())
+    }
+
+    /// Waits until the task asks for something.
+    pub(crate) async fn asked(&self) {
+        self.live.until_settled(|state| state.state().is_interrupted()).await;
     }
 
     /// Waits until the task asks for something and a message waits for its turn.
@@ -111,12 +121,12 @@ impl Recorder {
 
     /// Makes the task, if it is not there yet.
     pub(crate) async fn create(&self) -> Result<Seq> {
-        self.write(Writer::Executor, None).await
+        self.write(Writer::Executor, []).await
     }
 
     /// Makes the task for a caller that will not wait longer, unless a reply was given meanwhile.
     pub(super) async fn ensure(&self) -> Result<()> {
-        self.write(Writer::Runtime, None).await.map(drop)
+        self.write(Writer::Runtime, []).await.map(drop)
     }
 
     /// Records what a caller says to the task.
@@ -131,7 +141,7 @@ impl Recorder {
             let mut state = self.live.lock();
             (state.idempotency, state.turn, state.webhook) = (key, turn, webhook);
         }
-        self.write(Writer::Runtime, Some(Event::Message(Arc::clone(message)))).await
+        self.write(Writer::Runtime, [Event::Message(Arc::clone(message))]).await
     }
 
     /// Ends the task in this state, in the runtime's name, with a reason for people.
@@ -143,7 +153,7 @@ impl Recorder {
                 ..Message::agent(super::new_id::<MessageId>(), nuncio_protocol::Part::text(reason))
             })
         });
-        self.write(Writer::Runtime, Some(self.status(state, message))).await
+        self.write(Writer::Runtime, [self.status(state, message)]).await
     }
 
     fn status(&self, state: TaskState, message: Option<Arc<Message>>) -> Event {
@@ -175,7 +185,7 @@ impl Recorder {
         let Some(key) = told else {
             message.task_id = Some(self.live.id.clone());
             let words = self.status(TaskState::Completed, Some(Arc::new(message)));
-            return self.write(Writer::Executor, Some(words)).await.map(drop);
+            return self.write(Writer::Executor, [words]).await.map(drop);
         };
         if let Some((key, message)) = key {
             let (Shared { journal, store, .. }, at) = (&*self.shared, now());
@@ -190,10 +200,16 @@ impl Recorder {
         Ok(())
     }
 
-    async fn write(&self, writer: Writer, event: Option<Event>) -> Result<Seq> {
+    /// Writes these events, and makes the task if it is not there. If one of them cannot be, it is the last that is
+    /// looked at: those before it are written.
+    async fn write(
+        &self,
+        writer: Writer,
+        events: impl IntoIterator<Item = Event> + AsRef<[Event]> + Send,
+    ) -> Result<Seq> {
         let journal = &self.shared.journal;
         let memo = if journal.is_immediate() { 0 } else { self.live.lock().new_memo() };
-        let room = journal.room(event.as_ref(), memo).await;
+        let room = journal.room(events.as_ref(), memo).await;
         let now = now();
         let mut state = self.live.lock();
         if state.broken {
@@ -202,7 +218,7 @@ impl Recorder {
         match writer {
             Writer::Executor => {
                 refuse_after_reply(&state)?;
-                refuse_while_stopping(&state, event.as_ref())?;
+                refuse_while_stopping(&state, events.as_ref())?;
             }
             // The reply was the end: there is no task to make or to end.
             Writer::Runtime if state.reply.is_some() || state.refused.is_some() => {
@@ -210,9 +226,9 @@ impl Recorder {
             }
             Writer::Runtime => {}
         }
-        let batch = self.fold(&mut state, event, now)?;
+        let (batch, refused) = self.fold(&mut state, events, now);
         if batch.is_empty() {
-            return Ok(state.folded.seq);
+            return refused.map(|()| state.folded.seq);
         }
         state.folded.advance(&batch);
         // In the hands of this owner from now on, or the store says no.
@@ -232,32 +248,42 @@ impl Recorder {
         } else if journal.is_immediate() {
             self.live.announce_work(committed);
         }
-        done.map(|()| seq)
+        done.and(refused).map(|()| seq)
     }
 
-    /// Folds the event into the task, which it makes if need be, and gives what is to be committed.
-    fn fold(&self, state: &mut State, event: Option<Event>, now: Timestamp) -> Result<Vec<Commit>> {
-        let mut batch = Vec::with_capacity(2);
-        let mut created = None;
-        if state.task.is_none() {
-            let task = self.opening_task(state, now);
-            batch.push(self.entry(state.folded.seq, Event::Task(task.clone()), now));
-            created = Some(task);
-        }
-        if let Some(mut event) = event {
+    /// Folds events into the task, which it makes if need be, and gives what is to be committed; and why it is not all.
+    fn fold(
+        &self,
+        state: &mut State,
+        events: impl IntoIterator<Item = Event> + AsRef<[Event]>,
+        now: Timestamp,
+    ) -> (Vec<Commit>, Result<()>) {
+        let mut batch = Vec::with_capacity(events.as_ref().len() + 1);
+        let mut task = match state.task.take() {
+            Some(task) => task,
+            None => {
+                let task = self.opening_task(state, now);
+                batch.push(self.entry(state.folded.seq, Event::Task(task.clone()), now));
+                task
+            }
+        };
+        let is_new = !batch.is_empty();
+        let folded = events.into_iter().try_for_each(|mut event| {
             if let Event::StatusUpdate(update) = &mut event {
                 update.status.timestamp.get_or_insert(now);
             }
-            let Some(task) = created.as_mut().or(state.task.as_mut()) else { return Ok(batch) };
-            fold(task, &event, now).map_err(refusal)?;
+            fold(&mut task, &event, now).map_err(refusal)?;
             let settled = event.status().is_some_and(|status| status.state.is_settled());
             let snapshot = settled.then(|| task.clone());
             let expected = Seq(state.folded.seq.0 + batch.len() as u64);
             batch.push(Commit { snapshot, ..self.entry(expected, event, now) });
+            Ok(())
+        });
+        if folded.is_err() && is_new && batch.len() == 1 {
+            // Nothing was said: there is no task.
+            return (Vec::new(), folded);
         }
-        if let Some(task) = created {
-            state.task = Some(task);
-        }
+        state.task = Some(task);
         if let Some(first) = batch.first_mut() {
             first.idempotency = state.idempotency.take();
             first.turn = state.turn.take();
@@ -272,7 +298,7 @@ impl Recorder {
         {
             batch.iter_mut().for_each(|commit| commit.push = push.tells(&commit.event));
         }
-        Ok(batch)
+        (batch, folded)
     }
 
     fn opening_task(&self, state: &State, now: Timestamp) -> Task {
@@ -320,9 +346,9 @@ fn refuse_after_reply(state: &State) -> Result<()> {
 }
 
 /// An execution that is being stopped may still end the task in its own words, and nothing else.
-fn refuse_while_stopping(state: &State, event: Option<&Event>) -> Result<()> {
+fn refuse_while_stopping(state: &State, events: &[Event]) -> Result<()> {
     let stopping = state.running.as_ref().is_some_and(|running| running.stop.is_some());
-    let ends = event.and_then(Event::status).is_some_and(|status| status.state.is_terminal());
+    let ends = matches!(events, [event] if event.status().is_some_and(|status| status.state.is_terminal()));
     if stopping && !ends {
         return Err(Error::new(ErrorKind::UnsupportedOperation, "the task is being stopped"));
     }

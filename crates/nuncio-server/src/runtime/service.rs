@@ -181,7 +181,7 @@ impl A2aService for Operations {
         };
         let task = before.ok_or_else(not_cancelable)?;
         if !execution::stop(&live, Stop::Cancel) {
-            let Present { card, executor } = &*shared.present.load_full();
+            let Present { card, executor, .. } = &*shared.present.load_full();
             let cx = execution::idle_context(card, cx, task, memo, req.metadata.clone());
             execution::cancel_idle(&**executor, cx, shared.limits.cancel_grace).await;
             // A message may have come in meanwhile; then there is an execution to stop.

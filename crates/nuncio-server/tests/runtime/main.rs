@@ -3,6 +3,7 @@
 
 mod cancel;
 mod drain;
+mod emit;
 mod faults;
 mod follow_up;
 mod hooks;
