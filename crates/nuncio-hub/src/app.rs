@@ -181,7 +181,7 @@ impl Hub {
         let wake = Arc::new(move || woken.iter().for_each(Push::wake));
         let cabinet = Cabinet { store: Arc::clone(&store), vault };
         let registry = Registry::new(Arc::clone(&fleet), Arc::new(workshop), cabinet);
-        for (name, error) in registry.configure(config.agents.clone()).await? {
+        for (name, error) in registry.configure(config.agents.clone(), false).await? {
             if config.agents.iter().any(|agent| agent.name == name) {
                 return Err(error.context(format!("the agent {name} cannot be served")));
             }
@@ -294,7 +294,7 @@ impl Hub {
     }
 
     /// Serves until `shutdown` is done, then drains: readiness off, streams closed, running tasks given
-    /// their grace, what is left recorded as failed.
+    /// their grace, what is left recorded as failed. Whoever calls meanwhile hears so.
     ///
     /// # Errors
     /// None at present; listening may fail later.
@@ -311,16 +311,23 @@ impl Hub {
                 None => None,
             }
         };
+        let serving = async {
+            let open = futures_util::future::join(calls, administration).await;
+            self.live.callers.close();
+            self.fleet.begin_to_drain();
+            self.health.set(false).await;
+            self.fleet.drain(self.config.drain_grace).await;
+            open
+        };
         let (open, admin) = tokio::select! {
-            open = futures_util::future::join(calls, administration) => open,
+            open = serving => open,
             never = ready::watch(&*self.store, &self.fleet, &self.health) => match never {},
             never = self.live.identity.work() => match never {},
             never = follow(&self.live) => match never {},
             never = self.audit.run() => match never {},
-            never = self.live.registry.watch() => match never {},
+            // Nobody comes in any more while it drains.
+            never = until(&stopping, self.live.registry.watch()) => match never {},
         };
-        self.health.set(false).await;
-        self.fleet.drain(self.config.drain_grace).await;
         self.health.close().await;
         let closing = async {
             match admin {
@@ -339,6 +346,14 @@ impl Hub {
         self.store.close().await;
         self.live.telemetry.close(TELEMETRY_GRACE).await;
         Ok(())
+    }
+}
+
+/// Does this until then, and nothing after.
+async fn until(then: &CancellationToken, work: impl Future<Output = Infallible>) -> Infallible {
+    match then.run_until_cancelled(work).await {
+        Some(never) => match never {},
+        None => std::future::pending().await,
     }
 }
 

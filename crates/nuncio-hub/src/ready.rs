@@ -28,7 +28,7 @@ pub(crate) async fn watch(store: &dyn Store, fleet: &Fleet, health: &Health) -> 
         if !fleet.store_is(now) {
             continue;
         }
-        health.set(now).await;
+        health.set(fleet.why_not_ready().is_empty()).await;
         match trouble {
             Some(error) => tracing::error!(%error, "not ready"),
             None => tracing::info!("the task store answers again; ready"),

@@ -47,18 +47,29 @@ pub(crate) struct Live {
 impl Live {
     /// Makes it so. The agents first: they are the only ones that may turn out not to be possible.
     async fn apply(&self, config: &Config) -> Result<(), Problems> {
-        let failed = self.registry.configure(config.agents.clone()).await;
-        let failed =
-            failed.map_err(|error| wrong(format!("the agents cannot be read from the store: {error}")))?;
-        if let Some((name, error)) = failed.first() {
-            return Err(wrong(format!("the agent {name} cannot be served: {error:#}")));
+        let before = self.limits.swap(Arc::new(config.limits.clone()));
+        let bounds = |limits: &config::Limits| (limits.body_bytes, limits.parts);
+        let anew = bounds(&before) != bounds(&config.limits);
+        if let Err(problems) = self.serve(config, anew).await {
+            self.callers.configure(&before, &self.identity.limits());
+            self.limits.store(before);
+            return Err(problems);
         }
         self.identity.configure(&config.identity).map_err(|error| wrong(format!("identity: {error:#}")))?;
-        self.limits.store(Arc::new(config.limits.clone()));
         self.callers.configure(&config.limits, &self.identity.limits());
         self.origins.store(Arc::new(config.cors.clone()));
         self.fleet.set_default(config.default_agent.as_deref());
         Ok(())
+    }
+
+    async fn serve(&self, config: &Config, anew: bool) -> Result<(), Problems> {
+        let failed = self.registry.configure(config.agents.clone(), anew).await;
+        let failed =
+            failed.map_err(|error| wrong(format!("the agents cannot be read from the store: {error}")))?;
+        match failed.first() {
+            Some((name, error)) => Err(wrong(format!("the agent {name} cannot be served: {error:#}"))),
+            None => Ok(()),
+        }
     }
 }
 

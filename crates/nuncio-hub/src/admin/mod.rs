@@ -92,7 +92,7 @@ pub(crate) struct Admin {
     router: Router,
 }
 
-/// The connections that are still open when no more are taken.
+/// What is left of it when it is to end.
 pub(crate) struct Closing {
     open: Open,
     file: TokenFile,
@@ -145,7 +145,7 @@ impl Admin {
         self.file.path()
     }
 
-    /// Serves until `shutdown` is done. Connections then stay open, and no more are taken.
+    /// Serves until `shutdown` is done, and then until what it gives is closed.
     pub(crate) async fn serve(self, shutdown: impl Future<Output = ()>) -> Closing {
         Closing { open: self.listener.serve(self.router, shutdown).await, file: self.file }
     }

@@ -16,6 +16,7 @@ use nuncio_protocol::{AgentCard, AgentProvider, AgentSkill};
 
 pub use self::conformance::Profile;
 pub(crate) use self::proxy::{Answered, Proxy, Taken};
+use self::upstream::Label;
 pub(crate) use self::upstream::hub_id;
 use crate::{
     config::{self, AgentKind, Demo},
@@ -80,7 +81,8 @@ impl Maker for Workshop {
                 AgentKind::Upstream(_) => unreachable!("made above"),
             };
             let before = before.and_then(|before| before.runtime().cloned());
-            let agent = self.durable(Durable { wanted: Some(&wanted), before, ..durable })?;
+            let builder = durable.builder.card(|card| Label::of(&wanted).put_on(card));
+            let agent = self.durable(Durable { builder, wanted: Some(&wanted), before, ..durable })?;
             Ok(Arc::new(agent.made_as(&wanted)))
         }))
     }

@@ -136,9 +136,14 @@ impl Fleet {
         self.agents.load().values().filter_map(|agent| agent.runtime()).all(|runtime| runtime.is_recording())
     }
 
+    /// Whoever looks sees from now on that all of it ends.
+    pub(crate) fn begin_to_drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
     /// Ends all tasks in good order: they have this long.
     pub(crate) async fn drain(&self, grace: Duration) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.begin_to_drain();
         let agents = self.all();
         let running: usize =
             agents.iter().filter_map(|agent| agent.runtime()).map(|runtime| runtime.running()).sum();
@@ -161,5 +166,12 @@ impl Directory for Fleet {
             None => self.default_for(access),
         };
         agent.map(|agent| agent.shown().bound.clone())
+    }
+
+    fn look_ahead(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<bind::Agent> {
+        let default = self.default.load();
+        let name = name.or(default.as_deref())?;
+        extensions.get::<Access>().filter(|access| access.may_call(name))?;
+        self.get(name).map(|agent| agent.shown().bound.clone())
     }
 }

@@ -66,12 +66,13 @@ impl Workshop {
     pub(crate) fn durable(&self, durable: Durable<'_>) -> Result<Agent> {
         let Durable { name, builder, wanted, pushes, keep_headers, example, before } = durable;
         let limits = wanted.map(|wanted| wanted.limits.clone()).unwrap_or_default();
+        let builder = builder.parts(limits.parts.unwrap_or(self.limits.load().parts));
         let runtime = match before {
             Some(runtime) => {
                 builder.give_to(&runtime);
                 runtime
             }
-            None => self.build(name, builder, wanted.filter(|_| pushes), pushes, &limits)?,
+            None => self.build(name, builder, wanted.filter(|_| pushes), pushes)?,
         };
         let options = BindOptions { keep_headers, ..self.options.clone() };
         self.finish(name, Made::Durable(runtime), options, example, &limits)
@@ -96,13 +97,8 @@ impl Workshop {
         mut builder: RuntimeBuilder,
         wanted: Option<&config::Agent>,
         pushes: bool,
-        limits: &AgentLimits,
     ) -> Result<Runtime> {
-        builder = builder
-            .agent(name)
-            .store(Arc::clone(&self.store))
-            .retention(self.retention.clone())
-            .parts(limits.parts.unwrap_or(self.limits.load().parts));
+        builder = builder.agent(name).store(Arc::clone(&self.store)).retention(self.retention.clone());
         if let Some(pushing) = self.pushing.as_ref().filter(|_| pushes) {
             builder = builder.push(&pushing.push, pushing.options_of(wanted)?);
         }

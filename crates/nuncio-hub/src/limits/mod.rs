@@ -26,12 +26,13 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use nuncio_protocol::{Caller, Result, op::Op};
+use nuncio_protocol::{Caller, Error, ErrorKind, Result, op::Op};
 use tokio::time::Instant;
 
 use self::share::{Bounds, Share};
 pub(crate) use self::{guarded::Guarded, relayed::Relayed, share::Permit};
 use crate::{
+    agents::upstream::link::COME_BACK,
     config::{AgentLimits, Limits},
     identity::KeyLimits,
 };
@@ -44,6 +45,8 @@ pub(crate) struct Callers {
     rules: ArcSwap<Rules>,
     /// Somebody is limited.
     any: AtomicBool,
+    /// The hub ends: nobody begins anything.
+    closed: AtomicBool,
     /// The lock is held for a look, or for a walk over all now and then.
     shares: Mutex<HashMap<Who, Kept>>,
 }
@@ -74,8 +77,8 @@ struct Kept {
 
 impl Callers {
     pub(crate) fn new(limits: &Limits, special: &HashMap<Arc<str>, KeyLimits>) -> Self {
-        let (rules, any, shares) = Default::default();
-        let callers = Self { rules, any, shares };
+        let (rules, any, closed, shares) = Default::default();
+        let callers = Self { rules, any, closed, shares };
         callers.configure(limits, special);
         callers
     }
@@ -95,6 +98,19 @@ impl Callers {
         shares.retain(|who, kept| kept.share.bounds() == rules.of(who.principal.as_ref()));
         self.rules.store(Arc::new(rules));
         self.any.store(any, Ordering::Release);
+    }
+
+    /// From now on messages are refused, whoever keeps the tasks.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn check_open(&self, op: Op) -> Result<()> {
+        if self.closed.load(Ordering::Relaxed) && matches!(op, Op::SendMessage | Op::SendStreamingMessage) {
+            let error = Error::new(ErrorKind::Unavailable, "the hub is shutting down");
+            return Err(error.with_retry_after(COME_BACK));
+        }
+        Ok(())
     }
 
     /// Forgets who has not come for long.
@@ -137,8 +153,9 @@ impl Gate {
     /// Lets a call in; it counts for as long as the permit is kept.
     ///
     /// # Errors
-    /// `ResourceExhausted`, with when to come again.
+    /// `ResourceExhausted`, or `Unavailable` if the hub ends, with when to come again.
     pub(crate) fn admit(&self, caller: &Caller, op: Op) -> Result<Permit> {
+        self.callers.check_open(op)?;
         let caller = self.callers.share(caller, Instant::now());
         let mut permit = Permit::default();
         for share in caller.iter().chain(&self.agent) {

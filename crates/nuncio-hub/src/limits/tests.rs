@@ -110,6 +110,19 @@ fn a_key_may_say_otherwise_and_change_its_mind() {
 }
 
 #[test]
+fn nobody_begins_anything_while_the_hub_ends() {
+    let callers = Arc::new(Callers::new(&Limits::default(), &HashMap::new()));
+    let gate = Gate::new(&callers, &AgentLimits::default());
+    callers.close();
+    for op in Op::TABLE.iter().map(|row| row.op) {
+        let begins = matches!(op, Op::SendMessage | Op::SendStreamingMessage);
+        let refused = gate.admit(&caller("a"), op).err();
+        assert_eq!(refused.as_ref().map(Error::kind), begins.then_some(ErrorKind::Unavailable), "{op:?}");
+        assert_eq!(refused.is_some_and(|error| error.retry_after().is_some()), begins, "{op:?}");
+    }
+}
+
+#[test]
 fn who_does_not_come_is_forgotten_and_who_is_still_there_is_not() {
     let callers = Arc::new(Callers::new(&Limits { streams: Some(9), ..Limits::default() }, &HashMap::new()));
     let gate = Gate::new(&callers, &AgentLimits::default());

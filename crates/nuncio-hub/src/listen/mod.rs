@@ -29,6 +29,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::Instant,
 };
+use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::host::{Names, Peer};
 pub use self::tls::{Certificates, Reload};
@@ -61,14 +62,19 @@ pub(crate) struct Listener {
     pub(crate) connections: Connections,
 }
 
-/// The connections that are still open when no more are taken.
+/// What is left of a listener that is to end: connections, and whoever comes to hear why there is no more.
 pub(crate) struct Open {
     closing: watch::Sender<()>,
+    accepting: AbortOnDropHandle<Infallible>,
 }
 
 impl Open {
-    /// Tells them to close, and waits until they have; false if some did not in time.
+    /// Takes no more connections, tells those that there are to close, and waits until they have; false if some did
+    /// not in time.
     pub(crate) async fn close(self, grace: Duration) -> bool {
+        self.accepting.abort();
+        // Until it has gone, one more may come.
+        let _ = self.accepting.await;
         // Who opened last may have gone already.
         let _ = self.closing.send(());
         tokio::time::timeout(grace, self.closing.closed()).await.is_ok()
@@ -76,11 +82,17 @@ impl Open {
 }
 
 impl Listener {
-    /// Serves until `shutdown` is done. Connections then stay open, and no more are taken.
+    /// Serves until `shutdown` is done, and then until what it gives is closed: a hub that drains says so.
     pub(crate) async fn serve<S: Answers>(self, service: S, shutdown: impl Future<Output = ()>) -> Open {
+        let (closing, _) = watch::channel(());
+        let accepting = AbortOnDropHandle::new(tokio::spawn(self.accept_all(service, closing.clone())));
+        shutdown.await;
+        Open { closing, accepting }
+    }
+
+    async fn accept_all<S: Answers>(self, service: S, closing: watch::Sender<()>) -> Infallible {
         let Self { socket, certificates, names, connections } = self;
         let room = Arc::new(Semaphore::new(connections.most.min(Semaphore::MAX_PERMITS)));
-        let (closing, _) = watch::channel(());
         let edge = Arc::new(Edge {
             engine: engine(&connections),
             certificates: certificates.clone(),
@@ -94,11 +106,10 @@ impl Listener {
                 None => std::future::pending().await,
             }
         };
-        tokio::pin!(shutdown, reloading);
+        tokio::pin!(reloading);
         loop {
             let accepted = tokio::select! {
                 accepted = accept(&socket, &room) => accepted,
-                () = &mut shutdown => return Open { closing },
                 () = &mut reloading => continue,
             };
             let Some((stream, peer, permit)) = accepted else { continue };

@@ -112,11 +112,13 @@ impl Registry {
         Self { fleet, maker, cabinet, state: Mutex::default() }
     }
 
-    /// Serves these, and what was added before. If one of these cannot be made, says so, and all stays as it was;
-    /// of what was added before, whatever can be made is served.
+    /// Serves these, and what was added before; all made anew, if what the hub says about all of them has changed. If
+    /// one of these cannot be made, says so, and all stays as it was; of what was added before, whatever can be made is
+    /// served.
     pub(crate) async fn configure(
         &self,
         agents: Vec<config::Agent>,
+        anew: bool,
     ) -> Result<Vec<(AgentName, anyhow::Error)>, StoreError> {
         let mut state = self.state.lock().await;
         let added = self.cabinet.all().await?;
@@ -127,7 +129,8 @@ impl Registry {
         }
         let mut ready = Vec::new();
         let mut failed = Vec::new();
-        for agent in configured.values().filter(|agent| state.made.get(&agent.name) != Some(*agent)) {
+        let is_made = |agent: &config::Agent| !anew && state.made.get(&agent.name) == Some(agent);
+        for agent in configured.values().filter(|agent| !is_made(agent)) {
             match self.make(agent).await {
                 Ok(enter) => ready.push((agent.clone(), enter)),
                 Err(error) => failed.push((agent.name.clone(), error)),
@@ -138,7 +141,7 @@ impl Registry {
         }
         (state.configured, state.added) = (configured, added);
         let mut left = self.enter(&mut state, ready);
-        left.extend(self.follow(&mut state).await);
+        left.extend(self.follow(&mut state, anew).await);
         farewell(left).await;
         Ok(Vec::new())
     }
@@ -147,7 +150,7 @@ impl Registry {
     pub(crate) async fn look(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
         state.added = self.cabinet.all().await?;
-        farewell(self.follow(&mut state).await).await;
+        farewell(self.follow(&mut state, false).await).await;
         Ok(())
     }
 
@@ -262,13 +265,15 @@ impl Registry {
         self.fleet.turn(come, gone.iter().map(|name| &**name))
     }
 
-    /// Makes what is wanted and not there, and takes away what is there and not wanted.
-    async fn follow(&self, state: &mut State) -> Vec<Arc<Agent>> {
+    /// Makes what is wanted and not there, all that was added by the API if it is to be made anew, and takes away what is
+    /// there and not wanted.
+    async fn follow(&self, state: &mut State, anew: bool) -> Vec<Arc<Agent>> {
         let mut ready = Vec::new();
         let names = state.configured.keys().chain(state.added.keys());
         let names: std::collections::BTreeSet<AgentName> = names.cloned().collect();
-        for Wanted { agent, .. } in names.iter().filter_map(|name| state.wanted(name)) {
-            if state.made.get(&agent.name) == Some(&agent) {
+        for Wanted { agent, given } in names.iter().filter_map(|name| state.wanted(name)) {
+            let anew = anew && given.is_some();
+            if !anew && state.made.get(&agent.name) == Some(&agent) {
                 continue;
             }
             match self.make(&agent).await {

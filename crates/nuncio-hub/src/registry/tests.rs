@@ -95,7 +95,7 @@ impl World {
     /// Another hub over the same data, or the same after a restart.
     async fn again(&self, configured: Vec<config::Agent>) -> Self {
         let again = Self::over(Arc::clone(&self.store), self.key.clone()).await;
-        assert!(again.registry.configure(configured).await.unwrap().is_empty());
+        assert!(again.registry.configure(configured, false).await.unwrap().is_empty());
         again
     }
 
@@ -153,24 +153,24 @@ async fn of_two_with_one_name_the_configured_one_is_served_while_it_is_there() {
     let taken = again.add("a", given("other")).await.unwrap_err();
     assert!(matches!(taken, Refused::Taken(AgentOrigin::File)), "{taken:?}");
     // A reload without it.
-    assert!(again.registry.configure(vec![]).await.unwrap().is_empty());
+    assert!(again.registry.configure(vec![], false).await.unwrap().is_empty());
     assert_eq!(again.served(), ["a=api"]);
 }
 
 #[tokio::test]
 async fn a_reload_changes_what_has_changed_or_nothing_at_all() {
     let world = World::new().await;
-    world.registry.configure(vec![configured("a", "one"), configured("b", "one")]).await.unwrap();
+    world.registry.configure(vec![configured("a", "one"), configured("b", "one")], false).await.unwrap();
     let kept = world.fleet.get("a").unwrap();
     let failed = world
         .registry
-        .configure(vec![configured("a", "one"), configured("b", "two"), configured("c", "broken")])
+        .configure(vec![configured("a", "one"), configured("b", "two"), configured("c", "broken")], false)
         .await
         .unwrap();
     assert_eq!(failed.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>(), ["c"]);
     assert_eq!(world.served(), ["a=one", "b=one"], "all stays as it was");
     let failed =
-        world.registry.configure(vec![configured("a", "one"), configured("b", "two")]).await.unwrap();
+        world.registry.configure(vec![configured("a", "one"), configured("b", "two")], false).await.unwrap();
     assert!(failed.is_empty(), "{failed:?}");
     assert_eq!(world.served(), ["a=one", "b=two"]);
     assert!(Arc::ptr_eq(&kept, &world.fleet.get("a").unwrap()), "it was not made anew");
@@ -223,7 +223,7 @@ async fn what_is_kept_is_sealed_and_without_the_key_it_is_left_out() {
     let records = world.store.records(&query).await.unwrap();
     assert!(!String::from_utf8_lossy(&records[0].value).contains("s3cret"));
     let stranger = World::over(Arc::clone(&world.store), MasterKey::random()).await;
-    assert!(stranger.registry.configure(vec![]).await.unwrap().is_empty());
+    assert!(stranger.registry.configure(vec![], false).await.unwrap().is_empty());
     assert!(stranger.served().is_empty());
 }
 

@@ -55,7 +55,7 @@ fn behind_a_proxy(network: &str) -> Config {
 }
 
 /// A new key of the kind that is asked for.
-fn key(directory: &str, name: &str, algorithm: &'static rcgen::SignatureAlgorithm) -> PathBuf {
+pub(crate) fn key(directory: &str, name: &str, algorithm: &'static rcgen::SignatureAlgorithm) -> PathBuf {
     let file = crate::directory(directory).join(name);
     fs::write(&file, rcgen::KeyPair::generate_for(algorithm).unwrap().serialize_pem()).unwrap();
     file

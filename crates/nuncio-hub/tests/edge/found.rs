@@ -1,12 +1,19 @@
 //! Which agents there are, for people and for machines.
 
+use std::collections::BTreeMap;
+
+use nuncio_client::{TrustedKeys, verify_card};
 use nuncio_hub::{
     Hub, NewKey,
-    config::{Agent, AgentKind, AgentOrigin, Config, Upstream},
+    config::{Agent, AgentKind, AgentOrigin, CardKey, Config, Upstream},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::{Running, cards::get, config};
+use crate::{
+    Running,
+    cards::{get, key},
+    config,
+};
 
 #[tokio::test]
 async fn agents_are_found_by_what_they_do() {
@@ -31,23 +38,48 @@ async fn agents_are_found_by_what_they_do() {
     assert_eq!((wrong.status, &wrong.json["error"]["status"]), (400, &json!("INVALID_ARGUMENT")));
 }
 
-/// Its signature holds for the card as it came; where it is found is in the list.
+/// Ours is signed by our key, and theirs is where its own signature holds; where that is found is in the list.
 #[tokio::test]
-async fn the_card_of_an_agent_elsewhere_is_shown_as_it_came_to_those_who_may_see_the_agent() {
-    let far = Running::start(config()).await;
+async fn the_card_of_an_agent_elsewhere_is_signed_anew_and_shown_as_it_came_to_those_who_may_see_the_agent() {
+    let signed = |name: &str| {
+        let file = key("elsewhere", name, &rcgen::PKCS_ED25519);
+        Config { card_keys: vec![CardKey { file, kid: Some(name.to_owned()) }], ..config() }
+    };
+    let far = Running::start(signed("far.pem")).await;
     let original = get(&far, "/agents/echo/.well-known/agent-card.json", &[]).await.json;
     let url = format!("{}/agents/echo", far.url).parse().unwrap();
     let kind = AgentKind::Upstream(Box::new(Upstream::new(url)));
     let agents = vec![Agent::new("far".parse().unwrap(), kind, AgentOrigin::Flag)];
-    let hub = Hub::bind(Config { agents, ..config() }).await.unwrap();
+    let hub = Hub::bind(Config { agents, ..signed("near.pem") }).await.unwrap();
     let keyring = hub.keyring();
     let hub = Running::run(hub);
     let shown = get(&hub, "/agents/far/upstream-card", &[]).await;
     assert_eq!((shown.status, &shown.json), (200, &original));
-    let list = get(&hub, "/agents?q=far", &[]).await.json;
-    assert_eq!(list["agents"][0]["upstreamCard"], format!("{}/agents/far/upstream-card", hub.url));
-    let echo = get(&hub, "/agents?q=echo&tag=demo", &[]).await.json;
-    assert!(echo["agents"].as_array().unwrap().iter().any(|agent| agent["upstreamCard"].is_null()), "{echo}");
+    let ours = get(&hub, "/agents/far/.well-known/agent-card.json", &[]).await.json;
+    assert_eq!(ours["supportedInterfaces"][0]["url"], format!("{}/agents/far", hub.url));
+    for (signer, kid, is_ours) in [(&hub, "near.pem", true), (&far, "far.pem", false)] {
+        let jwks = get(signer, "/.well-known/jwks.json", &[]).await.json;
+        let trusted = TrustedKeys::from_jwks(&jwks).unwrap();
+        for (card, holds) in [(&ours, is_ours), (&shown.json, !is_ours)] {
+            let verified = verify_card(card, &trusted).ok();
+            assert_eq!(verified.map(|verified| verified.kid), holds.then(|| kid.to_owned()), "{card}");
+        }
+    }
+    let list = get(&hub, "/agents", &[]).await.json;
+    let originals: BTreeMap<_, _> = list["agents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|agent| (agent["name"].as_str().unwrap(), agent["upstreamCard"].clone()))
+        .collect();
+    // Of those that are here there is no other card.
+    let expected = [
+        ("conformance", Value::Null),
+        ("echo", Value::Null),
+        ("far", format!("{}/agents/far/upstream-card", hub.url).into()),
+        ("slow", Value::Null),
+    ];
+    assert_eq!(originals, BTreeMap::from(expected));
     for path in ["/agents/echo/upstream-card", "/agents/none/upstream-card", "/agents/far/upstream-card/x"] {
         assert_eq!(get(&hub, path, &[]).await.status, 404, "{path}");
     }

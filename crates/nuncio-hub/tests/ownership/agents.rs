@@ -1,10 +1,13 @@
 //! Agents: one that a key is not for is one that nobody has.
 
+use nuncio_hub::config::Agent;
 use nuncio_protocol::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
     GetTaskRequest, ListTaskPushNotificationConfigsRequest, Message, Part, SendMessageRequest,
     SubscribeToTaskRequest, TaskPushNotificationConfig, Version, op::Call,
 };
+
+use serde_json::Value;
 
 use crate::{
     Running,
@@ -97,7 +100,7 @@ async fn cards_and_the_list_show_what_is_yours() {
         }
     }
     let list = get(&hub, "/agents", Some(&key)).await;
-    let json: serde_json::Value = serde_json::from_slice(&list.body).unwrap();
+    let json: Value = serde_json::from_slice(&list.body).unwrap();
     let names: Vec<_> = json["agents"].as_array().unwrap().iter().map(|agent| &agent["name"]).collect();
     assert_eq!(names, ["echo"]);
     let card = get(&hub, "/agents/echo/.well-known/agent-card.json", Some(&key)).await;
@@ -105,4 +108,65 @@ async fn cards_and_the_list_show_what_is_yours() {
     let header = |name| std::str::from_utf8(&card.headers[name]).unwrap();
     assert_eq!(header("cache-control"), "private, max-age=300", "a cache would show it to others");
     assert!(header("vary").contains("x-api-key"), "{}", header("vary"));
+}
+
+/// Every list of agents, and where the addresses of those stand in it that are listed.
+const LISTS: [(&str, &str, &str); 7] = [
+    ("/agents", "/agents", "/url"),
+    ("/agents?q=agent", "/agents", "/url"),
+    ("/agents?q=echo+slow+far", "/agents", "/url"),
+    ("/agents?tag=demo", "/agents", "/url"),
+    ("/agents?streaming=true&pageSize=1000", "/agents", "/url"),
+    ("/.well-known/ai-catalog.json", "/entries", "/identifier"),
+    ("/.well-known/api-catalog", "/linkset/0/item", "/href"),
+];
+
+/// Who sees which agents; `secret` is not listed for anybody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_list_shows_what_is_yours_and_is_listed() {
+    let far = Running::start(|_| {}).await;
+    let hub = Running::before(&far, |config, agent| {
+        agent.tags = vec!["demo".to_owned()];
+        let secret = Agent { name: "secret".parse().unwrap(), visible: false, ..agent.clone() };
+        config.agents.push(secret);
+    })
+    .await;
+    let cases: [(Option<&[&str]>, &[&str]); 5] = [
+        (None, &["conformance", "echo", "far", "slow"]),
+        (Some(&["echo", "secret"]), &["echo"]),
+        (Some(&["far", "slow"]), &["far", "slow"]),
+        (Some(&["secret"]), &[]),
+        (Some(&["none"]), &[]),
+    ];
+    for (number, (allowed, seen)) in cases.into_iter().enumerate() {
+        let key = hub.key(&format!("team-{number}"), allowed).await;
+        for (path, list, address) in LISTS {
+            let answer = get(&hub, path, Some(&key)).await;
+            let case = format!("{path} for {allowed:?}: {}", answer.text());
+            assert_eq!(answer.status, 200, "{case}");
+            let json: Value = serde_json::from_slice(&answer.body).unwrap();
+            let listed = json.pointer(list).unwrap().as_array().unwrap().iter();
+            let url = |agent: &Value| agent.pointer(address).unwrap().as_str().unwrap().to_owned();
+            let mut names: Vec<_> =
+                listed.map(|agent| url(agent).rsplit('/').next().unwrap().to_owned()).collect();
+            names.sort();
+            let is_whole = !path.contains("q=");
+            assert!(names.iter().all(|name| seen.contains(&&**name)), "{case}");
+            assert!(!is_whole || names == seen, "{case}");
+            // Nor anywhere else in it, but for the words of those that are there.
+            for hidden in ["far", "slow", "secret", "conformance", "echo"] {
+                let is_named = case.contains(&format!("/agents/{hidden}"));
+                assert_eq!(is_named, names.iter().any(|name| name == hidden), "{hidden} in {case}");
+            }
+            assert_eq!(answer.headers["cache-control"], b"no-store", "{case}");
+            assert_eq!(get(&hub, path, None).await.status, 401, "{path}");
+        }
+        // Who knows its name, and may, can call it.
+        let card = get(&hub, "/agents/secret/.well-known/agent-card.json", Some(&key)).await;
+        let may = allowed.is_none_or(|allowed| allowed.contains(&"secret"));
+        assert_eq!(card.status, if may { 200 } else { 404 }, "{allowed:?}");
+        let wire = Wire::JsonRpc(Version::V1_0);
+        let sent = wire.call(&hub, "secret", Some(&key), calls().swap_remove(0)).await.unwrap();
+        assert_eq!(sent.is_ok(), may, "{allowed:?}: {}", sent.text());
+    }
 }

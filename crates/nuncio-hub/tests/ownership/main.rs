@@ -3,24 +3,44 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod agents;
+mod attempts;
+mod denials;
+mod limits;
 mod refusals;
 mod tasks;
 mod wire;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::Arc,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use nuncio_hub::{
     Hub, Keyring, NewKey,
-    config::{Config, Push},
+    config::{Admin, Agent, AgentKind, AgentOrigin, Config, Mode, Push, Upstream},
 };
+use serde_json::Value;
 use tokio::{sync::oneshot, task::JoinHandle};
 
 /// How long something may take that takes no time: only a test that fails waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A file of its own, below the folder for what tests write.
+fn file(name: &str) -> PathBuf {
+    static FILES: AtomicU32 = AtomicU32::new(0);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("ownership-{}-{number}-{name}", std::process::id()))
+}
+
 /// A hub that runs beside the test.
 struct Running {
     url: String,
+    admin: String,
+    token: String,
     keyring: Arc<Keyring>,
     http: reqwest::Client,
     http2: reqwest::Client,
@@ -39,13 +59,61 @@ impl Running {
             ..Config::new(([127, 0, 0, 1], 0).into())
         };
         change(&mut config);
+        let token = file("token");
+        config.admin = Some(Admin { listen: ([127, 0, 0, 1], 0).into(), token_file: Some(token.clone()) });
         let hub = Hub::bind(config).await.unwrap();
         let (url, keyring) = (hub.local_url(), hub.keyring());
+        let admin = format!("http://{}", hub.administered().unwrap().address);
+        let token = fs::read_to_string(token).unwrap().trim_end().to_owned();
         let (stop, stopped) = oneshot::channel();
         let ended = tokio::spawn(hub.run(async move { drop(stopped.await) }));
         let client = || reqwest::Client::builder().no_proxy();
         let (http, http2) = (client().build().unwrap(), client().http2_prior_knowledge().build().unwrap());
-        Self { url, keyring, http, http2, _stop: stop, _ended: ended }
+        Self { url, admin, token, keyring, http, http2, _stop: stop, _ended: ended }
+    }
+
+    /// With `far` besides: the echo agent of another hub, which keeps its own tasks.
+    async fn before(far: &Self, change: impl FnOnce(&mut Config, &mut Agent)) -> Self {
+        let url = format!("{}/agents/echo", far.url).parse().unwrap();
+        let kind = AgentKind::Upstream(Box::new(Upstream { mode: Mode::Proxy, ..Upstream::new(url) }));
+        let mut agent = Agent::new("far".parse().unwrap(), kind, AgentOrigin::File);
+        Self::start(|config| {
+            change(config, &mut agent);
+            config.agents.push(agent);
+        })
+        .await
+    }
+
+    /// What its operator is told.
+    async fn told(&self, path: &str) -> String {
+        let request = self.http.get(format!("{}{path}", self.admin)).bearer_auth(&self.token);
+        tokio::time::timeout(PATIENCE, async { request.send().await.unwrap().text().await.unwrap() })
+            .await
+            .unwrap()
+    }
+
+    /// What was refused, the oldest first, once there is so much of it.
+    async fn trail(&self, count: usize) -> Vec<Value> {
+        let read = async {
+            loop {
+                let page: Value = serde_json::from_str(&self.told("/api/v1/audit?limit=1000").await).unwrap();
+                let mut rows = page["rows"].as_array().unwrap().clone();
+                if rows.len() >= count {
+                    rows.reverse();
+                    return rows;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("there are never {count} rows"))
+    }
+
+    /// How many were refused, by the reason.
+    async fn denials(&self, reason: &str) -> u64 {
+        let metrics = self.told("/metrics").await;
+        let name = format!("nuncio_denials_total{{reason=\"{reason}\"}} ");
+        let count = metrics.lines().find_map(|line| line.strip_prefix(&name));
+        count.map_or(0, |count| count.parse().unwrap())
     }
 
     /// A key of this name, for these agents.

@@ -24,17 +24,19 @@ fn list() -> Call {
     Call::ListTasks(Box::default())
 }
 
-fn get_task() -> Call {
+pub(crate) fn get_task() -> Call {
     Call::GetTask(Box::new(GetTaskRequest { id: "t".into(), ..Default::default() }))
 }
 
-fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
+pub(crate) fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
     answer.headers.get(name).map_or("", |value| std::str::from_utf8(value).unwrap())
 }
 
 /// The status of HTTP, and the error in the binding's own words.
 fn error(wire: Wire, answer: &Answer) -> (u16, String) {
-    let json: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    // Alone, or as the only event of a stream.
+    let text = answer.body.strip_prefix(b"data: ").unwrap_or(&answer.body);
+    let json: Value = serde_json::from_slice(text).unwrap_or_default();
     let told = match wire {
         Wire::JsonRpc(_) => json["error"]["code"].to_string(),
         Wire::Rest(Version::V1_0) => json["error"]["status"].to_string(),
@@ -45,7 +47,7 @@ fn error(wire: Wire, answer: &Answer) -> (u16, String) {
 }
 
 /// What each wire says: JSON-RPC, HTTP+JSON (of either version), gRPC.
-fn check(wire: Wire, answer: &Answer, http: u16, code: i32, status: &str, grpc: &str) {
+pub(crate) fn check(wire: Wire, answer: &Answer, http: u16, code: i32, status: &str, grpc: &str) {
     let expected = match wire {
         Wire::JsonRpc(_) => (http, code.to_string()),
         Wire::Rest(Version::V1_0) => (http, format!("\"{status}\"")),

@@ -1,5 +1,7 @@
 //! Tasks: what belongs to the other principal is as good as nothing.
 
+use std::{slice::from_ref, time::Instant};
+
 use nuncio_protocol::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
     GetTaskRequest, ListTaskPushNotificationConfigsRequest, ListTasksRequest, Message, Part,
@@ -10,7 +12,7 @@ use nuncio_protocol::{
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use crate::{
-    Running,
+    PATIENCE, Running,
     wire::{WIRES, Wire},
 };
 
@@ -64,7 +66,7 @@ fn nobodys(id: &TaskId) -> TaskId {
     format!("{rest}{}", if last == "0" { "1" } else { "0" }).into()
 }
 
-/// Begins a task that holds, with a webhook.
+/// Begins a task that holds, with a webhook; from then on nothing becomes of it by itself.
 async fn begin(hub: &Running, key: &str) -> TaskId {
     let wire = Wire::Rest(Version::V1_0);
     let sent =
@@ -80,6 +82,10 @@ async fn begin(hub: &Running, key: &str) -> TaskId {
     let call = Call::CreateTaskPushNotificationConfig(Box::new(hook));
     let made = wire.call(hub, AGENT, Some(key), call).await.unwrap();
     assert!(made.is_ok(), "{}", made.text());
+    let deadline = Instant::now() + PATIENCE;
+    while !seen(hub, key, &id).await[0].contains("TASK_STATE_WORKING") {
+        assert!(Instant::now() < deadline, "nobody is at work on it");
+    }
     id
 }
 
@@ -193,16 +199,33 @@ async fn tenants_are_kept_apart_whatever_calls_say() {
         };
         keys.push(hub.keyring.create(new).await.unwrap().1.reveal().to_owned());
     }
-    let task = begin(&hub, &keys[0]).await;
-    for tenant in [None, Some("north")] {
-        let request =
-            GetTaskRequest { id: task.clone(), tenant: tenant.map(str::to_owned), ..Default::default() };
-        let ask = |key: &str| {
-            let (call, key) = (Call::GetTask(Box::new(request.clone())), key.to_owned());
-            let hub = &hub;
-            async move { Wire::JsonRpc(Version::V1_0).call(hub, AGENT, Some(&key), call).await.unwrap() }
-        };
-        assert!(ask(&keys[0]).await.is_ok(), "{tenant:?}");
-        assert!(!ask(&keys[1]).await.is_ok(), "{tenant:?}");
+    let [north, south] = [&keys[0], &keys[1]];
+    let task = begin(&hub, north).await;
+    let nothing = nobodys(&task);
+    let before = seen(&hub, north, &task).await;
+    let mut compared = 0;
+    for wire in WIRES {
+        for (foreign, unknown) in calls(&task).into_iter().zip(calls(&nothing)) {
+            let op = foreign.op();
+            // Of gRPC it names the agent.
+            let tenants = if matches!(wire, Wire::Grpc(_)) { &[None][..] } else { &[None, Some("north")] };
+            for tenant in tenants {
+                let ask = async |mut call: Call| {
+                    call.set_tenant(tenant.map(str::to_owned));
+                    wire.call(&hub, AGENT, Some(south), call).await
+                };
+                let Some(foreign) = ask(foreign.clone()).await else { continue };
+                let unknown = ask(unknown.clone()).await.unwrap().renamed(nothing.as_str(), task.as_str());
+                assert_eq!(foreign.text(), unknown.text(), "{wire:?} {op:?} {tenant:?}");
+                assert!(!foreign.is_ok(), "{wire:?} {op:?} {tenant:?}: {}", foreign.text());
+                compared += 1;
+            }
+        }
+        list(&hub, wire, north, from_ref(&task), &[], &format!("{wire:?}")).await;
+        list(&hub, wire, south, &[], from_ref(&task), &format!("{wire:?}")).await;
+        let own = wire.call(&hub, AGENT, Some(north), calls(&task).swap_remove(2)).await.unwrap();
+        assert!(own.is_ok(), "{wire:?}: {}", own.text());
     }
+    assert!(compared >= 75, "{compared}");
+    assert_eq!(seen(&hub, north, &task).await, before, "and nothing has become of it");
 }

@@ -162,7 +162,15 @@ impl Wire {
 
 /// Asks for what stands at a path.
 pub(crate) async fn get(hub: &Running, path: &str, key: Option<&str>) -> Answer {
+    get_as(hub, path, key, &[]).await
+}
+
+/// The same with these headers besides.
+pub(crate) async fn get_as(hub: &Running, path: &str, key: Option<&str>, headers: &[(&str, &str)]) -> Answer {
     let mut request = hub.http.get(format!("{}{path}", hub.url));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
     if let Some(key) = key {
         request = request.header("x-api-key", key);
     }

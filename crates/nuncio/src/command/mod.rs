@@ -44,7 +44,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         start_log(args.log_level.as_deref().unwrap_or(LOG_LEVEL), args.log_format.unwrap_or_default())?;
     }
     match args.command {
-        Command::Serve(serve) => serve::run(serve, format).await,
+        Command::Serve(serve) => Box::pin(serve::run(serve, format)).await,
         Command::Init(init) => config::init(&init, format),
         Command::Check(command) => check::run(command, format).await,
         Command::Send(send) => send::run(send, format).await,

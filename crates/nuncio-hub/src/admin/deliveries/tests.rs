@@ -29,7 +29,13 @@ use super::{
     super::table::{self, Table},
     *,
 };
-use crate::{fleet::Fleet, registry};
+use crate::{
+    audit::{Audit, Writer},
+    config,
+    fleet::Fleet,
+    identity::Identity,
+    registry,
+};
 
 /// A receiver that understands nothing.
 struct Refuses;
@@ -56,8 +62,8 @@ impl Executor for Done {
     }
 }
 
-/// The API over a store with dead letters of one task, and how often somebody was woken.
-async fn api() -> (Router, Arc<AtomicUsize>) {
+/// The API over a store with dead letters of one task, how often somebody was woken, and what writes the trail.
+async fn api() -> (Router, Arc<AtomicUsize>, Writer) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(100));
     let push = Push::builder(Arc::clone(&store), Refuses, MasterKey::random()).build().unwrap();
     let card = AgentCard::new("done", "");
@@ -93,10 +99,11 @@ async fn api() -> (Router, Arc<AtomicUsize>) {
     });
     let fleet = Arc::new(Fleet::new(None));
     let registry = registry::tests::registry(&store, &fleet, &MasterKey::random()).await;
-    let identity = registry::tests::workshop(&store).await.identity;
+    let (audit, writer) = Audit::new(&store);
+    let identity = Identity::open(&config::Identity::default(), &store, audit, true).await.unwrap();
     let desk = Desk { fleet, store, wake, registry: Arc::new(registry), identity, reloader: Arc::default() };
     let api = Router::new().fallback(table::serve).with_state(Arc::new(Table::new(Arc::new(desk))));
-    (api, woken)
+    (api, woken, writer)
 }
 
 /// What is answered. Nothing of it is secret.
@@ -122,7 +129,7 @@ async fn list(api: &Router, query: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn deliveries_are_told_without_secrets_and_by_pages() {
-    let (api, _) = api().await;
+    let (api, ..) = api().await;
     let all = list(&api, "").await;
     assert!(all.len() > 1, "{all:?}");
     for delivery in &all {
@@ -159,7 +166,7 @@ async fn deliveries_are_told_without_secrets_and_by_pages() {
 
 #[tokio::test]
 async fn what_was_given_up_is_tried_again_and_somebody_is_woken_for_it() {
-    let (api, woken) = api().await;
+    let (api, woken, _) = api().await;
     let all = list(&api, "state=dead").await;
     let id = all[0]["id"].as_str().unwrap();
     let (status, delivery) = ask(&api, "POST", &format!("/deliveries/{id}:replay"), "").await;
@@ -180,9 +187,33 @@ async fn what_was_given_up_is_tried_again_and_somebody_is_woken_for_it() {
     assert_eq!(list(&api, "state=pending").await.len(), all.len());
 }
 
+/// Only of what was done, and with what it was done to.
+#[tokio::test]
+async fn who_has_something_delivered_again_leaves_a_row_in_the_trail() {
+    let (api, _, writer) = api().await;
+    let dead = list(&api, "state=dead&limit=1").await;
+    let id = dead[0]["id"].as_str().unwrap();
+    let since = |agent: &str| json!({ "since": "2020-01-01T00:00:00Z", "agent": agent }).to_string();
+    for (path, body, expected) in [
+        (format!("/deliveries/{id}:replay"), String::new(), 200),
+        ("/deliveries/none-1:replay".to_owned(), String::new(), 404),
+        ("/deliveries:redrive".to_owned(), "{}".to_owned(), 400),
+        ("/deliveries:redrive".to_owned(), since("done"), 200),
+    ] {
+        assert_eq!(ask(&api, "POST", &path, &body).await.0, expected, "{path} {body}");
+    }
+    writer.close().await;
+    let (_, trail) = ask(&api, "GET", "/audit", "").await;
+    let rows: Vec<_> =
+        trail["rows"].as_array().unwrap().iter().map(|row| (&row["what"], &row["detail"])).collect();
+    let what = &json!("delivery-replayed");
+    let details = [json!("since 2020-01-01T00:00:00.000Z of done"), json!(id)];
+    assert_eq!(rows, [(what, &details[0]), (what, &details[1])], "the newest first: {trail}");
+}
+
 #[tokio::test]
 async fn what_is_asked_wrong_is_answered_with_what_is_right() {
-    let (api, woken) = api().await;
+    let (api, woken, _) = api().await;
     let id = list(&api, "limit=1").await[0]["id"].as_str().unwrap().to_owned();
     for (method, path, body, status, expected) in [
         ("GET", "/deliveries?state=gone".to_owned(), "", 400, "`pending`, `delivered`, `dead`"),

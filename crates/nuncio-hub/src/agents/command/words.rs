@@ -104,16 +104,24 @@ struct Log {
 
 impl Log {
     fn line(&mut self, line: &str) {
-        if self.since.elapsed() >= Duration::from_secs(1) {
+        if self.has_room(Instant::now()) {
+            tracing::info!(agent = %self.agent, task = %self.task, line, "a program says");
+        }
+    }
+
+    /// True if one more line fits into the present second; otherwise it counts as left out.
+    fn has_room(&mut self, now: Instant) -> bool {
+        if now.duration_since(self.since) >= Duration::from_secs(1) {
             self.close();
-            (self.since, self.lines) = (Instant::now(), 0);
+            (self.since, self.lines) = (now, 0);
         }
-        if self.lines == LINES_A_SECOND {
+        let fits = self.lines < LINES_A_SECOND;
+        if fits {
+            self.lines += 1;
+        } else {
             self.left_out += 1;
-            return;
         }
-        self.lines += 1;
-        tracing::info!(agent = %self.agent, task = %self.task, line, "a program says");
+        fits
     }
 
     /// Says how many lines were left out.
@@ -179,7 +187,21 @@ mod tests {
             seen.extend(lines.add("x".repeat(1000).as_bytes()));
         }
         seen.extend(lines.add(b"\nnext\n"));
-        assert_eq!(seen, ["x".repeat(LINE), "next".to_owned()]);
+        assert_eq!(seen, ["x".repeat(1000), "next".to_owned()], "as docs/operating.md says");
+    }
+
+    /// docs/operating.md says how many.
+    #[test]
+    fn a_second_has_room_for_fifty_lines() {
+        let since = Instant::now();
+        let mut log = Log { agent: "a".into(), task: "t".into(), since, lines: 0, left_out: 0 };
+        for (after, lines, logged, left_out) in
+            [(0, 49, 49, 0), (999, 11, 1, 10), (1000, 60, 50, 10), (2500, 1, 1, 0)]
+        {
+            let now = since + Duration::from_millis(after);
+            let seen = (0..lines).filter(|_| log.has_room(now)).count();
+            assert_eq!((seen, log.left_out), (logged, left_out), "{after}");
+        }
     }
 
     #[test]

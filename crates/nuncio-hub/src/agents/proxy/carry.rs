@@ -77,7 +77,7 @@ impl Proxy {
         let out = self.outgoing(ways, cx, op)?;
         let Candidate { version, binding, .. } = *ways.typed.candidate();
         let mut is_lossy = cx.said_more || !call.fits(version, binding);
-        let _place = ways.link.admit().await?;
+        let place = ways.link.admit_call(op).await?;
         // What a stream may take is how long it takes to begin.
         let service =
             self.telemetry.leaving(&self.name, cx.trace.as_ref(), Arc::<Direct>::clone(&ways.typed));
@@ -93,7 +93,14 @@ impl Proxy {
         let as_caller = ways.link.settings.forward_headers.contains(&http::header::AUTHORIZATION);
         let shown = move |error: Error| refusal::passed(&error, as_caller);
         match outcome.map_err(shown)? {
-            Reply::Stream(events) => Ok(Reply::Stream(events.map(move |item| item.map_err(shown)).boxed())),
+            Reply::Stream(events) => {
+                // What is said by a stream is under way until that ends.
+                let shown = move |item: Result<StreamItem>| {
+                    let _held = &place;
+                    item.map_err(shown)
+                };
+                Ok(Reply::Stream(events.map(shown).boxed()))
+            }
             reply => Ok(reply),
         }
     }

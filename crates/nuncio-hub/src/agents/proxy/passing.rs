@@ -14,6 +14,7 @@ use http_body::{Body, Frame};
 use nuncio_client::ForwardBody;
 use nuncio_protocol::{Caller, Error, ErrorKind, Result, wire::sse::Decoder};
 use nuncio_server::bind::{Form, Subject};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{super::upstream::refusal, owners::Owners};
 
@@ -45,6 +46,8 @@ pub(super) struct Passing {
     tail: [u8; 2],
     /// It has said how it ended, or has no way to say it.
     is_whole: bool,
+    /// What is said by a stream is under way until that ends.
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 enum State {
@@ -76,6 +79,7 @@ impl Passing {
         body: ForwardBody,
         (form, framing): (Form, Framing),
         learning: Option<Learning>,
+        place: Option<OwnedSemaphorePermit>,
     ) -> Self {
         let state = match learning {
             Some(learning) => {
@@ -84,7 +88,8 @@ impl Passing {
             None => State::Passing { held: VecDeque::new() },
         };
         let agent = Arc::clone(agent);
-        Self { agent, body, form, framing, state, tail: *b"\n\n", is_whole: framing == Framing::Sse }
+        let is_whole = framing == Framing::Sse;
+        Self { agent, body, form, framing, state, tail: *b"\n\n", is_whole, _place: place }
     }
 
     /// The same for an answer whose head has said how it ended.

@@ -9,7 +9,7 @@ use http::{StatusCode, header::CONTENT_LENGTH};
 use nuncio_client::{Forward, ForwardBody, Handed};
 use nuncio_protocol::{Binding, Caller, Error, ErrorKind, Result, op::Op};
 use nuncio_server::bind::{Form, Raw};
-use tokio::time::timeout;
+use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use super::{
     super::upstream::refusal,
@@ -93,7 +93,7 @@ impl Proxy {
         };
         let handed =
             Handed { method: call.method.clone(), path: call.path, query: call.query, headers: sent, body };
-        let _place = ways.link.admit().await?;
+        let place = ways.link.admit_call(call.op).await?;
         let patience = cx.deadline.map_or_else(
             || ways.patience(call.op),
             |deadline| {
@@ -109,7 +109,7 @@ impl Proxy {
         let answer = answer.map_err(|error| refusal::shown(&error, as_caller))?;
         let exchange =
             Exchange { proxy: self, way, patience, op: call.op, caller: &cx.caller, form: call.form };
-        exchange.respond(answer).await
+        exchange.respond(answer, place).await
     }
 }
 
@@ -145,7 +145,12 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    async fn respond(self, answer: http::Response<ForwardBody>) -> Result<Answered> {
+    /// `place` is held until the answer is whole.
+    async fn respond(
+        self,
+        answer: http::Response<ForwardBody>,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Result<Answered> {
         let (parts, body) = answer.into_parts();
         let framing = match headers::media_type(&parts.headers) {
             "text/event-stream" => Some(Framing::Sse),
@@ -159,7 +164,7 @@ impl Exchange<'_> {
                     refused = self.form.refusal(&parts, b"");
                 }
                 let learning = self.learning();
-                let passing = Passing::new(&self.proxy.name, body, (self.form, framing), learning);
+                let passing = Passing::new(&self.proxy.name, body, (self.form, framing), learning, place);
                 // An answer of gRPC without any message has its trailers in its head.
                 let is_whole = parts.headers.contains_key("grpc-status");
                 Body::new(if is_whole { passing.whole() } else { passing })

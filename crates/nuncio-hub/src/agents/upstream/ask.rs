@@ -50,19 +50,23 @@ impl Answer {
 }
 
 impl Turn<'_> {
-    /// The message in the agent's terms. It is told as much about how as makes sense there: waiting, history and
-    /// webhooks are ours.
-    pub(super) async fn request(&self, before: Option<&Memo>) -> SendMessageRequest {
+    /// What the message is about, in the agent's terms.
+    pub(super) async fn theirs_of(&self, before: Option<&Memo>) -> Theirs {
         let (shared, call) = (self.shared, &self.cx.call);
         let context = match before {
             Some(memo) => Some(memo.context.clone()).filter(|context| !context.is_empty()),
             None => Some(shared.contexts.theirs(call, &self.cx.context_id).await),
         };
-        let theirs = Theirs {
+        Theirs {
             task_id: before.map(|memo| memo.task.clone()).filter(|task| !task.is_empty()),
             context_id: context,
             references: self.references().await,
-        };
+        }
+    }
+
+    /// The message in the agent's terms. It is told as much about how as makes sense there: waiting, history and
+    /// webhooks are ours.
+    fn request(&self, theirs: &Theirs) -> SendMessageRequest {
         SendMessageRequest {
             tenant: None,
             message: theirs.message(Message::clone(&self.cx.message)),
@@ -95,34 +99,34 @@ impl Turn<'_> {
 
     /// Says it to the agent, and once more where the answer proves that nothing was done: in another version, if it
     /// does not speak what its card promises first.
-    pub(super) async fn ask(&self, req: &SendMessageRequest) -> Result<Answer> {
-        match self.ask_once(req).await {
+    pub(super) async fn ask(&self, theirs: &Theirs) -> Result<Answer> {
+        match self.ask_once(theirs).await {
             Err(error) if error.kind() == ErrorKind::VersionNotSupported && self.connected.switch() => {
                 tracing::warn!(task = %self.cx.task_id, %error, "the agent does not speak what its card promises");
-                self.ask_once(req).await
+                self.ask_once(theirs).await
             }
             answer => answer,
         }
     }
 
     /// As the settings and its card say; an agent that refuses to stream is asked otherwise.
-    async fn ask_once(&self, req: &SendMessageRequest) -> Result<Answer> {
+    async fn ask_once(&self, theirs: &Theirs) -> Result<Answer> {
         match self.link.settings.follow {
-            Follow::Stream => self.open(req).await,
-            Follow::Auto if self.link.streams(self.connected) => match self.open(req).await {
+            Follow::Stream => self.open(theirs).await,
+            Follow::Auto if self.link.streams(self.connected) => match self.open(theirs).await {
                 Err(error) if lacks_operation(&error) => {
                     self.link.note_no_streams();
-                    self.exchange(req, true).await
+                    self.exchange(theirs, true).await
                 }
                 answer => answer,
             },
-            Follow::Auto | Follow::Poll => self.exchange(req, true).await,
-            Follow::Block => self.exchange(req, false).await,
+            Follow::Auto | Follow::Poll => self.exchange(theirs, true).await,
+            Follow::Block => self.exchange(theirs, false).await,
         }
     }
 
-    async fn exchange(&self, req: &SendMessageRequest, immediately: bool) -> Result<Answer> {
-        let mut req = req.clone();
+    async fn exchange(&self, theirs: &Theirs, immediately: bool) -> Result<Answer> {
+        let mut req = self.request(theirs);
         req.configuration.get_or_insert_default().return_immediately = immediately;
         let cx = CallContext {
             idempotency_key: Some(self.key()),
@@ -140,9 +144,10 @@ impl Turn<'_> {
     }
 
     /// Opens a stream and waits for its first event, by which the agent says whether it takes the message.
-    async fn open(&self, req: &SendMessageRequest) -> Result<Answer> {
+    async fn open(&self, theirs: &Theirs) -> Result<Answer> {
         let cx = CallContext { idempotency_key: Some(self.key()), ..self.call(None) };
-        let (service, req, patience) = (self.service(), req.clone(), self.link.settings.send_timeout);
+        let (service, req) = (self.service(), self.request(theirs));
+        let patience = self.link.settings.send_timeout;
         self.hear(async move {
             let opening = async {
                 let mut events = service.send_streaming_message(&cx, req).await?;
@@ -205,9 +210,9 @@ impl Future for Hearing {
 
 impl Drop for Hearing {
     fn drop(&mut self) {
-        let ended = |task: Task| task.status.state == TaskState::Canceled;
+        let ended = |task: &Task| task.status.state == TaskState::Canceled;
         let Some(answer) = self.answer.take() else { return };
-        if !self.out.is_canceled() && !self.out.task().is_some_and(ended) {
+        if !self.out.is_canceled() && !self.out.look(|task| task.is_some_and(ended)) {
             return;
         }
         let shared = Arc::clone(&self.shared);

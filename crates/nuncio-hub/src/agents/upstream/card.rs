@@ -17,7 +17,10 @@ use super::{
     link::{self, Link},
     probe,
 };
-use crate::{config::CardSource, place::Place};
+use crate::{
+    config::{self, CardSource},
+    place::Place,
+};
 
 /// The kind of the records that hold the last good cards.
 const KIND: &str = "card";
@@ -29,6 +32,27 @@ pub(crate) struct Label {
     pub(crate) description: Option<String>,
     /// Added to those of its skills.
     pub(crate) tags: Vec<String>,
+}
+
+impl Label {
+    pub(crate) fn of(wanted: &config::Agent) -> Self {
+        let config::Agent { title, description, tags, .. } = wanted;
+        Self { title: title.clone(), description: description.clone(), tags: tags.clone() }
+    }
+
+    /// Writes it over what a card says.
+    pub(crate) fn put_on(&self, card: &mut AgentCard) {
+        if let Some(title) = &self.title {
+            card.name.clone_from(title);
+        }
+        if let Some(description) = &self.description {
+            card.description.clone_from(description);
+        }
+        for skill in &mut card.skills {
+            let new: Vec<_> = self.tags.iter().filter(|tag| !skill.tags.contains(tag)).cloned().collect();
+            skill.tags.extend(new);
+        }
+    }
 }
 
 /// A card as it is kept.
@@ -129,19 +153,9 @@ fn capabilities(theirs: &AgentCapabilities) -> AgentCapabilities {
 }
 
 fn labelled(mut card: AgentCard, name: &str, label: &Label) -> AgentCard {
-    if let Some(title) = &label.title {
-        card.name.clone_from(title);
-    }
+    label.put_on(&mut card);
     if card.name.is_empty() {
         name.clone_into(&mut card.name);
-    }
-    if let Some(description) = &label.description {
-        card.description.clone_from(description);
-    }
-    for skill in &mut card.skills {
-        let new = label.tags.iter().filter(|tag| !skill.tags.contains(tag)).cloned();
-        let new: Vec<_> = new.collect();
-        skill.tags.extend(new);
     }
     card
 }

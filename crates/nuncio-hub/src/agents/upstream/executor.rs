@@ -26,7 +26,7 @@ use nuncio_protocol::{
 use nuncio_server::{Emitter, ExecContext};
 use serde::{Deserialize, Serialize};
 use tokio::{
-    sync::SemaphorePermit,
+    sync::OwnedSemaphorePermit,
     time::{Instant, timeout},
 };
 
@@ -103,16 +103,14 @@ impl<'a> Turn<'a> {
     /// Does the turn, unless it is stopped.
     pub(super) async fn run(&self) -> Result<()> {
         if self.cx.cancellation.is_cancelled() && !self.cx.again && self.out.is_canceled() {
-            return self.cancel(Instant::now() + CANCEL).await;
+            return Box::pin(self.cancel(Instant::now() + CANCEL)).await;
         }
         let mut work = std::pin::pin!(self.work());
         tokio::select! {
             biased;
             done = &mut work => return done,
             () = self.cx.cancellation.cancelled() => {}
-            // Authorised by a message, or not at all: the question stays asked, and the next turn goes on with it.
-            () = self.out.answered() => return Ok(()),
-            () = self.is_left_alone() => return Ok(()),
+            () = self.is_left() => return Ok(()),
         }
         if !self.out.is_canceled() {
             // The server ends. The agent goes on, and so will we, if there is a store to take it up from.
@@ -123,7 +121,21 @@ impl<'a> Turn<'a> {
             // The message is on its way. What it begins can be canceled once it has a name.
             let _ = timeout(LEARN, work).await;
         }
-        self.cancel(until).await
+        Box::pin(self.cancel(until)).await
+    }
+
+    /// Done when the task was authorised by a message, or not at all: the question stays asked, and the next turn goes
+    /// on with it.
+    async fn is_left(&self) {
+        self.out.asked().await;
+        // Boxed: few agents ask.
+        Box::pin(async {
+            tokio::select! {
+                () = self.out.answered() => {}
+                () = self.is_left_alone() => {}
+            }
+        })
+        .await;
     }
 
     /// Done when nobody has authorised the task for as long as we are patient.
@@ -131,7 +143,7 @@ impl<'a> Turn<'a> {
         let mut before = None;
         loop {
             tokio::time::sleep(self.link.settings.give_up).await;
-            let now = self.out.task().map(|task| task.status);
+            let now = self.out.look(|task| task.map(|task| task.status.clone()));
             let now = now.filter(|status| status.state == TaskState::AuthRequired);
             if now.is_some() && now == before {
                 return;
@@ -208,17 +220,18 @@ impl<'a> Turn<'a> {
     /// Makes sure that the message goes out once where nothing else would: it has a name by which the caller may
     /// repeat it, the agent would not know the repeat, and we have no task yet that would tell.
     async fn claim(&self) -> Result<Option<Claim<'_>>> {
-        let name = self.cx.name.as_ref().filter(|_| self.out.task().is_none() && !self.may_repeat());
+        let begins = || self.out.look(|task| task.is_none());
+        let name = self.cx.name.as_ref().filter(|_| begins() && !self.may_repeat());
         let at_most = self.link.settings.send_timeout.saturating_mul(2);
         let claim = name.map(|name| Claim::take(&*self.shared.store, &self.shared.name, name, at_most));
         OptionFuture::from(claim).await.transpose()
     }
 
-    async fn send_under(&self, place: Option<SemaphorePermit<'_>>, before: Option<Memo>) -> Result<()> {
-        let req = self.request(before.as_ref()).await;
+    async fn send_under(&self, place: Option<OwnedSemaphorePermit>, before: Option<Memo>) -> Result<()> {
+        let theirs = self.theirs_of(before.as_ref()).await;
         let (mut repeats, mut may_have_it) = (0, false);
         let error = loop {
-            let answer = self.ask(&req).await;
+            let answer = self.ask(&theirs).await;
             self.link.learn(&answer);
             let error = match answer {
                 Ok(Answer::Reply(message)) => return self.reply(message).await,
@@ -263,7 +276,7 @@ impl<'a> Turn<'a> {
     }
 
     async fn answered(&self, task: Task) -> Result<()> {
-        if !self.is_ours(&task.id, &task.context_id).await? || !self.snapshot(task).await?.is_settled() {
+        if !self.is_ours(&task.id, &task.context_id).await? || !self.told(task).await?.is_settled() {
             return self.follow(None, None).await;
         }
         Ok(())

@@ -9,15 +9,15 @@
 //! A task that waits for an authorisation has not settled: it goes on by itself when the agent gets it.
 //! What cannot be reached is tried until it is given up; the task stays as it is meanwhile.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{sync::atomic::Ordering, task::Poll, time::Duration};
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, poll};
 use nuncio_protocol::{
-    Error, ErrorKind, Event, EventStream, GetTaskRequest, Result, SubscribeToTaskRequest, Task,
+    Artifact, Error, ErrorKind, Event, EventStream, GetTaskRequest, Result, SubscribeToTaskRequest, Task,
     TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 use tokio::{
-    sync::SemaphorePermit,
+    sync::OwnedSemaphorePermit,
     time::{Instant, timeout, timeout_at},
 };
 
@@ -32,6 +32,9 @@ use crate::config::Follow;
 /// itself is given so long for each event, and so long in all.
 const AFTER_THE_END: Duration = Duration::from_millis(300);
 const LONG_AFTER_THE_END: Duration = Duration::from_secs(5);
+
+/// So many events are told in one piece at most.
+const AT_ONCE: usize = 64;
 
 /// The longest pause between two looks at a task.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -71,12 +74,26 @@ struct Patience {
     old_questions: u32,
 }
 
+/// What the agent has said and callers have not been told yet: what comes together is told in one piece.
+#[derive(Default)]
+pub(super) struct News {
+    /// There is a task, whether or not there is more to say.
+    begins: bool,
+    events: Vec<Event>,
+}
+
+impl News {
+    fn is_empty(&self) -> bool {
+        !self.begins && self.events.is_empty()
+    }
+}
+
 impl Turn<'_> {
     /// Follows the task until it settles. `place` is held as long as the first stream lasts.
     pub(super) async fn follow(
         &self,
         mut events: Option<EventStream>,
-        place: Option<SemaphorePermit<'_>>,
+        place: Option<OwnedSemaphorePermit>,
     ) -> Result<()> {
         let mut patience = Patience {
             // What was left behind is looked at right away.
@@ -99,20 +116,26 @@ impl Turn<'_> {
             let memo = memo.ok_or_else(|| {
                 Error::new(ErrorKind::InvalidAgentResponse, "the agent broke off and gave the task no name")
             })?;
-            if self.look(&memo, &mut patience).await? {
+            // Boxed: most streams last until their task has settled.
+            if Box::pin(self.look(&memo, &mut patience)).await? {
                 return Ok(());
             }
-            events = self.subscribe(&memo, &mut patience).await;
+            events = Box::pin(self.subscribe(&memo, &mut patience)).await;
         }
     }
 
     /// Tells what a stream brings; true if the task has settled with it.
-    async fn read(&self, mut events: EventStream, place: &mut Option<SemaphorePermit<'_>>) -> Result<bool> {
-        let (mut end, mut latest) = (None, None);
+    async fn read(&self, mut events: EventStream, place: &mut Option<OwnedSemaphorePermit>) -> Result<bool> {
+        let (mut end, mut latest, mut news) = (None, None, News::default());
         loop {
-            let next = match &end {
-                None => events.next().await,
-                Some(_) => {
+            let next = match poll!(events.next()) {
+                Poll::Ready(next) => next,
+                Poll::Pending if !news.is_empty() => {
+                    self.tell(&mut news).await?;
+                    continue;
+                }
+                Poll::Pending if end.is_none() => events.next().await,
+                Poll::Pending => {
                     let now = Instant::now();
                     let latest = *latest.get_or_insert(now + LONG_AFTER_THE_END);
                     timeout_at(latest.min(now + AFTER_THE_END), events.next()).await.ok().flatten()
@@ -120,7 +143,11 @@ impl Turn<'_> {
             };
             match next {
                 Some(Ok(item)) => {
-                    if self.take(item.into_event(), &mut end).await? {
+                    let settled = self.take(item.into_event(), &mut end, &mut news).await?;
+                    if settled || news.events.len() >= AT_ONCE {
+                        self.tell(&mut news).await?;
+                    }
+                    if settled {
                         return Ok(true);
                     }
                     if self.told_to_authorise.load(Ordering::Relaxed) {
@@ -131,20 +158,36 @@ impl Turn<'_> {
                 Some(Err(error)) if end.is_none() => {
                     tracing::info!(task = %self.cx.task_id, %error, "a stream broke; looking at the task");
                     self.link.learn(&Err::<(), _>(error));
+                    self.tell(&mut news).await?;
                     return Ok(false);
                 }
                 Some(Err(_)) | None => break,
             }
         }
-        let Some(end) = end else { return Ok(false) };
-        self.out.emit(end).await?;
-        Ok(true)
+        let ended = end.is_some();
+        news.events.extend(end);
+        self.tell(&mut news).await?;
+        Ok(ended)
     }
 
-    /// Tells one event; true if the task has settled with it. The end of a task is put aside, to be told last.
-    async fn take(&self, event: Event, end: &mut Option<Event>) -> Result<bool> {
+    /// Tells callers what is new.
+    async fn tell(&self, news: &mut News) -> Result<()> {
+        let News { begins, mut events } = std::mem::take(news);
+        if begins && events.is_empty() {
+            return self.out.submitted().await;
+        }
+        while !events.is_empty() {
+            let rest = events.split_off(events.len().min(AT_ONCE));
+            self.out.emit_all(std::mem::replace(&mut events, rest)).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes one event in; true if the task has settled with it. The end of a task is put aside, to be told last.
+    async fn take(&self, event: Event, end: &mut Option<Event>, news: &mut News) -> Result<bool> {
         match event {
             Event::Message(message) if self.theirs().is_none() => {
+                self.tell(news).await?;
                 self.reply(message).await?;
                 return Ok(true);
             }
@@ -153,41 +196,44 @@ impl Turn<'_> {
                 let message = Some(self.ours.message(message));
                 let status = TaskStatus { state: TaskState::Working, message, timestamp: None };
                 let update = TaskStatusUpdateEvent { status, ..TaskStatusUpdateEvent::default() };
-                self.out.emit(Event::StatusUpdate(update)).await?;
+                news.events.push(Event::StatusUpdate(update));
             }
             Event::Task(task) => {
                 if self.is_ours(&task.id, &task.context_id).await? {
-                    return Ok(self.snapshot(task).await?.is_settled());
+                    // What is new in it is seen beside all that was told.
+                    self.tell(news).await?;
+                    return Ok(self.snapshot(task, news)?.is_settled());
                 }
             }
             Event::StatusUpdate(update) => {
                 if self.is_ours(&update.task_id, &update.context_id).await? {
-                    return self.take_status(update, end).await;
+                    return Ok(self.take_status(update, end, news));
                 }
             }
             Event::ArtifactUpdate(update) => {
-                if self.is_ours(&update.task_id, &update.context_id).await? && self.has_content(&update) {
-                    self.out.emit(self.ours.artifact_update(update)).await?;
+                if self.is_ours(&update.task_id, &update.context_id).await? && self.has_content(&update, news)
+                {
+                    news.events.push(Event::ArtifactUpdate(update));
                 }
             }
         }
         Ok(false)
     }
 
-    async fn take_status(&self, update: TaskStatusUpdateEvent, end: &mut Option<Event>) -> Result<bool> {
+    fn take_status(&self, update: TaskStatusUpdateEvent, end: &mut Option<Event>, news: &mut News) -> bool {
         let state = update.status.state;
         let event = self.ours.status_update(update);
         if state.is_terminal() {
             end.get_or_insert(event);
-            return Ok(false);
+            return false;
         }
         if end.is_some() {
             tracing::warn!(task = %self.cx.task_id, %state, "the agent told of a status after the end; ignored");
-            return Ok(false);
+            return false;
         }
-        self.out.emit(event).await?;
+        news.events.push(event);
         self.note(state);
-        Ok(state == TaskState::InputRequired)
+        state == TaskState::InputRequired
     }
 
     fn note(&self, state: TaskState) {
@@ -197,33 +243,32 @@ impl Turn<'_> {
     }
 
     /// A piece without parts says at most that its artifact is complete.
-    fn has_content(&self, update: &TaskArtifactUpdateEvent) -> bool {
-        let known =
-            |task: Task| task.artifacts.iter().any(|known| known.artifact_id == update.artifact.artifact_id);
-        !update.artifact.parts.is_empty() || update.append && self.out.task().is_some_and(known)
+    fn has_content(&self, update: &TaskArtifactUpdateEvent, news: &News) -> bool {
+        let is_it = |known: &Artifact| known.artifact_id == update.artifact.artifact_id;
+        let told = |task: &Task| task.artifacts.iter().any(|known| is_it(known));
+        let is_new =
+            |event: &Event| matches!(event, Event::ArtifactUpdate(update) if is_it(&update.artifact));
+        !update.artifact.parts.is_empty()
+            || update.append
+                && (news.events.iter().any(is_new) || self.out.look(|task| task.is_some_and(told)))
     }
 
-    /// Tells what is new in a snapshot of the task.
-    pub(super) async fn snapshot(&self, task: Task) -> Result<Standing> {
+    /// Takes in what is new in a snapshot of the task, when all that was new before is told.
+    fn snapshot(&self, task: Task, news: &mut News) -> Result<Standing> {
         if task.artifacts.len().max(task.history.len()) > MOST {
             let why = format!("the agent's task has more than {MOST} artifacts, or messages");
             return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
         }
         let seen = self.ours.task(task);
-        let known = self.out.task();
-        let status = &seen.status;
-        let asks_still =
-            status.state.is_interrupted() && known.as_ref().is_some_and(|known| is_known(known, status));
-        if known.is_none() && status.state == TaskState::Submitted && status.message.is_none() {
-            // That is how our own task begins.
-            self.out.submitted().await?;
-        }
-        let news = difference(known.as_ref().or(self.out.task().as_ref()), &seen);
-        drop(known);
-        let is_news = !news.is_empty();
-        for event in news {
-            self.out.emit(event).await?;
-        }
+        let (status, known) = (&seen.status, self.out.task());
+        let is_old = |known: &Task| status.state.is_interrupted() && is_known(known, status);
+        let asks_still = known.as_ref().is_some_and(is_old);
+        // That is how our own task begins.
+        news.begins = known.is_none() && status.state == TaskState::Submitted && status.message.is_none();
+        let begun = Task { status: status.clone(), ..Task::default() };
+        let begun = Some(&begun).filter(|_| news.begins);
+        news.events = difference(known.as_ref().or(begun), &seen);
+        let is_news = !news.events.is_empty();
         Ok(match seen.status.state {
             _ if asks_still => Standing::AsksStill,
             state if state.is_terminal() || state == TaskState::InputRequired => Standing::Settled,
@@ -232,6 +277,14 @@ impl Turn<'_> {
                 Standing::Goes(is_news)
             }
         })
+    }
+
+    /// Tells what is new in a snapshot of the task.
+    pub(super) async fn told(&self, task: Task) -> Result<Standing> {
+        let mut news = News::default();
+        let standing = self.snapshot(task, &mut news)?;
+        self.tell(&mut news).await?;
+        Ok(standing)
     }
 
     /// Looks at the task, after a pause, until the agent answers; true if the task has settled.
@@ -256,8 +309,8 @@ impl Turn<'_> {
                 return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
             }
             if lacks_operation(&error) {
-                let waits = |task: Task| task.status.state == TaskState::AuthRequired;
-                if self.out.task().is_some_and(waits) {
+                let waits = |task: &Task| task.status.state == TaskState::AuthRequired;
+                if self.out.look(|task| task.is_some_and(waits)) {
                     // It stays so until the caller says something.
                     return Ok(true);
                 }
@@ -282,7 +335,7 @@ impl Turn<'_> {
 
     async fn looked(&self, task: Task, patience: &mut Patience) -> Result<bool> {
         let status = self.ours.status(task.status.clone());
-        match self.snapshot(task).await? {
+        match self.told(task).await? {
             Standing::Settled => return Ok(true),
             Standing::Goes(true) => patience.pause = self.link.settings.poll_every,
             Standing::Goes(false) => {}

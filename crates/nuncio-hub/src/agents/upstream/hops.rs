@@ -114,13 +114,9 @@ pub(super) fn random<const N: usize>() -> String {
 /// Once per call, so without a formatter.
 pub(super) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(digit(byte >> 4));
-        text.push(digit(byte & 15));
-    }
-    text
+    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+    let text: Vec<u8> = bytes.iter().flat_map(digits).collect();
+    String::from_utf8(text).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -17,9 +17,9 @@ use nuncio_client::{
     CardCache, Client, ClientCredentials, Credentials, Egress, FetchedCard, RESUME_EXTENSION, RetryPolicy,
     Trust, TrustedKeys, was_not_sent,
 };
-use nuncio_protocol::{AgentCard, CallContext, Error, ErrorKind, Result as CallResult, Version};
+use nuncio_protocol::{AgentCard, CallContext, Error, ErrorKind, Result as CallResult, Version, op::Op};
 use tokio::{
-    sync::{Semaphore, SemaphorePermit},
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
 };
 
@@ -55,7 +55,7 @@ pub(crate) struct Link {
     keys: TrustedKeys,
     connected: ArcSwapOption<Connected>,
     breaker: Mutex<Breaker>,
-    room: Option<Semaphore>,
+    room: Option<Arc<Semaphore>>,
     /// The card says that it streams, and it does not.
     refuses_streams: AtomicBool,
     /// The last call was not answered as it should, whatever the card looks like.
@@ -124,7 +124,7 @@ impl Link {
         if settings.trust.require && keys.is_empty() {
             bail!("signatures are required, but no key is trusted; name the keys");
         }
-        let room = settings.max_concurrent.map(Semaphore::new);
+        let room = settings.max_concurrent.map(|most| Arc::new(Semaphore::new(most)));
         Ok(Self {
             name: name.into(),
             egress,
@@ -204,18 +204,33 @@ impl Link {
     /// # Errors
     /// `Unavailable` if the agent has not been reached for a while, `ResourceExhausted` if there is no place; both
     /// say when to come back.
-    pub(crate) async fn admit(&self) -> CallResult<Option<SemaphorePermit<'_>>> {
-        if let Err(pause) = self.breaker().check(Instant::now()) {
-            return Err(self.out_of_reach().with_retry_after(pause.max(Duration::from_secs(1))));
-        }
+    pub(crate) async fn admit(&self) -> CallResult<Option<OwnedSemaphorePermit>> {
+        self.may_pass()?;
         let Some(room) = &self.room else { return Ok(None) };
-        match timeout(self.settings.timeout, room.acquire()).await {
+        match timeout(self.settings.timeout, Arc::clone(room).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(Some(permit)),
             Ok(Err(_)) | Err(_) => {
                 let error = Error::new(ErrorKind::ResourceExhausted, "the agent has as much to do as it may");
                 Err(error.with_retry_after(COME_BACK))
             }
         }
+    }
+
+    /// The same for a call of any operation: what is no message needs no place, least of all a cancel.
+    ///
+    /// # Errors
+    /// As for a message.
+    pub(crate) async fn admit_call(&self, op: Op) -> CallResult<Option<OwnedSemaphorePermit>> {
+        match op {
+            Op::SendMessage | Op::SendStreamingMessage => self.admit().await,
+            _ => self.may_pass().map(|()| None),
+        }
+    }
+
+    /// Refuses what would reach nobody.
+    fn may_pass(&self) -> CallResult<()> {
+        let pause = self.breaker().check(Instant::now());
+        pause.map_err(|pause| self.out_of_reach().with_retry_after(pause.max(Duration::from_secs(1))))
     }
 
     /// What callers are told as long as nobody answers there.

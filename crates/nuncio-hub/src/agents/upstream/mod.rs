@@ -135,12 +135,7 @@ pub(crate) async fn prepare(
     let probe = Arc::new(Probe::default());
     let link = Link::open(&name, settings.clone(), Arc::clone(&probe))?;
     let link = Arc::new(ArcSwap::from_pointee(link));
-    let label = Label {
-        title: wanted.title.clone(),
-        description: wanted.description.clone(),
-        tags: wanted.tags.clone(),
-    };
-    let label = Arc::new(ArcSwap::from_pointee(label));
+    let label = Arc::new(ArcSwap::from_pointee(Label::of(wanted)));
     let identity = Arc::clone(&workshop.identity);
     let parts = || proxy::Parts {
         name: Arc::clone(&name),
@@ -398,4 +393,4 @@ impl UpstreamExecutor {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

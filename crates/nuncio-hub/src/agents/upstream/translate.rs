@@ -3,8 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use nuncio_protocol::{
-    ContextId, Event, Message, Task, TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus,
-    TaskStatusUpdateEvent,
+    ContextId, Event, Message, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 
 /// Our names for what the upstream says.
@@ -42,15 +41,10 @@ impl Ours {
         Arc::new(message)
     }
 
+    /// Whoever emits it gives it our ids.
     pub(super) fn status_update(&self, update: TaskStatusUpdateEvent) -> Event {
         let status = self.status(update.status);
-        let (task_id, context_id) = (self.task_id.clone(), self.context_id.clone());
-        Event::StatusUpdate(TaskStatusUpdateEvent { task_id, context_id, status, metadata: update.metadata })
-    }
-
-    pub(super) fn artifact_update(&self, update: TaskArtifactUpdateEvent) -> Event {
-        let (task_id, context_id) = (self.task_id.clone(), self.context_id.clone());
-        Event::ArtifactUpdate(TaskArtifactUpdateEvent { task_id, context_id, ..update })
+        Event::StatusUpdate(TaskStatusUpdateEvent { status, ..update })
     }
 }
 
@@ -66,10 +60,10 @@ pub(super) struct Theirs {
 
 impl Theirs {
     /// What a caller says. Tasks that the upstream does not know are left out.
-    pub(super) fn message(self, mut message: Message) -> Message {
+    pub(super) fn message(&self, mut message: Message) -> Message {
         let known = |id: &TaskId| self.references.get(id).cloned();
         message.reference_task_ids = message.reference_task_ids.iter().filter_map(known).collect();
-        (message.task_id, message.context_id) = (self.task_id, self.context_id);
+        (message.task_id, message.context_id) = (self.task_id.clone(), self.context_id.clone());
         message
     }
 }

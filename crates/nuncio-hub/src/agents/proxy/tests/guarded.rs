@@ -1,16 +1,17 @@
 //! What is handed on as it came passes the same guards as what is decoded.
 
 use http::StatusCode;
-use nuncio_protocol::Binding;
+use nuncio_protocol::{A2aService as _, Binding, CallContext, Message, Part, SendMessageRequest};
 use nuncio_server::store::{RecordQuery, SqliteOptions, SqliteStore};
 
 use super::{
     raw::{Case, cases, grpc_answer},
     *,
 };
+use crate::{agents::upstream::tests::trust, config::Follow};
 
 /// An agent that answers this case.
-async fn upstream(case: &Case) -> Canned {
+pub(super) async fn upstream(case: &Case) -> Canned {
     let (form, said) = (case.form, case.answer.clone());
     Canned::start(&[form], move |_| match form.0 {
         Binding::Grpc => grpc_answer(said.clone()),
@@ -43,21 +44,133 @@ async fn an_operation_that_a_key_is_not_for_does_not_reach_the_agent() {
     }
 }
 
+/// What is an agent's business without being named: the protocol's own, and what HTTP needs.
+const USUAL: [&str; 16] = [
+    "a2a-extensions",
+    "a2a-version",
+    "accept",
+    "accept-encoding",
+    "content-length",
+    "content-type",
+    "grpc-timeout",
+    "host",
+    "idempotency-key",
+    "nuncio-hops",
+    "te",
+    "traceparent",
+    "tracestate",
+    "transfer-encoding",
+    "user-agent",
+    "x-a2a-extensions",
+];
+
+/// What a caller may send of its own.
+const SENT: [&str; 8] = [
+    "x-team",
+    "x-other",
+    "cookie",
+    "x-forwarded-for",
+    "forwarded",
+    "user-agent",
+    "referer",
+    "proxy-authorization",
+];
+
+/// Calls the agent in this form, as somebody with a key and with headers, until it has been asked; what comes of it is
+/// for other tests.
+async fn call(hub: &Hub, upstream: &Canned, form: (Binding, Version)) {
+    let mut cx = CallContext::default();
+    for name in SENT {
+        cx.headers.set(name, "of the caller");
+    }
+    let message = Message::user("m", [Part::text("hi")]);
+    let say = SendMessageRequest { message, ..SendMessageRequest::default() };
+    let service = hub.service("ann", form);
+    let asked = async {
+        while upstream.asked().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        answer = service.send_message(&cx, say) => assert!(!upstream.asked().is_empty(), "{form:?}: {answer:?}"),
+        () = asked => {}
+    }
+}
+
+/// How an agent is called: handed on as it came, in other words, and for a task of the hub's.
+const WAYS: [(Mode, bool); 3] = [(Mode::Proxy, true), (Mode::Proxy, false), (Mode::Durable, true)];
+
+/// An agent that speaks as this caller does, or otherwise; and the hub's settings for it.
+async fn behind(case: &Case, (mode, same): (Mode, bool)) -> (Canned, Upstream) {
+    let other = cases().into_iter().find(|other| other.form != case.form).unwrap();
+    let upstream = upstream(if same { case } else { &other }).await;
+    let url = Url::parse(&upstream.base).unwrap();
+    (upstream, Upstream { mode, follow: Follow::Block, ..Upstream::new(url) })
+}
+
 #[tokio::test]
 async fn of_a_callers_headers_only_those_go_on_that_the_operator_has_named() {
+    for way in WAYS {
+        for case in cases() {
+            let (upstream, mut settings) = behind(&case, way).await;
+            settings.forward_headers = vec!["x-team".parse().unwrap(), "x-absent".parse().unwrap()];
+            let hub =
+                hub_of(settings, true, None, Arc::new(MemoryStore::default()), &Bounds::default()).await;
+            call(&hub, &upstream, case.form).await;
+            for Asked { headers, .. } in upstream.asked() {
+                let about = format!("{way:?} {:?}: {headers:?}", case.form);
+                let more: Vec<_> = headers.keys().filter(|name| !USUAL.contains(&name.as_str())).collect();
+                assert_eq!(more, ["x-team"], "{about}");
+                let theirs = headers.iter().filter(|(_, value)| *value == "of the caller").count();
+                assert_eq!(theirs, 1, "{about}");
+            }
+        }
+    }
+}
+
+/// What the hub shows to an agent goes with the look for its card and with every call, and nothing of what the caller
+/// has shown to the hub.
+#[tokio::test]
+async fn the_agent_sees_the_credentials_of_the_hub_and_not_those_of_the_caller() {
+    for (auth, expected) in trust::shown() {
+        for way in WAYS {
+            for case in cases() {
+                let (upstream, settings) = behind(&case, way).await;
+                let settings = Upstream { auth: auth.clone(), ..settings };
+                let hub =
+                    hub_of(settings, true, None, Arc::new(MemoryStore::default()), &Bounds::default()).await;
+                call(&hub, &upstream, case.form).await;
+                let about = format!("{way:?} {:?}", case.form);
+                let looked = upstream.looked.lock().unwrap().clone();
+                let called: Vec<_> = upstream.asked().into_iter().map(|asked| asked.headers).collect();
+                assert!(!looked.is_empty() && !called.is_empty(), "{about}");
+                for headers in looked.iter().chain(&called) {
+                    assert_eq!(trust::seen(headers), expected, "{about}");
+                }
+            }
+        }
+    }
+}
+
+/// The trace goes on, in a span of the hub's own, whatever else stays behind; where there is none, one begins.
+#[tokio::test]
+async fn the_trace_of_a_call_goes_on_with_it() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-";
     for mut case in cases() {
         let upstream = upstream(&case).await;
-        let mut settings = Upstream::new(Url::parse(&upstream.base).unwrap());
-        settings.forward_headers = vec![http::HeaderName::from_static("x-team")];
-        let hub = hub_with(settings, true, None, Arc::new(MemoryStore::default())).await;
-        for name in ["x-team", "x-other", "cookie"] {
-            case.asked.headers.insert(name, HeaderValue::from_static("v"));
-        }
+        let hub = hub(&upstream.base, true).await;
+        hub.ask("ann", case.asked.clone()).await;
+        let headers = &mut case.asked.headers;
+        headers.insert("traceparent", format!("{TRACE}00f067aa0ba902b7-01").parse().unwrap());
+        headers.insert("tracestate", HeaderValue::from_static("rojo=1"));
         hub.ask("ann", case.asked).await;
-        let seen = upstream.asked().pop().unwrap().headers;
-        let named = ["x-team", "x-other", "cookie", "authorization"];
-        let went: Vec<_> = named.into_iter().filter(|name| seen.contains_key(*name)).collect();
-        assert_eq!(went, ["x-team"], "{:?}", case.form);
+        let asked = upstream.asked();
+        let seen = |at: usize, name: &str| asked[at].headers[name].to_str().unwrap().to_owned();
+        assert_eq!((seen(0, "traceparent").len(), seen(0, "traceparent").starts_with(TRACE)), (55, false));
+        let parent = seen(1, "traceparent");
+        assert!(parent.starts_with(TRACE) && parent.ends_with("-01"), "{:?}: {parent}", case.form);
+        assert!(!parent.contains("00f067aa0ba902b7"), "{:?}: {parent}", case.form);
+        assert!(seen(1, "tracestate").split(',').any(|member| member == "rojo=1"), "{:?}", case.form);
     }
 }
 

@@ -2,6 +2,7 @@
 //! says and remembers what it was asked.
 
 mod guarded;
+mod limited;
 mod ownership;
 mod push;
 mod raw;
@@ -33,6 +34,7 @@ use crate::{
     fleet::{Agent, Fleet, Workshop},
     front::{Front, Guard},
     identity::{Keyring, NewKey},
+    limits::Callers,
     place::Place,
     push::Pushing,
     registry::Maker as _,
@@ -96,6 +98,8 @@ struct Asked {
 struct Canned {
     base: String,
     asked: Arc<Mutex<Vec<Asked>>>,
+    /// The headers of those who looked for its card.
+    looked: Arc<Mutex<Vec<HeaderMap>>>,
 }
 
 impl Canned {
@@ -103,15 +107,24 @@ impl Canned {
         forms: &[(Binding, Version)],
         answer: impl Fn(&Asked) -> Response + Send + Sync + 'static,
     ) -> Self {
-        let (listener, base) = listen().await;
-        let asked = Arc::new(Mutex::new(Vec::new()));
+        Self::on(listen().await, forms, answer)
+    }
+
+    fn on(
+        (listener, base): (TcpListener, String),
+        forms: &[(Binding, Version)],
+        answer: impl Fn(&Asked) -> Response + Send + Sync + 'static,
+    ) -> Self {
+        let (asked, looked) = <(Arc<Mutex<Vec<Asked>>>, Arc<Mutex<Vec<HeaderMap>>>)>::default();
         let json = serde_json::to_string(&card(&base, forms)).unwrap();
-        let (log, answer) = (Arc::clone(&asked), Arc::new(answer));
+        let (log, looks, answer) = (Arc::clone(&asked), Arc::clone(&looked), Arc::new(answer));
         let handle = move |request: Request| {
             let (log, answer, json) = (Arc::clone(&log), Arc::clone(&answer), json.clone());
+            let looks = Arc::clone(&looks);
             async move {
                 let (parts, body) = request.into_parts();
                 if parts.uri.path().ends_with("agent-card.json") {
+                    looks.lock().unwrap().push(parts.headers);
                     return typed(StatusCode::OK, "application/json", json);
                 }
                 let body = body.collect().await.unwrap().to_bytes();
@@ -122,7 +135,7 @@ impl Canned {
             }
         };
         serve(listener, Router::new().fallback(handle));
-        Self { base, asked }
+        Self { base, asked, looked }
     }
 
     fn asked(&self) -> Vec<Asked> {
@@ -170,6 +183,25 @@ async fn hub_with(
     store: Arc<dyn Store>,
 ) -> Hub {
     settings.mode = Mode::Proxy;
+    hub_of(settings, apart, pushing, store, &Bounds::default()).await
+}
+
+/// What callers may ask for.
+#[derive(Clone, Debug, Default)]
+struct Bounds {
+    /// Each of them.
+    caller: config::Limits,
+    /// All together.
+    agent: config::AgentLimits,
+}
+
+async fn hub_of(
+    settings: Upstream,
+    apart: bool,
+    pushing: Option<Pushing>,
+    store: Arc<dyn Store>,
+    bounds: &Bounds,
+) -> Hub {
     let (listener, base) = listen().await;
     let place = Place::new(&Url::parse(&base).unwrap(), Some(NAME));
     let options = BindOptions::default();
@@ -177,6 +209,7 @@ async fn hub_with(
         place: place.clone(),
         pushing,
         options: options.clone(),
+        callers: Arc::new(Callers::new(&bounds.caller, &HashMap::new())),
         ..crate::registry::tests::workshop(&store).await
     };
     let mut keys = HashMap::new();
@@ -185,7 +218,10 @@ async fn hub_with(
         keys.insert(*name, key.reveal().to_owned());
     }
     let kind = AgentKind::Upstream(Box::new(settings));
-    let wanted = config::Agent::new(NAME.parse().unwrap(), kind, AgentOrigin::Flag);
+    let wanted = config::Agent {
+        limits: bounds.agent.clone(),
+        ..config::Agent::new(NAME.parse().unwrap(), kind, AgentOrigin::Flag)
+    };
     let workshop = Arc::new(workshop);
     let enter = Arc::clone(&workshop).make(wanted, None).await.unwrap();
     let agent = enter().unwrap();

@@ -5,11 +5,11 @@ use tokio::sync::mpsc;
 
 use super::*;
 
-type Piece = Result<Bytes, std::io::Error>;
-type Pieces = mpsc::Sender<Piece>;
+pub(super) type Piece = Result<Bytes, std::io::Error>;
+pub(super) type Pieces = mpsc::Sender<Piece>;
 
 /// An agent whose streams are what a test feeds them.
-async fn fed(form: (Binding, Version)) -> (Canned, Arc<Mutex<Option<Pieces>>>) {
+pub(super) async fn fed(form: (Binding, Version)) -> (Canned, Arc<Mutex<Option<Pieces>>>) {
     let feed = Arc::new(Mutex::new(None));
     let fed = Arc::clone(&feed);
     let upstream = Canned::start(&[form], move |_| {
@@ -25,7 +25,7 @@ async fn fed(form: (Binding, Version)) -> (Canned, Arc<Mutex<Option<Pieces>>>) {
     (upstream, feed)
 }
 
-fn event(form: (Binding, Version), text: &str) -> Bytes {
+pub(super) fn event(form: (Binding, Version), text: &str) -> Bytes {
     let task = match form.1 {
         Version::V1_0 => format!(
             r#"{{"task":{{"id":"t","contextId":"c","status":{{"state":"TASK_STATE_WORKING"}},"unheard":"{text}"}}}}"#
@@ -44,8 +44,9 @@ fn event(form: (Binding, Version), text: &str) -> Bytes {
     }
 }
 
-fn stream_call(form: (Binding, Version)) -> Asked {
-    let message = r#"{"message":{"messageId":"m","role":"user","parts":[{"text":"hi"}]}}"#;
+pub(super) fn stream_call(form: (Binding, Version)) -> Asked {
+    let role = if form.1 == Version::V1_0 { "ROLE_USER" } else { "user" };
+    let message = format!(r#"{{"message":{{"messageId":"m","role":"{role}","parts":[{{"text":"hi"}}]}}}}"#);
     let rpc = |method| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{message}}}"#);
     let json = "application/json";
     let pb = |field: u8| framed(&[field << 3 | 2, 0x03, 0x0a, 0x01, b'm']);
@@ -65,7 +66,7 @@ fn stream_call(form: (Binding, Version)) -> Asked {
     }
 }
 
-async fn next(body: &mut hyper::body::Incoming) -> Bytes {
+pub(super) async fn next(body: &mut hyper::body::Incoming) -> Bytes {
     body.frame().await.unwrap().unwrap().into_data().unwrap()
 }
 

@@ -10,12 +10,12 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures_util::{Stream, StreamExt as _, stream};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use nuncio_client::{SigningKey, sign_card};
 use nuncio_protocol::{
     A2aService, AgentCard, AgentExtension, Artifact, Binding, CallContext, Error, ErrorKind, Event,
-    Interceptor, Next, Part, RESUME_EXTENSION, Result, StreamItem, TaskArtifactUpdateEvent, TaskState,
-    TaskStatus, TaskStatusUpdateEvent, Version,
+    Interceptor, Message, Next, Part, RESUME_EXTENSION, Result, StreamItem, TaskArtifactUpdateEvent,
+    TaskState, TaskStatus, TaskStatusUpdateEvent, Version,
     op::{Call, Op, Reply},
 };
 use nuncio_server::{
@@ -47,12 +47,14 @@ pub(super) struct Manners {
     pub(super) refuses: Option<Version>,
     /// Its card is here and nowhere else.
     pub(super) card_at: Option<&'static str>,
-    /// Whoever does not show this token sees nothing.
-    pub(super) token: Option<&'static str>,
+    /// Whoever does not show these headers sees nothing.
+    pub(super) wants: &'static [(&'static str, &'static str)],
     /// Its streams tell of other tasks, go on after the end, and never close.
     pub(super) rambles: bool,
     /// After the end its streams tell of one thing after the other.
     pub(super) drivels: bool,
+    /// It says what it has made, and a message, and gives the task no name.
+    pub(super) mumbles: bool,
     /// Asked for a task, it tells of another.
     pub(super) confuses: bool,
     /// Its tasks have so many artifacts.
@@ -97,10 +99,14 @@ pub(super) struct Inner {
     manners: Manners,
     base: String,
     pub(super) seen: Mutex<Vec<Seen>>,
+    /// The path and the headers of every request, also of those that it refused.
+    pub(super) requests: Mutex<Vec<(String, HeaderMap)>>,
     /// Lets the agent go on that waits at it.
     pub(super) gate: Notify,
     /// Its streams are cut when this fires.
     cut: ArcSwap<CancellationToken>,
+    /// What it shows as its card, if not its own.
+    card: ArcSwap<Option<String>>,
     /// `None` while it is down.
     router: ArcSwap<Option<Router>>,
 }
@@ -116,8 +122,10 @@ impl Peer {
             base: manners.base.clone().unwrap_or_else(|| base.clone()),
             manners,
             seen: Mutex::default(),
+            requests: Mutex::default(),
             gate: Notify::new(),
             cut: ArcSwap::from_pointee(CancellationToken::new()),
+            card: ArcSwap::default(),
             router: ArcSwap::default(),
         });
         let peer = Self { url: Url::parse(&base).unwrap(), state };
@@ -137,6 +145,11 @@ impl Peer {
         let before = self.state.router.swap(Arc::new(None));
         self.state.cut.swap(Arc::new(CancellationToken::new())).cancel();
         before
+    }
+
+    /// From now on this is what it shows as its card.
+    pub(super) fn show(&self, card: impl Into<String>) {
+        self.state.card.store(Arc::new(Some(card.into())));
     }
 
     pub(super) fn come_back(&self, router: Arc<Option<Router>>) {
@@ -162,8 +175,13 @@ impl Peer {
 
 async fn serve(State(peer): State<Arc<Inner>>, mut request: Request) -> Response {
     let Some(router) = &**peer.router.load() else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
-    let shown = request.headers().get("authorization").and_then(|value| value.to_str().ok());
-    if peer.manners.token.is_some_and(|token| shown != Some(&format!("Bearer {token}"))) {
+    peer.requests
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push((request.uri().path().to_owned(), request.headers().clone()));
+    let is_shown =
+        |(name, value): &(&str, &str)| request.headers().get(*name).is_some_and(|shown| shown == value);
+    if !peer.manners.wants.iter().all(is_shown) {
         return StatusCode::UNAUTHORIZED.into_response();
     }
     if let Some(path) = peer.manners.card_at {
@@ -173,7 +191,12 @@ async fn serve(State(peer): State<Arc<Inner>>, mut request: Request) -> Response
             return StatusCode::NOT_FOUND.into_response();
         }
     }
-    router.clone().oneshot(request).await.into_response()
+    match &**peer.card.load() {
+        Some(card) if request.uri().path().starts_with("/.well-known") => {
+            ([("cache-control", "no-cache")], card.clone()).into_response()
+        }
+        _ => router.clone().oneshot(request).await.into_response(),
+    }
 }
 
 impl Inner {
@@ -356,6 +379,14 @@ impl Interceptor for Watching {
         let Reply::Stream(events) = reply else { return Ok(reply) };
         let cut = CancellationToken::clone(&peer.cut.load());
         let events = events.take(manners.cuts_at.unwrap_or(usize::MAX));
+        if manners.mumbles {
+            let artifact = Arc::new(Artifact::new("a", Part::text("x")));
+            let piece = TaskArtifactUpdateEvent { artifact, ..TaskArtifactUpdateEvent::default() };
+            let words = Message::agent("m", Part::text("done"));
+            let said = [Event::ArtifactUpdate(piece), Event::Message(Arc::new(words))];
+            let said = said.map(|event| Ok(StreamItem::new(None, Arc::new(event))));
+            return Ok(Reply::Stream(Box::pin(stream::iter(said))));
+        }
         if manners.drivels {
             return Ok(Reply::Stream(Box::pin(driveling(events))));
         }

@@ -1,6 +1,7 @@
 //! What is believed of an agent's card, and how the hub proves who it is.
 
 use axum::{Json, Router, routing::post};
+use http::HeaderMap;
 use serde_json::json;
 use tokio_rustls::{
     TlsAcceptor,
@@ -12,7 +13,7 @@ use tokio_rustls::{
 };
 
 use super::*;
-use crate::config::{ClientIdentity, OAuth2, Trust};
+use crate::config::{Auth, ClientIdentity, OAuth2, Trust};
 
 const DONE: &str = "completed | user: two | a \"xy\"";
 
@@ -27,8 +28,7 @@ impl Folder {
 #[tokio::test]
 async fn callers_who_are_known_see_the_extended_card_if_the_operator_wants_it() {
     for (extended, extended_card) in [(true, true), (true, false), (false, true)] {
-        let peer =
-            Peer::start(Manners { extended, token: Some("t0ken"), renames: true, ..Manners::good() }).await;
+        let peer = Peer::start(Manners { extended, wants: BEARER, renames: true, ..Manners::good() }).await;
         let mut wanted = Upstream { extended_card, ..settings(&peer.url) };
         wanted.auth.credential = Some(Credential::Bearer(Secret::new("t0ken")));
         let hub = hub(wanted).await;
@@ -111,6 +111,66 @@ async fn signatures_mean_what_the_operator_wants() {
     assert!(error.to_string().contains("no key is trusted"), "{error}");
 }
 
+/// Every header by which somebody may show who they are.
+const CREDENTIALS: [&str; 4] = ["authorization", "cookie", "x-api-key", "x-key"];
+
+/// What the hub is to show, and what an agent then sees.
+pub(in crate::agents) fn shown() -> [(Auth, Shown); 5] {
+    let basic = Credential::Basic { user: "hub".to_owned(), password: Secret::new("p:ss") };
+    let bearer = Credential::Bearer(Secret::new("t0ken"));
+    let header = ("x-key".parse().unwrap(), Secret::new("k3y"));
+    let both = Auth {
+        credential: Some(bearer.clone()),
+        headers: vec![header.clone(), ("x-api-key".parse().unwrap(), Secret::new("other"))],
+        ..Auth::default()
+    };
+    [
+        (Auth::default(), &[]),
+        (Auth { credential: Some(basic), ..Auth::default() }, &[("authorization", "Basic aHViOnA6c3M=")]),
+        (Auth { credential: Some(bearer), ..Auth::default() }, BEARER),
+        (Auth { headers: vec![header], ..Auth::default() }, &[("x-key", "k3y")]),
+        (both, &[("authorization", "Bearer t0ken"), ("x-api-key", "other"), ("x-key", "k3y")]),
+    ]
+}
+
+type Shown = &'static [(&'static str, &'static str)];
+
+/// What these headers say about who sends them.
+pub(in crate::agents) fn seen(headers: &HeaderMap) -> Vec<(&str, &str)> {
+    let values =
+        |name: &'static str| headers.get_all(name).iter().map(move |value| (name, value.to_str().unwrap()));
+    CREDENTIALS.into_iter().flat_map(values).collect()
+}
+
+#[tokio::test]
+async fn what_the_hub_shows_goes_with_the_card_and_with_every_call() {
+    for (auth, wants) in shown() {
+        for version in [Version::V1_0, Version::V0_3] {
+            for binding in [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc] {
+                let manners = Manners { wants, only: Some((version, binding)), ..Manners::good() };
+                let peer = Peer::start(manners).await;
+                // Neither where others look for secrets.
+                let wanted = Upstream { auth: auth.clone(), ..settings(&peer.url) };
+                let said = format!("{wanted:?}");
+                assert!(["p:ss", "t0ken", "k3y"].iter().all(|secret| !said.contains(secret)), "{said}");
+                let hub = hub(wanted).await;
+                assert_eq!(
+                    summary(&hub.harness.task("two").await.unwrap()),
+                    DONE,
+                    "{wants:?} {version} {binding:?}"
+                );
+                let requests = peer.state.requests.lock().unwrap().clone();
+                let is_card = |(path, _): &&(String, HeaderMap)| path.starts_with("/.well-known");
+                let cards = requests.iter().filter(is_card).count();
+                assert!(cards > 0 && requests.len() > cards, "{requests:?}");
+                for (path, headers) in &requests {
+                    assert_eq!(seen(headers), wants, "{path} {version} {binding:?}");
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn tokens_are_asked_for_where_they_are_made_and_used_until_they_end() {
     let asked: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
@@ -122,7 +182,7 @@ async fn tokens_are_asked_for_where_they_are_made_and_used_until_they_end() {
     let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let token_url = Url::parse(&format!("http://{}/token", socket.local_addr().unwrap())).unwrap();
     tokio::spawn(async move { axum::serve(socket, Router::new().route("/token", post(make))).await });
-    let peer = Peer::start(Manners { token: Some("t0ken"), ..Manners::good() }).await;
+    let peer = Peer::start(Manners { wants: BEARER, ..Manners::good() }).await;
     let mut wanted = settings(&peer.url);
     wanted.auth.credential = Some(Credential::OAuth2(OAuth2 {
         token_url,
