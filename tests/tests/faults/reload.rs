@@ -31,7 +31,7 @@ const CALLERS: u64 = 12;
 const TIMES: usize = 30;
 
 /// What the hub says of a file that is wrong.
-const WRONG: &str = "the new configuration is wrong; what was in force stays";
+const WRONG: &str = "the new configuration is wrong; what was in force stays: ";
 
 /// Who asks for the file to be read.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -72,11 +72,22 @@ fn text(number: usize, agents: &[(&'static str, String)], issuer: &Issuer) -> St
     text
 }
 
-/// The same, and what is wrong with it.
-fn wrong(number: usize, agents: &[(&'static str, String)], issuer: &Issuer) -> String {
-    let mistakes = ["[agents", "lisen = 1\n", "[agents.guess]\nurl = 7\n", "[limits]\nparts = \"many\"\n"];
-    let other = text(number, &agents[..1], issuer);
-    format!("{}{other}", mistakes[number % mistakes.len()])
+/// What may be wrong, and what is said of it.
+const MISTAKES: [(&str, &str); 4] = [
+    ("[agents", "nuncio.toml:1:8: this is no TOML"),
+    ("lisen = 1\n", "nuncio.toml:1:1: lisen: there is no such key; did you mean listen?"),
+    ("[agents.guess]\nurl = 7\n", "nuncio.toml:2:7: agents.guess.url: expected a text"),
+    ("drain_seconds = \"many\"\n", "nuncio.toml:1:17: drain_seconds: expected a whole number"),
+];
+
+/// The same with a mistake, and what is said of that.
+fn wrong(
+    number: usize,
+    agents: &[(&'static str, String)],
+    issuer: &Issuer,
+) -> (String, Option<&'static str>) {
+    let (mistake, words) = MISTAKES[number % MISTAKES.len()];
+    (format!("{mistake}{}", text(number, &agents[..1], issuer)), Some(words))
 }
 
 /// As an editor saves it: at once.
@@ -93,14 +104,16 @@ struct Reloaded {
 }
 
 impl Reloaded {
-    async fn ask(&self, asks: Asks, is_wrong: bool) {
+    /// Asks for the file to be read; whoever asks by a command hears what is wrong with it, if anything is.
+    async fn ask(&self, asks: Asks, wrong: Option<&str>) {
         match asks {
             Asks::Nobody => {}
             Asks::Signal => self.hub.process.signal("HUP").await,
             Asks::Command => {
                 let variables: Vec<_> = self.admin.iter().map(|(name, value)| (*name, &**value)).collect();
                 let output = cli_with_env(&["config", "reload"], &variables).await;
-                assert_eq!(output.code == Some(0), !is_wrong, "{output:?}");
+                assert_eq!(output.code == Some(0), wrong.is_none(), "{output:?}");
+                assert!(output.stderr.contains(wrong.unwrap_or_default()), "{wrong:?}: {output:?}");
             }
         }
     }
@@ -116,8 +129,9 @@ impl Reloaded {
         assert_eq!(guest, if is_open(number) { 200 } else { 404 }, "{number}");
     }
 
-    fn complaints(&self) -> usize {
-        self.hub.process.stderr().matches(WRONG).count()
+    /// What the log says of files that were wrong.
+    fn complaints(&self) -> Vec<String> {
+        self.hub.process.stderr().split(WRONG).skip(1).map(str::to_owned).collect()
     }
 }
 
@@ -187,13 +201,20 @@ async fn no_call_fails_while_the_configuration_is_rewritten() {
     let (mut in_force, mut held) = (0, None);
     for number in 1..=TIMES {
         let asks = [Asks::Nobody, Asks::Signal, Asks::Command][number % 3];
-        let (is_wrong, complaints) = (number % 5 == 4, reloaded.complaints());
-        save(&file, &if is_wrong { wrong(number, &agents, &issuer) } else { text(number, &agents, &issuer) });
-        reloaded.ask(asks, is_wrong).await;
-        if !is_wrong {
-            in_force = number;
-        } else if asks != Asks::Command {
-            eventually("a complaint", async || (reloaded.complaints() > complaints).then_some(())).await;
+        let complaints = reloaded.complaints().len();
+        let (new, mistake) = match number % 5 {
+            4 => wrong(number, &agents, &issuer),
+            _ => (text(number, &agents, &issuer), None),
+        };
+        save(&file, &new);
+        reloaded.ask(asks, mistake).await;
+        match mistake {
+            None => in_force = number,
+            Some(words) if asks != Asks::Command => {
+                let is_told = || reloaded.complaints()[complaints..].iter().any(|said| said.contains(words));
+                eventually(words, async || is_told().then_some(())).await;
+            }
+            Some(_) => {}
         }
         reloaded.shows(in_force).await;
         // Each configuration meets calls of the agent that changes.

@@ -217,7 +217,7 @@ pub(crate) async fn large_integers_survive(way: Way) -> Transcript {
     seen
 }
 
-fn large_integers() -> SendMessageRequest {
+pub(crate) fn large_integers() -> SendMessageRequest {
     let mut req = say("m-1", "echo");
     req.message.parts.extend([json!(i64::MIN), json!(u64::MAX)].map(Part::data));
     req

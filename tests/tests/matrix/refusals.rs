@@ -13,7 +13,7 @@ use nuncio_tests::{
 };
 
 /// What each operation on a task that is not there answers.
-async fn errors(party: &Party, id: &TaskId) -> Vec<(&'static str, Error)> {
+pub(crate) async fn errors(party: &Party, id: &TaskId) -> Vec<(&'static str, Error)> {
     let mut follow_up = say("m-1", "completed");
     follow_up.message.task_id = Some(id.clone());
     vec![
@@ -241,15 +241,14 @@ pub(crate) async fn there_are_no_streams_unless_declared(way: Way) -> Transcript
     seen
 }
 
-/// REQ-018, REQ-019, REQ-116: each violation names its field.
-pub(crate) async fn wrong_parameters_are_named(way: Way) -> Transcript {
-    let (world, mut seen) = (World::open(way).await, Transcript::default());
+/// Messages that cannot be sent, and the field that is wrong in each.
+pub(crate) fn wrong_messages() -> Vec<(SendMessageRequest, &'static str)> {
     let message = |message: Message| SendMessageRequest { message, ..SendMessageRequest::default() };
     let long = "x".repeat(257);
     let of_long_context =
         Message { context_id: Some(long.as_str().into()), ..Message::user("m", Part::text("")) };
     let without_role = Message { role: Role::Unspecified, ..Message::user("m", Part::text("completed")) };
-    for (req, field) in [
+    vec![
         (message(Message::user("", Part::text("completed"))), "message.messageId"),
         (message(Message::user("m", vec![])), "message.parts"),
         (message(Message::user("m", vec![Part::text(""); 101])), "message.parts"),
@@ -257,7 +256,13 @@ pub(crate) async fn wrong_parameters_are_named(way: Way) -> Transcript {
         (message(of_long_context), "message.contextId"),
         (message(without_role), "message.role"),
         (with_history(say("m", "completed"), -1), "configuration.historyLength"),
-    ] {
+    ]
+}
+
+/// REQ-018, REQ-019, REQ-116: each violation names its field.
+pub(crate) async fn wrong_parameters_are_named(way: Way) -> Transcript {
+    let (world, mut seen) = (World::open(way).await, Transcript::default());
+    for (req, field) in wrong_messages() {
         let error = world.alice.refused(req.clone()).await;
         assert_eq!(error.kind(), ErrorKind::InvalidParams, "{field}");
         assert_eq!(error.violations()[0].field, field);

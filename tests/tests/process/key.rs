@@ -1,9 +1,14 @@
 //! `nuncio key …`, as in the story of the one front door.
 
+use nuncio_server::testing::postgres;
 use nuncio_tests::{
-    hub::{cli, cli_with_env},
+    eventually,
+    hub::{Hub, cli, cli_with_env},
     process::Output,
+    raw::Raw,
+    within,
 };
+use serde_json::json;
 
 use crate::{
     administration::{administered, says},
@@ -52,4 +57,37 @@ async fn a_key_opens_what_it_is_for_until_it_is_revoked() {
     let trail = documents(&ask(&["trail", "--what", "key-created", "-o", "json"]).await);
     assert_eq!(trail.iter().map(|row| text(&row["what"])).collect::<Vec<_>>(), ["key-created"]);
     assert!(ask(&["trail"]).await.stdout.contains("credentials-refused"));
+}
+
+/// docs/operating.md: other hubs on the same database follow, and open streams of the key end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_revoked_at_one_hub_is_worth_nothing_at_the_others() {
+    let (data, state) = (postgres::database().await, directory("keys-of-two"));
+    let token = state.join("hub.token");
+    let args = ["--data", &data, "--admin", "127.0.0.1:0", "--admin-token-file", path(&token)];
+    let (first, second) = (Hub::start(&args).await, Hub::start(&["--data", &data]).await);
+    let admin = format!("http://{}", text(&first.announced["admin"]["listen"]));
+    let ask = async |args: &[&str]| {
+        cli_with_env(args, &[("NUNCIO_ADMIN", &*admin), ("NUNCIO_ADMIN_TOKEN_FILE", path(&token))]).await
+    };
+    let made = ask(&["key", "create", "team-a"]).await;
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let bearer = format!("Bearer {}", made.stdout.trim_end());
+    let raw = Raw::new(second.agent("echo"));
+    let status = async |bearer: &str| {
+        let headers = [("a2a-version", "1.0"), ("authorization", bearer)];
+        raw.get("/tasks", &headers[..if bearer.is_empty() { 1 } else { 2 }]).await.status
+    };
+    // Nobody needs a key until there is one.
+    eventually("the key at the other hub", async || (status("").await == 401).then_some(())).await;
+    assert_eq!(status(&bearer).await, 200);
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hold"}]});
+    let call =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}});
+    let headers = [("a2a-version", "1.0"), ("authorization", &*bearer)];
+    let stream = within("the stream", raw.posting(&headers, call.to_string()).send()).await.unwrap();
+    assert_eq!(stream.status(), 200);
+    says(&ask(&["key", "revoke", "team-a"]).await, 0, &["worth nothing"]);
+    eventually("its end at the other hub", async || (status(&bearer).await == 401).then_some(())).await;
+    within("the end of the stream", stream.bytes()).await.unwrap();
 }

@@ -1,9 +1,9 @@
-//! What a hub tells about itself: its health, its numbers, its log, and never what its callers say.
+//! What a hub tells about itself: its numbers, its log, and never what its callers say.
 
 use std::fs;
 
 use nuncio_tests::{
-    hub::{Hub, cli, cli_with_env, free_address},
+    hub::{Hub, cli, free_address},
     raw::Raw,
 };
 use serde_json::{Value, json};
@@ -73,35 +73,6 @@ async fn every_answer_has_the_id_of_its_request() {
             assert_eq!(raw.get(path, headers).await.header("x-request-id").len(), 32, "{path}");
         }
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn health_is_a_word_or_all_there_is_and_a_command() {
-    let token = crate::directory("observed").join("admin.token");
-    let hub = Hub::start(&["--admin", "127.0.0.1:0", "--admin-token-file", crate::path(&token)]).await;
-    let admin = format!("http://{}", text(&hub.announced["admin"]["listen"]));
-    for base in [&hub.base, &admin] {
-        let raw = Raw::new(&**base);
-        let plain = raw.get("/readyz", &[]).await;
-        assert_eq!((plain.status, &*plain.body), (200, "ready\n"));
-        for (path, headers) in [("/readyz?verbose", &[][..]), ("/readyz", &[("accept", "application/json")])]
-        {
-            let all: Value = serde_json::from_str(&raw.get(path, headers).await.body).unwrap();
-            assert_eq!((&all["ready"], &all["reasons"]), (&json!(true), &json!([])));
-            // Not every caller may know of every agent.
-            let agents = all["agents"].as_array().map_or(0, Vec::len);
-            assert_eq!(agents, if *base == admin { 3 } else { 0 }, "{base}");
-        }
-        for flags in [&[][..], &["--ready"]] {
-            assert_eq!(cli(&[&["healthcheck", base], flags].concat()).await.code, Some(0));
-        }
-    }
-    let listen = text(&hub.announced["listen"]).to_owned();
-    assert_eq!(cli_with_env(&["healthcheck"], &[("NUNCIO_LISTEN", &listen)]).await.code, Some(0));
-    drop(hub);
-    let gone = cli(&["healthcheck", &admin, "--timeout", "60"]).await;
-    assert_eq!(gone.code, Some(1), "{gone:?}");
-    assert!(gone.stderr.contains("cannot connect"), "{gone:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

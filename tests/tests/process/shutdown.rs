@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{documents, text};
 
 /// Starts a send that waits for its answer, and comes back when its task is working.
-async fn waiting_send(hub: &Hub, agent: &str, words: &str) -> Process {
+pub(crate) async fn waiting_send(hub: &Hub, agent: &str, words: &str) -> Process {
     let url = hub.agent(agent);
     let send = start(&["send", &url, words, "-o", "json"]);
     eventually("the task", async || {
