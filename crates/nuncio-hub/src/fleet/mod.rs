@@ -136,14 +136,13 @@ impl Fleet {
         self.agents.load().values().filter_map(|agent| agent.runtime()).all(|runtime| runtime.is_recording())
     }
 
-    /// Whoever looks sees from now on that all of it ends.
+    /// Whoever looks sees from now on that all of it ends. Said before [`Self::drain`].
     pub(crate) fn begin_to_drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 
     /// Ends all tasks in good order: they have this long.
     pub(crate) async fn drain(&self, grace: Duration) {
-        self.begin_to_drain();
         let agents = self.all();
         let running: usize =
             agents.iter().filter_map(|agent| agent.runtime()).map(|runtime| runtime.running()).sum();

@@ -32,13 +32,15 @@ use tokio::time::Instant;
 use self::share::{Bounds, Share};
 pub(crate) use self::{guarded::Guarded, relayed::Relayed, share::Permit};
 use crate::{
-    agents::upstream::link::COME_BACK,
     config::{AgentLimits, Limits},
     identity::KeyLimits,
 };
 
 /// A caller that has asked for nothing for this long is forgotten: any burst has come back by then, or nearly.
 const FORGET: Duration = Duration::from_secs(10 * 60);
+
+/// A hub that ends is there again after so long, if it is to be.
+const RETURN: Duration = Duration::from_secs(5);
 
 /// The shares of all callers.
 pub(crate) struct Callers {
@@ -108,7 +110,7 @@ impl Callers {
     fn check_open(&self, op: Op) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) && matches!(op, Op::SendMessage | Op::SendStreamingMessage) {
             let error = Error::new(ErrorKind::Unavailable, "the hub is shutting down");
-            return Err(error.with_retry_after(COME_BACK));
+            return Err(error.with_retry_after(RETURN));
         }
         Ok(())
     }

@@ -265,9 +265,8 @@ impl Turn<'_> {
         let asks_still = known.as_ref().is_some_and(is_old);
         // That is how our own task begins.
         news.begins = known.is_none() && status.state == TaskState::Submitted && status.message.is_none();
-        let begun = Task { status: status.clone(), ..Task::default() };
-        let begun = Some(&begun).filter(|_| news.begins);
-        news.events = difference(known.as_ref().or(begun), &seen);
+        let begun = news.begins.then(|| Task { status: status.clone(), ..Task::default() });
+        news.events = difference(known.or(begun).as_ref(), &seen);
         let is_news = !news.events.is_empty();
         Ok(match seen.status.state {
             _ if asks_still => Standing::AsksStill,

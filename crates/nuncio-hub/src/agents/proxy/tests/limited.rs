@@ -193,15 +193,7 @@ async fn an_agent_has_so_many_messages_at_a_time() {
 async fn an_agent_that_is_not_reached_again_and_again_is_left_alone_for_a_while() {
     for (ours, theirs) in ways() {
         let case = format!("{ours:?} to {theirs:?}");
-        let (listener, base) = listen().await;
-        let address = listener.local_addr().unwrap();
-        let json = serde_json::to_string(&card(&base, &[theirs])).unwrap();
-        let cards =
-            Router::new().fallback(move || async move { typed(StatusCode::OK, "application/json", json) });
-        let serving = tokio::spawn(async move { axum::serve(listener, cards).await });
-        let hub = hub(&base, false).await;
-        serving.abort();
-        let _ = serving.await;
+        let (hub, address, base) = left_alone(theirs).await;
         for _ in 0..5 {
             let (status, headers, body) = refused(hub.open("ann", stream_call(ours)).await).await;
             let told = format!("{headers:?} {}", String::from_utf8_lossy(&body)).replace("%20", " ");

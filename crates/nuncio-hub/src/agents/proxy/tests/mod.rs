@@ -11,6 +11,7 @@ mod translated;
 
 use std::{
     collections::HashMap,
+    net::SocketAddr,
     sync::{Arc, Mutex},
 };
 
@@ -174,6 +175,20 @@ struct Hub {
 async fn hub(upstream: &str, apart: bool) -> Hub {
     hub_with(Upstream::new(Url::parse(upstream).unwrap()), apart, None, Arc::new(MemoryStore::default()))
         .await
+}
+
+/// A hub before an agent that was there, and is not; and where it was.
+async fn left_alone(form: (Binding, Version)) -> (Hub, SocketAddr, String) {
+    let (listener, base) = listen().await;
+    let address = listener.local_addr().unwrap();
+    let json = serde_json::to_string(&card(&base, &[form])).unwrap();
+    let cards =
+        Router::new().fallback(move || async move { typed(StatusCode::OK, "application/json", json) });
+    let serving = tokio::spawn(async move { axum::serve(listener, cards).await });
+    let hub = hub(&base, false).await;
+    serving.abort();
+    let _ = serving.await;
+    (hub, address, base)
 }
 
 async fn hub_with(

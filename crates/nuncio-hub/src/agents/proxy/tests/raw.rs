@@ -169,14 +169,7 @@ async fn what_is_no_answer_becomes_an_error_of_the_protocol() {
     }
     // An agent that was there, and is not.
     for Case { form, asked, .. } in cases() {
-        let (listener, base) = listen().await;
-        let json = serde_json::to_string(&card(&base, &[form])).unwrap();
-        let cards =
-            Router::new().fallback(move || async move { typed(StatusCode::OK, "application/json", json) });
-        let serving = tokio::spawn(async move { axum::serve(listener, cards).await });
-        let hub = hub(&base, false).await;
-        serving.abort();
-        let _ = serving.await;
+        let (hub, _, base) = left_alone(form).await;
         let (status, headers, body, _) = hub.ask("ann", asked).await;
         let told = format!("{status} {headers:?} {}", String::from_utf8_lossy(&body)).replace("%20", " ");
         assert!(told.contains("cannot be reached") || told.contains("not available"), "{form:?} {told}");
