@@ -60,6 +60,9 @@ struct Args {
     /// How long a send through the hub is measured; more, to look at it meanwhile.
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
+    /// How many callers send through the hub at a time.
+    #[arg(long, default_value_t = 16)]
+    callers: usize,
     /// How often each measurement is repeated; the median counts.
     #[arg(long, default_value_t = 3)]
     repeat: usize,

@@ -67,22 +67,30 @@ type Costs = BTreeMap<(Middle, Wire), Vec<Sample>>;
 type Delays = BTreeMap<Middle, Vec<Delay>>;
 
 pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Result<()> {
-    let (mut costs, mut delays) = (Costs::new(), Delays::new());
+    let wanted = |middle: &Middle| {
+        let name = middle.to_string();
+        args.between.is_empty() || args.between.iter().any(|word| name.starts_with(word))
+    };
     let wires: Vec<_> = args.wires().collect();
+    let behind = Server::start_behind()?;
+    let mut stands = Vec::new();
+    for (middle, wire) in SENDS.into_iter().filter(|(middle, wire)| wires.contains(wire) && wanted(middle)) {
+        stands.push((middle, wire, prepare(middle, wire, &behind, scale).await?));
+    }
+    let (mut costs, mut delays) = (Costs::new(), Delays::new());
+    // In turns: what else the machine has to do at a time is then the burden of all of them.
     for repetition in 0..args.repeat {
-        let behind = Server::start_behind()?;
-        let wanted = |middle: &Middle| {
-            let name = middle.to_string();
-            args.between.is_empty() || args.between.iter().any(|word| name.starts_with(word))
-        };
-        for (middle, wire) in SENDS.into_iter().filter(|(_, wire)| wires.contains(wire)) {
-            if !wanted(&middle) {
-                continue;
-            }
-            let sample = send(middle, wire, &behind, scale, args.seconds).await?;
+        for (middle, wire, server) in &stands {
+            let server = server.as_ref().unwrap_or(&behind);
+            let duration = Duration::from_secs_f64(args.seconds * scale);
+            let load = Load { kind: Kind::Send, wire: *wire, connections: args.callers, duration, text: 256 };
+            let sample = load.run(server).await?;
             eprintln!("{repetition} {middle} {wire}: {sample}");
-            costs.entry((middle, wire)).or_default().push(sample);
+            costs.entry((*middle, *wire)).or_default().push(sample);
         }
+    }
+    drop((stands, behind));
+    for repetition in 0..args.repeat {
         for middle in STREAMS.into_iter().filter(wanted) {
             let delay = stream(middle, scale).await?;
             eprintln!("{repetition} {middle}, a stream: {delay:.1?}");
@@ -94,18 +102,17 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
     Ok(())
 }
 
-async fn send(middle: Middle, wire: Wire, behind: &Server, scale: f64, seconds: f64) -> Result<Sample> {
-    let started = start(middle, wire.binding(), &behind.address).await?;
-    let server = started.as_ref().unwrap_or(behind);
+/// Starts what stands in between; `None` for nobody.
+async fn prepare(middle: Middle, wire: Wire, behind: &Server, scale: f64) -> Result<Option<Server>> {
+    let server = start(middle, wire.binding(), &behind.address).await?;
     // In the long run every new task pushes an old one out of memory; a file grows.
     let before = match middle {
         Middle::Durable(Subject::Nuncio) | Middle::Alone(Subject::Nuncio) => KEEP as f64,
         Middle::Durable(_) | Middle::Alone(_) => 10_000.0,
         _ => 0.0,
     };
-    load::send(server, (before * scale) as u64).await?;
-    let duration = Duration::from_secs_f64(seconds * scale);
-    Load { kind: Kind::Send, wire, connections: 16, duration, text: 256 }.run(server).await
+    load::send(server.as_ref().unwrap_or(behind), (before * scale) as u64).await?;
+    Ok(server)
 }
 
 async fn stream(middle: Middle, scale: f64) -> Result<Delay> {
@@ -115,31 +122,34 @@ async fn stream(middle: Middle, scale: f64) -> Result<Delay> {
 }
 
 fn sends(costs: &Costs) -> Result<String> {
-    let middle = |key: (Middle, Wire), value: fn(&Sample) -> f64| {
-        costs.get(&key).and_then(|samples| median(samples.iter().map(value)))
-    };
-    let cpu = |key| middle(key, |sample| sample.cpu_us);
+    let all =
+        |key| costs.get(&key).map(|samples| samples.iter().map(|sample| sample.cpu_us).collect::<Vec<_>>());
+    // Of each repetition by itself.
+    let ratio = |own: &[f64], others: &[f64]| median(own.iter().zip(others).map(|(own, other)| own / other));
     let mut table =
         String::from("| send | CPU in between | target | requests/s | p50 |\n|---|--:|--:|--:|--:|\n");
     for (who, wire) in SENDS {
-        let Some(own) = cpu((who, wire)) else { continue };
-        let times_nginx = |most: f64| {
-            let nginx = cpu((Middle::Nginx, wire.newest()));
-            nginx.map(|nginx| format!("{:.2} × nginx (≤ {most})", own / nginx))
+        let (Some(samples), Some(own)) = (costs.get(&(who, wire)), all((who, wire))) else { continue };
+        let times_nginx = |target: String| {
+            let ratio = ratio(&own, &all((Middle::Nginx, wire.newest()))?)?;
+            Some(format!("{ratio:.2} × nginx{target}"))
         };
         let target = match who {
-            Middle::Proxy => times_nginx(RELAYED),
-            Middle::ProxyWithKeys => times_nginx(f64::INFINITY).map(|ratio| ratio.replace(" (≤ inf)", "")),
-            Middle::ProxyToOld | Middle::ProxyToRest => times_nginx(TRANSLATED),
-            Middle::Durable(subject) => {
-                let sum = cpu((Middle::Proxy, wire)).zip(cpu((Middle::Alone(subject), wire)));
-                sum.map(|(proxy, alone)| format!("{:.2} × the sum (≤ 1)", own / (proxy + alone)))
-            }
+            Middle::Proxy => times_nginx(format!(" (≤ {RELAYED})")),
+            Middle::ProxyWithKeys => times_nginx(String::new()),
+            Middle::ProxyToOld | Middle::ProxyToRest => times_nginx(format!(" (≤ {TRANSLATED})")),
+            Middle::Durable(subject) => all((Middle::Proxy, wire))
+                .zip(all((Middle::Alone(subject), wire)))
+                .and_then(|(proxy, alone)| {
+                    let sum: Vec<_> = proxy.iter().zip(alone).map(|(proxy, alone)| proxy + alone).collect();
+                    Some(format!("{:.2} × the sum (≤ 1)", ratio(&own, &sum)?))
+                }),
             Middle::Nobody | Middle::Nginx | Middle::Alone(_) => None,
         };
-        let shown = if who == Middle::Nobody { "–".to_owned() } else { format!("{own:.1} µs") };
-        let rate = middle((who, wire), |sample| sample.rate).unwrap_or_default();
-        let p50 = middle((who, wire), |sample| sample.p50_us).unwrap_or_default();
+        let middle = |value: fn(&Sample) -> f64| median(samples.iter().map(value)).unwrap_or_default();
+        let cpu = middle(|sample| sample.cpu_us);
+        let shown = if who == Middle::Nobody { "–".to_owned() } else { format!("{cpu:.1} µs") };
+        let (rate, p50) = (middle(|sample| sample.rate), middle(|sample| sample.p50_us));
         let target = target.unwrap_or_default();
         writeln!(table, "| {wire}, {who} | {shown} | {target} | {rate:.0} | {p50:.0} µs |")?;
     }

@@ -30,8 +30,8 @@ pub(crate) type Origins = Arc<ArcSwap<Vec<WebOrigin>>>;
 /// Answers a browser that asks first, and tells it whether its page may read the answer.
 pub(crate) async fn cross_origin<F: Future<Output = Response>>(
     origins: &Origins,
-    request: Request,
-    next: impl FnOnce(Request) -> F,
+    request: Box<Request>,
+    next: impl FnOnce(Box<Request>) -> F,
 ) -> Response {
     let Some(origin) = request.headers().get(ORIGIN).cloned() else { return next(request).await };
     let origins = origins.load_full();

@@ -2,7 +2,7 @@
 //! sites are looked at (`cors`), and who calls is found (`identity`). Then it is the agent's, or a route's.
 //!
 //! Nearly all requests are calls of agents. Layers of a router would box each of them three times over; here they pass
-//! as plain functions.
+//! as plain functions, and the request, which is large, stays in one place on its way.
 
 use std::{convert::Infallible, sync::Arc, task::Context, task::Poll};
 
@@ -36,8 +36,8 @@ impl Guard {
     /// Goes on with a request that may pass.
     pub(crate) async fn pass<F: Future<Output = Response>>(
         &self,
-        request: Request,
-        next: impl FnOnce(Request) -> F,
+        request: Box<Request>,
+        next: impl FnOnce(Box<Request>) -> F,
     ) -> Response {
         // A browser asks without credentials, and has to be able to read that it needs some.
         cross_origin(&self.origins, request, |request| identify(&self.identity, request, next)).await
@@ -45,7 +45,7 @@ impl Guard {
 
     /// The same as a layer.
     pub(crate) async fn layer(State(this): State<Self>, request: Request, next: Next) -> Response {
-        this.pass(request, |request| next.run(request)).await
+        this.pass(Box::new(request), |request| next.run(*request)).await
     }
 }
 
@@ -68,10 +68,10 @@ impl Front {
 }
 
 impl Inner {
-    async fn answer(&self, request: Request) -> Response {
-        let next = async |request: Request| {
+    async fn answer(&self, request: Box<Request>) -> Response {
+        let next = async |request: Box<Request>| {
             if !router::is_call(&request) {
-                let Ok(response) = tower::Service::call(&mut self.routes.clone(), request).await;
+                let Ok(response) = tower::Service::call(&mut self.routes.clone(), *request).await;
                 return response;
             }
             let is_head = request.method() == Method::HEAD;
@@ -103,7 +103,7 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let this = Arc::clone(&self.0);
-        async move { Ok(this.answer(request.map(Body::new)).await) }.boxed()
+        let (this, request) = (Arc::clone(&self.0), Box::new(request.map(Body::new)));
+        async move { Ok(this.answer(request).await) }.boxed()
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn is_call(request: &Request) -> bool {
 
 /// What is below an agent's own path. The name is taken as it came: escaped it would be another one, and no
 /// agent has such a name.
-pub(crate) async fn agent(fleet: &Fleet, request: Request) -> Response {
+pub(crate) async fn agent(fleet: &Fleet, request: Box<Request>) -> Response {
     let path = request.uri().path();
     let name = path.split('/').nth(2).unwrap_or_default();
     match fleet.visible(name, request.extensions().get()) {

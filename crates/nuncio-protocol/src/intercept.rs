@@ -61,7 +61,7 @@ impl Next<'_> {
     pub async fn run(self, cx: &mut CallContext, call: Call) -> Result<Reply> {
         match self.interceptors.split_first() {
             Some((first, interceptors)) => first.intercept(cx, call, Next { interceptors, ..self }).await,
-            None => call.dispatch(self.service, cx).await,
+            None => self.service.call(cx, call).await,
         }
     }
 }

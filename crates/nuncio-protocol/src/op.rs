@@ -93,11 +93,11 @@ macro_rules! op_table {
                 }
             }
 
-            /// Calls the operation.
+            /// Calls the operation that it names. To hand a call on, use [`A2aService::call`].
             ///
             /// # Errors
             /// What the operation answers.
-            pub async fn dispatch(self, service: &dyn A2aService, cx: &CallContext) -> Result<Reply> {
+            pub async fn dispatch<S: A2aService + ?Sized>(self, service: &S, cx: &CallContext) -> Result<Reply> {
                 match self {
                     $(Self::$op(req) => service.$method(cx, *req).await.map(Answer::into_reply),)+
                 }
@@ -106,6 +106,10 @@ macro_rules! op_table {
 
         #[async_trait]
         impl<T: Carrier> A2aService for T {
+            async fn call(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+                self.carry(cx, call).await
+            }
+
             $(async fn $method(&self, cx: &CallContext, req: $req) -> Result<$res> {
                 answer(self.carry(cx, Call::$op(Box::new(req))).await?)
             })+

@@ -18,7 +18,7 @@ use crate::{
     ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
     ListTasksResponse, Result, SendMessageRequest, SendMessageResponse, Seq, SubscribeToTaskRequest, Task,
     TaskPushNotificationConfig, Version,
-    op::{Op, OpSet},
+    op::{Call, Op, OpSet, Reply},
 };
 
 /// The extension by which a server says: streams resume after `Last-Event-ID`, and a send may be
@@ -90,6 +90,12 @@ pub trait A2aService: Send + Sync + 'static {
         cx: &CallContext,
         req: GetExtendedAgentCardRequest,
     ) -> Result<AgentCard>;
+
+    /// Any of them, with its parameters. Whoever takes calls whole ([`Carrier`](crate::op::Carrier)) gets them as they
+    /// are, unopened; for everybody else it is the operation that the call names.
+    async fn call(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+        call.dispatch(self, cx).await
+    }
 }
 
 /// Who calls, and how: everything about a call that is not its parameters.
@@ -270,14 +276,15 @@ pub struct StreamItem(Arc<Shared>);
 struct Shared {
     seq: Option<Seq>,
     event: Arc<Event>,
-    encoded: [OnceLock<Bytes>; FORMS],
+    /// Not before somebody shares it: most have one reader.
+    encoded: OnceLock<Box<[OnceLock<Bytes>; FORMS]>>,
 }
 
 impl StreamItem {
     /// An event; `seq` is its resume cursor, if it has one.
     #[must_use]
     pub fn new(seq: Option<Seq>, event: Arc<Event>) -> Self {
-        Self(Arc::new(Shared { seq, event, encoded: Default::default() }))
+        Self(Arc::new(Shared { seq, event, encoded: OnceLock::new() }))
     }
 
     /// The number in the task's log.
@@ -316,7 +323,11 @@ impl StreamItem {
 
     /// The event in this slot's encoding, made by `encode` the first time.
     pub(crate) fn encoded(&self, slot: usize, encode: impl FnOnce(&Event) -> Vec<u8>) -> &Bytes {
-        self.0.encoded[slot].get_or_init(|| encode(&self.0.event).into())
+        self.slot(slot).get_or_init(|| encode(&self.0.event).into())
+    }
+
+    fn slot(&self, slot: usize) -> &OnceLock<Bytes> {
+        &self.0.encoded.get_or_init(Box::default)[slot]
     }
 
     /// The same for an encoding that can fail.
@@ -326,11 +337,12 @@ impl StreamItem {
         slot: usize,
         encode: impl FnOnce(&Event) -> Result<Vec<u8>>,
     ) -> Result<&Bytes> {
-        match self.0.encoded[slot].get() {
+        let slot = self.slot(slot);
+        match slot.get() {
             Some(bytes) => Ok(bytes),
             None => {
                 let bytes = encode(&self.0.event)?.into();
-                Ok(self.0.encoded[slot].get_or_init(|| bytes))
+                Ok(slot.get_or_init(|| bytes))
             }
         }
     }

@@ -48,6 +48,11 @@ pub trait Executor: Send + Sync + 'static {
         let _ = cx;
         Ok(None)
     }
+
+    /// True if the agent is elsewhere, and has nothing to say without being waited for.
+    fn is_elsewhere(&self) -> bool {
+        false
+    }
 }
 
 #[async_trait]
@@ -62,6 +67,10 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
 
     async fn extended_card(&self, cx: &CallContext) -> Result<Option<AgentCard>> {
         (**self).extended_card(cx).await
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        (**self).is_elsewhere()
     }
 }
 

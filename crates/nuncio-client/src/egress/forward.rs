@@ -22,7 +22,7 @@ use super::{
     Egress, blocked,
     cause::Cause,
     failure, is_loopback,
-    lane::{Fault, Host, Lane, Lanes},
+    lane::{Fault, Host, Lane, Lanes, Outgoing},
     told,
 };
 use crate::failure::Failure;
@@ -64,11 +64,11 @@ impl std::fmt::Debug for Source {
 
 impl Egress {
     /// Makes a request and returns as soon as the head of the answer is there. The address of the request is absolute;
-    /// `url` is the agent's.
+    /// `url` is the agent's. Boxed, as all requests on their way out: they are large, and handed on often.
     pub(crate) async fn forward(
         &self,
         url: &Url,
-        request: Request<Bytes>,
+        request: Box<Request<Bytes>>,
         wire: Wire,
     ) -> Result<Response<ForwardBody>, Failure> {
         let by_lane = match wire {
@@ -79,19 +79,7 @@ impl Egress {
         let Some(lanes) = self.lanes.as_ref().filter(|_| by_lane && self.is_direct(url)) else {
             return Box::pin(self.forward_by_client(url, request, wire == Wire::Http2)).await;
         };
-        let (mut parts, body) = request.into_parts();
-        let Some(authority) = parts.uri.authority().cloned() else {
-            return Err(Failure::answered(Error::internal("an address without a host")));
-        };
-        let host = Host { secure: parts.uri.scheme_str() == Some("https"), authority };
-        // What a server is asked for is the path; the host stands in a header (RFC 9112, 3.2.1).
-        parts.headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(super::USER_AGENT));
-        let value = HeaderValue::from_str(host.authority.as_str()).map_err(Error::internal);
-        parts.headers.insert(HOST, value.map_err(Failure::answered)?);
-        if let Some(path) = parts.uri.path_and_query() {
-            parts.uri = path.clone().into();
-        }
-        let request = Request::from_parts(parts, Full::new(body));
+        let (host, request) = addressed(request).map_err(Failure::answered)?;
         let (response, lane) = lanes.exchange(&host, request).await.map_err(|fault| broken(url, fault))?;
         Ok(response.map(|body| {
             let on_lane = OnLane { lane: Some(lane), body, lanes: Arc::clone(lanes), host };
@@ -119,17 +107,33 @@ impl Egress {
     async fn forward_by_client(
         &self,
         url: &Url,
-        request: Request<Bytes>,
+        request: Box<Request<Bytes>>,
         http2: bool,
     ) -> Result<Response<ForwardBody>, Failure> {
         self.admit(url).map_err(|refusal| blocked(url, &refusal))?;
         let client = self.client_for(url, http2);
-        let request = reqwest::Request::try_from(request)
+        let request = reqwest::Request::try_from(*request)
             .map_err(|error| Failure::answered(Error::internal(error.without_url())))?;
         let response = client.execute(request).await.map_err(|error| failure(url, error))?;
         let response: Response<reqwest::Body> = response.into();
         Ok(response.map(|body| ForwardBody(Source::Client(Box::new(body), url.clone()))))
     }
+}
+
+/// Whom a request goes to, and the request as it goes there: what a server is asked for is the path, and the host stands
+/// in a header (RFC 9112, 3.2.1).
+fn addressed(request: Box<Request<Bytes>>) -> Result<(Host, Outgoing), Error> {
+    let (mut parts, body) = request.into_parts();
+    let authority = parts.uri.authority().cloned();
+    let authority = authority.ok_or_else(|| Error::internal("an address without a host"))?;
+    let host = Host { secure: parts.uri.scheme_str() == Some("https"), authority };
+    parts.headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(super::USER_AGENT));
+    let value = HeaderValue::from_str(host.authority.as_str()).map_err(Error::internal)?;
+    parts.headers.insert(HOST, value);
+    if let Some(path) = parts.uri.path_and_query() {
+        parts.uri = path.clone().into();
+    }
+    Ok((host, Box::new(Request::from_parts(parts, Full::new(body)))))
 }
 
 /// The error of a request that did not come through.

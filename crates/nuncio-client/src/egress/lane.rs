@@ -41,6 +41,9 @@ const RESTS: Duration = Duration::from_secs(55);
 
 type Socket = TokioIo<Either<TcpStream, Box<TlsStream<TcpStream>>>>;
 
+/// A request on its way out.
+pub(super) type Outgoing = Box<Request<Full<Bytes>>>;
+
 /// All connections of a way out.
 pub(super) struct Lanes {
     tls: Arc<ClientConfig>,
@@ -116,12 +119,12 @@ impl Lanes {
     pub(super) async fn exchange(
         &self,
         host: &Host,
-        mut request: Request<Full<Bytes>>,
+        mut request: Outgoing,
     ) -> Result<(Response<Incoming>, Lane), Fault> {
         while let Some(mut lane) = self.take(host) {
             match lane.exchange(request).await {
                 Ok(response) => return Ok((response, lane)),
-                Err((_, Some(unsent))) => request = *unsent,
+                Err((_, Some(unsent))) => request = unsent,
                 Err((error, None)) => return Err(error.into()),
             }
         }
@@ -239,9 +242,9 @@ impl Lane {
     /// Makes a request; with the error comes the request if nothing of it was written.
     async fn exchange(
         &mut self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, (hyper::Error, Option<Box<Request<Full<Bytes>>>>)> {
-        let mut answer = std::pin::pin!(self.sender.try_send_request(request));
+        request: Outgoing,
+    ) -> Result<Response<Incoming>, (hyper::Error, Option<Outgoing>)> {
+        let mut answer = std::pin::pin!(self.sender.try_send_request(*request));
         let driver = &mut self.driver;
         let outcome = poll_fn(|cx| {
             // What the connection reads is for the answer.

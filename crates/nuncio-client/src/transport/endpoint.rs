@@ -54,19 +54,19 @@ impl Endpoint {
     }
 
     /// Makes a request and waits for the head of the answer.
-    pub(crate) async fn send(
+    pub(crate) fn send(
         &self,
         cx: &CallContext,
         method: Method,
         uri: Uri,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Response, Failure> {
-        let mut request = Request::new(body);
+    ) -> impl Future<Output = Result<Response, Failure>> + Send + use<'_> {
+        let mut request = Box::new(Request::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
-        within(cx.deadline, self.egress.forward(&self.url, request, Wire::Best)).await
+        within(cx.deadline, self.egress.forward(&self.url, request, Wire::Best))
     }
 
     /// Reads the rest of an answer.

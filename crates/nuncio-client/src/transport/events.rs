@@ -63,11 +63,11 @@ impl<D: Fn(&str) -> Result<Event>> Connection<D> {
             match frame {
                 Some(frame) if frame.data.is_empty() => {}
                 Some(frame) => {
-                    return Poll::Ready(item(&self.decode, &frame).map(Some).map_err(Failure::answered));
+                    return Poll::Ready(item(&self.decode, frame).map(Some).map_err(Failure::answered));
                 }
                 None => match ready!(Pin::new(&mut *body).poll_frame(cx)) {
                     Some(Ok(frame)) => {
-                        frame.data_ref().into_iter().for_each(|bytes| self.decoder.push(bytes))
+                        frame.into_data().into_iter().for_each(|bytes| self.decoder.push(bytes));
                     }
                     None => return Poll::Ready(Ok(None)),
                     Some(Err(error)) => return Poll::Ready(Err(Failure::perhaps(error))),
@@ -78,8 +78,8 @@ impl<D: Fn(&str) -> Result<Event>> Connection<D> {
 }
 
 /// The name of a frame does not matter (fact sheet 4.1).
-fn item(decode: impl Fn(&str) -> Result<Event>, frame: &Frame) -> Result<StreamItem> {
-    let event = decode(&frame.data)?;
-    let seq = frame.id.as_deref().and_then(|id| id.parse().ok()).map(Seq);
+fn item(decode: impl Fn(&str) -> Result<Event>, frame: Frame<'_>) -> Result<StreamItem> {
+    let event = decode(frame.data)?;
+    let seq = frame.id.and_then(|id| id.parse().ok()).map(Seq);
     Ok(StreamItem::new(seq, Arc::new(event)))
 }

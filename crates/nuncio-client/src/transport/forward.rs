@@ -106,7 +106,7 @@ impl Forward {
         };
         // Whoever calls with credentials of their own is told what becomes of them.
         let is_ours = !call.headers.contains_key(AUTHORIZATION);
-        let mut request = Request::new(call.body);
+        let mut request = Box::new(Request::new(call.body));
         *request.method_mut() = call.method;
         *request.uri_mut() = uri;
         *request.headers_mut() = call.headers;
@@ -115,7 +115,7 @@ impl Forward {
             request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
             *request.body_mut() = frame(request.body())?;
         }
-        let exchange = async |mut request: Request<Bytes>| {
+        let exchange = async |mut request: Box<Request<Bytes>>| {
             for (name, value) in endpoint.granted.headers().await? {
                 if let Some(name) = name {
                     request.headers_mut().insert(name, value);
@@ -131,7 +131,7 @@ impl Forward {
             }
         };
         if endpoint.granted.has_tokens() {
-            return Ok(endpoint.granted.renewing(|| exchange(request.clone())).await?);
+            return Ok(Box::pin(endpoint.granted.renewing(|| exchange(request.clone()))).await?);
         }
         Ok(exchange(request).await?)
     }

@@ -123,10 +123,10 @@ fn no_such_operation(op: Op, version: Version) -> Error {
 }
 
 /// Waits for `future`, but not beyond the caller's deadline.
-pub(crate) fn within<T>(
+pub(crate) fn within<T, F: Future<Output = Result<T, Failure>> + Send>(
     deadline: Option<Instant>,
-    future: impl Future<Output = Result<T, Failure>> + Send,
-) -> impl Future<Output = Result<T, Failure>> + Send {
+    future: F,
+) -> impl Future<Output = Result<T, Failure>> + Send + use<T, F> {
     // No `async fn`: its future would have room for this one twice.
     match deadline {
         None => Either::Left(future),

@@ -73,9 +73,10 @@ impl Route {
     }
 
     async fn streaming(&self, cx: &CallContext, call: Call) -> Result<EventStream> {
-        let follow = Follow::open(self.clone(), self.prepare(cx, call.op()), call).await?;
         // Boxed: it is moved for each event.
-        Ok(Box::pin(stream::unfold(Box::new(follow), async |mut follow| {
+        let mut follow = Box::new(Follow::new(self.clone(), self.prepare(cx, call.op()), call));
+        follow.connect().await?;
+        Ok(Box::pin(stream::unfold(follow, async |mut follow| {
             let item = follow.next().await?;
             Some((item, follow))
         })))

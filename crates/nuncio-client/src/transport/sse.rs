@@ -57,12 +57,10 @@ enum Step {
 }
 
 impl Follow {
-    /// Opens the stream.
-    pub(crate) async fn open(route: Route, cx: CallContext, call: Call) -> Result<Self> {
+    /// A stream that is not connected yet.
+    pub(crate) fn new(route: Route, cx: CallContext, call: Call) -> Self {
         let seen = Seen::new(&call, cx.last_event_id);
-        let mut follow = Self { route, cx, call, connection: None, seen, retries: 0, sent: false };
-        follow.connect().await?;
-        Ok(follow)
+        Self { route, cx, call, connection: None, seen, retries: 0, sent: false }
     }
 
     /// The next event; after an error there are no more.
@@ -84,7 +82,8 @@ impl Follow {
                     self.connection = None;
                     return Some(Err(error));
                 }
-                Step::Cut(failure) => match self.take_up(failure).await {
+                // Boxed, as all that is done for streams that break: few do.
+                Step::Cut(failure) => match Box::pin(self.take_up(failure)).await {
                     Ok(None) => {}
                     Ok(Some(last)) => return Some(Ok(last)),
                     Err(error) => return Some(Err(error)),
@@ -120,7 +119,7 @@ impl Follow {
             Some(Err(failure)) => Step::Cut(failure),
             None if self.seen.may_end(false) => Step::End,
             // After the last event of a task there is nothing to come, and so nothing that says so.
-            None if self.seen.may_be_over() && self.final_snapshot().await.is_some() => Step::End,
+            None if self.seen.may_be_over() && Box::pin(self.final_snapshot()).await.is_some() => Step::End,
             None => Step::Cut(Failure::perhaps(ended_early())),
         })
     }
@@ -148,10 +147,10 @@ impl Follow {
     }
 
     /// Connects, again and again if need be and allowed.
-    async fn connect(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn connect(&mut self) -> Result<(), Failure> {
         loop {
             let again = self.subscription();
-            let (cx, call) = again.as_ref().map_or((&self.cx, &self.call), |(cx, call)| (cx, call));
+            let (cx, call) = again.as_deref().map_or((&self.cx, &self.call), |(cx, call)| (cx, call));
             let is_send = is_send(call.op());
             let failure = match self.route.stream_once(cx, call).await {
                 Ok(stream) => {
@@ -170,13 +169,13 @@ impl Follow {
     }
 
     /// What is asked instead of the original call once there is a task: to follow it.
-    fn subscription(&mut self) -> Option<(CallContext, Call)> {
+    fn subscription(&mut self) -> Option<Box<(CallContext, Call)>> {
         let id = self.seen.task.clone()?;
         let resume_after = self.seen.seq.filter(|_| self.route.resumes() || self.seen.by_request());
         let cx = CallContext { last_event_id: resume_after, ..self.cx.clone() };
         self.seen.expect_after(resume_after);
         let tenant = self.call.tenant().map(str::to_owned);
-        Some((cx, Call::SubscribeToTask(Box::new(SubscribeToTaskRequest { tenant, id }))))
+        Some(Box::new((cx, Call::SubscribeToTask(Box::new(SubscribeToTaskRequest { tenant, id })))))
     }
 
     /// Waits before the next attempt, or gives the failure back if there is to be none.

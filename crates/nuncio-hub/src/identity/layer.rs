@@ -26,8 +26,8 @@ const LATER: Duration = Duration::from_secs(5);
 /// Finds who calls, and goes on with that; or refuses.
 pub(crate) async fn identify<F: Future<Output = Response>>(
     identity: &Identity,
-    mut request: Request,
-    next: impl FnOnce(Request) -> F,
+    mut request: Box<Request>,
+    next: impl FnOnce(Box<Request>) -> F,
 ) -> Response {
     if is_open(request.uri().path()) {
         return Box::pin(next(request)).await;

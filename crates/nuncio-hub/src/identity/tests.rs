@@ -185,7 +185,7 @@ async fn open(identity: &Arc<Identity>, shown: &str) -> Body {
         ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
     };
     let request = http::Request::get("/stream").header("x-api-key", shown).body(Body::empty()).unwrap();
-    let response = identify(identity, request, endless).await;
+    let response = identify(identity, Box::new(request), endless).await;
     assert_eq!(response.status(), http::StatusCode::OK);
     response.into_body()
 }

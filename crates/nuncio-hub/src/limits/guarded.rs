@@ -28,7 +28,7 @@ impl Carrier for Guarded {
         // Here a tenant says which agent is meant, and that is known by now. Whose a task is, is for the caller's
         // credentials to say.
         call.set_tenant(None);
-        let mut reply = call.dispatch(&*self.service, cx).await?;
+        let mut reply = self.service.call(cx, call).await?;
         match &mut reply {
             Reply::Card(card) => self.identity.declare(card),
             Reply::Stream(_) if permit.is_empty() => {}

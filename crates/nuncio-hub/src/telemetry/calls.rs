@@ -103,9 +103,9 @@ impl Carrier for Watched {
         let reply = match span.as_ref().and_then(CallSpan::trace) {
             Some(trace) => {
                 let cx = CallContext { trace: Some(trace), ..cx.clone() };
-                call.dispatch(&*self.service, &cx).await
+                self.service.call(&cx, call).await
             }
-            None => call.dispatch(&*self.service, cx).await,
+            None => self.service.call(cx, call).await,
         };
         under_way.end(reply.as_ref().err().map(Error::kind));
         let op = under_way.op;

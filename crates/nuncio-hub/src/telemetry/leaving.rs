@@ -23,7 +23,7 @@ pub(super) struct Leaving {
 impl Carrier for Leaving {
     async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
         let span = self.traces.leave(&self.agent, call.op(), self.parent.as_ref());
-        let reply = call.dispatch(&*self.service, &beneath(cx, &span)).await;
+        let reply = self.service.call(&beneath(cx, &span), call).await;
         match reply {
             Ok(Reply::Stream(events)) => {
                 let seen = move |item: Result<_>| item.inspect_err(|error| span.failed(error));

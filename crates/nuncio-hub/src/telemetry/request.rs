@@ -33,8 +33,8 @@ impl Requests {
     /// Names a request, has it answered, and tells about it.
     pub(crate) async fn answer<F: Future<Output = Response>>(
         &self,
-        request: Request,
-        next: impl FnOnce(Request) -> F,
+        request: Box<Request>,
+        next: impl FnOnce(Box<Request>) -> F,
     ) -> Response {
         let id = request.headers().get(REQUEST_ID).filter(|id| is_sane(id)).cloned().unwrap_or_else(new_id);
         let span = span(&id);

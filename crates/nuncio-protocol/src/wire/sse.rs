@@ -1,5 +1,8 @@
 //! Server-sent events: frames out, and a decoder that bounds what a peer can make us keep.
 
+use std::ops::Range;
+
+use bytes::Bytes;
 use memchr::memchr2;
 
 use crate::Seq;
@@ -20,14 +23,14 @@ pub fn encode_frame(seq: Option<Seq>, out: &mut Vec<u8>, data: impl FnOnce(&mut 
 }
 
 /// An event as it was received.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Frame {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Frame<'a> {
     /// The last id seen so far, this event's included; ids are inherited by the frames after them.
-    pub id: Option<String>,
+    pub id: Option<&'a str>,
     /// The event's name; A2A gives it no meaning.
-    pub event: Option<String>,
+    pub event: Option<&'a str>,
     /// The data lines, joined by line breaks.
-    pub data: String,
+    pub data: &'a str,
 }
 
 /// An event or a line is larger than allowed, or is not text. The stream is of no more use.
@@ -51,19 +54,25 @@ impl std::fmt::Display for DecodeError {
 impl std::error::Error for DecodeError {}
 
 /// Turns bytes, however they are cut, into frames (WHATWG event stream: LF, CR or CRLF, a leading BOM,
-/// comments, unknown fields).
+/// comments, unknown fields). Nearly all data is one line that comes whole, and is shown where it lies.
 #[derive(Debug)]
 pub struct Decoder {
     /// Received and not yet taken as lines.
-    buffer: Vec<u8>,
+    buffer: Bytes,
     /// Where in `buffer` the next line begins.
     start: usize,
     /// Up to where `buffer` was searched for a line end.
     searched: usize,
-    /// The frame in the making.
-    frame: Frame,
-    /// True if the frame in the making has a data line, be it empty.
-    has_data: bool,
+    /// The last id.
+    id: Option<String>,
+    /// Of the frame in the making.
+    event: Option<String>,
+    /// Of the frame in the making.
+    data: Data,
+    /// Several data lines, or one that does not lie in `buffer` any more.
+    joined: String,
+    /// The frame in the making was given out; the next begins.
+    is_given: bool,
     /// A CR ended the last line; an LF right after it belongs to it.
     after_cr: bool,
     /// The first bytes may be a BOM.
@@ -72,16 +81,30 @@ pub struct Decoder {
     limit: usize,
 }
 
+/// The data of a frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Data {
+    /// There is no line of it, not even an empty one.
+    None,
+    /// A line, where it lies in the buffer.
+    Line(Range<usize>),
+    /// What was joined.
+    Joined,
+}
+
 impl Decoder {
     /// A decoder that refuses frames of more than `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
-            buffer: Vec::new(),
+            buffer: Bytes::new(),
             start: 0,
             searched: 0,
-            frame: Frame::default(),
-            has_data: false,
+            id: None,
+            event: None,
+            data: Data::None,
+            joined: String::new(),
+            is_given: false,
             after_cr: false,
             at_start: true,
             limit,
@@ -89,32 +112,56 @@ impl Decoder {
     }
 
     /// Takes bytes as they come. Call [`Self::next_frame`] until it has none before giving more.
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.buffer.drain(..self.start);
+    pub fn push(&mut self, bytes: Bytes) {
+        let rest = self.buffer.slice(self.start..);
         self.searched -= self.start;
         self.start = 0;
-        self.buffer.extend_from_slice(bytes);
+        self.buffer = if rest.is_empty() { bytes } else { [rest, bytes].concat().into() };
     }
 
     /// The next whole frame, if there is one.
     ///
     /// # Errors
     /// The stream breaks a bound or is no text; there is nothing more to be had from it.
-    pub fn next_frame(&mut self) -> Result<Option<Frame>, DecodeError> {
-        while let Some((from, to)) = self.next_line()? {
-            if from == to {
-                if let Some(frame) = self.dispatch() {
-                    return Ok(Some(frame));
-                }
-                continue;
-            }
-            self.field(from, to)?;
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, DecodeError> {
+        if std::mem::take(&mut self.is_given) {
+            self.begin();
         }
+        while let Some(line) = self.next_line()? {
+            if !line.is_empty() {
+                self.field(line)?;
+            } else if self.data == Data::None {
+                self.begin();
+            } else {
+                self.is_given = true;
+                return self.frame().map(Some);
+            }
+        }
+        self.let_go()?;
         Ok(None)
     }
 
+    /// A frame begins; the id stays.
+    fn begin(&mut self) {
+        (self.event, self.data) = (None, Data::None);
+        self.joined.clear();
+    }
+
+    /// Nothing more lies in the buffer than the beginning of a line: whoever reads into it may have it back.
+    fn let_go(&mut self) -> Result<(), DecodeError> {
+        if let Data::Line(line) = &self.data {
+            self.joined.push_str(text(&self.buffer[line.clone()])?);
+            self.data = Data::Joined;
+        }
+        if self.start == self.buffer.len() {
+            self.buffer = Bytes::new();
+            (self.start, self.searched) = (0, 0);
+        }
+        Ok(())
+    }
+
     /// The bounds of the next line in `buffer`, without its end.
-    fn next_line(&mut self) -> Result<Option<(usize, usize)>, DecodeError> {
+    fn next_line(&mut self) -> Result<Option<Range<usize>>, DecodeError> {
         if self.after_cr && self.start < self.buffer.len() {
             self.after_cr = false;
             if self.buffer[self.start] == b'\n' {
@@ -143,64 +190,93 @@ impl Decoder {
                 Ok(None)
             };
         };
-        let line = (self.start, end);
+        let line = self.start..end;
         self.after_cr = self.buffer[end] == b'\r';
         self.start = end + 1;
         self.searched = self.start;
-        if line.1 - line.0 > self.limit { Err(DecodeError::TooLarge) } else { Ok(Some(line)) }
+        if line.len() > self.limit { Err(DecodeError::TooLarge) } else { Ok(Some(line)) }
     }
 
-    fn field(&mut self, from: usize, to: usize) -> Result<(), DecodeError> {
-        let line = std::str::from_utf8(&self.buffer[from..to]).map_err(|_| DecodeError::NotText)?;
-        // Nearly every line is one of data: no need to look for the end of its name.
-        let data = line.strip_prefix("data:").map(|value| ("data", value));
-        let (name, value) = data.or_else(|| line.split_once(':')).unwrap_or((line, ""));
+    fn field(&mut self, line: Range<usize>) -> Result<(), DecodeError> {
+        const DATA: &[u8] = b"data:";
+        let bytes = &self.buffer[line.clone()];
+        if bytes.starts_with(DATA) {
+            // Nearly every line is one of data: no need to look for the end of its name.
+            let begin = line.start + DATA.len();
+            let space = self.buffer[begin..line.end].starts_with(b" ");
+            return self.data_line(begin + usize::from(space)..line.end);
+        }
+        let field = text(bytes)?;
+        let (name, value) = field.split_once(':').unwrap_or((field, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match name {
-            "data" => {
-                if self.frame.data.len() + value.len() + 1 > self.limit {
-                    return Err(DecodeError::TooLarge);
-                }
-                if self.has_data {
-                    self.frame.data.push('\n');
-                }
-                self.frame.data.push_str(value);
-                self.has_data = true;
-            }
-            "id" if !value.contains('\0') => self.frame.id = Some(value.to_owned()),
-            "event" => self.frame.event = Some(value.to_owned()),
+            "data" => return self.data_line(line.end..line.end),
+            "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
+            "event" => self.event = Some(value.to_owned()),
             // Comments (an empty name), `retry`, and what we do not know.
             _ => {}
         }
         Ok(())
     }
 
-    /// The frame in the making, if it has data; the id stays for the next.
-    fn dispatch(&mut self) -> Option<Frame> {
-        let next = Frame { id: self.frame.id.clone(), ..Frame::default() };
-        let frame = std::mem::replace(&mut self.frame, next);
-        std::mem::take(&mut self.has_data).then_some(frame)
+    fn data_line(&mut self, line: Range<usize>) -> Result<(), DecodeError> {
+        let value = text(&self.buffer[line.clone()])?;
+        let before = match &self.data {
+            Data::None => 0,
+            Data::Line(line) => line.len(),
+            Data::Joined => self.joined.len(),
+        };
+        if before + value.len() + 1 > self.limit {
+            return Err(DecodeError::TooLarge);
+        }
+        match std::mem::replace(&mut self.data, Data::Joined) {
+            Data::None => {
+                self.data = Data::Line(line);
+                return Ok(());
+            }
+            Data::Line(first) => self.joined.push_str(text(&self.buffer[first])?),
+            Data::Joined => {}
+        }
+        self.joined.push('\n');
+        self.joined.push_str(value);
+        Ok(())
     }
+
+    fn frame(&self) -> Result<Frame<'_>, DecodeError> {
+        let data = match &self.data {
+            Data::None => "",
+            Data::Line(line) => text(&self.buffer[line.clone()])?,
+            Data::Joined => &self.joined,
+        };
+        Ok(Frame { id: self.id.as_deref(), event: self.event.as_deref(), data })
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, DecodeError> {
+    std::str::from_utf8(bytes).map_err(|_| DecodeError::NotText)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn decode(bytes: &[u8], cut: usize, limit: usize) -> Result<Vec<Frame>, DecodeError> {
+    /// A frame of its own.
+    type Kept = (Option<String>, Option<String>, String);
+
+    fn decode(bytes: &[u8], cut: usize, limit: usize) -> Result<Vec<Kept>, DecodeError> {
         let mut decoder = Decoder::new(limit);
         let mut frames = Vec::new();
         for chunk in bytes.chunks(cut) {
-            decoder.push(chunk);
-            while let Some(frame) = decoder.next_frame()? {
-                frames.push(frame);
+            decoder.push(Bytes::copy_from_slice(chunk));
+            while let Some(Frame { id, event, data }) = decoder.next_frame()? {
+                frames.push((id.map(str::to_owned), event.map(str::to_owned), data.to_owned()));
             }
         }
         Ok(frames)
     }
 
-    fn frame(id: Option<&str>, data: &str) -> Frame {
-        Frame { id: id.map(str::to_owned), event: None, data: data.to_owned() }
+    fn frame(id: Option<&str>, data: &str) -> Kept {
+        (id.map(str::to_owned), None, data.to_owned())
     }
 
     #[test]
@@ -224,7 +300,23 @@ mod tests {
         assert_eq!(decode(&line, 7, 100), Err(DecodeError::TooLarge));
         let event = b"data: 0123456789\n".repeat(20);
         assert_eq!(decode(&event, 7, 100), Err(DecodeError::TooLarge));
-        assert_eq!(decode(b"data: \xff\n\n", 3, 100), Err(DecodeError::NotText));
+        for cut in [3, 100] {
+            assert_eq!(decode(b"data: \xff\n\n", cut, 100), Err(DecodeError::NotText));
+            assert_eq!(decode(b"data: x\ndata: \xff\n\n", cut, 100), Err(DecodeError::NotText));
+        }
+    }
+
+    /// Whoever reads from a socket uses the same room again.
+    #[test]
+    fn what_was_read_is_given_back() {
+        let (mut decoder, chunk) = (Decoder::new(1000), Bytes::from("data: 1\n\ndata: 2\n".to_owned()));
+        decoder.push(chunk.clone());
+        assert_eq!(decoder.next_frame().unwrap().unwrap().data, "1");
+        assert!(!chunk.is_unique(), "it lies where it came");
+        assert_eq!(decoder.next_frame(), Ok(None));
+        assert!(chunk.is_unique(), "although a frame is in the making");
+        decoder.push(Bytes::from_static(b"\n"));
+        assert_eq!(decoder.next_frame().unwrap().unwrap().data, "2");
     }
 
     #[test]

@@ -82,14 +82,19 @@ fn sse(data: &[u8]) {
     assert_eq!(frames(data, cut), frames(data, usize::MAX), "cut every {cut} bytes");
 }
 
-fn frames(data: &[u8], cut: usize) -> (Vec<Frame>, Option<DecodeError>) {
+/// Id, name and data of frames, and what ended them.
+type Frames = (Vec<(Option<String>, Option<String>, String)>, Option<DecodeError>);
+
+fn frames(data: &[u8], cut: usize) -> Frames {
     let mut decoder = Decoder::new(64);
     let mut frames = Vec::new();
     for chunk in data.chunks(cut) {
-        decoder.push(chunk);
+        decoder.push(chunk.to_vec().into());
         loop {
             match decoder.next_frame() {
-                Ok(Some(frame)) => frames.push(frame),
+                Ok(Some(Frame { id, event, data })) => {
+                    frames.push((id.map(str::to_owned), event.map(str::to_owned), data.to_owned()));
+                }
                 Ok(None) => break,
                 Err(error) => return (frames, Some(error)),
             }

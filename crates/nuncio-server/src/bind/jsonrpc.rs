@@ -22,7 +22,7 @@ use super::{
     version::{self, IMPLIED, jsonrpc_dialect},
 };
 
-pub(super) async fn serve(agent: &Inner, request: Request) -> Response {
+pub(super) async fn serve(agent: &Inner, request: Box<Request>) -> Response {
     let (parts, body) = request.into_parts();
     if !answer::is_json(&parts.headers) {
         // `/agents/echo` may be a service and an rpc to somebody.

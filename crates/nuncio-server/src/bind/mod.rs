@@ -126,7 +126,7 @@ impl Inner {
     /// Carries a call out for a caller that sees us under this base.
     async fn carry_out(&self, call: Call, cx: &CallContext, base: Option<&PublicBase>) -> Result<Reply> {
         self.permit(call.op(), cx)?;
-        let mut reply = call.dispatch(&*self.service, cx).await?;
+        let mut reply = self.service.call(cx, call).await?;
         if let Reply::Card(card) = &mut reply {
             **card = self.cards.present(card, base)?;
         }
@@ -200,7 +200,8 @@ impl Agent {
     /// Answers a request to this agent at `prefix` (empty at the root), whose path is known to begin so:
     /// JSON-RPC with and without a trailing slash, HTTP+JSON, and the card. gRPC has paths of its own: see
     /// [`Grpc`].
-    pub async fn serve(&self, prefix: &str, request: Request) -> Response {
+    pub async fn serve(&self, prefix: &str, request: impl Into<Box<Request>>) -> Response {
+        let request = request.into();
         let path = request.uri().path();
         // As it came: an escaped slash is no slash (trap T-49).
         match path.strip_prefix(prefix).unwrap_or(path) {

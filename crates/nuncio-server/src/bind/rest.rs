@@ -19,7 +19,7 @@ use super::{
 };
 
 /// Answers a request to an agent whose address has the path `prefix`.
-pub(super) async fn serve(agent: &Inner, prefix: &str, request: Request) -> Response {
+pub(super) async fn serve(agent: &Inner, prefix: &str, request: Box<Request>) -> Response {
     let (parts, body) = request.into_parts();
     // As it came, not as the router has decoded it: an escaped slash is no slash (trap T-49).
     let path = parts.uri.path();

@@ -56,7 +56,7 @@ impl Shared {
         self: &Arc<Self>,
         cx: &CallContext,
         scope: &Arc<Scope>,
-        req: SendMessageRequest,
+        req: Box<SendMessageRequest>,
         immediately: bool,
     ) -> Result<Admitted> {
         self.check_open()?;
@@ -64,7 +64,8 @@ impl Shared {
         req.validate()?;
         self.check_message(&req.message)?;
         match &req.message.task_id {
-            Some(_) => self.follow_up(cx, scope, req, immediately).await,
+            // Boxed: most messages begin a task.
+            Some(_) => Box::pin(self.follow_up(cx, scope, req, immediately)).await,
             None => self.begin(cx, scope, req, immediately).await,
         }
     }
@@ -122,7 +123,7 @@ impl Shared {
         self: &Arc<Self>,
         cx: &CallContext,
         scope: &Arc<Scope>,
-        mut req: SendMessageRequest,
+        mut req: Box<SendMessageRequest>,
         immediately: bool,
     ) -> Result<Admitted> {
         let key = cx.idempotency_key.as_deref().map(|key| idempotency_key(key, &req)).transpose()?;
@@ -196,7 +197,7 @@ impl Shared {
         self: &Arc<Self>,
         cx: &CallContext,
         scope: &Arc<Scope>,
-        mut req: SendMessageRequest,
+        mut req: Box<SendMessageRequest>,
         immediately: bool,
     ) -> Result<Admitted> {
         let Some(id) = req.message.task_id.clone() else {
@@ -386,7 +387,8 @@ impl Shared {
     pub(super) async fn references(&self, scope: &Arc<Scope>, message: &Message) -> Result<Vec<Task>> {
         let mut tasks = Vec::new();
         for id in message.reference_task_ids.iter().take(self.limits.references) {
-            match self.read(scope, id).await {
+            // Boxed: few messages refer to any.
+            match Box::pin(self.read(scope, id)).await {
                 Ok(task) => tasks.push(task),
                 Err(error) if error.kind() == ErrorKind::TaskNotFound => {}
                 Err(error) => return Err(error),

@@ -128,4 +128,5 @@ hand_on! {
         -> ListTaskPushNotificationConfigsResponse;
     delete_task_push_notification_config(DeleteTaskPushNotificationConfigRequest) -> ();
     get_extended_agent_card(GetExtendedAgentCardRequest) -> AgentCard;
+    call(Call) -> Reply;
 }

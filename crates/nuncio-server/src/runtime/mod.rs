@@ -83,12 +83,6 @@ const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
 /// How much is forgotten in one transaction.
 const ERASE_AT_A_TIME: usize = 256;
 
-/// Lets an execution that was just started go first: a quick agent has then said all it has to say
-/// before we look, and nobody needs to be woken.
-async fn let_it_run() {
-    tokio::task::yield_now().await;
-}
-
 /// An agent's runtime. Cheap to clone.
 #[derive(Clone)]
 pub struct Runtime {
@@ -252,6 +246,14 @@ impl Shared {
         stored.map(|stored| stored.task).ok_or_else(|| Error::task_not_found(id))
     }
 
+    /// Lets an execution that was just started go first: a quick agent has then said all it has to say
+    /// before we look, and nobody needs to be woken.
+    async fn let_it_run(&self) {
+        if self.journal.is_immediate() && !self.present.load().executor.is_elsewhere() {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// How long a caller may be kept waiting.
     fn patience(&self, cx: &CallContext) -> Instant {
         let ceiling = Instant::now() + self.limits.blocking_ceiling;
@@ -267,9 +269,7 @@ impl Shared {
         wait: bool,
     ) -> Result<SendMessageResponse> {
         if wait {
-            if self.journal.is_immediate() {
-                let_it_run().await;
-            }
+            self.let_it_run().await;
             let settled = |state: &State| state.broken || state.answers(turn);
             // Looked at once without a timer: a quick agent is done by now.
             let in_time = settled(&live.lock())

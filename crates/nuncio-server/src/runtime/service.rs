@@ -10,6 +10,7 @@ use nuncio_protocol::{
     ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
     ListTasksResponse, Result, SendMessageRequest, SendMessageResponse, Seq, StreamItem,
     SubscribeToTaskRequest, Task, TaskId, TaskPushNotificationConfig, TaskState, Validate as _,
+    op::{Call, Reply},
 };
 use tokio::time::timeout;
 
@@ -19,7 +20,6 @@ use super::{
     cursor::Cursor,
     execution::{self, Begun},
     feed::{self, Feed, Start, Until},
-    let_it_run,
     live::{LiveRef, Stop},
     record::Recorder,
 };
@@ -36,83 +36,11 @@ pub(super) struct Operations {
 #[async_trait]
 impl A2aService for Operations {
     async fn send_message(&self, cx: &CallContext, req: SendMessageRequest) -> Result<SendMessageResponse> {
-        let shared = &self.shared;
-        shared.check_extensions(cx)?;
-        let scope = shared.scope(cx, req.tenant.as_deref());
-        let configuration = req.configuration.as_ref();
-        let history_length = configuration.and_then(|configuration| configuration.history_length);
-        let wait = !configuration.is_some_and(|configuration| configuration.return_immediately);
-        let mut response = match shared.admit(cx, &scope, req, !wait).await? {
-            Admitted::Task(live, Begun { turn, .. }) | Admitted::Joined(live, turn) => {
-                shared.answer(&live, turn, cx, wait).await?
-            }
-            Admitted::Queued(live) => shared.answer(&live, Seq::ZERO, cx, false).await?,
-            Admitted::Known(id) => {
-                let live = shared.live(&scope, &id).await?;
-                // Where nobody works on it there is nothing to wait for.
-                let worked_on = {
-                    let state = live.lock();
-                    state.running.is_some() || state.held
-                };
-                shared.answer(&live, Seq::ZERO, cx, wait && worked_on).await?
-            }
-            Admitted::Replied(reply) => SendMessageResponse::Message(reply),
-        };
-        if let SendMessageResponse::Task(task) = &mut response {
-            task.trim_history(history_length);
-        }
-        Ok(response)
+        self.send(cx, Box::new(req)).await
     }
 
     async fn send_streaming_message(&self, cx: &CallContext, req: SendMessageRequest) -> Result<EventStream> {
-        let shared = &self.shared;
-        shared.check_extensions(cx)?;
-        shared.check_streaming()?;
-        let scope = shared.scope(cx, req.tenant.as_deref());
-        let history_length =
-            req.configuration.as_ref().and_then(|configuration| configuration.history_length);
-        // Before the message is let in: what was begun is not refused afterwards.
-        let permit = shared.stream_permit()?;
-        // `returnImmediately` has no meaning for a stream (spec 3.2.2).
-        match shared.admit(cx, &scope, req, false).await? {
-            Admitted::Queued(live) => {
-                Ok(Feed::open(shared, live, permit, Start::Snapshot, Until::Terminal).await?.into_stream())
-            }
-            Admitted::Task(live, Begun { turn, task }) => {
-                if shared.journal.is_immediate() {
-                    let_it_run().await;
-                }
-                // A follow-up begins with the task at its turn (trap T-33), a new task with its first entry.
-                let start = task.map_or(Start::After(turn), |task| Start::From(turn, Box::new(task)));
-                Feed::open(shared, live, permit, start, Until::Answered(turn))
-                    .await?
-                    .first(history_length)
-                    .await
-            }
-            Admitted::Joined(live, turn) => {
-                let until = Until::Answered(turn);
-                let Some(after) = cx.last_event_id else {
-                    // As for a send that is no longer in flight: the task as it is, or as it begins.
-                    return Feed::open(shared, live, permit, Start::Snapshot, until)
-                        .await?
-                        .first(history_length)
-                        .await;
-                };
-                check_last_event_id(after, live.standing().0)?;
-                // Who has seen the beginning is not kept waiting for the next event.
-                Ok(Feed::open(shared, live, permit, Start::After(after), until).await?.into_stream())
-            }
-            Admitted::Known(id) => {
-                // Nothing was begun, so it may be refused after all.
-                drop(permit);
-                self.resume(cx, &scope, &id, Until::Answered(Seq::ZERO), history_length).await
-            }
-            Admitted::Replied(reply) => {
-                let event = Event::Message(reply);
-                let item = StreamItem::new(None, Arc::new(event));
-                Ok(Box::pin(futures_util::stream::iter([Ok(item)])))
-            }
-        }
+        self.stream(cx, Box::new(req)).await
     }
 
     async fn get_task(&self, cx: &CallContext, req: GetTaskRequest) -> Result<Task> {
@@ -277,9 +205,96 @@ impl A2aService for Operations {
         shared.declared.on(&mut card);
         Ok(card)
     }
+
+    /// Messages are large, and stay where they are.
+    async fn call(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+        match call {
+            Call::SendMessage(req) => self.send(cx, req).await.map(Reply::Sent),
+            Call::SendStreamingMessage(req) => self.stream(cx, req).await.map(Reply::Stream),
+            other => Box::pin(other.dispatch(self, cx)).await,
+        }
+    }
 }
 
 impl Operations {
+    async fn send(&self, cx: &CallContext, req: Box<SendMessageRequest>) -> Result<SendMessageResponse> {
+        let shared = &self.shared;
+        shared.check_extensions(cx)?;
+        let scope = shared.scope(cx, req.tenant.as_deref());
+        let configuration = req.configuration.as_ref();
+        let history_length = configuration.and_then(|configuration| configuration.history_length);
+        let wait = !configuration.is_some_and(|configuration| configuration.return_immediately);
+        let mut response = match shared.admit(cx, &scope, req, !wait).await? {
+            Admitted::Task(live, Begun { turn, .. }) | Admitted::Joined(live, turn) => {
+                shared.answer(&live, turn, cx, wait).await?
+            }
+            Admitted::Queued(live) => shared.answer(&live, Seq::ZERO, cx, false).await?,
+            Admitted::Known(id) => {
+                let live = shared.live(&scope, &id).await?;
+                // Where nobody works on it there is nothing to wait for.
+                let worked_on = {
+                    let state = live.lock();
+                    state.running.is_some() || state.held
+                };
+                shared.answer(&live, Seq::ZERO, cx, wait && worked_on).await?
+            }
+            Admitted::Replied(reply) => SendMessageResponse::Message(reply),
+        };
+        if let SendMessageResponse::Task(task) = &mut response {
+            task.trim_history(history_length);
+        }
+        Ok(response)
+    }
+
+    async fn stream(&self, cx: &CallContext, req: Box<SendMessageRequest>) -> Result<EventStream> {
+        let shared = &self.shared;
+        shared.check_extensions(cx)?;
+        shared.check_streaming()?;
+        let scope = shared.scope(cx, req.tenant.as_deref());
+        let history_length =
+            req.configuration.as_ref().and_then(|configuration| configuration.history_length);
+        // Before the message is let in: what was begun is not refused afterwards.
+        let permit = shared.stream_permit()?;
+        // `returnImmediately` has no meaning for a stream (spec 3.2.2).
+        match shared.admit(cx, &scope, req, false).await? {
+            Admitted::Queued(live) => {
+                Ok(Feed::open(shared, live, permit, Start::Snapshot, Until::Terminal).await?.into_stream())
+            }
+            Admitted::Task(live, Begun { turn, task }) => {
+                shared.let_it_run().await;
+                // A follow-up begins with the task at its turn (trap T-33), a new task with its first entry.
+                let start = task.map_or(Start::After(turn), |task| Start::From(turn, Box::new(task)));
+                Feed::open(shared, live, permit, start, Until::Answered(turn))
+                    .await?
+                    .first(history_length)
+                    .await
+            }
+            Admitted::Joined(live, turn) => {
+                let until = Until::Answered(turn);
+                let Some(after) = cx.last_event_id else {
+                    // As for a send that is no longer in flight: the task as it is, or as it begins.
+                    return Feed::open(shared, live, permit, Start::Snapshot, until)
+                        .await?
+                        .first(history_length)
+                        .await;
+                };
+                check_last_event_id(after, live.standing().0)?;
+                // Who has seen the beginning is not kept waiting for the next event.
+                Ok(Feed::open(shared, live, permit, Start::After(after), until).await?.into_stream())
+            }
+            Admitted::Known(id) => {
+                // Nothing was begun, so it may be refused after all.
+                drop(permit);
+                self.resume(cx, &scope, &id, Until::Answered(Seq::ZERO), history_length).await
+            }
+            Admitted::Replied(reply) => {
+                let event = Event::Message(reply);
+                let item = StreamItem::new(None, Arc::new(event));
+                Ok(Box::pin(futures_util::stream::iter([Ok(item)])))
+            }
+        }
+    }
+
     fn check_push(&self, cx: &CallContext) -> Result<()> {
         self.shared.check_extensions(cx)?;
         self.shared.push().map(drop)

@@ -81,7 +81,7 @@ impl Proxy {
         // What a stream may take is how long it takes to begin.
         let service =
             self.telemetry.leaving(&self.name, cx.trace.as_ref(), Arc::<Direct>::clone(&ways.typed));
-        let outcome = match timeout(ways.patience(op), call.dispatch(&*service, &out)).await {
+        let outcome = match timeout(ways.patience(op), service.call(&out, call)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(late()),
         };

@@ -54,7 +54,7 @@ enum State {
     /// Until the first event is whole.
     Learning {
         learning: Learning,
-        first: First,
+        first: Box<First>,
         held: VecDeque<Frame<Bytes>>,
         /// How many bytes that is.
         size: usize,
@@ -82,9 +82,12 @@ impl Passing {
         place: Option<OwnedSemaphorePermit>,
     ) -> Self {
         let state = match learning {
-            Some(learning) => {
-                State::Learning { learning, first: First::new(framing), held: VecDeque::new(), size: 0 }
-            }
+            Some(learning) => State::Learning {
+                learning,
+                first: Box::new(First::new(framing)),
+                held: VecDeque::new(),
+                size: 0,
+            },
             None => State::Passing { held: VecDeque::new() },
         };
         let agent = Arc::clone(agent);
@@ -224,12 +227,12 @@ impl First {
     }
 
     /// Takes what has come; the event, once it is whole.
-    fn push(&mut self, data: &[u8]) -> Option<Bytes> {
+    fn push(&mut self, data: &Bytes) -> Option<Bytes> {
         match self {
             Self::Sse { decoder, failed } => {
-                decoder.push(data);
+                decoder.push(data.clone());
                 match decoder.next_frame() {
-                    Ok(frame) => frame.map(|frame| frame.data.into()),
+                    Ok(frame) => frame.map(|frame| Bytes::copy_from_slice(frame.data.as_bytes())),
                     Err(_) => {
                         *failed = true;
                         None

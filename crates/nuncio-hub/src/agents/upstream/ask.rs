@@ -13,6 +13,7 @@ use futures_util::{StreamExt as _, future::BoxFuture, stream};
 use nuncio_protocol::{
     CallContext, Error, ErrorKind, EventStream, Message, Result, Role, SendMessageConfiguration,
     SendMessageRequest, SendMessageResponse, Task, TaskId, TaskState,
+    op::{Call, Reply},
 };
 use nuncio_server::{Emitter, store::Scope};
 use tokio::{runtime::Handle, time::timeout};
@@ -103,7 +104,7 @@ impl Turn<'_> {
         match self.ask_once(theirs).await {
             Err(error) if error.kind() == ErrorKind::VersionNotSupported && self.connected.switch() => {
                 tracing::warn!(task = %self.cx.task_id, %error, "the agent does not speak what its card promises");
-                self.ask_once(theirs).await
+                Box::pin(self.ask_once(theirs)).await
             }
             answer => answer,
         }
@@ -116,12 +117,12 @@ impl Turn<'_> {
             Follow::Auto if self.link.streams(self.connected) => match self.open(theirs).await {
                 Err(error) if lacks_operation(&error) => {
                     self.link.note_no_streams();
-                    self.exchange(theirs, true).await
+                    Box::pin(self.exchange(theirs, true)).await
                 }
                 answer => answer,
             },
-            Follow::Auto | Follow::Poll => self.exchange(theirs, true).await,
-            Follow::Block => self.exchange(theirs, false).await,
+            Follow::Auto | Follow::Poll => Box::pin(self.exchange(theirs, true)).await,
+            Follow::Block => Box::pin(self.exchange(theirs, false)).await,
         }
     }
 
@@ -146,11 +147,14 @@ impl Turn<'_> {
     /// Opens a stream and waits for its first event, by which the agent says whether it takes the message.
     async fn open(&self, theirs: &Theirs) -> Result<Answer> {
         let cx = CallContext { idempotency_key: Some(self.key()), ..self.call(None) };
-        let (service, req) = (self.service(), self.request(theirs));
+        let service = self.service();
+        let call = Call::SendStreamingMessage(Box::new(self.request(theirs)));
         let patience = self.link.settings.send_timeout;
         self.hear(async move {
             let opening = async {
-                let mut events = service.send_streaming_message(&cx, req).await?;
+                let Reply::Stream(mut events) = service.call(&cx, call).await? else {
+                    return Err(Error::internal("a stream that is none"));
+                };
                 let first = events.next().await.transpose()?;
                 Ok::<_, Error>((first, events))
             };

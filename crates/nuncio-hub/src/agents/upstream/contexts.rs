@@ -42,6 +42,11 @@ impl Contexts {
         }
     }
 
+    /// True if the agent calls this conversation as we do, as it does all others.
+    pub(super) fn is_same(&self, ours: &ContextId, theirs: &ContextId) -> bool {
+        ours == theirs && !self.renamed.load(Ordering::Relaxed)
+    }
+
     /// What the agent calls this conversation of this caller.
     pub(super) async fn theirs(&self, call: &CallContext, ours: &ContextId) -> ContextId {
         if !self.renamed.load(Ordering::Relaxed) {

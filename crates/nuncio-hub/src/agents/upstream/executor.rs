@@ -198,14 +198,14 @@ impl<'a> Turn<'a> {
     async fn send(&self, before: Option<Memo>) -> Result<()> {
         let place = match self.link.admit().await {
             Ok(place) => place,
-            Err(error) => return turn_away(self.cx, self.out, error).await,
+            Err(error) => return Box::pin(turn_away(self.cx, self.out, error)).await,
         };
         let claim = match self.claim().await {
             Ok(None) => return self.send_under(place, before).await,
             Ok(Some(claim)) => claim,
             // Nothing was sent now, and it is not settled what becomes of it: no task begins that says so.
             Err(error) if error.kind() == ErrorKind::Unavailable => {
-                return turn_away(self.cx, self.out, error).await;
+                return Box::pin(turn_away(self.cx, self.out, error)).await;
             }
             Err(error) => return Err(error),
         };
@@ -234,10 +234,11 @@ impl<'a> Turn<'a> {
             let answer = self.ask(&theirs).await;
             self.link.learn(&answer);
             let error = match answer {
-                Ok(Answer::Reply(message)) => return self.reply(message).await,
+                // Boxed, as all that is not done for most messages: agents that stream have no such answers.
+                Ok(Answer::Reply(message)) => return Box::pin(self.reply(message)).await,
                 Ok(Answer::Task(task)) => {
                     drop(place);
-                    return self.answered(task).await;
+                    return Box::pin(self.answered(task)).await;
                 }
                 Ok(Answer::Events(_, events)) => return self.follow(Some(events), place).await,
                 Err(error) => error,
@@ -254,7 +255,7 @@ impl<'a> Turn<'a> {
         };
         let told = shown(&error, self.as_caller());
         if !may_have_it {
-            return turn_away(self.cx, self.out, told).await;
+            return Box::pin(turn_away(self.cx, self.out, told)).await;
         }
         let why =
             format!("{}; whether it took the message is not known, and it is not sent again", words(&told));
@@ -309,9 +310,16 @@ impl<'a> Turn<'a> {
     async fn rename(&self, theirs: &ContextId) {
         let (call, ours) = (&self.cx.call, &self.cx.context_id);
         let contexts = &self.shared.contexts;
-        if !theirs.is_empty() && contexts.theirs(call, ours).await != *theirs {
-            contexts.keep(call, ours, theirs).await;
+        if theirs.is_empty() || contexts.is_same(ours, theirs) {
+            return;
         }
+        // Boxed: most agents take our names.
+        Box::pin(async {
+            if contexts.theirs(call, ours).await != *theirs {
+                contexts.keep(call, ours, theirs).await;
+            }
+        })
+        .await;
     }
 
     /// Asks the agent to cancel, by then. While a task is being stopped only its end can be told.

@@ -188,7 +188,7 @@ impl Turn<'_> {
         match event {
             Event::Message(message) if self.theirs().is_none() => {
                 self.tell(news).await?;
-                self.reply(message).await?;
+                Box::pin(self.reply(message)).await?;
                 return Ok(true);
             }
             Event::Message(message) => {

@@ -369,6 +369,10 @@ impl Executor for UpstreamExecutor {
             }
         }
     }
+
+    fn is_elsewhere(&self) -> bool {
+        true
+    }
 }
 
 impl UpstreamExecutor {
