@@ -104,10 +104,21 @@ macro_rules! op_table {
             }
         }
 
+        impl Reply {
+            /// True if this operation answers so.
+            fn is_of(&self, op: Op) -> bool {
+                match op {
+                    $(Op::$op => matches!(self, Self::$reply { .. }),)+
+                }
+            }
+        }
+
         #[async_trait]
         impl<T: Carrier> A2aService for T {
             async fn call(&self, cx: &CallContext, call: Call) -> Result<Reply> {
-                self.carry(cx, call).await
+                let op = call.op();
+                let reply = self.carry(cx, call).await?;
+                if reply.is_of(op) { Ok(reply) } else { Err(mixed_up()) }
             }
 
             $(async fn $method(&self, cx: &CallContext, req: $req) -> Result<$res> {
@@ -221,7 +232,11 @@ trait Answer: Sized {
 }
 
 fn answer<T: Answer>(reply: Reply) -> Result<T> {
-    T::from_reply(reply).ok_or_else(|| Error::internal("the reply is of another operation than the call"))
+    T::from_reply(reply).ok_or_else(mixed_up)
+}
+
+fn mixed_up() -> Error {
+    Error::internal("the reply is of another operation than the call")
 }
 
 macro_rules! replies {

@@ -96,6 +96,31 @@ fn ask(service: &Arc<dyn A2aService>, op: Op) -> Result<Reply> {
     call(op).dispatch(&**service, &CallContext::default()).now_or_never().unwrap()
 }
 
+/// Answers every operation as if it were this one.
+struct Confused(Op);
+
+impl Carrier for Confused {
+    async fn carry(&self, _: &CallContext, _: Call) -> Result<Reply> {
+        Ok(reply(self.0))
+    }
+}
+
+#[test]
+fn a_reply_of_another_operation_goes_no_further() {
+    let (ops, cx) = (Op::TABLE.iter().map(|row| row.op), CallContext::default());
+    for (asked, answered) in ops.clone().flat_map(|asked| ops.clone().map(move |answered| (asked, answered)))
+    {
+        let fits = std::mem::discriminant(&reply(asked)) == std::mem::discriminant(&reply(answered));
+        let service = Confused(answered);
+        let by_method = call(asked).dispatch(&service, &cx).now_or_never().unwrap();
+        let whole = service.call(&cx, call(asked)).now_or_never().unwrap();
+        for outcome in [by_method, whole] {
+            let kind = outcome.err().map(|error| error.kind());
+            assert_eq!(kind, (!fits).then_some(ErrorKind::Internal), "{asked:?} answered as {answered:?}");
+        }
+    }
+}
+
 /// Notes when it is passed, both ways.
 struct Noting(&'static str, Log);
 
