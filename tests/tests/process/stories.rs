@@ -98,11 +98,14 @@ impl Terminal {
 
     /// The same command on the ports of this test, about the task that was told of, and in less time.
     fn here(&self, command: &str) -> String {
-        let mut here = command.to_owned();
-        for (usual, own) in [(2602, self.hub), (2603, self.admin), (2604, self.receiver), (2702, self.agent)]
-        {
-            here = here.replace(&format!("127.0.0.1:{usual}"), &own.to_string());
-        }
+        let ports = [(2602, self.hub), (2603, self.admin), (2604, self.receiver), (2702, self.agent)];
+        // In two steps: a port of this test may begin as one of the usual ports does.
+        let here = ports.iter().fold(command.to_owned(), |here, (usual, _)| {
+            here.replace(&format!("127.0.0.1:{usual}"), &format!("<{usual}>"))
+        });
+        let here = ports
+            .iter()
+            .fold(here, |here, (usual, own)| here.replace(&format!("<{usual}>"), &own.to_string()));
         let listen = format!("nuncio listen --listen {}", self.receiver);
         here.replace("nuncio listen", &listen)
             .replace("TASK_ID", &self.task)
