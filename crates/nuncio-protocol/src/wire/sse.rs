@@ -134,18 +134,33 @@ impl Decoder {
         if std::mem::take(&mut self.is_given) {
             self.begin();
         }
+        match self.advance() {
+            Ok(true) => {
+                self.is_given = true;
+                self.frame().map(Some)
+            }
+            Ok(false) => Ok(None),
+            Err(error) => {
+                // Whoever goes on all the same finds nothing that lies no more.
+                self.begin();
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads lines; true at the end of a frame that has data.
+    fn advance(&mut self) -> Result<bool, DecodeError> {
         while let Some(line) = self.next_line()? {
             if !line.is_empty() {
                 self.field(line)?;
             } else if self.data == Data::None {
                 self.begin();
             } else {
-                self.is_given = true;
-                return self.frame().map(Some);
+                return Ok(true);
             }
         }
         self.let_go()?;
-        Ok(None)
+        Ok(false)
     }
 
     /// A frame begins; the id stays.
@@ -340,6 +355,15 @@ mod tests {
         assert!(moves < 32, "{moves} moves");
         decoder.push(Bytes::from_static(b"\n\n"));
         assert_eq!(decoder.next_frame().unwrap().unwrap().data.len(), 2048 * 1024);
+    }
+
+    #[test]
+    fn after_an_error_nothing_is_looked_for_that_is_gone() {
+        let mut decoder = Decoder::new(100);
+        decoder.push(Bytes::from_static(b"data: a line that is longer than what comes\nid: \xff\n"));
+        assert_eq!(decoder.next_frame(), Err(DecodeError::NotText));
+        decoder.push(Bytes::from_static(b"data: y\n\n"));
+        assert_eq!(decoder.next_frame().unwrap().unwrap().data, "y");
     }
 
     #[test]

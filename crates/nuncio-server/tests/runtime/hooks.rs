@@ -197,9 +197,13 @@ async fn hooks_run_in_the_order_of_their_registration_around_every_operation() {
     assert_eq!(every.len(), Op::TABLE.len());
     for call in every {
         let name = call.op().name();
-        let answer = call.dispatch(&harness.runtime, &harness.cx).await;
+        let passed = ["outer", "stamps", "inner"].map(|hook| format!("{hook} {name}"));
+        let answer = call.clone().dispatch(&harness.runtime, &harness.cx).await;
         assert_eq!(refused(answer), ErrorKind::PermissionDenied, "{name}");
-        assert_eq!(log.take(), ["outer", "stamps", "inner"].map(|hook| format!("{hook} {name}")));
+        assert_eq!(log.take(), passed, "by its method");
+        let answer = harness.runtime.call(&harness.cx, call).await;
+        assert_eq!(refused(answer), ErrorKind::PermissionDenied, "{name}");
+        assert_eq!(log.take(), passed, "whole");
     }
     settle().await;
     assert_eq!(harness.runtime.live_tasks(), 0, "what is refused has not begun");
