@@ -198,9 +198,9 @@ pub(crate) async fn send(server: &Server, count: u64) -> Result<usize> {
     let mut workers = Vec::new();
     for _ in 0..16 {
         let mut connection = Connection::open(&server.address).await?;
-        let (left, path) = (Rc::clone(&left), server.path);
+        let template = Template::send(server.path, Wire::JsonRpcV1, &text("echo ", 256), false)?;
+        let (left, mut template) = (Rc::clone(&left), template.shown(server.key.as_deref()));
         workers.push(local.spawn_local(async move {
-            let mut template = Template::send(path, Wire::JsonRpcV1, &text("echo ", 256), false)?;
             while left.get() > 0 {
                 left.set(left.get() - 1);
                 connection.call(template.fill(left.get())).await?;

@@ -98,6 +98,9 @@ enum Command {
         /// With webhooks, on this machine too; the key of the hub is in this file.
         #[arg(long)]
         push: Option<PathBuf>,
+        /// Callers show a key.
+        #[arg(long)]
+        key: bool,
     },
     /// A hub before an agent; started by the benchmark itself.
     Hub(hub::Between),
@@ -108,7 +111,7 @@ enum Command {
 impl Command {
     async fn run(self) -> Result<()> {
         match self {
-            Self::Serve { subject, data, push } => server::serve(subject, &data, push).await,
+            Self::Serve { subject, data, push, key } => server::serve(subject, &data, push, key).await,
             Self::Hub(between) => between.serve().await,
             Self::Clock => hub::clock().await,
         }
@@ -171,7 +174,7 @@ async fn requests(args: &Args, scale: f64, report: &mut Report) -> Result<()> {
         let mut servers = BTreeMap::new();
         for (subject, _) in &loads {
             if let Entry::Vacant(entry) = servers.entry(*subject) {
-                entry.insert(Server::start(*subject).await?);
+                entry.insert(Server::start(*subject)?);
             }
         }
         // The store is full, as it is in the long run: each task that is kept pushes one out.
@@ -195,7 +198,7 @@ async fn requests(args: &Args, scale: f64, report: &mut Report) -> Result<()> {
 async fn memory(scale: f64, report: &mut Report) -> Result<()> {
     let streams = (2000.0 * scale.max(0.25)) as usize;
     for subject in [Subject::BareAxum, Subject::Nuncio] {
-        let server = Server::start(subject).await?;
+        let server = Server::start(subject)?;
         let before = server.rss()?;
         let held = load::hold(&server, streams).await?;
         let after = server.rss()?;
@@ -206,7 +209,7 @@ async fn memory(scale: f64, report: &mut Report) -> Result<()> {
         drop(held);
     }
     let tasks = (100_000.0 * scale.max(0.2)) as u64;
-    let server = Server::start(Subject::NuncioKeepAll).await?;
+    let server = Server::start(Subject::NuncioKeepAll)?;
     load::send(&server, 1000).await?;
     let before = server.rss()?;
     let answer = load::send(&server, tasks).await?;
@@ -222,7 +225,7 @@ async fn memory(scale: f64, report: &mut Report) -> Result<()> {
 /// The cost of a request with few and with very many stored tasks.
 async fn flat(scale: f64, report: &mut Report) -> Result<()> {
     let many = (1_000_000.0 * scale) as u64;
-    let server = Server::start(Subject::NuncioKeepAll).await?;
+    let server = Server::start(Subject::NuncioKeepAll)?;
     let duration = Duration::from_secs_f64(4.0 * scale.max(0.25));
     let mut stored = 0;
     for target in [0, many / 10, many] {
@@ -242,7 +245,7 @@ async fn flat(scale: f64, report: &mut Report) -> Result<()> {
 
 /// One event to many subscribers.
 async fn fanout(report: &mut Report) -> Result<()> {
-    let server = Server::start(Subject::Nuncio).await?;
+    let server = Server::start(Subject::Nuncio)?;
     let cost = load::fanout(&server, 1000).await?;
     report.note(format!("one event to 1000 subscribers: {cost:.1} µs CPU each"));
     Ok(())
@@ -250,7 +253,7 @@ async fn fanout(report: &mut Report) -> Result<()> {
 
 /// Appends cost their own size.
 async fn chunks(report: &mut Report) -> Result<()> {
-    let server = Server::start(Subject::Nuncio).await?;
+    let server = Server::start(Subject::Nuncio)?;
     load::chunks(&server, 100).await?;
     for count in [1000, 10_000] {
         let cost = load::chunks(&server, count).await?;

@@ -115,7 +115,7 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
 
 /// All rows, with servers of their own.
 async fn once(subject: Subject, many: u64, repetition: usize) -> Result<Vec<(Row, Cost)>> {
-    let (off, on) = (Server::start(subject).await?, Server::start_with_push(subject).await?);
+    let (off, on) = (Server::start(subject)?, Server::start_with_push(subject)?);
     let (receiver, few) = (Receiver::start().await?, many.div_ceil(4));
     send(&off, few, None).await?;
     send(&on, few, None).await?;

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use nuncio_hub::{
-    Hub,
+    Hub, NewKey,
     config::{Config, Data, Durability, Push},
 };
 
@@ -95,21 +95,25 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts a server on the first core; the generator goes to the second.
-    pub(crate) async fn start(subject: Subject) -> Result<Self> {
-        Self::start_in(Place::new(subject)?, subject, None)
+    pub(crate) fn start(subject: Subject) -> Result<Self> {
+        Self::start_in(Place::new(subject)?, subject, &[])
     }
 
     /// The same with webhooks.
-    pub(crate) async fn start_with_push(subject: Subject) -> Result<Self> {
+    pub(crate) fn start_with_push(subject: Subject) -> Result<Self> {
         let place = Place::new(subject)?;
         let key = place.key_file();
-        Self::start_in(place, subject, Some(&key))
+        Self::start_in(place, subject, &["--push", &key])
     }
 
-    fn start_in(place: Place, subject: Subject, push: Option<&str>) -> Result<Self> {
+    /// The same for holders of a key.
+    pub(crate) fn start_with_key(subject: Subject) -> Result<Self> {
+        Self::start_in(Place::new(subject)?, subject, &["--key"])
+    }
+
+    fn start_in(place: Place, subject: Subject, how: &[&str]) -> Result<Self> {
         let data = place.data.clone();
-        let mut args = vec!["serve", subject.name(), &data];
-        args.extend(push.iter().flat_map(|key| ["--push", key]));
+        let args = [&["serve", subject.name(), &data], how].concat();
         let mut server = Self::run(place, SERVER_CORE, &args)?;
         if subject.is_bare() {
             (server.is_bare, server.path) = (true, "/");
@@ -172,7 +176,7 @@ impl Drop for Server {
 }
 
 /// The server process: prints its address and serves until it is killed.
-pub(crate) async fn serve(subject: Subject, data: &str, push: Option<PathBuf>) -> Result<()> {
+pub(crate) async fn serve(subject: Subject, data: &str, push: Option<PathBuf>, key: bool) -> Result<()> {
     match subject {
         Subject::BareAxum | Subject::BareTonic => {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -199,7 +203,7 @@ pub(crate) async fn serve(subject: Subject, data: &str, push: Option<PathBuf>) -
                 ..Config::new(([127, 0, 0, 1], 0).into())
             })
             .await?;
-            announce(&hub.address().to_string())?;
+            tell(&hub, key).await?;
             hub.run(std::future::pending()).await
         }
     }
@@ -207,6 +211,16 @@ pub(crate) async fn serve(subject: Subject, data: &str, push: Option<PathBuf>) -
 
 pub(crate) fn parse(data: &str) -> Result<Data> {
     data.parse().map_err(anyhow::Error::msg)
+}
+
+/// Prints the address of a hub, and a key of it if callers need one.
+pub(crate) async fn tell(hub: &Hub, with_key: bool) -> Result<()> {
+    let address = hub.address();
+    if !with_key {
+        return announce(&address.to_string());
+    }
+    let (_, key) = hub.keyring().create(NewKey::named("bench")).await?;
+    announce(&format!("{address} {}", key.reveal()))
 }
 
 pub(crate) fn announce(address: &str) -> Result<()> {

@@ -25,7 +25,7 @@ pub(crate) async fn requests(args: &Args, scale: f64, report: &mut Report) -> Re
     for repetition in 0..args.repeat {
         let mut servers = BTreeMap::new();
         for subject in subjects.clone() {
-            let server = Server::start(subject).await?;
+            let server = Server::start(subject)?;
             if !server.is_bare {
                 load::send(&server, 10_000).await?;
             }
@@ -54,7 +54,7 @@ pub(crate) async fn size(scale: f64, report: &mut Report) -> Result<()> {
 }
 
 async fn chunks(subject: Subject, report: &mut Report) -> Result<()> {
-    let server = Server::start(subject).await?;
+    let server = Server::start(subject)?;
     load::chunks(&server, 100).await?;
     for count in [1_000, 10_000] {
         let before = server.bytes();
@@ -68,7 +68,7 @@ async fn chunks(subject: Subject, report: &mut Report) -> Result<()> {
 }
 
 async fn grow(subject: Subject, many: u64, scale: f64, report: &mut Report) -> Result<()> {
-    let server = Server::start(subject).await?;
+    let server = Server::start(subject)?;
     let duration = Duration::from_secs_f64(4.0 * scale.max(0.25));
     let mut stored = 0;
     for target in [10_000.min(many), many / 10, many] {

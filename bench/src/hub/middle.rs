@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use nuncio_hub::{
-    Hub, NewKey,
+    Hub,
     config::{Agent, AgentKind, AgentOrigin, Config, Mode, Upstream},
 };
 use nuncio_protocol::{Binding, Version};
@@ -19,7 +19,7 @@ use crate::{
     place::Place,
     process,
     request::AGENT,
-    server::{SERVER_CORE, Server, Subject, announce, parse},
+    server::{SERVER_CORE, Server, Subject, parse, tell},
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -28,18 +28,38 @@ pub(crate) enum Middle {
     Nobody,
     /// A plain reverse proxy.
     Nginx,
-    /// A hub that hands calls on as they came, for anybody.
-    Proxy,
-    /// The same for holders of a key, whose tasks are theirs.
-    ProxyWithKeys,
+    /// A hub that hands calls on as they came.
+    Proxy(Callers),
     /// A hub before an agent of version 0.3.
     ProxyToOld,
     /// A hub before an agent that speaks HTTP+JSON only.
     ProxyToRest,
     /// A hub that keeps the tasks.
-    Durable(Subject),
+    Durable(Subject, Callers),
     /// A hub whose own agent answers; nobody is behind it.
-    Alone(Subject),
+    Alone(Subject, Callers),
+}
+
+/// Who calls a hub.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Callers {
+    /// Nobody says who they are: a proxy has no owner to write down.
+    Anybody,
+    /// Holders of a key, whose tasks are theirs in every mode.
+    WithKey,
+}
+
+impl Callers {
+    /// What the process of a hub is told.
+    fn flag(self) -> Option<&'static str> {
+        (self == Self::WithKey).then_some("--key")
+    }
+}
+
+impl fmt::Display for Callers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::WithKey { ", with a key" } else { "" })
+    }
 }
 
 impl fmt::Display for Middle {
@@ -47,12 +67,11 @@ impl fmt::Display for Middle {
         match self {
             Self::Nobody => f.write_str("direct"),
             Self::Nginx => f.write_str("nginx"),
-            Self::Proxy => f.write_str("proxy"),
-            Self::ProxyWithKeys => f.write_str("proxy, with a key and its owner recorded"),
+            Self::Proxy(callers) => write!(f, "proxy{callers}"),
             Self::ProxyToOld => f.write_str("proxy to JSON-RPC 0.3"),
             Self::ProxyToRest => f.write_str("proxy to HTTP+JSON 1.0"),
-            Self::Durable(subject) => write!(f, "durable, {subject}"),
-            Self::Alone(subject) => write!(f, "the hub's own agent, {subject}"),
+            Self::Durable(subject, callers) => write!(f, "durable, {subject}{callers}"),
+            Self::Alone(subject, callers) => write!(f, "the hub's own agent, {subject}{callers}"),
         }
     }
 }
@@ -60,21 +79,23 @@ impl fmt::Display for Middle {
 /// Starts what stands before the agent at `behind`; `None` for nobody.
 pub(super) async fn start(middle: Middle, binding: Binding, behind: &str) -> Result<Option<Server>> {
     let url = format!("http://{behind}/agents/{AGENT}");
-    let hub = |subject: Subject, how: &[&str]| {
+    let hub = |subject: Subject, how: Vec<&'static str>| {
         let place = Place::new(subject)?;
         let data = place.data.clone();
-        let args: Vec<_> = ["hub", &url, &data].into_iter().chain(how.iter().copied()).collect();
+        let args: Vec<_> = ["hub", &url, &data].into_iter().chain(how).collect();
         Server::run(place, SERVER_CORE, &args)
     };
     Ok(Some(match middle {
         Middle::Nobody => return Ok(None),
         Middle::Nginx => nginx(binding, behind).await?,
-        Middle::Proxy => hub(Subject::Nuncio, &["--proxy"])?,
-        Middle::ProxyWithKeys => hub(Subject::Nuncio, &["--proxy", "--key"])?,
-        Middle::ProxyToOld => hub(Subject::Nuncio, &["--proxy", "--version", "0.3"])?,
-        Middle::ProxyToRest => hub(Subject::Nuncio, &["--proxy", "--binding", "HTTP+JSON"])?,
-        Middle::Durable(subject) => hub(subject, &[])?,
-        Middle::Alone(subject) => Server::start(subject).await?,
+        Middle::Proxy(callers) => {
+            hub(Subject::Nuncio, ["--proxy"].into_iter().chain(callers.flag()).collect())?
+        }
+        Middle::ProxyToOld => hub(Subject::Nuncio, vec!["--proxy", "--version", "0.3"])?,
+        Middle::ProxyToRest => hub(Subject::Nuncio, vec!["--proxy", "--binding", "HTTP+JSON"])?,
+        Middle::Durable(subject, callers) => hub(subject, callers.flag().into_iter().collect())?,
+        Middle::Alone(subject, Callers::Anybody) => Server::start(subject)?,
+        Middle::Alone(subject, Callers::WithKey) => Server::start_with_key(subject)?,
     }))
 }
 
@@ -159,12 +180,7 @@ impl Between {
         if hub.served().is_empty() {
             bail!("the agent is not served");
         }
-        let mut told = hub.address().to_string();
-        if self.key {
-            let (_, key) = hub.keyring().create(NewKey::named("bench")).await?;
-            told = format!("{told} {}", key.reveal());
-        }
-        announce(&told)?;
+        tell(&hub, self.key).await?;
         hub.run(std::future::pending()).await
     }
 }
