@@ -29,7 +29,7 @@ pub(crate) enum Middle {
     /// A plain reverse proxy.
     Nginx,
     /// A hub that hands calls on as they came.
-    Proxy(Callers),
+    Proxy(Subject, Callers),
     /// A hub before an agent of version 0.3.
     ProxyToOld,
     /// A hub before an agent that speaks HTTP+JSON only.
@@ -67,7 +67,8 @@ impl fmt::Display for Middle {
         match self {
             Self::Nobody => f.write_str("direct"),
             Self::Nginx => f.write_str("nginx"),
-            Self::Proxy(callers) => write!(f, "proxy{callers}"),
+            Self::Proxy(Subject::Nuncio, callers) => write!(f, "proxy{callers}"),
+            Self::Proxy(subject, callers) => write!(f, "proxy, {subject}{callers}"),
             Self::ProxyToOld => f.write_str("proxy to JSON-RPC 0.3"),
             Self::ProxyToRest => f.write_str("proxy to HTTP+JSON 1.0"),
             Self::Durable(subject, callers) => write!(f, "durable, {subject}{callers}"),
@@ -88,8 +89,8 @@ pub(super) async fn start(middle: Middle, binding: Binding, behind: &str) -> Res
     Ok(Some(match middle {
         Middle::Nobody => return Ok(None),
         Middle::Nginx => nginx(binding, behind).await?,
-        Middle::Proxy(callers) => {
-            hub(Subject::Nuncio, ["--proxy"].into_iter().chain(callers.flag()).collect())?
+        Middle::Proxy(subject, callers) => {
+            hub(subject, ["--proxy"].into_iter().chain(callers.flag()).collect())?
         }
         Middle::ProxyToOld => hub(Subject::Nuncio, vec!["--proxy", "--version", "0.3"])?,
         Middle::ProxyToRest => hub(Subject::Nuncio, vec!["--proxy", "--binding", "HTTP+JSON"])?,

@@ -17,7 +17,7 @@ pub(crate) use self::{clock::serve as clock, middle::Between};
 use self::{
     delay::Delay,
     middle::{
-        Callers::{Anybody, WithKey},
+        Callers::{self, Anybody, WithKey},
         Middle, start,
     },
 };
@@ -37,11 +37,11 @@ const TRANSLATED: f64 = 4.0;
 const LATE_US: f64 = 1000.0;
 
 /// Everything that a send is measured by, in the order of the table.
-const SENDS: [(Middle, Wire); 21] = [
+const SENDS: [(Middle, Wire); 22] = [
     (Middle::Nobody, Wire::JsonRpcV1),
     (Middle::Nginx, Wire::JsonRpcV1),
-    (Middle::Proxy(Anybody), Wire::JsonRpcV1),
-    (Middle::Proxy(WithKey), Wire::JsonRpcV1),
+    (Middle::Proxy(Subject::Nuncio, Anybody), Wire::JsonRpcV1),
+    (Middle::Proxy(Subject::Nuncio, WithKey), Wire::JsonRpcV1),
     (Middle::ProxyToOld, Wire::JsonRpcV1),
     (Middle::ProxyToRest, Wire::JsonRpcV1),
     (Middle::Durable(Subject::Nuncio, Anybody), Wire::JsonRpcV1),
@@ -50,22 +50,23 @@ const SENDS: [(Middle, Wire); 21] = [
     (Middle::Alone(Subject::Nuncio, WithKey), Wire::JsonRpcV1),
     (Middle::Durable(Subject::Sqlite, Anybody), Wire::JsonRpcV1),
     (Middle::Alone(Subject::Sqlite, Anybody), Wire::JsonRpcV1),
+    (Middle::Proxy(Subject::Sqlite, WithKey), Wire::JsonRpcV1),
     (Middle::Durable(Subject::Sqlite, WithKey), Wire::JsonRpcV1),
     (Middle::Alone(Subject::Sqlite, WithKey), Wire::JsonRpcV1),
     (Middle::Nobody, Wire::HttpJsonV1),
     (Middle::Nginx, Wire::HttpJsonV1),
-    (Middle::Proxy(Anybody), Wire::HttpJsonV1),
+    (Middle::Proxy(Subject::Nuncio, Anybody), Wire::HttpJsonV1),
     (Middle::Nobody, Wire::GrpcV1),
     (Middle::Nginx, Wire::GrpcV1),
-    (Middle::Proxy(Anybody), Wire::GrpcV1),
-    (Middle::Proxy(Anybody), Wire::JsonRpcV03),
+    (Middle::Proxy(Subject::Nuncio, Anybody), Wire::GrpcV1),
+    (Middle::Proxy(Subject::Nuncio, Anybody), Wire::JsonRpcV03),
 ];
 
 /// What the time per event is measured by.
 const STREAMS: [Middle; 5] = [
     Middle::Nobody,
     Middle::Nginx,
-    Middle::Proxy(Anybody),
+    Middle::Proxy(Subject::Nuncio, Anybody),
     Middle::Durable(Subject::Nuncio, Anybody),
     Middle::Durable(Subject::Sqlite, Anybody),
 ];
@@ -144,10 +145,10 @@ fn sends(costs: &Costs) -> Result<String> {
             Some(format!("{ratio:.2} × nginx{target}"))
         };
         let target = match who {
-            Middle::Proxy(Anybody) => times_nginx(format!(" (≤ {RELAYED})")),
-            Middle::Proxy(WithKey) => times_nginx(String::new()),
+            Middle::Proxy(_, Anybody) => times_nginx(format!(" (≤ {RELAYED})")),
+            Middle::Proxy(_, WithKey) => times_nginx(String::new()),
             Middle::ProxyToOld | Middle::ProxyToRest => times_nginx(format!(" (≤ {TRANSLATED})")),
-            Middle::Durable(subject, callers) => all((Middle::Proxy(callers), wire))
+            Middle::Durable(subject, callers) => all((relayed(subject, callers), wire))
                 .zip(all((Middle::Alone(subject, callers), wire)))
                 .and_then(|(proxy, alone)| {
                     let best = least(&own) / (least(&proxy) + least(&alone));
@@ -164,6 +165,11 @@ fn sends(costs: &Costs) -> Result<String> {
         writeln!(table, "| {wire}, {who} | {shown} | {target} | {rate:.0} | {p50:.0} µs |")?;
     }
     Ok(table)
+}
+
+/// The proxy that a durable agent is measured by: the same hub. Of anybody's tasks it writes nothing, wherever to.
+fn relayed(subject: Subject, callers: Callers) -> Middle {
+    Middle::Proxy(if callers == Anybody { Subject::Nuncio } else { subject }, callers)
 }
 
 fn streams(delays: &Delays) -> Result<String> {

@@ -17,6 +17,7 @@ use std::{
 };
 
 use aws_lc_rs::digest;
+use bytes::Bytes;
 use nuncio_protocol::{Caller, Error, ErrorKind, Result, TaskId, Timestamp};
 use nuncio_server::{
     bind::Subject,
@@ -134,11 +135,7 @@ impl Owners {
         }
         let Some(context) = context else { return Ok(()) };
         let key = self.key(Kind::Context, context);
-        let owner = match self.owner(&key).await? {
-            Some(owner) => owner,
-            None => self.take(caller, key).await?,
-        };
-        if owner.is(caller) {
+        if self.owner_or_taken(caller, &key).await?.is(caller) {
             return Ok(());
         }
         let why = "is not a context of yours; leave it out to begin one";
@@ -150,23 +147,17 @@ impl Owners {
     /// # Errors
     /// `InvalidAgentResponse` if it is about somebody else's task, or the store's.
     pub(super) async fn record(&self, caller: &Caller, subject: &Subject) -> Result<()> {
-        if let Some(task) = &subject.task {
-            let key = self.key(Kind::Task, task.as_str());
-            let owner = match self.owner(&key).await? {
-                Some(owner) => owner,
-                None => self.take(caller, key).await?,
-            };
-            if !owner.is(caller) {
-                let why = "the agent answered with a task that is not the caller's";
-                tracing::error!(agent = &*self.agent, "an agent gives the same task to several callers");
-                return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
-            }
-        }
-        if let Some(context) = &subject.context {
-            let key = self.key(Kind::Context, context.as_str());
-            if self.owner(&key).await?.is_none() {
-                self.take(caller, key).await?;
-            }
+        let task = subject.task.as_ref().map(|task| self.key(Kind::Task, task.as_str()));
+        let context = subject.context.as_ref().map(|context| self.key(Kind::Context, context.as_str()));
+        // Most answers are about what nobody has yet: it is taken without a question, and all in one piece.
+        let unknown: Vec<_> =
+            [&task, &context].into_iter().flatten().filter(|key| self.recalled(key).is_none()).collect();
+        self.take(caller, &unknown).await?;
+        let Some(task) = task else { return Ok(()) };
+        if !self.owner_or_taken(caller, &task).await?.is(caller) {
+            let why = "the agent answered with a task that is not the caller's";
+            tracing::error!(agent = &*self.agent, "an agent gives the same task to several callers");
+            return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
         }
         Ok(())
     }
@@ -194,9 +185,13 @@ impl Owners {
         format!("{}/{kind}/{}", self.agent, bounded(id))
     }
 
+    /// What is known without asking the store.
+    fn recalled(&self, key: &str) -> Option<Arc<Owned>> {
+        self.known().get(key).filter(|known| !lapse::is_due(known.at))
+    }
+
     async fn owner(&self, key: &str) -> Result<Option<Arc<Owned>>> {
-        let known = self.known().get(key);
-        if let Some(known) = known.filter(|known| !lapse::is_due(known.at)) {
+        if let Some(known) = self.recalled(key) {
             return Ok(Some(known));
         }
         let Some(record) = self.store.record(OWNER, key).await? else { return Ok(None) };
@@ -205,39 +200,57 @@ impl Owners {
         if lapse::is_due(record.at) {
             owned = Arc::new(Owned { owner: owned.owner.clone(), at: now() });
             // Should somebody else do so now, it is done.
-            let _ = self.put(key, &owned, Expect::Version(record.version)).await?;
+            self.put(&[key], &owned, Expect::Version(record.version)).await?;
         }
         self.known().put(key, &owned);
         Ok(Some(owned))
     }
 
-    /// Gives the caller what nobody has; whoever was faster has it.
-    async fn take(&self, caller: &Caller, key: String) -> Result<Arc<Owned>> {
-        let owned = Arc::new(Owned { owner: Owner::of(caller), at: now() });
-        if !self.put(&key, &owned, Expect::Absent).await? {
-            // Somebody was faster; who, the store knows.
-            let told = self.owner(&key).await?;
-            return told.ok_or_else(|| Error::internal("a record was there, and is not"));
+    /// Whose it is: the caller's, if it was nobody's.
+    async fn owner_or_taken(&self, caller: &Caller, key: &str) -> Result<Arc<Owned>> {
+        if let Some(owner) = self.owner(key).await? {
+            return Ok(owner);
         }
-        self.known().put(&key, &owned);
-        Ok(owned)
+        self.take(caller, &[key]).await?;
+        self.owner(key).await?.ok_or_else(|| Error::internal("a record was there, and is not"))
     }
 
-    /// Writes down whose it is; false if it is not as expected.
-    async fn put(&self, key: &str, owned: &Owned, expect: Expect) -> Result<bool> {
+    /// Gives the caller what nobody has of these; whoever was faster has it.
+    async fn take(&self, caller: &Caller, keys: &[impl AsRef<str>]) -> Result<()> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let owned = Arc::new(Owned { owner: Owner::of(caller), at: now() });
+        let taken = self.put(keys, &owned, Expect::Absent).await?;
+        for (key, _) in keys.iter().zip(taken).filter(|(_, taken)| *taken) {
+            self.known().put(key.as_ref(), &owned);
+        }
+        Ok(())
+    }
+
+    /// Writes down whose these are; for each, whether it was as expected.
+    async fn put(&self, keys: &[impl AsRef<str>], owned: &Owned, expect: Expect) -> Result<Vec<bool>> {
         let at = owned.at;
-        let value = serde_json::to_vec(&owned.owner).map_err(Error::internal)?.into();
-        let mut puts = vec![PutRecord { kind: OWNER.into(), key: key.to_owned(), value, at, expect }];
+        let value: Bytes = serde_json::to_vec(&owned.owner).map_err(Error::internal)?.into();
+        let mut puts = Vec::with_capacity(keys.len() + 1);
+        for key in keys {
+            let (key, value) = (key.as_ref().to_owned(), value.clone());
+            puts.push(PutRecord { kind: OWNER.into(), key, value, at, expect });
+        }
         // One that is there although another has the task is one too many of a count, and goes like the others.
-        puts.extend(key.strip_prefix(&self.key(Kind::Task, "")).map(|task| PutRecord {
-            kind: OWNED.into(),
-            key: format!("{}/{}/{task}", self.agent, owned.owner.key()),
-            value: bytes::Bytes::new(),
-            at,
-            expect: Expect::Anything,
-        }));
-        let outcome = self.store.put_records(puts).await?.into_iter().next();
-        Ok(outcome.is_some_and(|outcome| outcome.is_ok()))
+        let tasks = self.key(Kind::Task, "");
+        for task in keys.iter().filter_map(|key| key.as_ref().strip_prefix(&tasks)) {
+            let key = format!("{}/{}/{task}", self.agent, owned.owner.key());
+            puts.push(PutRecord {
+                kind: OWNED.into(),
+                key,
+                value: Bytes::new(),
+                at,
+                expect: Expect::Anything,
+            });
+        }
+        let outcomes = self.store.put_records(puts).await?;
+        Ok(outcomes.iter().take(keys.len()).map(Result::is_ok).collect())
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
@@ -300,7 +313,12 @@ pub(super) fn now() -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use nuncio_server::store::MemoryStore;
+    use std::time::Duration;
+
+    use nuncio_server::{
+        store::{Asked, MemoryStore, Settled, Watch, watched},
+        testing::FailingStore,
+    };
 
     use super::*;
 
@@ -330,8 +348,36 @@ mod tests {
             "another agent's t is another task"
         );
         assert_eq!((owners.count(&ann).await.unwrap(), owners.count(&bob).await.unwrap()), (1, 0));
-        let error = owners.record(&bob, &subject("t", "d")).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
+        // From memory, and by another hub from the store.
+        for owners in [&owners, &Owners::new(Arc::clone(&owners.store), "a")] {
+            let error = owners.record(&bob, &subject("t", "d")).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
+            owners.record(&ann, &subject("t", "c")).await.unwrap();
+            owners.require(&ann, "t").await.unwrap();
+        }
+    }
+
+    #[derive(Default)]
+    struct Questions(Mutex<Vec<Asked>>);
+
+    impl Watch for Questions {
+        fn answered(&self, asked: Asked, _: Duration, _: bool) {
+            self.0.lock().unwrap().push(asked);
+        }
+
+        fn settled(&self, _: &[Settled]) {}
+    }
+
+    /// It waits for the disk once, however much is new.
+    #[tokio::test]
+    async fn an_answer_is_recorded_in_one_piece() {
+        let questions = Arc::new(Questions::default());
+        let store = Arc::new(FailingStore::waiting(MemoryStore::default()));
+        let owners = Owners::new(watched(store, Arc::clone(&questions) as Arc<dyn Watch>), "a");
+        for _ in 0..2 {
+            owners.record(&Caller::authenticated("ann"), &subject("t", "c")).await.unwrap();
+            assert_eq!(*questions.0.lock().unwrap(), [Asked::Write]);
+        }
     }
 
     #[tokio::test]
