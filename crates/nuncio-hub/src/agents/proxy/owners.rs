@@ -153,6 +153,10 @@ impl Owners {
         let unknown: Vec<_> =
             [&task, &context].into_iter().flatten().filter(|key| self.recalled(key).is_none()).collect();
         self.take(caller, &unknown).await?;
+        if let Some(context) = &context {
+            // Somebody else may have it; it is not asked for again with each event.
+            self.owner(context).await?;
+        }
         let Some(task) = task else { return Ok(()) };
         if !self.owner_or_taken(caller, &task).await?.is(caller) {
             let why = "the agent answered with a task that is not the caller's";
@@ -368,7 +372,7 @@ mod tests {
         fn settled(&self, _: &[Settled]) {}
     }
 
-    /// It waits for the disk once, however much is new.
+    /// The disk is waited for once, however much is new, and not at all for what is known.
     #[tokio::test]
     async fn an_answer_is_recorded_in_one_piece() {
         let questions = Arc::new(Questions::default());
@@ -377,6 +381,12 @@ mod tests {
         for _ in 0..2 {
             owners.record(&Caller::authenticated("ann"), &subject("t", "c")).await.unwrap();
             assert_eq!(*questions.0.lock().unwrap(), [Asked::Write]);
+        }
+        // Some agents have one context for all.
+        let elsewhere = Owners::new(Arc::clone(&owners.store), "a");
+        for _ in 0..2 {
+            elsewhere.record(&Caller::authenticated("bob"), &subject("u", "c")).await.unwrap();
+            assert_eq!(*questions.0.lock().unwrap(), [Asked::Write, Asked::Write, Asked::Read]);
         }
     }
 
