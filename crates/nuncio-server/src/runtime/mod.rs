@@ -289,7 +289,6 @@ impl Shared {
                         return Err(unavailable());
                     }
                 };
-            self.let_others_go_first().await;
             if !in_time {
                 // The agent has said nothing yet: then the task begins here, so that there is one to
                 // come back to.
@@ -315,6 +314,9 @@ impl Shared {
         };
         // It may have gone on since it settled; what is told is in the store.
         self.until_committed(live, seq).await?;
+        if wait {
+            self.let_others_go_first().await;
+        }
         Ok(answer)
     }
 }

@@ -149,19 +149,36 @@ impl Owners {
     pub(super) async fn record(&self, caller: &Caller, subject: &Subject) -> Result<()> {
         let task = subject.task.as_ref().map(|task| self.key(Kind::Task, task.as_str()));
         let context = subject.context.as_ref().map(|context| self.key(Kind::Context, context.as_str()));
-        // Most answers are about what nobody has yet: it is taken without a question, and all in one piece.
-        let unknown: Vec<_> =
-            [&task, &context].into_iter().flatten().filter(|key| self.recalled(key).is_none()).collect();
-        self.take(caller, &unknown).await?;
-        if let Some(context) = &context {
-            // Somebody else may have it; it is not asked for again with each event.
-            self.owner(context).await?;
-        }
-        let Some(task) = task else { return Ok(()) };
-        if !self.owner_or_taken(caller, &task).await?.is(caller) {
+        let mut new: Vec<_> = [&task, &context].into_iter().flatten().collect();
+        new.retain(|key| self.recalled(key).is_none());
+        // Most answers are about what nobody has yet: it is taken without a question, and all in one piece. With a
+        // task that is known, its owner is looked at first.
+        let taken =
+            if new.first() == task.as_ref().as_ref() { self.take(caller, &new).await? } else { Vec::new() };
+        if let Some(task) = &task
+            && !self.owner_or_taken(caller, task).await?.is(caller)
+        {
+            self.give_back(caller, task, taken).await?;
             let why = "the agent answered with a task that is not the caller's";
             tracing::error!(agent = &*self.agent, "an agent gives the same task to several callers");
             return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
+        }
+        if let Some(context) = &context {
+            // Somebody else may have it; it is not asked for again with each event.
+            self.owner_or_taken(caller, context).await?;
+        }
+        Ok(())
+    }
+
+    /// Undoes what was written with the claim to a task that turned out to be somebody else's.
+    async fn give_back(&self, caller: &Caller, task: &str, taken: Vec<&String>) -> Result<()> {
+        if let Some(task) = task.strip_prefix(&self.key(Kind::Task, "")) {
+            let key = self.count_key(&Owner::of(caller), task);
+            let _ = self.store.drop_record(OWNED, &key, Expect::Anything).await?;
+        }
+        for key in taken {
+            let _ = self.store.drop_record(OWNER, key, Expect::Version(1)).await?;
+            self.known().forget(key);
         }
         Ok(())
     }
@@ -187,6 +204,11 @@ impl Owners {
             Kind::Context => "context",
         };
         format!("{}/{kind}/{}", self.agent, bounded(id))
+    }
+
+    /// Where it is noted that a task is one of the owner's.
+    fn count_key(&self, owner: &Owner, task: &str) -> String {
+        format!("{}/{}/{task}", self.agent, owner.key())
     }
 
     /// What is known without asking the store.
@@ -215,21 +237,23 @@ impl Owners {
         if let Some(owner) = self.owner(key).await? {
             return Ok(owner);
         }
-        self.take(caller, &[key]).await?;
+        self.take(caller, &[&key]).await?;
         self.owner(key).await?.ok_or_else(|| Error::internal("a record was there, and is not"))
     }
 
-    /// Gives the caller what nobody has of these; whoever was faster has it.
-    async fn take(&self, caller: &Caller, keys: &[impl AsRef<str>]) -> Result<()> {
+    /// Gives the caller what nobody has of these, and says which; whoever was faster has the others.
+    async fn take<'a, K: AsRef<str>>(&self, caller: &Caller, keys: &[&'a K]) -> Result<Vec<&'a K>> {
         if keys.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let owned = Arc::new(Owned { owner: Owner::of(caller), at: now() });
-        let taken = self.put(keys, &owned, Expect::Absent).await?;
-        for (key, _) in keys.iter().zip(taken).filter(|(_, taken)| *taken) {
+        let outcomes = self.put(keys, &owned, Expect::Absent).await?;
+        let taken: Vec<_> =
+            keys.iter().zip(outcomes).filter(|(_, taken)| *taken).map(|(key, _)| *key).collect();
+        for key in &taken {
             self.known().put(key.as_ref(), &owned);
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// Writes down whose these are; for each, whether it was as expected.
@@ -244,7 +268,7 @@ impl Owners {
         // One that is there although another has the task is one too many of a count, and goes like the others.
         let tasks = self.key(Kind::Task, "");
         for task in keys.iter().filter_map(|key| key.as_ref().strip_prefix(&tasks)) {
-            let key = format!("{}/{}/{task}", self.agent, owned.owner.key());
+            let key = self.count_key(&owned.owner, task);
             puts.push(PutRecord {
                 kind: OWNED.into(),
                 key,
@@ -283,6 +307,11 @@ impl Known {
         let owned = self.old.remove(key)?;
         self.put(key, &owned);
         Some(owned)
+    }
+
+    fn forget(&mut self, key: &str) {
+        self.young.remove(key);
+        self.old.remove(key);
     }
 
     fn put(&mut self, key: &str, owned: &Arc<Owned>) {
@@ -356,9 +385,11 @@ mod tests {
         for owners in [&owners, &Owners::new(Arc::clone(&owners.store), "a")] {
             let error = owners.record(&bob, &subject("t", "d")).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
+            assert_eq!(owners.count(&bob).await.unwrap(), 0);
             owners.record(&ann, &subject("t", "c")).await.unwrap();
             owners.require(&ann, "t").await.unwrap();
         }
+        owners.admit(&ann, None, Some("d"), std::iter::empty()).await.expect("bob was not told of it");
     }
 
     #[derive(Default)]
