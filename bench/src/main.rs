@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 use nuncio_protocol::{Binding, Version};
 
@@ -40,6 +40,9 @@ use crate::{
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What can be measured by itself.
+const PARTS: [&str; 9] = ["requests", "memory", "scale", "fanout", "chunks", "stores", "size", "push", "hub"];
 
 #[derive(Parser)]
 struct Args {
@@ -127,6 +130,9 @@ fn main() -> Result<()> {
 }
 
 async fn measure(args: &Args) -> Result<()> {
+    for part in &args.only {
+        ensure!(PARTS.contains(&part.as_str()), "--only {part}: there are {}", PARTS.join(", "));
+    }
     let wants = |part: &str| args.only.is_empty() || args.only.iter().any(|only| only == part);
     let scale = if args.quick { 0.1 } else { 1.0 };
     let mut report = Report::default();

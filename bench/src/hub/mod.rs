@@ -10,7 +10,7 @@ mod middle;
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use nuncio_protocol::Binding;
 
 pub(crate) use self::{clock::serve as clock, middle::Between};
@@ -79,6 +79,10 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
         let name = middle.to_string();
         args.between.is_empty() || args.between.iter().any(|word| name.starts_with(word))
     };
+    for word in &args.between {
+        let known = SENDS.iter().any(|(middle, _)| middle.to_string().starts_with(word));
+        ensure!(known, "--between {word}: nothing in the table of the hub begins with this");
+    }
     let wires: Vec<_> = args.wires().collect();
     let behind = Server::start_behind()?;
     let mut stands = Vec::new();

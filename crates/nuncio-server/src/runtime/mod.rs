@@ -254,10 +254,10 @@ impl Shared {
         }
     }
 
-    /// Lets those go first who are ready for what we have just done, where there is a next step only for the sake of an
-    /// agent that is elsewhere: to take one step with many messages is a good deal cheaper than to take many steps with
-    /// one, because the code of all of them does not fit into the caches next to the core. (Whoever waits for a disk is
-    /// woken together with others anyway.)
+    /// Lets those go first who are ready for what we have just done. A message to an agent that is elsewhere is taken
+    /// up in several steps, and to take one step with many messages is a good deal cheaper than to take all steps with
+    /// one after the other: the code of all of them does not fit into the caches next to the core. (Whoever waits for a
+    /// disk is woken together with others anyway.)
     async fn let_others_go_first(&self) {
         if self.journal.is_immediate() && self.present.load().executor.is_elsewhere() {
             tokio::task::yield_now().await;

@@ -265,7 +265,7 @@ impl Owners {
             let (key, value) = (key.as_ref().to_owned(), value.clone());
             puts.push(PutRecord { kind: OWNER.into(), key, value, at, expect });
         }
-        // One that is there although another has the task is one too many of a count, and goes like the others.
+        // Should another have the task, this is given back.
         let tasks = self.key(Kind::Task, "");
         for task in keys.iter().filter_map(|key| key.as_ref().strip_prefix(&tasks)) {
             let key = self.count_key(&owned.owner, task);
