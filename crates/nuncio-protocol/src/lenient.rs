@@ -1,7 +1,7 @@
 //! Helpers for liberal reading: `null` means absent, the empty string means unset, numbers may be
 //! strings, enums may be numbers, base64 may be of any flavour. Writing needs none of these.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use base64::{
     Engine as _, alphabet,
@@ -19,6 +19,44 @@ where
     T: Default + Deserialize<'de>,
 {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A list that mostly has one element: it gets room for one, where serde would make room for four. `null` is empty.
+pub(crate) fn few<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Few<T>(Vec<T>);
+
+    impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_seq(Visitor(PhantomData))
+        }
+    }
+
+    struct Visitor<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
+        type Value = Few<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a sequence")
+        }
+
+        fn visit_seq<A: de::SeqAccess<'de>>(self, mut elements: A) -> Result<Few<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(element) = elements.next_element()? {
+                if all.is_empty() {
+                    all.reserve_exact(1);
+                }
+                all.push(element);
+            }
+            Ok(Few(all))
+        }
+    }
+
+    Ok(Option::<Few<T>>::deserialize(deserializer)?.map_or_else(Vec::new, |few| few.0))
 }
 
 /// A value whose empty form means "not set".

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     ContextId, MessageId, TaskId,
-    lenient::{Key, base64_display, decode_base64, none_if_empty, null_default, proto_enum},
+    lenient::{Key, base64_display, decode_base64, few, none_if_empty, null_default, proto_enum},
 };
 
 /// Free-form data: a protobuf `Struct`. Empty and absent are the same.
@@ -52,7 +52,7 @@ pub struct Message {
     #[serde(deserialize_with = "null_default")]
     pub role: Role,
     /// The content; at least one.
-    #[serde(deserialize_with = "null_default")]
+    #[serde(deserialize_with = "few")]
     pub parts: Vec<Part>,
     /// Data of extensions, keyed by their URI.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ArtifactId, ContextId, Message, Metadata, Part, TaskId, Timestamp,
-    lenient::{null_default, proto_enum},
+    lenient::{few, null_default, proto_enum},
     message::join_text,
 };
 
@@ -122,7 +122,7 @@ pub struct Artifact {
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The content; at least one.
-    #[serde(deserialize_with = "null_default")]
+    #[serde(deserialize_with = "few")]
     pub parts: Vec<Part>,
     /// Free-form data.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
