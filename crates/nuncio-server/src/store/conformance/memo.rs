@@ -62,6 +62,12 @@ pub async fn the_last_memo_of_a_batch_is_kept(store: Arc<dyn Store>) {
     let entry = writer.entry(writer.chunk_event("a", "x"));
     assert_eq!(writer.offer(Commit { memo: Some(large.clone()), ..entry }).await, Ok(()));
     assert!(kept(&*store, &ann, "t-1").await.is_some_and(|kept| kept == large));
+    let entry = writer.entry(writer.chunk_event("a", "x"));
+    assert_eq!(writer.offer(Commit { memo: memo("small"), ..entry }).await, Ok(()));
+    assert_eq!(kept(&*store, &ann, "t-1").await, memo("small"), "in place of a large one");
+    let first = Commit { memo: Some(large.clone()), ..opening(&ann, "t-2", None) };
+    assert_eq!(commit_one(&*store, first).await, Ok(()));
+    assert!(kept(&*store, &ann, "t-2").await.is_some_and(|kept| kept == large), "with the creation");
 }
 
 /// A task that is made again under the same id has none.

@@ -1,5 +1,6 @@
 //! Entries as rows: one for the task, one per segment, and the rare ones.
 
+use bytes::Bytes;
 use nuncio_protocol::{Seq, Timestamp};
 use rusqlite::{OptionalExtension as _, params};
 
@@ -11,6 +12,9 @@ use crate::store::{
     Refused, StoreError, StoredTurn,
     codec::{Drops, Snapshot, TaskWrite, state_code},
 };
+
+/// Larger memos are in a table of their own.
+const SMALL_MEMO: usize = 1 << 10;
 
 /// The task's row, as far as a write needs to know it.
 struct Row {
@@ -71,7 +75,6 @@ impl Session {
         }
         drop(insert);
         self.keep_blobs(key, write)?;
-        self.keep_memo(key, write.memo.as_ref())?;
         for parent in &write.parents {
             let link = "INSERT INTO links (task, parent) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
             self.db.prepare_cached(link)?.execute(params![key, parent.as_str()])?;
@@ -94,8 +97,8 @@ impl Session {
         let (snapshot_seq, body, refs, artifacts, artifacts_refs) = columns(snapshot.as_ref());
         let mut insert = self.db.prepare_cached(
             "INSERT INTO tasks (id, scope, context_id, state, status_at, seq, owner, busy, turns, pending,
-                 snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, 0, ?9, ?10, ?11, ?12, ?13)
+                 snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs, memo)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, 0, ?9, ?10, ?11, ?12, ?13, ?14)
              ON CONFLICT (id) DO NOTHING",
         )?;
         let made = insert.execute(params![
@@ -112,6 +115,7 @@ impl Session {
             refs,
             artifacts,
             artifacts_refs,
+            write.memo.as_deref().filter(|memo| is_small(memo)),
         ])?;
         drop(insert);
         if made == 0 {
@@ -126,6 +130,9 @@ impl Session {
             return Ok(Err(Refused::KeyTaken));
         }
         self.count(scope, state, 1);
+        if let Some(memo) = write.memo.as_ref().filter(|memo| !is_small(memo)) {
+            self.keep_apart(key, memo)?;
+        }
         self.keep_turns(key, 0, write)?;
         Ok(Ok((key, 0)))
     }
@@ -163,6 +170,7 @@ impl Session {
         if let Some(snapshot) = write.due_snapshot(row.snapshot_seq) {
             self.keep_snapshot(row.key, &snapshot)?;
         }
+        self.keep_memo(row.key, write.memo.as_ref())?;
         self.keep_turns(row.key, row.turns, write)?;
         Ok(Ok((row.key, row.webhooks)))
     }
@@ -214,6 +222,27 @@ impl Session {
         Ok(())
     }
 
+    /// Keeps what the agent remembers with a task, in place of what it had.
+    fn keep_memo(&mut self, key: i64, memo: Option<&Bytes>) -> Result<(), StoreError> {
+        let Some(memo) = memo else { return Ok(()) };
+        let here = Some(&memo[..]).filter(|memo| is_small(memo));
+        self.db.prepare_cached("UPDATE tasks SET memo = ?2 WHERE key = ?1")?.execute(params![key, here])?;
+        if here.is_none() {
+            return self.keep_apart(key, memo);
+        }
+        self.db.prepare_cached("DELETE FROM memos WHERE task = ?1")?.execute([key])?;
+        Ok(())
+    }
+
+    /// Keeps a memo that is too large for the row of its task.
+    fn keep_apart(&mut self, key: i64, memo: &Bytes) -> Result<(), StoreError> {
+        self.written += memo.len();
+        let keep = "INSERT INTO memos (task, body) VALUES (?1, ?2)
+                    ON CONFLICT (task) DO UPDATE SET body = excluded.body";
+        self.db.prepare_cached(keep)?.execute(params![key, &memo[..]])?;
+        Ok(())
+    }
+
     fn keep_blobs(&mut self, key: i64, write: &TaskWrite) -> Result<(), StoreError> {
         for blob in &write.blobs {
             self.written += blob.bytes.len();
@@ -262,6 +291,11 @@ impl Session {
         set.execute([key])?;
         Ok(())
     }
+}
+
+/// True if a memo may be in the row of its task, which is written anew with every entry.
+fn is_small(memo: &[u8]) -> bool {
+    memo.len() <= SMALL_MEMO
 }
 
 /// A snapshot as columns.

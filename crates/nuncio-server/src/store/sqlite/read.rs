@@ -155,7 +155,7 @@ pub(super) fn task(
 ) -> Result<Option<StoredTask>, StoreError> {
     let mut find = db.prepare_cached(
         "SELECT tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts,
-             artifacts_refs, webhooks > 0, (SELECT body FROM memos WHERE task = tasks.key)
+             artifacts_refs, webhooks > 0, coalesce(memo, (SELECT body FROM memos WHERE task = tasks.key))
          FROM tasks JOIN scopes ON scopes.key = tasks.scope
          WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4",
     )?;

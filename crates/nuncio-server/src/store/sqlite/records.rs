@@ -1,6 +1,5 @@
-//! Records as rows, and memos.
+//! Records as rows.
 
-use bytes::Bytes;
 use nuncio_protocol::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -93,15 +92,5 @@ impl Session {
                  ORDER BY at, key LIMIT ?3)",
         )?;
         Ok(delete.execute(params![kind, millis_from(before), bounded(limit)])?)
-    }
-
-    /// Keeps what the agent remembers with a task.
-    pub(super) fn keep_memo(&mut self, task: i64, memo: Option<&Bytes>) -> Result<(), StoreError> {
-        let Some(memo) = memo else { return Ok(()) };
-        self.written += memo.len();
-        let keep = "INSERT INTO memos (task, body) VALUES (?1, ?2)
-                    ON CONFLICT (task) DO UPDATE SET body = excluded.body";
-        self.db.prepare_cached(keep)?.execute(params![task, &memo[..]])?;
-        Ok(())
     }
 }

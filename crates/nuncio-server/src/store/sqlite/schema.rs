@@ -11,7 +11,7 @@ use crate::store::{Durability, OpenError};
 const APPLICATION_ID: i64 = 0x4e55_4e43;
 
 /// One step per version of the schema. A step that was released never changes.
-pub(super) const MIGRATIONS: [&str; 3] = [VERSION_1, VERSION_2, VERSION_3];
+pub(super) const MIGRATIONS: [&str; 4] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4];
 
 /// The version we know.
 pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;
@@ -174,6 +174,11 @@ const VERSION_3: &str = "
     ) STRICT;
     CREATE UNIQUE INDEX records_by_key ON records (kind, key);
     CREATE INDEX records_by_time ON records (kind, at, key);
+";
+
+/// What an agent remembers, in the row of its task if it is small: a tree of its own is one more page of every commit.
+const VERSION_4: &str = "
+    ALTER TABLE tasks ADD COLUMN memo BLOB;
 ";
 
 /// Opens the database for writing, in its newest form. The caller has the lock.

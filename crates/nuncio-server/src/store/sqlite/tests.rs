@@ -120,7 +120,9 @@ async fn fill(store: &Arc<dyn Store>) {
         let id = format!("t-{i}");
         let first = opening(&ann, &id, Some(key(&id, 1)));
         let first = Commit { turn: Some(turn("1")), webhook: Some(webhook(&id)), push: true, ..first };
-        let first = Commit { memo: Some("remember".into()), ..first };
+        // Large ones are in another place than small ones.
+        let memo = "remember".repeat(1 + 1_000 * (i % 2));
+        let first = Commit { memo: Some(memo.into()), ..first };
         assert_eq!(commit_one(&**store, first).await, Ok(()));
         let mut writer = Writer::open(store, &ann, creation(&id, "c-1", 1), Seq(1));
         writer.chunk("a", &"large ".repeat(20_000)).await;
