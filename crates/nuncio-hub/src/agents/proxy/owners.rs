@@ -90,12 +90,15 @@ pub(super) enum Kind {
 pub(crate) struct Owners {
     store: Arc<dyn Store>,
     agent: Arc<str>,
+    /// The kinds of its records, each made once.
+    owner: Arc<str>,
+    owned: Arc<str>,
     known: Mutex<Known>,
 }
 
 impl Owners {
     pub(crate) fn new(store: Arc<dyn Store>, agent: &str) -> Self {
-        Self { store, agent: agent.into(), known: Mutex::default() }
+        Self { store, agent: agent.into(), owner: OWNER.into(), owned: OWNED.into(), known: Mutex::default() }
     }
 
     /// Refuses what is not the caller's, in the same words as what is not there at all.
@@ -263,14 +266,14 @@ impl Owners {
         let mut puts = Vec::with_capacity(keys.len() + 1);
         for key in keys {
             let (key, value) = (key.as_ref().to_owned(), value.clone());
-            puts.push(PutRecord { kind: OWNER.into(), key, value, at, expect });
+            puts.push(PutRecord { kind: Arc::clone(&self.owner), key, value, at, expect });
         }
         // Should another have the task, this is given back.
         let tasks = self.key(Kind::Task, "");
         for task in keys.iter().filter_map(|key| key.as_ref().strip_prefix(&tasks)) {
             let key = self.count_key(&owned.owner, task);
             puts.push(PutRecord {
-                kind: OWNED.into(),
+                kind: Arc::clone(&self.owned),
                 key,
                 value: Bytes::new(),
                 at,

@@ -2,10 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
     ops::Bound,
     sync::Arc,
 };
 
+use bytes::Bytes;
 use nuncio_protocol::Timestamp;
 
 use crate::store::{Expect, PutRecord, Record, RecordQuery, Refused};
@@ -15,24 +17,44 @@ pub(super) struct Records(HashMap<Arc<str>, Kind>);
 
 #[derive(Debug, Default)]
 struct Kind {
-    by_key: BTreeMap<String, Record>,
-    by_age: BTreeSet<(Timestamp, String)>,
+    by_key: BTreeMap<Arc<str>, Kept>,
+    by_age: BTreeSet<(Timestamp, Arc<str>)>,
+}
+
+/// A record without its key, of which there is one copy.
+struct Kept {
+    value: Bytes,
+    version: u64,
+    at: Timestamp,
+}
+
+// Values may hold secrets.
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { version, at, .. } = self;
+        f.debug_struct("Kept").field("version", version).field("at", at).finish_non_exhaustive()
+    }
 }
 
 impl Kind {
     fn version(&self, key: &str) -> u64 {
-        self.by_key.get(key).map_or(0, |record| record.version)
+        self.by_key.get(key).map_or(0, |kept| kept.version)
     }
 
     fn forget(&mut self, key: &str) -> bool {
-        let Some(record) = self.by_key.remove(key) else { return false };
-        self.by_age.remove(&(record.at, record.key))
+        let Some((key, kept)) = self.by_key.remove_entry(key) else { return false };
+        self.by_age.remove(&(kept.at, key))
     }
+}
+
+fn record((key, kept): (&Arc<str>, &Kept)) -> Record {
+    let Kept { value, version, at } = kept;
+    Record { key: (**key).to_owned(), value: value.clone(), version: *version, at: *at }
 }
 
 impl Records {
     pub(super) fn one(&self, kind: &str, key: &str) -> Option<Record> {
-        self.0.get(kind)?.by_key.get(key).cloned()
+        self.0.get(kind)?.by_key.get_key_value(key).map(record)
     }
 
     pub(super) fn list(&self, query: &RecordQuery) -> Vec<Record> {
@@ -43,7 +65,8 @@ impl Records {
         if matches!(&to, Bound::Excluded(to) if *to <= from) {
             return Vec::new();
         }
-        let found = kind.by_key.range((Bound::Included(from), to)).map(|(_, record)| record.clone());
+        let span = (Bound::Included(&*from), to.as_ref().map(|to| &**to));
+        let found = kind.by_key.range::<str, _>(span).map(record);
         if query.descending {
             found.rev().take(query.limit).collect()
         } else {
@@ -56,10 +79,13 @@ impl Records {
         let found = self.0.get(&kind).map_or(0, |kind| kind.version(&key));
         expect.check(found)?;
         let kind = self.0.entry(kind).or_default();
-        kind.forget(&key);
-        kind.by_age.insert((at, key.clone()));
-        kind.by_key.insert(key.clone(), Record { key, value, version: found + 1, at });
-        Ok(found + 1)
+        if found > 0 {
+            kind.forget(&key);
+        }
+        let (key, version) = (Arc::<str>::from(key), found + 1);
+        kind.by_age.insert((at, Arc::clone(&key)));
+        kind.by_key.insert(key, Kept { value, version, at });
+        Ok(version)
     }
 
     pub(super) fn forget(&mut self, kind: &str, key: &str, expect: Expect) -> Result<bool, Refused> {
