@@ -79,7 +79,7 @@ pub(super) fn running() -> Running {
 /// Runs this turn and those that queue behind it.
 pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
     let mut turn = first;
-    shared.let_others_go_first().await;
+    shared.begin_together().await;
     loop {
         run_turn(&shared, &live, turn).await;
         turn = match next_turn(&live) {

@@ -2,20 +2,26 @@
 //! over all tasks.
 //!
 //! A store that never waits needs no queue: it commits under the task's lock. For every other one loop per
-//! runtime takes what is queued, without lingering for more, commits it as one batch, and announces what
-//! is committed; while it waits for the disk the next batch gathers. What is queued is bounded in bytes:
+//! runtime takes what is queued, and what those say who are just about to, commits it as one batch, and announces
+//! what is committed; while it waits for the disk the next batch gathers. What is queued is bounded in bytes:
 //! whoever has more to say waits.
 //!
 //! A store that is down is tried again for as long as it takes. Nothing that was folded is dropped, and
 //! new work is refused meanwhile.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::FutureExt as _;
 use nuncio_protocol::{Content, Error, ErrorKind, Event, Message, Part, Result, Task};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +39,9 @@ const UNIT: usize = 1 << 10;
 
 /// How many writes go into one batch.
 const BATCH: usize = 1_024;
+
+/// So long a batch gathers at most while others go first: about as long as a disk takes to commit it.
+const GATHER: Duration = Duration::from_millis(1);
 
 /// A batch that fails again and again is not made smaller than so many entries.
 const SMALL_BATCH: usize = 16;
@@ -59,6 +68,8 @@ pub(super) struct Journal {
     room: Arc<Semaphore>,
     health: Arc<Health>,
     push: Option<Arc<AgentPush>>,
+    /// How many executions have begun.
+    begun: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -79,20 +90,34 @@ impl Health {
 impl Journal {
     /// For a store that waits this starts the loop, so it needs a Tokio runtime.
     pub(super) fn new(store: Arc<dyn Store>, push: Option<Arc<AgentPush>>) -> Self {
-        let health: Arc<Health> = Arc::default();
+        let (health, begun): (Arc<Health>, Arc<AtomicUsize>) = Default::default();
         let queue = (!store.is_immediate()).then(|| {
             let (queue, queued) = mpsc::unbounded_channel();
-            let committer =
-                Committer { store: Arc::clone(&store), health: Arc::clone(&health), push: push.clone() };
+            let committer = Committer {
+                store: Arc::clone(&store),
+                health: Arc::clone(&health),
+                push: push.clone(),
+                begun: Arc::clone(&begun),
+            };
             tokio::spawn(committer.run(queued));
             queue
         });
-        Self { store, queue, room: Arc::new(Semaphore::new(ROOM)), health, push }
+        Self { store, queue, room: Arc::new(Semaphore::new(ROOM)), health, push, begun }
     }
 
     /// True if what is folded is committed at once.
     pub(super) fn is_immediate(&self) -> bool {
         self.queue.is_none()
+    }
+
+    /// An execution begins, and will have something to write.
+    pub(super) fn begins(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many executions have begun.
+    pub(super) fn begun(&self) -> usize {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// Refuses new work while the store is down.
@@ -190,13 +215,35 @@ struct Committer {
     store: Arc<dyn Store>,
     health: Arc<Health>,
     push: Option<Arc<AgentPush>>,
+    begun: Arc<AtomicUsize>,
 }
 
 impl Committer {
     async fn run(self, mut queued: mpsc::UnboundedReceiver<Write>) {
         let mut writes = Vec::new();
         while queued.recv_many(&mut writes, BATCH).await > 0 {
+            self.gather(&mut writes, &mut queued).await;
             self.commit(std::mem::take(&mut writes)).await;
+        }
+    }
+
+    /// Lets those go first who are ready to do something, as long as some of them write or begin with what they will
+    /// write about: they share the commit. Nobody is waited for who is not ready.
+    async fn gather(&self, writes: &mut Vec<Write>, queued: &mut mpsc::UnboundedReceiver<Write>) {
+        let since = Instant::now();
+        let mut before = (0, 0);
+        loop {
+            tokio::task::yield_now().await;
+            while writes.len() < BATCH
+                && let Ok(write) = queued.try_recv()
+            {
+                writes.push(write);
+            }
+            let now = (writes.len(), self.begun.load(Ordering::Relaxed));
+            if now == before || writes.len() == BATCH || since.elapsed() >= GATHER {
+                return;
+            }
+            before = now;
         }
     }
 

@@ -94,6 +94,9 @@ pub struct Runtime {
 /// The card for a caller; `None` if there is none for this one.
 type ExtendedCard = Box<dyn Fn(&Caller) -> Option<AgentCard> + Send + Sync>;
 
+/// So often others begin first before an execution begins.
+const TOGETHER: usize = 4;
+
 /// What all parts of a runtime share.
 pub(crate) struct Shared {
     agent: Arc<str>,
@@ -254,13 +257,35 @@ impl Shared {
         }
     }
 
-    /// Lets those go first who are ready for what we have just done. A message to an agent that is elsewhere is taken
-    /// up in several steps, and to take one step with many messages is a good deal cheaper than to take all steps with
-    /// one after the other: the code of all of them does not fit into the caches next to the core. (Whoever waits for a
-    /// disk is woken together with others anyway.)
+    /// True if many messages are better taken up step by step than one after the other. A message to an agent that is
+    /// elsewhere is taken up in several steps, and to take one step with many messages is a good deal cheaper than to
+    /// take all steps with one: the code of all of them does not fit into the caches next to the core. (Whoever waits
+    /// for a disk is woken together with others anyway.)
+    fn takes_steps(&self) -> bool {
+        self.journal.is_immediate() && self.present.load().executor.is_elsewhere()
+    }
+
+    /// Lets those go first who are ready for what we have just done.
     async fn let_others_go_first(&self) {
-        if self.journal.is_immediate() && self.present.load().executor.is_elsewhere() {
+        if self.takes_steps() {
             tokio::task::yield_now().await;
+        }
+    }
+
+    /// The same for an execution that begins, as long as others begin as well.
+    async fn begin_together(&self) {
+        self.journal.begins();
+        if !self.takes_steps() {
+            return;
+        }
+        let mut begun = self.journal.begun();
+        for _ in 0..TOGETHER {
+            tokio::task::yield_now().await;
+            let now = self.journal.begun();
+            if now == begun {
+                return;
+            }
+            begun = now;
         }
     }
 

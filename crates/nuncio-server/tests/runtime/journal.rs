@@ -49,6 +49,31 @@ async fn tasks_share_a_commit() {
     assert!(harness.store.commits() <= 3, "{}", harness.store.commits());
 }
 
+/// A worker runs first what it has just woken, and would commit the first write of many alone.
+#[test]
+fn those_who_are_ready_to_write_share_the_first_commit_too() {
+    // One worker, which lets nobody in before all that is ready has run.
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().event_interval(100_000).build().unwrap();
+    let commits = runtime.block_on(async {
+        let harness = waiting(quick());
+        let sender = harness.clone();
+        // From the worker, so that all are ready before the first begins.
+        let all = tokio::spawn(async move {
+            join_all((0..20).map(|i| {
+                let harness = sender.clone();
+                tokio::spawn(async move { harness.task(&*format!("hi {i}")).await })
+            }))
+            .await
+        });
+        for sent in all.await.unwrap() {
+            assert_eq!(sent.unwrap().unwrap().status.state, TaskState::Completed);
+        }
+        harness.store.commits()
+    });
+    assert_eq!(commits, 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_the_store_is_shown_to_nobody() {
     // Invariant 5, with a store that takes its time: committed before announced.
