@@ -47,6 +47,9 @@ const REPEATS: u32 = 4;
 /// How long a cancel waits to learn which task there is to cancel, of the time that there is for all.
 const LEARN: Duration = Duration::from_secs(2);
 
+/// About so many bytes are a memo.
+const MEMO: usize = 256;
+
 /// What is kept with our task: which of the agent's it is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Memo {
@@ -299,7 +302,9 @@ impl<'a> Turn<'a> {
         let interface = interface.map(|candidate| candidate.interface.url.clone()).unwrap_or_default();
         let memo = Memo { task: task.clone(), context: context.clone(), interface };
         if self.cx.memo.is_none() || Memo::read(self.cx.memo.as_deref()).as_ref() != Some(&memo) {
-            self.out.remember(serde_json::to_vec(&memo).map_err(Error::internal)?)?;
+            let mut text = Vec::with_capacity(MEMO);
+            serde_json::to_writer(&mut text, &memo).map_err(Error::internal)?;
+            self.out.remember(text)?;
         }
         *self.theirs() = Some(memo);
         self.rename(context).await;

@@ -69,15 +69,17 @@ fn trace<'a>(incoming: Option<&TraceContext>, digests: impl Iterator<Item = Cow<
     let (span, fresh) = chance.split_at(16);
     let parent = incoming.and_then(|trace| child(&trace.parent, span));
     // Nobody records a trace that begins here, unless somebody did already.
-    let parent = parent.unwrap_or_else(|| format!("00-{fresh}-{span}-00"));
-    let mut state = format!("{HOPS_TRACE_KEY}=");
+    let parent = parent.unwrap_or_else(|| ["00-", fresh, "-", span, "-00"].concat());
+    let others = incoming.and_then(|trace| trace.state.as_deref()).unwrap_or_default();
+    let mut state = String::with_capacity(HOPS_TRACE_KEY.len() + MOST * (2 * DIGEST + 1) + 1 + others.len());
+    state.push_str(HOPS_TRACE_KEY);
+    state.push('=');
     for (number, digest) in digests.enumerate() {
         if number > 0 {
             state.push(':');
         }
         state.push_str(&digest);
     }
-    let others = incoming.and_then(|trace| trace.state.as_deref()).unwrap_or_default();
     let others = others.split(',').map(str::trim).filter(|member| {
         !member.is_empty() && member.split_once('=').is_none_or(|(key, _)| key != HOPS_TRACE_KEY)
     });
@@ -94,7 +96,7 @@ fn child(parent: &str, span: &str) -> Option<String> {
     let (version, trace, _, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
     let is_hex = |text: &str, len| text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let well_formed = is_hex(version, 2) && is_hex(trace, 32) && is_hex(flags, 2);
-    (well_formed && version != "ff").then(|| format!("00-{trace}-{span}-{flags}"))
+    (well_formed && version != "ff").then(|| ["00-", trace, "-", span, "-", flags].concat())
 }
 
 /// What stands for a hop in the trace; it stands for itself once it does.
@@ -114,9 +116,12 @@ pub(super) fn random<const N: usize>() -> String {
 /// Once per call, so without a formatter.
 pub(super) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
-    let text: Vec<u8> = bytes.iter().flat_map(digits).collect();
-    String::from_utf8(text).unwrap_or_default()
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use nuncio_protocol::{
-    ContextId, Event, Message, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    ContextId, Event, Message, Role, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 
 /// Our names for what the upstream says.
@@ -14,8 +14,9 @@ pub(super) struct Ours {
 }
 
 impl Ours {
-    /// A whole task.
+    /// A whole task, but for what its caller has said, which we know.
     pub(super) fn task(&self, mut task: Task) -> Task {
+        task.history.retain(|message| message.role != Role::User);
         task.history = task.history.into_iter().map(|message| self.message(message)).collect();
         task.status = self.status(task.status);
         (task.id, task.context_id) = (self.task_id.clone(), self.context_id.clone());
@@ -82,7 +83,9 @@ mod tests {
             "status": {"timestamp": "2026-01-01T00:00:00Z", "message": {
                 "messageId": "m2", "role": "ROLE_AGENT", "taskId": "up-1", "contextId": "up-c",
                 "parts": [{"text": "b"}], "metadata": {"k": 1}, "referenceTaskIds": ["up-0"]}},
-            "history": [{"messageId": "m1", "role": "ROLE_AGENT", "taskId": "up-1", "parts": [{"text": "a"}]}],
+            "history": [
+                {"messageId": "m0", "role": "ROLE_USER", "taskId": "up-1", "parts": [{"text": "ours"}]},
+                {"messageId": "m1", "role": "ROLE_AGENT", "taskId": "up-1", "parts": [{"text": "a"}]}],
             "artifacts": [{"artifactId": "a", "parts": [{"text": "x"}], "metadata": {"k": 2}}],
             "metadata": {"k": 3},
         }))
