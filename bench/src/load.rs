@@ -31,6 +31,8 @@ pub(crate) struct Load {
     pub(crate) connections: usize,
     pub(crate) duration: Duration,
     pub(crate) text: usize,
+    /// So many requests a second by all connections together; as many as can be had if it is not said.
+    pub(crate) rate: Option<f64>,
 }
 
 /// What it cost.
@@ -102,13 +104,14 @@ impl Load {
             if self.kind == Kind::Get { Rc::new(make_tasks(server, 1000).await?) } else { Rc::default() };
         let local = LocalSet::new();
         let mut workers = Vec::new();
-        for _ in 0..self.connections {
+        for number in 0..self.connections {
             let caller = Caller::open(&server.address, self.wire, self.kind.op()).await?;
             let (shared, tasks) = (Rc::clone(&shared), Rc::clone(&tasks));
             let (path, key) = (server.path, server.key.clone());
             workers.push(local.spawn_local(async move {
                 let template = self.template(path)?.shown(key.as_deref());
-                self.work(caller, template, path, &shared, &tasks).await
+                let pace = self.rate.map(|rate| Pace::new(rate, number, self.connections));
+                self.work(caller, template, path, &shared, &tasks, pace).await
             }));
         }
         let warm_up = self.duration / 4;
@@ -144,6 +147,7 @@ impl Load {
         path: &str,
         shared: &Shared,
         tasks: &[String],
+        mut pace: Option<Pace>,
     ) -> Result<()> {
         let mut gets =
             tasks.iter().map(|task| Template::get(path, self.wire, task)).collect::<Result<Vec<_>>>()?;
@@ -157,6 +161,9 @@ impl Load {
                     gets[index].fill(number)
                 }
             };
+            if let Some(pace) = &mut pace {
+                pace.next().await;
+            }
             let start = Instant::now();
             let body = caller.call(request).await?;
             if find(body, self.wire.completed()).is_none() {
@@ -166,6 +173,26 @@ impl Load {
             shared.done.set(shared.done.get() + 1);
         }
         Ok(())
+    }
+}
+
+/// When a connection sends: one of many that take turns.
+struct Pace {
+    next: tokio::time::Instant,
+    pause: Duration,
+}
+
+impl Pace {
+    fn new(rate: f64, number: usize, connections: usize) -> Self {
+        let pause = Duration::from_secs_f64(connections as f64 / rate);
+        let place = pause.mul_f64(number as f64 / connections as f64);
+        Self { next: tokio::time::Instant::now() + place, pause }
+    }
+
+    /// Waits for its turn. One that was missed is not made up for.
+    async fn next(&mut self) {
+        tokio::time::sleep_until(self.next).await;
+        self.next = (self.next + self.pause).max(tokio::time::Instant::now());
     }
 }
 

@@ -37,9 +37,9 @@ use crate::{
     server::{Server, Subject},
 };
 
-#[cfg(feature = "mimalloc")]
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// What can be measured by itself.
 const PARTS: [&str; 9] = ["requests", "memory", "scale", "fanout", "chunks", "stores", "size", "push", "hub"];
@@ -66,6 +66,9 @@ struct Args {
     /// How many callers send through the hub at a time.
     #[arg(long, default_value_t = 16)]
     callers: usize,
+    /// How many sends a second all callers of the hub make together; as many as they can if it is not said.
+    #[arg(long)]
+    rate: Option<f64>,
     /// How often each measurement is repeated; the median counts.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
@@ -133,6 +136,7 @@ async fn measure(args: &Args) -> Result<()> {
     for part in &args.only {
         ensure!(PARTS.contains(&part.as_str()), "--only {part}: there are {}", PARTS.join(", "));
     }
+    ensure!(args.rate.is_none_or(|rate| rate >= 1.0), "--rate takes at least 1 send a second");
     let wants = |part: &str| args.only.is_empty() || args.only.iter().any(|only| only == part);
     let scale = if args.quick { 0.1 } else { 1.0 };
     let mut report = Report::default();
@@ -190,7 +194,7 @@ async fn requests(args: &Args, scale: f64, report: &mut Report) -> Result<()> {
                 if connections == 1 && wire.version() != Version::V1_0 {
                     continue;
                 }
-                let load = Load { kind, wire, connections, duration, text: 256 };
+                let load = Load { kind, wire, connections, duration, text: 256, rate: None };
                 let sample = load.run(&servers[&subject]).await?;
                 eprintln!("{repetition} {subject:?} {kind}, {wire} {connections}: {sample}");
                 report.add(subject, load, sample);
@@ -240,9 +244,10 @@ async fn flat(scale: f64, report: &mut Report) -> Result<()> {
             stored = target;
         }
         for kind in [Kind::Send, Kind::Stream, Kind::Get] {
-            let sample: Sample = Load { kind, wire: Wire::JsonRpcV1, connections: 16, duration, text: 256 }
-                .run(&server)
-                .await?;
+            let sample: Sample =
+                Load { kind, wire: Wire::JsonRpcV1, connections: 16, duration, text: 256, rate: None }
+                    .run(&server)
+                    .await?;
             report.note(format!("{kind:?} with {target} stored tasks: {:.1} µs CPU", sample.cpu_us));
         }
     }

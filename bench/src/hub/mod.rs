@@ -95,13 +95,25 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
         for (middle, wire, server) in &stands {
             let server = server.as_ref().unwrap_or(&behind);
             let duration = Duration::from_secs_f64(args.seconds * scale);
-            let load = Load { kind: Kind::Send, wire: *wire, connections: args.callers, duration, text: 256 };
+            let load = Load {
+                kind: Kind::Send,
+                wire: *wire,
+                connections: args.callers,
+                duration,
+                text: 256,
+                rate: args.rate,
+            };
             let sample = load.run(server).await?;
             eprintln!("{repetition} {middle} {wire}: {sample}");
             costs.entry((*middle, *wire)).or_default().push(sample);
         }
     }
     drop((stands, behind));
+    report.table(sends(&costs)?);
+    if args.rate.is_some() {
+        // Streams have a pace of their own.
+        return Ok(());
+    }
     for repetition in 0..args.repeat {
         for middle in STREAMS.into_iter().filter(wanted) {
             let delay = stream(middle, scale).await?;
@@ -109,7 +121,6 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
             delays.entry(middle).or_default().push(delay);
         }
     }
-    report.table(sends(&costs)?);
     report.table(streams(&delays)?);
     Ok(())
 }

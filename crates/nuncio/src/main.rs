@@ -12,7 +12,7 @@ use clap::Parser as _;
 
 /// For many small, short-lived values; what it costs and gives stands in docs/performance.md.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
