@@ -231,6 +231,7 @@ impl Committer {
     /// write about: they share the commit. Nobody is waited for who is not ready.
     async fn gather(&self, writes: &mut Vec<Write>, queued: &mut mpsc::UnboundedReceiver<Write>) {
         let since = Instant::now();
+        // Unlike any: there is always a second round, for what the network has brought during the first.
         let mut before = (0, 0);
         loop {
             tokio::task::yield_now().await;

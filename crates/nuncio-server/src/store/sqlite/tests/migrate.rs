@@ -42,6 +42,16 @@ async fn older(version: usize) -> Folder {
     older
 }
 
+/// The task goes on, and its agent remembers something else.
+async fn takes_a_memo(store: Arc<dyn Store>, id: &str) {
+    let (ann, id) = (scope("ann"), id.into());
+    let (task, seq) = stored(&*store, &ann, &id).await.unwrap();
+    let mut writer = Writer::open(&store, &ann, task, seq);
+    let entry = writer.entry(writer.status_event(TaskState::Working, 20));
+    writer.offer(Commit { take: true, memo: Some("m".into()), ..entry }).await.unwrap();
+    assert_eq!(store.task(&ann, &id).await.unwrap().unwrap().memo, Some("m".into()));
+}
+
 fn version(folder: &Folder) -> i64 {
     let db = Connection::open(folder.file()).unwrap();
     db.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap()
@@ -95,11 +105,7 @@ async fn a_file_of_the_second_version_takes_records_and_memos() {
     assert_eq!((stored.seq, stored.pushes, stored.memo), (Seq(4), true, None));
     assert_eq!(store.record("kind", "key").await.unwrap(), None);
     assert_eq!(store.put_records(vec![super::record()]).await.unwrap(), [Ok(1)]);
-    let mut writer = Writer::open(&store, &ann, stored.task, stored.seq);
-    let entry = writer.entry(writer.status_event(TaskState::Working, 20));
-    writer.offer(Commit { take: true, memo: Some("m".into()), ..entry }).await.unwrap();
-    assert_eq!(store.task(&ann, &id).await.unwrap().unwrap().memo, Some("m".into()));
-    drop((store, writer));
+    takes_a_memo(store, "t-0").await;
     end(handle).await;
     assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "after");
 }
@@ -116,11 +122,7 @@ async fn a_file_of_the_third_version_has_kept_its_memos() {
     assert_eq!((stored.seq, stored.memo), (Seq(4), Some("remember".into())));
     let large = store.task(&ann, &"t-1".into()).await.unwrap().unwrap().memo;
     assert_eq!(large.map(|memo| memo.len()), Some("remember".len() * 1_001));
-    let mut writer = Writer::open(&store, &ann, stored.task, stored.seq);
-    let entry = writer.entry(writer.status_event(TaskState::Working, 20));
-    writer.offer(Commit { take: true, memo: Some("m".into()), ..entry }).await.unwrap();
-    assert_eq!(store.task(&ann, &id).await.unwrap().unwrap().memo, Some("m".into()));
-    drop((store, writer));
+    takes_a_memo(store, "t-0").await;
     end(handle).await;
     assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "after");
 }
