@@ -382,7 +382,13 @@ fn new_id() -> String {
 /// `None` for a row that cannot be written as JSON, which there is not.
 fn put(key: String, row: &Row) -> Option<PutRecord> {
     let value: Bytes = serde_json::to_vec(row).ok()?.into();
-    Some(PutRecord { kind: row.what.kind().into(), key, value, at: row.at, expect: Expect::Anything })
+    Some(PutRecord {
+        kind: row.what.kind().into(),
+        key: key.into(),
+        value,
+        at: row.at,
+        expect: Expect::Anything,
+    })
 }
 
 #[cfg(test)]

@@ -462,7 +462,7 @@ fn changed_now() -> PutRecord {
 }
 
 fn put(kind: &str, key: &str, value: Bytes, at: Timestamp, expect: Expect) -> PutRecord {
-    PutRecord { kind: kind.into(), key: key.to_owned(), value, at, expect }
+    PutRecord { kind: kind.into(), key: key.into(), value, at, expect }
 }
 
 fn decode(record: &Record) -> anyhow::Result<Kept> {

@@ -92,7 +92,11 @@ fn refuse(request: &Request, refused: &Refused) -> Response {
 /// those who may not know of it, whatever the answer itself says.
 pub(super) fn for_this_caller(headers: &mut HeaderMap) {
     headers.append(header::VARY, HeaderValue::from_static("authorization, x-api-key"));
-    let said = headers.get(header::CACHE_CONTROL).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let Some(said) = headers.get(header::CACHE_CONTROL) else {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private"));
+        return;
+    };
+    let said = said.to_str().unwrap_or_default();
     let is = |directive: &str, name: &str| directive.trim().eq_ignore_ascii_case(name);
     if ["no-store", "private"].iter().any(|own| said.split(',').any(|directive| is(directive, own))) {
         return;

@@ -79,7 +79,11 @@ pub(super) fn is_key(text: &str) -> bool {
 pub(super) fn read(text: &str) -> Option<Given<'_>> {
     let (body, sum) = text.split_at_checked(text.len().checked_sub(CHECKSUM)?)?;
     let (id, secret) = body.strip_prefix(PREFIX)?.split_once('_')?;
-    let is_shaped = id.len() == ID && secret.len() == SECRET && is_digits(id, SMALL) && is_digits(secret, 62);
+    let is_small = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase();
+    let is_shaped = id.len() == ID
+        && secret.len() == SECRET
+        && id.bytes().all(is_small)
+        && secret.bytes().all(|byte| byte.is_ascii_alphanumeric());
     (is_shaped && checksum(body) == sum).then(|| Given { id, hash: hash(text) })
 }
 
@@ -94,10 +98,6 @@ impl KeyText {
     pub(super) fn hash(&self) -> Hash {
         hash(&self.0)
     }
-}
-
-fn is_digits(text: &str, radix: usize) -> bool {
-    text.bytes().all(|byte| DIGITS[..radix].contains(&byte))
 }
 
 /// So many digits, each as likely as the others.

@@ -71,7 +71,7 @@ impl Cabinet {
         let text = serde_json::to_string(given).map_err(|error| Refused::Failed(error.to_string()))?;
         let sealed = vault.seal(&place(name), &text).map_err(|error| Refused::Failed(error.to_string()))?;
         let put =
-            PutRecord { kind: KIND.into(), key: name.to_string(), value: sealed.into(), at: now(), expect };
+            PutRecord { kind: KIND.into(), key: (**name).into(), value: sealed.into(), at: now(), expect };
         let written = self.store.put_records(vec![put]).await?.pop();
         written.unwrap_or(Err(Lost::NotFound)).map_err(|refused| lost(&refused))
     }

@@ -112,6 +112,15 @@ impl Form {
     /// `None` if it says so to nobody who reads as we do; an error is one.
     #[must_use]
     pub fn subject(&self, answer: &Bytes) -> Option<Subject> {
+        let frame = match &self.0 {
+            Kind::JsonRpc { .. } => Some(glance::Frame::JsonRpc),
+            Kind::Rest(_) => Some(glance::Frame::Bare),
+            #[cfg(feature = "grpc")]
+            Kind::Grpc(_) => None,
+        };
+        if let Some([task, context]) = frame.and_then(|frame| glance::task_of(frame, answer)) {
+            return Some(Subject { task: Some((&*task).into()), context: Some((&*context).into()) });
+        }
         let event = match &self.0 {
             Kind::JsonRpc { dialect, .. } => {
                 envelope::decode_response(answer).and_then(|result| dialect.decode_event(result))

@@ -33,7 +33,7 @@ pub struct PutRecord {
     /// Its kind.
     pub kind: Arc<str>,
     /// Its name within its kind.
-    pub key: String,
+    pub key: Arc<str>,
     /// What it says.
     pub value: Bytes,
     /// When it was written.
@@ -184,7 +184,7 @@ mod tests {
         let record = Record { key: "k".to_owned(), value: value.clone(), version: 1, at: Timestamp::EPOCH };
         let put = PutRecord {
             kind: "k".into(),
-            key: "k".to_owned(),
+            key: "k".into(),
             value,
             at: Timestamp::EPOCH,
             expect: Expect::Anything,

@@ -7,11 +7,12 @@
 //!              anything else                   carry: decoded ─► one exchange ─► encoded
 //! ```
 //! Reading order: this file (what both ways share), `relay`, `headers` and `passing` (the way of bytes), `carry` and
-//! `list` (the way of types), `owners`, `push`.
+//! `list` (the way of types), `owner` and `owners`, `push`.
 
 mod carry;
 mod headers;
 mod list;
+mod owner;
 mod owners;
 mod passing;
 mod push;
@@ -27,7 +28,7 @@ use nuncio_protocol::{
 };
 use nuncio_server::store::Store;
 
-use self::owners::Owner;
+use self::owner::Owner;
 pub(crate) use self::{
     owners::Owners,
     relay::{Answered, Taken},

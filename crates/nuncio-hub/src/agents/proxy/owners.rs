@@ -10,22 +10,23 @@
 //! that one that nobody has is taken. What an agent says of somebody else's task is not handed over. What nobody has
 //! asked for in a long time belongs to nobody again (`lapse`).
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::SystemTime,
-};
+mod known;
 
-use aws_lc_rs::digest;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use bytes::Bytes;
-use nuncio_protocol::{Caller, Error, ErrorKind, Result, TaskId, Timestamp};
+use nuncio_protocol::{Caller, Error, ErrorKind, Result, TaskId};
 use nuncio_server::{
     bind::Subject,
     store::{Expect, PutRecord, RecordQuery, Store},
 };
-use serde::{Deserialize, Serialize};
 
-use super::super::lapse;
+use self::known::{Known, Name, Owned};
+use super::{
+    super::lapse,
+    owner::{Owner, bounded},
+};
+use crate::clock::now;
 
 const OWNER: &str = "owner";
 const OWNED: &str = "owned";
@@ -33,51 +34,8 @@ const OWNED: &str = "owned";
 /// All kinds of records that are of no use when their tasks are gone.
 pub(super) const KINDS: [&str; 2] = [OWNER, OWNED];
 
-/// How many owners are known without asking the store; twice that for a while.
-const KNOWN: usize = 8_192;
-
 /// How many records are counted at a time.
 const PAGE: usize = 1_000;
-
-/// Longer ids are kept by their digest: they are the agent's, who can make them as long as it likes.
-const LONGEST_ID: usize = 256;
-
-/// Who owns something, as it is recorded.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Owner(Option<Arc<str>>, Option<Arc<str>>);
-
-impl Owner {
-    pub(super) fn of(caller: &Caller) -> Self {
-        Self(caller.principal().cloned(), caller.tenant().cloned())
-    }
-
-    fn is(&self, caller: &Caller) -> bool {
-        self.0.as_ref() == caller.principal() && self.1.as_ref() == caller.tenant()
-    }
-
-    /// As a part of a key.
-    fn key(&self) -> String {
-        hash(&serde_json::to_vec(self).unwrap_or_default())
-    }
-
-    /// A name that the owner has made up, as one that no other owner has made up.
-    pub(super) fn own(&self, name: &str) -> String {
-        hash(&serde_json::to_vec(&(self, name)).unwrap_or_default())
-    }
-}
-
-/// Whose something is, and when that was written down.
-#[derive(PartialEq, Eq, Debug)]
-struct Owned {
-    owner: Owner,
-    at: Timestamp,
-}
-
-impl Owned {
-    fn is(&self, caller: &Caller) -> bool {
-        self.owner.is(caller)
-    }
-}
 
 /// What can be owned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,12 +51,23 @@ pub(crate) struct Owners {
     /// The kinds of its records, each made once.
     owner: Arc<str>,
     owned: Arc<str>,
+    /// How the keys of its tasks and of its contexts begin.
+    tasks: Box<str>,
+    contexts: Box<str>,
     known: Mutex<Known>,
 }
 
 impl Owners {
     pub(crate) fn new(store: Arc<dyn Store>, agent: &str) -> Self {
-        Self { store, agent: agent.into(), owner: OWNER.into(), owned: OWNED.into(), known: Mutex::default() }
+        Self {
+            store,
+            agent: agent.into(),
+            owner: OWNER.into(),
+            owned: OWNED.into(),
+            tasks: format!("{agent}/task/").into(),
+            contexts: format!("{agent}/context/").into(),
+            known: Mutex::default(),
+        }
     }
 
     /// Refuses what is not the caller's, in the same words as what is not there at all.
@@ -158,7 +127,7 @@ impl Owners {
         // task that is known, its owner is looked at first.
         let taken =
             if new.first() == task.as_ref().as_ref() { self.take(caller, &new).await? } else { Vec::new() };
-        if let Some(task) = &task
+        if let Some(task) = task.as_ref().filter(|task| !taken.contains(task))
             && !self.owner_or_taken(caller, task).await?.is(caller)
         {
             self.give_back(caller, task, taken).await?;
@@ -166,7 +135,7 @@ impl Owners {
             tracing::error!(agent = &*self.agent, "an agent gives the same task to several callers");
             return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
         }
-        if let Some(context) = &context {
+        if let Some(context) = context.as_ref().filter(|context| !taken.contains(context)) {
             // Somebody else may have it; it is not asked for again with each event.
             self.owner_or_taken(caller, context).await?;
         }
@@ -174,10 +143,9 @@ impl Owners {
     }
 
     /// Undoes what was written with the claim to a task that turned out to be somebody else's.
-    async fn give_back(&self, caller: &Caller, task: &str, taken: Vec<&String>) -> Result<()> {
-        if let Some(task) = task.strip_prefix(&self.key(Kind::Task, "")) {
-            let key = self.count_key(&Owner::of(caller), task);
-            let _ = self.store.drop_record(OWNED, &key, Expect::Anything).await?;
+    async fn give_back(&self, caller: &Caller, task: &str, taken: Vec<&Arc<str>>) -> Result<()> {
+        if let Some(counted) = self.counted(&self.name(&Owner::of(caller)), task) {
+            let _ = self.store.drop_record(OWNED, &counted, Expect::Anything).await?;
         }
         for key in taken {
             let _ = self.store.drop_record(OWNER, key, Expect::Version(1)).await?;
@@ -188,7 +156,7 @@ impl Owners {
 
     /// How many tasks are the caller's.
     pub(super) async fn count(&self, caller: &Caller) -> Result<usize> {
-        let prefix = format!("{}/{}/", self.agent, Owner::of(caller).key());
+        let prefix = self.name(&Owner::of(caller)).counted.to_string();
         let mut query = RecordQuery { kind: OWNED.into(), prefix, limit: PAGE, ..RecordQuery::default() };
         let mut count = 0;
         loop {
@@ -201,17 +169,21 @@ impl Owners {
         }
     }
 
-    fn key(&self, kind: Kind, id: &str) -> String {
-        let kind = match kind {
-            Kind::Task => "task",
-            Kind::Context => "context",
+    fn key(&self, kind: Kind, id: &str) -> Arc<str> {
+        let prefix = match kind {
+            Kind::Task => &*self.tasks,
+            Kind::Context => &*self.contexts,
         };
-        format!("{}/{kind}/{}", self.agent, bounded(id))
+        [prefix, &bounded(id)].concat().into()
     }
 
-    /// Where it is noted that a task is one of the owner's.
-    fn count_key(&self, owner: &Owner, task: &str) -> String {
-        format!("{}/{}/{task}", self.agent, owner.key())
+    /// Where it is noted that a task is one of the owner's; `None` if it is the key of a context.
+    fn counted(&self, owner: &Name, key: &str) -> Option<String> {
+        key.strip_prefix(&*self.tasks).map(|task| [&*owner.counted, task].concat())
+    }
+
+    fn name(&self, owner: &Owner) -> Arc<Name> {
+        self.known().name(&self.agent, owner)
     }
 
     /// What is known without asking the store.
@@ -219,7 +191,7 @@ impl Owners {
         self.known().get(key).filter(|known| !lapse::is_due(known.at))
     }
 
-    async fn owner(&self, key: &str) -> Result<Option<Arc<Owned>>> {
+    async fn owner(&self, key: &Arc<str>) -> Result<Option<Arc<Owned>>> {
         if let Some(known) = self.recalled(key) {
             return Ok(Some(known));
         }
@@ -231,54 +203,49 @@ impl Owners {
             // Should somebody else do so now, it is done.
             self.put(&[key], &owned, Expect::Version(record.version)).await?;
         }
-        self.known().put(key, &owned);
+        self.known().put(Arc::clone(key), &owned);
         Ok(Some(owned))
     }
 
     /// Whose it is: the caller's, if it was nobody's.
-    async fn owner_or_taken(&self, caller: &Caller, key: &str) -> Result<Arc<Owned>> {
+    async fn owner_or_taken(&self, caller: &Caller, key: &Arc<str>) -> Result<Arc<Owned>> {
         if let Some(owner) = self.owner(key).await? {
             return Ok(owner);
         }
-        self.take(caller, &[&key]).await?;
+        self.take(caller, &[key]).await?;
         self.owner(key).await?.ok_or_else(|| Error::internal("a record was there, and is not"))
     }
 
     /// Gives the caller what nobody has of these, and says which; whoever was faster has the others.
-    async fn take<'a, K: AsRef<str>>(&self, caller: &Caller, keys: &[&'a K]) -> Result<Vec<&'a K>> {
+    async fn take<'a>(&self, caller: &Caller, keys: &[&'a Arc<str>]) -> Result<Vec<&'a Arc<str>>> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
         let owned = Arc::new(Owned { owner: Owner::of(caller), at: now() });
         let outcomes = self.put(keys, &owned, Expect::Absent).await?;
-        let taken: Vec<_> =
-            keys.iter().zip(outcomes).filter(|(_, taken)| *taken).map(|(key, _)| *key).collect();
+        let mut outcomes = outcomes.into_iter();
+        let mut taken = keys.to_vec();
+        taken.retain(|_| outcomes.next() == Some(true));
+        let mut known = self.known();
         for key in &taken {
-            self.known().put(key.as_ref(), &owned);
+            known.put(Arc::clone(key), &owned);
         }
+        drop(known);
         Ok(taken)
     }
 
     /// Writes down whose these are; for each, whether it was as expected.
-    async fn put(&self, keys: &[impl AsRef<str>], owned: &Owned, expect: Expect) -> Result<Vec<bool>> {
-        let at = owned.at;
-        let value: Bytes = serde_json::to_vec(&owned.owner).map_err(Error::internal)?.into();
+    async fn put(&self, keys: &[&Arc<str>], owned: &Owned, expect: Expect) -> Result<Vec<bool>> {
+        let (at, name) = (owned.at, self.name(&owned.owner));
         let mut puts = Vec::with_capacity(keys.len() + 1);
         for key in keys {
-            let (key, value) = (key.as_ref().to_owned(), value.clone());
-            puts.push(PutRecord { kind: Arc::clone(&self.owner), key, value, at, expect });
+            let (kind, key, value) = (Arc::clone(&self.owner), Arc::clone(key), name.value.clone());
+            puts.push(PutRecord { kind, key, value, at, expect });
         }
         // Should another have the task, this is given back.
-        let tasks = self.key(Kind::Task, "");
-        for task in keys.iter().filter_map(|key| key.as_ref().strip_prefix(&tasks)) {
-            let key = self.count_key(&owned.owner, task);
-            puts.push(PutRecord {
-                kind: Arc::clone(&self.owned),
-                key,
-                value: Bytes::new(),
-                at,
-                expect: Expect::Anything,
-            });
+        for key in keys.iter().filter_map(|key| self.counted(&name, key)) {
+            let (kind, key, value) = (Arc::clone(&self.owned), key.into(), Bytes::new());
+            puts.push(PutRecord { kind, key, value, at, expect: Expect::Anything });
         }
         let outcomes = self.store.put_records(puts).await?;
         Ok(outcomes.iter().take(keys.len()).map(Result::is_ok).collect())
@@ -294,205 +261,5 @@ pub(super) fn not_found(task: &str) -> Error {
     Error::task_not_found(&TaskId::from(task))
 }
 
-/// What was recorded or looked up of late, in two generations: when the young one is full it becomes the old one.
-/// What is asked for now and then stays, and there is no list to keep in order.
-#[derive(Default)]
-struct Known {
-    young: HashMap<Box<str>, Arc<Owned>>,
-    old: HashMap<Box<str>, Arc<Owned>>,
-}
-
-impl Known {
-    fn get(&mut self, key: &str) -> Option<Arc<Owned>> {
-        if let Some(owned) = self.young.get(key) {
-            return Some(Arc::clone(owned));
-        }
-        let owned = self.old.remove(key)?;
-        self.put(key, &owned);
-        Some(owned)
-    }
-
-    fn forget(&mut self, key: &str) {
-        self.young.remove(key);
-        self.old.remove(key);
-    }
-
-    fn put(&mut self, key: &str, owned: &Arc<Owned>) {
-        if self.young.len() >= KNOWN {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(key.into(), Arc::clone(owned));
-    }
-}
-
-/// An id as a part of a key.
-pub(super) fn bounded(id: &str) -> std::borrow::Cow<'_, str> {
-    if id.len() <= LONGEST_ID { id.into() } else { format!("\0{}", hash(id.as_bytes())).into() }
-}
-
-/// A digest in hex.
-pub(super) fn hash(bytes: &[u8]) -> String {
-    let digest = digest::digest(&digest::SHA256, bytes);
-    digest.as_ref().iter().fold(String::with_capacity(64), |mut hex, byte| {
-        for digit in [byte >> 4, byte & 15] {
-            hex.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
-        }
-        hex
-    })
-}
-
-/// The present, to the millisecond.
-pub(super) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).ok().and_then(Timestamp::from_millis).unwrap_or(Timestamp::EPOCH)
-}
-
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use nuncio_server::{
-        store::{Asked, MemoryStore, Settled, Watch, watched},
-        testing::FailingStore,
-    };
-
-    use super::*;
-
-    fn subject(task: &str, context: &str) -> Subject {
-        Subject { task: Some(task.into()), context: Some(context.into()) }
-    }
-
-    #[tokio::test]
-    async fn what_is_recorded_is_the_callers_and_nobody_elses() {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-        let owners = Owners::new(Arc::clone(&store), "a");
-        let (ann, bob) = (Caller::authenticated("ann"), Caller::authenticated("bob"));
-        let elsewhere = Caller::authenticated("ann").of_tenant("x");
-        owners.record(&ann, &subject("t", "c")).await.unwrap();
-        // From memory, and by another hub from the store.
-        for owners in [&owners, &Owners::new(Arc::clone(&store), "a")] {
-            owners.require(&ann, "t").await.unwrap();
-            for other in [&bob, &elsewhere, &Caller::anonymous()] {
-                let foreign = owners.require(other, "t").await.unwrap_err();
-                let unknown = owners.require(other, "u").await.unwrap_err();
-                assert_eq!(foreign.kind(), ErrorKind::TaskNotFound);
-                assert_eq!(foreign.to_string().replace("\"t\"", "\"u\""), unknown.to_string());
-            }
-        }
-        assert!(
-            Owners::new(store, "b").require(&ann, "t").await.is_err(),
-            "another agent's t is another task"
-        );
-        assert_eq!((owners.count(&ann).await.unwrap(), owners.count(&bob).await.unwrap()), (1, 0));
-        // From memory, and by another hub from the store.
-        for owners in [&owners, &Owners::new(Arc::clone(&owners.store), "a")] {
-            let error = owners.record(&bob, &subject("t", "d")).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
-            assert_eq!(owners.count(&bob).await.unwrap(), 0);
-            owners.record(&ann, &subject("t", "c")).await.unwrap();
-            owners.require(&ann, "t").await.unwrap();
-        }
-        owners.admit(&ann, None, Some("d"), std::iter::empty()).await.expect("bob was not told of it");
-    }
-
-    #[derive(Default)]
-    struct Questions(Mutex<Vec<Asked>>);
-
-    impl Watch for Questions {
-        fn answered(&self, asked: Asked, _: Duration, _: bool) {
-            self.0.lock().unwrap().push(asked);
-        }
-
-        fn settled(&self, _: &[Settled]) {}
-    }
-
-    /// The disk is waited for once, however much is new, and not at all for what is known.
-    #[tokio::test]
-    async fn an_answer_is_recorded_in_one_piece() {
-        let questions = Arc::new(Questions::default());
-        let store = Arc::new(FailingStore::waiting(MemoryStore::default()));
-        let owners = Owners::new(watched(store, Arc::clone(&questions) as Arc<dyn Watch>), "a");
-        for _ in 0..2 {
-            owners.record(&Caller::authenticated("ann"), &subject("t", "c")).await.unwrap();
-            assert_eq!(*questions.0.lock().unwrap(), [Asked::Write]);
-        }
-        // Some agents have one context for all.
-        let elsewhere = Owners::new(Arc::clone(&owners.store), "a");
-        for _ in 0..2 {
-            elsewhere.record(&Caller::authenticated("bob"), &subject("u", "c")).await.unwrap();
-            assert_eq!(*questions.0.lock().unwrap(), [Asked::Write, Asked::Write, Asked::Read]);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_message_touches_only_what_is_the_callers() {
-        let owners = Owners::new(Arc::new(MemoryStore::default()), "a");
-        let (ann, bob) = (Caller::authenticated("ann"), Caller::anonymous());
-        owners.record(&ann, &subject("t", "c")).await.unwrap();
-        let none = || std::iter::empty();
-        owners.admit(&ann, Some("t"), Some("c"), ["t"].into_iter()).await.unwrap();
-        owners.admit(&bob, None, Some("made up"), none()).await.unwrap();
-        for (task, context, reference, kind) in [
-            (Some("t"), None, None, ErrorKind::TaskNotFound),
-            (None, None, Some("t"), ErrorKind::TaskNotFound),
-            (None, Some("c"), None, ErrorKind::InvalidParams),
-        ] {
-            let error = owners.admit(&bob, task, context, reference.into_iter()).await.unwrap_err();
-            assert_eq!(error.kind(), kind);
-        }
-        let error = owners.admit(&ann, None, Some("made up"), none()).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidParams, "bob was the first to name it");
-    }
-
-    /// As if it had been written so many days ago.
-    async fn age(store: &Arc<dyn Store>, days: i64) {
-        for kind in KINDS {
-            let query = RecordQuery { kind: kind.into(), limit: PAGE, ..RecordQuery::default() };
-            for record in store.records(&query).await.unwrap() {
-                let (key, value, at) = (record.key, record.value, lapse::days_ago(days));
-                let put = PutRecord { kind: kind.into(), key, value, at, expect: Expect::Anything };
-                store.put_records(vec![put]).await.unwrap()[0].as_ref().unwrap();
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn what_is_used_stays_and_what_is_not_goes() {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-        let ann = Caller::authenticated("ann");
-        let owners = || Owners::new(Arc::clone(&store), "a");
-        owners().record(&ann, &subject("used", "c")).await.unwrap();
-        owners().record(&ann, &subject("unused", "d")).await.unwrap();
-        age(&store, 100).await;
-        // Kept in memory, too, it is written again.
-        let long_running = owners();
-        long_running.require(&ann, "used").await.unwrap();
-        long_running.admit(&ann, None, Some("c"), std::iter::empty()).await.unwrap();
-        for (kind, gone) in [(OWNER, 2), (OWNED, 1)] {
-            let before = lapse::days_ago(99);
-            assert_eq!(store.prune_records(kind, before, PAGE).await.unwrap(), gone, "{kind}");
-        }
-        owners().require(&ann, "used").await.unwrap();
-        owners().require(&ann, "unused").await.unwrap_err();
-        assert_eq!(owners().count(&ann).await.unwrap(), 1);
-        age(&store, 200).await;
-        lapse::forget(&*store).await;
-        assert_eq!(owners().count(&ann).await.unwrap(), 0);
-        owners().require(&ann, "used").await.unwrap_err();
-    }
-
-    #[test]
-    fn what_is_known_has_a_bound_and_what_is_used_stays() {
-        let mut known = Known::default();
-        let owner = Arc::new(Owned { owner: Owner(None, None), at: now() });
-        known.put("kept", &owner);
-        for n in 0..5 * KNOWN {
-            known.put(&n.to_string(), &owner);
-            if n % 1_000 == 0 {
-                assert!(known.get("kept").is_some(), "{n}");
-            }
-        }
-        assert!(known.young.len() + known.old.len() <= 2 * KNOWN + 1);
-        assert!(known.get("0").is_none());
-    }
-}
+mod tests;

@@ -33,9 +33,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     super::lapse,
     Proxy, Ways,
-    owners::{bounded, hash, now},
+    owner::{bounded, hash},
 };
-use crate::{place, push::Pushing};
+use crate::{clock::now, place, push::Pushing};
 
 const WEBHOOK: &str = "webhook";
 const WEBHOOKS_OF: &str = "webhooks-of";
@@ -314,8 +314,13 @@ impl Proxy {
     }
 
     async fn put(&self, kind: &str, key: String, value: Vec<u8>) -> Result<()> {
-        let put =
-            PutRecord { kind: kind.into(), key, value: value.into(), at: now(), expect: Expect::Anything };
+        let put = PutRecord {
+            kind: kind.into(),
+            key: key.into(),
+            value: value.into(),
+            at: now(),
+            expect: Expect::Anything,
+        };
         self.store.put_records(vec![put]).await?;
         Ok(())
     }

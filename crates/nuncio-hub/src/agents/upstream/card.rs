@@ -13,11 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
 
-use super::{
-    link::{self, Link},
-    probe,
-};
+use super::link::{self, Link};
 use crate::{
+    clock,
     config::{self, CardSource},
     place::Place,
 };
@@ -89,9 +87,9 @@ pub(super) async fn keep(store: &dyn Store, agent: &str, card: &FetchedCard) -> 
     let kept = Kept { url: card.url.to_string(), card: card.json.clone() };
     let put = PutRecord {
         kind: KIND.into(),
-        key: agent.to_owned(),
+        key: agent.into(),
         value: serde_json::to_vec(&kept)?.into(),
-        at: probe::now(),
+        at: clock::now(),
         expect: nuncio_server::store::Expect::Anything,
     };
     store.put_records(vec![put]).await?;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use nuncio_protocol::{Error, ErrorKind, Result, Timestamp};
 use nuncio_server::store::{Expect, PutRecord, Store};
 
-use super::{link::COME_BACK, probe};
+use super::link::COME_BACK;
+use crate::clock;
 
 /// The kind of the records.
 pub(super) const KIND: &str = "on-its-way";
@@ -32,9 +33,9 @@ impl<'a> Claim<'a> {
         let key = format!("{agent}\0{name}");
         let put = PutRecord {
             kind: KIND.into(),
-            key: key.clone(),
+            key: key.as_str().into(),
             value: bytes::Bytes::new(),
-            at: probe::now(),
+            at: clock::now(),
             expect: Expect::Absent,
         };
         let [taken] = &store.put_records(vec![put]).await?[..] else {
@@ -63,7 +64,7 @@ impl<'a> Claim<'a> {
 }
 
 fn age(at: Timestamp) -> Duration {
-    let millis = probe::now().as_millis().saturating_sub(at.as_millis());
+    let millis = clock::now().as_millis().saturating_sub(at.as_millis());
     Duration::from_millis(u64::try_from(millis).unwrap_or_default())
 }
 

@@ -8,7 +8,8 @@ use std::sync::{
 use nuncio_protocol::{CallContext, ContextId};
 use nuncio_server::store::{Expect, PutRecord, RecordQuery, Store};
 
-use super::{super::lapse, probe};
+use super::super::lapse;
+use crate::clock;
 
 /// The kind of the records.
 pub(super) const KIND: &str = "context";
@@ -73,9 +74,9 @@ impl Contexts {
         self.renamed.store(true, Ordering::Relaxed);
         let put = PutRecord {
             kind: KIND.into(),
-            key: self.key(call, ours),
+            key: self.key(call, ours).into(),
             value: theirs.as_str().to_owned().into(),
-            at: probe::now(),
+            at: clock::now(),
             expect: Expect::Anything,
         };
         if let Err(error) = self.store.put_records(vec![put]).await {

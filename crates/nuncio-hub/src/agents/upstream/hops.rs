@@ -114,7 +114,7 @@ pub(super) fn random<const N: usize>() -> String {
 }
 
 /// Once per call, so without a formatter.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(in super::super) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {

@@ -50,6 +50,7 @@ use super::{
     proxy::{self, Proxy},
 };
 use crate::{
+    clock,
     config::{self, Mode, Upstream},
     fleet::{Agent, Behind, Durable, Workshop},
     place::Place,
@@ -213,9 +214,9 @@ pub(crate) async fn hub_id(store: &dyn Store) -> Result<Arc<str>> {
     let fresh = hops::random::<8>();
     let put = PutRecord {
         kind: "hub".into(),
-        key: "id".to_owned(),
+        key: "id".into(),
         value: fresh.into(),
-        at: probe::now(),
+        at: clock::now(),
         expect: Expect::Absent,
     };
     // Whoever was first has named it.

@@ -1,11 +1,12 @@
 //! How an agent is, as far as its card and its answers tell. Nobody is asked for the sake of this alone, and the hub
 //! is well whatever it says.
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use nuncio_protocol::Timestamp;
 use tokio::sync::Notify;
+
+use crate::clock::now;
 
 pub(crate) use crate::fleet::{Condition, Health};
 
@@ -53,12 +54,6 @@ impl Probe {
         }
         other
     }
-}
-
-/// The present, to the millisecond.
-pub(super) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).ok().and_then(Timestamp::from_millis).unwrap_or(Timestamp::EPOCH)
 }
 
 #[cfg(test)]

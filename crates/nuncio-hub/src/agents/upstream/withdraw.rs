@@ -19,7 +19,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Shared, probe};
+use super::Shared;
+use crate::clock;
 
 /// The kind of the records.
 pub(super) const KIND: &str = "to-cancel";
@@ -54,9 +55,9 @@ impl Withdrawals {
         }
         let put = PutRecord {
             kind: KIND.into(),
-            key: format!("{}{theirs}", self.prefix()),
+            key: format!("{}{theirs}", self.prefix()).into(),
             value: bytes::Bytes::new(),
-            at: probe::now(),
+            at: clock::now(),
             expect: Expect::Absent,
         };
         match self.store.put_records(vec![put]).await {
@@ -175,7 +176,7 @@ impl Shared {
     }
 
     fn is_given_up(&self, noted: Timestamp) -> bool {
-        let age = probe::now().as_millis().saturating_sub(noted.as_millis());
+        let age = clock::now().as_millis().saturating_sub(noted.as_millis());
         u128::try_from(age).is_ok_and(|age| age >= self.link.load().settings.give_up.as_millis())
     }
 }

@@ -14,7 +14,7 @@ const MANY: usize = 24;
 fn put(kind: &str, key: &str, value: &str, when: i64, expect: Expect) -> PutRecord {
     PutRecord {
         kind: kind.into(),
-        key: key.to_owned(),
+        key: key.into(),
         value: Bytes::from(value.to_owned()),
         at: at(when),
         expect,

@@ -1,38 +1,44 @@
 //! Records: by kind, in the order of their keys, and by age.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap, btree_map::Entry},
     fmt,
     ops::Bound,
     sync::Arc,
 };
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use nuncio_protocol::Timestamp;
 
 use crate::store::{Expect, PutRecord, Record, RecordQuery, Refused};
 
 #[derive(Debug, Default)]
-pub(super) struct Records(HashMap<Arc<str>, Kind>);
+pub(super) struct Records(HashMap<Arc<str>, Kind, RandomState>);
 
 #[derive(Debug, Default)]
 struct Kind {
     by_key: BTreeMap<Arc<str>, Kept>,
-    by_age: BTreeSet<(Timestamp, Arc<str>)>,
+    by_age: BTreeMap<Age, Arc<str>>,
+    /// How many were written.
+    count: u64,
 }
+
+/// When a record was written, and as which one: no two have the same age, and no keys are compared for it.
+type Age = (Timestamp, u64);
 
 /// A record without its key, of which there is one copy.
 struct Kept {
     value: Bytes,
     version: u64,
-    at: Timestamp,
+    age: Age,
 }
 
 // Values may hold secrets.
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { version, at, .. } = self;
-        f.debug_struct("Kept").field("version", version).field("at", at).finish_non_exhaustive()
+        let Self { version, age, .. } = self;
+        f.debug_struct("Kept").field("version", version).field("age", age).finish_non_exhaustive()
     }
 }
 
@@ -42,13 +48,13 @@ impl Kind {
     }
 
     fn forget(&mut self, key: &str) -> bool {
-        let Some((key, kept)) = self.by_key.remove_entry(key) else { return false };
-        self.by_age.remove(&(kept.at, key))
+        let Some(kept) = self.by_key.remove(key) else { return false };
+        self.by_age.remove(&kept.age).is_some()
     }
 }
 
 fn record((key, kept): (&Arc<str>, &Kept)) -> Record {
-    let Kept { value, version, at } = kept;
+    let Kept { value, version, age: (at, _) } = kept;
     Record { key: (**key).to_owned(), value: value.clone(), version: *version, at: *at }
 }
 
@@ -76,16 +82,22 @@ impl Records {
 
     pub(super) fn put(&mut self, put: PutRecord) -> Result<u64, Refused> {
         let PutRecord { kind, key, value, at, expect } = put;
-        let found = self.0.get(&kind).map_or(0, |kind| kind.version(&key));
+        let Kind { by_key, by_age, count } = self.0.entry(kind).or_default();
+        let place = by_key.entry(key);
+        let found = match &place {
+            Entry::Occupied(place) => place.get().version,
+            Entry::Vacant(_) => 0,
+        };
         expect.check(found)?;
-        let kind = self.0.entry(kind).or_default();
-        if found > 0 {
-            kind.forget(&key);
+        *count += 1;
+        let age = (at, *count);
+        by_age.insert(age, Arc::clone(place.key()));
+        let kept = Kept { value, version: found + 1, age };
+        match place {
+            Entry::Vacant(place) => drop(place.insert(kept)),
+            Entry::Occupied(mut place) => drop(by_age.remove(&place.insert(kept).age)),
         }
-        let (key, version) = (Arc::<str>::from(key), found + 1);
-        kind.by_age.insert((at, Arc::clone(&key)));
-        kind.by_key.insert(key, Kept { value, version, at });
-        Ok(version)
+        Ok(found + 1)
     }
 
     pub(super) fn forget(&mut self, kind: &str, key: &str, expect: Expect) -> Result<bool, Refused> {
@@ -98,9 +110,9 @@ impl Records {
         let Some(kind) = self.0.get_mut(kind) else { return 0 };
         let mut forgotten = 0;
         while forgotten < limit
-            && let Some((_, key)) = kind.by_age.first().filter(|(at, _)| *at < before).cloned()
+            && let Some(oldest) = kind.by_age.first_entry().filter(|oldest| oldest.key().0 < before)
         {
-            kind.forget(&key);
+            kind.by_key.remove(&oldest.remove());
             forgotten += 1;
         }
         forgotten

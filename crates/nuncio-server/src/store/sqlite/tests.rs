@@ -82,7 +82,7 @@ fn webhook(name: &str) -> Webhook {
 fn record() -> PutRecord {
     PutRecord {
         kind: "kind".into(),
-        key: "key".to_owned(),
+        key: "key".into(),
         value: "value".into(),
         at: at(1),
         expect: Expect::Anything,

@@ -59,7 +59,7 @@ async fn brought_forward_from(version: i64) {
     assert_eq!(hubs[0].task(&ann, &task).await.unwrap().unwrap().memo, Some("m".into()));
     let record = PutRecord {
         kind: "kind".into(),
-        key: "key".to_owned(),
+        key: "key".into(),
         value: "value".into(),
         at: at(1),
         expect: Expect::Absent,
