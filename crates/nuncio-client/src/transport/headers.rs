@@ -64,22 +64,22 @@ fn describe(
     headers.insert(ACCEPT, if streaming { EVENTS } else { JSON });
     headers.insert(A2A_VERSION, HeaderValue::from_static(version.as_str()));
     if !extensions.is_empty() {
-        headers.insert(extensions_header(version), value("extensions", &extensions.join(","))?);
+        headers.insert(extensions_header(version), value("extensions", extensions.join(","))?);
     }
     if is_send(op) {
         let key = cx.idempotency_key.as_deref().map_or_else(|| Cow::Owned(new_key()), Cow::Borrowed);
-        headers.insert(IDEMPOTENCY_KEY, value("idempotency key", &key)?);
+        headers.insert(IDEMPOTENCY_KEY, value("idempotency key", key)?);
     }
     if let Some(seq) = cx.last_event_id.filter(|_| streaming) {
         headers.insert(LAST_EVENT_ID, HeaderValue::from(seq.0));
     }
     if !cx.hops.is_empty() {
-        headers.insert(HOPS, value("hops", &cx.hops.join(","))?);
+        headers.insert(HOPS, value("hops", cx.hops.join(","))?);
     }
     if let Some(trace) = &cx.trace {
-        headers.insert(TRACEPARENT, value("traceparent", &trace.parent)?);
+        headers.insert(TRACEPARENT, value("traceparent", &*trace.parent)?);
         if let Some(state) = &trace.state {
-            headers.insert(TRACESTATE, value("tracestate", state)?);
+            headers.insert(TRACESTATE, value("tracestate", &**state)?);
         }
     }
     Ok(())
@@ -136,9 +136,12 @@ pub(crate) fn new_key() -> String {
     Uuid::now_v7().to_string()
 }
 
-fn value(what: &str, text: &str) -> Result<HeaderValue> {
-    HeaderValue::from_str(text)
-        .map_err(|_| Error::invalid_field(what, "holds characters that cannot stand in a header"))
+fn value<'a>(what: &str, text: impl Into<Cow<'a, str>>) -> Result<HeaderValue> {
+    match text.into() {
+        Cow::Borrowed(text) => HeaderValue::from_str(text).ok(),
+        Cow::Owned(text) => HeaderValue::try_from(text).ok(),
+    }
+    .ok_or_else(|| Error::invalid_field(what, "holds characters that cannot stand in a header"))
 }
 
 #[cfg(test)]

@@ -111,8 +111,8 @@ impl Transport for JsonRpcTransport {
             // Each frame is a whole JSON-RPC response (fact sheet 4.1).
             return Ok(self.endpoint.events(response, move |data| dialect.decode_event_response(data)));
         }
-        // An error, or, from some servers, the only event there is.
-        let answer = self.read(cx, response).await?;
+        // An error, or, from some servers, the only event there is. Boxed, since most are streams.
+        let answer = Box::pin(self.read(cx, response)).await?;
         let event = self.dialect.decode_event(self.open(&answer)?).map_err(Failure::answered)?;
         Ok(only(event))
     }

@@ -233,7 +233,12 @@ impl Decoder {
         let value = value.strip_prefix(' ').unwrap_or(value);
         match name {
             "data" => return self.data_line(line.end..line.end),
-            "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
+            "id" if !value.contains('\0') => {
+                // In the place of the one before: nearly every frame has one.
+                let id = self.id.get_or_insert_default();
+                id.clear();
+                id.push_str(value);
+            }
             "event" => self.event = Some(value.to_owned()),
             // Comments (an empty name), `retry`, and what we do not know.
             _ => {}

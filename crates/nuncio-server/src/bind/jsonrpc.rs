@@ -45,7 +45,8 @@ pub(super) async fn serve(agent: &Inner, request: Box<Request>) -> Response {
         }
         Ok(Incoming::Batch(requests)) => {
             let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller, base };
-            call.answer_batch(&requests).await
+            // Boxed: few come in batches.
+            Box::pin(call.answer_batch(&requests)).await
         }
         Err(Refused { id, error }) => plain_error(id, &error),
     }

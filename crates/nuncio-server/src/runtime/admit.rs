@@ -141,7 +141,7 @@ impl Shared {
         let message = Arc::new(std::mem::take(&mut req.message));
         let live = self.registry.begin(id, context_id, Arc::clone(scope), Arc::clone(&message), key.clone());
         let guard = match key {
-            Some(key) => match self.claim(cx, &key, &live, immediately).await? {
+            Some(key) => match Box::pin(self.claim(cx, &key, &live, immediately)).await? {
                 Ok(guard) => Some(guard),
                 Err(known) => return Ok(known),
             },
@@ -178,7 +178,7 @@ impl Shared {
             state.webhook = webhook;
         }
         if immediately {
-            Recorder::new(self, &live).create().await?;
+            Box::pin(Recorder::new(self, &live).create()).await?;
         }
         if let Some(guard) = &turn.in_flight {
             guard.begins_after(Seq::ZERO);

@@ -85,8 +85,8 @@ pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
         turn = match next_turn(&live) {
             Next::Turn(next) => next,
             Next::Cancel => {
-                cancel_after_turn(&shared, &live).await;
-                report(&live, end_stopped(&Recorder::new(&shared, &live), Stop::Cancel).await);
+                Box::pin(cancel_after_turn(&shared, &live)).await;
+                report(&live, Box::pin(end_stopped(&Recorder::new(&shared, &live), Stop::Cancel)).await);
                 // The task has ended now, or its store is gone: either way there is no next turn.
                 let _ = next_turn(&live);
                 break;
@@ -162,7 +162,8 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
         let waiting = kept.as_ref().filter(|_| waited).map(|kept| Arc::clone(&kept.id));
         let webhook = turn.webhook.take();
         let config = webhook.as_ref().map(|webhook| webhook.id.clone());
-        match recorder.caller_message(&turn.message, turn.claim.take(), kept, webhook).await {
+        // Boxed: most turns are the first of their task.
+        match Box::pin(recorder.caller_message(&turn.message, turn.claim.take(), kept, webhook)).await {
             Ok(seq) => {
                 turn_seq = seq;
                 if let Some(config) = config {
@@ -218,7 +219,10 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
     if is_shut_down(live) && shared.keeps_turns() && shared.idempotent && !live.lock().will_answer(turn_seq) {
         return leave(live).await;
     }
-    report(live, finish(shared, live, &recorder, ended, turn_seq).await);
+    if !has_said_it_all(live, &ended, turn_seq) {
+        // Boxed: there is no need for its room while the agent works.
+        report(live, Box::pin(finish(shared, live, &recorder, ended, turn_seq)).await);
+    }
     until_committed(live).await;
 }
 
@@ -323,6 +327,14 @@ async fn silence_of(shared: &Shared, live: &LiveRef, limit: Duration) {
     }
 }
 
+/// True if there is nothing to add to what the executor has recorded.
+fn has_said_it_all(live: &LiveRef, ended: &Ended, turn_seq: Seq) -> bool {
+    let state = live.lock();
+    let stopped = state.running.as_ref().is_some_and(|running| running.stop.is_some());
+    matches!(ended, Ended::Returned(Ok(()))) && !stopped && state.will_answer(turn_seq)
+}
+
+/// Records the end that the executor has not.
 async fn finish(
     shared: &Shared,
     live: &LiveRef,
@@ -345,10 +357,7 @@ async fn finish(
     }
     match ended {
         Ended::Returned(Ok(())) => {
-            let answered = live.lock().will_answer(turn_seq);
-            if !answered {
-                recorder.end(TaskState::Completed, None).await?;
-            }
+            recorder.end(TaskState::Completed, None).await?;
         }
         Ended::Returned(Err(error)) => {
             tracing::info!(task = %live.id, %error, cause = ?std::error::Error::source(&error), "an execution failed");

@@ -224,11 +224,9 @@ impl Operations {
         let configuration = req.configuration.as_ref();
         let history_length = configuration.and_then(|configuration| configuration.history_length);
         let wait = !configuration.is_some_and(|configuration| configuration.return_immediately);
-        let mut response = match shared.admit(cx, &scope, req, !wait).await? {
-            Admitted::Task(live, Begun { turn, .. }) | Admitted::Joined(live, turn) => {
-                shared.answer(&live, turn, cx, wait).await?
-            }
-            Admitted::Queued(live) => shared.answer(&live, Seq::ZERO, cx, false).await?,
+        let (live, turn, wait) = match shared.admit(cx, &scope, req, !wait).await? {
+            Admitted::Task(live, Begun { turn, .. }) | Admitted::Joined(live, turn) => (live, turn, wait),
+            Admitted::Queued(live) => (live, Seq::ZERO, false),
             Admitted::Known(id) => {
                 let live = shared.live(&scope, &id).await?;
                 // Where nobody works on it there is nothing to wait for.
@@ -236,10 +234,11 @@ impl Operations {
                     let state = live.lock();
                     state.running.is_some() || state.held
                 };
-                shared.answer(&live, Seq::ZERO, cx, wait && worked_on).await?
+                (live, Seq::ZERO, wait && worked_on)
             }
-            Admitted::Replied(reply) => SendMessageResponse::Message(reply),
+            Admitted::Replied(reply) => return Ok(SendMessageResponse::Message(reply)),
         };
+        let mut response = shared.answer(&live, turn, cx, wait).await?;
         if let SendMessageResponse::Task(task) = &mut response {
             task.trim_history(history_length);
         }
@@ -285,7 +284,7 @@ impl Operations {
             Admitted::Known(id) => {
                 // Nothing was begun, so it may be refused after all.
                 drop(permit);
-                self.resume(cx, &scope, &id, Until::Answered(Seq::ZERO), history_length).await
+                Box::pin(self.resume(cx, &scope, &id, Until::Answered(Seq::ZERO), history_length)).await
             }
             Admitted::Replied(reply) => {
                 let event = Event::Message(reply);

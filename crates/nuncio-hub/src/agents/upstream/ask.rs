@@ -187,7 +187,8 @@ impl Turn<'_> {
         // What is taken up again is in history already.
         let before = self.cx.task.as_ref().map_or(0, spoken);
         let turn = before.saturating_sub(usize::from(self.cx.again));
-        let text = format!("{}\0{}\0{turn}", self.cx.task_id, self.cx.message.message_id);
+        let text =
+            [self.cx.task_id.as_str(), self.cx.message.message_id.as_str(), &turn.to_string()].join("\0");
         let digest = digest::digest(&digest::SHA256, text.as_bytes());
         hops::hex(&digest.as_ref()[..16])
     }

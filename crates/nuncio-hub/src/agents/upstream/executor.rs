@@ -243,7 +243,8 @@ impl<'a> Turn<'a> {
                     drop(place);
                     return Box::pin(self.answered(task)).await;
                 }
-                Ok(Answer::Events(_, events)) => return self.follow(Some(events), place).await,
+                // Boxed as well: there is no need for its room while the agent has not said a word.
+                Ok(Answer::Events(_, events)) => return Box::pin(self.follow(Some(events), place)).await,
                 Err(error) => error,
             };
             tracing::info!(task = %self.cx.task_id, %error, "the agent did not take a message");

@@ -1,6 +1,6 @@
 //! Records as rows.
 
-use nuncio_protocol::Timestamp;
+use nuncio_protocol::{Seq, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{bounded, write::Session};
@@ -8,6 +8,16 @@ use crate::store::{
     Expect, PutRecord, Record, RecordQuery, Refused, StoreError,
     codec::{millis_from, moment},
 };
+
+/// In the place of one that is there only if ?5 says so.
+const UPSERT: &str = "INSERT INTO records (kind, key, version, at, value) VALUES (?1, ?2, 1, ?3, ?4)
+    ON CONFLICT (kind, key) DO UPDATE
+        SET version = version + 1, at = excluded.at, value = excluded.value WHERE ?5
+    RETURNING version";
+
+/// In the place of the one of version ?5.
+const UPDATE: &str = "UPDATE records SET version = version + 1, at = ?3, value = ?4
+    WHERE kind = ?1 AND key = ?2 AND version = ?5 RETURNING version";
 
 pub(super) fn one(db: &Connection, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
     let find = "SELECT key, version, at, value FROM records WHERE kind = ?1 AND key = ?2";
@@ -46,18 +56,22 @@ impl Session {
 
     fn put_record(&mut self, put: &PutRecord) -> Result<Result<u64, Refused>, StoreError> {
         let PutRecord { kind, key, value, at, expect } = put;
-        let found = self.record_version(kind, key)?;
-        if let Err(refused) = expect.check(found) {
-            return Ok(Err(refused));
-        }
+        // Most are as expected: that is seen by writing them.
+        let (write, expected) = match expect {
+            Expect::Anything => (UPSERT, 1),
+            Expect::Absent => (UPSERT, 0),
+            Expect::Version(version) => (UPDATE, *version as i64),
+        };
+        let mut write = self.db.prepare_cached(write)?;
+        let written = params![kind, key, at.as_millis(), &value[..], expected];
+        let version = write.query_row(written, |row| row.get::<_, i64>(0)).optional()?;
+        let Some(version) = version else {
+            let found = self.record_version(kind, key)?;
+            return Ok(Err(expect.check(found).err().unwrap_or(Refused::Version(Seq(found)))));
+        };
+        drop(write);
         self.written += value.len();
-        let mut keep = self.db.prepare_cached(
-            "INSERT INTO records (kind, key, version, at, value) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (kind, key) DO UPDATE
-                 SET version = excluded.version, at = excluded.at, value = excluded.value",
-        )?;
-        keep.execute(params![kind, key, found as i64 + 1, at.as_millis(), &value[..]])?;
-        Ok(Ok(found + 1))
+        Ok(Ok(version as u64))
     }
 
     /// 0: there is none.
