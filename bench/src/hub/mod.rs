@@ -160,8 +160,9 @@ fn sends(costs: &Costs) -> Result<String> {
             Some(format!("{ratio:.2} × nginx{target}"))
         };
         let target = match who {
-            Middle::Proxy(_, Anybody) => times_nginx(format!(" (≤ {RELAYED})")),
-            Middle::Proxy(_, WithKey) => times_nginx(String::new()),
+            Middle::Proxy(Subject::Nuncio, _) => times_nginx(format!(" (≤ {RELAYED})")),
+            // It waits for the disk, which nginx has nothing to do with.
+            Middle::Proxy(..) => times_nginx(String::new()),
             Middle::ProxyToOld | Middle::ProxyToRest => times_nginx(format!(" (≤ {TRANSLATED})")),
             Middle::Durable(subject, callers) => all((relayed(subject, callers), wire))
                 .zip(all((Middle::Alone(subject, callers), wire)))
