@@ -1,18 +1,21 @@
 //! What a relay has to know of a request's parameters, without decoding them: whom they are about, and
-//! whether they ask for more than being handed on.
+//! whether they ask for more than being handed on; and of an answer, which task it is.
 //!
 //! What is handed on as it came is read by somebody else, who may read more into it than we do: one server
-//! takes `task_id` for `taskId`, another one `TaskID`, a third one the last of two. So a glance is given only
-//! at what can be read in one way. The rest is to be decoded, and goes out in our own words.
+//! takes `task_id` for `taskId`, another one `TaskID`, a third one the last of two. So a glance at a request is
+//! given only at what can be read in one way. The rest is to be decoded, and goes out in our own words.
+
+mod task;
 
 use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{self, DeserializeSeed, IgnoredAny, MapAccess},
+    de::{self, IgnoredAny, MapAccess},
 };
 use serde_json::value::RawValue;
 
+pub use self::task::{Frame, task_of};
 use crate::{lenient::Key, op::Op, v03::LEFTOVER};
 
 /// Whom a request is about.
@@ -88,105 +91,6 @@ impl<'a> Glance<'a> {
             },
             webhook,
         })
-    }
-}
-
-/// The id and the context of the task that is the answer to a send, or an event of a stream: the result of a JSON-RPC
-/// response, or with `Bare` the whole body. They mostly stand at its beginning, and nothing behind them is read.
-/// `None` if it has to be decoded: it is something else, or is not plain.
-#[must_use]
-pub fn task_of(frame: Frame, answer: &[u8]) -> Option<[Cow<'_, str>; 2]> {
-    let mut told = Told::default();
-    let level = match frame {
-        Frame::JsonRpc => Level::Envelope,
-        Frame::Bare => Level::Event,
-    };
-    let mut reader = serde_json::Deserializer::from_slice(answer);
-    // Whoever knows enough stops in the middle, with an error.
-    let _ = Seek { level, told: &mut told }.deserialize(&mut reader);
-    let Told { id: Some(id), context: Some(context), is_enough: true, .. } = told else { return None };
-    Some([id, context]).filter(|ids| ids.iter().all(|id| !id.is_empty()))
-}
-
-/// What stands around an event.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Frame {
-    /// A JSON-RPC response.
-    JsonRpc,
-    /// Nothing.
-    Bare,
-}
-
-/// What was found so far.
-#[derive(Default)]
-struct Told<'a> {
-    /// What v0.3 says it is.
-    kind: Option<Cow<'a, str>>,
-    id: Option<Cow<'a, str>>,
-    context: Option<Cow<'a, str>>,
-    is_enough: bool,
-}
-
-/// An object on the way to the task.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
-    Envelope,
-    /// Has the task in it; or is the task, in v0.3.
-    Event,
-    Task,
-}
-
-struct Seek<'t, 'a> {
-    level: Level,
-    told: &'t mut Told<'a>,
-}
-
-impl<'de> DeserializeSeed<'de> for Seek<'_, 'de> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> de::Visitor<'de> for Seek<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { level, told } = self;
-        while let Some(Key(name)) = map.next_key()? {
-            let deeper = match (level, &*name) {
-                (Level::Envelope, "result") => Level::Event,
-                (Level::Event, "task") => Level::Task,
-                (Level::Event | Level::Task, "id" | "contextId" | "kind") => {
-                    let Key(value) = map.next_value()?;
-                    let place = match &*name {
-                        "id" => &mut told.id,
-                        "kind" => &mut told.kind,
-                        _ => &mut told.context,
-                    };
-                    if place.replace(value).is_some() {
-                        return Err(de::Error::custom("a member comes twice"));
-                    }
-                    let is_task = level == Level::Task || told.kind.as_deref() == Some("task");
-                    if is_task && told.id.is_some() && told.context.is_some() {
-                        told.is_enough = true;
-                        return Err(de::Error::custom("the rest does not matter"));
-                    }
-                    continue;
-                }
-                _ => {
-                    let IgnoredAny = map.next_value()?;
-                    continue;
-                }
-            };
-            map.next_value_seed(Seek { level: deeper, told })?;
-        }
-        Ok(())
     }
 }
 
@@ -352,44 +256,5 @@ mod tests {
         assert!(!is_plain_envelope(r#"{"jsonrpc":"2.0","id":1,"method":"m","Method":"n"}"#));
         assert!(is_plain_query("historyLength=1&A2A-Version=1.0") && is_plain_query(""));
         assert!(!is_plain_query("historyLength=1&Id=2") && !is_plain_query("%69d=2"));
-    }
-
-    /// Wherever the beginning says enough, decoding the whole says the same.
-    #[test]
-    fn the_task_of_an_answer_is_the_one_that_is_decoded() {
-        use crate::{Event, v03, wire::Dialect, wire::V1};
-        let new: &dyn Dialect = &V1;
-        let old: &dyn Dialect = &v03::JsonRpc;
-        let status = r#""status":{"state":"TASK_STATE_WORKING"}"#;
-        for (dialect, event, is_seen) in [
-            (new, format!(r#"{{"task":{{"id":"t","contextId":"c",{status}}}}}"#), true),
-            (new, format!(r#"{{"task":{{{status},"history":[{{"taskId":"no"}}],"contextId":"c","id":"t\u00e9"}}}}"#), true),
-            (new, format!(r#"{{"task":{{"id":"t","context_id":"c",{status}}}}}"#), false),
-            (new, format!(r#"{{"task":{{"id":"","contextId":"c",{status}}}}}"#), false),
-            (new, format!(r#"{{"task":{{"id":"t","id":"u","contextId":"c",{status}}}}}"#), false),
-            (new, format!(r#"{{"task":{{"id":null,"contextId":"c",{status}}}}}"#), false),
-            (new, format!(r#"{{"statusUpdate":{{"taskId":"t","contextId":"c",{status}}}}}"#), false),
-            (new, r#"{"message":{"messageId":"m","role":"ROLE_AGENT","contextId":"c","parts":[]}}"#.to_owned(), false),
-            (new, "{}".to_owned(), false),
-            (new, "7".to_owned(), false),
-            (old, r#"{"kind":"task","id":"t","contextId":"c","status":{"state":"working"}}"#.to_owned(), true),
-            (old, r#"{"artifacts":[],"contextId":"c","id":"t","status":{"state":"working"},"kind":"task"}"#.to_owned(), true),
-            (old, r#"{"kind":"message","messageId":"m","role":"agent","parts":[],"taskId":"t","contextId":"c"}"#.to_owned(), false),
-            (old, r#"{"kind":"status-update","taskId":"t","contextId":"c","final":false,"status":{"state":"working"}}"#.to_owned(), false),
-        ] {
-            let response = format!(r#"{{"jsonrpc":"2.0","id":"i","result":{event}}}"#);
-            let seen = task_of(Frame::JsonRpc, response.as_bytes());
-            assert_eq!(seen, task_of(Frame::Bare, event.as_bytes()), "{event}");
-            assert_eq!(seen.is_some(), is_seen, "{event}");
-            if let Some([id, context]) = seen {
-                let Some(Event::Task(task)) = dialect.event_of(&response) else { panic!("{event}") };
-                assert_eq!([task.id.as_str(), task.context_id.as_str()], [&*id, &*context], "{event}");
-            }
-        }
-        let error = r#"{"jsonrpc":"2.0","id":"i","error":{"code":-32001,"message":"no","data":[{"id":"t","contextId":"c"}]}}"#;
-        assert_eq!(task_of(Frame::JsonRpc, error.as_bytes()), None);
-        let cut = br#"{"result":{"task":{"id":"t","contextId":"c","status":{"#;
-        assert!(task_of(Frame::JsonRpc, cut).is_some(), "what comes after it does not matter");
-        assert_eq!(task_of(Frame::JsonRpc, &cut[..40]), None);
     }
 }

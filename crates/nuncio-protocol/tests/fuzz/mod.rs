@@ -6,7 +6,7 @@ use nuncio_protocol::{
     op::{Call, Op},
     v03,
     wire::{
-        Dialect, V1,
+        Dialect, V1, glance,
         jsonrpc::{self, Incoming},
         rest::{self, Paths},
         sse::{DecodeError, Decoder, Frame},
@@ -166,6 +166,10 @@ fn event_is_stable(dialect: &dyn Dialect, data: &[u8]) {
     let json = serde_json::from_str(&written).expect("we write JSON");
     let again = dialect.decode_event(json).expect("what we write, we read");
     assert_eq!(event_of(&V1, &again), event_of(&V1, &event), "{written}");
+    if let Some([id, context]) = glance::task_of(dialect.version(), glance::Frame::Bare, written.as_bytes()) {
+        let Event::Task(task) = &again else { panic!("no task: {written}") };
+        assert_eq!([task.id.as_str(), task.context_id.as_str()], [&*id, &*context], "{written}");
+    }
 }
 
 fn event_of(dialect: &dyn Dialect, event: &Event) -> String {

@@ -112,13 +112,19 @@ impl Form {
     /// `None` if it says so to nobody who reads as we do; an error is one.
     #[must_use]
     pub fn subject(&self, answer: &Bytes) -> Option<Subject> {
-        let frame = match &self.0 {
-            Kind::JsonRpc { .. } => Some(glance::Frame::JsonRpc),
-            Kind::Rest(_) => Some(glance::Frame::Bare),
+        let seen = match &self.0 {
+            Kind::JsonRpc { dialect, .. } => {
+                glance::task_of(dialect.version(), glance::Frame::JsonRpc, answer)
+            }
+            // In 0.3 a binding has a shape of its own, which is left to the dialect.
+            Kind::Rest(form) if form.dialect.version() == Version::V1_0 => {
+                glance::task_of(Version::V1_0, glance::Frame::Bare, answer)
+            }
+            Kind::Rest(_) => None,
             #[cfg(feature = "grpc")]
             Kind::Grpc(_) => None,
         };
-        if let Some([task, context]) = frame.and_then(|frame| glance::task_of(frame, answer)) {
+        if let Some([task, context]) = seen {
             return Some(Subject { task: Some((&*task).into()), context: Some((&*context).into()) });
         }
         let event = match &self.0 {

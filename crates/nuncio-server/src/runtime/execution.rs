@@ -334,7 +334,7 @@ fn has_said_it_all(live: &LiveRef, ended: &Ended, turn_seq: Seq) -> bool {
     matches!(ended, Ended::Returned(Ok(()))) && !stopped && state.will_answer(turn_seq)
 }
 
-/// Records the end that the executor has not.
+/// Records the end of an executor that has not said it all.
 async fn finish(
     shared: &Shared,
     live: &LiveRef,

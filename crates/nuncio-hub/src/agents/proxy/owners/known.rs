@@ -39,7 +39,7 @@ impl Name {
     }
 }
 
-/// In two generations: when the young one is full it becomes the old one. What is asked for now and then stays, and
+/// Callers make up some of the keys, but the hashes have a random seed, and the number is bounded. In two generations: when the young one is full it becomes the old one. What is asked for now and then stays, and
 /// there is no list to keep in order.
 #[derive(Default)]
 pub(super) struct Known {
