@@ -36,7 +36,7 @@ use self::{downgrade::down, form::Form, shape::Up};
 use crate::{
     Error, ErrorKind, Event, Result, Version,
     op::{Call, Op, Reply},
-    wire::{Dialect, decode, jsonrpc, rest::Paths},
+    wire::{Dialect, decode, glance::TaskPlace, jsonrpc, rest::Paths},
 };
 
 /// Where the routes of v0.3's HTTP+JSON are (03 section 3.5.6).
@@ -140,6 +140,10 @@ impl<F: Form> Dialect for F {
                 return Err(Error::internal("a streaming operation has no single answer"));
             }
         })
+    }
+
+    fn task_place(&self) -> Option<TaskPlace> {
+        F::HAS_KIND.then_some(TaskPlace::Marked("kind", "task"))
     }
 
     fn decode_event(&self, json: &RawValue) -> Result<Event> {

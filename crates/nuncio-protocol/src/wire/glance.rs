@@ -15,7 +15,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-pub use self::task::{Frame, task_of};
+pub use self::task::{Frame, TaskPlace, task_of};
 use crate::{lenient::Key, op::Op, v03::LEFTOVER};
 
 /// Whom a request is about.

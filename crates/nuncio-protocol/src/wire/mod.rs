@@ -11,6 +11,7 @@ mod v1;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use self::glance::TaskPlace;
 pub use self::v1::V1;
 use crate::{
     Error, ErrorKind, Event, Result, StreamItem, Version,
@@ -71,6 +72,11 @@ pub trait Dialect: Send + Sync + 'static {
     /// # Errors
     /// `InvalidAgentResponse` that names the field.
     fn decode_reply(&self, op: Op, result: &RawValue) -> Result<Reply>;
+
+    /// Where the task of an event is, for a glance at it; `None`: not in one place.
+    fn task_place(&self) -> Option<TaskPlace> {
+        None
+    }
 
     /// Client: reads an event.
     ///

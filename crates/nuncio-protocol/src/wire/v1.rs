@@ -3,7 +3,7 @@
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-use super::{Dialect, decode, jsonrpc};
+use super::{Dialect, decode, glance::TaskPlace, jsonrpc};
 use crate::{
     Error, ErrorKind, Event, Result, Version,
     op::{Call, Op, Reply},
@@ -113,6 +113,10 @@ impl Dialect for V1 {
                 return Err(Error::internal("a streaming operation has no single answer"));
             }
         })
+    }
+
+    fn task_place(&self) -> Option<TaskPlace> {
+        Some(TaskPlace::Inside("task"))
     }
 
     fn decode_event(&self, json: &RawValue) -> Result<Event> {

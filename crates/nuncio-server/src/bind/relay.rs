@@ -112,15 +112,10 @@ impl Form {
     /// `None` if it says so to nobody who reads as we do; an error is one.
     #[must_use]
     pub fn subject(&self, answer: &Bytes) -> Option<Subject> {
+        let seen_by = |dialect: &dyn Dialect, frame| glance::task_of(dialect.task_place()?, frame, answer);
         let seen = match &self.0 {
-            Kind::JsonRpc { dialect, .. } => {
-                glance::task_of(dialect.version(), glance::Frame::JsonRpc, answer)
-            }
-            // In 0.3 a binding has a shape of its own, which is left to the dialect.
-            Kind::Rest(form) if form.dialect.version() == Version::V1_0 => {
-                glance::task_of(Version::V1_0, glance::Frame::Bare, answer)
-            }
-            Kind::Rest(_) => None,
+            Kind::JsonRpc { dialect, .. } => seen_by(*dialect, glance::Frame::JsonRpc),
+            Kind::Rest(form) => seen_by(form.dialect, glance::Frame::Bare),
             #[cfg(feature = "grpc")]
             Kind::Grpc(_) => None,
         };

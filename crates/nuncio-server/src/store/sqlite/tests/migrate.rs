@@ -42,6 +42,21 @@ async fn older(version: usize) -> Folder {
     older
 }
 
+/// A file of this version, sound, and as it is when it was opened.
+async fn opened(version: usize) -> (Folder, Arc<SqliteStore>) {
+    let folder = older(version).await;
+    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "before");
+    let handle = Arc::new(open(&folder.file()).await);
+    assert_eq!(self::version(&folder), KNOWN);
+    (folder, handle)
+}
+
+/// Ends it, and looks whether the file is sound.
+async fn closed(folder: &Folder, handle: Arc<SqliteStore>) {
+    end(handle).await;
+    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "after");
+}
+
 /// The task goes on, and its agent remembers something else.
 async fn takes_a_memo(store: Arc<dyn Store>, id: &str) {
     let (ann, id) = (scope("ann"), id.into());
@@ -89,42 +104,31 @@ async fn a_file_of_the_first_version_opens_with_all_that_it_has() {
     let leased = lease(&*store).await;
     assert_eq!((leased.len(), &leased[0].task_id, leased[0].owed[0].seq), (1, &id, Seq(5)));
     drop((store, writer));
-    end(handle).await;
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "after");
+    closed(&folder, handle).await;
 }
 
 #[tokio::test]
 async fn a_file_of_the_second_version_takes_records_and_memos() {
-    let (folder, ann) = (older(2).await, scope("ann"));
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "before");
-    let handle = Arc::new(open(&folder.file()).await);
+    let ((folder, handle), ann) = (opened(2).await, scope("ann"));
     let store: Arc<dyn Store> = handle.clone();
-    assert_eq!(version(&folder), KNOWN);
-    let id = "t-0".into();
-    let stored = store.task(&ann, &id).await.unwrap().unwrap();
+    let stored = store.task(&ann, &"t-0".into()).await.unwrap().unwrap();
     assert_eq!((stored.seq, stored.pushes, stored.memo), (Seq(4), true, None));
     assert_eq!(store.record("kind", "key").await.unwrap(), None);
     assert_eq!(store.put_records(vec![super::record()]).await.unwrap(), [Ok(1)]);
     takes_a_memo(store, "t-0").await;
-    end(handle).await;
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "after");
+    closed(&folder, handle).await;
 }
 
 #[tokio::test]
 async fn a_file_of_the_third_version_has_kept_its_memos() {
-    let (folder, ann) = (older(3).await, scope("ann"));
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "before");
-    let handle = Arc::new(open(&folder.file()).await);
+    let ((folder, handle), ann) = (opened(3).await, scope("ann"));
     let store: Arc<dyn Store> = handle.clone();
-    assert_eq!(version(&folder), KNOWN);
-    let id = "t-0".into();
-    let stored = store.task(&ann, &id).await.unwrap().unwrap();
+    let stored = store.task(&ann, &"t-0".into()).await.unwrap().unwrap();
     assert_eq!((stored.seq, stored.memo), (Seq(4), Some("remember".into())));
     let large = store.task(&ann, &"t-1".into()).await.unwrap().unwrap().memo;
     assert_eq!(large.map(|memo| memo.len()), Some("remember".len() * 1_001));
     takes_a_memo(store, "t-0").await;
-    end(handle).await;
-    assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "after");
+    closed(&folder, handle).await;
 }
 
 #[tokio::test]
