@@ -44,27 +44,35 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate is in a folder of the repository")
 }
 
-/// The binary, built once. It belongs to another package, so that cargo does not say where it is.
+/// The binary under test: the one that `NUNCIO_BIN` names, which the test command has built, or the one that cargo
+/// builds now, for a test that is run by hand.
 ///
 /// # Panics
-/// When it cannot be built.
+/// When it is missing and cannot be built.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let built = StdCommand::new(env!("CARGO"))
-            .args(["build", "--package", "nuncio", "--bin", "nuncio"])
-            .args(["--message-format", "json-render-diagnostics"])
-            .current_dir(root())
-            .stderr(Stdio::inherit())
-            .output()
-            .expect("cargo can be started");
-        assert!(built.status.success(), "the binary nuncio could not be built");
-        let lines = built.stdout.split(|byte| *byte == b'\n');
-        let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-        let executable =
-            messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
-        executable.expect("cargo says where the binary is")
+    BINARY.get_or_init(|| match std::env::var_os("NUNCIO_BIN").map(PathBuf::from) {
+        Some(binary) if binary.is_file() => binary,
+        Some(binary) => panic!("NUNCIO_BIN names {}, which is not a file", binary.display()),
+        None => build(),
     })
+}
+
+/// Builds the binary with the features that the whole workspace is built with, so that nothing is compiled twice.
+fn build() -> PathBuf {
+    let built = StdCommand::new(env!("CARGO"))
+        .args(["build", "--workspace", "--all-features", "--bins"])
+        .args(["--message-format", "json-render-diagnostics"])
+        .current_dir(root())
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo can be started");
+    assert!(built.status.success(), "the binary nuncio could not be built");
+    let lines = built.stdout.split(|byte| *byte == b'\n');
+    let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let binaries = messages.filter(|message| message["target"]["name"] == "nuncio");
+    let executable = binaries.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
+    executable.expect("cargo says where the binary is")
 }
 
 fn command(args: &[&str]) -> Command {

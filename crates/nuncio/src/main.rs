@@ -10,7 +10,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// For many small, short-lived values; what it costs and gives stands in docs/performance.md.
+/// For many small, short-lived values (decision 0013).
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
