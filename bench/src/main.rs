@@ -1,7 +1,7 @@
 //! Measures what a request costs the server in every binding and version, beside a bare axum handler or a
 //! bare tonic service that answers the same, in one run. The figure to trust is CPU time per request: noise does not move it much.
 //!
-//! `cargo run --release -p nuncio-bench` prints a table; `--quick` takes a tenth of the time.
+//! `cargo run --profile dist --features jemalloc -p nuncio-bench` prints a table; `--quick` takes a tenth of the time.
 //! The server runs on one core and the generator on another, where `taskset` is there to pin them.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a table")]
 

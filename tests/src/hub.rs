@@ -58,10 +58,10 @@ pub fn binary() -> &'static Path {
     })
 }
 
-/// Builds the binary with the features that the whole workspace is built with, so that nothing is compiled twice.
+/// Builds the binary as the test command does, so that nothing is compiled twice.
 fn build() -> PathBuf {
     let built = StdCommand::new(env!("CARGO"))
-        .args(["build", "--workspace", "--all-features", "--bins"])
+        .args(["build", "--workspace", "--bins"])
         .args(["--message-format", "json-render-diagnostics"])
         .current_dir(root())
         .stderr(Stdio::inherit())
@@ -71,7 +71,8 @@ fn build() -> PathBuf {
     let lines = built.stdout.split(|byte| *byte == b'\n');
     let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
     let binaries = messages.filter(|message| message["target"]["name"] == "nuncio");
-    let executable = binaries.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
+    let executable =
+        binaries.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
     executable.expect("cargo says where the binary is")
 }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore reports to the terminal")]
 
 mod codegen;
+mod supply;
 mod tidy;
 
 #[cfg(test)]
@@ -15,6 +16,7 @@ const USAGE: &str = "usage: cargo xtask <chore>
 
   codegen           make the protobuf messages and the descriptor set from proto/
   codegen --check   fail if what is committed is not what codegen makes
+  supply            check licenses, bans and sources of all dependencies against deny.toml, offline
   tidy              check the house rules that clippy cannot see";
 
 /// Chores only report; nobody branches on what went wrong.
@@ -36,6 +38,7 @@ fn run(args: &[&str]) -> Result<()> {
     match args {
         ["codegen"] => codegen::write(&root()?),
         ["codegen", "--check"] => codegen::check(&root()?),
+        ["supply"] => supply::run(&root()?),
         ["tidy"] => tidy::run(&root()?),
         _ => Err(USAGE.into()),
     }
