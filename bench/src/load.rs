@@ -33,6 +33,8 @@ pub(crate) struct Load {
     pub(crate) text: usize,
     /// So many requests a second by all connections together; as many as can be had if it is not said.
     pub(crate) rate: Option<f64>,
+    /// Each request has an `Idempotency-Key` of its own.
+    pub(crate) keyed: bool,
 }
 
 /// What it cost.
@@ -137,7 +139,8 @@ impl Load {
     }
 
     fn template(&self, path: &str) -> Result<Template> {
-        Template::send(path, self.wire, &text("echo ", self.text), self.kind == Kind::Stream)
+        let template = Template::send(path, self.wire, &text("echo ", self.text), self.kind == Kind::Stream)?;
+        Ok(if self.keyed { template.keyed() } else { template })
     }
 
     async fn work(

@@ -10,6 +10,7 @@ mod bare_tonic;
 mod http1;
 mod http2;
 mod hub;
+mod keys;
 mod load;
 mod place;
 mod process;
@@ -42,7 +43,8 @@ use crate::{
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// What can be measured by itself.
-const PARTS: [&str; 9] = ["requests", "memory", "scale", "fanout", "chunks", "stores", "size", "push", "hub"];
+const PARTS: [&str; 10] =
+    ["requests", "memory", "scale", "fanout", "chunks", "stores", "keys", "size", "push", "hub"];
 
 #[derive(Parser)]
 struct Args {
@@ -51,7 +53,7 @@ struct Args {
     /// A tenth of the time; for a first look.
     #[arg(long)]
     quick: bool,
-    /// Only these parts: requests, memory, scale, fanout, chunks, stores, size, push, hub.
+    /// Only these parts: requests, memory, scale, fanout, chunks, stores, keys, size, push, hub.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Requests in these bindings only.
@@ -158,6 +160,9 @@ async fn measure(args: &Args) -> Result<()> {
     if wants("stores") {
         stores::requests(args, scale, &mut report).await?;
     }
+    if wants("keys") {
+        keys::measure(args, scale, &mut report).await?;
+    }
     if wants("size") {
         stores::size(scale, &mut report).await?;
     }
@@ -194,7 +199,7 @@ async fn requests(args: &Args, scale: f64, report: &mut Report) -> Result<()> {
                 if connections == 1 && wire.version() != Version::V1_0 {
                     continue;
                 }
-                let load = Load { kind, wire, connections, duration, text: 256, rate: None };
+                let load = Load { kind, wire, connections, duration, text: 256, rate: None, keyed: false };
                 let sample = load.run(&servers[&subject]).await?;
                 eprintln!("{repetition} {subject:?} {kind}, {wire} {connections}: {sample}");
                 report.add(subject, load, sample);
@@ -245,7 +250,7 @@ async fn flat(scale: f64, report: &mut Report) -> Result<()> {
         }
         for kind in [Kind::Send, Kind::Stream, Kind::Get] {
             let sample: Sample =
-                Load { kind, wire: Wire::JsonRpcV1, connections: 16, duration, text: 256, rate: None }
+                Load { kind, wire: Wire::JsonRpcV1, connections: 16, duration, text: 256, rate: None, keyed: false }
                     .run(&server)
                     .await?;
             report.note(format!("{kind:?} with {target} stored tasks: {:.1} µs CPU", sample.cpu_us));

@@ -13,6 +13,7 @@ use nuncio_protocol::{
         rest::{self, Paths},
     },
 };
+use uuid::Uuid;
 
 /// The agent that is asked, which is the tenant of gRPC.
 pub(crate) const AGENT: &str = "echo";
@@ -211,12 +212,23 @@ impl Template {
 
     /// The same by somebody who shows this key, over HTTP/1.1.
     pub(crate) fn shown(mut self, key: Option<&str>) -> Self {
-        let Some(key) = key else { return self };
-        let header = format!("authorization: Bearer {key}\r\n");
+        if let Some(key) = key {
+            self.insert_header(&format!("authorization: Bearer {key}\r\n"));
+        }
+        self
+    }
+
+    /// The same under an `Idempotency-Key` that no other request has, over HTTP/1.1.
+    pub(crate) fn keyed(mut self) -> Self {
+        self.insert_header(&format!("idempotency-key: {}-{HOLE}\r\n", Uuid::now_v7()));
+        self.holes = memchr::memmem::find_iter(&self.bytes, HOLE).collect();
+        self
+    }
+
+    fn insert_header(&mut self, header: &str) {
         let at = memchr::memmem::find(&self.bytes, b"\r\n").map_or(0, |line| line + 2);
         self.bytes.splice(at..at, header.bytes());
         self.holes.iter_mut().filter(|hole| **hole >= at).for_each(|hole| *hole += header.len());
-        self
     }
 
     /// The request with this number in its holes.

@@ -102,6 +102,7 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
                 duration,
                 text: 256,
                 rate: args.rate,
+                keyed: false,
             };
             let sample = load.run(server).await?;
             eprintln!("{repetition} {middle} {wire}: {sample}");

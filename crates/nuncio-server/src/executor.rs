@@ -49,6 +49,23 @@ pub trait Executor: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// True if the same message may be executed more than once without harm: after a crash, by a repeat under its
+    /// `Idempotency-Key`, or by two servers at once.
+    ///
+    /// Of an executor that is not idempotent, which is the default, a durable store knows each message with a key
+    /// before it is executed. That costs such a send one more commit. A message that a crash cuts short is not
+    /// executed again: its task has failed, and says why.
+    fn is_idempotent(&self) -> bool {
+        false
+    }
+
+    /// True if each execution is to leave a task, also one without an `Idempotency-Key` that a crash cuts short. For
+    /// executors whose start costs more than a commit, such as those that start a program. Of no effect for one
+    /// that is idempotent.
+    fn always_leaves_task(&self) -> bool {
+        false
+    }
+
     /// True if the agent is elsewhere, and has nothing to say without being waited for.
     fn is_elsewhere(&self) -> bool {
         false
@@ -67,6 +84,14 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
 
     async fn extended_card(&self, cx: &CallContext) -> Result<Option<AgentCard>> {
         (**self).extended_card(cx).await
+    }
+
+    fn is_idempotent(&self) -> bool {
+        (**self).is_idempotent()
+    }
+
+    fn always_leaves_task(&self) -> bool {
+        (**self).always_leaves_task()
     }
 
     fn is_elsewhere(&self) -> bool {

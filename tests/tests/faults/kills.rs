@@ -25,7 +25,7 @@ const CALLERS: u64 = 16;
 /// Longer than an owner that is gone counts as alive in a database: what it left is taken up in between.
 const UNDISTURBED: Duration = Duration::from_secs(9);
 
-fn kills() -> u64 {
+pub(crate) fn kills() -> u64 {
     std::env::var("NUNCIO_KILLS").map_or(8, |kills| kills.parse().expect("NUNCIO_KILLS is a number"))
 }
 

@@ -11,6 +11,7 @@
 //! | `behind` | kills, while the agents are behind the hub and go on, whether they know repeats or not |
 //! | `reload`, `moody` | a configuration that is rewritten under load |
 //! | `pair` | two hubs on one database, one of which dies |
+//! | `once` | programs that count their runs: under one key there is one, whatever is killed, at however many hubs |
 //! | `push` | all of that, and bad receivers, while notifications are on their way |
 //! | `load`, `ledger`, `verify` | callers that insist, what they were told, and what must be true of it |
 //!
@@ -30,6 +31,7 @@ mod kills;
 mod ledger;
 mod load;
 mod moody;
+mod once;
 mod outage;
 mod pair;
 mod push;

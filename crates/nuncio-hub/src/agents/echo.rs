@@ -22,6 +22,11 @@ impl Executor for Echo {
         out.completed().await?;
         Ok(())
     }
+
+    /// Saying it again does no harm, and replaces what was said before.
+    fn is_idempotent(&self) -> bool {
+        true
+    }
 }
 
 pub(super) fn agent(mut card: AgentCard) -> RuntimeBuilder {
@@ -32,6 +37,5 @@ pub(super) fn agent(mut card: AgentCard) -> RuntimeBuilder {
         "Says what it is told; \"hold\" waits until it is canceled.",
         &["hello", "hold"],
     )];
-    // Saying it again does no harm, and replaces what was said before.
-    Runtime::builder(card, Echo).idempotent(true).refuse_media_type("application/x-unsupported*")
+    Runtime::builder(card, Echo).refuse_media_type("application/x-unsupported*")
 }

@@ -34,6 +34,11 @@ impl Executor for Slow {
         out.completed().await?;
         Ok(())
     }
+
+    /// Counting again does no harm, and its first piece replaces what was said before.
+    fn is_idempotent(&self) -> bool {
+        true
+    }
 }
 
 /// From where, and how long a step takes.
@@ -52,8 +57,7 @@ pub(super) fn agent(mut card: AgentCard) -> RuntimeBuilder {
         "Counts down from a number of seconds, or of steps of so many milliseconds.",
         &["5", "40 20ms"],
     )];
-    // Counting again does no harm, and its first piece replaces what was said before.
-    Runtime::builder(card, Slow).idempotent(true).refuse_media_type("application/x-unsupported*")
+    Runtime::builder(card, Slow).refuse_media_type("application/x-unsupported*")
 }
 
 #[cfg(test)]

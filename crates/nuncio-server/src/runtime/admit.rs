@@ -7,7 +7,10 @@ use nuncio_protocol::{
     CallContext, ContextId, Error, ErrorKind, Message, Result, SendMessageRequest, Seq, Task, TaskId,
     Validate as _, wire::excerpt,
 };
-use tokio::{sync::oneshot, time::timeout_at};
+use tokio::{
+    sync::{OwnedSemaphorePermit, oneshot},
+    time::timeout_at,
+};
 use tracing::Instrument as _;
 
 use super::{
@@ -140,8 +143,8 @@ impl Shared {
         req.message.task_id = Some(id.clone());
         let message = Arc::new(std::mem::take(&mut req.message));
         let live = self.registry.begin(id, context_id, Arc::clone(scope), Arc::clone(&message), key.clone());
-        let guard = match key {
-            Some(key) => match Box::pin(self.claim(cx, &key, &live, immediately)).await? {
+        let guard = match &key {
+            Some(key) => match Box::pin(self.claim(cx, key, &live, immediately)).await? {
                 Ok(guard) => Some(guard),
                 Err(known) => return Ok(known),
             },
@@ -163,11 +166,12 @@ impl Shared {
             name,
             webhook: None,
             kept: None,
+            reserved: None,
             again: false,
             in_flight: guard,
             begun: None,
         });
-        if self.keeps_turns() && (immediately || self.idempotent) {
+        if self.keeps_turns() && (immediately || self.is_idempotent()) {
             turn.kept = Some(Kept::of(&turn).encode(!immediately)?);
         }
         {
@@ -177,12 +181,30 @@ impl Shared {
             state.turn.clone_from(&turn.kept);
             state.webhook = webhook;
         }
+        if !immediately && self.writes_ahead(key.is_some()) {
+            return Box::pin(self.begin_reserved(cx, live, turn, permit, key.as_ref())).await;
+        }
         if immediately {
             Box::pin(Recorder::new(self, &live).create()).await?;
         }
         if let Some(guard) = &turn.in_flight {
             guard.begins_after(Seq::ZERO);
         }
+        self.start(&live, turn, permit);
+        if immediately && key.is_some() && self.is_lost(&live).await {
+            // Another server has the key: its answer is the answer.
+            return self.taken_elsewhere(cx, key.as_ref(), &live).await?.ok_or_else(super::unavailable);
+        }
+        Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }))
+    }
+
+    /// True if the store has refused the task that was just made.
+    async fn is_lost(&self, live: &LiveRef) -> bool {
+        self.store.is_shared() && self.until_committed(live, Seq(1)).await.is_err() && live.lock().broken
+    }
+
+    /// Runs the turn, and those that come to wait behind it.
+    pub(super) fn start(self: &Arc<Self>, live: &LiveRef, turn: Box<Turn>, permit: OwnedSemaphorePermit) {
         let (shared, handle) = (Arc::clone(self), live.clone());
         let run = async move {
             let _held = permit;
@@ -190,7 +212,6 @@ impl Shared {
         };
         // What it logs says whose call it works for.
         self.tracker.spawn(run.in_current_span());
-        Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }))
     }
 
     async fn follow_up(
@@ -235,10 +256,11 @@ impl Shared {
             metadata: req.metadata,
             references,
             call: cx.clone(),
-            claim: key,
+            claim: key.clone(),
             name,
             webhook,
             kept: None,
+            reserved: None,
             again: false,
             in_flight,
             begun: Some(begun),
@@ -255,7 +277,12 @@ impl Shared {
             return Ok(Admitted::Queued(live));
         }
         match timeout_at(self.patience(cx), turn_begun).await {
-            Ok(Ok(begun)) => Ok(Admitted::Task(live, begun?)),
+            Ok(Ok(Ok(begun))) => Ok(Admitted::Task(live, begun)),
+            Ok(Ok(Err(error))) if error.kind() == ErrorKind::Unavailable => {
+                // Another server may have been told the same, and have begun with it.
+                self.taken_elsewhere(cx, key.as_ref(), &live).await?.ok_or(error)
+            }
+            Ok(Ok(Err(error))) => Err(error),
             Ok(Err(_)) => Err(super::unavailable()),
             Err(_) => Ok(Admitted::Queued(live)),
         }
@@ -288,7 +315,7 @@ impl Shared {
 
     /// Keeps a follow-up in the store if it has to wait, or if its agent may be asked again.
     async fn keep(&self, live: &LiveRef, turn: &Turn, waits: bool) -> Result<Option<StoredTurn>> {
-        if !self.keeps_turns() || !(waits || self.idempotent) {
+        if !self.keeps_turns() || !(waits || self.is_idempotent()) {
             return Ok(None);
         }
         let turn = Kept::of(turn).encode(!waits)?;
@@ -338,13 +365,7 @@ impl Shared {
         let permit = self.task_permit()?;
         state.running = Some(execution::running());
         drop(state);
-        let (shared, handle) = (Arc::clone(self), live.clone());
-        let run = async move {
-            let _held = permit;
-            execution::run(shared, handle, turn).await;
-        };
-        // What it logs says whose call it works for.
-        self.tracker.spawn(run.in_current_span());
+        self.start(live, turn, permit);
         Ok(Taken::Runs)
     }
 

@@ -130,8 +130,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// The agent may be asked the same again: a message that it was at work on when the server stopped is
-    /// given to it once more. Without this the task ends as failed.
+    /// The agent may be asked the same again, whatever its executor says of itself
+    /// ([`Executor::is_idempotent`]): a message that it was at work on when the server stopped is given to it once
+    /// more. Without this the task ends as failed.
     pub fn idempotent(mut self, idempotent: bool) -> Self {
         self.idempotent = idempotent;
         self

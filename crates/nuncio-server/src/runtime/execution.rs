@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     executor::{Emitter, ExecContext, Execution, Executor},
-    store::{IdempotencyKey, StoredTurn, TurnChange, Webhook},
+    store::{IdempotencyKey, Reservation, StoredTurn, TurnChange, Webhook},
 };
 
 /// A message that is to be handled.
@@ -38,6 +38,8 @@ pub(super) struct Turn {
     pub(super) webhook: Option<Webhook>,
     /// How it is kept in the store until it is done, if it is.
     pub(super) kept: Option<StoredTurn>,
+    /// What the store knows of it, if it begins a task and nothing has come of it yet.
+    pub(super) reserved: Option<Reservation>,
     /// It was begun before, by an owner that is gone.
     pub(super) again: bool,
     /// Held until the turn is over, so that a repeat joins it.
@@ -162,6 +164,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
         let waiting = kept.as_ref().filter(|_| waited).map(|kept| Arc::clone(&kept.id));
         let webhook = turn.webhook.take();
         let config = webhook.as_ref().map(|webhook| webhook.id.clone());
+        let ahead = waited || shared.writes_ahead(turn.claim.is_some());
         // Boxed: most turns are the first of their task.
         match Box::pin(recorder.caller_message(&turn.message, turn.claim.take(), kept, webhook)).await {
             Ok(seq) => {
@@ -170,8 +173,8 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
                     until_committed(live).await;
                     shared.replaced(&live.scope, &live.id, &config).await;
                 }
-                if waited {
-                    // Acknowledged already: not begun before the store knows that it has.
+                if ahead {
+                    // Acknowledged already, or not to be done twice: not begun before the store knows that it has.
                     until_committed(live).await;
                     if live.lock().broken {
                         // In other hands: its agent sees it there.
@@ -216,7 +219,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
         cancellation: token.clone(),
     });
     let ended = execute(shared, &**executor, live, cx, Emitter::new(recorder.clone()), token).await;
-    if is_shut_down(live) && shared.keeps_turns() && shared.idempotent && !live.lock().will_answer(turn_seq) {
+    if is_shut_down(live) && shared.keeps_turns() && shared.is_idempotent() && !live.lock().will_answer(turn_seq) {
         return leave(live).await;
     }
     if !has_said_it_all(live, &ended, turn_seq) {
@@ -224,6 +227,9 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
         report(live, Box::pin(finish(shared, live, &recorder, ended, turn_seq)).await);
     }
     until_committed(live).await;
+    if let Some(reservation) = turn.reserved {
+        Box::pin(shared.close_reservation(live, reservation)).await;
+    }
 }
 
 fn is_shut_down(live: &LiveRef) -> bool {

@@ -70,7 +70,7 @@ impl Shared {
     ) -> Result<Result<InFlightGuard, Admitted>> {
         let patience = self.patience(cx);
         let guard = loop {
-            let mut first = match self.reserve(key, live) {
+            let mut first = match self.enter(key, live) {
                 Ok(guard) => break guard,
                 Err(first) => first,
             };
@@ -94,18 +94,23 @@ impl Shared {
                 Stage::Undecided => Err(unavailable()),
             };
         };
-        let Some(Answer { digest, outcome }) = self.store.answer(&live.scope, &key.key).await? else {
-            return Ok(Ok(guard));
-        };
-        same_request(digest, key)?;
-        Ok(Err(match outcome {
-            Outcome::Task(id) => Admitted::Known(id),
-            Outcome::Reply(reply) => Admitted::Replied(reply),
-        }))
+        loop {
+            let Some(Answer { digest, outcome }) = self.store.answer(&live.scope, &key.key).await? else {
+                return Ok(Ok(guard));
+            };
+            same_request(digest, key)?;
+            match outcome {
+                Outcome::Task(id) => return Ok(Err(Admitted::Known(id))),
+                Outcome::Reply(reply) => return Ok(Err(Admitted::Replied(reply))),
+                Outcome::Reserved { reservation, abandoned } => {
+                    Box::pin(self.await_reserved(*reservation, abandoned, patience)).await?;
+                }
+            }
+        }
     }
 
     /// A place in flight for this key; else who has it.
-    pub(super) fn reserve(
+    pub(super) fn enter(
         self: &Arc<Self>,
         key: &IdempotencyKey,
         live: &LiveRef,

@@ -58,6 +58,8 @@ pub(super) struct State {
     pub(super) opening: Option<Arc<Message>>,
     /// Remembered with the next entry.
     pub(super) idempotency: Option<IdempotencyKey>,
+    /// It is reserved in the store, until its first entry.
+    pub(super) reserved: bool,
     /// Kept with the next entry.
     pub(super) turn: Option<StoredTurn>,
     /// Kept with the next entry.
@@ -227,6 +229,7 @@ impl State {
             held: false,
             opening: None,
             idempotency: None,
+            reserved: false,
             turn: None,
             webhook: None,
             memo: None,

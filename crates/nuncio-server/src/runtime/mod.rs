@@ -17,6 +17,8 @@ mod journal;
 
 mod kept;
 
+mod reserve;
+
 mod recover;
 
 mod watch;

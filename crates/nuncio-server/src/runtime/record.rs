@@ -179,10 +179,10 @@ impl Recorder {
                 refuse_after_reply(&state)?;
                 let message = Arc::new(std::mem::take(&mut message));
                 state.reply = Some(Arc::clone(&message));
-                Some(state.idempotency.take().map(|key| (key, message)))
+                Some((state.idempotency.take().map(|key| (key, message)), state.reserved))
             }
         };
-        let Some(key) = told else {
+        let Some((key, reserved)) = told else {
             message.task_id = Some(self.live.id.clone());
             let words = self.status(TaskState::Completed, Some(Arc::new(message)));
             return self.write(Writer::Executor, [words]).await.map(drop);
@@ -194,6 +194,8 @@ impl Recorder {
                 self.live.break_off();
                 return Err(error.into());
             }
+        } else if reserved {
+            Box::pin(self.shared.release(&self.live)).await;
         }
         self.live.lock().replied = true;
         self.live.announce();
@@ -285,7 +287,9 @@ impl Recorder {
         }
         state.task = Some(task);
         if let Some(first) = batch.first_mut() {
-            first.idempotency = state.idempotency.take();
+            first.reserved = std::mem::take(&mut state.reserved);
+            let key = state.idempotency.take();
+            first.idempotency = key.filter(|_| !first.reserved);
             first.turn = state.turn.take();
             first.take = state.held;
             first.webhook = state.webhook.take();
@@ -320,6 +324,7 @@ impl Recorder {
             at,
             snapshot: None,
             idempotency: None,
+            reserved: false,
             turn: None,
             take: false,
             webhook: None,

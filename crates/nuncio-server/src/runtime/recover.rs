@@ -1,7 +1,8 @@
 //! What an owner that is gone has left behind, and what is past its time.
 //!
 //! A task that never began runs. One that had begun runs again if the agent is idempotent; else it ends
-//! as failed, and says why: nothing is done twice, and nothing stays in progress for ever.
+//! as failed, and says why: nothing is done twice, and nothing stays in progress for ever. So does the task of a
+//! message that was reserved (`reserve`).
 
 use std::{
     sync::{Arc, Weak},
@@ -37,7 +38,7 @@ const AT_A_TIME: usize = 256;
 /// How often it is looked for what is past its time.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
-const NOT_RUN_AGAIN: &str = "the server stopped while the agent was at work on this task; it was not run again, \
+pub(super) const NOT_RUN_AGAIN: &str = "the server stopped while the agent was at work on this task; it was not run again, \
                              because the agent is not marked as idempotent";
 
 /// How long tasks are kept after their last status. What is not named is kept for ever.
@@ -111,7 +112,7 @@ impl Shared {
         loop {
             let orphans = self.store.adopt(&self.agent, AT_A_TIME).await?;
             if orphans.is_empty() {
-                return Ok(());
+                return self.fail_abandoned().await;
             }
             for orphan in orphans {
                 let id = orphan.stored.task.id.clone();
@@ -147,7 +148,7 @@ impl Shared {
             None
         }) {
             Some((opens, false)) => opens || !busy,
-            Some((_, true)) => self.idempotent,
+            Some((_, true)) => self.is_idempotent(),
             None => false,
         };
         if !runs {
@@ -171,7 +172,7 @@ impl Shared {
         let recorded = kept.opens() || turn.begun;
         let call = kept.call(scope);
         let claim = kept.claim().filter(|_| !recorded);
-        let in_flight = claim.as_ref().and_then(|key| self.reserve(key, live).ok());
+        let in_flight = claim.as_ref().and_then(|key| self.enter(key, live).ok());
         in_flight.iter().for_each(InFlightGuard::waits);
         let message = kept.message.or_else(|| task.history.first().cloned()).ok_or(ErrorKind::Internal)?;
         Ok(Turn {
@@ -186,6 +187,7 @@ impl Shared {
             name: kept.name,
             again: turn.begun,
             kept: Some(turn),
+            reserved: None,
             in_flight,
             // Whoever said it is gone.
             begun: (!recorded).then(|| oneshot::channel().0),

@@ -24,6 +24,7 @@ pub mod outbox;
 pub mod owner;
 pub mod random;
 pub mod records;
+pub mod reserve;
 pub mod secret;
 pub mod sharing;
 pub mod survey;
@@ -121,6 +122,12 @@ macro_rules! store_conformance {
             memo::a_memo_stands_or_falls_with_its_entry
             memo::the_last_memo_of_a_batch_is_kept
             memo::a_memo_is_forgotten_with_its_task
+            reserve::a_reservation_takes_its_key_and_shows_no_task
+            reserve::a_reserved_task_begins_with_its_first_entry
+            reserve::a_reserved_task_without_its_reservation_is_refused
+            reserve::a_reply_ends_a_reservation
+            reserve::a_released_key_is_free
+            reserve::reservations_are_erased_with_their_caller
             survey::tasks_of_all_callers_are_listed
             survey::a_task_is_found_whoever_owns_it
             survey::tasks_are_counted_by_agent_and_state
@@ -156,6 +163,7 @@ macro_rules! store_ownership_conformance {
             outbox::what_a_gone_owner_had_in_hand_is_free
             records::records_outlive_their_owner
             memo::an_adopted_task_has_its_memo
+            reserve::what_a_gone_owner_reserved_is_abandoned
             random::what_owners_leave_agrees_with_a_naive_model
         }
     };
@@ -185,6 +193,8 @@ macro_rules! store_sharing_conformance {
             sharing::what_others_write_is_seen_to_move
             outbox::a_webhook_is_in_one_owners_hands
             records::owners_share_their_records
+            reserve::one_of_many_owners_has_a_key
+            reserve::a_reservation_that_was_taken_is_lost
             random::what_many_owners_do_agrees_with_a_naive_model
         }
     };
@@ -266,6 +276,7 @@ pub(super) fn opening(scope: &Arc<Scope>, id: &str, idempotency: Option<Idempote
         at: at(1),
         snapshot: None,
         idempotency,
+        reserved: false,
         turn: None,
         take: false,
         webhook: None,

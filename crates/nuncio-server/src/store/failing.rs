@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
     Lease, Leases, Links, MemoryStore, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive, Refused,
-    Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery, TurnChange,
+    Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery, TurnChange,
     Webhook, Whose,
 };
 
@@ -31,6 +31,12 @@ pub struct FailingStore {
     last: AtomicBool,
     /// A commit is applied, and its answer lost.
     lose_answer: AtomicBool,
+    /// How many reservations were made.
+    reservations: AtomicUsize,
+    /// The next reservation is the last thing that is written.
+    last_reservation: AtomicBool,
+    /// A reservation is made, and its answer lost.
+    lose_reservation: AtomicBool,
     /// So many settlements are applied, and their answers lost.
     lose_settlements: AtomicUsize,
     /// What became of this webhook cannot be written down.
@@ -95,6 +101,22 @@ impl FailingStore {
     /// The next commit is applied, but nobody is told.
     pub fn lose_next_answer(&self) {
         self.lose_answer.store(true, Ordering::SeqCst);
+    }
+
+    /// The next reservation is made; after it, the store is down.
+    pub fn take_down_after_reservation(&self) {
+        self.last_reservation.store(true, Ordering::SeqCst);
+    }
+
+    /// The next reservation is made, but nobody is told.
+    pub fn lose_next_reservation(&self) {
+        self.lose_reservation.store(true, Ordering::SeqCst);
+    }
+
+    /// How many reservations were made.
+    #[must_use]
+    pub fn reservations(&self) -> usize {
+        self.reservations.load(Ordering::SeqCst)
     }
 
     /// The next so many settlements are applied, but nobody is told.
@@ -286,6 +308,30 @@ impl Store for FailingStore {
         self.wait().await;
         self.write()?;
         self.inner.keep_reply(scope, key, reply, at).await
+    }
+
+    async fn reserve(&self, reservation: Reservation) -> Result<Result<(), Refused>, StoreError> {
+        self.wait().await;
+        self.write()?;
+        self.reservations.fetch_add(1, Ordering::SeqCst);
+        if self.last_reservation.swap(false, Ordering::SeqCst) {
+            self.take_down(true);
+        }
+        let reserved = self.inner.reserve(reservation).await;
+        if self.lose_reservation.swap(false, Ordering::SeqCst) {
+            return Err(StoreError::down("the answer was lost"));
+        }
+        reserved
+    }
+
+    async fn release(&self, scope: &Scope, id: &TaskId) -> Result<(), StoreError> {
+        self.write()?;
+        self.inner.release(scope, id).await
+    }
+
+    async fn abandoned(&self, agent: &str, limit: usize) -> Result<Vec<Reservation>, StoreError> {
+        self.write()?;
+        self.inner.abandoned(agent, limit).await
     }
 
     async fn links(&self, scope: &Scope, id: &TaskId) -> Result<Links, StoreError> {

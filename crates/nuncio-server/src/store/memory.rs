@@ -8,6 +8,7 @@ mod forget;
 mod index;
 mod outbox;
 mod records;
+mod reservations;
 mod survey;
 mod turns;
 
@@ -22,12 +23,12 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use nuncio_protocol::{Event, Message, PushConfigId, Seq, Task, TaskId, TaskState, Timestamp, fold};
 
-use self::{index::Index, outbox::Outbox, records::Records, survey::States};
+use self::{index::Index, outbox::Outbox, records::Records, reservations::Reservations, survey::States};
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
     Keyset, Lease, Leases, Links, MOST_CHILDREN, Orphan, Outcome, Prune, PutRecord, Record, RecordQuery,
-    Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, StoredTurn, TaskCount,
-    TaskPage, TaskQuery, TurnChange, Webhook, Whose, busy_after, references,
+    Redrive, Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, StoredTurn,
+    TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose, busy_after, references,
 };
 
 /// How many finished tasks are kept when nobody says otherwise.
@@ -59,6 +60,7 @@ struct Inner {
     /// Finished tasks in the order they finished; the front is forgotten first.
     finished: VecDeque<TaskId>,
     answers: Answers,
+    reservations: Reservations,
     /// Direct replies in the order they were given; forgotten like finished tasks.
     replies: VecDeque<Reply>,
     /// The tasks that refer to a task.
@@ -81,8 +83,15 @@ type Reply = (Arc<Scope>, Arc<str>, Timestamp);
 type Answers = HashMap<(Arc<Scope>, Arc<str>), Answer>;
 
 /// Puts the entry's idempotency key to its task, if it has one that is free.
-fn take_key(answers: &mut Answers, commit: &Commit) -> Result<Option<Arc<str>>, Refused> {
+fn take_key(
+    answers: &mut Answers,
+    reservations: &Reservations,
+    commit: &Commit,
+) -> Result<Option<Arc<str>>, Refused> {
     let Some(IdempotencyKey { key, digest }) = &commit.idempotency else { return Ok(None) };
+    if reservations.of_key(&commit.scope, key).is_some() {
+        return Err(Refused::KeyTaken);
+    }
     match answers.entry((Arc::clone(&commit.scope), Arc::clone(key))) {
         Entry::Occupied(_) => Err(Refused::KeyTaken),
         Entry::Vacant(place) => {
@@ -238,7 +247,7 @@ impl Inner {
         if stored.seq() != commit.expected {
             return Err(Refused::Version(stored.seq()));
         }
-        stored.keys.extend(take_key(&mut self.answers, &commit)?);
+        stored.keys.extend(take_key(&mut self.answers, &self.reservations, &commit)?);
         stored.owner = me;
         stored.busy = busy_after(&commit.event).unwrap_or(stored.busy);
         commit.turn.iter().for_each(|turn| stored.keep(turn.clone()));
@@ -272,7 +281,12 @@ impl Inner {
         if self.tasks.len() - self.finished.len() >= self.most_unfinished {
             return Err(Refused::Full);
         }
-        let key = take_key(&mut self.answers, commit)?;
+        let key = if commit.reserved {
+            self.check_reservation(me, commit)?;
+            self.end_reservation(&commit.task_id)
+        } else {
+            take_key(&mut self.answers, &self.reservations, commit)?
+        };
         let status = commit.event.status().map(|status| (status.timestamp, status.state));
         let mut stored = Stored {
             scope: Arc::clone(&commit.scope),
@@ -474,8 +488,8 @@ impl Store for MemoryStore {
     }
 
     async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
-        let slot = (Arc::new(scope.clone()), Arc::from(key));
-        Ok(self.lock().answers.get(&slot).cloned())
+        let (slot, inner) = ((Arc::new(scope.clone()), Arc::from(key)), self.lock());
+        Ok(inner.answers.get(&slot).cloned().or_else(|| inner.reserved(&slot.0, &slot.1)))
     }
 
     async fn keep_reply(
@@ -487,12 +501,33 @@ impl Store for MemoryStore {
     ) -> Result<(), StoreError> {
         let mut inner = self.lock();
         let slot = (Arc::clone(scope), key.key);
+        let reserved = inner.reservations.of_key(&slot.0, &slot.1);
+        let reserved = reserved.map(|(kept, owner)| (kept.task_id.clone(), *owner == self.me));
+        if reserved.as_ref().is_some_and(|(_, mine)| !mine) {
+            return Ok(());
+        }
+        if let Some((id, _)) = reserved {
+            inner.reservations.remove(&id);
+        }
         if !inner.answers.contains_key(&slot) {
             inner.replies.push_back((Arc::clone(&slot.0), Arc::clone(&slot.1), at));
             inner.answers.insert(slot, Answer { digest: key.digest, outcome: Outcome::Reply(reply) });
             inner.forget_surplus(self.keep_finished);
         }
         Ok(())
+    }
+
+    async fn reserve(&self, reservation: Reservation) -> Result<Result<(), Refused>, StoreError> {
+        Ok(self.lock().reserve(self.me, reservation))
+    }
+
+    async fn release(&self, scope: &Scope, id: &TaskId) -> Result<(), StoreError> {
+        self.lock().release(self.me, scope, id);
+        Ok(())
+    }
+
+    async fn abandoned(&self, agent: &str, limit: usize) -> Result<Vec<Reservation>, StoreError> {
+        Ok(self.lock().abandoned(agent, limit))
     }
 
     async fn turn(

@@ -12,6 +12,7 @@ pub mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod records;
+pub mod reservation;
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod codec;
@@ -42,6 +43,7 @@ pub use self::{
         Leases, MOST_WEBHOOKS, Owed, Redrive, Settled, Then, Webhook,
     },
     records::{Expect, PutRecord, Record, RecordQuery},
+    reservation::Reservation,
     survey::{AdminTask, AdminTaskPage, AdminTaskQuery, TaskCount},
     watched::{Asked, Watch, watched},
 };
@@ -62,6 +64,7 @@ pub use self::{
 ///   from each thing that its caller says, to the next status that is terminal or interrupted
 ///   ([`busy_after`]).
 /// - What an owner that is gone has left in progress is given to one other, once.
+/// - A key belongs to one [`Reservation`], task or reply. A reservation is its owner's until the owner is gone.
 /// - A record is changed only by a writer that expects what is there, and of several at once one wins.
 /// - What a webhook is owed is there from the same moment as the entry, and stays until it is settled. A
 ///   webhook is in one owner's hands at a time; those of an owner that is gone are free.
@@ -80,7 +83,9 @@ pub trait Store: Send + Sync + 'static {
     /// Appends entries. One result per entry, in order, each checked against what those before it have
     /// left: an unknown task or another's scope is [`Refused::NotFound`]; then [`Refused::Held`], then
     /// [`Refused::Version`] (also of a creation whose id is there, in whatever scope), then
-    /// [`Refused::KeyTaken`]. An error says nothing about any of them: they may be there or not.
+    /// [`Refused::KeyTaken`]. A creation that is [reserved](Commit::reserved) is [`Refused::NotFound`] without its
+    /// reservation, and [`Refused::Held`] if that is another owner's and is not taken over.
+    /// An error says nothing about any of them: they may be there or not.
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError>;
 
     /// The task as its log tells it, and the number of its last entry.
@@ -108,8 +113,9 @@ pub trait Store: Send + Sync + 'static {
     /// What was answered under an idempotency key.
     async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError>;
 
-    /// Keeps a direct reply under an idempotency key, unless the key has an answer already. Tasks are
-    /// kept by their first [`Commit`].
+    /// Keeps a direct reply under an idempotency key, in place of this owner's reservation of the key if there is
+    /// one. A key that has an answer already, or that another owner has reserved, stays as it is. Tasks are kept by
+    /// their first [`Commit`].
     async fn keep_reply(
         &self,
         scope: &Arc<Scope>,
@@ -117,6 +123,17 @@ pub trait Store: Send + Sync + 'static {
         reply: Arc<Message>,
         at: Timestamp,
     ) -> Result<(), StoreError>;
+
+    /// Reserves a task and its key. [`Refused::KeyTaken`] if the key has an answer, or is reserved for another task.
+    /// The same reservation once more is no error, so that one whose answer was lost may be repeated.
+    async fn reserve(&self, reservation: Reservation) -> Result<Result<(), Refused>, StoreError>;
+
+    /// Drops a reservation of this owner, and frees its key: nothing came of it. One that is not there is no error.
+    async fn release(&self, scope: &Scope, id: &TaskId) -> Result<(), StoreError>;
+
+    /// At most so many reservations of this agent whose owners are gone. They stay where they are, until an entry
+    /// [takes](Commit::take) them.
+    async fn abandoned(&self, agent: &str, limit: usize) -> Result<Vec<Reservation>, StoreError>;
 
     /// Keeps a turn that waits, marks it as begun or drops it. Refused as [`Refused::Held`] unless this
     /// owner has the task, in progress or not; one that begins and is not there is not found.
@@ -222,7 +239,7 @@ pub trait Store: Send + Sync + 'static {
     /// stays: its log, its keys, its turns, its links, its memo and its webhooks go with it, and the counts of lists.
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError>;
 
-    /// Forgets at most so many tasks and replies of a caller, whatever their state; says how many.
+    /// Forgets at most so many tasks, replies and reservations of a caller, whatever their state; says how many.
     async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError>;
 
     /// A random value that stays the same as long as the data; made when it is first asked for.
@@ -262,12 +279,15 @@ pub struct Commit {
     pub at: Timestamp,
     /// The whole task after this entry, when it is terminal or interrupted: read instead of the log.
     pub snapshot: Option<Task>,
-    /// A repeat of the send that caused this entry finds the task under this key.
+    /// A repeat of the send that caused this entry finds the task under this key. A task that is reserved has the key
+    /// of its reservation.
     pub idempotency: Option<IdempotencyKey>,
+    /// The entry creates the task of a [`Reservation`], which ends with it.
+    pub reserved: bool,
     /// The turn that the task is to work on, or works on: kept with the entry, in place of what is kept
     /// under its id.
     pub turn: Option<StoredTurn>,
-    /// Take the task from whoever owns it.
+    /// Take the task, or its reservation, from whoever owns it.
     pub take: bool,
     /// Kept with the entry, in place of one of the same id.
     pub webhook: Option<Webhook>,
@@ -416,13 +436,20 @@ pub struct Answer {
     pub outcome: Outcome,
 }
 
-/// A task or a direct reply.
+/// What a key stands for.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The task that the send made.
     Task(TaskId),
     /// The direct reply.
     Reply(Arc<Message>),
+    /// The message may be at work; there is no answer yet.
+    Reserved {
+        /// What is reserved.
+        reservation: Box<Reservation>,
+        /// True if its owner is gone: there will be no answer.
+        abandoned: bool,
+    },
 }
 
 /// A task and the number of its last entry.

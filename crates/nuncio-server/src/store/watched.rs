@@ -10,8 +10,8 @@ use nuncio_protocol::{Message, PushConfigId, Seq, TaskId, Timestamp};
 
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
-    Lease, Leases, Links, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive, Refused, Scope, Settled,
-    Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose,
+    Lease, Leases, Links, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive, Refused, Reservation, Scope,
+    Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose,
 };
 
 /// Watches a store. It is called in the middle of things and must not wait.
@@ -114,6 +114,9 @@ watch! {
     Read links(scope: &Scope, id: &TaskId) -> Links;
     Read answer(scope: &Scope, key: &str) -> Option<Answer>;
     Write keep_reply(scope: &Arc<Scope>, key: IdempotencyKey, reply: Arc<Message>, at: Timestamp) -> ();
+    Write reserve(reservation: Reservation) -> Result<(), Refused>;
+    Write release(scope: &Scope, id: &TaskId) -> ();
+    Read abandoned(agent: &str, limit: usize) -> Vec<Reservation>;
     Write turn(scope: &Scope, id: &TaskId, change: TurnChange) -> Result<(), Refused>;
     Write adopt(agent: &str, limit: usize) -> Vec<Orphan>;
     Write put_webhook(scope: &Scope, id: &TaskId, webhook: Webhook, now: Timestamp) -> Result<(), Refused>;

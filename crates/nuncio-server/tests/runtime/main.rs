@@ -13,6 +13,7 @@ mod limits;
 mod list;
 mod memo;
 mod names;
+mod once;
 mod push;
 mod push_races;
 mod races;

@@ -157,6 +157,11 @@ impl Executor for Program {
         };
         self.end(ended, process, reader, output, words).await
     }
+
+    /// A process costs more than a commit, and a program that has run is to be known of.
+    fn always_leaves_task(&self) -> bool {
+        true
+    }
 }
 
 impl Program {

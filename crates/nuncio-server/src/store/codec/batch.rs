@@ -40,6 +40,8 @@ pub(in crate::store) struct TaskWrite {
     pub(in crate::store) snapshot: Option<Snapshot>,
     /// Only ever that of the first entry.
     pub(in crate::store) idempotency: Option<IdempotencyKey>,
+    /// The first entry creates the task of a reservation.
+    pub(in crate::store) reserved: bool,
     /// When the first entry was recorded.
     pub(in crate::store) at: Timestamp,
     pub(in crate::store) take: bool,
@@ -96,6 +98,7 @@ impl TaskWrite {
             segments: Vec::new(),
             snapshot: None,
             idempotency: commit.idempotency.clone(),
+            reserved: commit.reserved,
             at: commit.at,
             take: commit.take,
             drops: Drops::Nothing,
@@ -178,6 +181,11 @@ impl TaskWrite {
             told.find_map(|(_, commit)| Some((commit.snapshot.as_ref()?, commit.expected.next())))?;
         super::is_snapshot_due(task.status.state, seq, kept)
             .then(|| Snapshot::encode(seq, task, self.large, &mut self.blobs))
+    }
+
+    /// The key that the write takes. A task that is reserved has its key already.
+    pub(in crate::store) fn key(&self) -> Option<&IdempotencyKey> {
+        self.idempotency.as_ref().filter(|_| !self.reserved)
     }
 
     /// The places of the entries in the batch.

@@ -185,6 +185,7 @@ pub async fn an_event_costs_its_own_size(store: Arc<dyn Store>) {
             at: at(1),
             snapshot: None,
             idempotency: None,
+            reserved: false,
             turn: None,
             take: false,
             webhook: None,

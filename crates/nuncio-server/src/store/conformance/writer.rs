@@ -56,6 +56,7 @@ impl Writer {
             at: at(1),
             snapshot: settled.then_some(task),
             idempotency: None,
+            reserved: false,
             turn: None,
             take: false,
             webhook: None,

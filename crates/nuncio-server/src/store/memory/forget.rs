@@ -42,8 +42,16 @@ impl Inner {
     pub(super) fn erase(&mut self, whose: &Whose, limit: usize) -> usize {
         let tasks = self.tasks.iter().filter(|(_, stored)| whose.is(&stored.scope));
         let tasks: Vec<TaskId> = tasks.map(|(id, _)| id.clone()).take(limit).collect();
-        let erased = self.forget_all(tasks.into_iter());
-        erased + self.forget_replies(limit - erased, |scope, _| whose.is(scope))
+        let mut erased = self.forget_all(tasks.into_iter());
+        erased += self.forget_replies(limit - erased, |scope, _| whose.is(scope));
+        erased + self.forget_reservations(limit - erased, whose)
+    }
+
+    fn forget_reservations(&mut self, limit: usize, whose: &Whose) -> usize {
+        let theirs = self.reservations.all().filter(|(kept, _)| whose.is(&kept.scope));
+        let theirs: Vec<TaskId> = theirs.take(limit).map(|(kept, _)| kept.task_id.clone()).collect();
+        theirs.iter().for_each(|id| drop(self.reservations.remove(id)));
+        theirs.len()
     }
 
     fn forget_all(&mut self, ids: impl ExactSizeIterator<Item = TaskId>) -> usize {

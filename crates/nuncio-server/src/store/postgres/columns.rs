@@ -306,7 +306,7 @@ fn count<'a>(created: &[&'a Ready], me: i64) -> Step<'a> {
 
 /// Puts the keys of the writes to their tasks; fails if one is taken.
 pub(super) fn answers<'a>(writes: &[&'a Ready]) -> Option<Step<'a>> {
-    let mut keyed: Vec<_> = writes.iter().filter_map(|w| Some((*w, w.write.idempotency.as_ref()?))).collect();
+    let mut keyed: Vec<_> = writes.iter().filter_map(|w| Some((*w, w.write.key()?))).collect();
     keyed.sort_by_cached_key(|(w, key)| (w.scope(), key.key.clone()));
     let each = || keyed.iter();
     (!keyed.is_empty()).then(|| {

@@ -48,6 +48,13 @@ const THEIR_REPLIES: &str = "WITH theirs AS (
       SELECT scope, key FROM answers WHERE scope = ANY($1::uuid[]) AND reply IS NOT NULL LIMIT $2)
   DELETE FROM answers a USING theirs WHERE (a.scope, a.key) = (theirs.scope, theirs.key)";
 
+const THEIR_RESERVATIONS: &str = "WITH theirs AS (
+      SELECT id FROM reservations WHERE scope = ANY($1::uuid[]) ORDER BY id LIMIT $2 FOR UPDATE),
+    gone AS (DELETE FROM reservations r USING theirs WHERE r.id = theirs.id RETURNING r.id, r.scope, r.key),
+    freed AS (
+      DELETE FROM answers a USING gone WHERE a.scope = gone.scope AND a.key = gone.key AND a.reserved = gone.id)
+  SELECT count(*) FROM gone";
+
 /// In the order in which all lock.
 const LOCK_WEBHOOKS: &str = "SELECT uid FROM webhooks WHERE task = ANY($1::text[]) ORDER BY uid FOR UPDATE";
 
@@ -72,7 +79,8 @@ const LOCK_COUNTERS: &str =
 
 const EMPTY_SCOPES: &str = "SELECT id FROM scopes s WHERE id = ANY($1::uuid[])
   AND NOT EXISTS (SELECT FROM tasks t WHERE t.scope = s.id)
-  AND NOT EXISTS (SELECT FROM answers a WHERE a.scope = s.id)";
+  AND NOT EXISTS (SELECT FROM answers a WHERE a.scope = s.id)
+  AND NOT EXISTS (SELECT FROM reservations r WHERE r.scope = s.id)";
 
 const DROP_COUNTERS: &str = "DELETE FROM counters WHERE scope = ANY($1::uuid[])";
 const DROP_SCOPES: &str = "DELETE FROM scopes WHERE id = ANY($1::uuid[])";
@@ -112,9 +120,13 @@ pub(super) async fn erase(store: &PostgresStore, whose: &Whose, limit: usize) ->
     let tasks = delete(store, session, rows.iter().map(|row| row.get(0)).collect()).await?;
     let most = i64::try_from(limit - tasks).unwrap_or(i64::MAX);
     let replies = session.execute(THEIR_REPLIES, &[&scopes, &most]).await?;
+    let erased = tasks + usize::try_from(replies).unwrap_or_default();
+    let most = i64::try_from(limit - erased).unwrap_or(i64::MAX);
+    let row = session.query_opt(THEIR_RESERVATIONS, &[&scopes, &most]).await?;
+    let reserved = row.map_or(0, |row| row.get::<_, i64>(0));
     forget_scopes(session, &scopes).await?;
     transaction.commit().await?;
-    Ok(tasks + usize::try_from(replies).unwrap_or_default())
+    Ok(erased + usize::try_from(reserved).unwrap_or_default())
 }
 
 /// Deletes tasks that this transaction has locked, with all that belongs to them.

@@ -19,10 +19,15 @@ const LOCK: &str = "SELECT id, scope, seq, busy OR pending > 0, owner FROM tasks
 const TAKEN: &str = "SELECT a.scope, a.key FROM unnest($1::uuid[], $2::text[]) AS n(scope, key)
   JOIN answers a ON a.scope = n.scope AND a.key = n.key";
 
-/// Where the tasks of a batch are, and which keys are taken.
+const RESERVED: &str =
+    "SELECT id, scope, owner FROM reservations WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE";
+
+/// Where the tasks of a batch are, which of them are reserved, and which keys are taken.
 pub(super) struct Judge {
     me: i64,
     tasks: HashMap<TaskId, Found>,
+    /// Scope and owner of each reservation.
+    reserved: HashMap<TaskId, (Uuid, i64)>,
     taken: HashSet<(Uuid, Arc<str>)>,
 }
 
@@ -46,7 +51,13 @@ impl Judge {
                 Found { scope: row.get(1), seq: seq(row.get(2)), busy: row.get(3), owner: row.get(4) };
             tasks.insert(plain(row.get(0)).into_owned().into(), found);
         }
-        let keyed = || writes.iter().filter_map(|ready| Some((ready, ready.write.idempotency.as_ref()?)));
+        let mut reserved = HashMap::new();
+        if writes.iter().any(|ready| ready.write.reserved) {
+            for row in session.query(RESERVED, &[&ids]).await? {
+                reserved.insert(plain(row.get(0)).into_owned().into(), (row.get(1), row.get(2)));
+            }
+        }
+        let keyed = || writes.iter().filter_map(|ready| Some((ready, ready.write.key()?)));
         let scopes: Vec<Uuid> = keyed().map(|(ready, _)| ready.scope()).collect();
         let keys: Vec<Cow<'_, str>> = keyed().map(|(_, key)| text(&key.key)).collect();
         let mut taken = HashSet::new();
@@ -55,7 +66,7 @@ impl Judge {
                 taken.insert((row.get(0), plain(row.get(1)).into()));
             }
         }
-        Ok(Self { me, tasks, taken })
+        Ok(Self { me, tasks, reserved, taken })
     }
 
     /// Says of each write whether it may be written. Of a refused one of several entries, each is judged:
@@ -86,12 +97,20 @@ impl Judge {
             Some(found) if found.seq != write.expected => return Err(Refused::Version(found.seq)),
             Some(_) => {}
         }
-        if let Some(key) = &write.idempotency
+        if write.reserved {
+            match self.reserved.get(&write.id) {
+                Some((of, owner)) if *of == scope && (*owner == self.me || write.take) => {}
+                Some((of, _)) if *of == scope => return Err(Refused::Held),
+                Some(_) | None => return Err(Refused::NotFound),
+            }
+        }
+        if let Some(key) = write.key()
             && !self.taken.insert((scope, Arc::clone(&key.key)))
         {
             return Err(Refused::KeyTaken);
         }
         let busy = write.busy.unwrap_or(found.is_none_or(|found| found.busy));
+        self.reserved.remove(&write.id);
         self.tasks.insert(write.id.clone(), Found { scope, seq: write.last, busy, owner: self.me });
         Ok(())
     }

@@ -327,6 +327,12 @@ pub(super) fn were_others(error: &StoreError) -> bool {
     code(error).is_some_and(|code| code.code().starts_with("40"))
 }
 
+/// The same error for somebody else.
+pub(super) fn again(error: &StoreError) -> StoreError {
+    let words = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);
+    if error.is_down() { StoreError::down(words) } else { StoreError::broken(words) }
+}
+
 /// Tries it again as long as others were in the way.
 pub(super) async fn persist<T, F>(attempt: impl Fn() -> F) -> Result<T, StoreError>
 where

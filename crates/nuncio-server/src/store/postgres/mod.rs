@@ -4,6 +4,7 @@
 //! commit ─► queue ─► one writer ─► one connection, a batch is one transaction
 //! reads ───────────► two connections, any number of questions on the way at once
 //! put_records ─► queue ─► one, what is queued is one statement
+//! reserve ─► queue ─► one, likewise
 //! webhooks, leases ─► one
 //! adopt, prune, erase ─► one more; and one for the heartbeat, which nothing may delay
 //! ```
@@ -23,6 +24,7 @@ mod outbox;
 mod owner;
 mod read;
 mod records;
+mod reservations;
 mod schema;
 mod single;
 mod survey;
@@ -50,7 +52,7 @@ use self::{
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Durability, Expect,
     IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive,
-    Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
+    Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
     TurnChange, Webhook, Whose, codec::DEFAULT_LARGE,
 };
 
@@ -99,6 +101,7 @@ pub struct PostgresStore {
     lapse: Duration,
     queue: mpsc::Sender<Job>,
     records: mpsc::Sender<records::Job>,
+    reservations: mpsc::Sender<reservations::Job>,
     readers: [Link; READERS],
     next_reader: AtomicUsize,
     outbox: Link,
@@ -122,11 +125,14 @@ impl PostgresStore {
         tokio::spawn(Writer::new(link(options.patience), epoch, options.large).run(jobs));
         let (records, puts) = mpsc::channel(QUEUE);
         tokio::spawn(records::keep(link(options.patience), puts));
+        let (reservations, wanted) = mpsc::channel(QUEUE);
+        tokio::spawn(reservations::run(link(options.patience), epoch, wanted));
         Ok(Self {
             epoch,
             lapse: options.lapse,
             queue,
             records,
+            reservations,
             readers: std::array::from_fn(|_| link(options.patience)),
             next_reader: AtomicUsize::new(0),
             outbox: link(options.patience),
@@ -205,6 +211,18 @@ impl Store for PostgresStore {
         at: Timestamp,
     ) -> Result<(), StoreError> {
         single::keep_reply(self, scope, &key, &reply, at).await
+    }
+
+    async fn reserve(&self, reservation: Reservation) -> Result<Result<(), Refused>, StoreError> {
+        reservations::reserve(self, reservation).await
+    }
+
+    async fn release(&self, scope: &Scope, id: &TaskId) -> Result<(), StoreError> {
+        reservations::release(self, scope, id).await
+    }
+
+    async fn abandoned(&self, agent: &str, limit: usize) -> Result<Vec<Reservation>, StoreError> {
+        reservations::abandoned(self, agent, limit).await
     }
 
     async fn turn(

@@ -1,6 +1,6 @@
 //! Reading single tasks: a finished one is one row, others are told by their snapshot and later entries.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 use nuncio_protocol::{Seq, Task, TaskId};
@@ -10,6 +10,7 @@ use super::{
     PostgresStore,
     link::Params,
     names::{plain, scope_id, text},
+    owner, reservations,
 };
 use crate::store::{
     Answer, Links, MOST_CHILDREN, Outcome, Scope, StoreError, StoredEvent, StoredTask,
@@ -56,7 +57,10 @@ const CHILDREN: &str = "SELECT l.child FROM links l
   JOIN tasks parent ON parent.id = l.parent JOIN tasks child ON child.id = l.child
   WHERE l.parent = $1 AND parent.scope = $2 AND child.scope = $2 ORDER BY l.child LIMIT $3";
 
-const ANSWER: &str = "SELECT digest, task, reply FROM answers WHERE scope = $1 AND key = $2";
+/// Also whose reservation it is, and whether that owner is alive.
+const ANSWER: &str = "SELECT a.digest, a.task, a.reply, r.id, r.key, a.digest, r.at, r.body, EXISTS (
+      SELECT FROM owners o WHERE o.epoch = r.owner AND o.beat >= now() - $3::bigint * interval '1 millisecond')
+  FROM answers a LEFT JOIN reservations r ON r.id = a.reserved WHERE a.scope = $1 AND a.key = $2";
 
 /// A row of [`told`].
 pub(super) struct Told(pub(super) Row);
@@ -222,12 +226,16 @@ pub(super) async fn answer(
     scope: &Scope,
     key: &str,
 ) -> Result<Option<Answer>, StoreError> {
-    let row = store.reads().query_opt(ANSWER, &[&scope_id(scope), &text(key)]).await?;
-    let Some(row) = row else { return Ok(None) };
+    let params: Params<'_> = &[&scope_id(scope), &text(key), &owner::millis(store.lapse)];
+    let Some(row) = store.reads().query_opt(ANSWER, params).await? else { return Ok(None) };
     let digest = row.get::<_, &[u8]>(0).try_into().map_err(damaged)?;
     let outcome = match (row.get::<_, Option<&str>>(1), row.get::<_, Option<&[u8]>>(2)) {
         (Some(id), _) => Outcome::Task(plain(id).into_owned().into()),
         (None, Some(reply)) => Outcome::Reply(serde_json::from_slice(reply).map_err(damaged)?),
+        (None, None) if row.get::<_, Option<&str>>(3).is_some() => {
+            let reservation = reservations::read(&row, 3, Arc::new(scope.clone()))?;
+            Outcome::Reserved { reservation: Box::new(reservation), abandoned: !row.get::<_, bool>(8) }
+        }
         (None, None) => return Err(damaged("an answer without its outcome")),
     };
     Ok(Some(Answer { digest, outcome }))

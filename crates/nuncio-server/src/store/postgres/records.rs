@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 
 use super::{
     PostgresStore,
-    link::{Link, Session, code},
+    link::{Link, Session, again, code},
     names::{plain, text},
 };
 use crate::store::{
@@ -170,12 +170,6 @@ pub(super) async fn keep(link: Link, mut queue: mpsc::Receiver<Job>) {
             let _ = done.send(own);
         }
     }
-}
-
-/// The same error for somebody else.
-fn again(error: &StoreError) -> StoreError {
-    let words = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);
-    if error.is_down() { StoreError::down(words) } else { StoreError::broken(words) }
 }
 
 async fn put_all(link: &Link, puts: &[&PutRecord]) -> Results {

@@ -11,9 +11,13 @@ use crate::store::{IdempotencyKey, Refused, Scope, StoreError, TurnChange, codec
 /// The scope is locked against being erased at the same time.
 const REPLY: &str = "WITH scope AS (
       INSERT INTO scopes VALUES ($1, $2, $3, $4)
-      ON CONFLICT (id) DO UPDATE SET agent = excluded.agent RETURNING id)
-  INSERT INTO answers (scope, key, digest, at, reply) SELECT id, $5, $6, $7, $8 FROM scope
-  ON CONFLICT DO NOTHING";
+      ON CONFLICT (id) DO UPDATE SET agent = excluded.agent RETURNING id),
+    ended AS (
+      DELETE FROM reservations r USING answers a
+      WHERE a.scope = $1 AND a.key = $5 AND r.id = a.reserved AND r.owner = $9 RETURNING r.id)
+  INSERT INTO answers AS a (scope, key, digest, at, reply) SELECT id, $5, $6, $7, $8 FROM scope
+  ON CONFLICT (scope, key) DO UPDATE SET at = excluded.at, reply = excluded.reply, reserved = NULL
+    WHERE a.reserved IN (SELECT id FROM ended)";
 
 const HELD: &str = "SELECT owner <> $3 AND (busy OR pending > 0) FROM tasks WHERE id = $1 AND scope = $2";
 
@@ -72,6 +76,7 @@ pub(super) async fn keep_reply(
                 &&key.digest[..],
                 &at.as_millis(),
                 &reply,
+                &store.epoch,
             ],
         )
         .await?;

@@ -64,6 +64,7 @@ async fn rows(url: &str) -> Vec<(String, u64)> {
         "webhooks",
         "deliveries",
         "memos",
+        "reservations",
     ];
     let mut counted = Vec::new();
     for table in tables {

@@ -17,7 +17,7 @@ use super::{
     columns::{Ready, Step, answers, name_scopes, pipeline, steps},
     judge::{Judge, Judged},
     link::{ATTEMPTS, Link, code, were_others},
-    outbox,
+    outbox, reservations,
 };
 use crate::store::{
     Commit, Refused, Scope, StoreError,
@@ -161,6 +161,7 @@ impl Writer {
             all.extend(steps(&wave, self.me));
         }
         all.extend(outbox::steps(writes));
+        all.extend(reservations::end(writes, self.me));
         all.extend(answers(writes));
         all
     }

@@ -125,9 +125,9 @@ impl Session {
         }
         self.written += body.map_or(0, <[u8]>::len) + artifacts.map_or(0, <[u8]>::len);
         let key = self.db.last_insert_rowid();
-        if !self.take_key(scope, key, write)? {
+        if let Err(refused) = self.take_name(scope, key, write)? {
             self.db.prepare_cached("DELETE FROM tasks WHERE key = ?1")?.execute([key])?;
-            return Ok(Err(Refused::KeyTaken));
+            return Ok(Err(refused));
         }
         self.count(scope, state, 1);
         if let Some(memo) = write.memo.as_ref().filter(|memo| !is_small(memo)) {
@@ -199,9 +199,17 @@ impl Session {
         Ok(row.optional()?)
     }
 
-    /// False if the key has an answer already.
+    /// Ends the reservation of a task that is created, or takes the key that it has without one.
+    fn take_name(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<Result<(), Refused>, StoreError> {
+        if write.reserved {
+            return self.end_reservation(scope, task, write);
+        }
+        Ok(if self.take_key(scope, task, write)? { Ok(()) } else { Err(Refused::KeyTaken) })
+    }
+
+    /// False if the key has an answer already, or is reserved.
     fn take_key(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<bool, StoreError> {
-        let Some(idempotency) = &write.idempotency else { return Ok(true) };
+        let Some(idempotency) = write.key() else { return Ok(true) };
         let mut insert = self.db.prepare_cached(
             "INSERT INTO answers (scope, key, digest, at, task) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (scope, key) DO NOTHING",

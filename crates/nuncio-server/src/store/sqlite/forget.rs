@@ -72,19 +72,41 @@ impl Session {
         ))?;
         let replies = delete.execute(params![owner, agent, tenant, limit - tasks as i64])?;
         drop(delete);
-        if ((tasks + replies) as i64) < limit {
+        let reserved = self.erase_reservations(theirs, whose, limit - (tasks + replies) as i64)?;
+        let erased = tasks + replies + reserved;
+        if (erased as i64) < limit {
             // Nothing is left of them: their name goes as well.
             self.count_tasks()?;
             let mut delete = self.db.prepare_cached(&format!(
                 "DELETE FROM scopes WHERE {theirs}
                      AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.scope = scopes.key)
-                     AND NOT EXISTS (SELECT 1 FROM answers WHERE answers.scope = scopes.key)"
+                     AND NOT EXISTS (SELECT 1 FROM answers WHERE answers.scope = scopes.key)
+                     AND NOT EXISTS (SELECT 1 FROM reservations WHERE reservations.scope = scopes.key)"
             ))?;
             delete.execute(params![owner, agent, tenant])?;
             drop(delete);
             self.forget_scopes();
         }
-        Ok(tasks + replies)
+        Ok(erased)
+    }
+
+    fn erase_reservations(&self, theirs: &str, whose: &Whose, limit: i64) -> Result<usize, StoreError> {
+        let mut find = self.db.prepare_cached(&format!(
+            "SELECT r.id, r.scope, r.key FROM scopes CROSS JOIN reservations r ON r.scope = scopes.key
+             WHERE {theirs} LIMIT ?4"
+        ))?;
+        let Whose { agent, tenant, owner } = whose;
+        let old = find.query_map(params![owner, agent, tenant, limit], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<String>>(2)?))
+        })?;
+        let old = old.collect::<Result<Vec<_>, _>>()?;
+        for (id, scope, key) in &old {
+            self.db.prepare_cached("DELETE FROM reservations WHERE id = ?1")?.execute([id])?;
+            if let Some(key) = key {
+                self.free_key(*scope, key)?;
+            }
+        }
+        Ok(old.len())
     }
 
     /// Turns, links, keys and large content go with the row of the task.

@@ -19,6 +19,7 @@ pub mod maintain;
 mod outbox;
 mod read;
 mod records;
+mod reservations;
 mod schema;
 mod survey;
 mod turns;
@@ -38,7 +39,7 @@ use self::{lease::Hands, lock::Lock, read::Readers, write::Writer};
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Durability, Expect,
     IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive,
-    Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
+    Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
     TurnChange, Webhook, Whose,
     codec::{self, DEFAULT_LARGE},
 };
@@ -168,8 +169,8 @@ impl Store for SqliteStore {
     }
 
     async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
-        let (scope, key) = (scope.clone(), key.to_owned());
-        self.readers.ask(move |db| read::answer(db, &scope, &key)).await
+        let (me, scope, key) = (self.me, Arc::new(scope.clone()), key.to_owned());
+        self.readers.ask(move |db| read::answer(db, me, &scope, &key)).await
     }
 
     async fn keep_reply(
@@ -179,17 +180,22 @@ impl Store for SqliteStore {
         reply: Arc<Message>,
         at: Timestamp,
     ) -> Result<(), StoreError> {
-        let scope = Arc::clone(scope);
-        let reply = serde_json::to_vec(&*reply).map_err(StoreError::broken)?;
-        let keep = "INSERT INTO answers (scope, key, digest, at, reply) VALUES (?1, ?2, ?3, ?4, ?5)
-                    ON CONFLICT (scope, key) DO NOTHING";
-        let work = move |session: &mut write::Session| {
-            let scope = session.scope(&scope)?;
-            let mut keep = session.db.prepare_cached(keep)?;
-            keep.execute(params![scope, key.key, key.digest, at.as_millis(), reply])?;
-            Ok(())
-        };
-        self.writer.shared(work).await
+        let (scope, reply) = (Arc::clone(scope), reservations::encode_reply(&reply)?);
+        self.writer.shared(move |session| session.keep_reply(&scope, &key, &reply, at)).await
+    }
+
+    async fn reserve(&self, reservation: Reservation) -> Result<Result<(), Refused>, StoreError> {
+        self.writer.shared(move |session| session.reserve(&reservation)).await
+    }
+
+    async fn release(&self, scope: &Scope, id: &TaskId) -> Result<(), StoreError> {
+        let (scope, id) = (Arc::new(scope.clone()), id.clone());
+        self.writer.shared(move |session| session.release_reservation(&scope, &id)).await
+    }
+
+    async fn abandoned(&self, agent: &str, limit: usize) -> Result<Vec<Reservation>, StoreError> {
+        let (me, agent) = (self.me, Arc::from(agent));
+        self.readers.ask(move |db| reservations::abandoned(db, me, &agent, bounded(limit))).await
     }
 
     async fn turn(

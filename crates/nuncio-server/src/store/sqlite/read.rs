@@ -15,7 +15,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use tokio::sync::oneshot;
 
 use super::{
-    error,
+    error, reservations,
     schema::{self, LAST_SEQ, place},
 };
 use crate::store::{
@@ -226,21 +226,29 @@ pub(super) fn links(db: &Connection, scope: &Scope, id: &TaskId) -> Result<Links
     })
 }
 
-pub(super) fn answer(db: &Connection, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
+pub(super) fn answer(
+    db: &Connection,
+    me: i64,
+    scope: &Arc<Scope>,
+    key: &str,
+) -> Result<Option<Answer>, StoreError> {
     let mut find = db.prepare_cached(
-        "SELECT digest, tasks.id, reply FROM scopes CROSS JOIN answers ON answers.scope = scopes.key
-             LEFT JOIN tasks ON tasks.key = answers.task
+        "SELECT digest, tasks.id, reply, reserved, r.id, r.key, digest, r.at, r.body, r.owner
+         FROM scopes CROSS JOIN answers ON answers.scope = scopes.key
+             LEFT JOIN tasks ON tasks.key = answers.task LEFT JOIN reservations r ON r.id = answers.reserved
          WHERE agent = ?1 AND tenant IS ?2 AND scopes.owner IS ?3 AND answers.key = ?4",
     )?;
     let mut rows = find.query(params![scope.agent, scope.tenant, scope.owner, key])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let outcome = match row.get::<_, Option<String>>(1)? {
-        Some(id) => Outcome::Task(id.into()),
-        None => {
-            let reply: Message =
-                serde_json::from_slice(bytes(row, 2)?.unwrap_or_default()).map_err(damaged)?;
-            Outcome::Reply(Arc::new(reply))
-        }
+    let outcome = if let Some(id) = row.get::<_, Option<String>>(1)? {
+        Outcome::Task(id.into())
+    } else if row.get::<_, Option<String>>(3)?.is_some() {
+        let (reservation, owner) = reservations::read(row, 4, Arc::clone(scope))?;
+        // The lock is ours alone, so every other owner is gone.
+        Outcome::Reserved { reservation: Box::new(reservation), abandoned: owner != me }
+    } else {
+        let reply: Message = serde_json::from_slice(bytes(row, 2)?.unwrap_or_default()).map_err(damaged)?;
+        Outcome::Reply(Arc::new(reply))
     };
     Ok(Some(Answer { digest: row.get(0)?, outcome }))
 }

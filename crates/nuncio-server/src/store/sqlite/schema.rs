@@ -11,7 +11,7 @@ use crate::store::{Durability, OpenError};
 const APPLICATION_ID: i64 = 0x4e55_4e43;
 
 /// One step per version of the schema. A step that was released never changes.
-pub(super) const MIGRATIONS: [&str; 4] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4];
+pub(super) const MIGRATIONS: [&str; 5] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 /// The version we know.
 pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;
@@ -179,6 +179,24 @@ const VERSION_3: &str = "
 /// What an agent remembers, in the row of its task if it is small: a tree of its own is one more page of every commit.
 const VERSION_4: &str = "
     ALTER TABLE tasks ADD COLUMN memo BLOB;
+";
+
+/// Messages that may be at work while there is no task and no reply yet.
+const VERSION_5: &str = "
+    CREATE TABLE reservations (
+        -- That of the task.
+        id TEXT PRIMARY KEY,
+        scope INTEGER NOT NULL REFERENCES scopes,
+        -- Its row among the answers has the id in `reserved`; NULL: it has none.
+        key TEXT,
+        -- The epoch of the handle that made it.
+        owner INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        body BLOB NOT NULL
+    ) STRICT;
+    CREATE INDEX reservations_by_scope ON reservations (scope);
+
+    ALTER TABLE answers ADD COLUMN reserved TEXT;
 ";
 
 /// Opens the database for writing, in its newest form. The caller has the lock.

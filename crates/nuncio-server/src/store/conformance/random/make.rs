@@ -129,6 +129,7 @@ impl Run {
             at: at(entry.at as i64),
             snapshot: None,
             idempotency: entry.key.map(|number| self.key(number)),
+            reserved: false,
             turn: entry.turn.as_ref().map(|turn| self.turn(turn)),
             take: entry.take,
             webhook: None,

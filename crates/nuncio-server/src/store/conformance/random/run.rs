@@ -173,6 +173,7 @@ impl Run {
         let found: Found = well(store.answer(scope, &name).await)?.map(|answer| match answer.outcome {
             Outcome::Task(id) => (answer.digest, id.to_string()),
             Outcome::Reply(reply) => (answer.digest, reply.message_id.to_string()),
+            Outcome::Reserved { reservation, .. } => (answer.digest, reservation.task_id.to_string()),
         });
         same(("answer", number), &found, &self.model.answer(scope, &name))
     }

@@ -1,5 +1,7 @@
 //! The check: what we know about our own tables, and every task against its log.
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
 use nuncio_protocol::{Seq, Task};
 use tokio_postgres::Row;
@@ -8,7 +10,7 @@ use super::{Address, Session, look};
 use crate::store::{
     OpenError, StoreError,
     codec::{Blobs, Digest, damaged, decode_artifacts, decode_segment, decode_task, replay, state_code},
-    postgres::schema,
+    postgres::schema::{self, KNOWN},
 };
 
 /// A check names at most so many problems.
@@ -17,10 +19,10 @@ const MOST_PROBLEMS: usize = 100;
 /// So many tasks are read at a time.
 const PAGE: i64 = 100;
 
-/// Queries whose rows are problems, with the version of the schema from which on they can be asked.
-const RULES: [(i64, &str, &str); 15] = [
+/// Queries whose rows are problems, with the versions of the schema of which they can be asked.
+const RULES: [(RangeInclusive<i64>, &str, &str); 17] = [
     (
-        1,
+        1..=KNOWN,
         "counters",
         "SELECT format('scope %s has %s tasks in state %s, and counts %s', coalesce(own.scope, told.scope),
              coalesce(own.n, 0), coalesce(own.state, told.state), coalesce(told.n, 0))
@@ -30,91 +32,109 @@ const RULES: [(i64, &str, &str); 15] = [
          WHERE coalesce(own.n, 0) <> coalesce(told.n, 0) LIMIT 100",
     ),
     (
-        1,
+        1..=KNOWN,
         "turns",
         "SELECT format('task %s counts %s turns that wait', id, pending) FROM tasks
          WHERE pending <> (SELECT count(*) FROM turns WHERE turns.task = tasks.id AND NOT begun) LIMIT 100",
     ),
     (
-        1,
+        1..=KNOWN,
         "turns",
         "SELECT format('turn %s is of no task', id) FROM turns
          WHERE NOT EXISTS (SELECT FROM tasks WHERE tasks.id = turns.task) LIMIT 100",
     ),
     (
-        1,
+        1..=KNOWN,
         "log",
         "SELECT format('segment %s of task %s has no task', last_seq, task) FROM segments
          WHERE NOT EXISTS (SELECT FROM tasks WHERE id = task) LIMIT 100",
     ),
     (
-        1,
+        1..=KNOWN,
         "content",
         "SELECT format('content of task %s has no task', task) FROM blobs
          WHERE NOT EXISTS (SELECT FROM tasks WHERE id = task) LIMIT 100",
     ),
     (
-        1,
+        1..=KNOWN,
         "links",
         "SELECT format('a link of task %s has no task', child) FROM links
          WHERE NOT EXISTS (SELECT FROM tasks WHERE id = child) LIMIT 100",
     ),
     (
-        1,
+        1..=3,
         "answers",
         "SELECT format('a key of scope %s has no answer', scope) FROM answers
          WHERE (task IS NULL) = (reply IS NULL)
              OR task IS NOT NULL AND NOT EXISTS (SELECT FROM tasks WHERE id = task) LIMIT 100",
     ),
     (
-        1,
+        1..=KNOWN,
         "scopes",
         "SELECT format('task %s is of an unknown scope', id) FROM tasks
          WHERE NOT EXISTS (SELECT FROM scopes WHERE scopes.id = tasks.scope) LIMIT 100",
     ),
     (
-        1,
+        1..=KNOWN,
         "scopes",
         "SELECT format('a key is of the unknown scope %s', scope) FROM answers
          WHERE NOT EXISTS (SELECT FROM scopes WHERE scopes.id = answers.scope) LIMIT 100",
     ),
     (
-        2,
+        2..=KNOWN,
         "webhooks",
         "SELECT format('webhook %s is of no task', uid) FROM webhooks w
          WHERE NOT EXISTS (SELECT FROM tasks t JOIN scopes s ON s.id = t.scope
              WHERE t.id = w.task AND t.scope = w.scope AND s.agent = w.agent) LIMIT 100",
     ),
     (
-        2,
+        2..=KNOWN,
         "webhooks",
         "SELECT format('webhook %s is owed something, and is not due', uid) FROM webhooks w
          WHERE (due_at IS NULL OR stopped)
              AND EXISTS (SELECT FROM deliveries WHERE webhook = w.uid AND state = 0) LIMIT 100",
     ),
     (
-        2,
+        2..=KNOWN,
         "webhooks",
         "SELECT format('webhook %s is in somebody''s hands, and is not due', uid) FROM webhooks
          WHERE holder IS NOT NULL AND due_at IS NULL LIMIT 100",
     ),
     (
-        2,
+        2..=KNOWN,
         "deliveries",
         "SELECT format('delivery %s-%s is of no webhook, or of no entry', d.webhook, d.seq) FROM deliveries d
          WHERE NOT EXISTS (SELECT FROM webhooks w JOIN tasks t ON t.id = w.task
              WHERE w.uid = d.webhook AND d.seq BETWEEN 1 AND t.seq) LIMIT 100",
     ),
     (
-        3,
+        3..=KNOWN,
         "memos",
         "SELECT format('a memo of task %s has no task', task) FROM memos
          WHERE NOT EXISTS (SELECT FROM tasks WHERE id = task) LIMIT 100",
     ),
     (
-        3,
+        3..=KNOWN,
         "records",
         "SELECT format('record %s of %s has no version', key, kind) FROM records WHERE version < 1 LIMIT 100",
+    ),
+    (
+        4..=KNOWN,
+        "answers",
+        "SELECT format('a key of scope %s has no answer', scope) FROM answers
+         WHERE num_nonnulls(task, reply, reserved) <> 1
+             OR task IS NOT NULL AND NOT EXISTS (SELECT FROM tasks WHERE id = task) LIMIT 100",
+    ),
+    (
+        4..=KNOWN,
+        "reservations",
+        "SELECT format('reservation %s and its key do not agree', coalesce(own.id, told.reserved))
+         FROM (SELECT * FROM reservations WHERE key IS NOT NULL) own
+             FULL JOIN (SELECT * FROM answers WHERE reserved IS NOT NULL) told
+             ON told.scope = own.scope AND told.key = own.key AND told.reserved = own.id
+         WHERE own.id IS NULL OR told.reserved IS NULL
+         UNION ALL SELECT format('reservation %s has a task', id) FROM reservations JOIN tasks USING (id)
+         LIMIT 100",
     ),
 ];
 
@@ -137,7 +157,7 @@ pub async fn check(url: &str) -> Result<Vec<String>, OpenError> {
     session.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(refused)?;
     let mut problems = Vec::new();
     let version = schema::version(&session, &address).await?;
-    for (_, what, query) in RULES.into_iter().filter(|(from, ..)| *from <= version) {
+    for (_, what, query) in RULES.into_iter().filter(|(versions, ..)| versions.contains(&version)) {
         let found = session.query(query, &[]).await;
         let found = found.map(|rows| rows.iter().map(|row| row.get(0)).collect());
         note(&mut problems, what, found);

@@ -6,7 +6,7 @@ use nuncio_protocol::{Event, Message, Part, Seq, TaskState};
 use super::*;
 use crate::store::{
     Commit, Prune, Pruned, Scope, StoredTurn, TurnChange, Webhook, Whose,
-    conformance::{Writer, at, commit_one, creation, key, opening, scope},
+    conformance::{Writer, at, commit_one, creation, key, opening, reserve::reservation, scope},
 };
 
 /// A task with a key, a reference, a turn, large content and a webhook that is owed an entry.
@@ -39,10 +39,12 @@ async fn what_is_erased_or_pruned_leaves_no_rows() {
         rich_task(&store, owner, id, state).await;
         store.keep_reply(&scope(owner), key("reply", 1), Arc::clone(&reply), at(1)).await.unwrap();
     }
-    assert_eq!(rows(&url).await.len(), 11, "every table has something");
+    let reserved = reservation(&scope("ann"), "t-3", Some(key("reserved", 1)));
+    assert_eq!(store.reserve(reserved).await.unwrap(), Ok(()));
+    assert_eq!(rows(&url).await.len(), 12, "every table has something");
     assert_eq!(problems(&url).await, [""; 0]);
     let ann = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
-    assert_eq!(store.erase(&ann, 10).await.unwrap(), 2);
+    assert_eq!(store.erase(&ann, 10).await.unwrap(), 3);
     assert_eq!(postgres::run(&url, "SELECT owner FROM nuncio.scopes").await, [["bob"]], "not even the name");
     for what in [Pruned::Tasks(TaskState::Completed), Pruned::Replies] {
         let prune = Prune { agent: "agent".into(), what, before: at(10) };

@@ -53,6 +53,22 @@ async fn the_check_finds_what_is_wrong() {
         ("UPDATE nuncio.webhooks SET due_at = NULL, holder = 1", "webhook w-1 is in somebody's hands"),
         ("INSERT INTO nuncio.memos VALUES ('t-9', '')", "a memo of task t-9 has no task"),
         ("INSERT INTO nuncio.records VALUES ('k', 'a', 0, 1, '')", "record a of k has no version"),
+        (
+            "INSERT INTO nuncio.reservations SELECT 't-9', id, 'k', 1, 1, '' FROM nuncio.scopes LIMIT 1",
+            "reservation t-9 and its key do not agree",
+        ),
+        (
+            "INSERT INTO nuncio.answers SELECT id, 'k', '', 1, NULL, NULL, 't-9' FROM nuncio.scopes LIMIT 1",
+            "reservation t-9 and its key do not agree",
+        ),
+        (
+            "INSERT INTO nuncio.answers SELECT id, 'k', '', 1, NULL, NULL, NULL FROM nuncio.scopes LIMIT 1",
+            "has no answer",
+        ),
+        (
+            "INSERT INTO nuncio.reservations SELECT 't-1', id, NULL, 1, 1, '' FROM nuncio.scopes LIMIT 1",
+            "reservation t-1 has a task",
+        ),
         ("DELETE FROM nuncio.webhooks", "delivery w-1-1 is of no webhook"),
         ("UPDATE nuncio.deliveries SET seq = 99", "delivery w-1-99 is of no webhook, or of no entry"),
     ];

@@ -8,17 +8,20 @@ use super::{
     *,
 };
 use crate::store::{
-    Commit, Expect, PutRecord,
-    conformance::{Writer, at, creation, scope, stored},
+    Commit, Expect, PutRecord, Refused,
+    conformance::{Writer, at, creation, key, reserve::reservation, scope, stored},
     postgres::{
         maintain::{check, vacuum},
         schema::KNOWN,
     },
 };
 
-/// The tables that each version has added, newest first.
-const ADDED: [(i64, &str); 2] =
-    [(3, "nuncio.memos, nuncio.records"), (2, "nuncio.webhooks, nuncio.deliveries")];
+/// Takes away what each version has added, newest first.
+const ADDED: [(i64, &str); 3] = [
+    (4, "DROP TABLE nuncio.reservations; ALTER TABLE nuncio.answers DROP COLUMN reserved"),
+    (3, "DROP TABLE nuncio.memos, nuncio.records"),
+    (2, "DROP TABLE nuncio.webhooks, nuncio.deliveries"),
+];
 
 /// Tables as this version made them, and two tasks in them, one in progress.
 async fn older(url: &str, version: i64) {
@@ -27,8 +30,8 @@ async fn older(url: &str, version: i64) {
     done.status(TaskState::Completed, 2).await;
     Writer::create(&shared(&store), &scope("ann"), "t-2", "c-1", 1).await;
     store.close().await;
-    for (_, tables) in ADDED.iter().filter(|(added, _)| *added > version) {
-        postgres::run(url, &format!("DROP TABLE {tables}")).await;
+    for (_, without) in ADDED.iter().filter(|(added, _)| *added > version) {
+        postgres::run(url, without).await;
     }
     postgres::run(url, &format!("UPDATE nuncio.schema_version SET version = {version}")).await;
 }
@@ -66,6 +69,9 @@ async fn brought_forward_from(version: i64) {
     };
     assert_eq!(hubs[0].put_records(vec![record]).await.unwrap(), [Ok(1)]);
     assert_eq!(owed(&hubs[3].lease(&due()).await.unwrap()), [("w".to_owned(), vec![2])]);
+    let wanted = reservation(&ann, "t-3", Some(key("k", 1)));
+    assert_eq!(hubs[0].reserve(wanted.clone()).await.unwrap(), Ok(()));
+    assert_eq!(hubs[1].reserve(reservation(&ann, "t-4", wanted.idempotency)).await.unwrap(), Err(Refused::KeyTaken));
     assert_eq!(problems(&url).await, [""; 0]);
 }
 

@@ -1,6 +1,6 @@
 //! The check: what SQLite finds, and what we know about our own tables.
 
-use std::path::Path;
+use std::{ops::RangeInclusive, path::Path};
 
 use nuncio_protocol::{Seq, Task};
 use rusqlite::{Connection, Row};
@@ -11,24 +11,24 @@ use crate::store::{
     codec::{replay, state_code},
     sqlite::{
         read,
-        schema::{self, LAST_SEQ, place},
+        schema::{self, KNOWN, LAST_SEQ, place},
     },
 };
 
 /// A check names at most so many problems.
 const MOST_PROBLEMS: usize = 100;
 
-/// Queries whose rows are problems, and the version of the schema from which on they can be asked.
-const RULES: [(i64, &str, &str); 10] = [
-    (1, "file", "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
+/// Queries whose rows are problems, and the versions of the schema of which they can be asked.
+const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
+    (1..=KNOWN, "file", "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
     (
-        1,
+        1..=KNOWN,
         "references",
         "SELECT format('row %d of %s refers to nothing in %s', rowid, \"table\", parent)
          FROM pragma_foreign_key_check",
     ),
     (
-        1,
+        1..=KNOWN,
         "counters",
         "SELECT format('scope %d has %d tasks in state %d, and counts %d', coalesce(own.scope, counters.scope),
              coalesce(own.number, 0), coalesce(own.state, counters.state), coalesce(counters.tasks, 0))
@@ -37,32 +37,32 @@ const RULES: [(i64, &str, &str); 10] = [
          WHERE own.number IS NOT counters.tasks",
     ),
     (
-        1,
+        1..=KNOWN,
         "turns",
         "SELECT format('task %s counts %d turns and %d that wait', id, turns, pending) FROM tasks
          WHERE turns <> (SELECT count(*) FROM turns WHERE task = key)
              OR pending <> (SELECT count(*) FROM turns WHERE task = key AND NOT begun)",
     ),
     (
-        1,
+        1..=KNOWN,
         "log",
         "SELECT format('segment %d is of no task', place) FROM log
          WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE key = place >> 28)",
     ),
     (
-        1,
+        1..=4,
         "answers",
         "SELECT format('key %d of scope %d has no answer', rowid, scope) FROM answers
          WHERE (task IS NULL) = (reply IS NULL)",
     ),
     (
-        2,
+        2..=KNOWN,
         "webhooks",
         "SELECT format('task %s counts %d webhooks', id, webhooks) FROM tasks
          WHERE webhooks <> (SELECT count(*) FROM webhooks WHERE task = tasks.key)",
     ),
     (
-        2,
+        2..=KNOWN,
         "webhooks",
         "SELECT format('%s is not due for what it is owed', uid) FROM webhooks
          WHERE (stopped AND due_at IS NOT NULL) OR EXISTS (
@@ -70,14 +70,30 @@ const RULES: [(i64, &str, &str); 10] = [
              WHERE webhook = key AND state = 0 AND (due_at IS NULL OR seq < owed_from))",
     ),
     (
-        2,
+        2..=KNOWN,
         "deliveries",
         "SELECT format('%s-%d cannot be', uid, deliveries.seq)
          FROM deliveries JOIN webhooks ON webhooks.key = webhook JOIN tasks ON tasks.key = task
          WHERE deliveries.seq NOT BETWEEN 1 AND tasks.seq OR deliveries.state NOT BETWEEN 0 AND 2
              OR NOT json_valid(coalesce(recent, '[]'))",
     ),
-    (3, "records", "SELECT format('record %s of %s has no version', key, kind) FROM records WHERE version < 1"),
+    (
+        5..=KNOWN,
+        "answers",
+        "SELECT format('key %d of scope %d has no answer', rowid, scope) FROM answers
+         WHERE (task IS NOT NULL) + (reply IS NOT NULL) + (reserved IS NOT NULL) <> 1",
+    ),
+    (
+        5..=KNOWN,
+        "reservations",
+        "SELECT format('reservation %s and its key do not agree', coalesce(id, reserved))
+         FROM (SELECT * FROM reservations WHERE key IS NOT NULL) AS own
+             FULL JOIN (SELECT * FROM answers WHERE reserved IS NOT NULL) AS told
+             ON told.scope = own.scope AND told.key = own.key AND told.reserved = own.id
+         WHERE id IS NULL OR reserved IS NULL
+         UNION ALL SELECT format('reservation %s has a task', id) FROM reservations JOIN tasks USING (id)",
+    ),
+    (3..=KNOWN, "records", "SELECT format('record %s of %s has no version', key, kind) FROM records WHERE version < 1"),
 ];
 
 /// Looks at everything, also while a hub runs, and says what is wrong.
@@ -92,7 +108,7 @@ pub fn check(path: &Path) -> Result<Vec<String>, OpenError> {
     };
     let version = schema::version(&db, path)?;
     let mut problems = Vec::new();
-    for (_, what, query) in RULES.into_iter().filter(|(from, ..)| *from <= version) {
+    for (_, what, query) in RULES.into_iter().filter(|(versions, ..)| versions.contains(&version)) {
         note(&mut problems, what, ask(&db, query));
     }
     note(&mut problems, "log", read_all(&db));

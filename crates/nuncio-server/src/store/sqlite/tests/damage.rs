@@ -134,6 +134,19 @@ async fn the_check_finds_each_kind_of_damage() {
         ("DELETE FROM blobs", "large content is missing"),
         ("UPDATE tasks SET pending = 9 WHERE id = 't-1'", "turns: task t-1 counts"),
         ("UPDATE answers SET task = NULL", "has no answer"),
+        ("UPDATE answers SET reserved = 't-9' WHERE task IS NOT NULL", "has no answer"),
+        (
+            "UPDATE answers SET reply = NULL, reserved = 't-9' WHERE reply IS NOT NULL",
+            "reservations: reservation t-9 and its key do not agree",
+        ),
+        (
+            "INSERT INTO reservations VALUES ('t-9', 1, 'k', 1, 1, x'')",
+            "reservations: reservation t-9 and its key do not agree",
+        ),
+        (
+            "INSERT INTO reservations VALUES ('t-1', 1, NULL, 1, 1, x'')",
+            "reservations: reservation t-1 has a task",
+        ),
         ("UPDATE tasks SET webhooks = 0 WHERE id = 't-1'", "webhooks: task t-1 counts 0 webhooks"),
         ("DELETE FROM webhooks WHERE uid = 't-1'", "webhooks: task t-1 counts 1 webhooks"),
         ("UPDATE webhooks SET due_at = NULL", "webhooks: t-2 is not due for what it is owed"),

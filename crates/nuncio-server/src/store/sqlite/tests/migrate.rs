@@ -7,8 +7,10 @@ use rusqlite::Connection;
 
 use super::{Folder, end, lease, maintain, open, rows, webhook};
 use crate::store::{
-    Commit, OpenError, SqliteOptions, SqliteStore, Store, TaskQuery,
-    conformance::{Writer, at, events, scope, stored},
+    Commit, OpenError, Outcome, Refused, SqliteOptions, SqliteStore, Store, TaskQuery,
+    conformance::{
+        Writer, at, commit_one, events, key, opening, reserve::reservation, scope, stored,
+    },
     sqlite::schema::{KNOWN, MIGRATIONS},
 };
 
@@ -129,6 +131,25 @@ async fn a_file_of_the_third_version_has_kept_its_memos() {
     assert_eq!(large.map(|memo| memo.len()), Some("remember".len() * 1_001));
     takes_a_memo(store, "t-0").await;
     closed(&folder, handle).await;
+}
+
+#[tokio::test]
+async fn a_file_of_the_fourth_version_takes_reservations() {
+    let ((folder, handle), ann) = (opened(4).await, scope("ann"));
+    let store: Arc<dyn Store> = handle.clone();
+    assert!(matches!(store.answer(&ann, "t-0").await.unwrap().unwrap().outcome, Outcome::Task(_)));
+    assert!(matches!(store.answer(&ann, "reply").await.unwrap().unwrap().outcome, Outcome::Reply(_)));
+    let wanted = |id: &str, name: &str| reservation(&ann, id, Some(key(name, 1)));
+    assert_eq!(store.reserve(wanted("t-9", "t-0")).await.unwrap(), Err(Refused::KeyTaken), "by a task");
+    assert_eq!(store.reserve(wanted("t-9", "reply")).await.unwrap(), Err(Refused::KeyTaken), "by a reply");
+    assert_eq!(store.reserve(wanted("t-9", "new")).await.unwrap(), Ok(()));
+    assert_eq!(store.reserve(wanted("t-10", "newer")).await.unwrap(), Ok(()));
+    let first = Commit { reserved: true, ..opening(&ann, "t-9", None) };
+    assert_eq!(commit_one(&*store, first).await, Ok(()));
+    drop(store);
+    closed(&folder, handle).await;
+    let next = open(&folder.file()).await;
+    assert_eq!(next.abandoned("agent", 9).await.unwrap(), [wanted("t-10", "newer")]);
 }
 
 #[tokio::test]

@@ -1,0 +1,225 @@
+//! Reservations: the store knows that a message is about to be executed before its executor sees it, so that
+//! nothing is done twice, and nothing without a task that tells of it.
+//!
+//! | what is executed | what is committed before |
+//! |---|---|
+//! | a message that begins a task | the task's id with the key ([`Reservation`]); the task itself is there from its first event on |
+//! | the same, and its caller does not wait | the task, with its key and its turn (`kept`) |
+//! | a message to a task | the message, with its key, as an entry of the log |
+//!
+//! An executor that is idempotent needs none of this, and a store in memory ends with the process.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use nuncio_protocol::{CallContext, Error, Message, Result, Seq, TaskState};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{Instant, sleep, timeout},
+};
+use tracing::Instrument as _;
+
+use super::{
+    COMMIT_PATIENCE, Shared,
+    admit::Admitted,
+    execution::{Begun, Turn},
+    live::LiveRef,
+    new_id,
+    record::{Recorder, now},
+    recover::NOT_RUN_AGAIN,
+    unavailable,
+};
+use crate::store::{IdempotencyKey, Reservation, StoreError, Webhook};
+
+/// How often a message that another server has reserved is looked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How many reservations are read at a time.
+const PAGE: usize = 256;
+
+/// What a task begins with, as a reservation keeps it.
+#[derive(Serialize, Deserialize)]
+struct Opening {
+    message: Arc<Message>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    webhook: Option<Webhook>,
+}
+
+impl Shared {
+    /// True if the executor may be given the same message twice.
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.idempotent || self.present.load().executor.is_idempotent()
+    }
+
+    /// True if the store is to know of a message before the executor does; `keyed` if it came with a key.
+    pub(super) fn writes_ahead(&self, keyed: bool) -> bool {
+        self.keeps_turns()
+            && !self.is_idempotent()
+            && (keyed || self.present.load().executor.always_leaves_task())
+    }
+
+    /// Reserves the task of a turn, and runs it. Where another server has the key already, that one's answer is
+    /// waited for.
+    pub(super) async fn begin_reserved(
+        self: &Arc<Self>,
+        cx: &CallContext,
+        live: LiveRef,
+        turn: Box<Turn>,
+        permit: OwnedSemaphorePermit,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Admitted> {
+        let (shared, handle) = (Arc::clone(self), live.clone());
+        // Not by the caller, who may leave: what is reserved is also run.
+        let begun = self.tracker.spawn(
+            async move { shared.reserve_and_start(&handle, turn, permit).await }.in_current_span(),
+        );
+        let begun = timeout(COMMIT_PATIENCE, begun).await.map_err(|_| unavailable())?;
+        if begun.map_err(Error::internal)?? {
+            return Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }));
+        }
+        self.taken_elsewhere(cx, key, &live).await?.ok_or_else(unavailable)
+    }
+
+    /// False if the key is taken; then nothing was begun.
+    async fn reserve_and_start(
+        self: &Arc<Self>,
+        live: &LiveRef,
+        mut turn: Box<Turn>,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<bool> {
+        let reservation = reservation_of(live)?;
+        match self.store.reserve(reservation.clone()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Ok(false),
+            Err(error) => {
+                // It may be there or not. Until it is certain that it is not, a repeat waits behind this turn.
+                let (shared, live) = (Arc::clone(self), live.clone());
+                self.tracker.spawn(async move {
+                    shared.release(&live).await;
+                    drop((turn, permit));
+                });
+                return Err(error.into());
+            }
+        }
+        if live.lock().broken {
+            // Its caller was erased meanwhile.
+            self.release(live).await;
+            return Err(unavailable());
+        }
+        live.lock().reserved = true;
+        turn.reserved = Some(reservation);
+        if let Some(guard) = &turn.in_flight {
+            guard.begins_after(Seq::ZERO);
+        }
+        self.start(live, turn, permit);
+        Ok(true)
+    }
+
+    /// What became of a message under a key that another server has, if one has.
+    pub(super) async fn taken_elsewhere(
+        self: &Arc<Self>,
+        cx: &CallContext,
+        key: Option<&IdempotencyKey>,
+        live: &LiveRef,
+    ) -> Result<Option<Admitted>> {
+        let Some(key) = key.filter(|_| self.store.is_shared()) else { return Ok(None) };
+        // Boxed: it is rare, and would make every send's future larger.
+        Ok(Box::pin(self.claim(cx, key, live, false)).await?.err())
+    }
+
+    /// Waits a moment for the answer to a message that is reserved. Of one that is abandoned the answer is that it
+    /// has failed.
+    pub(super) async fn await_reserved(
+        self: &Arc<Self>,
+        reservation: Reservation,
+        abandoned: bool,
+        until: Instant,
+    ) -> Result<()> {
+        if abandoned {
+            return self.fail_reserved(reservation).await;
+        }
+        if Instant::now() >= until {
+            return Err(unavailable());
+        }
+        sleep(POLL_INTERVAL).await;
+        Ok(())
+    }
+
+    /// Gives a reservation back, when the store is there.
+    pub(super) async fn release(&self, live: &LiveRef) {
+        if let Err(error) = self.journal.insist(|| self.store.release(&live.scope, &live.id)).await {
+            tracing::error!(task = %live.id, %error, "a reservation could not be released; the next server ends it as failed");
+        }
+    }
+
+    /// Makes the task of a reservation whose execution has come to nothing, as failed. If another server does the
+    /// same, or the caller was erased, that stands.
+    pub(super) async fn fail_reserved(self: &Arc<Self>, reservation: Reservation) -> Result<()> {
+        let Reservation { scope, task_id, body, .. } = reservation;
+        let Opening { message, webhook } = serde_json::from_slice(&body).map_err(StoreError::broken)?;
+        let context_id = message.context_id.clone().unwrap_or_else(new_id);
+        let live = self.registry.begin(task_id, context_id, scope, message, None);
+        {
+            let mut state = live.lock();
+            // Whoever owns it has ended.
+            (state.reserved, state.held) = (true, true);
+            state.webhook = webhook;
+        }
+        tracing::info!(task = %live.id, "a message was at work when its server stopped; its task is ended as failed");
+        Recorder::new(self, &live).end(TaskState::Failed, Some(NOT_RUN_AGAIN)).await?;
+        live.until(|state| state.broken || state.is_committed()).await;
+        Ok(())
+    }
+
+    /// Ends what servers that are gone have reserved.
+    pub(super) async fn fail_abandoned(self: &Arc<Self>) -> Result<(), StoreError> {
+        loop {
+            let abandoned = self.store.abandoned(&self.agent, PAGE).await?;
+            let is_last = abandoned.len() < PAGE;
+            let failed = join_all(abandoned.into_iter().map(|left| self.fail_reserved(left))).await;
+            let problem = failed.into_iter().find_map(Result::err);
+            if let Some(error) = &problem {
+                tracing::error!(%error, "a task of which nothing is known could not be ended");
+            }
+            if is_last || problem.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Ends the reservation of an execution that is over, if it has made neither a task nor a reply.
+    pub(super) async fn close_reservation(self: &Arc<Self>, live: &LiveRef, reservation: Reservation) {
+        let (answered, broken) = {
+            let state = live.lock();
+            (state.committed.seq > Seq::ZERO || state.replied, state.broken)
+        };
+        if answered {
+            return;
+        }
+        if !broken {
+            // The executor has refused the message, and has done nothing.
+            return self.release(live).await;
+        }
+        if let Err(error) = self.fail_reserved(reservation).await {
+            tracing::error!(task = %live.id, %error, "the end of an execution could not be recorded");
+        }
+    }
+}
+
+/// What is committed before the message that begins this task is executed.
+fn reservation_of(live: &LiveRef) -> Result<Reservation> {
+    let (message, webhook, idempotency) = {
+        let state = live.lock();
+        (state.opening.clone(), state.webhook.clone(), state.idempotency.clone())
+    };
+    let message = message.ok_or_else(|| Error::internal("a task begins with a message"))?;
+    let body = serde_json::to_vec(&Opening { message, webhook }).map_err(Error::internal)?.into();
+    Ok(Reservation {
+        scope: Arc::clone(&live.scope),
+        task_id: live.id.clone(),
+        idempotency,
+        at: now(),
+        body,
+    })
+}

@@ -1,0 +1,102 @@
+//! Reservations, by task and by key.
+
+use std::{collections::HashMap, sync::Arc};
+
+use foldhash::fast::RandomState;
+use nuncio_protocol::TaskId;
+
+use super::{Inner, Owner};
+use crate::store::{Answer, Commit, IdempotencyKey, Outcome, Refused, Reservation, Scope};
+
+/// What is reserved, and for whom.
+#[derive(Debug, Default)]
+pub(super) struct Reservations {
+    by_task: HashMap<TaskId, (Reservation, Owner), RandomState>,
+    by_key: HashMap<(Arc<Scope>, Arc<str>), TaskId>,
+}
+
+impl Reservations {
+    pub(super) fn get(&self, id: &TaskId) -> Option<&(Reservation, Owner)> {
+        self.by_task.get(id)
+    }
+
+    /// The task for which a key is reserved.
+    pub(super) fn of_key(&self, scope: &Arc<Scope>, key: &Arc<str>) -> Option<&(Reservation, Owner)> {
+        self.by_task.get(self.by_key.get(&(Arc::clone(scope), Arc::clone(key)))?)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &(Reservation, Owner)> {
+        self.by_task.values()
+    }
+
+    fn insert(&mut self, reservation: Reservation, owner: Owner) {
+        if let Some(key) = &reservation.idempotency {
+            let slot = (Arc::clone(&reservation.scope), Arc::clone(&key.key));
+            self.by_key.insert(slot, reservation.task_id.clone());
+        }
+        self.by_task.insert(reservation.task_id.clone(), (reservation, owner));
+    }
+
+    pub(super) fn remove(&mut self, id: &TaskId) -> Option<Reservation> {
+        let (reservation, _) = self.by_task.remove(id)?;
+        if let Some(key) = &reservation.idempotency {
+            self.by_key.remove(&(Arc::clone(&reservation.scope), Arc::clone(&key.key)));
+        }
+        Some(reservation)
+    }
+}
+
+impl Inner {
+    pub(super) fn reserve(&mut self, me: Owner, reservation: Reservation) -> Result<(), Refused> {
+        if let Some((_, owner)) = self.reservations.get(&reservation.task_id) {
+            return if *owner == me { Ok(()) } else { Err(Refused::KeyTaken) };
+        }
+        if let Some(key) = &reservation.idempotency {
+            let slot = (Arc::clone(&reservation.scope), Arc::clone(&key.key));
+            if self.answers.contains_key(&slot) || self.reservations.of_key(&slot.0, &slot.1).is_some() {
+                return Err(Refused::KeyTaken);
+            }
+        }
+        self.reservations.insert(reservation, me);
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, me: Owner, scope: &Scope, id: &TaskId) {
+        if self.reservations.get(id).is_some_and(|(kept, owner)| *owner == me && *kept.scope == *scope) {
+            self.reservations.remove(id);
+        }
+    }
+
+    pub(super) fn abandoned(&self, agent: &str, limit: usize) -> Vec<Reservation> {
+        let left = |(kept, owner): &&(Reservation, Owner)| {
+            *kept.scope.agent == *agent && self.gone.contains(owner)
+        };
+        self.reservations.all().filter(left).take(limit).map(|(kept, _)| kept.clone()).collect()
+    }
+
+    /// What a key is reserved for.
+    pub(super) fn reserved(&self, scope: &Arc<Scope>, key: &Arc<str>) -> Option<Answer> {
+        let (kept, owner) = self.reservations.of_key(scope, key)?;
+        let abandoned = self.gone.contains(owner);
+        let outcome = Outcome::Reserved { reservation: Box::new(kept.clone()), abandoned };
+        Some(Answer { digest: kept.idempotency.as_ref()?.digest, outcome })
+    }
+
+    /// Whether this entry may create its task by a reservation.
+    pub(super) fn check_reservation(&self, me: Owner, commit: &Commit) -> Result<(), Refused> {
+        match self.reservations.get(&commit.task_id).filter(|(kept, _)| kept.scope == commit.scope) {
+            None => Err(Refused::NotFound),
+            Some((_, owner)) if *owner != me && !commit.take => Err(Refused::Held),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Ends the reservation of a task that is created; gives its key, which finds the task from now on.
+    pub(super) fn end_reservation(&mut self, id: &TaskId) -> Option<Arc<str>> {
+        let Reservation { scope, idempotency, .. } = self.reservations.remove(id)?;
+        let IdempotencyKey { key, digest } = idempotency?;
+        let answer = Answer { digest, outcome: Outcome::Task(id.clone()) };
+        self.answers.insert((scope, Arc::clone(&key)), answer);
+        Some(key)
+    }
+}

@@ -1,0 +1,153 @@
+//! Reservations. Their keys are rows among the answers, so that a key stands for one thing at a time.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nuncio_protocol::{Message, TaskId, Timestamp};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::write::Session;
+use crate::store::{
+    IdempotencyKey, Refused, Reservation, Scope, StoreError,
+    codec::{TaskWrite, moment},
+};
+
+impl Session {
+    pub(super) fn reserve(&mut self, reservation: &Reservation) -> Result<Result<(), Refused>, StoreError> {
+        let Reservation { scope, task_id, idempotency, at, body } = reservation;
+        let (scope, id, at) = (self.scope(scope)?, task_id.as_str(), at.as_millis());
+        let known = "SELECT owner FROM reservations WHERE id = ?1";
+        let known = self.db.prepare_cached(known)?.query_row([id], |row| row.get::<_, i64>(0)).optional()?;
+        if let Some(owner) = known {
+            return Ok(if owner == self.me { Ok(()) } else { Err(Refused::KeyTaken) });
+        }
+        if let Some(IdempotencyKey { key, digest }) = idempotency {
+            let take = "INSERT INTO answers (scope, key, digest, at, reserved) VALUES (?1, ?2, ?3, ?4, ?5)
+                        ON CONFLICT (scope, key) DO NOTHING";
+            if self.db.prepare_cached(take)?.execute(params![scope, key, digest, at, id])? == 0 {
+                return Ok(Err(Refused::KeyTaken));
+            }
+        }
+        let key = idempotency.as_ref().map(|idempotency| &idempotency.key);
+        let put = "INSERT INTO reservations (id, scope, key, owner, at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        self.db.prepare_cached(put)?.execute(params![id, scope, key, self.me, at, &body[..]])?;
+        self.written += body.len();
+        Ok(Ok(()))
+    }
+
+    pub(super) fn release_reservation(&mut self, scope: &Arc<Scope>, id: &TaskId) -> Result<(), StoreError> {
+        let Some(scope) = self.known_scope(scope)? else { return Ok(()) };
+        if let Some(Some(key)) = self.drop_reservation(scope, id, false)? {
+            self.free_key(scope, &key)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a key that was reserved.
+    pub(super) fn free_key(&self, scope: i64, key: &str) -> Result<(), StoreError> {
+        let free = "DELETE FROM answers WHERE scope = ?1 AND key = ?2";
+        self.db.prepare_cached(free)?.execute(params![scope, key])?;
+        Ok(())
+    }
+
+    /// Ends the reservation of a task that is created, whose key finds the task from now on.
+    pub(super) fn end_reservation(
+        &self,
+        scope: i64,
+        task: i64,
+        write: &TaskWrite,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        match self.drop_reservation(scope, &write.id, write.take)? {
+            None => {
+                let there = "SELECT 1 FROM reservations WHERE id = ?1 AND scope = ?2";
+                let there = self.db.prepare_cached(there)?.exists(params![write.id.as_str(), scope])?;
+                return Ok(Err(if there { Refused::Held } else { Refused::NotFound }));
+            }
+            Some(None) => {}
+            Some(Some(key)) => {
+                let answer = "UPDATE answers SET task = ?3, reserved = NULL WHERE scope = ?1 AND key = ?2";
+                self.db.prepare_cached(answer)?.execute(params![scope, key, task])?;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Keeps a reply, in place of this owner's reservation of the key.
+    pub(super) fn keep_reply(
+        &mut self,
+        scope: &Arc<Scope>,
+        IdempotencyKey { key, digest }: &IdempotencyKey,
+        reply: &[u8],
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let scope = self.scope(scope)?;
+        let mine = "DELETE FROM reservations WHERE owner = ?3 AND id =
+                        (SELECT reserved FROM answers WHERE scope = ?1 AND key = ?2)";
+        if self.db.prepare_cached(mine)?.execute(params![scope, key, self.me])? > 0 {
+            let answer = "UPDATE answers SET reply = ?3, at = ?4, reserved = NULL WHERE scope = ?1 AND key = ?2";
+            self.db.prepare_cached(answer)?.execute(params![scope, key, reply, at.as_millis()])?;
+            return Ok(());
+        }
+        let keep = "INSERT INTO answers (scope, key, digest, at, reply) VALUES (?1, ?2, ?3, ?4, ?5)
+                    ON CONFLICT (scope, key) DO NOTHING";
+        self.db.prepare_cached(keep)?.execute(params![scope, key, digest, at.as_millis(), reply])?;
+        Ok(())
+    }
+
+    /// Drops a reservation of this owner, or of any; says which key it has, if it was there.
+    fn drop_reservation(
+        &self,
+        scope: i64,
+        id: &TaskId,
+        of_any: bool,
+    ) -> Result<Option<Option<String>>, StoreError> {
+        let drop = "DELETE FROM reservations WHERE id = ?1 AND scope = ?2 AND (owner = ?3 OR ?4) RETURNING key";
+        let mut drop = self.db.prepare_cached(drop)?;
+        Ok(drop.query_row(params![id.as_str(), scope, self.me, of_any], |row| row.get(0)).optional()?)
+    }
+}
+
+/// A reservation and its owner; the columns from this one on are its id, key, digest, time, body and owner.
+pub(super) fn read(
+    row: &Row<'_>,
+    first: usize,
+    scope: Arc<Scope>,
+) -> Result<(Reservation, i64), StoreError> {
+    let key: Option<Arc<str>> = row.get(first + 1)?;
+    let digest: Option<[u8; 32]> = row.get(first + 2)?;
+    let reservation = Reservation {
+        scope,
+        task_id: row.get::<_, String>(first)?.into(),
+        idempotency: key.zip(digest).map(|(key, digest)| IdempotencyKey { key, digest }),
+        at: moment(row.get(first + 3)?)?,
+        body: Bytes::from(row.get::<_, Vec<u8>>(first + 4)?),
+    };
+    Ok((reservation, row.get(first + 5)?))
+}
+
+/// The lock is ours alone, so every other owner is gone.
+pub(super) fn abandoned(
+    db: &Connection,
+    me: i64,
+    agent: &Arc<str>,
+    limit: i64,
+) -> Result<Vec<Reservation>, StoreError> {
+    let mut find = db.prepare_cached(
+        "SELECT tenant, scopes.owner, r.id, r.key, digest, r.at, r.body, r.owner
+         FROM reservations r JOIN scopes ON scopes.key = r.scope
+             LEFT JOIN answers ON answers.scope = r.scope AND answers.key = r.key
+         WHERE r.owner <> ?1 AND agent = ?2 ORDER BY r.at, r.id LIMIT ?3",
+    )?;
+    let mut rows = find.query(params![me, agent, limit])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let scope = Scope { agent: Arc::clone(agent), tenant: row.get(0)?, owner: row.get(1)? };
+        found.push(read(row, 2, Arc::new(scope))?.0);
+    }
+    Ok(found)
+}
+
+/// A reply as it is kept.
+pub(super) fn encode_reply(reply: &Message) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(reply).map_err(StoreError::broken)
+}
