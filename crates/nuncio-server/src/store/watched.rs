@@ -6,11 +6,11 @@ use std::{
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{Message, PushConfigId, Seq, TaskId, Timestamp};
+use nuncio_protocol::{Message, PushConfigId, Seq, Task, TaskId, Timestamp};
 
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
-    Lease, Leases, Links, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive, Refused, Scope, Settled,
+    Lease, Leases, Links, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive, Refused, Scope, Settled,
     Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose,
 };
 
@@ -109,6 +109,7 @@ watch! {
     Commit commit(batch: Vec<Commit>) -> Vec<Result<(), Refused>>;
     Read task(scope: &Scope, id: &TaskId) -> Option<StoredTask>;
     Read moved(known: &[(TaskId, Seq)]) -> Vec<TaskId>;
+    Read shown(scope: &Scope, id: &TaskId, shown: Projection) -> Option<Task>;
     Read tasks(scope: &Scope, query: &TaskQuery) -> TaskPage;
     Read events(scope: &Scope, id: &TaskId, after: Seq, limit: usize) -> Vec<StoredEvent>;
     Read links(scope: &Scope, id: &TaskId) -> Links;

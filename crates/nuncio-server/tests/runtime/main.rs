@@ -22,6 +22,7 @@ mod resume;
 mod scope;
 mod send;
 mod stream;
+mod task_bytes;
 
 use std::{
     sync::{
