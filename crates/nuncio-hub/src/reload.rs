@@ -48,7 +48,7 @@ impl Live {
     /// Makes it so. The agents first: they are the only ones that may turn out not to be possible.
     async fn apply(&self, config: &Config) -> Result<(), Problems> {
         let before = self.limits.swap(Arc::new(config.limits.clone()));
-        let bounds = |limits: &config::Limits| (limits.body_bytes, limits.parts);
+        let bounds = |limits: &config::Limits| (limits.body_bytes, limits.parts, limits.max_task_bytes);
         let anew = bounds(&before) != bounds(&config.limits);
         if let Err(problems) = self.serve(config, anew).await {
             self.callers.configure(&before, &self.identity.limits());

@@ -30,7 +30,9 @@ pub const MOST_MEMO: usize = 64 << 10;
 ///
 /// A caller that goes away does not stop it. A cancel does: the token fires, `cancel` is called, and
 /// after a grace period ([`Limits::cancel_grace`](crate::Limits)) the future is dropped. Whatever
-/// `execute` returns then, the task ends as canceled.
+/// `execute` returns then, the task ends as canceled. An emit that would make the task larger than
+/// [`Limits::max_task_bytes`](crate::Limits) fails and stops the execution in the same way; the task then ends as
+/// failed, with the reason.
 #[async_trait]
 pub trait Executor: Send + Sync + 'static {
     /// Handles a message.
@@ -398,8 +400,8 @@ impl Emitter {
         self.recorder.look(look)
     }
 
-    /// True if the task is being canceled by its caller; false while nobody stops it, and if it is stopped for
-    /// another reason, such as the end of the server.
+    /// True if the task is stopped for good: its caller cancels it, or it has grown to its limit of bytes. False while
+    /// nobody stops it, and if it is stopped for another reason, such as the end of the server.
     #[must_use]
     pub fn is_canceled(&self) -> bool {
         self.recorder.is_canceled()

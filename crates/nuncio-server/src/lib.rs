@@ -54,6 +54,7 @@ pub mod push;
 #[path = "push/absent.rs"]
 mod push;
 pub mod runtime;
+mod size;
 pub mod store;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;

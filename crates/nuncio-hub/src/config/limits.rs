@@ -9,6 +9,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Parts of a message.
     pub parts: usize,
+    /// Bytes of a task.
+    pub max_task_bytes: usize,
     /// Requests; `None`: as many as it likes.
     pub rate: Option<Rate>,
     /// Tasks at a time; `None`: as many as it likes.
@@ -22,6 +24,7 @@ impl Default for Limits {
         Self {
             body_bytes: BindOptions::default().body_bytes,
             parts: RuntimeLimits::default().parts,
+            max_task_bytes: RuntimeLimits::default().max_task_bytes,
             rate: None,
             tasks: None,
             streams: None,
@@ -36,6 +39,8 @@ pub struct AgentLimits {
     pub body_bytes: Option<usize>,
     /// Parts of a message; `None`: as for all agents.
     pub parts: Option<usize>,
+    /// Bytes of a task; `None`: as for all agents.
+    pub max_task_bytes: Option<usize>,
     /// Requests; `None`: as many as they like.
     pub rate: Option<Rate>,
     /// Tasks at a time; `None`: as many as they like.

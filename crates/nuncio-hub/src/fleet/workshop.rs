@@ -66,7 +66,10 @@ impl Workshop {
     pub(crate) fn durable(&self, durable: Durable<'_>) -> Result<Agent> {
         let Durable { name, builder, wanted, pushes, keep_headers, example, before } = durable;
         let limits = wanted.map(|wanted| wanted.limits.clone()).unwrap_or_default();
-        let builder = builder.parts(limits.parts.unwrap_or(self.limits.load().parts));
+        let usual = self.limits.load();
+        let builder = builder
+            .parts(limits.parts.unwrap_or(usual.parts))
+            .max_task_bytes(limits.max_task_bytes.unwrap_or(usual.max_task_bytes));
         let runtime = match before {
             Some(runtime) => {
                 builder.give_to(&runtime);

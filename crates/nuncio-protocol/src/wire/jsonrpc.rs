@@ -5,6 +5,7 @@ use std::{borrow::Cow, fmt};
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
+use super::Pieces;
 use crate::{Error, ErrorKind, Result};
 
 /// A request as it came: names and values still in JSON.
@@ -160,6 +161,13 @@ pub fn encode_result(
     }
     out.push(b'}');
     Ok(())
+}
+
+/// A response around a result in pieces.
+pub fn result_pieces(id: Option<&RawValue>, result: Pieces) -> Pieces {
+    let mut first = Vec::new();
+    head(id, "result", &mut first);
+    Box::new(std::iter::once(first).chain(result).chain(std::iter::once(vec![b'}'])))
 }
 
 /// Writes an error response. The same in both versions: the codes agree, and v0.3 leaves `data` open.

@@ -4,6 +4,7 @@
 
 pub mod glance;
 pub mod jsonrpc;
+mod pieces;
 pub mod rest;
 pub mod sse;
 mod v1;
@@ -17,6 +18,9 @@ use crate::{
     Error, ErrorKind, Event, Result, StreamItem, Version,
     op::{Call, Op, Reply},
 };
+
+/// An answer in pieces, each made when it is asked for.
+pub type Pieces = Box<dyn Iterator<Item = Vec<u8>> + Send>;
 
 /// The names and shapes of one version on the JSON bindings.
 ///
@@ -51,6 +55,17 @@ pub trait Dialect: Send + Sync + 'static {
     /// # Errors
     /// When the answer cannot be said in this version.
     fn encode_reply(&self, op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()>;
+
+    /// Server: writes a large answer other than a stream piece by piece, each when it is asked for. Together they are
+    /// what [`Self::encode_reply`] writes; they may be one.
+    ///
+    /// # Errors
+    /// When the answer cannot be said in this version.
+    fn reply_pieces(&self, op: Op, reply: Reply) -> Result<Pieces> {
+        let mut out = Vec::new();
+        self.encode_reply(op, &reply, &mut out)?;
+        Ok(Box::new(std::iter::once(out)))
+    }
 
     /// Server: writes an event.
     fn encode_event(&self, event: &Event, out: &mut Vec<u8>);

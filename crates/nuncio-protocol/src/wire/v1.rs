@@ -3,9 +3,9 @@
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-use super::{Dialect, decode, glance::TaskPlace, jsonrpc};
+use super::{Dialect, Pieces, decode, glance::TaskPlace, jsonrpc, pieces};
 use crate::{
-    Error, ErrorKind, Event, Result, Version,
+    Error, ErrorKind, Event, Result, SendMessageResponse, Version,
     op::{Call, Op, Reply},
 };
 
@@ -75,6 +75,22 @@ impl Dialect for V1 {
             }
             Reply::Stream(_) => Err(Error::internal("a stream is not one answer")),
         }
+    }
+
+    fn reply_pieces(&self, op: Op, reply: Reply) -> Result<Pieces> {
+        let around = |text: &'static [u8]| std::iter::once(text.to_vec());
+        Ok(match reply {
+            Reply::Tasks(page) => pieces::page(page),
+            Reply::Task(task) => Box::new(pieces::task(task)),
+            Reply::Sent(SendMessageResponse::Task(task)) => {
+                Box::new(around(br#"{"task":"#).chain(pieces::task(task)).chain(around(b"}")))
+            }
+            reply => {
+                let mut out = Vec::new();
+                self.encode_reply(op, &reply, &mut out)?;
+                Box::new(std::iter::once(out))
+            }
+        })
     }
 
     fn encode_event(&self, event: &Event, out: &mut Vec<u8>) {

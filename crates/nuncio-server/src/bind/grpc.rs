@@ -23,7 +23,10 @@ use tonic::{
 use tower::service_fn;
 
 use super::{
-    Agent, BindOptions, PublicBase, answer, context,
+    Agent, BindOptions, PublicBase, answer,
+    answer_memory::Held,
+    context,
+    piece_body::HeldBody,
     relay::{self, Raw},
     version::{self, CODECS},
 };
@@ -118,7 +121,11 @@ impl Grpc {
             let call = service_fn(|request| exchange.unary(request));
             server.unary(call, request).await
         };
-        response.map(Body::new)
+        let mut response = response.map(Body::new);
+        match response.extensions_mut().remove::<Arc<Held>>() {
+            Some(held) => response.map(|body| Body::new(HeldBody { body, _held: held })),
+            None => response,
+        }
     }
 
     fn options(&self) -> &BindOptions {
@@ -182,6 +189,9 @@ fn no_grpc(request: &Request) -> Option<Response> {
     }
     Some(response)
 }
+
+/// An answer is one message, which tonic copies once more for the wire.
+const COPIES: usize = 2;
 
 /// What stands before a message: whether it is compressed, and how long it is.
 const FRAME: usize = 5;
@@ -295,11 +305,19 @@ impl Exchange {
             agent.grpc.confirm(self.codec.version, requested)?;
             let cx = self.context(&headers, extensions.get::<Caller>(), &agent.options.keep_headers)?;
             echo = agent.activated(&cx);
-            let reply = agent.carry_out(call, &cx, extensions.get::<PublicBase>()).await?;
-            encode(reply, &|uri| agent.is_active(&cx, uri))
+            let (reply, held) = agent.carry_out(call, &cx, extensions.get::<PublicBase>(), COPIES).await?;
+            let answer = encode(reply, &|uri| agent.is_active(&cx, uri))?;
+            Ok((answer, held))
         };
         match result.await {
-            Ok(answer) => Ok(tonic::Response::from_parts(metadata(echo), answer, http::Extensions::new())),
+            Ok((answer, held)) => {
+                let mut extensions = http::Extensions::new();
+                if !held.is_nothing() {
+                    // To the body, which is made of the answer.
+                    extensions.insert(Arc::new(held));
+                }
+                Ok(tonic::Response::from_parts(metadata(echo), answer, extensions))
+            }
             Err(error) => Err(self.refuse(&error, echo)),
         }
     }

@@ -16,7 +16,8 @@ use serde_json::value::RawValue;
 use super::{
     Inner, PublicBase,
     answer::{self, JSON},
-    card, context,
+    answer_memory::Held,
+    card, context, piece_body,
     relay::{self, Raw},
     sse::{self, Envelope},
     version::{self, IMPLIED, jsonrpc_dialect},
@@ -81,10 +82,14 @@ impl Call<'_> {
             // A notification is carried out and gets no answer (JSON-RPC 2.0, section 4.1); if it is
             // refused it gets one all the same, because over HTTP somebody waits for it.
             Ok(_) if id.is_none() => no_content(),
-            Ok(Reply::Stream(stream)) => {
-                sse::respond(stream, dialect, Envelope::jsonrpc(id), self.agent.options.heartbeat)
+            Ok((Reply::Stream(stream), _)) => {
+                sse::respond(stream, dialect, Envelope::jsonrpc(id), &self.agent.options)
             }
-            Ok(reply) => {
+            Ok((reply, held)) if !held.is_nothing() => match dialect.reply_pieces(op, reply) {
+                Ok(pieces) => piece_body::respond(JSON, envelope::result_pieces(id, pieces), held),
+                Err(error) => plain_error(id, &error),
+            },
+            Ok((reply, _)) => {
                 let mut out = Vec::with_capacity(2048);
                 match envelope::encode_result(id, &mut out, |out| dialect.encode_reply(op, &reply, out)) {
                     Ok(()) => answer::typed(StatusCode::OK, JSON, out),
@@ -94,7 +99,7 @@ impl Call<'_> {
             Err(error) if op.row().streaming && refuses_in_stream(dialect, &error) => {
                 answer::log(&error);
                 let refusal = futures_util::stream::iter([Err(error)]);
-                sse::respond(Box::pin(refusal), dialect, Envelope::jsonrpc(id), self.agent.options.heartbeat)
+                sse::respond(Box::pin(refusal), dialect, Envelope::jsonrpc(id), &self.agent.options)
             }
             Err(error) => plain_error(id, &error),
         };
@@ -191,7 +196,7 @@ impl Call<'_> {
                 Err(Error::new(ErrorKind::InvalidRequest, "a batch takes no streaming calls"))
             }
             Ok((dialect, op, cx)) => match self.dispatch(dialect, op, &cx, request.params).await {
-                Ok(reply) => {
+                Ok((reply, _held)) => {
                     envelope::encode_result(id, &mut out, |out| dialect.encode_reply(op, &reply, out))
                 }
                 Err(error) => Err(error),
@@ -250,8 +255,8 @@ impl Call<'_> {
         op: Op,
         cx: &CallContext,
         params: Option<&RawValue>,
-    ) -> Result<Reply> {
-        self.agent.carry_out(dialect.decode_call(op, params)?, cx, self.base).await
+    ) -> Result<(Reply, Held)> {
+        self.agent.carry_out(dialect.decode_call(op, params)?, cx, self.base, 1).await
     }
 }
 

@@ -2,12 +2,14 @@
 //! operation, calls the service, and puts the answer back; it touches neither runtime nor store.
 
 mod answer;
+mod answer_memory;
 mod card;
 mod context;
 mod document;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod jsonrpc;
+mod piece_body;
 mod refuse;
 mod relay;
 mod rest;
@@ -32,12 +34,14 @@ use nuncio_protocol::{
 pub use self::grpc::{Directory, Grpc, is_grpc, unimplemented};
 pub use self::{
     answer::BodyMemory,
+    answer_memory::AnswerMemory,
     card::{CardSigner, PublicBase},
     document::Document,
     refuse::{OnDenied, refuse},
     relay::{Form, Raw, Relay, Relayed, Subject},
 };
-use self::{card::Cards, version::Spoken};
+use self::{answer_memory::Held, card::Cards, version::Spoken};
+use crate::size;
 
 /// How a binding behaves.
 #[derive(Clone, Debug)]
@@ -48,6 +52,8 @@ pub struct BindOptions {
     pub body_memory: BodyMemory,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
+    /// What all large answers together may take until they are written.
+    pub answer_memory: AnswerMemory,
     /// Takes the version that a method's name or a path proves, although the caller did not send it.
     pub lenient_version: bool,
     /// Takes JSON-RPC batches of non-streaming calls, at most so many; 0 takes none.
@@ -78,6 +84,7 @@ impl Default for BindOptions {
             body_bytes: 16 * 1024 * 1024,
             body_memory: BodyMemory::default(),
             body_timeout: Duration::from_secs(60),
+            answer_memory: AnswerMemory::default(),
             lenient_version: false,
             batch: 0,
             heartbeat: Duration::from_secs(15),
@@ -123,14 +130,68 @@ impl Inner {
         Err(Error::new(ErrorKind::PermissionDenied, why))
     }
 
-    /// Carries a call out for a caller that sees us under this base.
-    async fn carry_out(&self, call: Call, cx: &CallContext, base: Option<&PublicBase>) -> Result<Reply> {
+    /// Carries a call out for a caller that sees us under this base. The answer is there `copies` times until it is
+    /// written, and has the memory for that.
+    async fn carry_out(
+        &self,
+        call: Call,
+        cx: &CallContext,
+        base: Option<&PublicBase>,
+        copies: usize,
+    ) -> Result<(Reply, Held)> {
         self.permit(call.op(), cx)?;
+        let again = repeatable(&call);
         let mut reply = self.service.call(cx, call).await?;
         if let Reply::Card(card) = &mut reply {
             **card = self.cards.present(card, base)?;
         }
-        Ok(reply)
+        let bytes = size::reply(&reply) * copies;
+        match self.options.answer_memory.try_hold(bytes) {
+            Some(held) => Ok((reply, held)),
+            // Boxed: it is rare.
+            None => Box::pin(self.wait_for_memory(reply, bytes, again, cx, copies)).await,
+        }
+    }
+
+    /// An answer for which there was no memory. What can be read again is let go meanwhile: nobody waits with an answer
+    /// that is not counted.
+    async fn wait_for_memory(
+        &self,
+        reply: Reply,
+        bytes: usize,
+        again: Option<Call>,
+        cx: &CallContext,
+        copies: usize,
+    ) -> Result<(Reply, Held)> {
+        let memory = &self.options.answer_memory;
+        let Some(call) = again else { return Ok((reply, memory.hold(bytes).await?)) };
+        drop(reply);
+        let held = memory.hold(bytes).await?;
+        let reply = self.service.call(cx, call).await?;
+        let bytes_now = size::reply(&reply) * copies;
+        if bytes_now <= bytes {
+            return Ok((reply, held));
+        }
+        // It has grown meanwhile.
+        drop(held);
+        let held = memory.try_hold(bytes_now).ok_or_else(answer_memory::exhausted)?;
+        Ok((reply, held))
+    }
+}
+
+/// The same call, if it may be made twice and may have a large answer.
+fn repeatable(call: &Call) -> Option<Call> {
+    match call {
+        Call::GetTask(_) | Call::ListTasks(_) => Some(call.clone()),
+        Call::SendMessage(_)
+        | Call::SendStreamingMessage(_)
+        | Call::CancelTask(_)
+        | Call::SubscribeToTask(_)
+        | Call::CreateTaskPushNotificationConfig(_)
+        | Call::GetTaskPushNotificationConfig(_)
+        | Call::ListTaskPushNotificationConfigs(_)
+        | Call::GetExtendedAgentCard(_)
+        | Call::DeleteTaskPushNotificationConfig(_) => None,
     }
 }
 

@@ -12,7 +12,8 @@ use nuncio_protocol::{
 use super::{
     Inner, PublicBase,
     answer::{self, A2A_JSON, JSON},
-    card, context,
+    answer_memory::Held,
+    card, context, piece_body,
     relay::{self, Raw},
     sse::{self, Envelope},
     version::{self, IMPLIED, RestForm},
@@ -86,7 +87,7 @@ impl Exchange<'_> {
             Err(error) => return self.error(None, &error),
         };
         let mut response = match self.dispatch(incoming, &cx).await {
-            Ok(reply) => self.reply(op, reply),
+            Ok((reply, held)) => self.reply(op, reply, held),
             Err(error) => self.error(None, &error),
         };
         if let Some((name, value)) = self.agent.activated(&cx) {
@@ -126,15 +127,21 @@ impl Exchange<'_> {
         Ok(cx)
     }
 
-    async fn dispatch(&self, incoming: rest::Incoming<'_>, cx: &CallContext) -> Result<Reply> {
+    async fn dispatch(&self, incoming: rest::Incoming<'_>, cx: &CallContext) -> Result<(Reply, Held)> {
         let call = incoming.decode_call(self.form.dialect)?;
-        self.agent.carry_out(call, cx, self.parts.extensions.get::<PublicBase>()).await
+        self.agent.carry_out(call, cx, self.parts.extensions.get::<PublicBase>(), 1).await
     }
 
-    fn reply(&self, op: Op, reply: Reply) -> Response {
+    fn reply(&self, op: Op, reply: Reply, held: Held) -> Response {
         if let Reply::Stream(stream) = reply {
             let envelope = Envelope::Bare { error: self.form.error_event };
-            return sse::respond(stream, self.form.dialect, envelope, self.agent.options.heartbeat);
+            return sse::respond(stream, self.form.dialect, envelope, &self.agent.options);
+        }
+        if !held.is_nothing() {
+            return match self.form.dialect.reply_pieces(op, reply) {
+                Ok(pieces) => piece_body::respond(self.media_type(), pieces, held),
+                Err(error) => self.error(None, &error),
+            };
         }
         let mut out = Vec::with_capacity(2048);
         if let Err(error) = self.form.dialect.encode_reply(op, &reply, &mut out) {

@@ -4,22 +4,27 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{HeaderName, HeaderValue, header};
 use http_body::Frame;
 use nuncio_protocol::{
-    Error, EventStream, StreamItem,
+    Error, EventStream, Result, StreamItem,
     wire::{Dialect, jsonrpc, sse, write_event},
 };
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep};
 
-use super::answer;
+use super::{
+    BindOptions, answer,
+    answer_memory::{AnswerMemory, Held},
+};
+use crate::size;
 
 /// One write is at most about this large; the rest follows in the next.
 const WRITE: usize = 64 * 1024;
@@ -77,9 +82,18 @@ pub(super) fn respond(
     stream: EventStream,
     dialect: &'static dyn Dialect,
     envelope: Envelope,
-    heartbeat: Duration,
+    options: &BindOptions,
 ) -> Response {
-    let body = SseBody { stream: Some(stream), dialect, envelope, heartbeat, sleep: None };
+    let body = SseBody {
+        stream: Some(stream),
+        dialect,
+        envelope,
+        memory: options.answer_memory.clone(),
+        held: Held::default(),
+        waiting: None,
+        heartbeat: options.heartbeat,
+        sleep: None,
+    };
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -94,32 +108,70 @@ struct SseBody {
     stream: Option<EventStream>,
     dialect: &'static dyn Dialect,
     envelope: Envelope,
+    memory: AnswerMemory,
+    /// The memory of the last write.
+    held: Held,
+    /// A large event for which there is no memory yet.
+    waiting: Option<Waiting>,
     heartbeat: Duration,
     /// Made when the stream is first idle: a quick one never needs it.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
+/// An event, and what it waits for.
+struct Waiting {
+    item: StreamItem,
+    memory: BoxFuture<'static, Result<Held>>,
+}
+
 impl SseBody {
     /// Fills `out` with what is ready.
     fn poll_events(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
-        while let Some(stream) = &mut self.stream
-            && out.len() < WRITE
+        while out.len() < WRITE
+            && let Poll::Ready(Some(next)) = self.poll_item(cx)
         {
-            match stream.as_mut().poll_next(cx) {
-                Poll::Pending => return,
-                Poll::Ready(Some(Ok(item))) => {
+            match next {
+                Ok((item, held)) => {
+                    self.held = held;
                     out.reserve(WRITE_AHEAD);
                     sse::encode_frame(item.seq(), out, |out| self.envelope.event(self.dialect, &item, out));
                 }
-                Poll::Ready(Some(Err(error))) => {
+                Err(error) => {
                     // The status line is gone: the error is the last frame (trap T-34).
                     answer::log(&error);
                     sse::encode_frame(None, out, |out| self.envelope.error(&error, out));
                     self.stream = None;
                 }
-                Poll::Ready(None) => self.stream = None,
             }
         }
+    }
+
+    /// The next event, with the memory to write it. It is the last of its write if it is a large one.
+    fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(StreamItem, Held)>>> {
+        let waiting = match &mut self.waiting {
+            Some(waiting) => waiting,
+            None => {
+                let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+                let item = match ready!(stream.as_mut().poll_next(cx)) {
+                    Some(Ok(item)) => item,
+                    Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                    None => {
+                        self.stream = None;
+                        return Poll::Ready(None);
+                    }
+                };
+                let bytes = size::event(item.event());
+                if let Some(held) = self.memory.try_hold(bytes) {
+                    return Poll::Ready(Some(Ok((item, held))));
+                }
+                let memory = self.memory.clone();
+                let memory = Box::pin(async move { memory.hold(bytes).await });
+                self.waiting.insert(Waiting { item, memory })
+            }
+        };
+        let held = ready!(waiting.memory.as_mut().poll(cx));
+        let item = self.waiting.take().map(|waiting| waiting.item);
+        Poll::Ready(item.map(|item| held.map(|held| (item, held))))
     }
 
     fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -146,8 +198,10 @@ impl http_body::Body for SseBody {
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
         let mut out = Vec::new();
+        // What was written before is on its way.
+        self.held = Held::default();
         self.poll_events(cx, &mut out);
         if !out.is_empty() {
             let next = self.heartbeat;

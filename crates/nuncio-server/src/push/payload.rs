@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::{
-    runtime::weight,
+    size,
     store::{Scope, Store, StoreError, StoredEvent},
 };
 
@@ -133,7 +133,7 @@ impl Entry<'_> {
         let mut held = 0;
         *ahead = entries
             .take_while(|entry| {
-                held += weight(&entry.event);
+                held += size::event(&entry.event);
                 held <= MOST_AHEAD
             })
             .collect();

@@ -21,7 +21,10 @@ use super::{
     live::LiveRef,
     record::Recorder,
 };
-use crate::store::{Scope, StoredTurn, TurnChange};
+use crate::{
+    size,
+    store::{Projection, Scope, StoredTurn, TurnChange},
+};
 
 /// A new identifier: unique, URL-safe, and in the order of time.
 pub(crate) fn new_id<T: for<'a> From<&'a str>>() -> T {
@@ -74,7 +77,12 @@ impl Shared {
     }
 
     fn check_message(&self, message: &Message) -> Result<()> {
-        let (limits, most) = (&self.limits, self.present.load().parts);
+        let present = self.present.load();
+        let (limits, most) = (&self.limits, present.parts);
+        if size::message(message) > present.max_task_bytes {
+            let why = format!("a task may have {} bytes (max_task_bytes)", present.max_task_bytes);
+            return Err(Error::new(ErrorKind::PayloadTooLarge, why));
+        }
         if message.parts.len() > most {
             return Err(Error::invalid_field("message.parts", format!("at most {most} parts are allowed")));
         }
@@ -347,6 +355,14 @@ impl Shared {
                 "the task has as many messages as are kept",
             ));
         }
+        let waiting: usize = state.queue.iter().map(|turn| size::message(&turn.message)).sum();
+        let bytes = state.bytes + waiting + size::message(&turn.message);
+        let most = self.present.load().max_task_bytes;
+        if bytes > most {
+            let why =
+                format!("with this message the task would have more than {most} bytes (max_task_bytes)");
+            return Err(Error::new(ErrorKind::PayloadTooLarge, why));
+        }
         if state.running.is_some() {
             if state.queue.len() >= self.limits.queue {
                 return Err(Error::new(ErrorKind::ResourceExhausted, "too many messages wait for this task")
@@ -409,7 +425,7 @@ impl Shared {
         let mut tasks = Vec::new();
         for id in message.reference_task_ids.iter().take(self.limits.references) {
             // Boxed: few messages refer to any.
-            match Box::pin(self.read(scope, id)).await {
+            match Box::pin(self.read(scope, id, Projection::WHOLE)).await {
                 Ok(task) => tasks.push(task),
                 Err(error) if error.kind() == ErrorKind::TaskNotFound => {}
                 Err(error) => return Err(error),

@@ -32,6 +32,12 @@ pub struct Limits {
     pub references: usize,
     /// Messages of one task.
     pub history: usize,
+    /// Bytes of one task: all that was said and made, what was replaced included. A task that grows beyond ends as
+    /// failed, with all that came before.
+    pub max_task_bytes: usize,
+    /// Bytes of one page of a list: there are fewer tasks on it then, and the next token goes on. A task that is larger
+    /// is a page of its own.
+    pub max_page_bytes: usize,
     /// Messages that wait for their turn at one task.
     pub queue: usize,
     /// Executions at a time.
@@ -53,6 +59,8 @@ impl Default for Limits {
             id_bytes: 256,
             references: 16,
             history: 10_000,
+            max_task_bytes: 64 << 20,
+            max_page_bytes: 8 << 20,
             queue: 16,
             tasks: 10_000,
             streams: 50_000,
@@ -127,6 +135,12 @@ impl RuntimeBuilder {
     /// At most so many parts in a message.
     pub fn parts(mut self, most: usize) -> Self {
         self.limits.parts = most;
+        self
+    }
+
+    /// At most so many bytes in a task.
+    pub fn max_task_bytes(mut self, most: usize) -> Self {
+        self.limits.max_task_bytes = most;
         self
     }
 
@@ -206,12 +220,13 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Gives the card, the executor and the bound on parts to a runtime that is there, in place of its own, and
+    /// Gives the card, the executor and the bounds on parts and on bytes of a task to a runtime that is there, in place of its own, and
     /// leaves everything else there as it is: see [`Runtime::replace`].
     pub fn give_to(self, runtime: &Runtime) {
         let Self { mut card, executor, .. } = self;
         runtime.shared.declared.on(&mut card);
-        let present = Present { card: Arc::new(card), executor, parts: self.limits.parts };
+        let Limits { parts, max_task_bytes, .. } = self.limits;
+        let present = Present { card: Arc::new(card), executor, parts, max_task_bytes };
         runtime.shared.present.store(Arc::new(present));
     }
 
@@ -234,6 +249,7 @@ impl RuntimeBuilder {
                 card: Arc::new(self.card),
                 executor: self.executor,
                 parts: self.limits.parts,
+                max_task_bytes: self.limits.max_task_bytes,
             }),
             declared: self.declared,
             extended_card: self.extended_card,

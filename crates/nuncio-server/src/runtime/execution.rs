@@ -86,9 +86,10 @@ pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
         run_turn(&shared, &live, turn).await;
         turn = match next_turn(&live) {
             Next::Turn(next) => next,
-            Next::Cancel => {
+            Next::Stop(why) => {
                 Box::pin(cancel_after_turn(&shared, &live)).await;
-                report(&live, Box::pin(end_stopped(&Recorder::new(&shared, &live), Stop::Cancel)).await);
+                let recorder = Recorder::new(&shared, &live);
+                report(&live, Box::pin(end_stopped(&shared, &recorder, why)).await);
                 // The task has ended now, or its store is gone: either way there is no next turn.
                 let _ = next_turn(&live);
                 break;
@@ -114,8 +115,8 @@ async fn until_committed(live: &LiveRef) {
 /// What comes after a turn.
 enum Next {
     Turn(Box<Turn>),
-    /// A cancel came when the turn was over already.
-    Cancel,
+    /// It was stopped for good when the turn was over already.
+    Stop(Stop),
     Done,
 }
 
@@ -123,12 +124,11 @@ enum Next {
 fn next_turn(live: &LiveRef) -> Next {
     let mut state = live.lock();
     let ended = state.task.is_none() || state.state().is_terminal();
-    let stop = state.running.as_ref().and_then(|running| running.stop);
-    match stop {
-        // Whoever canceled waits for the end, so it must come. (What the server's end or the silence of
-        // a turn would have stopped is over.)
-        Some(Stop::Cancel) if !ended && !state.broken => return Next::Cancel,
-        Some(_) | None => {}
+    let stop = state.stopping();
+    // Whoever canceled waits for the end, so it must come. (What the server's end or the silence of a turn would
+    // have stopped is over.)
+    if let Some(why) = stop.filter(|why| why.is_for_good() && !ended && !state.broken) {
+        return Next::Stop(why);
     }
     if ended || state.broken || stop == Some(Stop::Shutdown) {
         state.running = None;
@@ -219,7 +219,11 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
         cancellation: token.clone(),
     });
     let ended = execute(shared, &**executor, live, cx, Emitter::new(recorder.clone()), token).await;
-    if is_shut_down(live) && shared.keeps_turns() && shared.is_idempotent() && !live.lock().will_answer(turn_seq) {
+    if is_shut_down(live)
+        && shared.keeps_turns()
+        && shared.is_idempotent()
+        && !live.lock().will_answer(turn_seq)
+    {
         return leave(live).await;
     }
     if !has_said_it_all(live, &ended, turn_seq) {
@@ -233,7 +237,7 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
 }
 
 fn is_shut_down(live: &LiveRef) -> bool {
-    live.lock().running.as_ref().is_some_and(|running| running.stop == Some(Stop::Shutdown))
+    live.lock().stopping() == Some(Stop::Shutdown)
 }
 
 /// Leaves a kept turn to the next server, as a crash would: it may run there, or again.
@@ -305,11 +309,7 @@ fn into_ended(returned: Result<Result<()>, Box<dyn Any + Send>>) -> Ended {
 
 /// Asks the running execution to stop; the first reason stands.
 pub(super) fn stop(live: &LiveRef, why: Stop) -> bool {
-    let mut state = live.lock();
-    let Some(running) = &mut state.running else { return false };
-    running.stop.get_or_insert(why);
-    running.token.cancel();
-    true
+    live.lock().stop(why)
 }
 
 /// Returns when nothing was recorded for the agent's watchdog time; never if it has none.
@@ -336,8 +336,7 @@ async fn silence_of(shared: &Shared, live: &LiveRef, limit: Duration) {
 /// True if there is nothing to add to what the executor has recorded.
 fn has_said_it_all(live: &LiveRef, ended: &Ended, turn_seq: Seq) -> bool {
     let state = live.lock();
-    let stopped = state.running.as_ref().is_some_and(|running| running.stop.is_some());
-    matches!(ended, Ended::Returned(Ok(()))) && !stopped && state.will_answer(turn_seq)
+    matches!(ended, Ended::Returned(Ok(()))) && state.stopping().is_none() && state.will_answer(turn_seq)
 }
 
 /// Records the end of an executor that has not said it all.
@@ -348,18 +347,22 @@ async fn finish(
     ended: Ended,
     turn_seq: Seq,
 ) -> Result<()> {
-    let stop = live.lock().running.as_ref().and_then(|running| running.stop);
+    let stop = live.lock().stopping();
     if stop == Some(Stop::Shutdown) && live.lock().will_answer(turn_seq) {
         // It has said what it had to say: a question stays asked.
         return Ok(());
     }
     if let Some(why) = stop {
-        if why == Stop::Cancel && !matches!(ended, Ended::Stopped) {
+        if why == Stop::TooLarge {
+            // Its first event may have been the one that was too large.
+            recorder.ensure().await?;
+        }
+        if why.is_for_good() && !matches!(ended, Ended::Stopped) {
             // The stop came when the executor was done.
             cancel_after_turn(shared, live).await;
         }
         // Whatever the executor made of it: an emit that failed, or a return in time.
-        return end_stopped(recorder, why).await;
+        return end_stopped(shared, recorder, why).await;
     }
     match ended {
         Ended::Returned(Ok(())) => {
@@ -373,18 +376,19 @@ async fn finish(
             tracing::error!(task = %live.id, panic = panic_text(&*panic), "an executor panicked");
             recorder.end(TaskState::Failed, Some("the agent failed unexpectedly")).await?;
         }
-        Ended::Stopped => end_stopped(recorder, Stop::Cancel).await?,
+        Ended::Stopped => end_stopped(shared, recorder, Stop::Cancel).await?,
     }
     Ok(())
 }
 
-async fn end_stopped(recorder: &Recorder, why: Stop) -> Result<()> {
-    let (state, reason) = match why {
-        Stop::Cancel => (TaskState::Canceled, None),
-        Stop::Shutdown => (TaskState::Failed, Some("the server was shut down before the task was done")),
-        Stop::Silence => (TaskState::Failed, Some("the agent gave no sign of life for too long")),
+async fn end_stopped(shared: &Shared, recorder: &Recorder, why: Stop) -> Result<()> {
+    let reason = match why {
+        Stop::Cancel => return recorder.end(TaskState::Canceled, None).await.map(drop),
+        Stop::Shutdown => "the server was shut down before the task was done".to_owned(),
+        Stop::Silence => "the agent gave no sign of life for too long".to_owned(),
+        Stop::TooLarge => shared.too_large().message().to_owned(),
     };
-    recorder.end(state, reason).await.map(drop)
+    recorder.end(TaskState::Failed, Some(&reason)).await.map(drop)
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
@@ -467,9 +471,11 @@ mod tests {
     #[test]
     fn a_cancel_that_comes_when_a_turn_is_over_is_not_forgotten() {
         // It was overwritten with the execution, and whoever had canceled waited for ever.
-        let live = asking(Some(Stop::Cancel));
-        assert!(matches!(next_turn(&live), Next::Cancel));
-        assert!(live.lock().running.is_some(), "until the end is recorded it runs");
+        for why in [Stop::Cancel, Stop::TooLarge] {
+            let live = asking(Some(why));
+            assert!(matches!(next_turn(&live), Next::Stop(stop) if stop == why));
+            assert!(live.lock().running.is_some(), "until the end is recorded it runs");
+        }
         for over in [None, Some(Stop::Shutdown), Some(Stop::Silence)] {
             let live = asking(over);
             assert!(matches!(next_turn(&live), Next::Done), "{over:?}");

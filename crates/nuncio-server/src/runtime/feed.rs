@@ -14,10 +14,34 @@ use super::{
     Shared,
     live::{Live, LiveRef, State},
 };
-use crate::store::{Scope, StoredEvent};
+use crate::{
+    size,
+    store::{Scope, StoredEvent},
+};
 
 /// How many entries are read from the store at once.
 const PAGE: usize = 128;
+
+/// About how many bytes of them a stream keeps: one that nobody reads keeps no more.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// How many entries are read next: fewer where they are large.
+struct PageSize(usize);
+
+impl PageSize {
+    /// Keeps what there is room for, and always the first; the rest is read again when it is its turn.
+    fn fit(&mut self, mut entries: Vec<StoredEvent>) -> Vec<StoredEvent> {
+        let mut bytes = 0;
+        let fits = entries.iter().take_while(|entry| {
+            bytes += size::event(&entry.event);
+            bytes <= PAGE_BYTES
+        });
+        let fits = fits.count().max(1);
+        self.0 = if fits < entries.len() { fits } else { self.0.saturating_mul(2).min(PAGE) };
+        entries.truncate(fits);
+        entries
+    }
+}
 
 /// When a stream ends by itself (product decision 6, trap T-02).
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +81,7 @@ pub(super) struct Feed {
     /// The number of the last entry that was read.
     cursor: Seq,
     buffer: VecDeque<StreamItem>,
+    page: PageSize,
     until: Until,
     ended: bool,
     draining: CancellationToken,
@@ -94,7 +119,8 @@ impl Feed {
         };
         shared.until_committed(&live, cursor).await?;
         let (shared, draining) = (Arc::clone(shared), shared.draining.clone());
-        Ok(Self { shared, live, cursor, buffer, until, ended, draining, _permit: permit })
+        let page = PageSize(PAGE);
+        Ok(Self { shared, live, cursor, buffer, page, until, ended, draining, _permit: permit })
     }
 
     /// The first event, when it has come; the rest of the stream follows it.
@@ -174,11 +200,13 @@ impl Feed {
 
     /// Reads from the store what the ring no longer has.
     async fn catch_up(&mut self) -> Result<()> {
-        let entries = self.shared.store.events(&self.live.scope, &self.live.id, self.cursor, PAGE).await?;
+        let Live { scope, id, .. } = &*self.live;
+        let entries = self.shared.store.events(scope, id, self.cursor, self.page.0).await?;
         if entries.is_empty() {
             // Recorded, and not in the store any more: the task was forgotten.
             return Err(Error::task_not_found(&self.live.id));
         }
+        let entries = self.page.fit(entries);
         self.buffer =
             entries.into_iter().map(|entry| StreamItem::new(Some(entry.seq), entry.event)).collect();
         Ok(())
@@ -279,19 +307,20 @@ pub(super) async fn replay(
 ) -> Result<EventStream> {
     let permit = shared.stream_permit()?;
     let (shared, scope, id) = (Arc::clone(shared), scope.clone(), id.clone());
-    let first = shared.store.events(&scope, &id, after, PAGE).await?;
-    let state = (VecDeque::from(first), after, permit);
-    Ok(Box::pin(stream::try_unfold(state, move |(mut page, mut cursor, permit)| {
+    let mut size = PageSize(PAGE);
+    let first = size.fit(shared.store.events(&scope, &id, after, PAGE).await?);
+    let state = (VecDeque::from(first), size, after, permit);
+    Ok(Box::pin(stream::try_unfold(state, move |(mut page, mut size, mut cursor, permit)| {
         let (shared, scope, id) = (Arc::clone(&shared), scope.clone(), id.clone());
         async move {
             loop {
                 if page.is_empty() {
-                    page = shared.store.events(&scope, &id, cursor, PAGE).await?.into();
+                    page = size.fit(shared.store.events(&scope, &id, cursor, size.0).await?).into();
                 }
                 let Some(StoredEvent { seq, event, .. }) = page.pop_front() else { return Ok(None) };
                 cursor = seq;
                 if !matches!(*event, Event::Message(_)) {
-                    return Ok(Some((StreamItem::new(Some(seq), event), (page, cursor, permit))));
+                    return Ok(Some((StreamItem::new(Some(seq), event), (page, size, cursor, permit))));
                 }
             }
         }

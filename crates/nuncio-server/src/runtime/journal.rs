@@ -18,7 +18,7 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use nuncio_protocol::{Content, Error, ErrorKind, Event, Message, Part, Result, Task};
+use nuncio_protocol::{Error, ErrorKind, Event, Result};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     time::{Instant, timeout},
@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use super::live::LiveRef;
 use crate::{
     push::AgentPush,
+    size,
     store::{Commit, Refused, Store, StoreError},
 };
 
@@ -148,7 +149,7 @@ impl Journal {
     /// Room for these events, and a memo of so many bytes, when there is some.
     pub(super) async fn room(&self, events: &[Event], memo: usize) -> Room {
         self.queue.as_ref()?;
-        let units = ((events.iter().map(weight).sum::<usize>() + memo) / UNIT + 1).min(ROOM);
+        let units = ((events.iter().map(size::event).sum::<usize>() + memo) / UNIT + 1).min(ROOM);
         // The semaphore is ours and never closed.
         Arc::clone(&self.room).acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()
     }
@@ -366,51 +367,13 @@ fn is_same(stored: &Event, ours: &Event) -> bool {
     stored == ours || kept().as_ref() == Some(stored)
 }
 
-/// About how many bytes an event takes.
-pub(crate) fn weight(event: &Event) -> usize {
-    match event {
-        Event::Task(task) => task_weight(task),
-        Event::Message(message) => message_weight(message),
-        Event::StatusUpdate(update) => {
-            update.status.message.as_ref().map_or(0, |message| message_weight(message))
-        }
-        Event::ArtifactUpdate(update) => parts_weight(&update.artifact.parts),
-    }
-}
-
-fn task_weight(task: &Task) -> usize {
-    task.history.iter().map(|message| message_weight(message)).sum()
-}
-
-fn message_weight(message: &Message) -> usize {
-    parts_weight(&message.parts)
-}
-
-fn parts_weight(parts: &[Part]) -> usize {
-    let weight = |part: &Part| match &part.content {
-        Content::Text(text) | Content::Url(text) => text.len(),
-        Content::Raw(bytes) => bytes.len(),
-        Content::Data(value) => value_weight(value),
-    };
-    parts.iter().map(weight).sum()
-}
-
-fn value_weight(value: &serde_json::Value) -> usize {
-    match value {
-        serde_json::Value::String(text) => text.len(),
-        serde_json::Value::Array(items) => items.iter().map(value_weight).sum(),
-        serde_json::Value::Object(fields) => {
-            fields.iter().map(|(name, value)| name.len() + value_weight(value)).sum()
-        }
-        _ => 8,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use nuncio_protocol::{ContextId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
+    use nuncio_protocol::{
+        ContextId, Message, Part, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
+    };
 
     use super::*;
 

@@ -22,7 +22,10 @@ use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
 use super::execution::Turn;
-use crate::store::{Commit, IdempotencyKey, Scope, StoredTask, StoredTurn, Webhook};
+use crate::{
+    size,
+    store::{Commit, IdempotencyKey, Scope, StoredTask, StoredTurn, Webhook},
+};
 
 /// How many of a live task's events are kept for subscribers that follow closely; one that lags
 /// further behind reads from the store.
@@ -50,6 +53,9 @@ pub(super) struct State {
     pub(super) folded: Mark,
     /// How far it is in the store.
     pub(super) committed: Mark,
+    /// About how many bytes its log has. What was replaced counts as well, because the log keeps it. Of a task that was
+    /// read from the store, the content counts.
+    pub(super) bytes: usize,
     /// The store refused an entry: `task` is not the truth any more, and nothing is written to it.
     pub(super) broken: bool,
     /// Another owner works on it.
@@ -129,6 +135,18 @@ pub(super) enum Stop {
     Shutdown,
     /// The executor has said nothing for too long.
     Silence,
+    /// The task has grown to its limit of bytes. Nothing more is recorded but its end.
+    TooLarge,
+}
+
+impl Stop {
+    /// True if nobody wants the work any more, here or elsewhere. (After a shutdown it may go on.)
+    pub(super) fn is_for_good(self) -> bool {
+        match self {
+            Self::Cancel | Self::TooLarge => true,
+            Self::Shutdown | Self::Silence => false,
+        }
+    }
 }
 
 impl Live {
@@ -165,6 +183,7 @@ impl Live {
         if stored.seq > state.committed.seq {
             state.committed = Mark::of(Some(&stored.task), stored.seq);
             state.folded = state.committed;
+            state.bytes = size::task(&stored.task);
             state.task = Some(stored.task);
             state.memo = stored.memo;
             // What others wrote is in the store only, and what is here does not reach up to it.
@@ -222,6 +241,7 @@ impl State {
     fn new(task: Option<Task>, seq: Seq) -> Self {
         let mark = Mark::of(task.as_ref(), seq);
         Self {
+            bytes: task.as_ref().map_or(0, size::task),
             task,
             folded: mark,
             committed: mark,
@@ -243,6 +263,19 @@ impl State {
             running: None,
             queue: VecDeque::new(),
         }
+    }
+
+    /// Asks the running execution to stop; the first reason stands. False if none runs.
+    pub(super) fn stop(&mut self, why: Stop) -> bool {
+        let Some(running) = &mut self.running else { return false };
+        running.stop.get_or_insert(why);
+        running.token.cancel();
+        true
+    }
+
+    /// Why the running execution is being stopped, if it is.
+    pub(super) fn stopping(&self) -> Option<Stop> {
+        self.running.as_ref().and_then(|running| running.stop)
     }
 
     /// Where the task stands; unspecified before its first event.

@@ -51,6 +51,8 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+#[cfg(feature = "push")]
+pub(crate) use self::record::now;
 pub(crate) use self::{admit::new_id, record::Recorder};
 pub use self::{
     builder::{Limits, RuntimeBuilder},
@@ -63,12 +65,10 @@ use self::{
     journal::Journal,
     live::{Live, LiveRef, Registry, State, Stop},
 };
-#[cfg(feature = "push")]
-pub(crate) use self::{journal::weight, record::now};
 use crate::{
     executor::Executor,
     push::AgentPush,
-    store::{Scope, Store, Whose},
+    store::{Projection, Scope, Store, Whose},
 };
 
 /// What a caller is told to wait when a limit is reached.
@@ -141,6 +141,8 @@ struct Present {
     executor: Arc<dyn Executor>,
     /// At most so many parts in a message.
     parts: usize,
+    /// At most so many bytes in a task.
+    max_task_bytes: usize,
 }
 
 impl fmt::Debug for Runtime {
@@ -166,6 +168,13 @@ impl Shared {
             Error::new(ErrorKind::ResourceExhausted, "too many streams are open")
                 .with_retry_after(RETRY_AFTER)
         })
+    }
+
+    /// The error of what would make a task larger than it may be.
+    fn too_large(&self) -> Error {
+        let most = self.present.load().max_task_bytes;
+        let why = format!("the task has reached its limit of {most} bytes (max_task_bytes) and was stopped");
+        Error::new(ErrorKind::ResourceExhausted, why)
     }
 
     fn check_open(&self) -> Result<()> {
@@ -228,8 +237,8 @@ impl Shared {
         if live.lock().broken { Err(unavailable()) } else { Ok(()) }
     }
 
-    /// The task as it stands.
-    async fn read(&self, scope: &Arc<Scope>, id: &TaskId) -> Result<Task> {
+    /// The task as it stands, as far as it is shown.
+    async fn read(&self, scope: &Arc<Scope>, id: &TaskId, shown: Projection) -> Result<Task> {
         if let Some(live) = self.registry.get(scope, id) {
             let known = {
                 let state = live.lock();
@@ -239,7 +248,8 @@ impl Shared {
                 (!state.broken && !elsewhere).then(|| (task, state.folded.seq))
             };
             if let Some((task, seq)) = known {
-                let task = task.ok_or_else(|| Error::task_not_found(id))?;
+                let mut task = task.ok_or_else(|| Error::task_not_found(id))?;
+                shown.apply(&mut task);
                 match self.until_committed(&live, seq).await {
                     // Another owner has just taken it: the store tells.
                     Err(_) if live.lock().broken => {}
@@ -247,8 +257,7 @@ impl Shared {
                 }
             }
         }
-        let stored = self.store.task(scope, id).await?;
-        stored.map(|stored| stored.task).ok_or_else(|| Error::task_not_found(id))
+        self.store.shown(scope, id, shown).await?.ok_or_else(|| Error::task_not_found(id))
     }
 
     /// Lets an execution that was just started go first: a quick agent has then said all it has to say
@@ -384,8 +393,9 @@ impl Runtime {
     /// and hooks stay as they were built.
     pub fn replace(&self, mut card: AgentCard, executor: Arc<dyn Executor>) {
         self.shared.declared.on(&mut card);
-        let parts = self.shared.present.load().parts;
-        self.shared.present.store(Arc::new(Present { card: Arc::new(card), executor, parts }));
+        let Present { parts, max_task_bytes, .. } = **self.shared.present.load();
+        let present = Present { card: Arc::new(card), executor, parts, max_task_bytes };
+        self.shared.present.store(Arc::new(present));
     }
 
     /// True until [`Self::drain`] is called.

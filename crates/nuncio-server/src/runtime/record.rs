@@ -16,7 +16,10 @@ use super::{
     journal::Write,
     live::{LiveRef, State, Stop},
 };
-use crate::store::{Commit, IdempotencyKey, StoredTurn, Webhook};
+use crate::{
+    size,
+    store::{Commit, IdempotencyKey, StoredTurn, Webhook},
+};
 
 /// The present, to the millisecond, which is what the wire shows.
 pub(crate) fn now() -> Timestamp {
@@ -108,9 +111,9 @@ impl Recorder {
         self.live.until_settled(|state| state.state().is_interrupted() && !state.queue.is_empty()).await;
     }
 
-    /// True if its caller stops it.
+    /// True if it is stopped for good, by its caller or by a limit.
     pub(crate) fn is_canceled(&self) -> bool {
-        self.live.lock().running.as_ref().is_some_and(|running| running.stop == Some(Stop::Cancel))
+        self.live.lock().stopping().is_some_and(Stop::is_for_good)
     }
 
     /// Waits until all that was recorded is in the store.
@@ -177,6 +180,7 @@ impl Recorder {
                 None
             } else {
                 refuse_after_reply(&state)?;
+                self.refuse_too_large(&mut state, size::message(&message))?;
                 let message = Arc::new(std::mem::take(&mut message));
                 state.reply = Some(Arc::clone(&message));
                 Some((state.idempotency.take().map(|key| (key, message)), state.reserved))
@@ -220,7 +224,7 @@ impl Recorder {
         match writer {
             Writer::Executor => {
                 refuse_after_reply(&state)?;
-                refuse_while_stopping(&state, events.as_ref())?;
+                self.refuse_while_stopping(&state, events.as_ref())?;
             }
             // The reply was the end: there is no task to make or to end.
             Writer::Runtime if state.reply.is_some() || state.refused.is_some() => {
@@ -228,7 +232,7 @@ impl Recorder {
             }
             Writer::Runtime => {}
         }
-        let (batch, refused) = self.fold(&mut state, events, now);
+        let (batch, refused) = self.fold(&mut state, writer, events, now);
         if batch.is_empty() {
             return refused.map(|()| state.folded.seq);
         }
@@ -257,14 +261,17 @@ impl Recorder {
     fn fold(
         &self,
         state: &mut State,
+        writer: Writer,
         events: impl IntoIterator<Item = Event> + AsRef<[Event]>,
         now: Timestamp,
     ) -> (Vec<Commit>, Result<()>) {
         let mut batch = Vec::with_capacity(events.as_ref().len() + 1);
+        let before = state.bytes;
         let mut task = match state.task.take() {
             Some(task) => task,
             None => {
                 let task = self.opening_task(state, now);
+                state.bytes += size::task(&task);
                 batch.push(self.entry(state.folded.seq, Event::Task(task.clone()), now));
                 task
             }
@@ -274,7 +281,12 @@ impl Recorder {
             if let Event::StatusUpdate(update) = &mut event {
                 update.status.timestamp.get_or_insert(now);
             }
+            let bytes = size::event(&event);
+            if writer == Writer::Executor {
+                self.refuse_too_large(state, bytes)?;
+            }
             fold(&mut task, &event, now).map_err(refusal)?;
+            state.bytes += bytes;
             let settled = event.status().is_some_and(|status| status.state.is_settled());
             let snapshot = settled.then(|| task.clone());
             let expected = Seq(state.folded.seq.0 + batch.len() as u64);
@@ -283,6 +295,7 @@ impl Recorder {
         });
         if folded.is_err() && is_new && batch.len() == 1 {
             // Nothing was said: there is no task.
+            state.bytes = before;
             return (Vec::new(), folded);
         }
         state.task = Some(task);
@@ -303,6 +316,30 @@ impl Recorder {
             batch.iter_mut().for_each(|commit| commit.push = push.tells(&commit.event));
         }
         (batch, folded)
+    }
+
+    /// Stops the execution at what would make the task larger than it may be: what came before is kept. The runtime's own
+    /// entries are few and small, and the reason is one of them.
+    fn refuse_too_large(&self, state: &mut State, bytes: usize) -> Result<()> {
+        if state.bytes.saturating_add(bytes) <= self.shared.present.load().max_task_bytes {
+            return Ok(());
+        }
+        state.stop(Stop::TooLarge);
+        Err(self.shared.too_large())
+    }
+
+    /// An execution that is being stopped may still end the task in its own words, and nothing else. Where the task is
+    /// too large, the reason is told by the runtime.
+    fn refuse_while_stopping(&self, state: &State, events: &[Event]) -> Result<()> {
+        let ends =
+            matches!(events, [event] if event.status().is_some_and(|status| status.state.is_terminal()));
+        match state.stopping() {
+            Some(Stop::TooLarge) => Err(self.shared.too_large()),
+            Some(Stop::Cancel | Stop::Shutdown | Stop::Silence) if !ends => {
+                Err(Error::new(ErrorKind::UnsupportedOperation, "the task is being stopped"))
+            }
+            Some(Stop::Cancel | Stop::Shutdown | Stop::Silence) | None => Ok(()),
+        }
     }
 
     fn opening_task(&self, state: &State, now: Timestamp) -> Task {
@@ -346,16 +383,6 @@ fn refuse_after_reply(state: &State) -> Result<()> {
             ErrorKind::InvalidAgentResponse,
             "the message was refused; nothing can follow",
         ));
-    }
-    Ok(())
-}
-
-/// An execution that is being stopped may still end the task in its own words, and nothing else.
-fn refuse_while_stopping(state: &State, events: &[Event]) -> Result<()> {
-    let stopping = state.running.as_ref().is_some_and(|running| running.stop.is_some());
-    let ends = matches!(events, [event] if event.status().is_some_and(|status| status.state.is_terminal()));
-    if stopping && !ends {
-        return Err(Error::new(ErrorKind::UnsupportedOperation, "the task is being stopped"));
     }
     Ok(())
 }

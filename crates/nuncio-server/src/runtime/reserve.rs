@@ -71,9 +71,9 @@ impl Shared {
     ) -> Result<Admitted> {
         let (shared, handle) = (Arc::clone(self), live.clone());
         // Not by the caller, who may leave: what is reserved is also run.
-        let begun = self.tracker.spawn(
-            async move { shared.reserve_and_start(&handle, turn, permit).await }.in_current_span(),
-        );
+        let begun = self
+            .tracker
+            .spawn(async move { shared.reserve_and_start(&handle, turn, permit).await }.in_current_span());
         let begun = timeout(COMMIT_PATIENCE, begun).await.map_err(|_| unavailable())?;
         if begun.map_err(Error::internal)?? {
             return Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }));
@@ -215,11 +215,5 @@ fn reservation_of(live: &LiveRef) -> Result<Reservation> {
     };
     let message = message.ok_or_else(|| Error::internal("a task begins with a message"))?;
     let body = serde_json::to_vec(&Opening { message, webhook }).map_err(Error::internal)?.into();
-    Ok(Reservation {
-        scope: Arc::clone(&live.scope),
-        task_id: live.id.clone(),
-        idempotency,
-        at: now(),
-        body,
-    })
+    Ok(Reservation { scope: Arc::clone(&live.scope), task_id: live.id.clone(), idempotency, at: now(), body })
 }

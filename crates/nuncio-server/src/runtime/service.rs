@@ -23,7 +23,7 @@ use super::{
     live::{LiveRef, Stop},
     record::Recorder,
 };
-use crate::store::{Keyset, Scope, TaskQuery};
+use crate::store::{Keyset, Projection, Scope, TaskQuery};
 
 /// How often a cancel is tried where another server writes to the task at the same time.
 const CANCEL_ATTEMPTS: usize = 8;
@@ -47,9 +47,8 @@ impl A2aService for Operations {
         self.shared.check_extensions(cx)?;
         req.validate()?;
         let scope = self.shared.scope(cx, req.tenant.as_deref());
-        let mut task = self.shared.read(&scope, &req.id).await?;
-        task.trim_history(req.history_length);
-        Ok(task)
+        let shown = Projection { artifacts: true, history: length(req.history_length) };
+        self.shared.read(&scope, &req.id, shown).await
     }
 
     async fn list_tasks(&self, cx: &CallContext, req: ListTasksRequest) -> Result<ListTasksResponse> {
@@ -70,8 +69,10 @@ impl A2aService for Operations {
             since: req.status_timestamp_after,
             after,
             limit: usize::try_from(page_size).unwrap_or(1),
+            max_bytes: Some(shared.limits.max_page_bytes),
             count: total.is_none(),
             without_artifacts: req.include_artifacts != Some(true),
+            history: length(req.history_length),
         };
         let page = shared.store.tasks(&scope, &query).await?;
         let total = total.or(page.total).unwrap_or_default();
@@ -83,12 +84,8 @@ impl A2aService for Operations {
             }
             None => String::new(),
         };
-        let mut tasks = page.tasks;
-        for task in &mut tasks {
-            task.trim_history(req.history_length);
-        }
         let total_size = i32::try_from(total).unwrap_or(i32::MAX);
-        Ok(ListTasksResponse { tasks, next_page_token, page_size, total_size })
+        Ok(ListTasksResponse { tasks: page.tasks, next_page_token, page_size, total_size })
     }
 
     async fn cancel_task(&self, cx: &CallContext, req: CancelTaskRequest) -> Result<Task> {
@@ -347,6 +344,11 @@ impl Operations {
         let permit = shared.stream_permit()?;
         Feed::open(shared, live, permit, Start::Snapshot, until).await?.first(history_length).await
     }
+}
+
+/// How many messages of history are wanted; `None`: all (spec 3.2.4).
+fn length(history_length: Option<i32>) -> Option<usize> {
+    history_length.and_then(|length| usize::try_from(length).ok())
 }
 
 fn check_last_event_id(after: Seq, last: Seq) -> Result<()> {

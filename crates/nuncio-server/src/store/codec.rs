@@ -10,6 +10,7 @@
 
 mod batch;
 mod content;
+mod draft;
 
 use std::{collections::HashMap, io::Write as _, sync::Arc};
 
@@ -23,6 +24,7 @@ use super::{StoreError, StoredEvent};
 pub(super) use self::{
     batch::{Drops, TaskWrite, coalesce},
     content::{Blob, Digest},
+    draft::Draft,
 };
 
 /// Content over this many bytes is kept beside the log when nobody says otherwise.
@@ -201,12 +203,17 @@ fn decode<T: Parts>(json: &[u8], refs: &[u8], blobs: &Blobs) -> Result<T, StoreE
 /// Tells the task what happened after its snapshot at `seq`.
 pub(super) fn replay(task: &mut Task, seq: Seq, entries: Vec<StoredEvent>) {
     for StoredEvent { event, .. } in entries.into_iter().filter(|entry| entry.seq > seq) {
-        match Arc::unwrap_or_clone(event) {
-            Event::Task(created) => *task = created,
-            // What was recorded has been folded once already, so it folds again; the time is only for a
-            // status without one, which the runtime does not record.
-            event => drop(fold(task, &event, Timestamp::EPOCH)),
-        }
+        fold_in(task, Arc::unwrap_or_clone(event));
+    }
+}
+
+/// Tells the task what happened next.
+fn fold_in(task: &mut Task, event: Event) {
+    match event {
+        Event::Task(created) => *task = created,
+        // What was recorded has been folded once already, so it folds again; the time is only for a
+        // status without one, which the runtime does not record.
+        event => drop(fold(task, &event, Timestamp::EPOCH)),
     }
 }
 

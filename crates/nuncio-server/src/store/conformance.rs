@@ -63,6 +63,7 @@ macro_rules! store_conformance {
             list::unchanged_tasks_are_listed_once_while_others_change
             list::totals_count_every_match_whatever_the_page
             list::pages_and_totals_hold_over_many_tasks
+            list::a_page_ends_with_its_bytes
             batch::a_batch_holds_entries_of_many_tasks
             batch::a_batch_holds_many_entries_of_one_task
             batch::a_refused_entry_breaks_the_chain_of_its_task

@@ -6,14 +6,14 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{Event, Message, PushConfigId, Seq, TaskId, Timestamp};
+use nuncio_protocol::{Event, Message, PushConfigId, Seq, Task, TaskId, Timestamp};
 use tokio::sync::watch;
 
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
-    Lease, Leases, Links, MemoryStore, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive, Refused,
-    Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery, TurnChange,
-    Webhook, Whose,
+    Lease, Leases, Links, MemoryStore, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive,
+    Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage,
+    TaskQuery, TurnChange, Webhook, Whose,
 };
 
 /// A real [`MemoryStore`] that fails, refuses or waits on command.
@@ -275,6 +275,11 @@ impl Store for FailingStore {
 
     async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
         self.inner.moved(known).await
+    }
+
+    async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError> {
+        self.read().await?;
+        self.inner.shown(scope, id, shown).await
     }
 
     async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {

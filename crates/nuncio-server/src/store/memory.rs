@@ -26,10 +26,12 @@ use nuncio_protocol::{Event, Message, PushConfigId, Seq, Task, TaskId, TaskState
 use self::{index::Index, outbox::Outbox, records::Records, reservations::Reservations, survey::States};
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
-    Keyset, Lease, Leases, Links, MOST_CHILDREN, Orphan, Outcome, Prune, PutRecord, Record, RecordQuery,
-    Redrive, Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, StoredTurn,
-    TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose, busy_after, references,
+    Keyset, Lease, Leases, Links, MOST_CHILDREN, Orphan, Outcome, PageBytes, Projection, Prune, PutRecord,
+    Record, RecordQuery, Redrive, Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent,
+    StoredTask, StoredTurn, TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose, busy_after,
+    references,
 };
+use crate::size;
 
 /// How many finished tasks are kept when nobody says otherwise.
 pub const DEFAULT_KEEP_FINISHED: usize = 100_000;
@@ -175,8 +177,8 @@ impl Stored {
         Seq(self.log.len() as u64)
     }
 
-    /// The snapshot, or what the log tells since.
-    fn task(&self) -> Task {
+    /// The snapshot, or what the log tells since, as far as it is shown.
+    fn task(&self, shown: Projection) -> Task {
         let (at, mut task) = match &self.snapshot {
             Some((at, task)) => (*at, task.clone()),
             None => (Seq::ZERO, Task::default()),
@@ -184,6 +186,8 @@ impl Stored {
         for (seq, (_, event)) in self.log.iter().enumerate().skip(at.0 as usize) {
             match &**event {
                 Event::Task(created) if seq == 0 => task = created.clone(),
+                // To put an artifact together is to copy it.
+                Event::ArtifactUpdate(_) if !shown.artifacts => {}
                 // What was recorded has been folded once already, so it folds again; the time is only
                 // for a status without one, which the runtime does not record.
                 event => {
@@ -191,6 +195,7 @@ impl Stored {
                 }
             }
         }
+        shown.apply(&mut task);
         task
     }
 
@@ -207,7 +212,13 @@ impl Stored {
     fn read(&self, me: Owner) -> StoredTask {
         let pushes = !self.webhooks.is_empty();
         let memo = self.memo.clone();
-        StoredTask { task: self.task(), seq: self.seq(), held: self.is_held(me), pushes, memo }
+        StoredTask {
+            task: self.task(Projection::WHOLE),
+            seq: self.seq(),
+            held: self.is_held(me),
+            pushes,
+            memo,
+        }
     }
 
     /// Keeps a turn; one of the same id makes room.
@@ -359,16 +370,10 @@ impl Inner {
         let total = query.count.then(|| self.moving(own, query).count() + own.index.count(query));
         let mut page: Vec<(Keyset, &Stored)> = self.candidates(own, query).collect();
         page.sort_by(|(a, _), (b, _)| index::order(a, b));
-        let more = page.len() > query.limit;
-        page.truncate(query.limit);
-        let read = |(_, stored): (Keyset, &Stored)| {
-            let mut task = stored.task();
-            if query.without_artifacts {
-                task.artifacts = Vec::new();
-            }
-            task
-        };
-        TaskPage { tasks: page.into_iter().map(read).collect(), more, total }
+        let (found, mut room) = (page.len(), PageBytes::new(query.max_bytes));
+        let read = page.into_iter().take(query.limit).map(|(_, stored)| stored.task(query.shown()));
+        let tasks: Vec<Task> = read.take_while(|task| room.takes(size::task(task))).collect();
+        TaskPage { more: found > tasks.len(), tasks, total }
     }
 
     /// The tasks in motion that match, wherever the page begins. They are few: they are looked at one by one
@@ -448,6 +453,12 @@ impl Store for MemoryStore {
         let inner = self.lock();
         let stored = inner.tasks.get(id).filter(|stored| *stored.scope == *scope);
         Ok(stored.map(|stored| stored.read(self.me)))
+    }
+
+    async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError> {
+        let inner = self.lock();
+        let stored = inner.tasks.get(id).filter(|stored| *stored.scope == *scope);
+        Ok(stored.map(|stored| stored.task(shown)))
     }
 
     async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {

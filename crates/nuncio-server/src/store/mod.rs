@@ -95,6 +95,9 @@ pub trait Store: Send + Sync + 'static {
     /// share the store.
     async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError>;
 
+    /// The task, without what is not to be shown of it.
+    async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError>;
+
     /// A page of tasks, newest status first.
     async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError>;
 
@@ -481,10 +484,67 @@ pub struct TaskQuery {
     pub after: Option<Keyset>,
     /// At most so many.
     pub limit: usize,
+    /// At most about so many bytes: there are fewer tasks on the page then, but always one if any matches. `None`: no
+    /// limit.
+    pub max_bytes: Option<usize>,
     /// Leave the artifacts out.
     pub without_artifacts: bool,
+    /// At most so many messages of history, the newest; `None`: all.
+    pub history: Option<usize>,
     /// Also count all that match.
     pub count: bool,
+}
+
+impl TaskQuery {
+    /// How much of each task is shown.
+    #[must_use]
+    pub fn shown(&self) -> Projection {
+        Projection { artifacts: !self.without_artifacts, history: self.history }
+    }
+}
+
+/// How much of a task is shown. What is not, a store does not load, as far as it can.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Projection {
+    /// With its artifacts.
+    pub artifacts: bool,
+    /// At most so many messages of history, the newest; `None`: all.
+    pub history: Option<usize>,
+}
+
+impl Projection {
+    /// All of it.
+    pub const WHOLE: Self = Self { artifacts: true, history: None };
+
+    /// Takes away what is not shown.
+    pub fn apply(self, task: &mut Task) {
+        if !self.artifacts {
+            task.artifacts = Vec::new();
+        }
+        if let Some(length) = self.history {
+            let surplus = task.history.len().saturating_sub(length);
+            task.history.drain(..surplus);
+        }
+    }
+}
+
+/// Fills a page as long as there is room in bytes.
+pub(crate) struct PageBytes {
+    left: Option<usize>,
+    is_empty: bool,
+}
+
+impl PageBytes {
+    pub(crate) fn new(max: Option<usize>) -> Self {
+        Self { left: max, is_empty: true }
+    }
+
+    /// True if a task of so many bytes goes on the page. The first one always does.
+    pub(crate) fn takes(&mut self, bytes: usize) -> bool {
+        let fits = self.left.is_none_or(|left| bytes <= left);
+        self.left = self.left.map(|left| left.saturating_sub(bytes));
+        std::mem::take(&mut self.is_empty) || fits
+    }
 }
 
 /// A place in the list: newest status first, then by id.
@@ -525,25 +585,51 @@ pub enum Refused {
 /// The store itself failed. The words are for the log, never for a caller.
 #[derive(Debug)]
 pub struct StoreError {
-    down: bool,
+    trouble: Trouble,
     source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// What is to be expected of a store that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trouble {
+    /// It may be well again by itself.
+    Down,
+    /// It is well, and this question was too much for it at present.
+    Busy,
+    /// Nothing will help but people.
+    Broken,
 }
 
 impl StoreError {
     /// It cannot be reached, or has no room, and may be well again by itself: whoever writes waits.
     pub fn down(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self { down: true, source: source.into() }
+        Self { trouble: Trouble::Down, source: source.into() }
+    }
+
+    /// It is well, but a question takes too long, or too many are asked at a time: that one fails alone, and may be
+    /// asked again.
+    pub fn busy(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { trouble: Trouble::Busy, source: source.into() }
     }
 
     /// It is damaged, or not what it should be: nothing will help but people.
     pub fn broken(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self { down: false, source: source.into() }
+        Self { trouble: Trouble::Broken, source: source.into() }
     }
 
     /// True if it may be well again by itself.
     #[must_use]
     pub fn is_down(&self) -> bool {
-        self.down
+        match self.trouble {
+            Trouble::Down | Trouble::Busy => true,
+            Trouble::Broken => false,
+        }
+    }
+
+    /// True if only this question was too much for it.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.trouble == Trouble::Busy
     }
 }
 
@@ -559,11 +645,18 @@ impl std::error::Error for StoreError {
     }
 }
 
+/// What a caller is told whose question took too long.
+const TOO_SLOW: &str = "the store took too long to answer this; try again later, or ask for less: fewer tasks on a page, \
+                        or those of one context";
+
 impl From<StoreError> for nuncio_protocol::Error {
     fn from(error: StoreError) -> Self {
         // A store that is down may be up again: the caller is told to come back, the log gets the cause.
-        Self::from(nuncio_protocol::ErrorKind::Unavailable)
-            .with_retry_after(std::time::Duration::from_secs(1))
-            .with_source(error)
+        let kind = nuncio_protocol::ErrorKind::Unavailable;
+        let told = match error.trouble {
+            Trouble::Busy => Self::new(kind, TOO_SLOW),
+            Trouble::Down | Trouble::Broken => Self::from(kind),
+        };
+        told.with_retry_after(std::time::Duration::from_secs(1)).with_source(error)
     }
 }

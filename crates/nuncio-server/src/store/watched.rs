@@ -6,12 +6,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{Message, PushConfigId, Seq, TaskId, Timestamp};
+use nuncio_protocol::{Message, PushConfigId, Seq, Task, TaskId, Timestamp};
 
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
-    Lease, Leases, Links, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive, Refused, Reservation, Scope,
-    Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose,
+    Lease, Leases, Links, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive, Refused,
+    Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
+    TurnChange, Webhook, Whose,
 };
 
 /// Watches a store. It is called in the middle of things and must not wait.
@@ -109,6 +110,7 @@ watch! {
     Commit commit(batch: Vec<Commit>) -> Vec<Result<(), Refused>>;
     Read task(scope: &Scope, id: &TaskId) -> Option<StoredTask>;
     Read moved(known: &[(TaskId, Seq)]) -> Vec<TaskId>;
+    Read shown(scope: &Scope, id: &TaskId, shown: Projection) -> Option<Task>;
     Read tasks(scope: &Scope, query: &TaskQuery) -> TaskPage;
     Read events(scope: &Scope, id: &TaskId, after: Seq, limit: usize) -> Vec<StoredEvent>;
     Read links(scope: &Scope, id: &TaskId) -> Links;

@@ -8,6 +8,7 @@ mod grpc_calls;
 #[cfg(feature = "grpc")]
 mod grpc_frames;
 mod jsonrpc;
+mod large;
 mod probe;
 mod rest;
 mod rest_answers;

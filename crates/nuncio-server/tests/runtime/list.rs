@@ -1,8 +1,10 @@
 //! ListTasks through the runtime: pages, tokens, what is shown.
 
 use nuncio_server::{
+    Limits,
     protocol::{
-        A2aService as _, ErrorKind, ListTasksRequest, ListTasksResponse, Result, TaskState, Timestamp,
+        A2aService as _, ErrorKind, GetTaskRequest, ListTasksRequest, ListTasksResponse, Part, Result,
+        TaskState, Timestamp,
     },
     testing::{Harness, Say, ScriptedExecutor, Step},
 };
@@ -158,4 +160,41 @@ async fn running_tasks_are_listed_as_they_are() {
     harness.until(&task.id, TaskState::Working).await.unwrap();
     let page = list(&harness, |request| request.status = Some(TaskState::Working)).await.unwrap();
     assert_eq!(page.tasks, [harness.get(&task.id).await.unwrap()]);
+}
+
+/// A list of 30 tasks was one answer of all that they hold.
+#[tokio::test(start_paused = true)]
+async fn a_page_is_bounded_in_bytes_and_the_token_goes_on() {
+    const MIB: usize = 1024 * 1024;
+    let limits = Limits { max_page_bytes: 4 * MIB, ..Limits::default() };
+    let harness = Harness::with(ScriptedExecutor::steps([]), |builder| builder.limits(limits));
+    let large = |request: &mut nuncio_server::protocol::SendMessageRequest| {
+        request.message.parts = vec![Part::text("x".repeat(MIB))];
+    };
+    let mut made = Vec::new();
+    for _ in 0..30 {
+        made.push(harness.task(Say::from("").change(large)).await.unwrap().id);
+    }
+    for (history, pages) in [(None, 10), (Some(0), 1), (Some(1), 10)] {
+        let (mut walked, mut token, mut sizes) = (Vec::new(), None, Vec::new());
+        loop {
+            let page = list(&harness, |request| {
+                (request.page_size, request.page_token) = (Some(100), token.clone());
+                request.history_length = history;
+            });
+            let page = page.await.unwrap();
+            assert_eq!((page.page_size, page.total_size), (100, 30), "the total is of all pages");
+            walked.extend(page.tasks.iter().map(|task| task.id.clone()));
+            sizes.push(page.tasks.len());
+            if page.next_page_token.is_empty() {
+                break;
+            }
+            token = Some(page.next_page_token);
+        }
+        assert_eq!(sizes.len(), pages, "{history:?}: {sizes:?}");
+        walked.sort();
+        assert_eq!(walked, made, "{history:?}: each exactly once");
+    }
+    let one = GetTaskRequest { id: made[0].clone(), history_length: Some(0), ..GetTaskRequest::default() };
+    assert!(harness.runtime.get_task(&harness.cx, one).await.unwrap().history.is_empty());
 }

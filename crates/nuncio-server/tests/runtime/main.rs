@@ -23,6 +23,7 @@ mod resume;
 mod scope;
 mod send;
 mod stream;
+mod task_bytes;
 
 use std::{
     sync::{

@@ -1,5 +1,6 @@
 //! Whatever an upstream agent cannot do, callers of the hub see correct A2A.
 
+mod bytes;
 mod cards;
 mod once;
 mod patience;

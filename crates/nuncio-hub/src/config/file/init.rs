@@ -55,6 +55,7 @@ const AGENTS: &[(&str, &[&str])] = &[
             "auth.ca",
             "limits.body_bytes",
             "limits.parts",
+            "limits.max_task_bytes",
             "limits.rate",
             "limits.tasks",
             "limits.streams",

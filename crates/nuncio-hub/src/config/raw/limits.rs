@@ -14,6 +14,10 @@ pub(crate) struct Limits {
     /// Parts of a message.
     #[schemars(range(min = 1))]
     pub(crate) parts: usize,
+    /// Bytes of a task: all that was said and made, replaced versions included. A task that grows beyond is stopped
+    /// and ends as failed.
+    #[schemars(range(min = 1))]
+    pub(crate) max_task_bytes: usize,
     /// Requests of a caller; as many as it likes when absent.
     #[schemars(example = Rate { per_second: 20.0, burst: Some(40) })]
     pub(crate) rate: Option<Rate>,
@@ -28,7 +32,14 @@ pub(crate) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let usual = config::Limits::default();
-        Self { body_bytes: usual.body_bytes, parts: usual.parts, rate: None, tasks: None, streams: None }
+        Self {
+            body_bytes: usual.body_bytes,
+            parts: usual.parts,
+            max_task_bytes: usual.max_task_bytes,
+            rate: None,
+            tasks: None,
+            streams: None,
+        }
     }
 }
 
@@ -42,6 +53,9 @@ pub(crate) struct AgentLimits {
     /// Parts of a message; as for all agents when absent.
     #[schemars(example = 10, range(min = 1))]
     pub(crate) parts: Option<usize>,
+    /// Bytes of a task; as for all agents when absent.
+    #[schemars(example = 16777216, range(min = 1))]
+    pub(crate) max_task_bytes: Option<usize>,
     /// Requests; as many as they like when absent.
     #[schemars(example = Rate { per_second: 20.0, burst: Some(40) })]
     pub(crate) rate: Option<Rate>,

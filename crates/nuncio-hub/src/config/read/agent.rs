@@ -307,6 +307,7 @@ impl Reader<'_> {
         AgentLimits {
             body_bytes: written.body_bytes,
             parts: written.parts,
+            max_task_bytes: written.max_task_bytes,
             rate: written.rate.as_ref().and_then(|rate| self.rate(&rate_path, rate)),
             tasks: written.tasks,
             streams: written.streams,

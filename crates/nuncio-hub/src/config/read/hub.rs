@@ -232,6 +232,7 @@ impl Reader<'_> {
         Limits {
             body_bytes: written.body_bytes,
             parts: written.parts,
+            max_task_bytes: written.max_task_bytes,
             rate: written.rate.as_ref().and_then(|rate| self.rate(&["limits", "rate"], rate)),
             tasks: written.tasks,
             streams: written.streams,

@@ -46,7 +46,7 @@ fn an_upstream_agent_word_by_word() {
         poll_seconds = 0.5
         extended_card = true
         trust = { keys = ["/k.json"], require = true }
-        limits = { body_bytes = 1, parts = 2, rate = { per_second = 0.5 }, tasks = 3, streams = 4 }
+        limits = { body_bytes = 1, parts = 2, max_task_bytes = 7, rate = { per_second = 0.5 }, tasks = 3, streams = 4 }
         push = { chunks = true, dialect = "neuralpost", secrets = [] }
         [agents.a.auth]
         headers = { X-Key = "${NAME}" }
@@ -99,6 +99,7 @@ fn an_upstream_agent_word_by_word() {
         limits: AgentLimits {
             body_bytes: Some(1),
             parts: Some(2),
+            max_task_bytes: Some(7),
             rate: Some(Rate { per_second: 0.5, burst: 1 }),
             tasks: Some(3),
             streams: Some(4),

@@ -38,6 +38,15 @@ pub(super) struct Place {
     pub(super) digest: Digest,
 }
 
+impl Place {
+    /// Counts the parts without the first ones, which are gone; false if it is the place of one of them.
+    pub(super) fn move_forward(&mut self, gone: usize) -> bool {
+        let moved = u32::try_from(gone).ok().and_then(|gone| self.part.checked_sub(gone));
+        self.part = moved.unwrap_or_default();
+        moved.is_some()
+    }
+}
+
 /// The length of one place in a body's refs.
 pub(super) const REF_LENGTH: usize = 40;
 

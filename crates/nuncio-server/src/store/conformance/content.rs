@@ -10,7 +10,7 @@ use nuncio_protocol::{
 use serde_json::{Value, json};
 
 use super::{Writer, at, creation, events, opening, scope, stored, works};
-use crate::store::{Commit, Store, TaskQuery};
+use crate::store::{Commit, Projection, Store, TaskQuery};
 
 const KIB: usize = 1024;
 
@@ -100,14 +100,21 @@ async fn comes_back(store: &dyn Store, writer: &Writer) {
         }
     }
     assert!(told == writer.task, "the log of {id}");
-    let (with, without) = (listed(store, writer, false).await, listed(store, writer, true).await);
-    assert!(with.as_ref() == Some(&writer.task), "the list, {id}");
-    let bare = Task { artifacts: Vec::new(), ..writer.task.clone() };
-    assert!(without == Some(bare), "the list without artifacts, {id}");
+    for history in [None, Some(0), Some(1), Some(2), Some(100)] {
+        for artifacts in [true, false] {
+            let shown = Projection { artifacts, history };
+            let mut wanted = writer.task.clone();
+            shown.apply(&mut wanted);
+            assert!(listed(store, writer, shown).await.as_ref() == Some(&wanted), "the list, {id} {shown:?}");
+            let told = works(store.shown(&writer.scope, id, shown).await);
+            assert!(told == Some(wanted), "{id} {shown:?}");
+        }
+    }
 }
 
-async fn listed(store: &dyn Store, writer: &Writer, without_artifacts: bool) -> Option<Task> {
-    let query = TaskQuery { limit: 100, without_artifacts, ..TaskQuery::default() };
+async fn listed(store: &dyn Store, writer: &Writer, shown: Projection) -> Option<Task> {
+    let (without_artifacts, history) = (!shown.artifacts, shown.history);
+    let query = TaskQuery { limit: 100, without_artifacts, history, ..TaskQuery::default() };
     let page = works(store.tasks(&writer.scope, &query).await);
     page.tasks.into_iter().find(|task| task.id == writer.task.id)
 }

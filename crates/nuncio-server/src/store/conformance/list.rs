@@ -250,3 +250,56 @@ pub async fn pages_and_totals_hold_over_many_tasks(store: Arc<dyn Store>) {
         }
     }
 }
+
+const MIB: usize = 1024 * 1024;
+
+/// Large content in one piece and in many, in tasks that have ended and in tasks that have not: a page has as many as
+/// there is room for, and never none.
+pub async fn a_page_ends_with_its_bytes(store: Arc<dyn Store>) {
+    let ann = scope("ann");
+    let mut all = Vec::new();
+    for number in 0..30 {
+        let id = format!("t-{number:02}");
+        let mut writer = Writer::create(&store, &ann, &id, "c-1", 1).await;
+        // One of them is larger than a page.
+        let bytes = if number == 17 { 6 * MIB } else { MIB };
+        match number % 3 {
+            0 => writer.chunk("a", &"x".repeat(bytes)).await,
+            _ => {
+                for _ in 0..bytes / (32 * 1024) {
+                    writer.chunk("a", &"x".repeat(32 * 1024)).await;
+                }
+            }
+        }
+        let state = if number % 3 == 2 { TaskState::Working } else { TaskState::Completed };
+        writer.status(state, 2 + number).await;
+        all.push(id);
+    }
+    all.reverse();
+    for without_artifacts in [false, true] {
+        let mut query = TaskQuery {
+            limit: 100,
+            max_bytes: Some(4 * MIB),
+            count: true,
+            without_artifacts,
+            ..TaskQuery::default()
+        };
+        let mut walked = Vec::new();
+        loop {
+            let page = page(&*store, &ann, &query).await;
+            assert_eq!(page.total, Some(30), "of all pages");
+            let texts =
+                page.tasks.iter().flat_map(|task| &task.artifacts).map(|artifact| artifact.text().len());
+            let bytes: usize = texts.sum();
+            assert!(bytes <= 4 * MIB || page.tasks.len() == 1, "{bytes} bytes of {} tasks", page.tasks.len());
+            walked.extend(page.tasks.iter().map(|task| task.id.to_string()));
+            assert!(!page.tasks.is_empty(), "an empty page after {walked:?}");
+            assert_eq!(page.more, walked.len() < all.len(), "after {walked:?}");
+            if !page.more {
+                break;
+            }
+            query.after = page.tasks.last().and_then(place);
+        }
+        assert_eq!(walked, all, "each once, in order; without artifacts: {without_artifacts}");
+    }
+}

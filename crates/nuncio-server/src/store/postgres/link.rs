@@ -33,8 +33,17 @@ pub(super) const ATTEMPTS: usize = 10;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
     pub(super) durability: Durability,
-    /// How long an answer may take. Then the connection is given up, and the server gives up the statement.
+    /// How long an answer may take. Then the connection is given up.
     pub(super) patience: Duration,
+    /// How long a statement may take. Then the server gives it up.
+    pub(super) statement_timeout: Duration,
+}
+
+impl Setup {
+    /// Nothing takes longer than this.
+    pub(super) fn within(durability: Durability, patience: Duration) -> Self {
+        Self { durability, patience, statement_timeout: patience }
+    }
 }
 
 /// A connection and what is prepared on it.
@@ -137,17 +146,17 @@ impl Session {
 }
 
 /// What every session begins with.
-fn settings(Setup { durability, patience }: Setup) -> String {
+fn settings(Setup { durability, patience, statement_timeout }: Setup) -> String {
     let synchronous = match durability {
         Durability::Full => "on",
         Durability::Relaxed => "off",
     };
-    let millis = patience.as_millis();
+    let (millis, statement) = (patience.as_millis(), statement_timeout.as_millis());
     // Every statement of ours goes by an index, whatever the statistics of a young table say; planning it
     // once is enough.
     format!(
         "SET search_path = nuncio, pg_catalog; SET synchronous_commit = {synchronous}; \
-         SET statement_timeout = {millis}; SET idle_in_transaction_session_timeout = {millis}; \
+         SET statement_timeout = {statement}; SET idle_in_transaction_session_timeout = {millis}; \
          SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3; \
          SET plan_cache_mode = force_generic_plan; SET jit = off; \
          SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
@@ -248,6 +257,20 @@ impl Link {
             Arc::new(opened.map_err(|_| StoreError::down("PostgreSQL does not answer"))?.map_err(failed)?);
         (state.session, state.pause) = (Some(Arc::clone(&session)), None);
         Ok(session)
+    }
+
+    /// Stops what runs on the connection, and returns when nothing does.
+    pub(super) async fn stop(&self, address: &Address) {
+        let Some(session) = self.state.lock().await.session.clone().filter(|session| !session.is_lost())
+        else {
+            return;
+        };
+        let token = session.client.cancel_token();
+        let cancel = token.cancel_query(address.tls.clone());
+        // What was asked last is answered last. A cancel that is not heard, or too late, changes nothing about that.
+        if timeout(self.setup.patience, cancel).await.is_err() || session.run("").await.is_err() {
+            session.give_up();
+        }
     }
 
     /// Asks, and asks once more if the connection turns out to be lost: for what may be done twice.

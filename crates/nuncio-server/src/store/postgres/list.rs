@@ -1,33 +1,69 @@
 //! The list: newest status first, then by id, each filter by an index of its own.
+//!
+//! A page ends with its number of tasks or of bytes. What is inline is counted by the database, which sends no more than
+//! fits; what is kept apart is counted before it is asked for.
+
+use std::collections::HashMap;
 
 use tokio_postgres::types::ToSql;
 
 use super::{
     PostgresStore,
+    link::Link,
     names::{scope_id, text},
-    read::{self, Told, told},
+    read::{self, Told},
 };
 use crate::store::{
-    Scope, StoreError, TaskPage, TaskQuery,
-    codec::{Blobs, millis_from, state_code},
+    PageBytes, Scope, StoreError, TaskPage, TaskQuery,
+    codec::{Blobs, Draft, millis_from, state_code},
 };
 
-/// Scope, since when, before which place, how many; then the values of the filter.
+/// What [`Told`] reads of a row, if it fits; then whether it does. Scope, since when, before which place, how many rows
+/// and bytes; then the values of the filter.
 macro_rules! page {
-    ($filter:literal) => {
-        told!(
-            "",
-            "WHERE t.scope = $1 AND t.status_at >= $2 AND (t.status_at, t.id) < ($3, $4) ",
+    ($artifacts:literal, $artifacts_refs:literal, $filter:literal) => {
+        concat!(
+            "SELECT id, seq, open, owner, snapshot_seq, CASE WHEN fits THEN snapshot END, ",
+            "CASE WHEN fits THEN snapshot_refs END, ",
+            "CASE WHEN fits THEN artifacts END, CASE WHEN fits THEN artifacts_refs END, ",
+            "CASE WHEN fits AND seq > snapshot_seq THEN ",
+            "ARRAY(SELECT s.body FROM segments s WHERE s.task = id AND s.last_seq > snapshot_seq ORDER BY s.last_seq) ",
+            "END, CASE WHEN fits AND seq > snapshot_seq THEN ",
+            "ARRAY(SELECT s.refs FROM segments s WHERE s.task = id AND s.last_seq > snapshot_seq ORDER BY s.last_seq) ",
+            "END, fits ",
+            "FROM (SELECT *, sum(bytes) OVER page <= $6::bigint OR row_number() OVER page = 1 AS fits FROM (",
+            "SELECT t.id, t.status_at, t.seq, t.busy OR t.pending > 0 AS open, t.owner, t.snapshot_seq, t.snapshot, ",
+            "t.snapshot_refs, ",
+            $artifacts,
+            " AS artifacts, ",
+            $artifacts_refs,
+            " AS artifacts_refs, ",
+            "(coalesce(octet_length(t.snapshot), 0) + coalesce(octet_length(",
+            $artifacts,
+            "), 0) + CASE WHEN t.seq > t.snapshot_seq THEN (SELECT coalesce(sum(octet_length(s.body)), 0) ",
+            "FROM segments s WHERE s.task = t.id AND s.last_seq > t.snapshot_seq) ELSE 0 END)::bigint AS bytes ",
+            "FROM tasks t WHERE t.scope = $1 AND t.status_at >= $2 AND (t.status_at, t.id) < ($3, $4) ",
             $filter,
-            " ORDER BY t.status_at DESC, t.id DESC LIMIT $5"
+            " ORDER BY t.status_at DESC, t.id DESC LIMIT $5) counted ",
+            "WINDOW page AS (ORDER BY status_at DESC, id DESC)) measured ORDER BY status_at DESC, id DESC"
         )
     };
 }
 
-const PAGE: &str = page!("");
-const PAGE_BY_STATE: &str = page!("AND t.state = $6");
-const PAGE_BY_CONTEXT: &str = page!("AND t.context_id = $6");
-const PAGE_BY_BOTH: &str = page!("AND t.context_id = $6 AND t.state = $7");
+/// One of these, by whether artifacts are shown and by what is asked for.
+macro_rules! pages {
+    ($filter:literal) => {
+        [page!("NULL::bytea", "NULL::bytea", $filter), page!("t.artifacts", "t.artifacts_refs", $filter)]
+    };
+}
+
+const PAGE: [&str; 2] = pages!("");
+const PAGE_BY_STATE: [&str; 2] = pages!("AND t.state = $7");
+const PAGE_BY_CONTEXT: [&str; 2] = pages!("AND t.context_id = $7");
+const PAGE_BY_BOTH: [&str; 2] = pages!("AND t.context_id = $7 AND t.state = $8");
+
+/// The column that says whether a row fits.
+const FITS: usize = 11;
 
 const TOTAL: &str = "SELECT coalesce(sum(n), 0)::bigint FROM counters WHERE scope = $1";
 const TOTAL_BY_STATE: &str =
@@ -44,18 +80,46 @@ pub(super) async fn tasks(
     scope: &Scope,
     query: &TaskQuery,
 ) -> Result<TaskPage, StoreError> {
-    let (rows, total) = tokio::try_join!(page(store, scope, query), total(store, scope, query))?;
-    let more = rows.len() > query.limit;
-    let rows = &rows[..rows.len().min(query.limit)];
-    let artifacts = !query.without_artifacts;
-    let blobs = read::blobs(store, rows.iter().flat_map(|told| told.wants(artifacts))).await?;
-    let none = Blobs::new();
-    let task = |told: &Told| told.task(artifacts, blobs.get(told.id()).unwrap_or(&none));
-    Ok(TaskPage { tasks: rows.iter().map(task).collect::<Result<_, _>>()?, more, total })
+    let lent = store.lists.lend().await?;
+    let page = list(lent.link(), scope, query).await;
+    lent.end(page)
+}
+
+async fn list(link: &Link, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
+    let (rows, total) = tokio::try_join!(page(link, scope, query), total(link, scope, query))?;
+    let found = rows.len();
+    let fitting = rows.iter().take(query.limit).take_while(|told| told.0.get(FITS));
+    let drafts = fitting.map(|told| Ok((told.id(), told.draft(query.shown())?)));
+    let drafts = cut(link, query, drafts.collect::<Result<_, StoreError>>()?).await?;
+    let wanted = drafts.iter().flat_map(wants).collect();
+    let (blobs, none) = (read::blobs(link, wanted).await?, Blobs::new());
+    let finish = |(id, draft): (&str, Draft)| draft.finish(blobs.get(id).unwrap_or(&none));
+    let tasks: Vec<_> = drafts.into_iter().map(finish).collect::<Result<_, _>>()?;
+    Ok(TaskPage { more: found > tasks.len(), tasks, total })
+}
+
+fn wants<'a>((id, draft): &(&'a str, Draft)) -> Vec<(&'a str, crate::store::codec::Digest)> {
+    draft.wants().map(|digest| (*id, digest)).collect()
+}
+
+/// Those for which there is room with their large content, too.
+async fn cut<'a>(
+    link: &Link,
+    query: &TaskQuery,
+    drafts: Vec<(&'a str, Draft)>,
+) -> Result<Vec<(&'a str, Draft)>, StoreError> {
+    if query.max_bytes.is_none() {
+        return Ok(drafts);
+    }
+    let wanted = drafts.iter().flat_map(wants).collect();
+    let apart: HashMap<String, usize> = read::blob_bytes(link, &wanted).await?;
+    let mut room = PageBytes::new(query.max_bytes);
+    let bytes = |id: &str, draft: &Draft| draft.bytes() + apart.get(id).copied().unwrap_or_default();
+    Ok(drafts.into_iter().take_while(|(id, draft)| room.takes(bytes(id, draft))).collect())
 }
 
 /// One row more than the page, to know whether there are more.
-async fn page(store: &PostgresStore, scope: &Scope, query: &TaskQuery) -> Result<Vec<Told>, StoreError> {
+async fn page(link: &Link, scope: &Scope, query: &TaskQuery) -> Result<Vec<Told>, StoreError> {
     let scope = scope_id(scope);
     let since = query.since.map_or(i64::MIN, millis_from);
     let (before, id) = match &query.after {
@@ -63,9 +127,10 @@ async fn page(store: &PostgresStore, scope: &Scope, query: &TaskQuery) -> Result
         None => (i64::MAX, "".into()),
     };
     let limit = i64::try_from(query.limit.saturating_add(1)).unwrap_or(i64::MAX);
+    let max_bytes = query.max_bytes.and_then(|max| i64::try_from(max).ok()).unwrap_or(i64::MAX);
     let state = query.state.map(state_code);
     let context = query.context_id.as_ref().map(|context| text(context.as_str()));
-    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&scope, &since, &before, &id, &limit];
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&scope, &since, &before, &id, &limit, &max_bytes];
     params.extend(context.as_ref().map(|context| context as &(dyn ToSql + Sync)));
     params.extend(state.as_ref().map(|state| state as &(dyn ToSql + Sync)));
     let sql = match (&context, state) {
@@ -74,11 +139,12 @@ async fn page(store: &PostgresStore, scope: &Scope, query: &TaskQuery) -> Result
         (Some(_), None) => PAGE_BY_CONTEXT,
         (Some(_), Some(_)) => PAGE_BY_BOTH,
     };
-    Ok(store.reads().query(sql, &params).await?.into_iter().map(Told).collect())
+    let sql = sql[usize::from(query.shown().artifacts)];
+    Ok(link.query(sql, &params).await?.into_iter().map(Told).collect())
 }
 
 /// From the counters where they can tell, else by an index.
-async fn total(store: &PostgresStore, scope: &Scope, query: &TaskQuery) -> Result<Option<usize>, StoreError> {
+async fn total(link: &Link, scope: &Scope, query: &TaskQuery) -> Result<Option<usize>, StoreError> {
     if !query.count {
         return Ok(None);
     }
@@ -101,7 +167,7 @@ async fn total(store: &PostgresStore, scope: &Scope, query: &TaskQuery) -> Resul
     }
     params.extend(context.as_ref().map(|context| context as &(dyn ToSql + Sync)));
     params.extend(state.as_ref().map(|state| state as &(dyn ToSql + Sync)));
-    let row = store.reads().query_opt(sql, &params).await?;
+    let row = link.query_opt(sql, &params).await?;
     let total: i64 = row.map_or(0, |row| row.get(0));
     Ok(Some(usize::try_from(total).unwrap_or_default()))
 }

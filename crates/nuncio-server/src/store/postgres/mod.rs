@@ -3,10 +3,11 @@
 //! ```text
 //! commit ─► queue ─► one writer ─► one connection, a batch is one transaction
 //! reads ───────────► two connections, any number of questions on the way at once
+//! lists, counts ───► four, each for one question at a time; two for those of operators
 //! put_records ─► queue ─► one, what is queued is one statement
 //! reserve ─► queue ─► one, likewise
 //! webhooks, leases ─► one
-//! adopt, prune, erase ─► one more; and one for the heartbeat, which nothing may delay
+//! adopt, prune, erase ─► one more; and one each for the heartbeat and for readiness, which nothing may delay
 //! ```
 //! A connection that is lost is made again by the next call; calls fail quickly until then.
 
@@ -22,6 +23,7 @@ pub mod maintain;
 mod names;
 mod outbox;
 mod owner;
+mod pool;
 mod read;
 mod records;
 mod reservations;
@@ -40,20 +42,22 @@ use std::{
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{Message, PushConfigId, Seq, TaskId, Timestamp};
+use nuncio_protocol::{Message, PushConfigId, Seq, Task, TaskId, Timestamp};
 use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::Row;
 
 use self::{
     address::Address,
-    link::{Link, Session, Setup, persist},
+    link::{Link, Params, Session, Setup, persist},
     owner::{Doubt, Heart},
+    pool::Pool,
     write::{Job, Writer},
 };
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Durability, Expect,
-    IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive,
-    Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
-    TurnChange, Webhook, Whose, codec::DEFAULT_LARGE,
+    IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Projection, Prune, PutRecord, Record,
+    RecordQuery, Redrive, Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask,
+    TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose, codec::DEFAULT_LARGE,
 };
 
 /// How a [`PostgresStore`] works.
@@ -66,6 +70,9 @@ pub struct PostgresOptions {
     pub large: usize,
     /// How long an answer of the database may take before the connection is taken for cut.
     pub patience: Duration,
+    /// How long a list, a count or an operator's question may take before it fails, and how long it waits for a
+    /// connection.
+    pub list_timeout: Duration,
     /// How often this owner says that it is alive.
     pub beat: Duration,
     /// After how long without a beat an owner is gone.
@@ -78,6 +85,7 @@ impl Default for PostgresOptions {
             durability: Durability::default(),
             large: DEFAULT_LARGE,
             patience: Duration::from_secs(5),
+            list_timeout: Duration::from_secs(5),
             beat: Duration::from_secs(1),
             lapse: Duration::from_secs(6),
         }
@@ -89,6 +97,12 @@ const QUEUE: usize = 64;
 
 /// How many connections are read through.
 const READERS: usize = 2;
+
+/// How many lists of callers are made at a time.
+const LISTS: usize = 4;
+
+/// How many questions of operators are answered at a time.
+const SURVEYS: usize = 2;
 
 /// What a long statement may take: forgetting, adopting.
 const LONG: Duration = Duration::from_secs(60);
@@ -104,6 +118,11 @@ pub struct PostgresStore {
     reservations: mpsc::Sender<reservations::Job>,
     readers: [Link; READERS],
     next_reader: AtomicUsize,
+    /// For callers.
+    lists: Pool,
+    /// For operators: they see something also while callers keep all of the others busy.
+    surveys: Pool,
+    readiness: Link,
     outbox: Link,
     side: Link,
     doubt: Doubt,
@@ -119,8 +138,8 @@ impl PostgresStore {
         schema::migrate(&session, &address).await?;
         let epoch = owner::enter(&session).await.map_err(|error| schema::refused(&error, &address))?;
         drop(session);
-        let link =
-            |patience| Link::new(Arc::clone(&address), Setup { durability: options.durability, patience });
+        let link = |patience| Link::new(Arc::clone(&address), Setup::within(options.durability, patience));
+        let pool = |connections| Pool::new(&address, options.durability, connections, options.list_timeout);
         let (queue, jobs) = mpsc::channel(QUEUE);
         tokio::spawn(Writer::new(link(options.patience), epoch, options.large).run(jobs));
         let (records, puts) = mpsc::channel(QUEUE);
@@ -135,6 +154,9 @@ impl PostgresStore {
             reservations,
             readers: std::array::from_fn(|_| link(options.patience)),
             next_reader: AtomicUsize::new(0),
+            lists: pool(LISTS),
+            surveys: pool(SURVEYS),
+            readiness: link(options.patience),
             outbox: link(options.patience),
             side: link(LONG.max(options.patience)),
             doubt: Doubt::default(),
@@ -148,6 +170,13 @@ impl PostgresStore {
         self.heart.stop();
     }
 
+    /// Answers a question of an operator.
+    async fn survey(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
+        let lent = self.surveys.lend().await?;
+        let rows = lent.link().query(sql, params).await;
+        lent.end(rows)
+    }
+
     /// The next connection to read through.
     fn reads(&self) -> &Link {
         &self.readers[self.next_reader.fetch_add(1, Ordering::Relaxed) % READERS]
@@ -156,7 +185,7 @@ impl PostgresStore {
 
 /// A connection of its own.
 async fn open(address: &Address, patience: Duration, durability: Durability) -> Result<Session, OpenError> {
-    let opened = Session::open(address, Setup { durability, patience }).await;
+    let opened = Session::open(address, Setup::within(durability, patience)).await;
     opened.map_err(|error| schema::refused(&link::failed(error), address))
 }
 
@@ -175,6 +204,10 @@ impl Store for PostgresStore {
 
     async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
         read::task(self, scope, id).await
+    }
+
+    async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError> {
+        read::shown(self, scope, id, shown).await
     }
 
     async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {

@@ -213,5 +213,5 @@ async fn orphan(store: &PostgresStore, row: &Row) -> Result<Option<Orphan>, Stor
 
 /// Writes something small that is written all the time anyway: shows that it can be.
 pub(super) async fn beat(store: &PostgresStore) -> Result<(), StoreError> {
-    store.reads().query(BEAT, &[&store.epoch]).await.map(drop)
+    store.readiness.query(BEAT, &[&store.epoch]).await.map(drop)
 }

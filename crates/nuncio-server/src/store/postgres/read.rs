@@ -1,6 +1,9 @@
 //! Reading single tasks: a finished one is one row, others are told by their snapshot and later entries.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use nuncio_protocol::{Seq, Task, TaskId};
@@ -8,35 +11,34 @@ use tokio_postgres::Row;
 
 use super::{
     PostgresStore,
-    link::Params,
+    link::{Link, Params},
     names::{plain, scope_id, text},
     owner, reservations,
 };
 use crate::store::{
-    Answer, Links, MOST_CHILDREN, Outcome, Scope, StoreError, StoredEvent, StoredTask,
-    codec::{Blobs, Digest, damaged, decode_artifacts, decode_segment, decode_task, digests, replay},
+    Answer, Links, MOST_CHILDREN, Outcome, Projection, Scope, StoreError, StoredEvent, StoredTask,
+    codec::{Blobs, Digest, Draft, damaged, decode_segment, digests},
 };
 
 /// What [`Told`] reads: the task's row, its entries since the snapshot, and more.
 macro_rules! told {
-    ($more:literal, $($rest:literal),+) => {
+    ($($more:literal),+) => {
         concat!(
             "SELECT t.id, t.seq, t.busy OR t.pending > 0, t.owner, t.snapshot_seq, t.snapshot, t.snapshot_refs, ",
             "t.artifacts, t.artifacts_refs, CASE WHEN t.seq > t.snapshot_seq THEN ",
             "ARRAY(SELECT s.body FROM segments s WHERE s.task = t.id AND s.last_seq > t.snapshot_seq ",
             "ORDER BY s.last_seq) END, CASE WHEN t.seq > t.snapshot_seq THEN ",
             "ARRAY(SELECT s.refs FROM segments s WHERE s.task = t.id AND s.last_seq > t.snapshot_seq ",
-            "ORDER BY s.last_seq) END", $more, " FROM tasks t ",
-            $($rest),+
+            "ORDER BY s.last_seq) END",
+            $($more),+
         )
     };
 }
-pub(super) use told;
 
 /// A look into an index tells whether it has webhooks, and a memo; a column would have to be kept.
 const TASK: &str = told!(
     ", EXISTS (SELECT FROM webhooks w WHERE w.task = t.id), (SELECT m.body FROM memos m WHERE m.task = t.id) ",
-    "WHERE t.id = $1 AND t.scope = $2"
+    "FROM tasks t WHERE t.id = $1 AND t.scope = $2"
 );
 
 const EVENTS: &str = "SELECT s.body, s.refs FROM tasks t JOIN segments s ON s.task = t.id
@@ -48,6 +50,9 @@ const MOVED: &str =
 
 const BLOBS: &str = "SELECT b.task, b.digest, b.body
   FROM unnest($1::text[], $2::bytea[]) AS n(task, digest) JOIN blobs b USING (task, digest)";
+
+const BLOB_BYTES: &str = "SELECT b.task, sum(octet_length(b.body))::bigint
+  FROM unnest($1::text[], $2::bytea[]) AS n(task, digest) JOIN blobs b USING (task, digest) GROUP BY b.task";
 
 const PARENTS: &str = "SELECT l.parent FROM links l
   JOIN tasks child ON child.id = l.child JOIN tasks parent ON parent.id = l.parent
@@ -86,44 +91,28 @@ impl Told {
         bodies.unwrap_or_default().into_iter().zip(refs)
     }
 
-    /// The large content it needs, with the task it belongs to.
-    pub(super) fn wants(&self, artifacts: bool) -> Vec<(&str, Digest)> {
-        let id = self.id();
-        let mut wanted: Vec<(&str, Digest)> = Vec::new();
-        wanted.extend(digests(self.refs(6)).map(|digest| (id, digest)));
-        if artifacts {
-            wanted.extend(digests(self.refs(8)).map(|digest| (id, digest)));
+    /// The task as far as it is shown, without its large content.
+    pub(super) fn draft(&self, shown: Projection) -> Result<Draft, StoreError> {
+        let mut draft = Draft::new(shown);
+        if let Some(json) = self.bytes(5) {
+            draft.snapshot(json, self.refs(6))?;
         }
-        for (_, refs) in self.segments() {
-            wanted.extend(digests(refs).map(|digest| (id, digest)));
-        }
-        wanted
-    }
-
-    pub(super) fn task(&self, artifacts: bool, blobs: &Blobs) -> Result<Task, StoreError> {
-        let mut task = match self.bytes(5) {
-            Some(json) => decode_task(json, self.refs(6), blobs)?,
-            None => Task::default(),
-        };
-        if artifacts && let Some(json) = self.bytes(7) {
-            task.artifacts = decode_artifacts(json, self.refs(8), blobs)?;
+        if let Some(json) = self.bytes(7) {
+            draft.artifacts(json, self.refs(8))?;
         }
         let snapshot_seq = seq(self.0.get(4));
         for (body, refs) in self.segments() {
-            replay(&mut task, snapshot_seq, decode_segment(body, refs, blobs)?);
+            draft.segment(body, refs, snapshot_seq)?;
         }
-        if !artifacts {
-            task.artifacts = Vec::new();
-        }
-        Ok(task)
+        draft.end();
+        Ok(draft)
     }
 
     /// Of [`TASK`].
-    fn stored(&self, me: i64, blobs: &Blobs) -> Result<StoredTask, StoreError> {
+    fn stored(&self, me: i64, task: Task) -> StoredTask {
         let held = self.0.get::<_, bool>(2) && self.0.get::<_, i64>(3) != me;
         let memo = self.0.get::<_, Option<Vec<u8>>>(12).map(Bytes::from);
-        let (seq, pushes) = (seq(self.0.get(1)), self.0.get(11));
-        Ok(StoredTask { task: self.task(true, blobs)?, seq, held, pushes, memo })
+        StoredTask { task, seq: seq(self.0.get(1)), held, pushes: self.0.get(11), memo }
     }
 }
 
@@ -145,21 +134,42 @@ pub(super) fn number(seq: Seq) -> i64 {
     i64::try_from(seq.0).unwrap_or(i64::MAX)
 }
 
-/// Large content, read beside what needs it; by task, because equal content of another is not ours.
-pub(super) async fn blobs<'a>(
-    store: &PostgresStore,
-    wanted: impl IntoIterator<Item = (&'a str, Digest)>,
-) -> Result<HashMap<String, Blobs>, StoreError> {
-    let (mut tasks, mut digests) = (Vec::new(), Vec::new());
-    for (task, digest) in wanted {
-        tasks.push(task);
-        digests.push(digest.0.to_vec());
+/// Large content that is wanted: per piece its task and its digest.
+#[derive(Default)]
+pub(super) struct Wanted<'a> {
+    tasks: Vec<&'a str>,
+    digests: Vec<Vec<u8>>,
+}
+
+impl<'a> FromIterator<(&'a str, Digest)> for Wanted<'a> {
+    /// Each piece once.
+    fn from_iter<I: IntoIterator<Item = (&'a str, Digest)>>(wanted: I) -> Self {
+        let wanted: HashSet<(&str, Digest)> = wanted.into_iter().collect();
+        let (tasks, digests) = wanted.into_iter().map(|(task, digest)| (task, digest.0.to_vec())).unzip();
+        Self { tasks, digests }
     }
+}
+
+/// How many bytes of it each task has.
+pub(super) async fn blob_bytes(
+    link: &Link,
+    wanted: &Wanted<'_>,
+) -> Result<HashMap<String, usize>, StoreError> {
+    if wanted.tasks.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = link.query(BLOB_BYTES, &[&wanted.tasks, &wanted.digests]).await?;
+    let bytes = |row: &Row| (row.get(0), usize::try_from(row.get::<_, i64>(1)).unwrap_or_default());
+    Ok(rows.iter().map(bytes).collect())
+}
+
+/// The content, read beside what needs it; by task, because equal content of another is not ours.
+pub(super) async fn blobs(link: &Link, wanted: Wanted<'_>) -> Result<HashMap<String, Blobs>, StoreError> {
     let mut found: HashMap<String, Blobs> = HashMap::new();
-    if tasks.is_empty() {
+    if wanted.tasks.is_empty() {
         return Ok(found);
     }
-    for row in store.reads().query(BLOBS, &[&tasks, &digests]).await? {
+    for row in link.query(BLOBS, &[&wanted.tasks, &wanted.digests]).await? {
         let digest = <[u8; 32]>::try_from(row.get::<_, &[u8]>(1)).map_err(damaged)?;
         let body: Vec<u8> = row.get(2);
         found.entry(row.get(0)).or_default().insert(Digest(digest), body.into());
@@ -172,12 +182,34 @@ pub(super) async fn task(
     scope: &Scope,
     id: &TaskId,
 ) -> Result<Option<StoredTask>, StoreError> {
+    let found = find(store, scope, id, Projection::WHOLE).await?;
+    Ok(found.map(|(told, task)| told.stored(store.epoch, task)))
+}
+
+/// The task as far as it is shown.
+pub(super) async fn shown(
+    store: &PostgresStore,
+    scope: &Scope,
+    id: &TaskId,
+    shown: Projection,
+) -> Result<Option<Task>, StoreError> {
+    Ok(find(store, scope, id, shown).await?.map(|(_, task)| task))
+}
+
+async fn find(
+    store: &PostgresStore,
+    scope: &Scope,
+    id: &TaskId,
+    shown: Projection,
+) -> Result<Option<(Told, Task)>, StoreError> {
     let (id, scope) = (text(id.as_str()), scope_id(scope));
     let Some(row) = store.reads().query_opt(TASK, &[&id, &scope]).await? else { return Ok(None) };
     let told = Told(row);
-    let blobs = blobs(store, told.wants(true)).await?.remove(&*id).unwrap_or_default();
-    match told.stored(store.epoch, &blobs) {
-        Ok(stored) => Ok(Some(stored)),
+    let draft = told.draft(shown)?;
+    let wanted = draft.wants().map(|digest| (&*id, digest)).collect();
+    let blobs = blobs(store.reads(), wanted).await?.remove(&*id).unwrap_or_default();
+    match draft.finish(&blobs) {
+        Ok(task) => Ok(Some((told, task))),
         // Its content is not there: it may have been forgotten between the two reads.
         Err(error) => match store.reads().query_opt(TASK, &[&id, &scope]).await? {
             Some(_) => Err(error),
@@ -201,7 +233,8 @@ pub(super) async fn events(
     let rows = store.reads().query(EVENTS, &[&id, &scope, &number(after), &number(last)]).await?;
     let refs = |row: &Row| row.get::<_, Option<Vec<u8>>>(1).unwrap_or_default();
     let wanted: Vec<Digest> = rows.iter().flat_map(|row| digests(&refs(row)).collect::<Vec<_>>()).collect();
-    let blobs = blobs(store, wanted.into_iter().map(|digest| (&*id, digest))).await?;
+    let wanted = wanted.into_iter().map(|digest| (&*id, digest)).collect();
+    let blobs = blobs(store.reads(), wanted).await?;
     let blobs = blobs.into_values().next().unwrap_or_default();
     let mut events = Vec::new();
     for row in rows {

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use nuncio_protocol::TaskId;
-use tokio_postgres::Row;
+use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::{
@@ -62,13 +62,11 @@ pub(super) async fn all_tasks(
     };
     // One more than asked for, to know whether there are more.
     let limit = i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1);
-    let rows = match query.state.map(state_code) {
-        Some(state) => {
-            let params: super::link::Params<'_> = &[&agent, &owner, &since, &at, &id, &limit, &state];
-            store.reads().query(NEWEST_IN_STATE, params).await?
-        }
-        None => store.reads().query(NEWEST, &[&agent, &owner, &since, &at, &id, &limit]).await?,
-    };
+    let state = query.state.map(state_code);
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&agent, &owner, &since, &at, &id, &limit];
+    params.extend(state.as_ref().map(|state| state as &(dyn ToSql + Sync)));
+    let sql = if state.is_some() { NEWEST_IN_STATE } else { NEWEST };
+    let rows = store.survey(sql, &params).await?;
     let mut scopes: HashMap<Uuid, Arc<Scope>> = HashMap::new();
     let tasks = rows.iter().take(query.limit).map(|row| {
         let scope = scopes.entry(row.get(8)).or_insert_with(|| Arc::new(scope(row, 5)));
@@ -104,7 +102,7 @@ pub(super) async fn find(
 }
 
 pub(super) async fn count(store: &PostgresStore) -> Result<Vec<TaskCount>, StoreError> {
-    let rows = store.reads().query(COUNT, &[]).await?;
+    let rows = store.survey(COUNT, &[]).await?;
     let count = |row: &Row| {
         let agent = Arc::from(plain(row.get(0)));
         let tasks = u64::try_from(row.get::<_, i64>(2)).unwrap_or_default();

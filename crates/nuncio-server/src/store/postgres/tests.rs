@@ -1,6 +1,7 @@
 //! The PostgreSQL store: the contract, and what only a server that many share can do wrong.
 
 mod forget;
+mod lists;
 mod maintain;
 mod migrate;
 mod open;

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
 
 use super::read;
 use crate::store::{
-    Keyset, Scope, StoreError, TaskPage, TaskQuery,
+    Keyset, PageBytes, Scope, StoreError, TaskPage, TaskQuery,
     codec::{millis_from, state_code},
 };
 
@@ -34,12 +34,7 @@ impl Filter {
     }
 }
 
-pub(super) fn tasks(
-    db: &Connection,
-    me: i64,
-    scope: &Scope,
-    query: &TaskQuery,
-) -> Result<TaskPage, StoreError> {
+pub(super) fn tasks(db: &Connection, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
     let find = "SELECT key FROM scopes WHERE agent = ?1 AND tenant IS ?2 AND owner IS ?3";
     let mut find = db.prepare_cached(find)?;
     let mut found = find.query(params![scope.agent, scope.tenant, scope.owner])?;
@@ -49,7 +44,7 @@ pub(super) fn tasks(
     };
     let scope: i64 = row.get(0)?;
     let total = if query.count { Some(count(db, scope, query)?) } else { None };
-    let mut page = page(db, me, scope, query)?;
+    let mut page = page(db, scope, query)?;
     page.total = total;
     Ok(page)
 }
@@ -76,7 +71,8 @@ fn filter(scope: i64, query: &TaskQuery) -> (&'static str, Filter) {
     (index, filter)
 }
 
-fn page(db: &Connection, me: i64, scope: i64, query: &TaskQuery) -> Result<TaskPage, StoreError> {
+/// Reads task after task until the page is full, by their number or by their bytes.
+fn page(db: &Connection, scope: i64, query: &TaskQuery) -> Result<TaskPage, StoreError> {
     let (index, mut filter) = filter(scope, query);
     if let Some(after) = &query.after {
         filter.after(after);
@@ -85,22 +81,23 @@ fn page(db: &Connection, me: i64, scope: i64, query: &TaskQuery) -> Result<TaskP
     filter.values.push(Box::new(i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1)));
     let columns = if query.without_artifacts { read::LEAN } else { read::WHOLE };
     let mut select = db.prepare_cached(&format!(
-        "SELECT {columns}, FALSE FROM tasks INDEXED BY {index} WHERE TRUE {}
+        "SELECT {columns} FROM tasks INDEXED BY {index} WHERE TRUE {}
          ORDER BY status_at DESC, id DESC LIMIT ?",
         filter.text
     ))?;
     let mut rows = select.query(rusqlite::params_from_iter(filter.values()))?;
-    let mut page = TaskPage::default();
+    let (mut page, mut room) = (TaskPage::default(), PageBytes::new(query.max_bytes));
     while let Some(row) = rows.next()? {
         if page.tasks.len() == query.limit {
             page.more = true;
             break;
         }
-        let mut task = read::assemble(db, me, row)?.task;
-        if query.without_artifacts {
-            task.artifacts = Vec::new();
+        let draft = read::draft(db, row, query.shown())?;
+        if !room.takes(draft.bytes(db)?) {
+            page.more = true;
+            break;
         }
-        page.tasks.push(task);
+        page.tasks.push(draft.finish(db)?);
     }
     Ok(page)
 }

@@ -32,15 +32,15 @@ use std::{
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{Message, PushConfigId, Seq, TaskId, Timestamp};
+use nuncio_protocol::{Message, PushConfigId, Seq, Task, TaskId, Timestamp};
 use rusqlite::params;
 
 use self::{lease::Hands, lock::Lock, read::Readers, write::Writer};
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Durability, Expect,
-    IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive,
-    Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
-    TurnChange, Webhook, Whose,
+    IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Projection, Prune, PutRecord, Record,
+    RecordQuery, Redrive, Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask,
+    TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose,
     codec::{self, DEFAULT_LARGE},
 };
 
@@ -142,14 +142,22 @@ impl Store for SqliteStore {
         self.readers.ask(move |db| read::task(db, me, &scope, id.as_str())).await
     }
 
+    async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError> {
+        if let Some(told) = self.readers.near(|db| read::shown(db, scope, id.as_str(), shown)) {
+            return told;
+        }
+        let (scope, id) = (scope.clone(), id.clone());
+        self.readers.ask(move |db| read::shown(db, &scope, id.as_str(), shown)).await
+    }
+
     async fn moved(&self, _: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
         // The file is ours alone.
         Ok(Vec::new())
     }
 
     async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
-        let (me, scope, query) = (self.me, scope.clone(), query.clone());
-        self.readers.ask(move |db| list::tasks(db, me, &scope, &query)).await
+        let (scope, query) = (scope.clone(), query.clone());
+        self.readers.ask(move |db| list::tasks(db, &scope, &query)).await
     }
 
     async fn events(

@@ -19,8 +19,8 @@ use super::{
     schema::{self, LAST_SEQ, place},
 };
 use crate::store::{
-    Answer, Links, MOST_CHILDREN, OpenError, Outcome, Scope, StoreError, StoredEvent, StoredTask,
-    codec::{self, Blobs, damaged},
+    Answer, Links, MOST_CHILDREN, OpenError, Outcome, Projection, Scope, StoreError, StoredEvent, StoredTask,
+    codec::{self, Blobs, Draft, damaged},
 };
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
@@ -85,7 +85,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What [`assemble`] needs of a task's row, with its artifacts or without; then whether it has webhooks.
+/// What [`draft`] needs of a task's row, with its artifacts or without; then whether it has webhooks.
 pub(super) const WHOLE: &str = "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs";
 pub(super) const LEAN: &str =
     "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, NULL, NULL";
@@ -94,21 +94,60 @@ const PUSHES: usize = 9;
 const MEMO: usize = 10;
 
 /// The task of a row: its snapshot, and what the log tells since.
-pub(super) fn assemble(db: &Connection, me: i64, row: &Row<'_>) -> Result<StoredTask, StoreError> {
-    let key: i64 = row.get(0)?;
+fn assemble(db: &Connection, me: i64, row: &Row<'_>) -> Result<StoredTask, StoreError> {
     let (seq, in_hand, owner) = (row.get::<_, i64>(1)? as u64, row.get::<_, bool>(2)?, row.get::<_, i64>(3)?);
-    let at = row.get::<_, i64>(4)? as u64;
-    let mut task = snapshot(db, row)?.unwrap_or_default();
+    let task = draft(db, row, Projection::WHOLE)?.finish(db)?;
+    let pushes = row.get(PUSHES)?;
+    Ok(StoredTask { task, seq: Seq(seq), held: in_hand && owner != me, pushes, memo: None })
+}
+
+/// A task in the making, and its key.
+pub(super) struct Drafted(i64, Draft);
+
+/// The task of a row as far as it is shown, without its large content.
+pub(super) fn draft(db: &Connection, row: &Row<'_>, shown: Projection) -> Result<Drafted, StoreError> {
+    let (key, seq, at): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(4)?);
+    let (seq, at) = (seq as u64, at as u64);
+    let mut draft = Draft::new(shown);
+    if let Some(json) = bytes(row, 5)? {
+        draft.snapshot(json, bytes(row, 6)?.unwrap_or_default())?;
+    }
+    if let Some(json) = bytes(row, 7)? {
+        draft.artifacts(json, bytes(row, 8)?.unwrap_or_default())?;
+    }
     if at < seq {
         let mut log =
             db.prepare_cached("SELECT body, refs FROM log WHERE place > ?1 AND place <= ?2 ORDER BY place")?;
         let mut segments = log.query([place(key, at), place(key, seq)])?;
         while let Some(segment) = segments.next()? {
-            codec::replay(&mut task, Seq(at), entries(db, key, segment)?);
+            let (json, refs) = (bytes(segment, 0)?, bytes(segment, 1)?);
+            draft.segment(json.unwrap_or_default(), refs.unwrap_or_default(), Seq(at))?;
         }
     }
-    let pushes = row.get(PUSHES)?;
-    Ok(StoredTask { task, seq: Seq(seq), held: in_hand && owner != me, pushes, memo: None })
+    draft.end();
+    Ok(Drafted(key, draft))
+}
+
+impl Drafted {
+    /// How many bytes are read for it in all. The large content is not, to know that.
+    pub(super) fn bytes(&self, db: &Connection) -> Result<usize, StoreError> {
+        let Self(key, draft) = self;
+        let mut bytes = draft.bytes();
+        for digest in draft.wants() {
+            let mut find =
+                db.prepare_cached("SELECT length(body) FROM blobs WHERE task = ?1 AND digest = ?2")?;
+            let length = find.query_row(params![key, digest.0], |row| row.get::<_, i64>(0)).optional()?;
+            bytes += usize::try_from(length.unwrap_or_default()).unwrap_or_default();
+        }
+        Ok(bytes)
+    }
+
+    /// The task.
+    pub(super) fn finish(self, db: &Connection) -> Result<Task, StoreError> {
+        let Self(key, draft) = self;
+        let blobs = blobs(db, key, draft.wants())?;
+        draft.finish(&blobs)
+    }
 }
 
 /// The snapshot of a row.
@@ -116,10 +155,10 @@ pub(super) fn snapshot(db: &Connection, row: &Row<'_>) -> Result<Option<Task>, S
     let key: i64 = row.get(0)?;
     let Some(json) = bytes(row, 5)? else { return Ok(None) };
     let refs = bytes(row, 6)?.unwrap_or_default();
-    let mut task = codec::decode_task(json, refs, &blobs(db, key, refs)?)?;
+    let mut task = codec::decode_task(json, refs, &blobs(db, key, codec::digests(refs))?)?;
     if let Some(json) = bytes(row, 7)? {
         let refs = bytes(row, 8)?.unwrap_or_default();
-        task.artifacts = codec::decode_artifacts(json, refs, &blobs(db, key, refs)?)?;
+        task.artifacts = codec::decode_artifacts(json, refs, &blobs(db, key, codec::digests(refs))?)?;
     }
     Ok(Some(task))
 }
@@ -132,18 +171,45 @@ fn bytes<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a [u8]>, StoreE
 pub(super) fn entries(db: &Connection, key: i64, segment: &Row<'_>) -> Result<Vec<StoredEvent>, StoreError> {
     let json = bytes(segment, 0)?.unwrap_or_default();
     let refs = bytes(segment, 1)?.unwrap_or_default();
-    codec::decode_segment(json, refs, &blobs(db, key, refs)?)
+    codec::decode_segment(json, refs, &blobs(db, key, codec::digests(refs))?)
 }
 
-/// The large content that a body refers to.
-fn blobs(db: &Connection, key: i64, refs: &[u8]) -> Result<Blobs, StoreError> {
+/// The large content of these digests.
+fn blobs(
+    db: &Connection,
+    key: i64,
+    digests: impl Iterator<Item = codec::Digest>,
+) -> Result<Blobs, StoreError> {
     let mut blobs = Blobs::new();
-    for digest in codec::digests(refs) {
+    for digest in digests {
+        if blobs.contains_key(&digest) {
+            continue;
+        }
         let mut find = db.prepare_cached("SELECT body FROM blobs WHERE task = ?1 AND digest = ?2")?;
         let body = find.query_row(params![key, digest.0], |row| row.get::<_, Vec<u8>>(0)).optional()?;
         blobs.extend(body.map(|body| (digest, Bytes::from(body))));
     }
     Ok(blobs)
+}
+
+/// Finds a task in its scope.
+const FIND: &str = "SELECT tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs,
+         artifacts, artifacts_refs, webhooks > 0, coalesce(memo, (SELECT body FROM memos WHERE task = tasks.key))
+     FROM tasks JOIN scopes ON scopes.key = tasks.scope
+     WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4";
+
+/// The task of this id as far as it is shown, if it is of this scope.
+pub(super) fn shown(
+    db: &Connection,
+    scope: &Scope,
+    id: &str,
+    shown: Projection,
+) -> Result<Option<Task>, StoreError> {
+    let mut find = db.prepare_cached(FIND)?;
+    let mut rows = find.query(params![id, scope.agent, scope.tenant, scope.owner])?;
+    // The row stays open: its log and its content are of the same moment.
+    let Some(row) = rows.next()? else { return Ok(None) };
+    draft(db, row, shown)?.finish(db).map(Some)
 }
 
 /// The task of this id, if it is of this scope.
@@ -153,12 +219,7 @@ pub(super) fn task(
     scope: &Scope,
     id: &str,
 ) -> Result<Option<StoredTask>, StoreError> {
-    let mut find = db.prepare_cached(
-        "SELECT tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts,
-             artifacts_refs, webhooks > 0, coalesce(memo, (SELECT body FROM memos WHERE task = tasks.key))
-         FROM tasks JOIN scopes ON scopes.key = tasks.scope
-         WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4",
-    )?;
+    let mut find = db.prepare_cached(FIND)?;
     let mut rows = find.query(params![id, scope.agent, scope.tenant, scope.owner])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let memo = row.get::<_, Option<Vec<u8>>>(MEMO)?.map(Bytes::from);

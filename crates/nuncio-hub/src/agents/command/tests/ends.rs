@@ -178,3 +178,19 @@ async fn memory_has_a_limit() {
     let seen = lines(stream).await;
     assert!(seen[0].starts_with("4 artifact output +\"524288\n\""), "{seen:?}");
 }
+
+/// What it says goes into the task, and a task has a limit.
+#[tokio::test]
+async fn a_program_that_says_more_than_a_task_may_have_is_killed() {
+    let settings = script(Format::Text, "echo $$; yes");
+    let limits = Limits { max_task_bytes: 1 << 20, ..Limits::default() };
+    let harness = Harness::with(Program::new(&settings, "coder"), |builder| builder.limits(limits));
+    let task = harness.task("hi").await.unwrap();
+    assert_eq!(task.status.state, TaskState::Failed);
+    let why = task.status.message.as_ref().unwrap().text().into_owned();
+    assert!(why.contains("max_task_bytes"), "{why}");
+    let said = task.artifacts[0].text().into_owned();
+    assert!(said.len() <= 1 << 20, "what came is kept: {} bytes", said.len());
+    let number = said.lines().next().unwrap().parse().unwrap();
+    gone(Pid::from_raw(number).unwrap()).await;
+}

@@ -262,6 +262,11 @@ async fn act(peer: Arc<Inner>, cx: ExecContext, out: Emitter) -> Result<()> {
             cx.cancellation.cancelled().await;
             out.completed().await.map(drop)
         }
+        // It has no end.
+        "forever" => loop {
+            out.chunk(piece(&"x".repeat(1_000)), true, false).await?;
+            tokio::task::yield_now().await;
+        },
         "mute" => {
             peer.gate.notified().await;
             out.completed().await.map(drop)

@@ -216,9 +216,7 @@ impl Model {
         }
         let more = tasks.len() > query.limit;
         tasks.truncate(query.limit);
-        if query.without_artifacts {
-            tasks.iter_mut().for_each(|task| task.artifacts.clear());
-        }
+        tasks.iter_mut().for_each(|task| query.shown().apply(task));
         (tasks, more, total)
     }
 

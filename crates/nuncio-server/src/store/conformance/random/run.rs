@@ -10,8 +10,8 @@ use super::{
     step::{CALLERS, Entry, Filter, Step},
 };
 use crate::store::{
-    AdminTaskQuery, Keyset, Orphan, Outcome, Prune, Pruned, Scope, Store, StoreError, TaskQuery, TurnChange,
-    Whose,
+    AdminTaskQuery, Keyset, Orphan, Outcome, Projection, Prune, Pruned, Scope, Store, StoreError, TaskQuery,
+    TurnChange, Whose,
     conformance::{at, context},
 };
 
@@ -143,6 +143,15 @@ impl Run {
         let found = well(store.task(scope, id).await)?;
         let found = found.as_ref().map(|stored| (&stored.task, stored.seq, stored.held, &stored.memo));
         same(("task", id), &found, &wanted)?;
+        for shown in [(true, Some(0)), (true, Some(1)), (false, Some(2))] {
+            let shown = Projection { artifacts: shown.0, history: shown.1 };
+            let wanted = known.map(|known| {
+                let mut task = known.task.clone();
+                shown.apply(&mut task);
+                task
+            });
+            same(("shown", id, shown), &well(store.shown(scope, id, shown).await)?, &wanted)?;
+        }
         let log = known.map(|known| known.log.as_slice()).unwrap_or_default();
         let wanted = log.iter().skip(after as usize).take(limit).cloned().collect();
         same(
@@ -161,6 +170,8 @@ impl Run {
             after: filter.after.map(|(when, slot)| Keyset { timestamp: at(when as i64), id: self.id(slot) }),
             limit: filter.limit,
             without_artifacts: filter.without_artifacts,
+            history: filter.history,
+            max_bytes: None,
             count: true,
         };
         let (tasks, more, total) = self.model.list(scope, &query);
@@ -190,8 +201,8 @@ impl Run {
                 for state in std::iter::once(None).chain(TaskState::ALL.iter().map(Some)) {
                     let state = state.copied();
                     let (context, since, after) = (None, None, None);
-                    let filter =
-                        Filter { context, state, since, after, limit: 100, without_artifacts: false };
+                    let (limit, without_artifacts, history) = (100, false, None);
+                    let filter = Filter { context, state, since, after, limit, without_artifacts, history };
                     self.list(&*owner.1, &scope, &filter).await?;
                 }
                 for number in 0..4 {

@@ -64,6 +64,7 @@ pub(super) struct Filter {
     pub(super) after: Option<(usize, usize)>,
     pub(super) limit: usize,
     pub(super) without_artifacts: bool,
+    pub(super) history: Option<usize>,
 }
 
 /// Where chance comes from.
@@ -131,6 +132,7 @@ impl Dice<'_> {
             after: self.maybe(40, |dice| (dice.below(MOMENTS), dice.below(TASKS))),
             limit: 1 + self.below(4),
             without_artifacts: self.percent(30),
+            history: self.maybe(30, |dice| dice.below(3)),
         }
     }
 

@@ -1,0 +1,75 @@
+//! A large answer that is encoded as it is written: no more of it is there twice than one piece.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use http_body::{Frame, SizeHint};
+use nuncio_protocol::wire::Pieces;
+
+use super::answer_memory::Held;
+
+/// Small pieces go out together, up to about this many bytes.
+const WRITE: usize = 64 * 1024;
+
+/// The response of these pieces, which gives back its memory when it is written, or when nobody wants it any more.
+pub(super) fn respond(media_type: &'static str, pieces: Pieces, held: Held) -> Response {
+    let mut response = Response::new(Body::new(PieceBody { pieces, _held: held }));
+    *response.status_mut() = StatusCode::OK;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}
+
+struct PieceBody {
+    pieces: Pieces,
+    _held: Held,
+}
+
+impl http_body::Body for PieceBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(mut out) = self.pieces.next() else { return Poll::Ready(None) };
+        while out.len() < WRITE
+            && let Some(piece) = self.pieces.next()
+        {
+            out.extend_from_slice(&piece);
+        }
+        Poll::Ready(Some(Ok(Frame::data(out.into()))))
+    }
+}
+
+/// A body that holds memory until it is written: for answers that are one message.
+pub(super) struct HeldBody {
+    pub(super) body: Body,
+    pub(super) _held: std::sync::Arc<Held>,
+}
+
+impl http_body::Body for HeldBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,132 @@
+//! About how many bytes a value takes as JSON. Limits count by it: it is linear in the number of parts, and nothing is
+//! encoded for it.
+
+use nuncio_protocol::{
+    Artifact, Content, Event, ListTasksResponse, Message, Metadata, Part, SendMessageResponse, Task,
+    TaskStatus, op::Reply,
+};
+use serde_json::Value;
+
+/// The names, quotes and braces around a part.
+const PART: usize = 16;
+
+/// The same around a message, an artifact, a status or an event, with ids of the usual length.
+const FRAME: usize = 128;
+
+/// A task.
+pub(crate) fn task(task: &Task) -> usize {
+    let history: usize = task.history.iter().map(|said| message(said)).sum();
+    let artifacts: usize = task.artifacts.iter().map(|made| artifact(made)).sum();
+    FRAME + status(&task.status) + history + artifacts + metadata(&task.metadata)
+}
+
+/// An entry of a log.
+pub(crate) fn event(event: &Event) -> usize {
+    match event {
+        Event::Task(created) => task(created),
+        Event::Message(said) => message(said),
+        Event::StatusUpdate(update) => FRAME + status(&update.status) + metadata(&update.metadata),
+        Event::ArtifactUpdate(update) => FRAME + artifact(&update.artifact) + metadata(&update.metadata),
+    }
+}
+
+/// A message.
+pub(crate) fn message(message: &Message) -> usize {
+    let references: usize = message.reference_task_ids.iter().map(|id| id.as_str().len()).sum();
+    FRAME + parts(&message.parts) + metadata(&message.metadata) + texts(&message.extensions) + references
+}
+
+/// An answer; 0 for a stream, which is no single one.
+pub(crate) fn reply(reply: &Reply) -> usize {
+    match reply {
+        Reply::Sent(SendMessageResponse::Task(done)) | Reply::Task(done) => task(done),
+        Reply::Sent(SendMessageResponse::Message(said)) => message(said),
+        Reply::Tasks(ListTasksResponse { tasks, .. }) => tasks.iter().map(task).sum(),
+        // Bounded by what may be registered, and by the card.
+        Reply::PushConfig(_) | Reply::PushConfigs(_) | Reply::Card(_) | Reply::Empty | Reply::Stream(_) => 0,
+    }
+}
+
+fn status(status: &TaskStatus) -> usize {
+    FRAME + status.message.as_ref().map_or(0, |said| message(said))
+}
+
+fn artifact(artifact: &Artifact) -> usize {
+    let words = artifact.name.len() + artifact.description.len() + texts(&artifact.extensions);
+    FRAME + words + parts(&artifact.parts) + metadata(&artifact.metadata)
+}
+
+fn parts(parts: &[Part]) -> usize {
+    parts.iter().map(part).sum()
+}
+
+fn part(part: &Part) -> usize {
+    let content = match &part.content {
+        Content::Text(text) | Content::Url(text) => text.len(),
+        // Base64.
+        Content::Raw(bytes) => bytes.len().div_ceil(3) * 4,
+        Content::Data(data) => value(data),
+    };
+    let names = [&part.filename, &part.media_type];
+    let names: usize = names.into_iter().flatten().map(String::len).sum();
+    PART + content + names + metadata(&part.metadata)
+}
+
+fn texts(texts: &[String]) -> usize {
+    texts.iter().map(|text| text.len() + 3).sum()
+}
+
+fn metadata(metadata: &Metadata) -> usize {
+    metadata.iter().map(|(name, member)| name.len() + 4 + value(member)).sum()
+}
+
+fn value(json: &Value) -> usize {
+    match json {
+        Value::Null | Value::Bool(_) => 4,
+        Value::Number(number) => number.as_u64().map_or(8, digits),
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => 2 + items.iter().map(|item| value(item) + 1).sum::<usize>(),
+        Value::Object(members) => 2 + metadata(members),
+    }
+}
+
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_estimate_is_near_the_json_of_what_is_large() {
+        let large = |content: Part| {
+            let artifact = Arc::new(Artifact::new("a", content.clone()));
+            let said = Arc::new(Message::user("m", content));
+            Task { id: "t".into(), history: vec![said], artifacts: vec![artifact], ..Task::default() }
+        };
+        let mut with_metadata = Part::text("");
+        with_metadata.metadata.insert("k".to_owned(), "x".repeat(100_000).into());
+        for content in [
+            Part::text("x".repeat(100_000)),
+            Part::raw(vec![7; 100_000]),
+            Part::data(json!({"rows": vec![json!({"name": "value", "other": 17}); 5_000]})),
+            Part::data(json!(vec!["abc"; 20_000])),
+            Part::data(json!(vec![0; 20_000])),
+            with_metadata,
+        ] {
+            let large = large(content);
+            let (told, real) = (task(&large), serde_json::to_vec(&large).unwrap().len());
+            assert!(told >= real * 9 / 10 && told <= real * 3 / 2, "told {told} for {real}");
+            let event = Event::Task(large.clone());
+            assert_eq!(super::event(&event), told);
+            let page =
+                ListTasksResponse { tasks: vec![large.clone(), large], ..ListTasksResponse::default() };
+            assert_eq!(reply(&Reply::Tasks(page)), 2 * told);
+        }
+    }
+}

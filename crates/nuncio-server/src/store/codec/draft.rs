@@ -1,0 +1,176 @@
+//! A task that is being read: decoded, but without its large content. What is not shown is left out first, so that its
+//! content is never asked for.
+
+use std::sync::Arc;
+
+use nuncio_protocol::{Artifact, Event, Seq, Task};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{
+    Blobs, Digest,
+    content::{self, Parts, Place},
+    damaged, fold_in,
+};
+use crate::store::{Projection, StoreError};
+
+/// How an entry begins that adds to an artifact.
+const ARTIFACT: &str = r#"{"artifactUpdate""#;
+
+/// A value, and where its large content belongs.
+struct Lean<T> {
+    value: T,
+    places: Vec<Place>,
+}
+
+impl<T: Parts> Lean<T> {
+    fn decode(json: &[u8], refs: &[u8]) -> Result<Self, StoreError> {
+        let value = serde_json::from_slice(json).map_err(damaged)?;
+        Ok(Self { value, places: content::refs(refs).collect() })
+    }
+
+    fn fill(mut self, blobs: &Blobs) -> Result<T, StoreError> {
+        for place in &self.places {
+            self.value.fill(place, blobs)?;
+        }
+        Ok(self.value)
+    }
+}
+
+impl Lean<Task> {
+    /// Keeps the last messages of history.
+    fn trim(&mut self, length: usize) {
+        let surplus = self.value.history.len().saturating_sub(length);
+        let gone: usize = self.value.history.drain(..surplus).map(|message| message.parts.len()).sum();
+        // Parts are numbered through the messages, the oldest first.
+        self.places.retain_mut(|place| place.move_forward(gone));
+    }
+}
+
+/// A task in the making.
+pub(in crate::store) struct Draft {
+    shown: Projection,
+    snapshot: Option<Lean<Task>>,
+    artifacts: Option<Lean<Vec<Arc<Artifact>>>>,
+    /// What the log tells since the snapshot.
+    entries: Vec<Lean<Event>>,
+    bytes: usize,
+}
+
+impl Draft {
+    /// A task of which this much is shown.
+    pub(in crate::store) fn new(shown: Projection) -> Self {
+        Self { shown, snapshot: None, artifacts: None, entries: Vec::new(), bytes: 0 }
+    }
+
+    /// Takes in its snapshot.
+    pub(in crate::store) fn snapshot(&mut self, json: &[u8], refs: &[u8]) -> Result<(), StoreError> {
+        self.bytes += json.len();
+        let mut snapshot = Lean::<Task>::decode(json, refs)?;
+        if let Some(length) = self.shown.history {
+            // What was said later comes on top, and there is no need for more of this then.
+            snapshot.trim(length);
+        }
+        self.snapshot = Some(snapshot);
+        Ok(())
+    }
+
+    /// Takes in the artifacts of the snapshot.
+    pub(in crate::store) fn artifacts(&mut self, json: &[u8], refs: &[u8]) -> Result<(), StoreError> {
+        if self.shown.artifacts {
+            self.bytes += json.len();
+            self.artifacts = Some(Lean::decode(json, refs)?);
+        }
+        Ok(())
+    }
+
+    /// Takes in the entries of a segment after this one. Segments come in order.
+    pub(in crate::store) fn segment(
+        &mut self,
+        json: &[u8],
+        refs: &[u8],
+        after: Seq,
+    ) -> Result<(), StoreError> {
+        #[derive(Deserialize)]
+        struct Entry<'a> {
+            seq: u64,
+            #[serde(borrow)]
+            event: &'a RawValue,
+        }
+        self.bytes += json.len();
+        let entries: Vec<Entry<'_>> = serde_json::from_slice(json).map_err(damaged)?;
+        let mut places: Vec<Vec<Place>> = Vec::new();
+        places.resize_with(entries.len(), Vec::new);
+        for place in content::refs(refs) {
+            let of_entry = places.get_mut(place.entry as usize);
+            of_entry.ok_or_else(|| damaged("content without its entry"))?.push(place);
+        }
+        for (Entry { seq, event }, places) in entries.into_iter().zip(places) {
+            let is_shown = self.shown.artifacts || !event.get().starts_with(ARTIFACT);
+            if seq > after.0 && is_shown {
+                let value = serde_json::from_str(event.get()).map_err(damaged)?;
+                self.entries.push(Lean { value, places });
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that all is there: of messages that are too old to be shown no content is wanted.
+    pub(in crate::store) fn end(&mut self) {
+        // The last one may be the status, which is no history.
+        let Some(mut left) = self.shown.history.map(|length| length.saturating_add(1)) else { return };
+        for entry in self.entries.iter_mut().rev() {
+            if left == 0 && !has_artifacts(&entry.value) {
+                entry.places.clear();
+            }
+            left = left.saturating_sub(messages(&entry.value));
+        }
+    }
+
+    /// How many bytes were read for it, without the large content.
+    pub(in crate::store) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The large content that it needs; some perhaps more than once.
+    pub(in crate::store) fn wants(&self) -> impl Iterator<Item = Digest> + '_ {
+        let snapshot = self.snapshot.iter().flat_map(|lean| &lean.places);
+        let artifacts = self.artifacts.iter().flat_map(|lean| &lean.places);
+        let entries = self.entries.iter().flat_map(|lean| &lean.places);
+        snapshot.chain(artifacts).chain(entries).map(|place| place.digest)
+    }
+
+    /// The task, with its large content.
+    pub(in crate::store) fn finish(self, blobs: &Blobs) -> Result<Task, StoreError> {
+        let mut task = match self.snapshot {
+            Some(snapshot) => snapshot.fill(blobs)?,
+            None => Task::default(),
+        };
+        if let Some(artifacts) = self.artifacts {
+            task.artifacts = artifacts.fill(blobs)?;
+        }
+        for entry in self.entries {
+            fold_in(&mut task, entry.fill(blobs)?);
+        }
+        self.shown.apply(&mut task);
+        Ok(task)
+    }
+}
+
+/// How many messages an entry adds to a task.
+fn messages(event: &Event) -> usize {
+    match event {
+        Event::Task(task) => task.history.len() + usize::from(task.status.message.is_some()),
+        Event::Message(_) => 1,
+        Event::StatusUpdate(update) => usize::from(update.status.message.is_some()),
+        Event::ArtifactUpdate(_) => 0,
+    }
+}
+
+fn has_artifacts(event: &Event) -> bool {
+    match event {
+        Event::Task(task) => !task.artifacts.is_empty(),
+        Event::ArtifactUpdate(_) => true,
+        Event::Message(_) | Event::StatusUpdate(_) => false,
+    }
+}
