@@ -2,6 +2,7 @@
 //! operation, calls the service, and puts the answer back; it touches neither runtime nor store.
 
 mod answer;
+mod body;
 mod card;
 mod context;
 mod document;
@@ -31,7 +32,7 @@ use nuncio_protocol::{
 #[cfg(feature = "grpc")]
 pub use self::grpc::{Directory, Grpc, is_grpc, unimplemented};
 pub use self::{
-    answer::BodyMemory,
+    body::BodyMemory,
     card::{CardSigner, PublicBase},
     document::Document,
     refuse::{OnDenied, refuse},
@@ -44,7 +45,7 @@ use self::{card::Cards, version::Spoken};
 pub struct BindOptions {
     /// The largest body.
     pub body_bytes: usize,
-    /// What all bodies together may take while they arrive.
+    /// What all bodies together may take until they are decoded.
     pub body_memory: BodyMemory,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,

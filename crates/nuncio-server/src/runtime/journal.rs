@@ -390,20 +390,9 @@ fn parts_weight(parts: &[Part]) -> usize {
     let weight = |part: &Part| match &part.content {
         Content::Text(text) | Content::Url(text) => text.len(),
         Content::Raw(bytes) => bytes.len(),
-        Content::Data(value) => value_weight(value),
+        Content::Data(json) => json.as_str().len(),
     };
     parts.iter().map(weight).sum()
-}
-
-fn value_weight(value: &serde_json::Value) -> usize {
-    match value {
-        serde_json::Value::String(text) => text.len(),
-        serde_json::Value::Array(items) => items.iter().map(value_weight).sum(),
-        serde_json::Value::Object(fields) => {
-            fields.iter().map(|(name, value)| name.len() + value_weight(value)).sum()
-        }
-        _ => 8,
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,11 @@
+//! Attacks on the real binary: requests that are within every limit and made to hurt. The hub stays alive, stays within
+//! its bounds, and serves the next caller.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `memory` | bodies that would take many times their size once decoded |
+//!
+//! `NUNCIO_BIN` names the binary to attack, such as the release build; else it is the one that cargo builds.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
+
+mod memory;
