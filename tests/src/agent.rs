@@ -129,10 +129,10 @@ impl Scripted {
 /// An artifact with every member set.
 fn rich() -> Artifact {
     let mut part = Part::text("text").with_filename("a.txt").with_media_type("text/plain");
-    part.metadata.insert("part".to_owned(), json!({"deep": [1, "two", null]}));
+    part.metadata.insert("part", json!({"deep": [1, "two", null]}));
     let mut artifact = Artifact::new("rich", vec![part, Part::data(json!([1, 2]))]).with_name("name");
     artifact.description = "description".to_owned();
-    artifact.metadata.insert("artifact".to_owned(), json!(true));
+    artifact.metadata.insert("artifact", true);
     artifact.extensions = vec!["https://extension.example/1".to_owned()];
     artifact
 }

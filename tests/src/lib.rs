@@ -7,6 +7,7 @@
 //! | `bad_input` | what a careless or hostile caller sends, over real sockets, in both versions |
 //! | `process` | the real binary: the hub driven by the command line, signals included |
 //! | `faults` | hubs that are killed, databases that go away, full disks: nothing acknowledged is lost |
+//! | `attacks` | requests within every limit and made to hurt: the hub stays alive and within its bounds |
 //! | `interop` | the official SDKs as clients of ours and as servers for our client |
 //!
 //! Reading order: [`agent`] (an agent that plays a script), [`world`] (that agent, reached in several ways),

@@ -101,6 +101,9 @@ fn messages(root: &Path, compiler: &Compiler) -> Result<Vec<Output>> {
         .bytes(["."])
         // An ordered map gives the same bytes for the same message.
         .btree_map(["."])
+        // Free-form data is read from and written to JSON text: a tree of it takes many times its bytes.
+        .extern_path(".google.protobuf.Struct", "crate::pb::well_known::Struct")
+        .extern_path(".google.protobuf.Value", "crate::pb::well_known::Value")
         .generate(requests)?;
 
     let mut outputs = Vec::new();

@@ -51,7 +51,8 @@ fn inexact(value: &Value) -> Option<(String, String)> {
     }
 }
 
-fn join(head: &str, tail: &str) -> String {
+/// Two pieces of a path as one.
+pub(crate) fn join(head: &str, tail: &str) -> String {
     if tail.is_empty() || tail.starts_with('[') { format!("{head}{tail}") } else { format!("{head}.{tail}") }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Metadata, SecurityRequirement, SecurityScheme, Version,
+    json::metadata,
     lenient::{none_if_empty, null_default},
 };
 
@@ -279,7 +280,7 @@ pub struct AgentExtension {
     #[serde(deserialize_with = "null_default", skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
     /// Settings that the extension defines.
-    #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
+    #[serde(deserialize_with = "metadata::<_, 4>", skip_serializing_if = "Metadata::is_empty")]
     pub params: Metadata,
 }
 
@@ -332,7 +333,7 @@ pub struct AgentCardSignature {
     #[serde(deserialize_with = "null_default")]
     pub signature: String,
     /// The unprotected header.
-    #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
+    #[serde(deserialize_with = "metadata::<_, 3>", skip_serializing_if = "Metadata::is_empty")]
     pub header: Metadata,
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Artifact, ContextId, Message, Metadata, Task, TaskId, TaskStatus,
+    json::metadata,
     lenient::{null_default, oneof},
 };
 
@@ -88,7 +89,7 @@ pub struct TaskStatusUpdateEvent {
     #[serde(deserialize_with = "null_default")]
     pub status: TaskStatus,
     /// Free-form data.
-    #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
+    #[serde(deserialize_with = "metadata::<_, 2>", skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }
 
@@ -116,6 +117,6 @@ pub struct TaskArtifactUpdateEvent {
     )]
     pub last_chunk: bool,
     /// Free-form data.
-    #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
+    #[serde(deserialize_with = "metadata::<_, 2>", skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }

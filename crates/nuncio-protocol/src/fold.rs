@@ -82,7 +82,7 @@ fn fold_status(task: &mut Task, update: &TaskStatusUpdateEvent, now: Timestamp) 
     task.history.extend(task.status.message.take());
     task.status = update.status.clone();
     task.status.timestamp.get_or_insert(now);
-    task.metadata.extend(update.metadata.clone());
+    task.metadata.merge(&update.metadata);
 }
 
 fn fold_artifact(task: &mut Task, update: &TaskArtifactUpdateEvent) -> Result<(), Refusal> {
@@ -101,7 +101,7 @@ fn fold_artifact(task: &mut Task, update: &TaskArtifactUpdateEvent) -> Result<()
 /// Costs the size of the piece, not of the artifact.
 fn append(artifact: &mut Artifact, piece: &Artifact) {
     artifact.parts.extend_from_slice(&piece.parts);
-    artifact.metadata.extend(piece.metadata.clone());
+    artifact.metadata.merge(&piece.metadata);
     for uri in &piece.extensions {
         if !artifact.extensions.contains(uri) {
             artifact.extensions.push(uri.clone());

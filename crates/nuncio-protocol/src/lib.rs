@@ -21,6 +21,7 @@
 //! | `grpc` | protobuf forms of both versions |
 
 mod ids;
+mod json;
 mod lenient;
 mod time;
 mod version;
@@ -28,6 +29,7 @@ mod version;
 mod card;
 mod event;
 mod message;
+mod metadata;
 mod push;
 mod request;
 mod security;
@@ -56,7 +58,9 @@ pub use self::{
     fold::{Refusal, fold},
     ids::{ArtifactId, ContextId, MessageId, PushConfigId, Seq, TaskId},
     intercept::{Interceptor, Interceptors, Next},
-    message::{Content, Message, Metadata, Part, Role},
+    json::{Json, Members},
+    message::{Content, Message, Part, Role},
+    metadata::Metadata,
     push::{AuthenticationInfo, TaskPushNotificationConfig},
     request::{
         CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,

@@ -8,15 +8,12 @@ use serde::{
     de::{self, Error as _, IgnoredAny, MapAccess},
     ser::SerializeStruct as _,
 };
-use serde_json::Value;
 
 use crate::{
-    ContextId, MessageId, TaskId,
+    ContextId, Json, MessageId, Metadata, TaskId,
+    json::{At, metadata},
     lenient::{Key, base64_display, decode_base64, few, none_if_empty, null_default, proto_enum},
 };
-
-/// Free-form data: a protobuf `Struct`. Empty and absent are the same.
-pub type Metadata = serde_json::Map<String, Value>;
 
 proto_enum! {
     /// Who speaks.
@@ -55,7 +52,7 @@ pub struct Message {
     #[serde(deserialize_with = "few")]
     pub parts: Vec<Part>,
     /// Data of extensions, keyed by their URI.
-    #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
+    #[serde(deserialize_with = "metadata::<_, 2>", skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
     /// URIs of the extensions that contributed to this message.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
@@ -109,7 +106,7 @@ pub enum Content {
     /// Where the bytes of a file are.
     Url(String),
     /// Any JSON value, `null` included.
-    Data(Value),
+    Data(Json),
 }
 
 /// A piece of a message or an artifact.
@@ -145,8 +142,8 @@ impl Part {
         Self::new(Content::Url(url.into()))
     }
 
-    /// Structured data.
-    pub fn data(value: impl Into<Value>) -> Self {
+    /// Structured data: `json!`, or any [`Json`].
+    pub fn data(value: impl Into<Json>) -> Self {
         Self::new(Content::Data(value.into()))
     }
 
@@ -170,6 +167,15 @@ impl Part {
         match &self.content {
             Content::Text(text) => Some(text),
             Content::Raw(_) | Content::Url(_) | Content::Data(_) => None,
+        }
+    }
+
+    /// The value of a data part.
+    #[must_use]
+    pub fn as_data(&self) -> Option<&Json> {
+        match &self.content {
+            Content::Data(json) => Some(json),
+            Content::Text(_) | Content::Raw(_) | Content::Url(_) => None,
         }
     }
 }
@@ -250,6 +256,15 @@ impl<'de> Deserialize<'de> for Part {
     }
 }
 
+/// How many objects and lists a part of a request stands in, its own included.
+pub(crate) const PART_DEPTH: usize = 4;
+
+/// The metadata of a part; `null` for none.
+pub(crate) fn read_metadata<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Metadata, A::Error> {
+    let metadata = map.next_value::<Option<At<PART_DEPTH, _>>>()?;
+    Ok(metadata.map(|At(metadata)| metadata).unwrap_or_default())
+}
+
 struct PartVisitor;
 
 impl<'de> de::Visitor<'de> for PartVisitor {
@@ -269,10 +284,10 @@ impl<'de> de::Visitor<'de> for PartVisitor {
                 "text" => map.next_value::<Option<String>>()?.map(Content::Text),
                 "raw" => map.next_value::<Option<AnyBase64>>()?.map(|raw| Content::Raw(raw.0)),
                 "url" => map.next_value::<Option<String>>()?.map(Content::Url),
-                "data" => Some(Content::Data(map.next_value()?)),
+                "data" => Some(Content::Data(map.next_value::<At<PART_DEPTH, _>>()?.0)),
                 other => {
                     match other {
-                        "metadata" => metadata = map.next_value::<Option<Metadata>>()?.unwrap_or_default(),
+                        "metadata" => metadata = read_metadata(&mut map)?,
                         "filename" => filename = map.next_value::<Option<String>>()?,
                         "mediaType" | "media_type" => media_type = map.next_value::<Option<String>>()?,
                         _ => drop(map.next_value::<IgnoredAny>()?),

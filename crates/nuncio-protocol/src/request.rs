@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::{
     ContextId, Message, Metadata, PushConfigId, Task, TaskId, TaskPushNotificationConfig, TaskState,
     Timestamp,
+    json::metadata,
     lenient::{int32, int32_or_zero, none_if_empty, null_default, oneof},
 };
 
@@ -24,7 +25,7 @@ pub struct SendMessageRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configuration: Option<SendMessageConfiguration>,
     /// Free-form data about the request.
-    #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
+    #[serde(deserialize_with = "metadata::<_, 1>", skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }
 
@@ -169,7 +170,7 @@ pub struct CancelTaskRequest {
     #[serde(deserialize_with = "null_default")]
     pub id: TaskId,
     /// Free-form data about the request.
-    #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
+    #[serde(deserialize_with = "metadata::<_, 1>", skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ArtifactId, ContextId, Message, Metadata, Part, TaskId, Timestamp,
+    json::metadata,
     lenient::{few, null_default, proto_enum},
     message::join_text,
 };
@@ -79,7 +80,7 @@ pub struct Task {
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Arc<Message>>,
     /// Free-form data.
-    #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
+    #[serde(deserialize_with = "metadata::<_, 1>", skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }
 
@@ -125,7 +126,7 @@ pub struct Artifact {
     #[serde(deserialize_with = "few")]
     pub parts: Vec<Part>,
     /// Free-form data.
-    #[serde(deserialize_with = "null_default", skip_serializing_if = "Metadata::is_empty")]
+    #[serde(deserialize_with = "metadata::<_, 3>", skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
     /// URIs of the extensions that contributed to it.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]

@@ -88,9 +88,9 @@ fn content() -> impl Strategy<Value = Content> {
         "[ -~é]{0,8}".prop_map(Content::Text),
         vec(any::<u8>(), 0..8).prop_map(|bytes| Content::Raw(bytes.into())),
         "[ -~]{0,8}".prop_map(Content::Url),
-        value().prop_map(Content::Data),
-        value().prop_map(|inner| Content::Data(json!({"value": inner}))),
-        value().prop_map(|inner| Content::Data(json!({"data": inner}))),
+        value().prop_map(|json| Content::Data(json.into())),
+        value().prop_map(|inner| Content::Data(json!({"value": inner}).into())),
+        value().prop_map(|inner| Content::Data(json!({"data": inner}).into())),
     ]
 }
 
@@ -236,7 +236,7 @@ impl Exact {
         let ours = |key: &str| key == LEFTOVER || key == "data_part_compat";
         let metadata: Metadata = members.into_iter().filter(|(key, _)| !ours(key)).collect();
         if !metadata.is_empty() {
-            object["metadata"] = metadata.into();
+            object["metadata"] = json!(metadata);
         }
         object
     }
@@ -318,7 +318,7 @@ proptest! {
         // Only messages and parts have a leftover; a copy of one elsewhere is just data.
         let copy: Value = serde_json::from_str(down(&Rest, &Event::Message(Arc::new(message))).get()).unwrap();
         let mut metadata = metadata;
-        metadata.insert("copy".to_owned(), copy);
+        metadata.insert("copy", copy);
         let task = json!({"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"},
             "metadata": metadata});
         let again: Value = serde_json::from_str(down(&JsonRpc, &up(&JsonRpc, &task)).get()).unwrap();

@@ -41,7 +41,7 @@ use nuncio_protocol::{AgentExtension, Interceptor};
 ///         let reply = next.run(cx, call).await?;
 ///         Ok(reply.map_metadata(|metadata| {
 ///             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-///             metadata.insert(TIMESTAMPS.to_owned(), now.as_secs().into());
+///             metadata.insert(TIMESTAMPS, now.as_secs());
 ///         }))
 ///     }
 /// }

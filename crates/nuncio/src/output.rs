@@ -155,7 +155,7 @@ fn write_parts(parts: &[Part]) -> Result<()> {
 fn part_text(part: &Part) -> Result<String> {
     Ok(match &part.content {
         Content::Text(text) => text.clone(),
-        Content::Data(value) => serde_json::to_string_pretty(value)? + "\n",
+        Content::Data(json) => serde_json::to_string_pretty(&json.get::<serde_json::Value>()?)? + "\n",
         Content::Url(url) => format!("{url}\n"),
         Content::Raw(bytes) => {
             let name = part.filename.as_deref().unwrap_or("file");

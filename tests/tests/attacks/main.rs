@@ -1,4 +1,13 @@
-//! What one caller, or one agent, does to take a hub down: the hub stays up, and the others are served.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+//! Attacks on the real binary: requests that are within every limit and made to hurt. The hub stays alive, stays within
+//! its bounds, and serves the next caller.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `lists` | lists of large tasks by callers that do not read them |
+//! | `memory` | bodies that would take many times their size once decoded |
+//!
+//! `NUNCIO_BIN` names the binary to attack, such as the release build; else it is the one that cargo builds.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
 mod lists;
+mod memory;

@@ -1,8 +1,8 @@
 //! What is sent, and what comes back.
 
 use nuncio_protocol::{
-    Binding, CallContext, ErrorKind, GetTaskRequest, Part, RESUME_EXTENSION, Role, SendMessageConfiguration,
-    SendMessageRequest, SendMessageResponse, Task, TaskId, TaskState, Version,
+    Binding, CallContext, ErrorKind, GetTaskRequest, Metadata, Part, RESUME_EXTENSION, Role,
+    SendMessageConfiguration, SendMessageRequest, SendMessageResponse, Task, TaskId, TaskState, Version,
 };
 use nuncio_tests::{
     next, rest,
@@ -165,7 +165,7 @@ pub(crate) async fn every_kind_of_part_survives(way: Way) -> Transcript {
 
 fn every_kind_of_part() -> Vec<Part> {
     let with_metadata = |mut part: Part, metadata: Value| {
-        part.metadata = metadata.as_object().unwrap().clone();
+        part.metadata = metadata.as_object().unwrap().clone().into();
         part
     };
     let bytes: Vec<u8> = (0..=255).collect();
@@ -235,7 +235,7 @@ pub(crate) async fn large_integers_are_refused_by_protobuf() {
 /// Of the message, the request, the part and the artifact; and what else the agent is given.
 pub(crate) async fn metadata_survives_everywhere(way: Way) -> Transcript {
     let (world, mut seen) = (World::open(way).await, Transcript::default());
-    let metadata = |value: Value| value.as_object().unwrap().clone();
+    let metadata = |value: Value| Metadata::from(value.as_object().unwrap().clone());
     let mut req = say("m-1", "echo; rich; show");
     req.metadata = metadata(json!({"https://extension.example/1": {"of": "the request"}, "n": 1.25}));
     req.message.metadata = metadata(json!({"of": "the message", "list": [null, {}], "final": true}));
@@ -256,9 +256,7 @@ pub(crate) async fn metadata_survives_everywhere(way: Way) -> Transcript {
     assert_eq!(artifact(&task, "echo").metadata, sent.message.metadata);
     assert_eq!(artifact(&task, "echo").parts, sent.message.parts);
     assert_eq!(artifact(&task, "rich").description, "description");
-    let nuncio_protocol::Content::Data(given) = &artifact(&task, "shown").parts[0].content else {
-        panic!("expected data");
-    };
+    let given: Value = artifact(&task, "shown").parts[0].as_data().unwrap().get().unwrap();
     assert_eq!(given["metadata"], json!(sent.metadata));
     if !way.is_durable() {
         assert_eq!(given["extensions"], json!([RESUME_EXTENSION, "urn:x:1", "urn:x:2"]));
@@ -278,9 +276,7 @@ pub(crate) async fn references_are_those_of_the_caller(way: Way) -> Transcript {
     req.message.reference_task_ids = vec![own.id.clone(), foreign.id.clone(), "none".into()];
     let task = world.alice.task(req).await;
     assert_eq!(task.history[0].reference_task_ids, [own.id.clone(), foreign.id, "none".into()]);
-    let nuncio_protocol::Content::Data(given) = &artifact(&task, "shown").parts[0].content else {
-        panic!("expected data");
-    };
+    let given: Value = artifact(&task, "shown").parts[0].as_data().unwrap().get().unwrap();
     let given = given["references"].as_array().unwrap();
     assert_eq!(given.iter().map(|task| &task["artifacts"]).collect::<Vec<_>>(), [&json!(own.artifacts)]);
     seen.note("own", &own);

@@ -4,14 +4,14 @@
 use std::collections::HashSet;
 
 use nuncio_protocol::{
-    AgentExtension, Binding, Content, Error, ErrorKind, Event, GetExtendedAgentCardRequest, GetTaskRequest,
+    AgentExtension, Binding, Error, ErrorKind, Event, GetExtendedAgentCardRequest, GetTaskRequest,
     ListTasksRequest, ListTasksResponse, Result, SendMessageResponse, TaskId, TaskState, Version,
 };
 use nuncio_tests::{
     next, rest,
     world::{Party, Way, World, artifact, refusal, say},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 async fn list(party: &Party, req: ListTasksRequest) -> Result<ListTasksResponse> {
     party.service.list_tasks(&party.cx(), req).await
@@ -120,7 +120,7 @@ pub(super) async fn references_go_on_or_are_not_found(way: Way) {
     };
     let task = world.alice.task(with(&[&own.id])).await;
     assert_eq!(task.history[0].reference_task_ids, std::slice::from_ref(&own.id));
-    let Content::Data(given) = &artifact(&task, "shown").parts[0].content else { panic!("expected data") };
+    let given: Value = artifact(&task, "shown").parts[0].as_data().unwrap().get().unwrap();
     let given = given["references"].as_array().unwrap();
     assert_eq!(given.iter().map(|task| &task["artifacts"]).collect::<Vec<_>>(), [&json!(own.artifacts)]);
     let unknown: TaskId = "00000000-0000-7000-8000-000000000000".into();

@@ -30,7 +30,7 @@ impl Interceptor for Numbering {
         let number = self.0.fetch_add(1, Ordering::SeqCst) + 1;
         cx.headers.set("x-number", number.to_string());
         let reply = next.run(cx, call).await?;
-        Ok(reply.map_metadata(move |metadata| drop(metadata.insert("number".to_owned(), json!(number)))))
+        Ok(reply.map_metadata(move |metadata| metadata.insert("number", number)))
     }
 }
 
@@ -63,10 +63,14 @@ async fn an_interceptor_is_passed_once_however_often_a_call_is_tried() {
     .await;
     let numbering = Numbering::default();
     let client = builder().interceptor(numbering.clone()).connect(&peer.base).await.unwrap();
-    assert_eq!(client.get("t-1").await.unwrap().metadata["number"], 1);
+    assert_eq!(client.get("t-1").await.unwrap().metadata.get("number").unwrap(), json!(1));
     let req = GetTaskRequest { id: "t-1".into(), ..Default::default() };
     let again = client.service().get_task(&client.context(), req).await.unwrap();
-    assert_eq!(again.metadata["number"], 2, "whoever takes the service takes the interceptors");
+    assert_eq!(
+        again.metadata.get("number").unwrap(),
+        json!(2),
+        "whoever takes the service takes the interceptors"
+    );
     assert_eq!(numbering.0.load(Ordering::SeqCst), 2);
     assert_eq!(header(&peer.asked("/rpc"), "x-number"), ["1", "1", "1", "2"]);
     assert_eq!(header(&peer.asked("/.well-known/agent-card.json"), "x-number"), ["-"], "a card is no call");

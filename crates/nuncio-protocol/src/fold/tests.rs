@@ -259,7 +259,7 @@ fn metadata_of_a_status_and_of_a_piece_is_merged() {
     let mut task = empty_task();
     for (key, value) in [("a", 1), ("b", 2), ("a", 3)] {
         let Event::StatusUpdate(mut update) = event("working") else { unreachable!() };
-        update.metadata.insert(key.to_owned(), value.into());
+        update.metadata.insert(key, value);
         fold(&mut task, &Event::StatusUpdate(update), at(0)).unwrap();
     }
     assert_eq!(serde_json::to_string(&task.metadata).unwrap(), r#"{"a":3,"b":2}"#);
@@ -269,7 +269,7 @@ fn metadata_of_a_status_and_of_a_piece_is_merged() {
         let artifact = Arc::make_mut(&mut update.artifact);
         artifact.name = name.to_owned();
         artifact.extensions = vec![uri.to_owned()];
-        artifact.metadata.insert(uri.to_owned(), name.into());
+        artifact.metadata.insert(uri, name);
         fold(&mut task, &Event::ArtifactUpdate(update), at(0)).unwrap();
     }
     let artifact = &task.artifacts[0];

@@ -16,7 +16,7 @@ pub struct Task {
     #[prost(message, repeated, tag = "5")]
     pub history: ::prost::alloc::vec::Vec<Message>,
     #[prost(message, optional, tag = "6")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 /// Where a task stands.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -49,7 +49,7 @@ pub struct Message {
     #[prost(message, repeated, tag = "5")]
     pub parts: ::prost::alloc::vec::Vec<Part>,
     #[prost(message, optional, tag = "6")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
     /// URIs of the extensions that contributed to this message.
     #[prost(string, repeated, tag = "7")]
     pub extensions: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
@@ -61,7 +61,7 @@ pub struct Message {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Part {
     #[prost(message, optional, tag = "5")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
     #[prost(string, tag = "6")]
     pub filename: ::prost::alloc::string::String,
     #[prost(string, tag = "7")]
@@ -83,7 +83,7 @@ pub mod part {
         Url(::prost::alloc::string::String),
         /// Any JSON value, null included.
         #[prost(message, tag = "4")]
-        Data(::prost_types::Value),
+        Data(crate::pb::well_known::Value),
     }
 }
 /// An output of a task.
@@ -100,7 +100,7 @@ pub struct Artifact {
     #[prost(message, repeated, tag = "4")]
     pub parts: ::prost::alloc::vec::Vec<Part>,
     #[prost(message, optional, tag = "5")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
     #[prost(string, repeated, tag = "6")]
     pub extensions: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -117,7 +117,7 @@ pub struct TaskStatusUpdateEvent {
     #[prost(message, optional, tag = "3")]
     pub status: ::core::option::Option<TaskStatus>,
     #[prost(message, optional, tag = "4")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 /// The task has a new artifact, or more of one.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -138,7 +138,7 @@ pub struct TaskArtifactUpdateEvent {
     #[prost(bool, tag = "5")]
     pub last_chunk: bool,
     #[prost(message, optional, tag = "6")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SendMessageResponse {
@@ -295,7 +295,7 @@ pub struct AgentExtension {
     #[prost(bool, tag = "3")]
     pub required: bool,
     #[prost(message, optional, tag = "4")]
-    pub params: ::core::option::Option<::prost_types::Struct>,
+    pub params: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AgentSkill {
@@ -331,7 +331,7 @@ pub struct AgentCardSignature {
     pub signature: ::prost::alloc::string::String,
     /// The unprotected header.
     #[prost(message, optional, tag = "3")]
-    pub header: ::core::option::Option<::prost_types::Struct>,
+    pub header: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 /// Schemes that must all be met, each with its scopes.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -513,7 +513,7 @@ pub struct SendMessageRequest {
     #[prost(message, optional, tag = "3")]
     pub configuration: ::core::option::Option<SendMessageConfiguration>,
     #[prost(message, optional, tag = "4")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SendMessageConfiguration {
@@ -584,7 +584,7 @@ pub struct CancelTaskRequest {
     #[prost(string, tag = "2")]
     pub id: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "3")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SubscribeToTaskRequest {

@@ -5,7 +5,7 @@
 //!
 //! Reading order: `convert` (one message after the other, both directions), `call` (a call, an answer or
 //! an event as bytes), `status` (an error as bytes), `codec` (all of it for a binding that serves several
-//! versions), `glance` (what a relay sees of a request), `number` (where a stream can be resumed).
+//! versions), `well_known` (free-form data), `glance` (what a relay sees of a request), `number` (where a stream can be resumed).
 
 mod call;
 mod codec;
@@ -21,6 +21,7 @@ pub mod generated;
 pub(crate) mod glance;
 mod number;
 mod status;
+pub mod well_known;
 
 pub use self::{
     call::{

@@ -2,7 +2,6 @@
 //! under the URI of the extension that asks for it. Other bindings have an id beside the event (SSE).
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use super::{Codec, encode_item};
 use crate::{
@@ -28,7 +27,7 @@ pub fn encode_numbered_item(codec: &Codec, item: &StreamItem) -> Result<Bytes> {
 
 /// An event of the same kind with nothing but the number; direct replies have none.
 fn number(event: &Event, seq: Seq) -> Option<Event> {
-    let metadata = Metadata::from_iter([(RESUME_EXTENSION.to_owned(), Value::from(seq.0.to_string()))]);
+    let metadata = Metadata::from_iter([(RESUME_EXTENSION, seq.0.to_string())]);
     match event {
         Event::Task(_) => Some(Event::Task(Task { metadata, ..Task::default() })),
         Event::StatusUpdate(_) => {
@@ -51,7 +50,7 @@ pub fn take_number(event: &mut Event) -> Option<Seq> {
         Event::ArtifactUpdate(update) => &mut update.metadata,
         Event::Message(_) => return None,
     };
-    let seq = metadata.get(RESUME_EXTENSION)?.as_str()?.parse().ok()?;
+    let seq = metadata.get(RESUME_EXTENSION)?.get::<String>().ok()?.parse().ok()?;
     metadata.remove(RESUME_EXTENSION);
     Some(Seq(seq))
 }
@@ -70,7 +69,7 @@ mod tests {
     }
 
     fn events() -> Vec<Event> {
-        let metadata = Metadata::from_iter([("k".to_owned(), json!({ "a": [1, "x"] }))]);
+        let metadata = Metadata::from_iter([("k", json!({ "a": [1, "x"] }))]);
         let artifact = Artifact::new("a", Part::text("hi"));
         vec![
             Event::Task(Task {
@@ -124,7 +123,7 @@ mod tests {
     fn data_of_others_under_our_name_is_left_alone() {
         let mut event = events().remove(1);
         let Event::StatusUpdate(update) = &mut event else { panic!("a status update") };
-        update.metadata.insert(RESUME_EXTENSION.to_owned(), json!({ "their": "own" }));
+        update.metadata.insert(RESUME_EXTENSION, json!({ "their": "own" }));
         let before = event.clone();
         assert_eq!(take_number(&mut event), None);
         assert_eq!(event, before);

@@ -7,12 +7,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use prost::Message;
-use prost_types::{Any, Struct};
+use prost_types::Any;
 use serde_json::{Map, Value, json};
 
-use super::convert::Convert as _;
+use super::{convert::Convert as _, well_known};
 use crate::{
-    ERROR_DOMAIN, Error, ErrorKind,
+    ERROR_DOMAIN, Error, ErrorKind, Json, Metadata,
     error::{STRUCT, VALUE},
     lenient::decode_base64,
 };
@@ -125,7 +125,7 @@ fn pack_foreign(detail: &Value) -> Option<Any> {
     }
     if let (2, Some(value)) = (members.len(), members.get("value")) {
         if type_url == VALUE {
-            let value: prost_types::Value = value.to_pb().ok()?;
+            let value: well_known::Value = Json::from(value.clone()).to_pb().ok()?;
             return Some(Any { type_url: type_url.to_owned(), value: value.encode_to_vec() });
         }
         // Only what would be written the same again: other text is just text.
@@ -137,7 +137,7 @@ fn pack_foreign(detail: &Value) -> Option<Any> {
         }
     }
     // What protobuf cannot carry is left out: an error must not fail for want of a detail.
-    let members: Struct = members.to_pb().ok()?;
+    let members: well_known::Struct = Metadata::from(members.clone()).to_pb().ok()?;
     Some(Any { type_url: STRUCT.to_owned(), value: members.encode_to_vec() })
 }
 
@@ -203,8 +203,8 @@ fn unpack(detail: &Any) -> Option<Value> {
         }
         RetryInfo::TYPE_URL => None,
         STRUCT => {
-            let members = Struct::decode(&*detail.value).ok()?;
-            let members: Map<String, Value> = Map::from_pb(members).ok()?;
+            let members = well_known::Struct::decode(&*detail.value).ok()?;
+            let members: Map<String, Value> = Metadata::from_pb(members).ok()?.to_json().get().ok()?;
             Some(if members.contains_key("@type") {
                 Value::Object(members)
             } else {
@@ -212,7 +212,8 @@ fn unpack(detail: &Any) -> Option<Value> {
             })
         }
         VALUE => {
-            let value = Value::from_pb(prost_types::Value::decode(&*detail.value).ok()?).ok()?;
+            let value = well_known::Value::decode(&*detail.value).ok()?;
+            let value: Value = Json::from_pb(value).ok()?.get().ok()?;
             Some(json!({ "@type": VALUE, "value": value }))
         }
         _ => Some(json!({ "@type": detail.type_url, "value": STANDARD.encode(&detail.value) })),

@@ -24,6 +24,7 @@ use crate::{
     GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, Message,
     Metadata, PushConfigId, Result, SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
     TaskId, TaskPushNotificationConfig,
+    json::metadata,
     lenient::{int32, int32_or_zero, none_if_empty, null_default},
     op::{Call, Op},
     wire::decode,
@@ -90,7 +91,7 @@ struct SendShape {
     #[serde(alias = "request", deserialize_with = "one::<_, Message, _>")]
     message: Message,
     configuration: Option<ConfigurationShape>,
-    #[serde(deserialize_with = "null_default")]
+    #[serde(deserialize_with = "metadata::<_, 1>")]
     metadata: Metadata,
 }
 
@@ -150,7 +151,7 @@ struct TargetShape {
     page_size: i32,
     #[serde(alias = "page_token", deserialize_with = "none_if_empty")]
     page_token: Option<String>,
-    #[serde(deserialize_with = "null_default")]
+    #[serde(deserialize_with = "metadata::<_, 1>")]
     metadata: Metadata,
 }
 

@@ -4,14 +4,13 @@
 use std::{marker::PhantomData, sync::Arc};
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
-use serde_json::Value;
 
 use super::{
     form::{Form, JsonRpc},
     leftover::{DATA_PART_COMPAT, LEFTOVER, Leftover, WireMetadata, is_wrapped},
 };
 use crate::{
-    Artifact, Content, Event, Message, Metadata, Part, Role, SendMessageResponse, Task,
+    Artifact, Content, Event, Json, Message, Metadata, Part, Role, SendMessageResponse, Task,
     TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent, message::Base64,
 };
 
@@ -166,7 +165,7 @@ impl<F: Form> Serialize for File<'_, F> {
 }
 
 /// The data of a data part: an object in v0.3, so anything else is wrapped (REQ-204).
-struct Data<'a, F>(&'a Value, PhantomData<F>);
+struct Data<'a, F>(&'a Json, PhantomData<F>);
 
 impl<F: Form> Serialize for Data<'_, F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -8,9 +8,8 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
-use serde_json::Value;
 
-use crate::{Metadata, Role, TaskId};
+use crate::{Json, Metadata, Role, TaskId};
 
 /// The key in metadata under which the leftover of a message or a part travels.
 pub const LEFTOVER: &str = "https://nuncio.dev/a2a/leftover/v1";
@@ -53,7 +52,7 @@ impl Leftover<'_> {
     /// Moves a member of the metadata aside, if it is there.
     pub(super) fn set_aside(&mut self, key: &str, metadata: &Metadata) {
         if let Some(value) = metadata.get(key) {
-            self.metadata.insert(key.to_owned(), value.clone());
+            self.metadata.insert(key, value);
         }
     }
 }
@@ -77,8 +76,8 @@ impl Serialize for WireMetadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_map(None)?;
         for (key, value) in self.metadata {
-            if !self.leftover.metadata.contains_key(key) {
-                object.serialize_entry(key, value)?;
+            if !self.leftover.metadata.contains_key(&key) {
+                object.serialize_entry(&key, value)?;
             }
         }
         if self.wrapped {
@@ -94,16 +93,16 @@ impl Serialize for WireMetadata<'_> {
 /// Takes the leftover out of metadata that came in. Its own `metadata` is still to be put back.
 pub(super) fn take(metadata: &mut Metadata) -> Leftover<'static> {
     // An array would read as a structure by position, and an empty object says nothing: neither is ours.
-    let value = metadata.get(LEFTOVER).filter(|value| value.is_object());
-    let leftover =
-        value.and_then(|value| Leftover::deserialize(value).ok()).filter(|leftover| !leftover.is_empty());
+    let value = metadata.get(LEFTOVER).filter(Json::is_object);
+    let leftover = value.and_then(|value| value.get::<Leftover<'static>>().ok());
+    let leftover = leftover.filter(|leftover| !leftover.is_empty());
     let Some(leftover) = leftover else { return Leftover::default() };
     metadata.remove(LEFTOVER);
     leftover
 }
 
 /// True if `data` under this metadata reads as wrapped.
-pub(super) fn is_wrapped(metadata: &Metadata, data: &Value) -> bool {
-    let flag = metadata.get(DATA_PART_COMPAT).and_then(Value::as_bool) == Some(true);
-    flag && data.as_object().is_some_and(|object| object.len() == 1 && object.contains_key("value"))
+pub(super) fn is_wrapped(metadata: &Metadata, data: &Json) -> bool {
+    let flag = metadata.get(DATA_PART_COMPAT).is_some_and(|flag| flag.as_str() == "true");
+    flag && data.only_member("value").is_some()
 }

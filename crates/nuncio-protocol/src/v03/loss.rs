@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::form::Form;
 use crate::{
     Binding, Metadata, SendMessageConfiguration, TaskPushNotificationConfig, Version,
-    lenient::null_default,
+    json::metadata,
     op::{Call, Op, Reply},
 };
 
@@ -73,7 +73,7 @@ impl Reply {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct More {
-    #[serde(deserialize_with = "null_default")]
+    #[serde(deserialize_with = "metadata::<_, 1>")]
     metadata: Metadata,
 }
 

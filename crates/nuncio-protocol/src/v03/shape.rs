@@ -7,7 +7,6 @@ use serde::{
     Deserialize, Deserializer,
     de::{self, DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess},
 };
-use serde_json::Value;
 
 use super::{
     JsonRpc,
@@ -15,8 +14,10 @@ use super::{
     leftover::{self, DATA_PART_COMPAT, is_wrapped},
 };
 use crate::{
-    Content, Metadata, Part, Role, TaskState,
+    Content, Json, Metadata, Part, Role, TaskState,
+    json::At,
     lenient::{Key, decode_base64},
+    message::{PART_DEPTH, read_metadata},
 };
 
 /// One of our values, read from v0.3.
@@ -266,7 +267,7 @@ impl<'de> de::Visitor<'de> for PartVisitor {
                     media_type = file.mime_type;
                     file.content
                 }),
-                "data" => map.next_value::<Option<Value>>()?.map(Content::Data),
+                "data" => map.next_value::<Option<At<PART_DEPTH, _>>>()?.map(|At(json)| Content::Data(json)),
                 other => {
                     match other {
                         // Some peers say `type`. A kind that we do not know is a part that we do not know.
@@ -277,7 +278,7 @@ impl<'de> de::Visitor<'de> for PartVisitor {
                             }
                             None => {}
                         },
-                        "metadata" => metadata = map.next_value::<Option<Metadata>>()?.unwrap_or_default(),
+                        "metadata" => metadata = read_metadata(&mut map)?,
                         _ => drop(map.next_value::<IgnoredAny>()?),
                     }
                     continue;
@@ -310,7 +311,7 @@ pub(super) fn settle(part: &mut Part, has_kind: bool) {
     }
     if !part.metadata.is_empty() {
         let leftover = leftover::take(&mut part.metadata);
-        part.metadata.extend(leftover.metadata);
+        part.metadata.merge(&leftover.metadata);
         part.filename = part.filename.take().or(leftover.filename.map(Into::into));
         part.media_type = part.media_type.take().or(leftover.media_type.map(Into::into));
     }
@@ -319,11 +320,8 @@ pub(super) fn settle(part: &mut Part, has_kind: bool) {
 }
 
 /// Puts the only member of an object in the object's place, if it has this name.
-fn unwrap(value: &mut Value, name: &str) {
-    if let Value::Object(object) = value
-        && object.len() == 1
-        && let Some(inner) = object.get_mut(name)
-    {
-        *value = inner.take();
+fn unwrap(value: &mut Json, name: &str) {
+    if let Some(inner) = value.only_member(name) {
+        *value = Json::part(inner);
     }
 }

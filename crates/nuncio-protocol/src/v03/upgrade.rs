@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Artifact, ArtifactId, ContextId, Event, Message, MessageId, Metadata, Part, Role, SendMessageResponse,
     Task, TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
+    json::metadata,
     lenient::{Key, none_if_empty, null_default},
 };
 
@@ -51,7 +52,7 @@ struct MessageShape {
     role: Role,
     #[serde(default, alias = "content", deserialize_with = "list::<_, Part, _>")]
     parts: Vec<Part>,
-    #[serde(default, deserialize_with = "null_default")]
+    #[serde(default, deserialize_with = "metadata::<_, 2>")]
     metadata: Metadata,
     #[serde(default, deserialize_with = "null_default")]
     extensions: Vec<String>,
@@ -65,7 +66,7 @@ pub(super) fn settle(mut message: Message) -> Message {
         return message;
     }
     let leftover = leftover::take(&mut message.metadata);
-    message.metadata.extend(leftover.metadata);
+    message.metadata.merge(&leftover.metadata);
     message.role = leftover.role.unwrap_or(message.role);
     if message.reference_task_ids.is_empty() {
         message.reference_task_ids = leftover.reference_task_ids.into_owned();
@@ -84,7 +85,7 @@ struct ArtifactShape {
     description: String,
     #[serde(default, alias = "content", deserialize_with = "list::<_, Part, _>")]
     parts: Vec<Part>,
-    #[serde(default, deserialize_with = "null_default")]
+    #[serde(default, deserialize_with = "metadata::<_, 3>")]
     metadata: Metadata,
     #[serde(default, deserialize_with = "null_default")]
     extensions: Vec<String>,
@@ -114,7 +115,7 @@ struct TaskShape {
     artifacts: Vec<Arc<Artifact>>,
     #[serde(default, deserialize_with = "list::<_, Message, _>")]
     history: Vec<Arc<Message>>,
-    #[serde(default, deserialize_with = "null_default")]
+    #[serde(default, deserialize_with = "metadata::<_, 1>")]
     metadata: Metadata,
 }
 
@@ -127,7 +128,7 @@ struct TaskStatusUpdateEventShape {
     context_id: ContextId,
     #[serde(default, deserialize_with = "one::<_, TaskStatus, _>")]
     status: TaskStatus,
-    #[serde(default, deserialize_with = "null_default")]
+    #[serde(default, deserialize_with = "metadata::<_, 1>")]
     metadata: Metadata,
 }
 
@@ -144,7 +145,7 @@ struct TaskArtifactUpdateEventShape {
     append: bool,
     #[serde(default, alias = "last_chunk", deserialize_with = "null_default")]
     last_chunk: bool,
-    #[serde(default, deserialize_with = "null_default")]
+    #[serde(default, deserialize_with = "metadata::<_, 1>")]
     metadata: Metadata,
 }
 
@@ -214,7 +215,7 @@ struct AnyShape {
     extensions: Vec<String>,
     #[serde(default, alias = "reference_task_ids", deserialize_with = "null_default")]
     reference_task_ids: Vec<TaskId>,
-    #[serde(default, deserialize_with = "null_default")]
+    #[serde(default, deserialize_with = "metadata::<_, 1>")]
     metadata: Metadata,
 }
 

@@ -16,6 +16,8 @@ use self::glance::TaskPlace;
 pub use self::v1::V1;
 use crate::{
     Error, ErrorKind, Event, Result, StreamItem, Version,
+    canonical::join,
+    json,
     op::{Call, Op, Reply},
 };
 
@@ -138,7 +140,14 @@ fn locate<T: DeserializeOwned>(kind: ErrorKind, json: &str) -> Error {
     let (field, description) = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Err(error) => {
             let path = error.path().to_string();
-            (if path == "." { String::new() } else { excerpt(path) }, excerpt(describe(error.inner())))
+            let field = if path == "." { String::new() } else { path };
+            let why = json::describe(error.inner());
+            let (field, why) = match json::split_place(&why) {
+                Some((inside, why)) if field.is_empty() => (inside.to_owned(), why.to_owned()),
+                Some((inside, why)) => (join(&field, inside), why.to_owned()),
+                None => (field, why),
+            };
+            (excerpt(field), excerpt(why))
         }
         Ok(_) => (String::new(), "unexpected text after the value".to_owned()),
     };
@@ -147,15 +156,6 @@ fn locate<T: DeserializeOwned>(kind: ErrorKind, json: &str) -> Error {
         return error;
     }
     Error::new(kind, format!("{}: {}", kind.row().message, error.message()))
-}
-
-/// What serde says, without the position, which means nothing inside an envelope.
-fn describe(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
 }
 
 /// The most that an error repeats of what it is about, in bytes: names and values are the caller's, and

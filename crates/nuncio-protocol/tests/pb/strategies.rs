@@ -80,7 +80,7 @@ fn part() -> impl Strategy<Value = Part> {
         text().prop_map(Content::Text),
         collection::vec(any::<u8>(), 0..9).prop_map(|bytes| Content::Raw(bytes.into())),
         text().prop_map(Content::Url),
-        json().prop_map(Content::Data),
+        json().prop_map(|json| Content::Data(json.into())),
     ];
     (content, metadata(), maybe_word(), maybe_word()).prop_map(|(content, metadata, filename, media_type)| {
         Part { content, metadata, filename, media_type }

@@ -11,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 
 use crate::{
-    oracle::{bytes_of, json_of},
+    oracle::{json_of, of_bytes, of_json},
     strategies as any,
 };
 
@@ -27,19 +27,15 @@ fn encode_reply(op: Op, reply: &Reply) -> Bytes {
     out.into()
 }
 
-/// The JSON of `value` means these bytes, and their ProtoJSON means `value` again.
-fn check_json<P: prost::Message + Default, T>(
-    name: &str,
-    value: &T,
-    bytes: &[u8],
-    encode: impl FnOnce(T) -> Bytes,
-) where
+/// The JSON of `value` means what these bytes mean, and their ProtoJSON means `value` again.
+fn check_json<T>(name: &str, value: &T, bytes: &[u8], encode: impl FnOnce(T) -> Bytes)
+where
     T: Serialize + DeserializeOwned,
 {
     let json = serde_json::to_string(value).unwrap();
-    assert_eq!(bytes_of::<P>(name, &json), bytes, "{name}: {json}");
+    assert_eq!(of_json(name, &json), of_bytes(name, bytes), "{name}: {json}");
     let again: T = serde_json::from_str(&json_of(name, bytes)).unwrap();
-    assert_eq!(encode(again), bytes, "{name}: {json}");
+    assert_eq!(of_bytes(name, &encode(again)), of_bytes(name, bytes), "{name}: {json}");
 }
 
 /// One test per operation and direction: there and back, and against JSON.
@@ -53,7 +49,7 @@ macro_rules! calls {
                 let bytes = encode(req.clone());
                 let Call::$op(again) = pb::decode_call(Op::$op, bytes.clone()).unwrap() else { panic!("another call") };
                 prop_assert_eq!(&*again, &req);
-                check_json::<generated::$pb, _>(concat!("lf.a2a.v1.", stringify!($pb)), &req, &bytes, encode);
+                check_json(concat!("lf.a2a.v1.", stringify!($pb)), &req, &bytes, encode);
             })+
         }
     };
@@ -83,7 +79,7 @@ macro_rules! replies {
                 let bytes = encode(answer.clone());
                 let Reply::$reply(again) = pb::decode_reply(Op::$op, bytes.clone()).unwrap() else { panic!("another reply") };
                 prop_assert_eq!(&again, &answer);
-                check_json::<generated::$pb, _>(concat!("lf.a2a.v1.", stringify!($pb)), &answer, &bytes, encode);
+                check_json(concat!("lf.a2a.v1.", stringify!($pb)), &answer, &bytes, encode);
             })+
         }
     };
@@ -110,7 +106,7 @@ proptest! {
         };
         let bytes = encode(event.clone());
         prop_assert_eq!(&pb::decode_event(bytes.clone()).unwrap(), &event);
-        check_json::<generated::StreamResponse, _>("lf.a2a.v1.StreamResponse", &event, &bytes, encode);
+        check_json("lf.a2a.v1.StreamResponse", &event, &bytes, encode);
     }
 }
 
@@ -168,7 +164,7 @@ fn an_integer_that_a_double_cannot_hold_is_refused_by_its_path() {
         assert_eq!(out, b"before");
 
         let mut task = Task::default();
-        task.metadata.insert("n".to_owned(), too_large);
+        task.metadata.insert("n", too_large);
         let error = pb::encode_event(&Event::Task(task), &mut out).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
         assert!(error.message().contains("task.metadata.n: "), "{error}");
@@ -187,6 +183,7 @@ fn send(message: generated::Message) -> generated::SendMessageRequest {
 fn what_has_no_meaning_is_refused_by_its_field() {
     let text = generated::part::Content::Text("x".to_owned());
     let nan = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(f64::NAN)) };
+    let nan = prost::Message::decode(&*prost::Message::encode_to_vec(&nan)).unwrap();
     let full = generated::Part { content: Some(text), ..Default::default() };
     let data = generated::Part { content: Some(generated::part::Content::Data(nan)), ..Default::default() };
     for (message, field, description) in [

@@ -181,6 +181,54 @@ fn deep_nesting_is_refused_and_not_a_crash() {
     assert!(error.message().contains("recursion limit"), "{error}");
 }
 
+/// As deep as serde_json reads the whole of it as a tree, no deeper and no less.
+#[test]
+fn nesting_has_the_limit_of_the_document() {
+    let mut limits = Vec::new();
+    for depth in 118..=130 {
+        let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let (message, part) = (r#""messageId":"m","role":"ROLE_USER""#, r#"[{"text":"x"}]"#);
+        for params in [
+            format!(r#"{{"message":{{{message},"parts":[{{"data":{deep}}}]}}}}"#),
+            format!(r#"{{"message":{{{message},"parts":[{{"text":"x","metadata":{{"a":{deep}}}}}]}}}}"#),
+            format!(r#"{{"message":{{{message},"parts":{part},"metadata":{{"a":{deep}}}}}}}"#),
+            format!(r#"{{"message":{{{message},"parts":{part}}},"metadata":{{"a":{deep}}}}}"#),
+        ] {
+            let tree = serde_json::from_str::<serde_json::Value>(&params).map_err(|error| error.to_string());
+            let json: &RawValue = serde_json::from_str(&params).unwrap();
+            let call = V1.decode_call(Op::SendMessage, Some(json));
+            assert_eq!(call.is_ok(), tree.is_ok(), "{params}: {call:?}");
+            limits.push(call.is_ok());
+        }
+    }
+    assert!(limits.contains(&true) && limits.contains(&false));
+}
+
+/// What cannot be read as a value is refused by its path, however deep in free-form data it is.
+#[test]
+fn values_that_are_none_are_refused_by_their_path() {
+    for (value, inside, words) in [
+        ("1e400", "", "number out of range"),
+        (r#"{"a":[0,-1e400]}"#, ".a[1]", "number out of range"),
+        (r#"["\ud800"]"#, "[0]", "unexpected end of hex escape"),
+        (r#"[["\udc00x"]]"#, "[0][0]", "lone leading surrogate in hex escape"),
+    ] {
+        check(
+            Op::SendMessage,
+            &[(
+                &with_part(&format!(r#"{{"data":{value}}}"#)),
+                &format!("message.parts[1].data{inside}"),
+                words,
+            )],
+        );
+        let metadata = format!(r#"{{"text":"x","metadata":{{"m":{value}}}}}"#);
+        check(
+            Op::SendMessage,
+            &[(&with_part(&metadata), &format!("message.parts[1].metadata.m{inside}"), words)],
+        );
+    }
+}
+
 #[test]
 fn an_array_in_place_of_an_object_is_read_by_position() {
     // Not as it should be: what serde derives takes an array for a struct. No peer is known to send one,

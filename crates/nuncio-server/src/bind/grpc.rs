@@ -25,6 +25,7 @@ use tower::service_fn;
 use super::{
     Agent, BindOptions, PublicBase, answer,
     answer_memory::Held,
+    body::{self, ReadBody},
     context,
     piece_body::HeldBody,
     relay::{self, Raw},
@@ -103,16 +104,19 @@ impl Grpc {
             return unimplemented(&format!("{} has no method of this name", codec.service));
         };
         // Read by us and not by tonic, so that the bounds are those of all bindings.
-        let body = answer::read(body, self.options()).await;
-        let body = match body.and_then(|body| check_frame(&body).map(|()| body)) {
+        let body = body::read(body, self.options()).await;
+        let body = match body.and_then(|body| check_frame(&body.bytes).map(|()| body)) {
             Ok(body) => body,
             Err(error) => return status(codec, &error).into_http::<Body>(),
         };
         let exchange = Exchange { grpc: self, codec, op };
-        if let Some(relayed) = exchange.relay(&parts, &body).await {
+        if let Some(relayed) = exchange.relay(&parts, &body.bytes).await {
             return relayed.unwrap_or_else(|error| status(codec, &error).into_http::<Body>());
         }
-        let request = http::Request::from_parts(parts, Full::new(body));
+        let mut request = http::Request::from_parts(parts, Full::new(body.bytes.clone()));
+        // Its share of the memory goes with it until it is decoded.
+        request.extensions_mut().insert(body.with_bytes(Bytes::new()));
+        drop(body);
         let mut server = server::Grpc::new(BytesCodec).max_decoding_message_size(usize::MAX);
         let response = if op.row().streaming {
             let call = service_fn(|request| exchange.stream(request));
@@ -248,7 +252,7 @@ impl Exchange {
         };
         let (agent, headers) = (&agent.inner, &parts.headers);
         agent.relay.as_ref()?;
-        answer::check_size(body.len(), &agent.options).ok()?;
+        body::check_size(body.len(), &agent.options).ok()?;
         let requested = version::requested(headers, None).ok()?;
         agent.grpc.confirm(self.codec.version, requested).ok()?;
         let cx = self.context(headers, parts.extensions.get::<Caller>(), &agent.options.keep_headers).ok()?;
@@ -291,7 +295,7 @@ impl Exchange {
         request: tonic::Request<Bytes>,
         encode: impl FnOnce(Reply, &dyn Fn(&str) -> bool) -> Result<T>,
     ) -> Answer<T> {
-        let (headers, extensions, message) = request.into_parts();
+        let (headers, mut extensions, message) = request.into_parts();
         let headers = headers.into_headers();
         let mut echo = None;
         let result = async {
@@ -299,9 +303,12 @@ impl Exchange {
             let requested = version::requested(&headers, None)?;
             version::agrees(self.codec.version, requested, &[self.codec.version])?;
             let size = FRAME + message.len();
-            let mut call = (self.codec.decode_call)(self.op, message)?;
+            let body = extensions.remove::<ReadBody>().unwrap_or_else(ReadBody::none).with_bytes(message);
+            let (decode, op) = (self.codec.decode_call, self.op);
+            let mut call = body.decode(move |message| decode(op, message)).await?;
+            drop(body);
             let agent = &self.grpc.route(&mut call, &extensions)?.inner;
-            answer::check_size(size, &agent.options)?;
+            body::check_size(size, &agent.options)?;
             agent.grpc.confirm(self.codec.version, requested)?;
             let cx = self.context(&headers, extensions.get::<Caller>(), &agent.options.keep_headers)?;
             echo = agent.activated(&cx);

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use nuncio_protocol::{
     Binding, CallContext, Caller, Error, ErrorKind, Result, Version,
-    op::{Op, Reply},
+    op::{self, Op, Reply},
     wire::{
         self, Dialect,
         jsonrpc::{self as envelope, Incoming, Refused},
@@ -17,6 +17,7 @@ use super::{
     Inner, PublicBase,
     answer::{self, JSON},
     answer_memory::Held,
+    body::{self, ReadBody},
     card, context, piece_body,
     relay::{self, Raw},
     sse::{self, Envelope},
@@ -34,23 +35,32 @@ pub(super) async fn serve(agent: &Inner, request: Box<Request>) -> Response {
         // Refused before parsing (REQ-031).
         return error_response(None, &answer::not_json(JSON), StatusCode::UNSUPPORTED_MEDIA_TYPE);
     }
-    let body = match answer::read(body, &agent.options).await {
+    let body = match body::read(body, &agent.options).await {
         Ok(body) => body,
         Err(error) => return plain_error(None, &error),
     };
     let (caller, base) = (parts.extensions.get::<Caller>(), parts.extensions.get::<PublicBase>());
-    match envelope::decode_body(&body) {
-        Ok(Incoming::Single(request)) => {
-            let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller, base };
-            call.answer(request, &body).await
-        }
-        Ok(Incoming::Batch(requests)) => {
-            let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller, base };
-            // Boxed: few come in batches.
-            Box::pin(call.answer_batch(&requests)).await
-        }
-        Err(Refused { id, error }) => plain_error(id, &error),
+    let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller, base };
+    let decoded = match envelope::decode_body(&body.bytes) {
+        Ok(Incoming::Single(request)) => call.decode_single(request, &body).await,
+        // Boxed: few come in batches.
+        Ok(Incoming::Batch(requests)) => Err(Box::pin(call.answer_batch(&requests, &body)).await),
+        Err(Refused { id, error }) => Err(plain_error(id, &error)),
+    };
+    // It may be large, and an answer takes as long as the agent does.
+    drop(body);
+    match decoded {
+        Ok(decoded) => call.answer(decoded).await,
+        Err(response) => response,
     }
+}
+
+/// A request that needs its body no more.
+struct Decoded {
+    id: Option<Box<RawValue>>,
+    dialect: &'static dyn Dialect,
+    cx: CallContext,
+    call: op::Call,
 }
 
 /// A request with what its headers say.
@@ -64,21 +74,34 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    async fn answer(&self, request: envelope::Request<'_>, body: &Bytes) -> Response {
+    /// The request decoded, or the answer if it gets no further.
+    async fn decode_single(
+        &self,
+        request: envelope::Request<'_>,
+        body: &ReadBody,
+    ) -> Result<Decoded, Response> {
         let id = request.id;
-        let (dialect, op, cx) = match self.open(&request) {
-            Ok(opened) => opened,
-            Err(error) => return plain_error(id, &error),
-        };
+        let (dialect, op, cx) = self.open(&request).map_err(|error| plain_error(id, &error))?;
         if id.is_none() && op.row().streaming {
             let error = Error::new(ErrorKind::InvalidRequest, "id: a streaming call needs one");
-            return plain_error(None, &error);
+            return Err(plain_error(None, &error));
         }
-        if let Some(relayed) = self.relay(dialect, op, &cx, &request, body).await {
-            return relayed.unwrap_or_else(|error| plain_error(id, &error));
+        if let Some(relayed) = self.relay(dialect, op, &cx, &request, &body.bytes).await {
+            return Err(relayed.unwrap_or_else(|error| plain_error(id, &error)));
         }
-        let reply = self.dispatch(dialect, op, &cx, request.params).await;
-        let mut response = match reply {
+        match decode(dialect, op, request.params, body).await {
+            Ok(call) => Ok(Decoded { id: id.map(ToOwned::to_owned), dialect, cx, call }),
+            Err(error) => {
+                let response = self.refuse(id, dialect, op, error);
+                Err(self.finish(response, op, &cx))
+            }
+        }
+    }
+
+    async fn answer(&self, decoded: Decoded) -> Response {
+        let Decoded { id, dialect, cx, call } = decoded;
+        let (id, op) = (id.as_deref(), call.op());
+        let response = match self.agent.carry_out(call, &cx, self.base, 1).await {
             // A notification is carried out and gets no answer (JSON-RPC 2.0, section 4.1); if it is
             // refused it gets one all the same, because over HTTP somebody waits for it.
             Ok(_) if id.is_none() => no_content(),
@@ -96,14 +119,24 @@ impl Call<'_> {
                     Err(error) => plain_error(id, &error),
                 }
             }
-            Err(error) if op.row().streaming && refuses_in_stream(dialect, &error) => {
-                answer::log(&error);
-                let refusal = futures_util::stream::iter([Err(error)]);
-                sse::respond(Box::pin(refusal), dialect, Envelope::jsonrpc(id), &self.agent.options)
-            }
-            Err(error) => plain_error(id, &error),
+            Err(error) => self.refuse(id, dialect, op, error),
         };
-        if let Some((name, value)) = self.agent.activated(&cx) {
+        self.finish(response, op, &cx)
+    }
+
+    /// The answer to a call that is refused, in the way that its version expects.
+    fn refuse(&self, id: Option<&RawValue>, dialect: &'static dyn Dialect, op: Op, error: Error) -> Response {
+        if !op.row().streaming || !refuses_in_stream(dialect, &error) {
+            return plain_error(id, &error);
+        }
+        answer::log(&error);
+        let refusal = futures_util::stream::iter([Err(error)]);
+        sse::respond(Box::pin(refusal), dialect, Envelope::jsonrpc(id), &self.agent.options)
+    }
+
+    /// The headers of an answer that follow from its call.
+    fn finish(&self, mut response: Response, op: Op, cx: &CallContext) -> Response {
+        if let Some((name, value)) = self.agent.activated(cx) {
             response.headers_mut().insert(name, value);
         }
         if op == Op::GetExtendedAgentCard {
@@ -142,7 +175,7 @@ impl Call<'_> {
         self.agent.relay(call).await
     }
 
-    async fn answer_batch(&self, requests: &[&RawValue]) -> Response {
+    async fn answer_batch(&self, requests: &[&RawValue], body: &ReadBody) -> Response {
         let most = self.agent.options.batch;
         if most == 0 {
             let error = Error::new(ErrorKind::InvalidRequest, "batches are not taken; send one request");
@@ -154,7 +187,7 @@ impl Call<'_> {
         }
         let mut out = vec![b'['];
         for json in requests {
-            if let Some(answer) = self.answer_one(json).await {
+            if let Some(answer) = self.answer_one(json, body).await {
                 if out.len() > 1 {
                     out.push(b',');
                 }
@@ -181,7 +214,7 @@ impl Call<'_> {
     }
 
     /// One of a batch; `None` for a notification.
-    async fn answer_one(&self, json: &RawValue) -> Option<Vec<u8>> {
+    async fn answer_one(&self, json: &RawValue, body: &ReadBody) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let request = match envelope::open(json) {
             Ok(request) => request,
@@ -195,7 +228,7 @@ impl Call<'_> {
             Ok((_, op, _)) if op.row().streaming => {
                 Err(Error::new(ErrorKind::InvalidRequest, "a batch takes no streaming calls"))
             }
-            Ok((dialect, op, cx)) => match self.dispatch(dialect, op, &cx, request.params).await {
+            Ok((dialect, op, cx)) => match self.dispatch(dialect, op, &cx, request.params, body).await {
                 Ok((reply, _held)) => {
                     envelope::encode_result(id, &mut out, |out| dialect.encode_reply(op, &reply, out))
                 }
@@ -255,9 +288,20 @@ impl Call<'_> {
         op: Op,
         cx: &CallContext,
         params: Option<&RawValue>,
+        body: &ReadBody,
     ) -> Result<(Reply, Held)> {
-        self.agent.carry_out(dialect.decode_call(op, params)?, cx, self.base, 1).await
+        let call = decode(dialect, op, params, body).await?;
+        self.agent.carry_out(call, cx, self.base, 1).await
     }
+}
+
+async fn decode(
+    dialect: &'static dyn Dialect,
+    op: Op,
+    params: Option<&RawValue>,
+    body: &ReadBody,
+) -> Result<op::Call> {
+    body.decode_json(params, move |params| dialect.decode_call(op, params)).await
 }
 
 /// What concerns HTTP itself is told by its status, whatever the version.

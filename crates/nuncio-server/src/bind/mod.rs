@@ -3,6 +3,7 @@
 
 mod answer;
 mod answer_memory;
+mod body;
 mod card;
 mod context;
 mod document;
@@ -33,8 +34,8 @@ use nuncio_protocol::{
 #[cfg(feature = "grpc")]
 pub use self::grpc::{Directory, Grpc, is_grpc, unimplemented};
 pub use self::{
-    answer::BodyMemory,
     answer_memory::AnswerMemory,
+    body::BodyMemory,
     card::{CardSigner, PublicBase},
     document::Document,
     refuse::{OnDenied, refuse},
@@ -48,7 +49,7 @@ use crate::size;
 pub struct BindOptions {
     /// The largest body.
     pub body_bytes: usize,
-    /// What all bodies together may take while they arrive.
+    /// What all bodies together may take until they are decoded.
     pub body_memory: BodyMemory,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,

@@ -1,18 +1,22 @@
 //! The HTTP+JSON binding: verbs and paths below the agent's address, both versions.
 
+use std::borrow::Cow;
+
 use axum::{body::HttpBody as _, extract::Request, response::Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
 use nuncio_protocol::{
     Binding, CallContext, Caller, Error, Result,
-    op::{Op, Reply, Verb},
+    op::{Call, Op, Reply, Verb},
     wire::rest::{self, Refused, Route},
 };
+use serde_json::value::RawValue;
 
 use super::{
     Inner, PublicBase,
     answer::{self, A2A_JSON, JSON},
     answer_memory::Held,
+    body::{self, ReadBody},
     card, context, piece_body,
     relay::{self, Raw},
     sse::{self, Envelope},
@@ -35,16 +39,16 @@ pub(super) async fn serve(agent: &Inner, prefix: &str, request: Box<Request>) ->
         if is_typed && !answer::is_json(&parts.headers) {
             return exchange.refuse_type();
         }
-        match answer::read(body, &agent.options).await {
+        match body::read(body, &agent.options).await {
             // That there is nothing in a body may be known only at its end; nothing has no type.
-            Ok(body) if !is_typed && !body.is_empty() => return exchange.refuse_type(),
+            Ok(body) if !is_typed && !body.bytes.is_empty() => return exchange.refuse_type(),
             Ok(body) => body,
             Err(error) => return exchange.error(None, &error),
         }
     } else {
-        Bytes::new()
+        ReadBody::none()
     };
-    exchange.answer(route, path, &body).await
+    exchange.answer(route, path, body).await
 }
 
 /// A request with what its head says.
@@ -72,12 +76,12 @@ impl Exchange<'_> {
         Ok(route)
     }
 
-    async fn answer(&self, route: Route<'_>, path: &str, body: &Bytes) -> Response {
+    async fn answer(&self, route: Route<'_>, path: &str, body: ReadBody) -> Response {
         let Parts { method, uri, .. } = self.parts;
-        if let Some(relayed) = self.relay(&route, path, body).await {
+        if let Some(relayed) = self.relay(&route, path, &body.bytes).await {
             return relayed.unwrap_or_else(|error| self.error(None, &error));
         }
-        let incoming = match route.decode(method.as_str(), uri.query(), body) {
+        let incoming = match route.decode(method.as_str(), uri.query(), &body.bytes) {
             Ok(incoming) => incoming,
             Err(refused) => return self.refuse(refused),
         };
@@ -86,7 +90,10 @@ impl Exchange<'_> {
             Ok(cx) => cx,
             Err(error) => return self.error(None, &error),
         };
-        let mut response = match self.dispatch(incoming, &cx).await {
+        let decoded = self.decode(incoming, &body).await;
+        // It may be large, and an answer takes as long as the agent does.
+        drop(body);
+        let mut response = match self.dispatch(decoded, &cx).await {
             Ok((reply, held)) => self.reply(op, reply, held),
             Err(error) => self.error(None, &error),
         };
@@ -127,9 +134,17 @@ impl Exchange<'_> {
         Ok(cx)
     }
 
-    async fn dispatch(&self, incoming: rest::Incoming<'_>, cx: &CallContext) -> Result<(Reply, Held)> {
-        let call = incoming.decode_call(self.form.dialect)?;
-        self.agent.carry_out(call, cx, self.parts.extensions.get::<PublicBase>(), 1).await
+    async fn decode(&self, incoming: rest::Incoming<'_>, body: &ReadBody) -> Result<Call> {
+        let (dialect, tenant, op) = (self.form.dialect, incoming.tenant, incoming.op);
+        let decode = move |params: Option<&RawValue>| {
+            let params = Cow::Borrowed(params.unwrap_or(RawValue::NULL));
+            rest::Incoming { tenant, op, params }.decode_call(dialect)
+        };
+        body.decode_json(Some(&incoming.params), decode).await
+    }
+
+    async fn dispatch(&self, decoded: Result<Call>, cx: &CallContext) -> Result<(Reply, Held)> {
+        self.agent.carry_out(decoded?, cx, self.parts.extensions.get::<PublicBase>(), 1).await
     }
 
     fn reply(&self, op: Op, reply: Reply, held: Held) -> Response {

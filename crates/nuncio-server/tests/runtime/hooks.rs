@@ -50,7 +50,7 @@ impl Extension for Stamps {
             uri: STAMPS.to_owned(),
             description: "stamps".to_owned(),
             required: self.required,
-            params: Metadata::from_iter([("colour".to_owned(), json!("red"))]),
+            params: Metadata::from_iter([("colour", "red")]),
         }
     }
 }
@@ -60,10 +60,10 @@ impl Interceptor for Stamps {
     async fn intercept(&self, cx: &mut CallContext, mut call: Call, next: Next<'_>) -> Result<Reply> {
         self.log.note(format!("stamps {}", call.op().name()));
         if let Call::SendMessage(req) | Call::SendStreamingMessage(req) = &mut call {
-            req.metadata.insert(STAMPS.to_owned(), json!("asked"));
+            req.metadata.insert(STAMPS, "asked");
         }
         let reply = next.run(cx, call).await?;
-        Ok(reply.map_metadata(|metadata| drop(metadata.insert(STAMPS.to_owned(), json!("red")))))
+        Ok(reply.map_metadata(|metadata| metadata.insert(STAMPS, "red")))
     }
 }
 
@@ -101,7 +101,7 @@ fn declaring(harness: &Harness, uri: &str) -> Harness {
 }
 
 fn is_stamped(metadata: &Metadata) -> bool {
-    metadata.get(STAMPS) == Some(&json!("red"))
+    metadata.get(STAMPS).is_some_and(|stamp| stamp == json!("red"))
 }
 
 /// Whether each event of a stream is stamped.
@@ -144,11 +144,11 @@ async fn the_executor_knows_what_is_active_and_sees_what_was_put_in() {
         [(STAMPS, r#"red "asked""#), ("urn:known", "no null"), ("urn:unknown", "no null")]
     {
         let executor = ScriptedExecutor::new(|cx, out| async move {
-            let active = cx.extension(STAMPS).map(|extension| extension.params["colour"].as_str());
-            let colour = active.flatten().unwrap_or("no").to_owned();
+            let active = cx.extension(STAMPS).and_then(|extension| extension.params.get("colour"));
+            let colour = active.map_or_else(|| "no".to_owned(), |colour| colour.get().unwrap());
             assert!(cx.extension("urn:unknown").is_none(), "the caller alone does not make it active");
             assert_eq!(cx.extension("urn:known").is_some(), cx.call.declares("urn:known"));
-            let said = cx.metadata.get(STAMPS).cloned().unwrap_or_default();
+            let said = cx.metadata.get(STAMPS).unwrap_or_default();
             out.input_required(format!("{colour} {said}").as_str()).await.map(drop)
         });
         let log = Log::default();

@@ -6,10 +6,9 @@ use anyhow::{Context as _, Result};
 use futures_util::StreamExt as _;
 use nuncio_client::was_not_sent;
 use nuncio_protocol::{
-    Error, ErrorKind, Event, EventStream, Message, Metadata, Part, SendMessageConfiguration,
+    Error, ErrorKind, Event, EventStream, Json, Message, Metadata, Part, SendMessageConfiguration,
     SendMessageRequest, SendMessageResponse, TaskId, TaskState,
 };
-use serde_json::Value;
 
 use super::push;
 use crate::{
@@ -130,8 +129,8 @@ fn request(send: &Send) -> Result<SendMessageRequest> {
         parts.push(file(path)?);
     }
     for json in &send.data {
-        let value: Value = serde_json::from_str(json)
-            .map_err(|error| exit::usage(format!("--data {json}: expected JSON: {error}")))?;
+        let value: Json =
+            json.parse().map_err(|error| exit::usage(format!("--data {json}: expected JSON: {error}")))?;
         parts.push(Part::data(value));
     }
     let id = send.message_id.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
@@ -202,8 +201,8 @@ fn metadata(pairs: &[String]) -> Result<Metadata> {
         let Some((key, value)) = pair.split_once('=') else {
             return Err(exit::usage(format!("--metadata {pair}: expected KEY=VALUE")));
         };
-        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-        metadata.insert(key.to_owned(), value);
+        let value: Json = value.parse().unwrap_or_else(|_| value.into());
+        metadata.insert(key, value);
     }
     Ok(metadata)
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use nuncio_protocol::{
-    Artifact, Event, Message, Metadata, Part, Role, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
+    Artifact, Event, Message, Part, Role, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
     TaskStatusUpdateEvent,
 };
 
@@ -112,13 +112,8 @@ fn status(known: &Task, seen: &Task) -> Option<Event> {
         return None;
     }
     let mut event = update(seen.status.clone());
-    *event.metadata_mut() = news(&known.metadata, &seen.metadata);
+    *event.metadata_mut() = seen.metadata.difference(&known.metadata);
     Some(event)
-}
-
-fn news(known: &Metadata, seen: &Metadata) -> Metadata {
-    let news = seen.iter().filter(|(key, value)| known.get(*key) != Some(value));
-    news.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 fn update(status: TaskStatus) -> Event {

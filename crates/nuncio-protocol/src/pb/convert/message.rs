@@ -1,9 +1,10 @@
 //! Messages and their parts.
 
-use prost_types::Struct;
-
 use super::{At as _, Convert, Mismatch, convert, required};
-use crate::{Content, Part, pb::generated as pb};
+use crate::{
+    Content, Part,
+    pb::{generated as pb, well_known::Struct},
+};
 
 convert! {
     Message => pb::Message {

@@ -11,7 +11,7 @@ mod push;
 mod request;
 mod security;
 mod task;
-mod value;
+mod time;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,7 +27,7 @@ pub(crate) trait Convert<P>: Sized {
 }
 
 /// What one side says and the other cannot: the field, and what was expected.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mismatch(Box<FieldViolation>);
 
 impl Mismatch {
@@ -59,6 +59,12 @@ impl Mismatch {
             path.insert(0, '.');
         }
         path.insert_str(0, step);
+    }
+
+    /// The path, and what was expected.
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> (&str, &str) {
+        (&self.0.field, &self.0.description)
     }
 
     /// As the error of this kind.

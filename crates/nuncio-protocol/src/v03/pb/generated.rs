@@ -12,7 +12,7 @@ pub struct Task {
     #[prost(message, repeated, tag = "5")]
     pub history: ::prost::alloc::vec::Vec<Message>,
     #[prost(message, optional, tag = "6")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TaskStatus {
@@ -37,7 +37,7 @@ pub struct Message {
     #[prost(message, repeated, tag = "5")]
     pub content: ::prost::alloc::vec::Vec<Part>,
     #[prost(message, optional, tag = "6")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
     #[prost(string, repeated, tag = "7")]
     pub extensions: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -45,7 +45,7 @@ pub struct Message {
 pub struct Part {
     /// Newer than the v0.3.0 tag.
     #[prost(message, optional, tag = "4")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
     #[prost(oneof = "part::Part", tags = "1, 2, 3")]
     pub part: ::core::option::Option<part::Part>,
 }
@@ -84,7 +84,7 @@ pub mod file_part {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DataPart {
     #[prost(message, optional, tag = "1")]
-    pub data: ::core::option::Option<::prost_types::Struct>,
+    pub data: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 /// Number 2 is not used.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -98,7 +98,7 @@ pub struct Artifact {
     #[prost(message, repeated, tag = "5")]
     pub parts: ::prost::alloc::vec::Vec<Part>,
     #[prost(message, optional, tag = "6")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
     #[prost(string, repeated, tag = "7")]
     pub extensions: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -114,7 +114,7 @@ pub struct TaskStatusUpdateEvent {
     #[prost(bool, tag = "4")]
     pub r#final: bool,
     #[prost(message, optional, tag = "5")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TaskArtifactUpdateEvent {
@@ -129,7 +129,7 @@ pub struct TaskArtifactUpdateEvent {
     #[prost(bool, tag = "5")]
     pub last_chunk: bool,
     #[prost(message, optional, tag = "6")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SendMessageResponse {
@@ -265,7 +265,7 @@ pub struct AgentExtension {
     #[prost(bool, tag = "3")]
     pub required: bool,
     #[prost(message, optional, tag = "4")]
-    pub params: ::core::option::Option<::prost_types::Struct>,
+    pub params: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AgentSkill {
@@ -295,7 +295,7 @@ pub struct AgentCardSignature {
     #[prost(string, tag = "2")]
     pub signature: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "3")]
-    pub header: ::core::option::Option<::prost_types::Struct>,
+    pub header: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StringList {
@@ -437,7 +437,7 @@ pub struct SendMessageRequest {
     #[prost(message, optional, tag = "2")]
     pub configuration: ::core::option::Option<SendMessageConfiguration>,
     #[prost(message, optional, tag = "3")]
-    pub metadata: ::core::option::Option<::prost_types::Struct>,
+    pub metadata: ::core::option::Option<crate::pb::well_known::Struct>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SendMessageConfiguration {

@@ -8,7 +8,6 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use nuncio_protocol::{Artifact, Content, Event, Message, Part, Task};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{Blobs, damaged};
@@ -177,22 +176,7 @@ fn is_large(part: &Part, large: usize) -> bool {
         Content::Text(text) => text.len() > large,
         Content::Raw(bytes) => bytes.len() > large,
         Content::Url(_) => false,
-        Content::Data(value) => exceeds(value, large).is_none(),
-    }
-}
-
-/// What is left of `room` after a value of about this size; `None` if it does not fit. Looks at no more
-/// than fits.
-fn exceeds(value: &Value, room: usize) -> Option<usize> {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => room.checked_sub(4),
-        Value::String(text) => room.checked_sub(text.len() + 2),
-        Value::Array(values) => {
-            values.iter().try_fold(room.checked_sub(2)?, |room, value| exceeds(value, room))
-        }
-        Value::Object(members) => members.iter().try_fold(room.checked_sub(2)?, |room, (name, value)| {
-            exceeds(value, room.checked_sub(name.len() + 3)?)
-        }),
+        Content::Data(json) => json.as_str().len() > large,
     }
 }
 
@@ -202,8 +186,8 @@ fn take_out(content: &mut Content) -> Bytes {
         Content::Raw(bytes) => std::mem::take(bytes),
         // Addresses are never large.
         Content::Url(_) => Bytes::new(),
-        // A value is JSON.
-        Content::Data(value) => serde_json::to_vec(&value.take()).unwrap_or_default().into(),
+        // Shared, not copied.
+        Content::Data(json) => Bytes::from_owner(std::mem::take(json)),
     }
 }
 
@@ -212,7 +196,7 @@ fn put_back(content: &mut Content, bytes: &Bytes) -> Result<(), StoreError> {
         Content::Text(text) => *text = String::from_utf8(bytes.to_vec()).map_err(damaged)?,
         Content::Raw(raw) => *raw = bytes.clone(),
         Content::Url(_) => return Err(damaged("an address has no large content")),
-        Content::Data(value) => *value = serde_json::from_slice(bytes).map_err(damaged)?,
+        Content::Data(json) => *json = serde_json::from_slice(bytes).map_err(damaged)?,
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ fn data(bytes: usize, salt: u64) -> Value {
 /// One part of each kind of about this size, with all that a part may have.
 fn parts(bytes: usize, salt: u64) -> Vec<Part> {
     let mut described = Part::raw(raw(bytes, salt)).with_filename("a \"file\"").with_media_type("image/png");
-    described.metadata.insert("key".into(), json!({ "value": [1] }));
+    described.metadata.insert("key", json!({ "value": [1] }));
     vec![
         Part::text(text(bytes, salt)).with_media_type("text/markdown"),
         described,

@@ -118,12 +118,10 @@ async fn a_program_is_told_everything() {
     let harness = agent(&script(Format::Json, program));
     let parts = vec![Part::text("a"), Part::data(json!({"b": 1})), Part::raw("file").with_filename("f.txt")];
     let request = say(parts).change(|request| {
-        request.metadata.insert("k".to_owned(), json!("v"));
+        request.metadata.insert("k", "v");
     });
     let task = harness.task(request).await.unwrap();
-    let nuncio_protocol::Content::Data(told) = task.artifacts[0].parts[0].content.clone() else {
-        panic!("{task:?}")
-    };
+    let told: Value = task.artifacts[0].parts[0].as_data().unwrap().get().unwrap();
     assert_eq!(told["taskId"], task.id.as_str());
     assert_eq!(told["contextId"], task.context_id.as_str());
     assert_eq!(told["agent"], "coder");

@@ -1,12 +1,12 @@
 //! Messages and their parts.
 
-use prost_types::Struct;
-use serde_json::{Map, Value};
-
 use super::super::generated as pb;
 use crate::{
-    Content, Message, Metadata, Part,
-    pb::convert::{At as _, Convert, Mismatch, required},
+    Content, Json, Message, Metadata, Part,
+    pb::{
+        convert::{At as _, Convert, Mismatch, required},
+        well_known::Struct,
+    },
     v03::{
         leftover::{DATA_PART_COMPAT, Leftover, WireMetadata, is_wrapped},
         shape, upgrade,
@@ -86,7 +86,7 @@ impl Convert<pb::Part> for Part {
             }
             Some(pb::part::Part::Data(part)) => {
                 let data: Metadata = Convert::from_pb(part.data).at("data")?;
-                Some(Content::Data(Value::Object(data)))
+                Some(Content::Data(data.to_json()))
             }
             None => None,
         };
@@ -109,13 +109,11 @@ fn file(part: &Part, file: pb::file_part::File) -> pb::part::Part {
 }
 
 /// The data of a data part: an object in v0.3, so anything else is wrapped (REQ-204).
-fn data(value: &Value) -> Result<Struct, Mismatch> {
-    match value {
-        Value::Object(members) => members.to_pb(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Ok(Struct { fields: [("value".to_owned(), value.to_pb()?)].into() })
-        }
+fn data(value: &Json) -> Result<Struct, Mismatch> {
+    if value.is_object() {
+        return Metadata::from_object(value.clone()).to_pb();
     }
+    Struct::of_member("value", value)
 }
 
 /// The metadata with the leftover in it.
@@ -123,8 +121,6 @@ fn wire(metadata: &WireMetadata<'_>) -> Result<Option<Struct>, Mismatch> {
     if metadata.leftover.is_empty() && !metadata.wrapped {
         return metadata.metadata.to_pb();
     }
-    let members: Map<String, Value> = serde_json::to_value(metadata)
-        .and_then(serde_json::from_value)
-        .map_err(|error| Mismatch::new(error.to_string()))?;
+    let members = Metadata::from_serialize(metadata).map_err(|error| Mismatch::new(error.to_string()))?;
     members.to_pb().map(Some)
 }

@@ -1,0 +1,202 @@
+//! JSON that is carried and not looked into: the `data` of a part, and [`Metadata`](crate::Metadata).
+//!
+//! A tree of values takes up to a hundred times the memory of its text. What callers and agents say to each other
+//! is theirs, so it stays the text that it came as: checked once, shared by clones, written as it is.
+
+mod check;
+mod compact;
+mod equal;
+mod members;
+mod read;
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::{RawValue, Value, to_raw_value};
+
+pub use self::members::Members;
+pub(crate) use self::{
+    check::{describe, split_place},
+    equal::is_equal,
+    read::{At, metadata},
+};
+
+/// Any JSON value, as its text.
+///
+/// The text is valid JSON that [`serde_json::Value`] could be read from, in one line: white space around and
+/// between the values is dropped, everything else is as it was written (the order of members, the digits of a
+/// number, the escapes of a string). A clone shares the text.
+///
+/// Two values are equal if they mean the same: the order of members and the escapes of a string do not matter; of a
+/// member that comes twice the last one counts. An integer and a fraction are never equal, as in
+/// [`serde_json::Value`].
+///
+/// ```
+/// use nuncio_protocol::Json;
+/// use serde_json::json;
+///
+/// let json: Json = r#"{ "n": 1.50, "list": [1, 2] }"#.parse()?;
+/// assert_eq!(json.as_str(), r#"{"n":1.50,"list":[1,2]}"#);
+/// assert_eq!(json, json!({ "list": [1, 2], "n": 1.5 }));
+///
+/// #[derive(serde::Deserialize)]
+/// struct Numbers {
+///     list: Vec<u32>,
+/// }
+/// assert_eq!(json.get::<Numbers>()?.list, [1, 2]);
+/// assert_eq!(Json::from("text").as_str(), r#""text""#);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Json(Arc<Text>);
+
+/// Valid, and in one line.
+struct Text(Box<RawValue>);
+
+impl Json {
+    /// Any value that can be written as JSON.
+    ///
+    /// # Errors
+    /// The value cannot be written: a map with keys that are no text, or its own `Serialize` fails.
+    pub fn from_serialize(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Self> {
+        let raw = to_raw_value(value)?;
+        // Text that is part of the value was not written by serde_json.
+        check::check(raw.get(), check::MAX_DEPTH)?;
+        Ok(Self::new(compact::compact(raw)))
+    }
+
+    /// Text that is valid and compact already.
+    fn new(raw: Box<RawValue>) -> Self {
+        Self(Arc::new(Text(raw)))
+    }
+
+    /// Text that was written by us: valid, and compact.
+    pub(crate) fn written(text: String) -> Self {
+        // Not reached: what we write is JSON.
+        RawValue::from_string(text).map_or_else(|_| Self::default(), Self::new)
+    }
+
+    /// A value that is part of another one.
+    pub(crate) fn part(raw: &RawValue) -> Self {
+        Self::new(raw.to_owned())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.0.get()
+    }
+
+    /// The text as serde_json has it.
+    #[must_use]
+    pub fn as_raw(&self) -> &RawValue {
+        &self.0.0
+    }
+
+    /// Reads it, as `T` or as a [`serde_json::Value`].
+    ///
+    /// # Errors
+    /// It has another shape.
+    pub fn get<'a, T: Deserialize<'a>>(&'a self) -> serde_json::Result<T> {
+        serde_json::from_str(self.as_str())
+    }
+
+    /// True for `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.as_str() == "null"
+    }
+
+    /// True for an object.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        self.as_str().starts_with('{')
+    }
+
+    /// The members of an object; of anything else none.
+    #[must_use]
+    pub fn members(&self) -> Members<'_> {
+        Members::of(self.as_str())
+    }
+
+    /// The only member of an object, if it has this name.
+    pub(crate) fn only_member(&self, name: &str) -> Option<&RawValue> {
+        let mut only = None;
+        for (key, value) in self.members() {
+            if key != name {
+                return None;
+            }
+            only = Some(value);
+        }
+        only
+    }
+}
+
+/// `null`.
+impl Default for Json {
+    fn default() -> Self {
+        Self::part(RawValue::NULL)
+    }
+}
+
+/// Whatever [`serde_json::Value`] is made from: `json!`, text, numbers, lists.
+impl<T: Into<Value>> From<T> for Json {
+    fn from(value: T) -> Self {
+        // Not reached: a value is always written.
+        to_raw_value(&value.into()).map_or_else(|_| Self::default(), Self::new)
+    }
+}
+
+impl FromStr for Json {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(text)
+    }
+}
+
+impl AsRef<[u8]> for Json {
+    fn as_ref(&self) -> &[u8] {
+        self.as_str().as_bytes()
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || is_equal(self.as_str(), other.as_str())
+    }
+}
+
+impl PartialEq<Value> for Json {
+    fn eq(&self, other: &Value) -> bool {
+        is_equal(self.as_str(), &other.to_string())
+    }
+}
+
+impl PartialEq<Json> for Value {
+    fn eq(&self, other: &Json) -> bool {
+        other == self
+    }
+}
+
+/// The text.
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Json({self})")
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_raw().serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! `google.protobuf.Value` and `Struct` without a tree of values: what comes is written down as JSON text while it is
+//! read, and what goes is made from JSON text. A tree takes many times the memory of either.
+
+mod read;
+mod write;
+
+use bytes::{Buf, BufMut};
+use prost::{
+    DecodeError, Message,
+    encoding::{DecodeContext, WireType},
+};
+
+use self::read::{Object, Text};
+use super::convert::{Convert, Mismatch};
+use crate::{Json, Metadata};
+
+/// What stands in the place of a well-known message in the generated ones: `R` while it is read, bytes to be written.
+#[derive(Clone, Debug, PartialEq)]
+enum Form<R> {
+    Read(R),
+    Write(Vec<u8>),
+}
+
+impl<R: Default> Default for Form<R> {
+    fn default() -> Self {
+        Self::Read(R::default())
+    }
+}
+
+/// The two messages differ in what they are read into, and in how the bytes of that are made.
+macro_rules! message {
+    ($(#[$doc:meta])* $name:ident: $read:ident, $write:path) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct $name(Form<$read>);
+
+        impl $name {
+            /// The bytes of it; what was read and cannot be written has none.
+            fn with_bytes<T>(&self, then: impl FnOnce(&[u8]) -> T) -> T {
+                match &self.0 {
+                    Form::Write(bytes) => then(bytes),
+                    Form::Read(read) => then(&$write(&read.clone().into_json()).unwrap_or_default()),
+                }
+            }
+        }
+
+        impl Message for $name {
+            fn encode_raw(&self, buf: &mut impl BufMut) {
+                self.with_bytes(|bytes| buf.put_slice(bytes));
+            }
+
+            fn encoded_len(&self) -> usize {
+                self.with_bytes(<[u8]>::len)
+            }
+
+            fn merge_field(
+                &mut self,
+                tag: u32,
+                wire_type: WireType,
+                buf: &mut impl Buf,
+                ctx: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                if let Form::Write(bytes) = &self.0 {
+                    *self = Self::decode(&**bytes)?;
+                }
+                match &mut self.0 {
+                    Form::Read(read) => read.merge_field(tag, wire_type, buf, ctx),
+                    Form::Write(_) => Ok(()),
+                }
+            }
+
+            fn clear(&mut self) {
+                *self = Self::default();
+            }
+        }
+    };
+}
+
+message! {
+    /// `google.protobuf.Value`: any JSON value.
+    Value: Text, write::value
+}
+
+message! {
+    /// `google.protobuf.Struct`: a JSON object.
+    Struct: Object, write::object
+}
+
+impl Convert<Value> for Json {
+    fn to_pb(&self) -> Result<Value, Mismatch> {
+        write::value(self).map(|bytes| Value(Form::Write(bytes)))
+    }
+
+    fn from_pb(pb: Value) -> Result<Self, Mismatch> {
+        match pb.0 {
+            Form::Read(text) => text.finish(),
+            Form::Write(bytes) => Self::from_pb(Value::decode(&*bytes).unwrap_or_default()),
+        }
+    }
+}
+
+impl Convert<Struct> for Metadata {
+    fn to_pb(&self) -> Result<Struct, Mismatch> {
+        write::object(&self.to_json()).map(|bytes| Struct(Form::Write(bytes)))
+    }
+
+    fn from_pb(pb: Struct) -> Result<Self, Mismatch> {
+        match pb.0 {
+            Form::Read(object) => object.finish().map(Self::from_object),
+            Form::Write(bytes) => Self::from_pb(Struct::decode(&*bytes).unwrap_or_default()),
+        }
+    }
+}
+
+/// Empty and absent are the same to us; we write absent.
+impl Convert<Option<Struct>> for Metadata {
+    fn to_pb(&self) -> Result<Option<Struct>, Mismatch> {
+        if self.is_empty() { Ok(None) } else { self.to_pb().map(Some) }
+    }
+
+    fn from_pb(pb: Option<Struct>) -> Result<Self, Mismatch> {
+        pb.map_or_else(|| Ok(Self::new()), Convert::from_pb)
+    }
+}
+
+impl Struct {
+    /// An object with one member; what is wrong with its value is told without the name.
+    pub(crate) fn of_member(name: &str, value: &Json) -> Result<Self, Mismatch> {
+        write::member(name, value).map(|bytes| Self(Form::Write(bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
