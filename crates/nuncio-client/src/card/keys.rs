@@ -17,15 +17,14 @@ use jsonwebtoken::{
 use nuncio_protocol::{Error, Result};
 use serde_json::{Value, json};
 
+use super::pem;
+
 /// What a card may be signed with.
 const ALGORITHMS: [(Algorithm, &str); 3] =
     [(Algorithm::ES256, "ES256"), (Algorithm::EdDSA, "EdDSA"), (Algorithm::RS256, "RS256")];
 
 /// What stands before the seed in the PKCS#8 form of an Ed25519 key (RFC 8410, 7).
 const ED25519_PKCS8: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
-
-/// How a PEM is read as a key for an algorithm.
-type Reader<K> = (Algorithm, fn(&[u8]) -> jsonwebtoken::errors::Result<K>);
 
 /// Why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -76,17 +75,8 @@ impl SigningKey {
     /// It is no such key.
     pub fn from_pem(pem: &str, kid: &str) -> Result<Self, KeyError> {
         install_provider();
-        let readers: [Reader<EncodingKey>; 3] = [
-            (Algorithm::EdDSA, EncodingKey::from_ed_pem),
-            (Algorithm::ES256, EncodingKey::from_ec_pem),
-            (Algorithm::RS256, EncodingKey::from_rsa_pem),
-        ];
-        let found = readers.into_iter().find_map(|(algorithm, read)| {
-            let key = read(pem.as_bytes()).ok()?;
-            let jwk = public_jwk(&key, algorithm)?;
-            Some((algorithm, key, jwk))
-        });
-        let (algorithm, key, jwk) = found.ok_or(KeyError::NotASigningKey)?;
+        let (algorithm, key) = pem::private_key(pem).ok_or(KeyError::NotASigningKey)?;
+        let jwk = public_jwk(&key, algorithm).ok_or(KeyError::NotASigningKey)?;
         let kid = if kid.is_empty() { thumbprint(&jwk)? } else { kid.to_owned() };
         Ok(Self { pair: pair(&key, algorithm), key, algorithm, kid, jku: None, jwk })
     }
@@ -218,15 +208,8 @@ impl TrustedKeys {
     /// # Errors
     /// It is no key of a kind that we verify with.
     pub fn from_pem(pem: &str, kid: Option<&str>) -> Result<Self, KeyError> {
-        let readers: [Reader<DecodingKey>; 3] = [
-            (Algorithm::EdDSA, DecodingKey::from_ed_pem),
-            (Algorithm::ES256, DecodingKey::from_ec_pem),
-            (Algorithm::RS256, DecodingKey::from_rsa_pem),
-        ];
-        let found =
-            readers.into_iter().find_map(|(algorithm, read)| Some((algorithm, read(pem.as_bytes()).ok()?)));
-        let (algorithm, key) =
-            found.ok_or_else(|| KeyError::NotATrustedKey("no such key in the PEM".to_owned()))?;
+        let (algorithm, key) = pem::public_key(pem)
+            .ok_or_else(|| KeyError::NotATrustedKey("no such key in the PEM".to_owned()))?;
         let kid = kid.map(str::to_owned);
         Ok(Self { keys: vec![TrustedKey { kid, algorithm, key, not_before: None, expires: None }] })
     }

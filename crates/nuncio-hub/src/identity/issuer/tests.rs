@@ -27,10 +27,8 @@ pub(in crate::identity) struct Pair {
 impl Pair {
     pub(in crate::identity) fn new(kid: &'static str, algorithm: Algorithm) -> Self {
         install_provider();
-        let ec = |kind| {
-            let pem = rcgen::KeyPair::generate_for(kind).unwrap().serialize_pem();
-            EncodingKey::from_ec_pem(pem.as_bytes()).unwrap()
-        };
+        let ec =
+            |kind| EncodingKey::from_ec_der(&rcgen::KeyPair::generate_for(kind).unwrap().serialize_der());
         let key = match algorithm {
             Algorithm::EdDSA => {
                 // PKCS#8 without the public key (RFC 8410, 7): with it the library does not take it.
