@@ -124,7 +124,8 @@ mod tests {
             assert!(told >= real * 9 / 10 && told <= real * 3 / 2, "told {told} for {real}");
             let event = Event::Task(large.clone());
             assert_eq!(super::event(&event), told);
-            let page = ListTasksResponse { tasks: vec![large.clone(), large], ..ListTasksResponse::default() };
+            let page =
+                ListTasksResponse { tasks: vec![large.clone(), large], ..ListTasksResponse::default() };
             assert_eq!(reply(&Reply::Tasks(page)), 2 * told);
         }
     }

@@ -305,8 +305,7 @@ impl Exchange {
             agent.grpc.confirm(self.codec.version, requested)?;
             let cx = self.context(&headers, extensions.get::<Caller>(), &agent.options.keep_headers)?;
             echo = agent.activated(&cx);
-            let (reply, held) =
-                agent.carry_out(call, &cx, extensions.get::<PublicBase>(), COPIES).await?;
+            let (reply, held) = agent.carry_out(call, &cx, extensions.get::<PublicBase>(), COPIES).await?;
             let answer = encode(reply, &|uri| agent.is_active(&cx, uri))?;
             Ok((answer, held))
         };

@@ -10,9 +10,9 @@ use std::{
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{HeaderName, HeaderValue, header};
 use http_body::Frame;
-use futures_util::future::BoxFuture;
 use nuncio_protocol::{
     Error, EventStream, Result, StreamItem,
     wire::{Dialect, jsonrpc, sse, write_event},

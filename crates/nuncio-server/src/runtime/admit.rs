@@ -332,7 +332,8 @@ impl Shared {
         let bytes = state.bytes + waiting + size::message(&turn.message);
         let most = self.present.load().max_task_bytes;
         if bytes > most {
-            let why = format!("with this message the task would have more than {most} bytes (max_task_bytes)");
+            let why =
+                format!("with this message the task would have more than {most} bytes (max_task_bytes)");
             return Err(Error::new(ErrorKind::PayloadTooLarge, why));
         }
         if state.running.is_some() {

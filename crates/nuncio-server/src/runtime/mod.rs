@@ -49,6 +49,8 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+#[cfg(feature = "push")]
+pub(crate) use self::record::now;
 pub(crate) use self::{admit::new_id, record::Recorder};
 pub use self::{
     builder::{Limits, RuntimeBuilder},
@@ -61,8 +63,6 @@ use self::{
     journal::Journal,
     live::{Live, LiveRef, Registry, State, Stop},
 };
-#[cfg(feature = "push")]
-pub(crate) use self::record::now;
 use crate::{
     executor::Executor,
     push::AgentPush,

@@ -11,9 +11,9 @@ use tokio::sync::watch;
 
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
-    Lease, Leases, Links, MemoryStore, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive, Refused,
-    Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery, TurnChange,
-    Webhook, Whose,
+    Lease, Leases, Links, MemoryStore, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive,
+    Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
+    TurnChange, Webhook, Whose,
 };
 
 /// A real [`MemoryStore`] that fails, refuses or waits on command.
@@ -255,12 +255,7 @@ impl Store for FailingStore {
         self.inner.moved(known).await
     }
 
-    async fn shown(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        shown: Projection,
-    ) -> Result<Option<Task>, StoreError> {
+    async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError> {
         self.read().await?;
         self.inner.shown(scope, id, shown).await
     }

@@ -25,9 +25,9 @@ use nuncio_protocol::{Event, Message, PushConfigId, Seq, Task, TaskId, TaskState
 use self::{index::Index, outbox::Outbox, records::Records, survey::States};
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
-    Keyset, Lease, Leases, Links, MOST_CHILDREN, Orphan, Outcome, PageBytes, Projection, Prune, PutRecord, Record, RecordQuery,
-    Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, StoredTurn, TaskCount,
-    TaskPage, TaskQuery, TurnChange, Webhook, Whose, busy_after, references,
+    Keyset, Lease, Leases, Links, MOST_CHILDREN, Orphan, Outcome, PageBytes, Projection, Prune, PutRecord,
+    Record, RecordQuery, Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask,
+    StoredTurn, TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose, busy_after, references,
 };
 use crate::size;
 
@@ -202,7 +202,13 @@ impl Stored {
     fn read(&self, me: Owner) -> StoredTask {
         let pushes = !self.webhooks.is_empty();
         let memo = self.memo.clone();
-        StoredTask { task: self.task(Projection::WHOLE), seq: self.seq(), held: self.is_held(me), pushes, memo }
+        StoredTask {
+            task: self.task(Projection::WHOLE),
+            seq: self.seq(),
+            held: self.is_held(me),
+            pushes,
+            memo,
+        }
     }
 
     /// Keeps a turn; one of the same id makes room.
@@ -434,12 +440,7 @@ impl Store for MemoryStore {
         Ok(stored.map(|stored| stored.read(self.me)))
     }
 
-    async fn shown(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        shown: Projection,
-    ) -> Result<Option<Task>, StoreError> {
+    async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError> {
         let inner = self.lock();
         let stored = inner.tasks.get(id).filter(|stored| *stored.scope == *scope);
         Ok(stored.map(|stored| stored.task(shown)))

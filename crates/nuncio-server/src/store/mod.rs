@@ -91,12 +91,7 @@ pub trait Store: Send + Sync + 'static {
     async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError>;
 
     /// The task, without what is not to be shown of it.
-    async fn shown(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        shown: Projection,
-    ) -> Result<Option<Task>, StoreError>;
+    async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError>;
 
     /// A page of tasks, newest status first.
     async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError>;

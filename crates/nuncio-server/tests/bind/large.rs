@@ -102,7 +102,11 @@ async fn answers_that_are_not_read_leave_no_memory_for_others_and_small_ones_go_
     let () = read;
     assert_eq!(Answer::read(waits).await.json(), json!(large));
     for (ask, _) in ways(&large) {
-        assert_eq!(Answer::read(wire.request(ask).await).await.status, StatusCode::OK, "given back each time");
+        assert_eq!(
+            Answer::read(wire.request(ask).await).await.status,
+            StatusCode::OK,
+            "given back each time"
+        );
     }
 }
 

@@ -288,7 +288,8 @@ pub async fn a_page_ends_with_its_bytes(store: Arc<dyn Store>) {
         loop {
             let page = page(&*store, &ann, &query).await;
             assert_eq!(page.total, Some(30), "of all pages");
-            let texts = page.tasks.iter().flat_map(|task| &task.artifacts).map(|artifact| artifact.text().len());
+            let texts =
+                page.tasks.iter().flat_map(|task| &task.artifacts).map(|artifact| artifact.text().len());
             let bytes: usize = texts.sum();
             assert!(bytes <= 4 * MIB || page.tasks.len() == 1, "{bytes} bytes of {} tasks", page.tasks.len());
             walked.extend(page.tasks.iter().map(|task| task.id.to_string()));

@@ -261,7 +261,8 @@ impl Link {
 
     /// Stops what runs on the connection, and returns when nothing does.
     pub(super) async fn stop(&self, address: &Address) {
-        let Some(session) = self.state.lock().await.session.clone().filter(|session| !session.is_lost()) else {
+        let Some(session) = self.state.lock().await.session.clone().filter(|session| !session.is_lost())
+        else {
             return;
         };
         let token = session.client.cancel_token();

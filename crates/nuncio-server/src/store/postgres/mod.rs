@@ -53,9 +53,9 @@ use self::{
 };
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Durability, Expect,
-    IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive,
-    Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
-    TurnChange, Webhook, Whose, codec::DEFAULT_LARGE,
+    IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Projection, Prune, PutRecord, Record,
+    RecordQuery, Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount,
+    TaskPage, TaskQuery, TurnChange, Webhook, Whose, codec::DEFAULT_LARGE,
 };
 
 /// How a [`PostgresStore`] works.
@@ -135,8 +135,7 @@ impl PostgresStore {
         schema::migrate(&session, &address).await?;
         let epoch = owner::enter(&session).await.map_err(|error| schema::refused(&error, &address))?;
         drop(session);
-        let link =
-            |patience| Link::new(Arc::clone(&address), Setup::within(options.durability, patience));
+        let link = |patience| Link::new(Arc::clone(&address), Setup::within(options.durability, patience));
         let pool = |connections| Pool::new(&address, options.durability, connections, options.list_timeout);
         let (queue, jobs) = mpsc::channel(QUEUE);
         tokio::spawn(Writer::new(link(options.patience), epoch, options.large).run(jobs));
@@ -201,12 +200,7 @@ impl Store for PostgresStore {
         read::task(self, scope, id).await
     }
 
-    async fn shown(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        shown: Projection,
-    ) -> Result<Option<Task>, StoreError> {
+    async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError> {
         read::shown(self, scope, id, shown).await
     }
 

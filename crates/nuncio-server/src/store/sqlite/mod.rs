@@ -37,9 +37,9 @@ use rusqlite::params;
 use self::{lease::Hands, lock::Lock, read::Readers, write::Writer};
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Durability, Expect,
-    IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive,
-    Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
-    TurnChange, Webhook, Whose,
+    IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Projection, Prune, PutRecord, Record,
+    RecordQuery, Redrive, Refused, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount,
+    TaskPage, TaskQuery, TurnChange, Webhook, Whose,
     codec::{self, DEFAULT_LARGE},
 };
 
@@ -141,12 +141,7 @@ impl Store for SqliteStore {
         self.readers.ask(move |db| read::task(db, me, &scope, id.as_str())).await
     }
 
-    async fn shown(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        shown: Projection,
-    ) -> Result<Option<Task>, StoreError> {
+    async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError> {
         if let Some(told) = self.readers.near(|db| read::shown(db, scope, id.as_str(), shown)) {
             return told;
         }

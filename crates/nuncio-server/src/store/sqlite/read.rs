@@ -134,7 +134,8 @@ impl Drafted {
         let Self(key, draft) = self;
         let mut bytes = draft.bytes();
         for digest in draft.wants() {
-            let mut find = db.prepare_cached("SELECT length(body) FROM blobs WHERE task = ?1 AND digest = ?2")?;
+            let mut find =
+                db.prepare_cached("SELECT length(body) FROM blobs WHERE task = ?1 AND digest = ?2")?;
             let length = find.query_row(params![key, digest.0], |row| row.get::<_, i64>(0)).optional()?;
             bytes += usize::try_from(length.unwrap_or_default()).unwrap_or_default();
         }

@@ -201,8 +201,7 @@ impl Run {
                     let state = state.copied();
                     let (context, since, after) = (None, None, None);
                     let (limit, without_artifacts, history) = (100, false, None);
-                    let filter =
-                        Filter { context, state, since, after, limit, without_artifacts, history };
+                    let filter = Filter { context, state, since, after, limit, without_artifacts, history };
                     self.list(&*owner.1, &scope, &filter).await?;
                 }
                 for number in 0..4 {

@@ -88,7 +88,8 @@ async fn a_list_that_nobody_waits_for_is_stopped_and_commits_wait_for_none() {
     let sleeping = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND state = 'active' AND query LIKE '%pg_sleep(600)'";
     let sleepers = async || postgres::run(&url, sleeping).await[0][0].parse::<usize>().unwrap();
-    eventually("all connections of lists are in use", async || (sleepers().await == LISTS).then_some(())).await;
+    eventually("all connections of lists are in use", async || (sleepers().await == LISTS).then_some(()))
+        .await;
     writer.status(TaskState::Working, 2).await;
     assert_eq!(stored(&*store, &ann, &writer.task.id).await.unwrap().0, writer.task);
     store.ready().await.unwrap();
