@@ -15,7 +15,9 @@ use nuncio_server::{
 use crate::{refused, secs, settle};
 
 fn waiting(executor: ScriptedExecutor) -> Harness {
-    Harness::of(card(), FailingStore::waiting(MemoryStore::default()), executor, |builder| builder)
+    let store = FailingStore::waiting(MemoryStore::default());
+    // What is to be bounded here is what waits for the store, not the task.
+    Harness::of(card(), store, executor, |builder| builder.max_task_bytes(1 << 30))
 }
 
 fn quick() -> ScriptedExecutor {

@@ -100,15 +100,13 @@ async fn comes_back(store: &dyn Store, writer: &Writer) {
         }
     }
     assert!(told == writer.task, "the log of {id}");
-    for history in [None, Some(0), Some(1), Some(2), Some(100)] {
-        for artifacts in [true, false] {
-            let shown = Projection { artifacts, history };
-            let mut wanted = writer.task.clone();
-            shown.apply(&mut wanted);
-            assert!(listed(store, writer, shown).await.as_ref() == Some(&wanted), "the list, {id} {shown:?}");
-            let told = works(store.shown(&writer.scope, id, shown).await);
-            assert!(told == Some(wanted), "{id} {shown:?}");
-        }
+    for (artifacts, history) in [(true, None), (false, None), (true, Some(0)), (false, Some(1))] {
+        let shown = Projection { artifacts, history };
+        let mut wanted = writer.task.clone();
+        shown.apply(&mut wanted);
+        assert!(listed(store, writer, shown).await.as_ref() == Some(&wanted), "the list, {id} {shown:?}");
+        let told = works(store.shown(&writer.scope, id, shown).await);
+        assert!(told == Some(wanted), "{id} {shown:?}");
     }
 }
 
