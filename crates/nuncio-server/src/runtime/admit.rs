@@ -158,7 +158,7 @@ impl Shared {
             },
             None => None,
         };
-        let permit = self.task_permit()?;
+        let permit = self.task_permit(scope)?;
         let references = self.references(scope, &message).await?;
         // Once more, after the store was asked: nothing begins behind the back of a drain, which waits
         // for this token.
@@ -378,7 +378,7 @@ impl Shared {
             live.announce();
             return Ok(Taken::Queued);
         }
-        let permit = self.task_permit()?;
+        let permit = self.task_permit(&live.scope)?;
         state.running = Some(execution::running());
         drop(state);
         self.start(live, turn, permit);

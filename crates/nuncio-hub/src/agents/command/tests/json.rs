@@ -123,7 +123,9 @@ async fn a_program_is_told_everything() {
     let task = harness.task(request).await.unwrap();
     let told: Value = task.artifacts[0].parts[0].as_data().unwrap().get().unwrap();
     assert_eq!(told["taskId"], task.id.as_str());
-    assert_eq!(told["contextId"], task.context_id.as_str());
+    let context = isolation().contexts.derive(&harness.cx.caller, &task.context_id);
+    assert_eq!(told["contextId"], context.as_str());
+    assert_eq!(told["message"]["contextId"], context.as_str());
     assert_eq!(told["agent"], "coder");
     assert_eq!(told["metadata"], json!({"k": "v"}));
     assert_eq!(told["task"], Value::Null);
