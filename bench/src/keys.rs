@@ -17,8 +17,7 @@ use crate::{
 const SUBJECTS: [Subject; 3] = [Subject::Sqlite, Subject::SqliteRelaxed, Subject::Postgres];
 
 /// Agents that answer a send at once, and what they are.
-const AGENTS: [(&str, &str); 2] =
-    [("/agents/echo", "idempotent"), ("/agents/conformance", "not idempotent")];
+const AGENTS: [(&str, &str); 2] = [("/agents/echo", "idempotent"), ("/agents/conformance", "not idempotent")];
 
 /// Callers at a time: many share a commit, one has it alone.
 const CONNECTIONS: [usize; 2] = [16, 1];
@@ -48,7 +47,11 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
                 for repetition in 0..args.repeat {
                     plain.push(load(false).run(&server).await?);
                     keyed.push(load(true).run(&server).await?);
-                    eprintln!("{repetition} {subject:?} {agent} {connections}: {:?} {:?}", plain.last(), keyed.last());
+                    eprintln!(
+                        "{repetition} {subject:?} {agent} {connections}: {:?} {:?}",
+                        plain.last(),
+                        keyed.last()
+                    );
                 }
                 let cpu = |samples: &[Sample]| median(samples.iter().map(|sample| sample.cpu_us));
                 let p50 = |samples: &[Sample]| median(samples.iter().map(|sample| sample.p50_us));

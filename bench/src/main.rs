@@ -249,10 +249,17 @@ async fn flat(scale: f64, report: &mut Report) -> Result<()> {
             stored = target;
         }
         for kind in [Kind::Send, Kind::Stream, Kind::Get] {
-            let sample: Sample =
-                Load { kind, wire: Wire::JsonRpcV1, connections: 16, duration, text: 256, rate: None, keyed: false }
-                    .run(&server)
-                    .await?;
+            let sample: Sample = Load {
+                kind,
+                wire: Wire::JsonRpcV1,
+                connections: 16,
+                duration,
+                text: 256,
+                rate: None,
+                keyed: false,
+            }
+            .run(&server)
+            .await?;
             report.note(format!("{kind:?} with {target} stored tasks: {:.1} µs CPU", sample.cpu_us));
         }
     }

@@ -33,7 +33,15 @@ pub(crate) async fn requests(args: &Args, scale: f64, report: &mut Report) -> Re
         }
         for (kind, connections) in loads {
             for (subject, server) in &servers {
-                let load = Load { kind, wire: Wire::JsonRpcV1, connections, duration, text: 256, rate: None, keyed: false };
+                let load = Load {
+                    kind,
+                    wire: Wire::JsonRpcV1,
+                    connections,
+                    duration,
+                    text: 256,
+                    rate: None,
+                    keyed: false,
+                };
                 let sample = load.run(server).await?;
                 eprintln!("{repetition} {subject:?} {kind} {connections}: {sample}");
                 report.add(*subject, load, sample);
@@ -75,7 +83,15 @@ async fn grow(subject: Subject, many: u64, scale: f64, report: &mut Report) -> R
         load::send(&server, target.saturating_sub(stored)).await?;
         stored = target.max(stored);
         for kind in Kind::ALL {
-            let load = Load { kind, wire: Wire::JsonRpcV1, connections: 16, duration, text: 256, rate: None, keyed: false };
+            let load = Load {
+                kind,
+                wire: Wire::JsonRpcV1,
+                connections: 16,
+                duration,
+                text: 256,
+                rate: None,
+                keyed: false,
+            };
             let sample = load.run(&server).await?;
             report.note(format!("{subject}: {kind} with {target} stored tasks: {sample}"));
         }

@@ -134,7 +134,11 @@ async fn insist_on_answers(hub: Arc<Reached>, told: Told, over: Arc<AtomicBool>,
 }
 
 /// No message was seen twice, and of each that was seen there is a task or a reply: the one that was told.
-async fn check(hub: &Reached, programs: &Programs, told: &[(&'static str, String, SendMessageResponse)]) -> usize {
+async fn check(
+    hub: &Reached,
+    programs: &Programs,
+    told: &[(&'static str, String, SendMessageResponse)],
+) -> usize {
     let mut cut_off = 0;
     for program in PROGRAMS {
         let service = hub.agent(program);
@@ -142,8 +146,11 @@ async fn check(hub: &Reached, programs: &Programs, told: &[(&'static str, String
         let (runs, tasks) = (programs.runs(program), by_message(&**service).await);
         let twice: Vec<_> = runs.iter().filter(|(_, times)| **times > 1).collect();
         assert!(twice.is_empty(), "{program} ran twice for {twice:?}");
-        let told: HashMap<&str, &SendMessageResponse> =
-            told.iter().filter(|(of, ..)| *of == program).map(|(_, name, answer)| (&**name, answer)).collect();
+        let told: HashMap<&str, &SendMessageResponse> = told
+            .iter()
+            .filter(|(of, ..)| *of == program)
+            .map(|(_, name, answer)| (&**name, answer))
+            .collect();
         for name in runs.keys() {
             let replied = matches!(told.get(name.as_str()), Some(SendMessageResponse::Message(_)));
             assert!(replied || tasks.contains_key(name), "{program} ran for {name}, and nothing tells of it");

@@ -219,7 +219,11 @@ async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
         cancellation: token.clone(),
     });
     let ended = execute(shared, &**executor, live, cx, Emitter::new(recorder.clone()), token).await;
-    if is_shut_down(live) && shared.keeps_turns() && shared.is_idempotent() && !live.lock().will_answer(turn_seq) {
+    if is_shut_down(live)
+        && shared.keeps_turns()
+        && shared.is_idempotent()
+        && !live.lock().will_answer(turn_seq)
+    {
         return leave(live).await;
     }
     if !has_said_it_all(live, &ended, turn_seq) {

@@ -67,18 +67,17 @@ impl Shared {
         live: LiveRef,
         turn: Box<Turn>,
         permit: OwnedSemaphorePermit,
-        key: Option<&IdempotencyKey>,
     ) -> Result<Admitted> {
         let (shared, handle) = (Arc::clone(self), live.clone());
         // Not by the caller, who may leave: what is reserved is also run.
-        let begun = self.tracker.spawn(
-            async move { shared.reserve_and_start(&handle, turn, permit).await }.in_current_span(),
-        );
+        let begun = self
+            .tracker
+            .spawn(async move { shared.reserve_and_start(&handle, turn, permit).await }.in_current_span());
         let begun = timeout(COMMIT_PATIENCE, begun).await.map_err(|_| unavailable())?;
         if begun.map_err(Error::internal)?? {
             return Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }));
         }
-        self.taken_elsewhere(cx, key, &live).await?.ok_or_else(unavailable)
+        self.taken_elsewhere(cx, live.key.as_ref(), &live).await?.ok_or_else(unavailable)
     }
 
     /// False if the key is taken; then nothing was begun.
@@ -215,11 +214,5 @@ fn reservation_of(live: &LiveRef) -> Result<Reservation> {
     };
     let message = message.ok_or_else(|| Error::internal("a task begins with a message"))?;
     let body = serde_json::to_vec(&Opening { message, webhook }).map_err(Error::internal)?.into();
-    Ok(Reservation {
-        scope: Arc::clone(&live.scope),
-        task_id: live.id.clone(),
-        idempotency,
-        at: now(),
-        body,
-    })
+    Ok(Reservation { scope: Arc::clone(&live.scope), task_id: live.id.clone(), idempotency, at: now(), body })
 }

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
     Lease, Leases, Links, MemoryStore, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive, Refused,
-    Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery, TurnChange,
-    Webhook, Whose,
+    Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
+    TurnChange, Webhook, Whose,
 };
 
 /// A real [`MemoryStore`] that fails, refuses or waits on command.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use nuncio_protocol::{Event, Message, Part, Seq, TaskId, TaskState};
 
-use super::{Handles, NOTICED, Writer, at, commit, commit_one, creation, events, key, opening, scope, stored, works};
+use super::{
+    Handles, NOTICED, Writer, at, commit, commit_one, creation, events, key, opening, scope, stored, works,
+};
 use crate::store::{
     AdminTaskQuery, Commit, IdempotencyKey, Outcome, Refused, Reservation, Scope, Store, TaskQuery, Whose,
 };
@@ -15,7 +17,13 @@ pub(in crate::store) fn reservation(
     id: &str,
     idempotency: Option<IdempotencyKey>,
 ) -> Reservation {
-    Reservation { scope: Arc::clone(scope), task_id: id.into(), idempotency, at: at(1), body: id.to_owned().into() }
+    Reservation {
+        scope: Arc::clone(scope),
+        task_id: id.into(),
+        idempotency,
+        at: at(1),
+        body: id.to_owned().into(),
+    }
 }
 
 async fn reserve(
@@ -86,7 +94,11 @@ pub async fn a_reservation_takes_its_key_and_shows_no_task(store: Arc<dyn Store>
     assert_eq!(reserve(&*store, &ann, "t-2", Some(key("k", 1))).await, Err(Refused::KeyTaken));
     assert_eq!(commit_one(&*store, opening(&ann, "t-2", Some(key("k", 1)))).await, Err(Refused::KeyTaken));
     is_nowhere(&*store, &ann, "t-2").await;
-    assert_eq!(reserve(&*store, &scope("bob"), "t-3", Some(key("k", 1))).await, Ok(()), "each has their keys");
+    assert_eq!(
+        reserve(&*store, &scope("bob"), "t-3", Some(key("k", 1))).await,
+        Ok(()),
+        "each has their keys"
+    );
     assert_eq!(reserve(&*store, &ann, "t-4", None).await, Ok(()), "without a key");
     is_nowhere(&*store, &ann, "t-4").await;
     let mut later = Writer::create(&store, &ann, "t-5", "c-1", 1).await;
@@ -203,8 +215,7 @@ pub async fn what_a_gone_owner_reserved_is_abandoned<H: Handles>(handles: &H) {
     assert_eq!(answer(&*store, &ann, "t-1").await.as_deref(), Some("abandoned t-1"));
     let mut left = works(store.abandoned("agent", 9).await);
     left.sort_by(|a, b| a.task_id.cmp(&b.task_id));
-    let expected =
-        [("t-1", Some(key("t-1", 1))), ("t-2", Some(key("t-2", 1))), ("t-4", None)];
+    let expected = [("t-1", Some(key("t-1", 1))), ("t-2", Some(key("t-2", 1))), ("t-4", None)];
     assert_eq!(left, expected.map(|(id, key)| reservation(&ann, id, key)));
     assert_eq!(works(store.abandoned("agent", 2).await).len(), 2, "at most so many");
     assert!(works(store.adopt("agent", 9).await).is_empty(), "they are no tasks");

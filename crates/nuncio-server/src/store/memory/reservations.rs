@@ -68,9 +68,8 @@ impl Inner {
     }
 
     pub(super) fn abandoned(&self, agent: &str, limit: usize) -> Vec<Reservation> {
-        let left = |(kept, owner): &&(Reservation, Owner)| {
-            *kept.scope.agent == *agent && self.gone.contains(owner)
-        };
+        let left =
+            |(kept, owner): &&(Reservation, Owner)| *kept.scope.agent == *agent && self.gone.contains(owner);
         self.reservations.all().filter(left).take(limit).map(|(kept, _)| kept.clone()).collect()
     }
 

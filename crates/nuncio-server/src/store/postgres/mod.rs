@@ -52,8 +52,8 @@ use self::{
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Durability, Expect,
     IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive,
-    Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
-    TurnChange, Webhook, Whose, codec::DEFAULT_LARGE,
+    Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage,
+    TaskQuery, TurnChange, Webhook, Whose, codec::DEFAULT_LARGE,
 };
 
 /// How a [`PostgresStore`] works.

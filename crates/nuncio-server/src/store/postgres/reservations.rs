@@ -114,8 +114,10 @@ async fn reserve_all<'a>(
     let key = |kept: &'a Reservation| kept.idempotency.as_ref();
     let ids: Vec<Cow<'_, str>> = wanted.clone().map(|kept| text(kept.task_id.as_str())).collect();
     let scopes: Vec<Uuid> = wanted.clone().map(|kept| scope_id(&kept.scope)).collect();
-    let keys: Vec<Option<Cow<'_, str>>> = wanted.clone().map(|kept| key(kept).map(|key| text(&key.key))).collect();
-    let digests: Vec<Option<&[u8]>> = wanted.clone().map(|kept| key(kept).map(|key| &key.digest[..])).collect();
+    let keys: Vec<Option<Cow<'_, str>>> =
+        wanted.clone().map(|kept| key(kept).map(|key| text(&key.key))).collect();
+    let digests: Vec<Option<&[u8]>> =
+        wanted.clone().map(|kept| key(kept).map(|key| &key.digest[..])).collect();
     let moments: Vec<i64> = wanted.clone().map(|kept| kept.at.as_millis()).collect();
     let bodies: Vec<&[u8]> = wanted.clone().map(|kept| &kept.body[..]).collect();
     let names: BTreeMap<Uuid, &Scope> = wanted.map(|kept| (scope_id(&kept.scope), &*kept.scope)).collect();
@@ -129,9 +131,7 @@ async fn reserve_all<'a>(
         let rows = link
             .query(
                 RESERVE,
-                &[
-                    &ids, &scopes, &keys, &digests, &moments, &bodies, &me, &named, &agents, &tenants, &owners,
-                ],
+                &[&ids, &scopes, &keys, &digests, &moments, &bodies, &me, &named, &agents, &tenants, &owners],
             )
             .await;
         match rows {
@@ -159,7 +159,8 @@ pub(super) async fn abandoned(
 ) -> Result<Vec<Reservation>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = store.reads().query(ABANDONED, &[&text(agent), &millis(store.lapse), &limit]).await?;
-    let name = |row: &Row, column: usize| row.get::<_, Option<&str>>(column).map(|name| Arc::from(plain(name)));
+    let name =
+        |row: &Row, column: usize| row.get::<_, Option<&str>>(column).map(|name| Arc::from(plain(name)));
     let one = |row: &Row| {
         read(row, 0, Arc::new(Scope { agent: agent.into(), tenant: name(row, 5), owner: name(row, 6) }))
     };
@@ -169,7 +170,8 @@ pub(super) async fn abandoned(
 /// A reservation whose id, key, digest, time and body are the columns from this one on.
 pub(super) fn read(row: &Row, first: usize, scope: Arc<Scope>) -> Result<Reservation, StoreError> {
     let key = row.get::<_, Option<&str>>(first + 1).map(|key| Arc::from(plain(key)));
-    let digest = row.get::<_, Option<&[u8]>>(first + 2).map(<[u8; 32]>::try_from).transpose().map_err(damaged)?;
+    let digest =
+        row.get::<_, Option<&[u8]>>(first + 2).map(<[u8; 32]>::try_from).transpose().map_err(damaged)?;
     Ok(Reservation {
         scope,
         task_id: plain(row.get(first)).into_owned().into(),

@@ -39,8 +39,8 @@ use self::{lease::Hands, lock::Lock, read::Readers, write::Writer};
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Durability, Expect,
     IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Prune, PutRecord, Record, RecordQuery, Redrive,
-    Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
-    TurnChange, Webhook, Whose,
+    Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage,
+    TaskQuery, TurnChange, Webhook, Whose,
     codec::{self, DEFAULT_LARGE},
 };
 

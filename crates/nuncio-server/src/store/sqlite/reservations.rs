@@ -29,7 +29,8 @@ impl Session {
             }
         }
         let key = idempotency.as_ref().map(|idempotency| &idempotency.key);
-        let put = "INSERT INTO reservations (id, scope, key, owner, at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let put =
+            "INSERT INTO reservations (id, scope, key, owner, at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         self.db.prepare_cached(put)?.execute(params![id, scope, key, self.me, at, &body[..]])?;
         self.written += body.len();
         Ok(Ok(()))
@@ -84,7 +85,8 @@ impl Session {
         let mine = "DELETE FROM reservations WHERE owner = ?3 AND id =
                         (SELECT reserved FROM answers WHERE scope = ?1 AND key = ?2)";
         if self.db.prepare_cached(mine)?.execute(params![scope, key, self.me])? > 0 {
-            let answer = "UPDATE answers SET reply = ?3, at = ?4, reserved = NULL WHERE scope = ?1 AND key = ?2";
+            let answer =
+                "UPDATE answers SET reply = ?3, at = ?4, reserved = NULL WHERE scope = ?1 AND key = ?2";
             self.db.prepare_cached(answer)?.execute(params![scope, key, reply, at.as_millis()])?;
             return Ok(());
         }
@@ -101,18 +103,15 @@ impl Session {
         id: &TaskId,
         of_any: bool,
     ) -> Result<Option<Option<String>>, StoreError> {
-        let drop = "DELETE FROM reservations WHERE id = ?1 AND scope = ?2 AND (owner = ?3 OR ?4) RETURNING key";
+        let drop =
+            "DELETE FROM reservations WHERE id = ?1 AND scope = ?2 AND (owner = ?3 OR ?4) RETURNING key";
         let mut drop = self.db.prepare_cached(drop)?;
         Ok(drop.query_row(params![id.as_str(), scope, self.me, of_any], |row| row.get(0)).optional()?)
     }
 }
 
 /// A reservation and its owner; the columns from this one on are its id, key, digest, time, body and owner.
-pub(super) fn read(
-    row: &Row<'_>,
-    first: usize,
-    scope: Arc<Scope>,
-) -> Result<(Reservation, i64), StoreError> {
+pub(super) fn read(row: &Row<'_>, first: usize, scope: Arc<Scope>) -> Result<(Reservation, i64), StoreError> {
     let key: Option<Arc<str>> = row.get(first + 1)?;
     let digest: Option<[u8; 32]> = row.get(first + 2)?;
     let reservation = Reservation {

@@ -71,7 +71,10 @@ async fn brought_forward_from(version: i64) {
     assert_eq!(owed(&hubs[3].lease(&due()).await.unwrap()), [("w".to_owned(), vec![2])]);
     let wanted = reservation(&ann, "t-3", Some(key("k", 1)));
     assert_eq!(hubs[0].reserve(wanted.clone()).await.unwrap(), Ok(()));
-    assert_eq!(hubs[1].reserve(reservation(&ann, "t-4", wanted.idempotency)).await.unwrap(), Err(Refused::KeyTaken));
+    assert_eq!(
+        hubs[1].reserve(reservation(&ann, "t-4", wanted.idempotency)).await.unwrap(),
+        Err(Refused::KeyTaken)
+    );
     assert_eq!(problems(&url).await, [""; 0]);
 }
 
