@@ -190,7 +190,7 @@ impl Shared {
             state.webhook = webhook;
         }
         if !immediately && self.writes_ahead(key.is_some()) {
-            return Box::pin(self.begin_reserved(cx, live, turn, permit, key.as_ref())).await;
+            return Box::pin(self.begin_reserved(cx, live, turn, permit)).await;
         }
         if immediately {
             Box::pin(Recorder::new(self, &live).create()).await?;
@@ -199,16 +199,7 @@ impl Shared {
             guard.begins_after(Seq::ZERO);
         }
         self.start(&live, turn, permit);
-        if immediately && key.is_some() && self.is_lost(&live).await {
-            // Another server has the key: its answer is the answer.
-            return self.taken_elsewhere(cx, key.as_ref(), &live).await?.ok_or_else(super::unavailable);
-        }
         Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }))
-    }
-
-    /// True if the store has refused the task that was just made.
-    async fn is_lost(&self, live: &LiveRef) -> bool {
-        self.store.is_shared() && self.until_committed(live, Seq(1)).await.is_err() && live.lock().broken
     }
 
     /// Runs the turn, and those that come to wait behind it.

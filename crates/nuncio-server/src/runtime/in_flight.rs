@@ -89,6 +89,12 @@ impl Shared {
                 Err(_) => *first.stage.borrow(),
             };
             return match stage {
+                Stage::Begun(_) if first.live.lock().broken => {
+                    // Lost, and about to end: then the store tells what became of it.
+                    let ended = async { while first.stage.changed().await.is_ok() {} };
+                    timeout_at(patience, ended).await.map_err(|_| unavailable())?;
+                    continue;
+                }
                 Stage::Begun(turn) => Ok(Err(Admitted::Joined(first.live, turn))),
                 Stage::Queued => Ok(Err(Admitted::Queued(first.live))),
                 Stage::Undecided => Err(unavailable()),

@@ -36,6 +36,8 @@ pub(super) struct Live {
     pub(super) id: TaskId,
     pub(super) context_id: ContextId,
     pub(super) scope: Arc<Scope>,
+    /// The key of the send that begins it here.
+    pub(super) key: Option<IdempotencyKey>,
     state: Mutex<State>,
     /// Wakes whoever waits for the state to change. The state alone is the truth.
     changed: Notify,
@@ -432,11 +434,12 @@ impl Registry {
     ) -> LiveRef {
         let mut state = State::new(None, Seq::ZERO);
         state.opening = Some(opening);
-        state.idempotency = idempotency;
+        state.idempotency.clone_from(&idempotency);
         let live = Arc::new(Live {
             id,
             context_id,
             scope,
+            key: idempotency,
             state: Mutex::new(state),
             changed: Notify::new(),
             settled: Notify::new(),
@@ -461,6 +464,7 @@ impl Registry {
                 id: stored.task.id.clone(),
                 context_id: stored.task.context_id.clone(),
                 scope: Arc::clone(scope),
+                key: None,
                 state: Mutex::new(State {
                     held: stored.held,
                     pushes: stored.pushes,

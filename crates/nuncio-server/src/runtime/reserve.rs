@@ -67,7 +67,6 @@ impl Shared {
         live: LiveRef,
         turn: Box<Turn>,
         permit: OwnedSemaphorePermit,
-        key: Option<&IdempotencyKey>,
     ) -> Result<Admitted> {
         let (shared, handle) = (Arc::clone(self), live.clone());
         // Not by the caller, who may leave: what is reserved is also run.
@@ -78,7 +77,7 @@ impl Shared {
         if begun.map_err(Error::internal)?? {
             return Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }));
         }
-        self.taken_elsewhere(cx, key, &live).await?.ok_or_else(unavailable)
+        self.taken_elsewhere(cx, live.key.as_ref(), &live).await?.ok_or_else(unavailable)
     }
 
     /// False if the key is taken; then nothing was begun.

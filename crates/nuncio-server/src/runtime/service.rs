@@ -33,6 +33,23 @@ pub(super) struct Operations {
     pub(super) shared: Arc<Shared>,
 }
 
+/// What a send was answered.
+enum Answered {
+    With(SendMessageResponse),
+    /// What is in memory is not what is stored.
+    Lost(LiveRef, Error),
+    Refused(Error),
+}
+
+impl Answered {
+    fn into_result(self) -> Result<SendMessageResponse> {
+        match self {
+            Self::With(response) => Ok(response),
+            Self::Lost(_, error) | Self::Refused(error) => Err(error),
+        }
+    }
+}
+
 #[async_trait]
 impl A2aService for Operations {
     async fn send_message(&self, cx: &CallContext, req: SendMessageRequest) -> Result<SendMessageResponse> {
@@ -221,11 +238,39 @@ impl Operations {
         let configuration = req.configuration.as_ref();
         let history_length = configuration.and_then(|configuration| configuration.history_length);
         let wait = !configuration.is_some_and(|configuration| configuration.return_immediately);
-        let (live, turn, wait) = match shared.admit(cx, &scope, req, !wait).await? {
+        let admitted = shared.admit(cx, &scope, req, !wait).await?;
+        let mut response = match self.answered(cx, &scope, admitted, wait).await {
+            Answered::Lost(live, error) => {
+                // Another server may have been sent the same, and have come first.
+                let known =
+                    Box::pin(shared.taken_elsewhere(cx, live.key.as_ref(), &live)).await?.ok_or(error)?;
+                drop(live);
+                Box::pin(self.answered(cx, &scope, known, wait)).await.into_result()?
+            }
+            answered => answered.into_result()?,
+        };
+        if let SendMessageResponse::Task(task) = &mut response {
+            task.trim_history(history_length);
+        }
+        Ok(response)
+    }
+
+    async fn answered(
+        &self,
+        cx: &CallContext,
+        scope: &Arc<Scope>,
+        admitted: Admitted,
+        wait: bool,
+    ) -> Answered {
+        let shared = &self.shared;
+        let (live, turn, wait) = match admitted {
             Admitted::Task(live, Begun { turn, .. }) | Admitted::Joined(live, turn) => (live, turn, wait),
             Admitted::Queued(live) => (live, Seq::ZERO, false),
             Admitted::Known(id) => {
-                let live = shared.live(&scope, &id).await?;
+                let live = match shared.live(scope, &id).await {
+                    Ok(live) => live,
+                    Err(error) => return Answered::Refused(error),
+                };
                 // Where nobody works on it there is nothing to wait for.
                 let worked_on = {
                     let state = live.lock();
@@ -233,13 +278,13 @@ impl Operations {
                 };
                 (live, Seq::ZERO, wait && worked_on)
             }
-            Admitted::Replied(reply) => return Ok(SendMessageResponse::Message(reply)),
+            Admitted::Replied(reply) => return Answered::With(SendMessageResponse::Message(reply)),
         };
-        let mut response = shared.answer(&live, turn, cx, wait).await?;
-        if let SendMessageResponse::Task(task) = &mut response {
-            task.trim_history(history_length);
+        match shared.answer(&live, turn, cx, wait).await {
+            Ok(response) => Answered::With(response),
+            Err(error) if live.lock().broken => Answered::Lost(live, error),
+            Err(error) => Answered::Refused(error),
         }
-        Ok(response)
     }
 
     async fn stream(&self, cx: &CallContext, req: Box<SendMessageRequest>) -> Result<EventStream> {

@@ -47,6 +47,7 @@ macro_rules! store_conformance {
         $crate::store_conformance! { @each $store;
             log::numbers_begin_at_one_and_have_no_gap
             log::an_entry_is_refused_unless_the_log_is_where_it_expects
+            log::an_ended_task_takes_no_more_entries
             log::one_of_many_writers_wins
             log::entries_of_a_batch_stand_or_fall_alone
             log::not_yours_is_not_found

@@ -255,7 +255,7 @@ impl Inner {
         if stored.is_held(me) && !commit.take {
             return Err(Refused::Held);
         }
-        if stored.seq() != commit.expected {
+        if stored.seq() != commit.expected || stored.status.1.is_terminal() {
             return Err(Refused::Version(stored.seq()));
         }
         stored.keys.extend(take_key(&mut self.answers, &self.reservations, &commit)?);

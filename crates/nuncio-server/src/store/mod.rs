@@ -82,8 +82,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Appends entries. One result per entry, in order, each checked against what those before it have
     /// left: an unknown task or another's scope is [`Refused::NotFound`]; then [`Refused::Held`], then
-    /// [`Refused::Version`] (also of a creation whose id is there, in whatever scope), then
-    /// [`Refused::KeyTaken`]. A creation that is [reserved](Commit::reserved) is [`Refused::NotFound`] without its
+    /// [`Refused::Version`] (also of a creation whose id is there, in whatever scope, and of whatever comes after a
+    /// status that is terminal), then [`Refused::KeyTaken`]. A creation that is [reserved](Commit::reserved) is [`Refused::NotFound`] without its
     /// reservation, and [`Refused::Held`] if that is another owner's and is not taken over.
     /// An error says nothing about any of them: they may be there or not.
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError>;

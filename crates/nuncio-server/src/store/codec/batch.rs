@@ -115,10 +115,11 @@ impl TaskWrite {
         write
     }
 
-    /// An entry that takes a key or the task may be refused where the one before it is not, and one with a
-    /// webhook does not owe it those before: it begins anew.
+    /// An entry that takes a key or the task, or that comes after the end of the task, may be refused where the one
+    /// before it is not, and one with a webhook does not owe it those before: it begins anew.
     fn goes_on_with(&self, commit: &Commit) -> bool {
         commit.expected == self.last
+            && !self.ends()
             && commit.idempotency.is_none()
             && commit.webhook.is_none()
             && !commit.take
@@ -181,6 +182,11 @@ impl TaskWrite {
             told.find_map(|(_, commit)| Some((commit.snapshot.as_ref()?, commit.expected.next())))?;
         super::is_snapshot_due(task.status.state, seq, kept)
             .then(|| Snapshot::encode(seq, task, self.large, &mut self.blobs))
+    }
+
+    /// True if the task has ended after the entries.
+    pub(in crate::store) fn ends(&self) -> bool {
+        self.status.is_some_and(|(state, _)| state.is_terminal())
     }
 
     /// The key that the write takes. A task that is reserved has its key already.

@@ -39,6 +39,24 @@ pub async fn an_entry_is_refused_unless_the_log_is_where_it_expects(store: Arc<d
     assert_eq!(commit_one(&*store, entry).await, Ok(()), "what was refused took no key");
 }
 
+/// Terminal is terminal: who does not know of the end, and by chance expects the right number, is refused, too.
+pub async fn an_ended_task_takes_no_more_entries(store: Arc<dyn Store>) {
+    for (i, state) in TaskState::ALL.iter().filter(|state| state.is_terminal()).enumerate() {
+        let mut writer = Writer::create(&store, &scope("ann"), &format!("t-{i}"), "c-1", 1).await;
+        let more = Commit { expected: Seq(2), ..writer.entry(writer.chunk_event("a", "x")) };
+        let end = writer.entry(writer.status_event(*state, 2));
+        let results = commit(&*store, vec![end.clone(), more.clone()]).await;
+        assert_eq!(results, [Ok(()), Err(Refused::Version(Seq(2)))], "{state}, together");
+        writer.advance(&end.event);
+        for take in [false, true] {
+            let entry = Commit { take, ..more.clone() };
+            assert_eq!(commit_one(&*store, entry).await, Err(Refused::Version(Seq(2))), "{state}");
+        }
+        let read = stored(&*store, &writer.scope, &writer.task.id).await;
+        assert_eq!(read, Some((writer.task, Seq(2))), "{state}");
+    }
+}
+
 /// Two owners of one task: the expected version decides.
 pub async fn one_of_many_writers_wins(store: Arc<dyn Store>) {
     let writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;

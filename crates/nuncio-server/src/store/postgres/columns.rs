@@ -22,7 +22,7 @@ const CREATE: &str = "INSERT INTO tasks (id, scope, context_id, state, status_at
     $13::bytea[]) n";
 
 /// Changes tasks and counts by what they were. Fails with a division by zero unless every task is there,
-/// where it is expected and free for this owner; the nested loop locks them in the order given.
+/// where it is expected, free for this owner and not at its end; the nested loop locks them in the order given.
 const UPDATE: &str = "WITH done AS (
       UPDATE tasks t SET seq = n.seq, owner = $13, former = t.state, state = coalesce(n.state, t.state),
         status_at = coalesce(n.status_at, t.status_at), busy = coalesce(n.busy, t.busy),
@@ -37,7 +37,7 @@ const UPDATE: &str = "WITH done AS (
           $15::boolean[])
         n(id, scope, expected, seq, state, status_at, busy, drops, snapshot_seq, snapshot, snapshot_refs,
           artifacts, artifacts_refs, take)
-      WHERE t.id = n.id AND t.scope = n.scope AND t.seq = n.expected
+      WHERE t.id = n.id AND t.scope = n.scope AND t.seq = n.expected AND t.state NOT IN (3, 4, 5, 7)
         AND (t.owner = $13 OR NOT (t.busy OR t.pending > 0) OR n.take)
       RETURNING t.scope, t.state, t.former),
     counted AS (
@@ -389,4 +389,20 @@ async fn in_order<F: Future<Output = Result<u64, Error>> + Unpin>(futures: Vec<F
     })
     .await;
     first_error.map_or(Ok(()), |(_, error)| Err(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use nuncio_protocol::TaskState;
+
+    use super::{UPDATE, state_code};
+
+    #[test]
+    fn the_states_of_a_task_at_its_end_are_those_of_the_protocol() {
+        let ended = TaskState::ALL.iter().filter(|state| state.is_terminal());
+        let mut ended: Vec<_> = ended.map(|state| state_code(*state)).collect();
+        ended.sort_unstable();
+        let ended: Vec<_> = ended.iter().map(ToString::to_string).collect();
+        assert!(UPDATE.contains(&format!("t.state NOT IN ({})", ended.join(", "))));
+    }
 }

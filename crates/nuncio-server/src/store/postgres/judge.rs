@@ -11,10 +11,14 @@ use super::{
     names::{plain, scope_id, text},
     read::seq,
 };
-use crate::store::{Refused, StoreError, codec::TaskWrite};
+use crate::store::{
+    Refused, StoreError,
+    codec::{TaskWrite, state_of},
+};
 
 /// In the order in which all writers lock.
-const LOCK: &str = "SELECT id, scope, seq, busy OR pending > 0, owner FROM tasks WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE";
+const LOCK: &str = "SELECT id, scope, seq, busy OR pending > 0, owner, state FROM tasks
+  WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE";
 
 const TAKEN: &str = "SELECT a.scope, a.key FROM unnest($1::uuid[], $2::text[]) AS n(scope, key)
   JOIN answers a ON a.scope = n.scope AND a.key = n.key";
@@ -39,6 +43,8 @@ struct Found {
     seq: Seq,
     busy: bool,
     owner: i64,
+    /// It takes no more entries.
+    ended: bool,
 }
 
 impl Judge {
@@ -47,8 +53,9 @@ impl Judge {
         let ids: Vec<Cow<'_, str>> = writes.iter().map(|ready| text(ready.write.id.as_str())).collect();
         let mut tasks = HashMap::new();
         for row in session.query(LOCK, &[&ids]).await? {
-            let found =
-                Found { scope: row.get(1), seq: seq(row.get(2)), busy: row.get(3), owner: row.get(4) };
+            let ended = state_of(i64::from(row.get::<_, i16>(5)))?.is_terminal();
+            let (scope, seq) = (row.get(1), seq(row.get(2)));
+            let found = Found { scope, seq, busy: row.get(3), owner: row.get(4), ended };
             tasks.insert(plain(row.get(0)).into_owned().into(), found);
         }
         let mut reserved = HashMap::new();
@@ -94,7 +101,9 @@ impl Judge {
             Some(found) if found.scope != scope => return Err(Refused::NotFound),
             None => return Err(Refused::NotFound),
             Some(found) if found.busy && found.owner != self.me && !write.take => return Err(Refused::Held),
-            Some(found) if found.seq != write.expected => return Err(Refused::Version(found.seq)),
+            Some(found) if found.seq != write.expected || found.ended => {
+                return Err(Refused::Version(found.seq));
+            }
             Some(_) => {}
         }
         if write.reserved {
@@ -111,7 +120,10 @@ impl Judge {
         }
         let busy = write.busy.unwrap_or(found.is_none_or(|found| found.busy));
         self.reserved.remove(&write.id);
-        self.tasks.insert(write.id.clone(), Found { scope, seq: write.last, busy, owner: self.me });
+        self.tasks.insert(
+            write.id.clone(),
+            Found { scope, seq: write.last, busy, owner: self.me, ended: write.ends() },
+        );
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::store::{
     Refused, StoreError, StoredTurn,
-    codec::{Drops, Snapshot, TaskWrite, state_code},
+    codec::{Drops, Snapshot, TaskWrite, state_code, state_of},
 };
 
 /// Larger memos are in a table of their own.
@@ -143,7 +143,9 @@ impl Session {
         let row = match self.row(write)?.filter(|row| Some(row.scope) == scope) {
             None => return Ok(Err(Refused::NotFound)),
             Some(row) if row.in_hand && row.owner != self.me && !write.take => return Ok(Err(Refused::Held)),
-            Some(row) if row.seq != write.expected => return Ok(Err(Refused::Version(row.seq))),
+            Some(row) if row.seq != write.expected || state_of(row.state)?.is_terminal() => {
+                return Ok(Err(Refused::Version(row.seq)));
+            }
             Some(row) => row,
         };
         if !self.take_key(row.scope, row.key, write)? {
