@@ -18,7 +18,10 @@ use nuncio_protocol::{
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::{oracle::{of_bytes, of_json}, strategies as any};
+use crate::{
+    oracle::{of_bytes, of_json},
+    strategies as any,
+};
 
 fn encode_call(call: &Call) -> Bytes {
     let mut out = Vec::new();
