@@ -6,8 +6,15 @@
 //! | `lists` | lists of large tasks by callers that do not read them |
 //! | `memory` | bodies that would take many times their size once decoded |
 //!
-//! `NUNCIO_BIN` names the binary to attack, such as the release build; else it is the one that cargo builds.
+//! `NUNCIO_BIN` names the binary to attack, such as the release build; else it is the one that cargo
+//! builds. `NUNCIO_ATTACKS=long` makes the run long.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
 mod lists;
 mod memory;
+
+/// The long form has the largest bodies there may be. It is for the release binary: one without optimisations takes
+/// many seconds for each.
+fn is_long() -> bool {
+    std::env::var_os("NUNCIO_ATTACKS").is_some_and(|form| form == "long")
+}

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use nuncio_protocol::{
-    Error, ErrorKind, Event, Message, Part, SendMessageRequest, Task, TaskStatus,
+    ErrorKind, Event, Message, Part, SendMessageRequest, Task, TaskStatus,
     op::{Call, Op, Reply},
     pb::{self, generated},
 };
@@ -171,35 +171,31 @@ fn an_integer_that_a_double_cannot_hold_is_refused_by_its_path() {
     }
 }
 
-fn refused(pb: &impl prost::Message) -> Error {
-    pb::decode_call(Op::SendMessage, pb.encode_to_vec().into()).unwrap_err()
-}
-
-fn send(message: generated::Message) -> generated::SendMessageRequest {
-    generated::SendMessageRequest { message: Some(message), ..Default::default() }
+fn send(message: generated::Message) -> Vec<u8> {
+    let send = generated::SendMessageRequest { message: Some(message), ..Default::default() };
+    prost::Message::encode_to_vec(&send)
 }
 
 #[test]
 fn what_has_no_meaning_is_refused_by_its_field() {
     let text = generated::part::Content::Text("x".to_owned());
-    let nan = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(f64::NAN)) };
-    let nan = prost::Message::decode(&*prost::Message::encode_to_vec(&nan)).unwrap();
     let full = generated::Part { content: Some(text), ..Default::default() };
-    let data = generated::Part { content: Some(generated::part::Content::Data(nan)), ..Default::default() };
-    for (message, field, description) in [
+    // `SendMessageRequest.message.parts.data.number_value`: not a number.
+    let nan = b"\x12\x0d\x2a\x0b\x22\x09\x11\x00\x00\x00\x00\x00\x00\xf8\x7f".to_vec();
+    for (send, field, description) in [
         (
-            generated::Message { parts: vec![full, generated::Part::default()], ..Default::default() },
+            send(generated::Message { parts: vec![full, generated::Part::default()], ..Default::default() }),
             "message.parts[1]",
             "none of text, raw, url, data; expected exactly one",
         ),
-        (generated::Message { role: 42, ..Default::default() }, "message.role", "expected a Role, got 42"),
         (
-            generated::Message { parts: vec![data], ..Default::default() },
-            "message.parts[0].data",
-            "expected a finite number, got NaN",
+            send(generated::Message { role: 42, ..Default::default() }),
+            "message.role",
+            "expected a Role, got 42",
         ),
+        (nan, "message.parts[0].data", "expected a finite number, got NaN"),
     ] {
-        let error = refused(&send(message));
+        let error = pb::decode_call(Op::SendMessage, send.into()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidParams);
         assert_eq!(error.violations()[0].field, field);
         assert_eq!(error.violations()[0].description, description);
