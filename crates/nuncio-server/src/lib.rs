@@ -46,6 +46,7 @@
 //! | `test-util` | scripted executors, a harness, and the conformance suite for stores |
 
 pub mod bind;
+mod caller_pool;
 mod executor;
 mod extension;
 #[cfg(feature = "push")]
@@ -55,6 +56,7 @@ pub mod push;
 mod push;
 pub mod runtime;
 pub mod store;
+mod task_quota;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 
@@ -62,7 +64,9 @@ pub mod testing;
 pub use nuncio_protocol as protocol;
 
 pub use self::{
+    caller_pool::{CallerKey, CallerPermit, CallerPool, CallerShare},
     executor::{Emitter, ExecContext, Execution, Executor, MOST_MEMO},
     extension::Extension,
     runtime::{Limits, Retention, Runtime, RuntimeBuilder},
+    task_quota::{CountedTask, TaskQuota},
 };

@@ -147,7 +147,7 @@ impl Shared {
             },
             None => None,
         };
-        let permit = self.task_permit()?;
+        let permit = self.task_permit(scope)?;
         let references = self.references(scope, &message).await?;
         // Once more, after the store was asked: nothing begins behind the back of a drain, which waits
         // for this token.
@@ -335,7 +335,7 @@ impl Shared {
             live.announce();
             return Ok(Taken::Queued);
         }
-        let permit = self.task_permit()?;
+        let permit = self.task_permit(&live.scope)?;
         state.running = Some(execution::running());
         drop(state);
         let (shared, handle) = (Arc::clone(self), live.clone());

@@ -15,6 +15,7 @@ use super::{
 #[cfg(feature = "push")]
 use crate::push::{Push, PushOptions};
 use crate::{
+    CallerPool, CallerShare, TaskQuota,
     executor::Executor,
     extension::Extension,
     push::AgentPush,
@@ -71,6 +72,8 @@ pub struct RuntimeBuilder {
     executor: Arc<dyn Executor>,
     store: Option<Arc<dyn Store>>,
     limits: Limits,
+    caller_share: CallerShare,
+    task_quota: TaskQuota,
     idempotent: bool,
     retention: Retention,
     agent: Option<Arc<str>>,
@@ -91,6 +94,8 @@ impl RuntimeBuilder {
             executor,
             store: None,
             limits: Limits::default(),
+            caller_share: CallerShare::default(),
+            task_quota: TaskQuota::default(),
             idempotent: false,
             retention: Retention::default(),
             agent: None,
@@ -121,6 +126,18 @@ impl RuntimeBuilder {
     /// Other bounds than the default.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// The part of [`Limits::tasks`] that one caller may hold while others want it; all of them when not said.
+    pub fn caller_share(mut self, share: CallerShare) -> Self {
+        self.caller_share = share;
+        self
+    }
+
+    /// How many unfinished tasks a caller may have, over all agents with this quota; as many as it likes when not said.
+    pub fn task_quota(mut self, quota: TaskQuota) -> Self {
+        self.task_quota = quota;
         self
     }
 
@@ -242,7 +259,8 @@ impl RuntimeBuilder {
             journal: Journal::new(Arc::clone(&store), push.clone()),
             store,
             push,
-            tasks: Arc::new(Semaphore::new(self.limits.tasks)),
+            tasks: CallerPool::new(self.limits.tasks, self.caller_share),
+            quota: self.task_quota,
             streams: Arc::new(Semaphore::new(self.limits.streams)),
             limits: self.limits,
             idempotent: self.idempotent,

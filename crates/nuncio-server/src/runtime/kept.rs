@@ -30,6 +30,9 @@ pub(super) struct Kept {
     version: String,
     #[serde(default)]
     extensions: Vec<String>,
+    /// The tenant of the task's scope is what the call said, not what the caller has proved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unproved_tenant: bool,
 }
 
 impl Kept {
@@ -44,6 +47,7 @@ impl Kept {
             name: turn.name.clone(),
             version: turn.call.version.as_str().to_owned(),
             extensions: turn.call.extensions.clone(),
+            unproved_tenant: turn.call.caller.tenant().is_none(),
         }
     }
 
@@ -69,10 +73,14 @@ impl Kept {
     /// Who called, as far as it is kept.
     pub(super) fn call(&self, scope: &Scope) -> CallContext {
         let version = Version::ALL.iter().find(|version| version.as_str() == self.version);
+        let mut caller = scope.owner.clone().map_or_else(Caller::anonymous, Caller::authenticated);
+        if let Some(tenant) = scope.tenant.as_ref().filter(|_| !self.unproved_tenant) {
+            caller = caller.of_tenant(Arc::clone(tenant));
+        }
         CallContext {
             extensions: self.extensions.clone(),
             tenant: scope.tenant.as_deref().map(str::to_owned),
-            caller: scope.owner.clone().map_or_else(Caller::anonymous, Caller::authenticated),
+            caller,
             ..CallContext::new(version.copied().unwrap_or(Version::V1_0))
         }
     }

@@ -64,6 +64,7 @@ use self::{
 #[cfg(feature = "push")]
 pub(crate) use self::{journal::weight, record::now};
 use crate::{
+    CallerKey, CallerPermit, CallerPool, CountedTask, TaskQuota,
     executor::Executor,
     push::AgentPush,
     store::{Scope, Store, Whose},
@@ -126,11 +127,20 @@ pub(crate) struct Shared {
     names: OnceCell<Names>,
     /// Held while what others have left behind is taken up.
     taking_up: tokio::sync::Mutex<()>,
-    tasks: Arc<Semaphore>,
+    /// For executions.
+    tasks: CallerPool,
+    /// Over all agents that share it.
+    quota: TaskQuota,
     streams: Arc<Semaphore>,
     /// No new work is taken.
     draining: CancellationToken,
     tracker: TaskTracker,
+}
+
+/// Held by an execution until it is over.
+struct TaskPermit {
+    _counted: CountedTask,
+    _permit: CallerPermit,
 }
 
 /// What may be replaced while the runtime runs.
@@ -152,11 +162,13 @@ impl Shared {
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn task_permit(&self) -> Result<OwnedSemaphorePermit> {
-        Arc::clone(&self.tasks).try_acquire_owned().map_err(|_| {
-            Error::new(ErrorKind::ResourceExhausted, "too many tasks are running")
-                .with_retry_after(RETRY_AFTER)
-        })
+    /// Lets an execution for the caller of this scope begin; it counts for as long as the permit is kept.
+    fn task_permit(&self, scope: &Scope) -> Result<TaskPermit> {
+        let caller = CallerKey::from(scope);
+        let full = |why| Error::new(ErrorKind::ResourceExhausted, why).with_retry_after(RETRY_AFTER);
+        let counted = self.quota.begin(&caller).ok_or_else(|| full("too many unfinished tasks of yours"))?;
+        let permit = self.tasks.try_acquire(&caller).ok_or_else(|| full("too many tasks are running"))?;
+        Ok(TaskPermit { _counted: counted, _permit: permit })
     }
 
     fn stream_permit(&self) -> Result<OwnedSemaphorePermit> {

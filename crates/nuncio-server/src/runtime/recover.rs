@@ -22,7 +22,10 @@ use super::{
     live::LiveRef,
     record::{Recorder, now},
 };
-use crate::store::{Orphan, Prune, Pruned, Scope, StoreError, StoredTurn};
+use crate::{
+    CallerKey,
+    store::{Orphan, Prune, Pruned, Scope, StoreError, StoredTurn},
+};
 
 /// How often it is looked for what others have left. With the time after which an owner counts as gone
 /// this stays under ten seconds.
@@ -209,19 +212,28 @@ impl Shared {
 
     /// Runs what waits for this task, when there is room for another execution.
     fn run_queue(self: &Arc<Self>, live: &LiveRef) {
-        let first = {
+        let (first, stopped) = {
             let mut state = live.lock();
             if state.running.is_some() {
                 return;
             }
-            let first = state.queue.pop_front();
-            state.running = first.is_some().then(execution::running);
-            first
+            let Some(first) = state.queue.pop_front() else { return };
+            let running = execution::running();
+            let stopped = running.token.clone();
+            state.running = Some(running);
+            (first, stopped)
         };
-        let Some(first) = first else { return };
         let (shared, handle) = (Arc::clone(self), live.clone());
+        let caller = CallerKey::from(&*live.scope);
+        // It counts while it waits as well: its caller begins no more beside it.
+        let counted = self.quota.resume(&caller);
         self.tracker.spawn(async move {
-            let Ok(_held) = Arc::clone(&shared.tasks).acquire_owned().await else { return };
+            let permit = tokio::select! {
+                permit = shared.tasks.acquire(&caller) => Some(permit),
+                // What is to end needs no room for that.
+                () = stopped.cancelled() => None,
+            };
+            let _held = (counted, permit);
             execution::run(shared, handle, first).await;
         });
     }

@@ -1,7 +1,7 @@
 //! What is refused before anything happens, and how.
 
 use nuncio_server::{
-    Limits,
+    CallerShare, Limits, TaskQuota,
     protocol::{
         A2aService as _, AgentCard, AgentExtension, Caller, DeleteTaskPushNotificationConfigRequest, Error,
         ErrorKind, GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest,
@@ -67,6 +67,46 @@ async fn there_is_a_limit_of_executions_and_room_again_when_one_ends() {
     check_full(&harness.stream("3").await.err().unwrap());
     tokio::time::sleep(secs(6)).await;
     assert!(harness.begin("3").await.is_ok());
+}
+
+/// As many tasks as a caller gets to begin, of so many that it tries; the others are refused, and told when to come back.
+async fn flood(harness: &Harness, tries: usize) -> usize {
+    let mut begun = 0;
+    for _ in 0..tries {
+        match harness.begin("hi").await {
+            Ok(_) => begun += 1,
+            Err(error) => check_full(&error),
+        }
+    }
+    begun
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_caller_leaves_executions_for_others() {
+    let executor = ScriptedExecutor::steps([Step::Working, Step::Hang]);
+    let share = CallerShare::percent(25);
+    let harness = Harness::with(executor, |builder| builder.caller_share(share.clone()));
+    let [ann, bob, eve] = ["ann", "bob", "eve"].map(|who| harness.as_caller(who));
+    assert_eq!(flood(&ann, 10_000).await, 7_500);
+    assert!(bob.begin("hi").await.is_ok(), "at once");
+    assert!(bob.stream("hi").await.is_ok());
+    assert_eq!(flood(&bob, 10_000).await, 2_498, "its share, and no more: all are taken");
+    check_full(&eve.begin("hi").await.unwrap_err());
+    share.set(0);
+    check_full(&ann.begin("hi").await.unwrap_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_has_so_many_unfinished_tasks_over_all_agents() {
+    let quota = TaskQuota::new(3);
+    let steps = [Step::Working, Step::Sleep(secs(5))];
+    let agent = || Harness::with(ScriptedExecutor::steps(steps.clone()), |it| it.task_quota(quota.clone()));
+    let (first, second) = (agent().as_caller("ann"), agent().as_caller("ann"));
+    assert_eq!(flood(&first, 2).await + flood(&second, 5).await, 3);
+    check_full(&first.stream("hi").await.err().unwrap());
+    assert!(second.as_caller("bob").begin("hi").await.is_ok(), "others are not concerned");
+    tokio::time::sleep(secs(6)).await;
+    assert_eq!(flood(&second, 5).await, 3, "they have ended");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use nuncio_server::{
-    Retention, RuntimeBuilder,
+    CallerShare, Limits, Retention, RuntimeBuilder, TaskQuota,
     protocol::{A2aService as _, Caller, ErrorKind, ListTasksRequest, Seq, Task, TaskState},
     store::MemoryStore,
     testing::{FailingStore, Harness, Say, ScriptedExecutor, Step, card, lines, next_line, summary},
@@ -64,6 +64,53 @@ async fn a_task_that_was_at_work_fails_with_a_reason_unless_its_agent_is_idempot
         let second = server(&data, tells(), idempotent);
         assert_eq!(settled(&second, &task).await, expected);
     }
+}
+
+/// What one caller has left behind does not lock out others, nor does it begin more beside that.
+#[tokio::test(start_paused = true)]
+async fn tasks_that_are_taken_up_leave_room_for_other_callers() {
+    let data = MemoryStore::default();
+    let server = |executor, share, quota| {
+        let store = FailingStore::waiting(data.another());
+        Harness::of(card(), store, executor, |builder: RuntimeBuilder| {
+            let limits = Limits { tasks: 8, ..Limits::default() };
+            let shared = builder.caller_share(CallerShare::percent(share)).task_quota(TaskQuota::new(quota));
+            shared.limits(limits).idempotent(true)
+        })
+    };
+    let first = server(hangs(), 0, 0);
+    let mut tasks = Vec::new();
+    for _ in 0..8 {
+        tasks.push(first.as_caller("ann").begin("hi").await.unwrap());
+    }
+    for task in &tasks {
+        first.as_caller("ann").until(&task.id, TaskState::Working).await.unwrap();
+    }
+    first.store.retire();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&begun);
+    let executor = ScriptedExecutor::new(move |cx, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async move {
+            cx.cancellation.cancelled().await;
+            Ok(())
+        }
+    });
+    let second = server(executor, 25, 7);
+    while begun.load(Ordering::SeqCst) < 6 {
+        tokio::time::sleep(secs(1)).await;
+    }
+    let (ann, bob) = (second.as_caller("ann"), second.as_caller("bob"));
+    bob.begin("hi").await.unwrap();
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(begun.load(Ordering::SeqCst), 7, "six of ann's, and bob's");
+    let error = ann.begin("hi").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ResourceExhausted);
+    assert!(error.message().contains("unfinished"), "eight of seven: {error}");
+    for task in &tasks {
+        ann.cancel(&task.id).await.unwrap();
+    }
+    assert!(ann.begin("hi").await.is_ok(), "all places are given back");
 }
 
 #[tokio::test(start_paused = true)]
