@@ -8,8 +8,8 @@ use std::{
 use nuncio_protocol::{AgentCard, Binding, Error, Interceptor, Interceptors, Result, Version};
 
 use crate::{
-    CardCache, Client, ClientCredentials, Credentials, Egress, FetchedCard, Preferences, RESUME_EXTENSION,
-    RetryPolicy, Trust,
+    CardCache, Client, ClientCredentials, Credentials, Egress, FetchedCard, InterfaceHosts, Preferences,
+    RESUME_EXTENSION, RetryPolicy, Trust,
     card::discover::{agent_url, discover},
     choose::{Candidate, choose},
     client::Shared,
@@ -37,6 +37,8 @@ const DEFAULT_SEND_TIMEOUT: Duration = Duration::from_secs(11 * 60);
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
     preferences: Preferences,
+    /// `None`: any.
+    hosts: Option<InterfaceHosts>,
     credentials: Credentials,
     /// The first setting that was wrong; told when connecting, so that setters stay simple.
     mistake: Option<Error>,
@@ -61,6 +63,7 @@ impl ClientBuilder {
     pub fn new() -> Self {
         Self {
             preferences: Preferences::default(),
+            hosts: None,
             credentials: Credentials::none(),
             mistake: None,
             egress: None,
@@ -90,6 +93,13 @@ impl ClientBuilder {
     /// the agent names first is used. To insist on one, see [`Self::binding`].
     pub fn bindings(mut self, bindings: impl IntoIterator<Item = Binding>) -> Self {
         self.preferences.bindings = bindings.into_iter().collect();
+        self
+    }
+
+    /// Uses only interfaces at these hosts; all that the card names when not said. Others are left out, and it is an
+    /// error if none is left.
+    pub fn interface_hosts(mut self, hosts: InterfaceHosts) -> Self {
+        self.hosts = Some(hosts);
         self
     }
 
@@ -260,7 +270,7 @@ impl ClientBuilder {
         Ok(Client::from_shared(Shared { card, verified, candidates, service, timeout, send_timeout }))
     }
 
-    /// A wire for each candidate with a usable address; those without are left out, and it is an error if
+    /// A wire for each candidate with an address that can and may be used; others are left out, and it is an error if
     /// none has one.
     fn wires(
         &self,
@@ -269,7 +279,12 @@ impl ClientBuilder {
         candidates: &mut Vec<Candidate>,
     ) -> Result<Vec<Arc<dyn Transport>>> {
         let (mut wires, mut unusable) = (Vec::new(), None);
-        candidates.retain(|candidate| match wire(egress, candidate, &self.credentials, &card.url) {
+        let usable = |candidate: &Candidate| {
+            let hosts = self.hosts.as_ref();
+            hosts.map_or(Ok(()), |hosts| hosts.judge(&candidate.interface, candidate.binding, &card.url))?;
+            wire(egress, candidate, &self.credentials, &card.url)
+        };
+        candidates.retain(|candidate| match usable(candidate) {
             Ok(wire) => {
                 wires.push(wire);
                 true

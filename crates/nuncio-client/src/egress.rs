@@ -35,14 +35,19 @@ use reqwest::{Client, ClientBuilder, Response, redirect};
 use rustls::ClientConfig;
 use url::{Host, Url};
 
-pub(crate) use self::forward::Wire;
-use self::{cause::Cause, lane::Lanes, post::Kept, resolve::Resolver};
+use self::{
+    cause::Cause,
+    lane::Lanes,
+    post::Kept,
+    resolve::{Resolver, Screening},
+};
 pub use self::{
     forward::ForwardBody,
     guard::{AddressKind, Policy, Refusal},
     post::{PostError, PostErrorKind, Posted},
     tls::{EgressBuilder, TlsError},
 };
+pub(crate) use self::{forward::Wire, guard::is_localhost};
 use crate::failure::Failure;
 
 /// How we introduce ourselves.
@@ -103,6 +108,16 @@ struct Guard {
     once: Client,
 }
 
+/// How the names of hosts become addresses.
+enum Names {
+    /// By the rules for what callers name.
+    Guarded(Arc<Resolver>),
+    /// Without what no agent is at.
+    Screened(Arc<Screening>),
+    /// As the system says.
+    Open,
+}
+
 impl Egress {
     /// For addresses that the operator gave: private addresses and the environment's proxies are
     /// allowed.
@@ -126,16 +141,12 @@ impl Egress {
         EgressBuilder::new()
     }
 
-    fn with_tls(
-        tls: &ClientConfig,
-        resolver: Option<&Arc<Resolver>>,
-        anonymous: Option<Arc<Self>>,
-    ) -> Result<Self> {
-        let builder = |alpn| client_builder(tls, alpn, resolver);
+    fn with_tls(tls: &ClientConfig, names: &Names, anonymous: Option<Arc<Self>>) -> Result<Self> {
+        let builder = |alpn| client_builder(tls, alpn, names);
         let build = |builder: ClientBuilder| builder.build().map_err(Error::internal);
         #[cfg(feature = "grpc")]
         let http2 = || builder(HTTP2).http2_prior_knowledge().http2_keep_alive_interval(HTTP2_PING);
-        let guard = |resolver| {
+        let guard = |resolver: &Arc<Resolver>| {
             let once = build(builder(HTTP).pool_max_idle_per_host(0))?;
             Ok::<_, Error>(Arc::new(Guard { resolver: Arc::clone(resolver), kept: Kept::default(), once }))
         };
@@ -146,12 +157,19 @@ impl Egress {
             http2: build(http2())?,
             #[cfg(feature = "grpc")]
             http2_direct: build(http2().no_proxy())?,
-            lanes: resolver.is_none().then(|| Arc::new(Lanes::new(tls))),
+            lanes: match names {
+                Names::Guarded(_) => None,
+                Names::Screened(names) => Some(Arc::new(Lanes::new(tls, Some(Arc::clone(names.screen()))))),
+                Names::Open => Some(Arc::new(Lanes::new(tls, None))),
+            },
             has_proxy: names_a_proxy(),
             max_body: DEFAULT_MAX_BODY,
             max_event: DEFAULT_MAX_BODY,
             anonymous,
-            guard: resolver.map(guard).transpose()?,
+            guard: match names {
+                Names::Guarded(resolver) => Some(guard(resolver)?),
+                Names::Screened(_) | Names::Open => None,
+            },
         })
     }
 
@@ -278,7 +296,7 @@ fn names_a_proxy() -> bool {
 }
 
 /// What all of our clients have in common, and all of those with a guard.
-fn client_builder(tls: &ClientConfig, alpn: &[&[u8]], resolver: Option<&Arc<Resolver>>) -> ClientBuilder {
+fn client_builder(tls: &ClientConfig, alpn: &[&[u8]], names: &Names) -> ClientBuilder {
     let mut tls = tls.clone();
     tls.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     let builder = Client::builder()
@@ -287,9 +305,10 @@ fn client_builder(tls: &ClientConfig, alpn: &[&[u8]], resolver: Option<&Arc<Reso
         .redirect(redirect::Policy::none())
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_keepalive(TCP_KEEPALIVE);
-    match resolver {
-        None => builder,
-        Some(resolver) => builder
+    match names {
+        Names::Open => builder,
+        Names::Screened(names) => builder.dns_resolver(Arc::clone(names)),
+        Names::Guarded(resolver) => builder
             .no_proxy()
             .dns_resolver(Arc::clone(resolver))
             .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
@@ -348,7 +367,7 @@ pub(crate) fn shown(url: &Url) -> String {
 /// True if the address is on this machine, as far as its text tells.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
-        Some(Host::Domain(name)) => guard::is_localhost(name),
+        Some(Host::Domain(name)) => is_localhost(name),
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,

@@ -26,6 +26,7 @@
 //! | `client`, `builder` | the pleasant front, and its options |
 //! | `card` | discover, keep, verify and sign agent cards |
 //! | `choose` | which interface: a pure function |
+//! | `hosts` | at which hosts an agent may be called, whatever its card says |
 //! | `auth` | credentials, access tokens, and to whom they may go |
 //! | `transport` | the wires, one file per binding; streams that resume; which wire, how often |
 //! | `retry` | when to try again: pure functions |
@@ -43,6 +44,8 @@ mod builder;
 mod card;
 
 mod choose;
+
+mod hosts;
 
 mod auth;
 
@@ -78,6 +81,7 @@ pub use self::{
         Posted, Refusal, TlsError,
     },
     failure::was_not_sent,
+    hosts::{FOREIGN_HOST, InterfaceHosts},
     receiver::Receiver,
     retry::RetryPolicy,
     transport::{

@@ -264,6 +264,25 @@ impl Policy {
     }
 }
 
+/// What a name of an agent never leads to, although the operator has named the agent: link-local addresses, and those
+/// where clouds hand out credentials. Who owns the name says what it leads to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Screen {
+    /// These may be led to all the same: the operator has named them, too.
+    pub(super) named: Vec<IpAddr>,
+}
+
+impl Screen {
+    /// Judges an address that a name has.
+    pub(super) fn judge(&self, address: IpAddr) -> Result<(), AddressKind> {
+        let inner = carried(address);
+        match kind(inner) {
+            Some(kind @ (LinkLocal | Metadata)) if !self.named.contains(&inner) => Err(kind),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
 /// What kind of address this is; `None` if it is of the public internet.
 fn kind(address: IpAddr) -> Option<AddressKind> {
     match address {
@@ -299,7 +318,7 @@ fn known_addresses(name: &str) -> &'static [IpAddr] {
 }
 
 /// True for names that mean this machine, whatever resolves them (RFC 6761).
-pub(super) fn is_localhost(name: &str) -> bool {
+pub(crate) fn is_localhost(name: &str) -> bool {
     let name = name.trim_end_matches('.');
     name == "localhost" || name.ends_with(".localhost")
 }

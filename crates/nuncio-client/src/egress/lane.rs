@@ -9,6 +9,7 @@ use std::{
     future::{Future as _, poll_fn},
     hash::{Hash, Hasher},
     io,
+    net::IpAddr,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Waker},
@@ -33,7 +34,10 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 use tower::ServiceExt as _;
 
-use super::{CONNECT_TIMEOUT, TCP_KEEPALIVE};
+use super::{
+    CONNECT_TIMEOUT, TCP_KEEPALIVE,
+    guard::{Refusal, Screen},
+};
 
 /// How many connections rest per host, and for how long. Servers close theirs after some seconds, too.
 const MAX_RESTING: usize = 128;
@@ -48,6 +52,8 @@ pub(super) type Outgoing = Box<Request<Full<Bytes>>>;
 pub(super) struct Lanes {
     tls: Arc<ClientConfig>,
     dialer: HttpConnector,
+    /// Judges where a name has led to.
+    screen: Option<Arc<Screen>>,
     /// By scheme and authority, the one that was used last at the end.
     resting: Mutex<HashMap<Host, Vec<(Instant, Lane)>>>,
 }
@@ -104,10 +110,10 @@ impl std::fmt::Debug for Lanes {
 }
 
 impl Lanes {
-    pub(super) fn new(tls: &ClientConfig) -> Self {
+    pub(super) fn new(tls: &ClientConfig, screen: Option<Arc<Screen>>) -> Self {
         let mut tls = tls.clone();
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Self { tls: Arc::new(tls), dialer: dialer(), resting: Mutex::default() }
+        Self { tls: Arc::new(tls), dialer: dialer(), screen, resting: Mutex::default() }
     }
 
     fn resting(&self) -> MutexGuard<'_, HashMap<Host, Vec<(Instant, Lane)>>> {
@@ -192,11 +198,16 @@ impl Lanes {
         let scheme = if host.secure { "https" } else { "http" };
         let uri = Uri::builder().scheme(scheme).authority(host.authority.clone()).path_and_query("/");
         let socket = self.dialer.clone().oneshot(uri.build()?).await?.into_inner();
+        let name = host.authority.host();
+        let bare = name.trim_start_matches('[').trim_end_matches(']');
+        // Whoever writes an address has named it.
+        if let Some(screen) = self.screen.as_ref().filter(|_| bare.parse::<IpAddr>().is_err()) {
+            let refused = |kind| Refusal::Resolved { name: name.to_owned(), kind };
+            screen.judge(socket.peer_addr()?.ip()).map_err(refused)?;
+        }
         if !host.secure {
             return Ok(TokioIo::new(Either::Left(socket)));
         }
-        let name = host.authority.host();
-        let bare = name.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(bare.to_owned())?;
         let socket = TlsConnector::from(Arc::clone(&self.tls)).connect(name, socket).await?;
         Ok(TokioIo::new(Either::Right(Box::new(socket))))

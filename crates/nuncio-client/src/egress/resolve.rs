@@ -16,7 +16,7 @@ use std::{
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::Semaphore;
 
-use super::guard::{Policy, Refusal};
+use super::guard::{Policy, Refusal, Screen};
 
 /// How many lookups run at once. Each holds a thread that cannot be interrupted, and how long is for the
 /// owner of the name to say; the other threads are for other work.
@@ -80,6 +80,49 @@ impl Resolve for Resolver {
     }
 }
 
+/// A resolver for names that the operator gave: leaves out what the screen refuses, and fails if nothing is left.
+pub(super) struct Screening {
+    screen: Arc<Screen>,
+    lookup: Lookup,
+}
+
+impl Screening {
+    pub(super) fn new(screen: Screen, lookup: Lookup) -> Self {
+        Self { screen: Arc::new(screen), lookup }
+    }
+
+    pub(super) fn screen(&self) -> &Arc<Screen> {
+        &self.screen
+    }
+}
+
+impl fmt::Debug for Screening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Screening").field("screen", &self.screen).finish_non_exhaustive()
+    }
+}
+
+impl Resolve for Screening {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (screen, answer) = (Arc::clone(&self.screen), (self.lookup)(name.as_str().to_owned()));
+        Box::pin(async move {
+            let mut addresses = answer.await?;
+            let mut refused = None;
+            addresses.retain(|address| match screen.judge(address.ip()) {
+                Ok(()) => true,
+                Err(kind) => {
+                    refused = Some(kind);
+                    false
+                }
+            });
+            match refused.filter(|_| addresses.is_empty()) {
+                Some(kind) => Err(Refusal::Resolved { name: name.as_str().to_owned(), kind }.into()),
+                None => Ok(Box::new(addresses.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
 /// Asks the system, as everybody else does.
 pub(super) fn system() -> Lookup {
     bounded(|name| (name, 0).to_socket_addrs().map(Vec::from_iter))
@@ -123,6 +166,32 @@ mod tests {
     use std::{sync::mpsc, time::Duration};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_name_of_an_agent_does_not_lead_to_link_local_addresses() {
+        for (answer, expected) in [
+            ("10.0.0.1", Ok("10.0.0.1")),
+            ("127.0.0.1 ::1", Ok("127.0.0.1 ::1")),
+            ("169.254.1.1 10.0.0.1 fe80::1", Ok("10.0.0.1")),
+            ("169.254.7.7", Ok("169.254.7.7")),
+            ("169.254.169.254", Err("agent.example resolves to an address of cloud metadata")),
+            ("169.254.1.1 fe80::1", Err("agent.example resolves to a link-local address")),
+            ("", Ok("")),
+        ] {
+            let addresses: Vec<SocketAddr> =
+                answer.split_whitespace().map(|text| SocketAddr::new(text.parse().unwrap(), 0)).collect();
+            let lookup: Lookup = Arc::new(move |_| {
+                let answer = Ok(addresses.clone());
+                Box::pin(async move { answer })
+            });
+            let screen = Screen { named: vec!["169.254.7.7".parse().unwrap()] };
+            let found = Screening::new(screen, lookup).resolve("agent.example".parse().unwrap()).await;
+            let found = found
+                .map(|found| found.map(|address| address.ip().to_string()).collect::<Vec<_>>().join(" "));
+            let found = found.map_err(|error| error.to_string());
+            assert_eq!(found, expected.map(str::to_owned).map_err(str::to_owned), "{answer}");
+        }
+    }
 
     #[tokio::test]
     async fn a_name_that_takes_long_leaves_room_for_others() {

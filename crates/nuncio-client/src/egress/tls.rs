@@ -3,6 +3,7 @@
 use std::{
     error::Error as StdError,
     fmt, io,
+    net::IpAddr,
     sync::{Arc, OnceLock},
 };
 
@@ -16,9 +17,9 @@ use rustls::{
 };
 
 use super::{
-    Egress,
-    guard::Policy,
-    resolve::{self, Lookup, Resolver},
+    Egress, Names,
+    guard::{Policy, Screen},
+    resolve::{self, Lookup, Resolver, Screening},
 };
 
 /// Why a certificate or key cannot be used.
@@ -70,6 +71,7 @@ pub struct EgressBuilder {
     roots: Vec<CertificateDer<'static>>,
     identity: Option<Arc<CertifiedKey>>,
     policy: Option<Policy>,
+    screen: Option<Screen>,
     /// Who knows the addresses of names, if it is not the system.
     lookup: Option<Lookup>,
 }
@@ -122,6 +124,13 @@ impl EgressBuilder {
         self
     }
 
+    /// For agents that the operator named and others own: their names never lead to link-local addresses, nor to those
+    /// where clouds hand out credentials, except for these. (A proxy of the environment resolves names by itself.)
+    pub fn refuse_link_local(mut self, except: Vec<IpAddr>) -> Self {
+        self.screen = Some(Screen { named: except });
+        self
+    }
+
     /// Names as a test has them.
     #[cfg(test)]
     pub(super) fn lookup(mut self, lookup: Lookup) -> Self {
@@ -134,14 +143,16 @@ impl EgressBuilder {
     /// # Errors
     /// `Internal` if the TLS library refuses our settings.
     pub fn build(mut self) -> Result<Egress> {
-        let resolver = self.policy.take().map(|policy| {
-            let lookup = self.lookup.take().unwrap_or_else(resolve::system);
-            Arc::new(Resolver::new(policy, lookup))
-        });
-        let anonymous = Egress::with_tls(&self.config(None)?, resolver.as_ref(), None)?;
+        let lookup = self.lookup.take().unwrap_or_else(resolve::system);
+        let names = match (self.policy.take(), self.screen.take()) {
+            (Some(policy), _) => Names::Guarded(Arc::new(Resolver::new(policy, lookup))),
+            (None, Some(screen)) => Names::Screened(Arc::new(Screening::new(screen, lookup))),
+            (None, None) => Names::Open,
+        };
+        let anonymous = Egress::with_tls(&self.config(None)?, &names, None)?;
         let Some(identity) = &self.identity else { return Ok(anonymous) };
         let anonymous = Some(Arc::new(anonymous));
-        Egress::with_tls(&self.config(Some(identity))?, resolver.as_ref(), anonymous)
+        Egress::with_tls(&self.config(Some(identity))?, &names, anonymous)
     }
 
     fn config(&self, identity: Option<&Arc<CertifiedKey>>) -> Result<ClientConfig> {

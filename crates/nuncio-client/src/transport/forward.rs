@@ -10,11 +10,7 @@ use http::{
 use nuncio_protocol::{Binding, Error, ErrorKind, Result};
 use url::Url;
 
-use super::{
-    address::Address,
-    endpoint::{Endpoint, http_url},
-    rest::base_path,
-};
+use super::{address::Address, endpoint::Endpoint, interface_url, rest::base_path};
 use crate::{Candidate, Credentials, Egress, ForwardBody, choose::rest_form, egress::Wire, failure::Failure};
 
 /// One interface of an agent. Cheap to clone.
@@ -54,15 +50,7 @@ impl Forward {
         home: &Url,
     ) -> Result<Self> {
         let interface = &candidate.interface;
-        let mut url = match candidate.binding {
-            Binding::JsonRpc | Binding::HttpJson => http_url(interface)?,
-            #[cfg(feature = "grpc")]
-            Binding::Grpc => super::grpc::grpc_url(&interface.url, home)?,
-            #[cfg(not(feature = "grpc"))]
-            Binding::Grpc => {
-                return Err(Error::new(ErrorKind::UnsupportedOperation, "no gRPC in this build"));
-            }
-        };
+        let mut url = interface_url(interface, candidate.binding, home)?;
         url.set_fragment(None);
         let mut below = url.clone();
         match candidate.binding {

@@ -28,7 +28,7 @@ use async_trait::async_trait;
 use futures_core::Stream;
 use futures_util::{FutureExt as _, future::Either};
 use nuncio_protocol::{
-    Binding, CallContext, Error, ErrorKind, Result, StreamItem, Version,
+    AgentInterface, Binding, CallContext, Error, ErrorKind, Result, StreamItem, Version,
     op::{Call, Op, Reply},
 };
 use url::Url;
@@ -77,34 +77,50 @@ pub(crate) fn wire(
 ) -> Result<Arc<dyn Transport>> {
     let (interface, version) = (&candidate.interface, candidate.version);
     let tenant = interface.tenant.clone();
-    let by_http = || http_url(interface).map(|url| Endpoint::new(egress, url, credentials, home));
+    let url = interface_url(interface, candidate.binding, home)?;
+    let endpoint = Endpoint::new(egress, url, credentials, home);
     let wire: Arc<dyn Transport> = match candidate.binding {
-        Binding::JsonRpc => Arc::new(JsonRpcTransport::new(by_http()?, tenant, jsonrpc_dialect(version))?),
-        Binding::HttpJson => Arc::new(RestTransport::new(by_http()?, tenant, rest_form(version))?),
-        Binding::Grpc => grpc_wire(egress, candidate, credentials, home)?,
+        Binding::JsonRpc => Arc::new(JsonRpcTransport::new(endpoint, tenant, jsonrpc_dialect(version))?),
+        Binding::HttpJson => Arc::new(RestTransport::new(endpoint, tenant, rest_form(version))?),
+        Binding::Grpc => grpc_wire(endpoint, candidate)?,
     };
     let is_exact = can_ask_for_no_history(version, candidate.binding);
     Ok(if is_exact { wire } else { Arc::new(Trimmed(wire)) })
 }
 
+/// The address of an interface of a card that came from `home`.
+///
+/// # Errors
+/// `InvalidAgentResponse` if it has none that the binding can use.
+pub(crate) fn interface_url(interface: &AgentInterface, binding: Binding, home: &Url) -> Result<Url> {
+    match binding {
+        Binding::JsonRpc | Binding::HttpJson => http_url(interface),
+        #[cfg(feature = "grpc")]
+        Binding::Grpc => grpc::grpc_url(&interface.url, home),
+        #[cfg(not(feature = "grpc"))]
+        Binding::Grpc => {
+            let _ = home;
+            Err(no_grpc())
+        }
+    }
+}
+
 #[cfg(feature = "grpc")]
-fn grpc_wire(
-    egress: &Egress,
-    candidate: &Candidate,
-    credentials: &Credentials,
-    home: &Url,
-) -> Result<Arc<dyn Transport>> {
-    let interface = &candidate.interface;
-    let url = grpc::grpc_url(&interface.url, home)?;
-    let endpoint = Endpoint::new(egress, url, credentials, home);
+#[expect(clippy::unnecessary_wraps, reason = "without the feature it fails")]
+fn grpc_wire(endpoint: Endpoint, candidate: &Candidate) -> Result<Arc<dyn Transport>> {
     let codec = crate::choose::grpc_codec(candidate.version);
-    Ok(Arc::new(grpc::GrpcTransport::new(endpoint, interface.tenant.clone(), codec)))
+    Ok(Arc::new(grpc::GrpcTransport::new(endpoint, candidate.interface.tenant.clone(), codec)))
 }
 
 #[cfg(not(feature = "grpc"))]
-fn grpc_wire(_: &Egress, _: &Candidate, _: &Credentials, _: &Url) -> Result<Arc<dyn Transport>> {
+fn grpc_wire(_: Endpoint, _: &Candidate) -> Result<Arc<dyn Transport>> {
+    Err(no_grpc())
+}
+
+#[cfg(not(feature = "grpc"))]
+fn no_grpc() -> Error {
     let message = "this build does not speak gRPC; build it with the feature grpc";
-    Err(Error::new(ErrorKind::UnsupportedOperation, message))
+    Error::new(ErrorKind::UnsupportedOperation, message)
 }
 
 /// The call as it goes out: the tenant is the interface's, no more and no less (spec 8.3.2).

@@ -291,3 +291,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_a_name_of_an_agent_never_leads_to() {
+    let screen = Screen { named: vec!["169.254.7.7".parse().unwrap()] };
+    for (address, expected) in [
+        ("169.254.169.254", Err(Metadata)),
+        ("169.254.1.1", Err(LinkLocal)),
+        ("169.254.7.7", Ok(())),
+        ("::ffff:169.254.169.254", Err(Metadata)),
+        ("64:ff9b::a9fe:a9fe", Err(Metadata)),
+        ("fe80::1", Err(LinkLocal)),
+        ("fd00:ec2::254", Err(Metadata)),
+        ("100.100.100.200", Err(Metadata)),
+        ("168.63.129.16", Err(Metadata)),
+        // An operator's agents are anywhere else.
+        ("127.0.0.1", Ok(())),
+        ("::1", Ok(())),
+        ("10.0.0.1", Ok(())),
+        ("fd12::1", Ok(())),
+        ("198.18.0.1", Ok(())),
+        ("192.0.2.1", Ok(())),
+        ("93.184.216.34", Ok(())),
+    ] {
+        assert_eq!(screen.judge(address.parse().unwrap()), expected, "{address}");
+    }
+}
