@@ -71,7 +71,8 @@ fn build() -> PathBuf {
     let lines = built.stdout.split(|byte| *byte == b'\n');
     let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
     let binaries = messages.filter(|message| message["target"]["name"] == "nuncio");
-    let executable = binaries.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
+    let executable =
+        binaries.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
     executable.expect("cargo says where the binary is")
 }
 

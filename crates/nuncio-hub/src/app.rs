@@ -150,6 +150,8 @@ impl Hub {
         let audit = audit.counted_by(&telemetry.metrics);
         let identity = Identity::open(&config.identity, &store, audit, address.ip().is_loopback()).await?;
         let callers = Arc::new(Callers::new(&config.limits, &identity.limits()));
+        // Before there is an agent: what it takes up after a restart is shared out, too.
+        callers.tell_apart(identity.has_any());
         let limits = Arc::new(ArcSwap::from_pointee(config.limits.clone()));
         let origins = Arc::new(ArcSwap::from_pointee(config.cors.clone()));
         let workshop = Workshop {
@@ -163,6 +165,7 @@ impl Hub {
             callers: Arc::clone(&callers),
             limits: Arc::clone(&limits),
             hub: agents::hub_id(&*store).await?,
+            contexts: agents::ContextKey::open(&*store).await?,
             profile: config.profile,
         };
         let fleet = Arc::new(Fleet::new(config.default_agent.as_deref()));
@@ -172,7 +175,7 @@ impl Hub {
             }
         }
         let guard = Guard { origins: Arc::clone(&origins), identity: Arc::clone(&identity) };
-        let (routes, health) = router::router(&fleet, &place, &options, &guard).await?;
+        let (routes, health) = router::router(&fleet, &store, &place, &options, &guard).await?;
         let routes = routes.merge(keys.router(push_key.as_ref(), &options)?);
         let requests = Requests::new(Arc::clone(&telemetry.metrics));
         let front = Front::new(requests, guard, Arc::clone(&fleet), routes);
@@ -371,6 +374,7 @@ async fn follow(live: &Live) -> Infallible {
             fleet.show_again();
         }
         callers.configure(&limits.load(), &identity.limits());
+        callers.tell_apart(identity.has_any());
         tokio::select! {
             () = changes.next() => {}
             now = forget.tick() => callers.forget(now),

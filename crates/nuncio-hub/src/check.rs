@@ -1,7 +1,7 @@
 //! What a configuration refers to: whether files are there and hold what they should, and whether agents and
 //! issuers can be reached.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -9,10 +9,11 @@ use futures_util::future::join_all;
 use http::Request;
 use nuncio_client::{Egress, discover};
 use nuncio_protocol::AgentCard;
+use nuncio_server::CallerShare;
 use url::Url;
 
 use crate::{
-    agents::upstream::link::{credentials, egress},
+    agents::upstream::link::{Link, credentials, egress},
     config::{AgentKind, CardSource, Command, Config, Data, Issuer, Loaded, Problem, Upstream},
     listen::Certificates,
     signing::CardKeys,
@@ -63,7 +64,7 @@ fn files(config: &Config) -> Vec<Finding> {
                 for file in &upstream.trust.keys {
                     note(&key("trust.keys"), readable(file));
                 }
-                note(&key("auth"), egress(&upstream.auth).map(drop));
+                note(&key("auth"), egress(upstream).map(drop));
                 note(&key("auth"), credentials(&upstream.auth).map(drop));
             }
         }
@@ -117,7 +118,9 @@ async fn reach(config: &Config) -> Vec<Finding> {
     for agent in &config.agents {
         let AgentKind::Upstream(upstream) = &agent.kind else { continue };
         let key = format!("agents.{}.url", agent.name);
-        calls.push(Box::pin(async move { in_time(call(upstream)).await.err().map(|error| (key, error)) }));
+        calls.push(Box::pin(async move {
+            in_time(call(&agent.name, upstream)).await.err().map(|error| (key, error))
+        }));
     }
     for (at, issuer) in config.identity.jwt.iter().enumerate() {
         let key = format!("identity.jwt.{at}.issuer");
@@ -132,18 +135,19 @@ async fn in_time(call: impl Future<Output = Result<()>>) -> Result<()> {
     called.context("cannot be reached (--offline does not look)")
 }
 
-/// Looks for the card of an agent. One that is in a file is looked at elsewhere.
-async fn call(upstream: &Upstream) -> Result<()> {
+/// Looks for the card of an agent, and whether it can be used. One that is in a file is looked at elsewhere.
+async fn call(name: &str, upstream: &Upstream) -> Result<()> {
     let at = match &upstream.card {
         Some(CardSource::File(_)) => return Ok(()),
         Some(CardSource::Url(url)) => url,
         None => &upstream.url,
     };
     // What is wrong with these has been told.
-    let (Ok(egress), Ok(credentials)) = (egress(&upstream.auth), credentials(&upstream.auth)) else {
+    let Ok(link) = Link::open(name, upstream.clone(), Arc::default(), CallerShare::default()) else {
         return Ok(());
     };
-    discover(&egress, at, &credentials).await.map(drop).map_err(told)
+    let card = discover(&link.egress, at, &link.credentials).await.map_err(told)?;
+    link.connect(card).map(drop).map_err(told)
 }
 
 /// Its message says all that people need; what is beneath it repeats that in other words.

@@ -12,10 +12,14 @@ use axum::{
 };
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, Uri, header};
-use nuncio_server::bind::{self, BindOptions};
+use nuncio_server::{
+    bind::{self, BindOptions},
+    store::Store,
+};
 use serde_json::json;
 
 use crate::{
+    agents::Opened,
     directory,
     fleet::Fleet,
     front::Guard,
@@ -26,6 +30,7 @@ use crate::{
 
 pub(crate) async fn router(
     fleet: &Arc<Fleet>,
+    store: &Arc<dyn Store>,
     place: &Place,
     options: &BindOptions,
     guard: &Guard,
@@ -41,7 +46,7 @@ pub(crate) async fn router(
     let notified = Router::new()
         .route("/agents/{name}/push/{address}", post(notified))
         .layer(DefaultBodyLimit::max(options.body_bytes))
-        .with_state(Arc::clone(fleet));
+        .with_state((Arc::clone(fleet), Arc::clone(store)));
     Ok((health::router(fleet).merge(notified).merge(known), health))
 }
 
@@ -80,16 +85,24 @@ async fn upstream_card(State(fleet): State<Arc<Fleet>>, request: Request) -> Res
 
 /// What an agent that keeps its own tasks has to tell a webhook of one of its callers.
 async fn notified(
-    State(fleet): State<Arc<Fleet>>,
+    State((fleet, store)): State<(Arc<Fleet>, Arc<dyn Store>)>,
     Path((name, address)): Path<(String, String)>,
     headers: HeaderMap,
     uri: Uri,
     body: Bytes,
 ) -> Response {
+    // First, and for any name.
+    let opened = match Opened::by(&*store, &name, &address).await {
+        Ok(opened) => opened,
+        Err(error) => {
+            tracing::warn!(%error, "a notification could not be handed on");
+            return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        }
+    };
     let agent = fleet.get(&name);
-    let status = match agent.as_ref().and_then(|agent| agent.proxy()) {
-        Some(proxy) => proxy.notified(&address, &headers, body).await.status(),
-        None => StatusCode::NOT_FOUND,
+    let status = match (opened, agent.as_ref().and_then(|agent| agent.proxy())) {
+        (Some(opened), Some(proxy)) => proxy.notified(opened, &headers, body).await.status(),
+        _ => StatusCode::NOT_FOUND,
     };
     match status {
         // In the same words: who can post here, may not know which agents there are.

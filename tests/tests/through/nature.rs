@@ -80,12 +80,14 @@ pub(crate) fn forget(way: Way, object: &mut Map<String, Value>) {
     // It comes in its own name.
     object.remove("caller");
     if way.is_durable() {
-        // The agent's task is not ours, and what is asked of it is what its card declares.
-        for name in ["taskId", "references", "configuration", "extensions"] {
+        // The agent's task is not ours, nor is its name of the conversation, and what is asked of it is what its card
+        // declares.
+        for name in ["taskId", "contextId", "references", "configuration", "extensions"] {
             object.remove(name);
         }
         if let Some(Value::Object(message)) = object.get_mut("message") {
             message.remove("taskId");
+            message.remove("contextId");
             message.remove("referenceTaskIds");
         }
     }

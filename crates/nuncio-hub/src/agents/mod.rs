@@ -2,6 +2,7 @@
 
 mod command;
 mod conformance;
+mod context_key;
 mod echo;
 mod lapse;
 mod proxy;
@@ -13,9 +14,11 @@ use std::sync::Arc;
 use anyhow::Result;
 use async_trait::async_trait;
 use nuncio_protocol::{AgentCard, AgentProvider, AgentSkill};
+use nuncio_server::CallerShare;
 
 pub use self::conformance::Profile;
-pub(crate) use self::proxy::{Answered, Proxy, Taken};
+pub(crate) use self::context_key::ContextKey;
+pub(crate) use self::proxy::{Answered, Opened, Proxy, Taken};
 use self::upstream::Label;
 pub(crate) use self::upstream::hub_id;
 use crate::{
@@ -24,6 +27,15 @@ use crate::{
     place::Place,
     registry::{Enter, Maker},
 };
+
+/// Keeps the callers of an agent apart.
+#[derive(Clone)]
+pub(crate) struct Isolation {
+    /// Names their conversations.
+    pub(crate) contexts: ContextKey,
+    /// What one of them may hold of the agent's capacity.
+    pub(crate) share: CallerShare,
+}
 
 /// The names of the demo agents.
 #[must_use]
@@ -76,7 +88,7 @@ impl Maker for Workshop {
             let durable = match &wanted.kind {
                 AgentKind::Demo(demo) => of_demo(&self, name, *demo),
                 AgentKind::Command(command) => {
-                    Durable::new(name, command::agent(&self.place, name, command), "hello")
+                    Durable::new(name, command::agent(&self.place, name, command, &self.isolation()), "hello")
                 }
                 AgentKind::Upstream(_) => unreachable!("made above"),
             };

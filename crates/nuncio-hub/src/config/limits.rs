@@ -15,7 +15,15 @@ pub struct Limits {
     pub tasks: Option<u32>,
     /// Streams at a time; `None`: as many as it likes.
     pub streams: Option<u32>,
+    /// Tasks that the hub works on, in the background as well; `None`: as many as it likes.
+    pub unfinished_tasks: Option<u32>,
+    /// The part of an agent's executions, processes and calls that it may hold while others want them, in percent;
+    /// 0: all.
+    pub caller_share_percent: u32,
 }
+
+/// What a caller may hold of an agent when nothing is said: a quarter.
+const CALLER_SHARE_PERCENT: u32 = 25;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -25,6 +33,8 @@ impl Default for Limits {
             rate: None,
             tasks: None,
             streams: None,
+            unfinished_tasks: None,
+            caller_share_percent: CALLER_SHARE_PERCENT,
         }
     }
 }

@@ -10,7 +10,7 @@ use nuncio_server::{Retention, Runtime, RuntimeBuilder, bind::BindOptions, store
 
 use super::{Agent, Made, agent::Around};
 use crate::{
-    agents::{Profile, Proxy},
+    agents::{ContextKey, Isolation, Profile, Proxy},
     config::{self, AgentLimits},
     identity::Identity,
     limits::{Callers, Gate},
@@ -33,6 +33,8 @@ pub(crate) struct Workshop {
     pub(crate) limits: Arc<ArcSwap<config::Limits>>,
     /// This hub among all, for the hops of calls.
     pub(crate) hub: Arc<str>,
+    /// Names the conversations of callers for agents.
+    pub(crate) contexts: ContextKey,
     /// How the demo's conformance agent behaves.
     pub(crate) profile: Option<Profile>,
 }
@@ -62,6 +64,11 @@ impl<'a> Durable<'a> {
 }
 
 impl Workshop {
+    /// What keeps the callers of an agent apart.
+    pub(crate) fn isolation(&self) -> Isolation {
+        Isolation { contexts: self.contexts.clone(), share: self.callers.share().clone() }
+    }
+
     /// An agent whose tasks the hub keeps.
     pub(crate) fn durable(&self, durable: Durable<'_>) -> Result<Agent> {
         let Durable { name, builder, wanted, pushes, keep_headers, example, before } = durable;
@@ -98,7 +105,12 @@ impl Workshop {
         wanted: Option<&config::Agent>,
         pushes: bool,
     ) -> Result<Runtime> {
-        builder = builder.agent(name).store(Arc::clone(&self.store)).retention(self.retention.clone());
+        builder = builder
+            .agent(name)
+            .store(Arc::clone(&self.store))
+            .retention(self.retention.clone())
+            .caller_share(self.callers.share().clone())
+            .task_quota(self.callers.quota().clone());
         if let Some(pushing) = self.pushing.as_ref().filter(|_| pushes) {
             builder = builder.push(&pushing.push, pushing.options_of(wanted)?);
         }

@@ -6,8 +6,11 @@
 //! | tasks | sends, streaming or not | the call is answered, or its stream ends |
 //! | streams | sends and subscriptions that stream | the stream ends |
 //!
-//! A task that goes on after its call was answered counts no more: how many an agent runs at a time is bounded
-//! in its runtime. Callers are told apart by principal and tenant; all who are anonymous are one.
+//! | unfinished tasks | tasks that an agent's runtime works on, in the background as well | the task has ended, or asks |
+//! | caller share | executions, processes and calls of one agent | as above |
+//!
+//! The last two are counted where the work is done, by [`TaskQuota`] and [`CallerPool`](nuncio_server::CallerPool);
+//! here are their settings. Callers are told apart by principal and tenant; all who are anonymous are one.
 //!
 //! Reading order: this file keeps the shares, `share` counts, `guarded` stands around a service.
 
@@ -20,13 +23,14 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
 use nuncio_protocol::{Caller, Error, ErrorKind, Result, op::Op};
+use nuncio_server::{CallerShare, TaskQuota};
 use tokio::time::Instant;
 
 use self::share::{Bounds, Share};
@@ -49,6 +53,13 @@ pub(crate) struct Callers {
     any: AtomicBool,
     /// The hub ends: nobody begins anything.
     closed: AtomicBool,
+    /// Of each agent's capacity.
+    share: CallerShare,
+    /// What that is as long as there is more than one caller.
+    share_percent: AtomicU32,
+    /// Callers are told apart.
+    apart: AtomicBool,
+    quota: TaskQuota,
     /// The lock is held for a look, or for a walk over all now and then.
     shares: Mutex<HashMap<Who, Kept>>,
 }
@@ -80,7 +91,8 @@ struct Kept {
 impl Callers {
     pub(crate) fn new(limits: &Limits, special: &HashMap<Arc<str>, KeyLimits>) -> Self {
         let (rules, any, closed, shares) = Default::default();
-        let callers = Self { rules, any, closed, shares };
+        let (share, share_percent, apart, quota) = Default::default();
+        let callers = Self { rules, any, closed, share, share_percent, apart, quota, shares };
         callers.configure(limits, special);
         callers
     }
@@ -100,6 +112,27 @@ impl Callers {
         shares.retain(|who, kept| kept.share.bounds() == rules.of(who.principal.as_ref()));
         self.rules.store(Arc::new(rules));
         self.any.store(any, Ordering::Release);
+        drop(shares);
+        self.quota.set(limits.unfinished_tasks.unwrap_or_default());
+        self.share_percent.store(limits.caller_share_percent, Ordering::Relaxed);
+        self.tell_apart(self.apart.load(Ordering::Relaxed));
+    }
+
+    /// Whether callers are told apart from now on. As long as they are not, all of them are one caller, and nothing
+    /// is kept free for others.
+    pub(crate) fn tell_apart(&self, apart: bool) {
+        self.apart.store(apart, Ordering::Relaxed);
+        self.share.set(if apart { self.share_percent.load(Ordering::Relaxed) } else { 0 });
+    }
+
+    /// What one caller may hold of an agent's capacity.
+    pub(crate) fn share(&self) -> &CallerShare {
+        &self.share
+    }
+
+    /// How many unfinished tasks each caller may have.
+    pub(crate) fn quota(&self) -> &TaskQuota {
+        &self.quota
     }
 
     /// From now on messages are refused, whoever keeps the tasks.
@@ -122,7 +155,7 @@ impl Callers {
     }
 
     /// The share of a caller; `None` if it may ask for as much as it likes.
-    fn share(&self, caller: &Caller, now: Instant) -> Option<Arc<Share>> {
+    fn share_of(&self, caller: &Caller, now: Instant) -> Option<Arc<Share>> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
@@ -158,7 +191,7 @@ impl Gate {
     /// `ResourceExhausted`, or `Unavailable` if the hub ends, with when to come again.
     pub(crate) fn admit(&self, caller: &Caller, op: Op) -> Result<Permit> {
         self.callers.check_open(op)?;
-        let caller = self.callers.share(caller, Instant::now());
+        let caller = self.callers.share_of(caller, Instant::now());
         let mut permit = Permit::default();
         for share in caller.iter().chain(&self.agent) {
             permit.hold(share.admit(op)?);

@@ -1,6 +1,7 @@
 //! How much callers get, alone and together.
 
 use nuncio_protocol::ErrorKind;
+use nuncio_server::CallerPool;
 
 use super::*;
 use crate::config::Rate;
@@ -139,4 +140,23 @@ fn who_does_not_come_is_forgotten_and_who_is_still_there_is_not() {
     drop(held);
     callers.forget(later);
     assert_eq!(known(), 0);
+}
+
+/// As long as all callers are one, nothing is kept free for others.
+#[test]
+fn a_share_is_for_callers_that_are_told_apart() {
+    let limits = |caller_share_percent| Limits { caller_share_percent, ..Limits::default() };
+    let callers = Callers::new(&limits(25), &HashMap::new());
+    let pool = CallerPool::new(8, callers.share().clone());
+    let held = || std::iter::from_fn(|| pool.try_acquire(&(&caller("a")).into())).collect::<Vec<_>>().len();
+    assert_eq!(held(), 8);
+    callers.tell_apart(true);
+    assert_eq!(held(), 6);
+    callers.configure(&limits(50), &HashMap::new());
+    assert_eq!(held(), 4);
+    callers.configure(&limits(0), &HashMap::new());
+    assert_eq!(held(), 8);
+    callers.configure(&limits(25), &HashMap::new());
+    callers.tell_apart(false);
+    assert_eq!(held(), 8);
 }

@@ -63,6 +63,7 @@ pub(crate) async fn workshop(store: &Arc<dyn Store>) -> Workshop {
         limits: Arc::new(ArcSwap::from_pointee(limits)),
         telemetry: Telemetry::start(&config::Telemetry::default()).unwrap(),
         hub: "hub-1".into(),
+        contexts: crate::agents::ContextKey::open(&**store).await.unwrap(),
         profile: None,
     }
 }

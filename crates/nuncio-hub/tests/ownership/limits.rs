@@ -4,7 +4,7 @@ use std::{fs, pin::pin, time::Instant};
 
 use nuncio_hub::config::{Config, Source, Variables};
 use nuncio_protocol::{
-    Message, Part, SendMessageRequest, SubscribeToTaskRequest, TaskId, Version,
+    CancelTaskRequest, Message, Part, SendMessageRequest, SubscribeToTaskRequest, TaskId, Version,
     op::{Call, Op},
 };
 use serde_json::Value;
@@ -132,6 +132,38 @@ async fn so_much_at_a_time_and_no_more() {
                 }
             }
         }
+    }
+}
+
+/// Tasks that go on in the background count until they have ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_many_unfinished_tasks_and_no_more() {
+    let hub = serve("[limits]\nunfinished_tasks = 2").await;
+    let other = hub.key("other", None).await;
+    for (number, wire) in WIRES.into_iter().enumerate() {
+        let key = hub.key(&format!("team-{number}"), None).await;
+        let hold = || match say(Op::SendMessage, "hold") {
+            Call::SendMessage(mut request) => {
+                request.configuration.get_or_insert_default().return_immediately = true;
+                Call::SendMessage(request)
+            }
+            call => call,
+        };
+        for _ in 0..2 {
+            let answer = wire.call(&hub, "echo", Some(&key), hold()).await.unwrap();
+            assert!(answer.is_ok(), "{wire:?}: {}", answer.text());
+        }
+        for call in [hold(), say(Op::SendMessage, "hello"), say(Op::SendStreamingMessage, "hello")] {
+            exhausted(wire, &wire.call(&hub, "echo", Some(&key), call).await.unwrap());
+        }
+        let answer = wire.call(&hub, "echo", Some(&other), say(Op::SendMessage, "hello")).await.unwrap();
+        assert!(answer.is_ok(), "{wire:?}: others are not concerned: {}", answer.text());
+        let (_, task) = tasks(&hub, Some(&key)).await;
+        let cancel = CancelTaskRequest { id: task.unwrap(), ..Default::default() };
+        let canceled = wire.call(&hub, "echo", Some(&key), Call::CancelTask(Box::new(cancel))).await.unwrap();
+        assert!(canceled.is_ok(), "{wire:?}: {}", canceled.text());
+        let answer = wire.call(&hub, "echo", Some(&key), say(Op::SendMessage, "hello")).await.unwrap();
+        assert!(answer.is_ok(), "{wire:?}: {}", answer.text());
     }
 }
 

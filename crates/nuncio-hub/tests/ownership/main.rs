@@ -4,6 +4,7 @@
 
 mod agents;
 mod attempts;
+mod conversations;
 mod denials;
 mod limits;
 mod refusals;
@@ -44,8 +45,8 @@ struct Running {
     keyring: Arc<Keyring>,
     http: reqwest::Client,
     http2: reqwest::Client,
-    _stop: oneshot::Sender<()>,
-    _ended: JoinHandle<anyhow::Result<()>>,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<anyhow::Result<()>>,
 }
 
 impl Running {
@@ -69,7 +70,7 @@ impl Running {
         let ended = tokio::spawn(hub.run(async move { drop(stopped.await) }));
         let client = || reqwest::Client::builder().no_proxy();
         let (http, http2) = (client().build().unwrap(), client().http2_prior_knowledge().build().unwrap());
-        Self { url, admin, token, keyring, http, http2, _stop: stop, _ended: ended }
+        Self { url, admin, token, keyring, http, http2, stop, ended }
     }
 
     /// With `far` besides: the echo agent of another hub, which keeps its own tasks.
@@ -82,6 +83,12 @@ impl Running {
             config.agents.push(agent);
         })
         .await
+    }
+
+    /// Ends it, so that another one may have its data.
+    async fn stop(self) {
+        drop((self.stop, self.http, self.http2, self.keyring));
+        tokio::time::timeout(PATIENCE, self.ended).await.unwrap().unwrap().unwrap();
     }
 
     /// What its operator is told.

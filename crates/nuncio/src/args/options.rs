@@ -2,7 +2,10 @@
 //!
 //! What their values must look like stands in the schema of the file, once; here is only how they are typed.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use clap::{
     Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches,
@@ -350,6 +353,14 @@ impl clap::Args for Options {
             "Serve an agent under this name: https://… for one that speaks A2A already, in any version; cmd:PROGRAM or \
              cmd+json:PROGRAM for a program; may be repeated. In place of the file's agent of that name",
         );
+        let allow_host = Arg::new("agent-allow-host")
+            .long("agent-allow-host")
+            .value_name("NAME=HOST")
+            .action(ArgAction::Append)
+            .help(
+                "The agent of this name may have interfaces at this host, too; may be repeated. Without this its card \
+                 may name interfaces at its own host only: what callers say would go wherever the card says",
+            );
         let card_key = Arg::new("card-key").long("card-key").value_name("FILE").action(ArgAction::Append).help(
             "Sign cards with this private key: a PKCS#8 PEM file for ES256, EdDSA or RS256. May be repeated: all keys \
              sign, and the public ones are served at /.well-known/jwks.json. With --trust-proxy it needs --public-url",
@@ -369,7 +380,7 @@ impl clap::Args for Options {
             _ => row.arg(),
         });
         command
-            .args([config, agent])
+            .args([config, agent, allow_host])
             .args(hub)
             .args([card_key, card_kid.requires("card-key"), profile])
             .args(PUSH.iter().map(|row| row.arg().help_heading(WEBHOOKS)))
@@ -390,6 +401,7 @@ impl FromArgMatches for Options {
         for text in matches.get_many::<String>("agent").into_iter().flatten() {
             given.push(agent(text)?);
         }
+        given.extend(allowed_hosts(matches)?);
         let config = matches.get_one::<String>("config").filter(|file| !file.is_empty()).map(PathBuf::from);
         let profile = matches.get_one::<String>("profile");
         let profile = PROFILES.iter().find(|(word, ..)| profile.is_some_and(|profile| profile == word));
@@ -439,6 +451,27 @@ fn agent(text: &str) -> Result<Given, Error> {
     Ok(Given { path: vec!["agents".to_owned(), name.to_owned()], told, origin })
 }
 
+/// `NAME=HOST`, again and again: all hosts of an agent are one list.
+fn allowed_hosts(matches: &ArgMatches) -> Result<Vec<Given>, Error> {
+    const FLAG: &str = "--agent-allow-host";
+    let mut hosts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for text in matches.get_many::<String>("agent-allow-host").into_iter().flatten() {
+        let Some((name, host)) = text.split_once('=') else {
+            return Err(wrong(format!(
+                "{FLAG} {text}: expected NAME=HOST, such as billing=calls.billing.internal"
+            )));
+        };
+        name.parse::<AgentName>().map_err(|error| wrong(format!("{FLAG} {name}: {error}")))?;
+        hosts.entry(name).or_default().push(host);
+    }
+    let given = |(name, hosts): (&str, Vec<&str>)| Given {
+        path: vec!["agents".to_owned(), name.to_owned(), "allow_hosts".to_owned()],
+        told: Told::texts(hosts),
+        origin: Origin::Flag(format!("{FLAG} {name}")),
+    };
+    Ok(hosts.into_iter().map(given).collect())
+}
+
 impl Options {
     /// Where the configuration comes from, with this file if one is named.
     pub(crate) fn source(self, file: Option<PathBuf>) -> Source {
@@ -476,6 +509,28 @@ mod tests {
                 table = &table["properties"][key];
             }
             assert!(table.is_object(), "--{}: there is no key {}", row.flag, row.key);
+        }
+    }
+
+    #[test]
+    fn hosts_of_agents_on_the_command_line() {
+        let words = [
+            "--agent-allow-host",
+            "b=x.example",
+            "--agent-allow-host",
+            "a=::1",
+            "--agent-allow-host",
+            "b=10.0.0.1",
+        ];
+        let found = options(&words).unwrap();
+        let paths: Vec<_> = found.given.iter().map(|given| given.path.join(".")).collect();
+        assert_eq!(paths, ["agents.a.allow_hosts", "agents.b.allow_hosts"]);
+        let Told::List(hosts) = &found.given[1].told else { panic!("a list") };
+        assert_eq!(hosts.len(), 2);
+        for (text, words) in [("x.example", "expected NAME=HOST"), ("B=x.example", "is no name of an agent")]
+        {
+            let error = options(&["--agent-allow-host", text]).unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use nuncio_protocol::{Error, Event, Message, Metadata, Result, Task, TaskState};
+use nuncio_protocol::{ContextId, Error, Event, Message, Metadata, Result, Task, TaskState};
 use nuncio_server::{Emitter, ExecContext};
 use serde::Serialize;
 
 use super::{
-    Stop,
+    ContextKey, Stop,
     chunks::Chunks,
     event::{self, Said},
     output::Output,
@@ -27,32 +27,42 @@ const EXCERPT: usize = 80;
 struct Input<'a> {
     agent: &'a str,
     task_id: &'a str,
-    context_id: &'a str,
-    message: &'a Message,
+    context_id: ContextId,
+    /// Who calls; absent for the anonymous caller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    principal: Option<&'a str>,
+    /// The tenant that the caller has proved to belong to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<&'a str>,
+    message: Message,
     /// The task as it was, if the message continues one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    task: Option<&'a Task>,
+    task: Option<Task>,
     /// The caller's tasks that the message refers to.
-    #[serde(skip_serializing_if = "<[Task]>::is_empty")]
-    references: &'a [Task],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    references: Vec<Task>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     accepted_output_modes: &'a [String],
     #[serde(skip_serializing_if = "Metadata::is_empty")]
     metadata: &'a Metadata,
 }
 
-/// What the program is to read.
+/// What the program is to read. It knows conversations by the names of this key.
 ///
 /// # Errors
 /// It cannot be written as JSON.
-pub(super) fn input(agent: &str, cx: &ExecContext) -> Result<Vec<u8>> {
+pub(super) fn input(agent: &str, cx: &ExecContext, contexts: &ContextKey) -> Result<Vec<u8>> {
+    let caller = &cx.call.caller;
+    let as_seen = |task: &Task| contexts.task(caller, task.clone());
     let input = Input {
         agent,
         task_id: cx.task_id.as_str(),
-        context_id: cx.context_id.as_str(),
-        message: &cx.message,
-        task: cx.task.as_ref(),
-        references: &cx.references,
+        context_id: contexts.derive(caller, &cx.context_id),
+        principal: caller.principal().map(|principal| &**principal),
+        tenant: caller.tenant().map(|tenant| &**tenant),
+        message: contexts.message(caller, Message::clone(&cx.message)),
+        task: cx.task.as_ref().map(as_seen),
+        references: cx.references.iter().map(as_seen).collect(),
         accepted_output_modes: &cx.configuration.accepted_output_modes,
         metadata: &cx.metadata,
     };

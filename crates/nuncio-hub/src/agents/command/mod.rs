@@ -24,15 +24,14 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use nuncio_protocol::{AgentCard, AgentSkill, Error, ErrorKind, Result};
-use nuncio_server::{Emitter, ExecContext, Executor, Limits, Runtime, RuntimeBuilder};
-use tokio::{
-    io::AsyncWriteExt as _,
-    process::ChildStdin,
-    sync::{OwnedSemaphorePermit, Semaphore},
+use nuncio_server::{
+    CallerKey, CallerPermit, CallerPool, Emitter, ExecContext, Executor, Limits, Runtime, RuntimeBuilder,
 };
+use tokio::{io::AsyncWriteExt as _, process::ChildStdin};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::{json::Json, output::Output, process::Process, spawn::Started, text::Text, words::Words};
+use super::{ContextKey, Isolation};
 use crate::{
     config::{Command, Format},
     place::Place,
@@ -42,16 +41,16 @@ use crate::{
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// An agent that runs the program.
-pub(crate) fn agent(place: &Place, name: &str, settings: &Command) -> RuntimeBuilder {
+pub(crate) fn agent(place: &Place, name: &str, settings: &Command, isolation: &Isolation) -> RuntimeBuilder {
     // The program is given its grace, and not cut short by the runtime.
     let cancel_grace = settings.grace + MARGIN;
-    Runtime::builder(card(place, name, settings), Program::new(settings, name))
+    Runtime::builder(card(place, name, settings), Program::new(settings, name, isolation))
         .limits(Limits { cancel_grace, ..Limits::default() })
 }
 
 /// Runs the program for each message.
-pub(crate) fn executor(settings: &Command, name: &str) -> Arc<dyn Executor> {
-    Arc::new(Program::new(settings, name))
+pub(crate) fn executor(settings: &Command, name: &str, isolation: &Isolation) -> Arc<dyn Executor> {
+    Arc::new(Program::new(settings, name, isolation))
 }
 
 /// What the card says of it.
@@ -79,8 +78,10 @@ pub(crate) fn card(place: &Place, name: &str, settings: &Command) -> AgentCard {
 struct Program {
     settings: Command,
     name: Arc<str>,
+    /// Names conversations for it.
+    contexts: ContextKey,
     /// One for each process that may run.
-    permits: Arc<Semaphore>,
+    processes: CallerPool,
 }
 
 /// Why a program is ended before its own end.
@@ -134,12 +135,14 @@ impl Executor for Program {
                 Err(error) => return out.refuse(error),
             },
             Format::Json => {
-                (json::input(&self.name, &cx)?, Reader::Json(Json::new(&self.settings, &cx, &out)))
+                let input = json::input(&self.name, &cx, &self.contexts)?;
+                (input, Reader::Json(Json::new(&self.settings, &cx, &out)))
             }
         };
         let Some(_permit) = self.permit(&cx, &out).await? else { return Ok(()) };
+        let context = self.contexts.derive(&cx.call.caller, &cx.context_id);
         let Started { process, stdin, stdout, stderr } =
-            spawn::spawn(&self.settings, &self.name, &cx).map_err(|problem| {
+            spawn::spawn(&self.settings, &self.name, &cx, &context).map_err(|problem| {
                 tracing::warn!(agent = %self.name, task = %cx.task_id, %problem, cause = problem.cause(), "a program could not be started");
                 Error::new(ErrorKind::Internal, problem.to_string())
             })?;
@@ -160,24 +163,26 @@ impl Executor for Program {
 }
 
 impl Program {
-    fn new(settings: &Command, name: &str) -> Self {
+    fn new(settings: &Command, name: &str, isolation: &Isolation) -> Self {
         if let Err(problem) = find::find(settings) {
             tracing::warn!(agent = name, %problem, cause = problem.cause(), "this agent cannot be run as things are");
         }
-        let permits = Arc::new(Semaphore::new(settings.processes.min(Semaphore::MAX_PERMITS)));
-        Self { settings: settings.clone(), name: name.into(), permits }
+        let Isolation { contexts, share } = isolation.clone();
+        let processes = CallerPool::new(settings.processes, share);
+        Self { settings: settings.clone(), name: name.into(), contexts, processes }
     }
 
     /// Waits until there may be another process; `None` if the task is canceled meanwhile.
-    async fn permit(&self, cx: &ExecContext, out: &Emitter) -> Result<Option<OwnedSemaphorePermit>> {
-        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+    async fn permit(&self, cx: &ExecContext, out: &Emitter) -> Result<Option<CallerPermit>> {
+        let caller = CallerKey::from(&cx.call.caller);
+        if let Some(permit) = self.processes.try_acquire(&caller) {
             return Ok(Some(permit));
         }
         out.submitted().await?;
         tokio::select! {
             biased;
             () = cx.cancellation.cancelled() => Ok(None),
-            permit = Arc::clone(&self.permits).acquire_owned() => Ok(permit.ok()),
+            permit = self.processes.acquire(&caller) => Ok(Some(permit)),
         }
     }
 

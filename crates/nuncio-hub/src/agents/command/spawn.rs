@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, io, process::Stdio};
 
+use nuncio_protocol::ContextId;
 use nuncio_server::ExecContext;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command as Builder};
 
@@ -23,12 +24,17 @@ pub(super) struct Started {
 ///
 /// # Errors
 /// Says why it cannot be started.
-pub(super) fn spawn(settings: &Command, agent: &str, cx: &ExecContext) -> Result<Started, Problem> {
+pub(super) fn spawn(
+    settings: &Command,
+    agent: &str,
+    cx: &ExecContext,
+    context: &ContextId,
+) -> Result<Started, Problem> {
     let mut builder = Builder::new(find(settings)?);
     builder
         .args(&settings.arguments)
         .env_clear()
-        .envs(environment(settings, agent, cx))
+        .envs(environment(settings, agent, cx, context))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -52,21 +58,32 @@ pub(super) fn spawn(settings: &Command, agent: &str, cx: &ExecContext) -> Result
 }
 
 /// What is let through, what is set, and what the task is; of the same name the last counts.
-fn environment(settings: &Command, agent: &str, cx: &ExecContext) -> Vec<(OsString, OsString)> {
+fn environment(
+    settings: &Command,
+    agent: &str,
+    cx: &ExecContext,
+    context: &ContextId,
+) -> Vec<(OsString, OsString)> {
+    let caller = &cx.call.caller;
+    let about = [
+        ("NUNCIO_AGENT", Some(agent)),
+        ("NUNCIO_TASK_ID", Some(cx.task_id.as_str())),
+        ("NUNCIO_CONTEXT_ID", Some(context.as_str())),
+        ("NUNCIO_PRINCIPAL", caller.principal().map(|principal| &**principal)),
+        ("NUNCIO_TENANT", caller.tenant().map(|tenant| &**tenant)),
+    ];
+    // Nor does anybody else say them: a caller without a name has none.
+    let is_ours = |name: &str| about.iter().any(|(ours, _)| *ours == name);
     let inherited = settings.inherit.iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
-    let mut variables: Vec<(OsString, OsString)> = inherited.collect();
-    let mut set = |name: &str, value: &str| variables.push((name.into(), value.into()));
-    for (name, value) in &settings.environment.0 {
-        set(name, value);
-    }
-    set("NUNCIO_AGENT", agent);
-    set("NUNCIO_TASK_ID", cx.task_id.as_str());
-    set("NUNCIO_CONTEXT_ID", cx.context_id.as_str());
-    if let Some(trace) = &cx.call.trace {
-        set("TRACEPARENT", &trace.parent);
-        if let Some(state) = &trace.state {
-            set("TRACESTATE", state);
-        }
-    }
+    let set = settings.environment.0.iter().map(|(name, value)| (name.into(), value.into()));
+    let mut variables: Vec<(OsString, OsString)> = inherited.chain(set).collect();
+    variables.retain(|(name, _)| name.to_str().is_none_or(|name| !is_ours(name)));
+    let trace = cx.call.trace.as_ref();
+    let trace = [
+        ("TRACEPARENT", trace.map(|trace| &*trace.parent)),
+        ("TRACESTATE", trace.and_then(|trace| trace.state.as_deref())),
+    ];
+    let told = about.into_iter().chain(trace).filter_map(|(name, value)| Some((name.into(), value?.into())));
+    variables.extend(told);
     variables
 }

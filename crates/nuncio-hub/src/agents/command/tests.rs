@@ -1,5 +1,6 @@
 //! Real programs behind a real runtime: mostly `sh`, which every system has.
 
+mod callers;
 mod ends;
 mod json;
 mod text;
@@ -13,6 +14,7 @@ use std::{
 
 use nuncio_protocol::{CallContext, EventStream, Message, Part, SendMessageRequest};
 use nuncio_server::{
+    CallerShare,
     store::MemoryStore,
     testing::{FailingStore, Harness, Say, lines, next_line},
 };
@@ -26,11 +28,20 @@ fn script(format: Format, script: &str) -> Command {
     Command::new(format, "sh", ["-c".to_owned(), script.to_owned()])
 }
 
+/// What keeps callers apart.
+fn isolation() -> Isolation {
+    Isolation { contexts: ContextKey::new(&[7; 32]), share: CallerShare::default() }
+}
+
 /// An agent that runs it.
 fn agent(settings: &Command) -> Harness {
+    agent_with(settings, &isolation())
+}
+
+fn agent_with(settings: &Command, isolation: &Isolation) -> Harness {
     let place = Place::new(&Url::parse("http://127.0.0.1:2602").unwrap(), None);
     let store: Arc<FailingStore> = Arc::new(MemoryStore::default().into());
-    let runtime = super::agent(&place, "coder", settings).store(Arc::clone(&store) as _).build();
+    let runtime = super::agent(&place, "coder", settings, isolation).store(Arc::clone(&store) as _).build();
     Harness { runtime, store, cx: CallContext::default() }
 }
 

@@ -1,9 +1,9 @@
 //! The way of types: a call that the agent understands in another version or binding only, or that has more to it
 //! than being handed on, is decoded, made once, and its answer encoded. Ids stay as they are.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use nuncio_client::{Candidate, Direct};
 use nuncio_protocol::{
     CallContext, Caller, Error, ErrorKind, Event, EventStream, Message, Result, SendMessageRequest,
@@ -45,6 +45,19 @@ impl Carrier for Proxy {
     }
 }
 
+/// The same events, if the first of them comes in time: by it the agent answers.
+fn first_within(patience: Duration, events: EventStream) -> EventStream {
+    let first = async move {
+        let mut events = events;
+        match timeout(patience, events.next()).await {
+            Ok(Some(first)) => stream::iter([first]).chain(events).boxed(),
+            Ok(None) => stream::empty().boxed(),
+            Err(_) => stream::iter([Err(refusal::shown(&late(), false))]).boxed(),
+        }
+    };
+    stream::once(first).flatten().boxed()
+}
+
 /// The task that a call is about.
 trait About {
     fn task(&self) -> Option<&str>;
@@ -77,11 +90,12 @@ impl Proxy {
         let out = self.outgoing(ways, cx, op)?;
         let Candidate { version, binding, .. } = *ways.typed.candidate();
         let mut is_lossy = cx.said_more || !call.fits(version, binding);
-        let place = ways.link.admit_call(op).await?;
+        let place = ways.link.admit_call(&cx.caller, op).await?;
         // What a stream may take is how long it takes to begin.
         let service =
             self.telemetry.leaving(&self.name, cx.trace.as_ref(), Arc::<Direct>::clone(&ways.typed));
-        let outcome = match timeout(ways.patience(op), service.call(&out, call)).await {
+        let patience = ways.patience(op);
+        let outcome = match timeout(patience, service.call(&out, call)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(late()),
         };
@@ -99,7 +113,10 @@ impl Proxy {
                     let _held = &place;
                     item.map_err(shown)
                 };
-                Ok(Reply::Stream(events.map(shown).boxed()))
+                let events = events.map(shown).boxed();
+                // What goes on may have nothing to say for long.
+                let answers = op == Op::SendStreamingMessage && cx.last_event_id.is_none();
+                Ok(Reply::Stream(if answers { first_within(patience, events) } else { events }))
             }
             reply => Ok(reply),
         }
@@ -200,7 +217,7 @@ impl Proxy {
             None => return Ok(events),
         };
         self.learn(cx, &Subject::of(first.event()), inline).await?;
-        let first = futures_util::stream::iter([Ok::<StreamItem, Error>(first)]);
+        let first = stream::iter([Ok::<StreamItem, Error>(first)]);
         Ok(first.chain(events).boxed())
     }
 

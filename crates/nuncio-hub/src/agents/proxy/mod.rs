@@ -6,7 +6,7 @@
 //! call ─► bind ─┤                                                              │ owners: whose is it?
 //!              anything else                   carry: decoded ─► one exchange ─► encoded
 //! ```
-//! Reading order: this file (what both ways share), `relay`, `headers` and `passing` (the way of bytes), `carry` and
+//! Reading order: this file (what both ways share), `relay`, `headers`, `passing` and `progress` (the way of bytes), `carry` and
 //! `list` (the way of types), `owner` and `owners`, `push`.
 
 mod carry;
@@ -15,13 +15,14 @@ mod list;
 mod owner;
 mod owners;
 mod passing;
+mod progress;
 mod push;
 mod relay;
 
 use std::{sync::Arc, time::Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use nuncio_client::{Candidate, Direct, Forward, Preferences, choose};
+use nuncio_client::{Candidate, Direct, Forward};
 use nuncio_protocol::{
     AgentCard, Binding, CallContext, Error, ErrorKind, RESUME_EXTENSION, Result, TraceContext, Version,
     op::Op,
@@ -31,6 +32,7 @@ use nuncio_server::store::Store;
 use self::owner::Owner;
 pub(crate) use self::{
     owners::Owners,
+    push::Opened,
     relay::{Answered, Taken},
 };
 use super::upstream::{
@@ -167,14 +169,8 @@ impl Proxy {
 
 impl Proxy {
     fn ways_by(&self, link: Arc<Link>, connected: Arc<Connected>) -> Result<Ways> {
-        let mut preferences = Preferences::default();
-        if let Some(version) = link.settings.version {
-            preferences.versions = vec![version];
-        }
-        if let Some(binding) = link.settings.binding {
-            preferences.bindings = vec![binding];
-        }
-        let candidates = choose(&connected.client.card().supported_interfaces, &preferences)?;
+        // Those of the settings' version and binding, at hosts where the agent may be called.
+        let candidates = connected.client.candidates();
         let first = candidates.first().ok_or_else(|| link.out_of_reach())?;
         let home = &connected.card.url;
         let typed = Direct::new(&link.egress, first, &link.credentials, home)?;

@@ -13,10 +13,12 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame};
 use nuncio_client::ForwardBody;
 use nuncio_protocol::{Caller, Error, ErrorKind, Result, wire::sse::Decoder};
-use nuncio_server::bind::{Form, Subject};
-use tokio::sync::OwnedSemaphorePermit;
+use nuncio_server::{
+    CallerPermit,
+    bind::{Form, Subject},
+};
 
-use super::{super::upstream::refusal, owners::Owners};
+use super::{super::upstream::refusal, late, owners::Owners, progress::Progress};
 
 /// The largest first event that is looked at, and the most that is held back for it.
 const LARGEST: usize = 16 << 20;
@@ -42,12 +44,13 @@ pub(super) struct Passing {
     form: Form,
     framing: Framing,
     state: State,
+    progress: Progress,
     /// The last bytes that were handed on: an error can be told only between two events.
     tail: [u8; 2],
     /// It has said how it ended, or has no way to say it.
     is_whole: bool,
     /// What is said by a stream is under way until that ends.
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Option<CallerPermit>,
 }
 
 enum State {
@@ -79,7 +82,8 @@ impl Passing {
         body: ForwardBody,
         (form, framing): (Form, Framing),
         learning: Option<Learning>,
-        place: Option<OwnedSemaphorePermit>,
+        progress: Progress,
+        place: Option<CallerPermit>,
     ) -> Self {
         let state = match learning {
             Some(learning) => State::Learning {
@@ -92,7 +96,7 @@ impl Passing {
         };
         let agent = Arc::clone(agent);
         let is_whole = framing == Framing::Sse;
-        Self { agent, body, form, framing, state, tail: *b"\n\n", is_whole, _place: place }
+        Self { agent, body, form, framing, state, progress, tail: *b"\n\n", is_whole, _place: place }
     }
 
     /// The same for an answer whose head has said how it ended.
@@ -115,7 +119,7 @@ impl Passing {
                     if let Some(frame) = held.pop_front() {
                         return Poll::Ready(Some(Ok(frame)));
                     }
-                    return Pin::new(&mut self.body).poll_frame(cx);
+                    return poll_body(&mut self.body, &mut self.progress, cx);
                 }
                 State::Recording { recording, held } => {
                     let recorded = ready!(recording.as_mut().poll(cx));
@@ -126,7 +130,7 @@ impl Passing {
                     }
                 }
                 State::Learning { first, held, size, .. } => {
-                    let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                    let frame = match ready!(poll_body(&mut self.body, &mut self.progress, cx)) {
                         Some(Ok(frame)) => frame,
                         Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                         None => {
@@ -172,6 +176,25 @@ impl Passing {
             [last] => self.tail = [self.tail[1], *last],
             [.., before, last] => self.tail = [*before, *last],
         }
+    }
+}
+
+/// The next piece of the answer, or an error if it does not come in time.
+fn poll_body(
+    body: &mut ForwardBody,
+    progress: &mut Progress,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>>>> {
+    match Pin::new(body).poll_frame(cx) {
+        Poll::Ready(frame) => {
+            if let Some(Ok(frame)) = &frame
+                && let Some(data) = frame.data_ref()
+            {
+                progress.push(data);
+            }
+            Poll::Ready(frame)
+        }
+        Poll::Pending => progress.poll_late(cx).map(|()| Some(Err(late()))),
     }
 }
 

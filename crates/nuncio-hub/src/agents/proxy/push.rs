@@ -26,7 +26,7 @@ use nuncio_protocol::{
 };
 use nuncio_server::{
     push::{Failure, Onward, Said},
-    store::{Expect, PutRecord, Record, RecordQuery},
+    store::{Expect, PutRecord, Record, RecordQuery, Store},
 };
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,9 @@ const WEBHOOKS_OF: &str = "webhooks-of";
 
 /// All kinds of records that are of no use when their tasks are gone.
 pub(super) const KINDS: [&str; 2] = [WEBHOOK, WEBHOOKS_OF];
+
+/// As long as a digest, and none.
+const NO_DIGEST: &str = "----------------------------------------------------------------";
 
 /// The most webhooks of a task.
 const MOST: usize = 256;
@@ -304,13 +307,20 @@ impl Proxy {
 
     async fn behind(&self, key: &Bytes) -> Result<Option<(String, Mapping)>> {
         let key = String::from_utf8_lossy(key).into_owned();
-        let Some(record) = self.store.record(WEBHOOK, &key).await? else { return Ok(None) };
+        match self.store.record(WEBHOOK, &key).await? {
+            Some(record) => self.mapping(key, &record).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// What a record says, which is written again if it would be forgotten otherwise.
+    async fn mapping(&self, key: String, record: &Record) -> Result<(String, Mapping)> {
         let mapping: Mapping = serde_json::from_slice(&record.value).map_err(Error::internal)?;
         if let Some(task) = mapping.task.as_ref().filter(|_| lapse::is_due(record.at)) {
             self.put(WEBHOOKS_OF, self.index(task, mapping.id.as_ref()), key.clone().into_bytes()).await?;
             self.put(WEBHOOK, key.clone(), record.value.to_vec()).await?;
         }
-        Ok(Some((key, mapping)))
+        Ok((key, mapping))
     }
 
     async fn put(&self, kind: &str, key: String, value: Vec<u8>) -> Result<()> {
@@ -325,9 +335,9 @@ impl Proxy {
         Ok(())
     }
 
-    /// Hands on what the agent has posted to an address of ours: `id.secret` is the end of it.
-    pub(crate) async fn notified(&self, address: &str, headers: &HeaderMap, body: Bytes) -> Handed {
-        match self.hand_on_notification(address, headers, body).await {
+    /// Hands on what the agent has posted to an address of ours.
+    pub(crate) async fn notified(&self, opened: Opened, headers: &HeaderMap, body: Bytes) -> Handed {
+        match self.hand_on_notification(opened, headers, body).await {
             Ok(handed) => handed,
             Err(error) => {
                 tracing::warn!(agent = &*self.name, %error, "a notification could not be handed on");
@@ -336,17 +346,14 @@ impl Proxy {
         }
     }
 
-    async fn hand_on_notification(&self, address: &str, headers: &HeaderMap, body: Bytes) -> Result<Handed> {
-        let Some((id, secret)) = address.split_once('.') else { return Ok(Handed::Unknown) };
+    async fn hand_on_notification(
+        &self,
+        Opened(record): Opened,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Handed> {
         let Some(Pushing { push, options }) = &self.pushing else { return Ok(Handed::Unknown) };
-        let key = format!("{}/{id}", self.name);
-        let Some((key, mapping)) = self.behind(&key.into_bytes().into()).await? else {
-            return Ok(Handed::Unknown);
-        };
-        let digest = hash(secret.as_bytes());
-        if constant_time::verify_slices_are_equal(digest.as_bytes(), mapping.opens.as_bytes()).is_err() {
-            return Ok(Handed::Unknown);
-        }
+        let (key, mapping) = self.mapping(record.key.clone(), &record).await?;
         let Some(to) = push.recall(&key, &mapping.sealed) else { return Ok(Handed::Unknown) };
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let said = text(notification::VERSION).and_then(Version::parse);
@@ -395,6 +402,27 @@ impl Proxy {
             Reply::Task(task) => Ok(Said::Event(Box::new(Event::Task(task)))),
             _ => Err(Error::internal("a task was answered with something else")),
         }
+    }
+}
+
+/// A webhook that was opened by its address.
+pub(crate) struct Opened(Record);
+
+impl Opened {
+    /// Opens the webhook behind an address of ours, whose end is `id.secret`. Nobody has shown who they are, so that
+    /// the same is done whether or not there is such an agent and such a webhook: how long it takes tells nothing.
+    ///
+    /// # Errors
+    /// The store is not there.
+    pub(crate) async fn by(store: &dyn Store, agent: &str, address: &str) -> Result<Option<Self>> {
+        let (id, secret) = address.split_once('.').unwrap_or((address, ""));
+        let record = store.record(WEBHOOK, &format!("{agent}/{id}")).await?;
+        let mapping =
+            record.as_ref().and_then(|record| serde_json::from_slice::<Mapping>(&record.value).ok());
+        let opens = mapping.map_or_else(|| NO_DIGEST.to_owned(), |mapping| mapping.opens);
+        let shown = hash(secret.as_bytes());
+        let is_it = constant_time::verify_slices_are_equal(shown.as_bytes(), opens.as_bytes()).is_ok();
+        Ok(record.filter(|_| is_it).map(Self))
     }
 }
 

@@ -8,13 +8,17 @@ use bytes::Bytes;
 use http::{StatusCode, header::CONTENT_LENGTH};
 use nuncio_client::{Forward, ForwardBody, Handed};
 use nuncio_protocol::{Binding, Caller, Error, ErrorKind, Result, op::Op};
-use nuncio_server::bind::{Form, Raw};
-use tokio::{sync::OwnedSemaphorePermit, time::timeout};
+use nuncio_server::{
+    CallerPermit,
+    bind::{Form, Raw},
+};
+use tokio::time::timeout;
 
 use super::{
     super::upstream::refusal,
     Proxy, Ways, headers, late,
     passing::{Framing, Learning, Passing},
+    progress::{Due, Progress},
 };
 
 /// Where a call goes as it came.
@@ -93,7 +97,7 @@ impl Proxy {
         };
         let handed =
             Handed { method: call.method.clone(), path: call.path, query: call.query, headers: sent, body };
-        let place = ways.link.admit_call(call.op).await?;
+        let place = ways.link.admit_call(&cx.caller, call.op).await?;
         let patience = cx.deadline.map_or_else(
             || ways.patience(call.op),
             |deadline| {
@@ -107,8 +111,16 @@ impl Proxy {
         let answer = answer.and_then(|answer| understood(&answer).map(|()| answer));
         ways.link.learn(&answer);
         let answer = answer.map_err(|error| refusal::shown(&error, as_caller))?;
-        let exchange =
-            Exchange { proxy: self, way, patience, op: call.op, caller: &cx.caller, form: call.form };
+        let due = match call.op {
+            Op::SendStreamingMessage if cx.last_event_id.is_none() => Due::First,
+            // What goes on may have nothing to say for long.
+            op if op.row().streaming => Due::Rest,
+            _ => Due::Answer,
+        };
+        // Events may be large, whatever they are the answer to.
+        let patience = if due == Due::Rest { settings.send_timeout } else { patience };
+        let (caller, form) = (&cx.caller, call.form);
+        let exchange = Exchange { proxy: self, way, patience, due, op: call.op, caller, form };
         exchange.respond(answer, place).await
     }
 }
@@ -139,6 +151,7 @@ struct Exchange<'a> {
     proxy: &'a Proxy,
     way: &'a Forward,
     patience: Duration,
+    due: Due,
     op: Op,
     caller: &'a Caller,
     form: Form,
@@ -149,7 +162,7 @@ impl Exchange<'_> {
     async fn respond(
         self,
         answer: http::Response<ForwardBody>,
-        place: Option<OwnedSemaphorePermit>,
+        place: Option<CallerPermit>,
     ) -> Result<Answered> {
         let (parts, body) = answer.into_parts();
         let framing = match headers::media_type(&parts.headers) {
@@ -164,7 +177,9 @@ impl Exchange<'_> {
                     refused = self.form.refusal(&parts, b"");
                 }
                 let learning = self.learning();
-                let passing = Passing::new(&self.proxy.name, body, (self.form, framing), learning, place);
+                let progress = Progress::new(framing, self.due, self.patience);
+                let form = (self.form, framing);
+                let passing = Passing::new(&self.proxy.name, body, form, learning, progress, place);
                 // An answer of gRPC without any message has its trailers in its head.
                 let is_whole = parts.headers.contains_key("grpc-status");
                 Body::new(if is_whole { passing.whole() } else { passing })

@@ -11,7 +11,7 @@ use std::{
 use aws_lc_rs::digest;
 use futures_util::{StreamExt as _, future::BoxFuture, stream};
 use nuncio_protocol::{
-    CallContext, Error, ErrorKind, EventStream, Message, Result, Role, SendMessageConfiguration,
+    CallContext, Caller, Error, ErrorKind, EventStream, Message, Result, Role, SendMessageConfiguration,
     SendMessageRequest, SendMessageResponse, Task, TaskId, TaskState,
     op::{Call, Reply},
 };
@@ -53,10 +53,10 @@ impl Answer {
 impl Turn<'_> {
     /// What the message is about, in the agent's terms.
     pub(super) async fn theirs_of(&self, before: Option<&Memo>) -> Theirs {
-        let (shared, call) = (self.shared, &self.cx.call);
+        let (shared, caller) = (self.shared, &self.cx.call.caller);
         let context = match before {
             Some(memo) => Some(memo.context.clone()).filter(|context| !context.is_empty()),
-            None => Some(shared.contexts.theirs(call, &self.cx.context_id).await),
+            None => Some(shared.contexts.theirs(caller, &self.cx.context_id).await),
         };
         Theirs {
             task_id: before.map(|memo| memo.task.clone()).filter(|task| !task.is_empty()),
@@ -174,7 +174,8 @@ impl Turn<'_> {
     /// An answer that is waited for. If the task is canceled meanwhile it still is when the turn is over: it tells what
     /// there is to cancel.
     fn hear(&self, answer: impl Future<Output = Result<Answer>> + Send + 'static) -> Hearing {
-        Hearing { answer: Some(Box::pin(answer)), shared: Arc::clone(self.shared), out: self.out.clone() }
+        let (shared, caller) = (Arc::clone(self.shared), self.cx.call.caller.clone());
+        Hearing { answer: Some(Box::pin(answer)), shared, caller, out: self.out.clone() }
     }
 
     /// By this the agent may recognise a repeat: the same turn of the same task has the same one. (Callers use ids of
@@ -199,6 +200,7 @@ struct Hearing {
     /// `None` once it is there.
     answer: Option<BoxFuture<'static, Result<Answer>>>,
     shared: Arc<Shared>,
+    caller: Caller,
     out: Emitter,
 }
 
@@ -220,10 +222,11 @@ impl Drop for Hearing {
         if !self.out.is_canceled() && !self.out.look(|task| task.is_some_and(ended)) {
             return;
         }
-        let shared = Arc::clone(&self.shared);
+        let (shared, caller) = (Arc::clone(&self.shared), self.caller.clone());
         let late = async move {
             if let Ok(Ok(answer)) = timeout(LATE, answer).await
                 && let Some(theirs) = answer.task()
+                && !shared.task_owners.is_foreign(&theirs, &caller)
             {
                 shared.withdraw(&theirs).await;
             }

@@ -1,14 +1,15 @@
-//! Conversations that an upstream agent calls by another name than our callers do: kept as records, by caller.
+//! The names that an upstream agent has for the conversations of callers: the one that we derive ([`ContextKey`]),
+//! unless the agent has answered with another one, which is kept as a record.
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
-use nuncio_protocol::{CallContext, ContextId};
+use nuncio_protocol::{Caller, ContextId};
 use nuncio_server::store::{Expect, PutRecord, RecordQuery, Store};
 
-use super::super::lapse;
+use super::super::{ContextKey, lapse};
 use crate::clock;
 
 /// The kind of the records.
@@ -18,15 +19,16 @@ pub(super) const KIND: &str = "context";
 pub(super) struct Contexts {
     store: Arc<dyn Store>,
     agent: Arc<str>,
+    key: ContextKey,
     /// False as long as the agent has always taken our names: then there is nothing to look for.
     renamed: AtomicBool,
 }
 
 impl Contexts {
-    pub(super) fn new(store: &Arc<dyn Store>, agent: &Arc<str>) -> Self {
+    pub(super) fn new(store: &Arc<dyn Store>, agent: &Arc<str>, key: &ContextKey) -> Self {
         // Where others write, they may have written.
         let renamed = AtomicBool::new(true);
-        Self { store: Arc::clone(store), agent: Arc::clone(agent), renamed }
+        Self { store: Arc::clone(store), agent: Arc::clone(agent), key: key.clone(), renamed }
     }
 
     /// Looks whether there is anything to look for.
@@ -43,38 +45,38 @@ impl Contexts {
         }
     }
 
-    /// True if the agent calls this conversation as we do, as it does all others.
-    pub(super) fn is_same(&self, ours: &ContextId, theirs: &ContextId) -> bool {
-        ours == theirs && !self.renamed.load(Ordering::Relaxed)
+    /// True if the agent has taken our name of this conversation, as it has those of all others.
+    pub(super) fn is_taken(&self, caller: &Caller, ours: &ContextId, theirs: &ContextId) -> bool {
+        !self.renamed.load(Ordering::Relaxed) && self.key.derive(caller, ours) == *theirs
     }
 
     /// What the agent calls this conversation of this caller.
-    pub(super) async fn theirs(&self, call: &CallContext, ours: &ContextId) -> ContextId {
+    pub(super) async fn theirs(&self, caller: &Caller, ours: &ContextId) -> ContextId {
         if !self.renamed.load(Ordering::Relaxed) {
-            return ours.clone();
+            return self.key.derive(caller, ours);
         }
-        match self.store.record(KIND, &self.key(call, ours)).await {
+        match self.store.record(KIND, &self.record_key(caller, ours)).await {
             Ok(Some(record)) => {
                 let theirs = ContextId::new(&*String::from_utf8_lossy(&record.value));
                 if lapse::is_due(record.at) {
-                    self.keep(call, ours, &theirs).await;
+                    self.keep(caller, ours, &theirs).await;
                 }
                 theirs
             }
-            Ok(None) => ours.clone(),
+            Ok(None) => self.key.derive(caller, ours),
             Err(error) => {
                 tracing::warn!(agent = &*self.agent, %error, "a context cannot be read; the agent gets our name of it");
-                ours.clone()
+                self.key.derive(caller, ours)
             }
         }
     }
 
     /// The agent calls this conversation of this caller so.
-    pub(super) async fn keep(&self, call: &CallContext, ours: &ContextId, theirs: &ContextId) {
+    pub(super) async fn keep(&self, caller: &Caller, ours: &ContextId, theirs: &ContextId) {
         self.renamed.store(true, Ordering::Relaxed);
         let put = PutRecord {
             kind: KIND.into(),
-            key: self.key(call, ours).into(),
+            key: self.record_key(caller, ours).into(),
             value: theirs.as_str().to_owned().into(),
             at: clock::now(),
             expect: Expect::Anything,
@@ -85,9 +87,8 @@ impl Contexts {
     }
 
     /// Conversations of several callers may have the same name.
-    fn key(&self, call: &CallContext, ours: &ContextId) -> String {
-        let caller = &call.caller;
-        let tenant = caller.tenant().map(|tenant| &**tenant).or(call.tenant.as_deref()).unwrap_or_default();
+    fn record_key(&self, caller: &Caller, ours: &ContextId) -> String {
+        let tenant = caller.tenant().map_or("", |tenant| tenant);
         let owner = caller.principal().map_or("", |owner| owner);
         format!("{}\0{tenant}\0{owner}\0{ours}", self.agent)
     }
@@ -95,7 +96,6 @@ impl Contexts {
 
 #[cfg(test)]
 mod tests {
-    use nuncio_protocol::Caller;
     use nuncio_server::store::MemoryStore;
 
     use super::*;
@@ -103,21 +103,40 @@ mod tests {
     #[tokio::test]
     async fn a_conversation_has_its_name_at_the_agent_for_its_caller_only() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-        let contexts = Contexts::new(&store, &"billing".into());
+        let key = ContextKey::new(&[7; 32]);
+        let contexts = Contexts::new(&store, &"billing".into(), &key);
         contexts.prepare().await;
-        let call = |who: &str| CallContext {
-            caller: Caller::authenticated(who.to_owned()),
-            ..CallContext::default()
-        };
+        let caller = |who: &str| Caller::authenticated(who.to_owned());
         let ours: ContextId = "c".into();
-        assert_eq!(contexts.theirs(&call("ann"), &ours).await, ours);
-        contexts.keep(&call("ann"), &ours, &"up-c".into()).await;
-        assert_eq!(contexts.theirs(&call("ann"), &ours).await.as_str(), "up-c");
-        assert_eq!(contexts.theirs(&call("bob"), &ours).await, ours);
-        let again = Contexts::new(&store, &"billing".into());
+        let derived = |who: &str| key.derive(&caller(who), &ours);
+        assert_eq!(contexts.theirs(&caller("ann"), &ours).await, derived("ann"));
+        assert!(contexts.is_taken(&caller("ann"), &ours, &derived("ann")));
+        assert!(!contexts.is_taken(&caller("ann"), &ours, &ours));
+        contexts.keep(&caller("ann"), &ours, &"up-c".into()).await;
+        assert_eq!(contexts.theirs(&caller("ann"), &ours).await.as_str(), "up-c");
+        assert_eq!(contexts.theirs(&caller("bob"), &ours).await, derived("bob"));
+        let again = Contexts::new(&store, &"billing".into(), &key);
         again.prepare().await;
-        assert_eq!(again.theirs(&call("ann"), &ours).await.as_str(), "up-c", "also after a restart");
-        let other = Contexts::new(&store, &"search".into());
-        assert_eq!(other.theirs(&call("ann"), &ours).await, ours);
+        assert_eq!(again.theirs(&caller("ann"), &ours).await.as_str(), "up-c", "also after a restart");
+        let other = Contexts::new(&store, &"search".into(), &key);
+        assert_eq!(other.theirs(&caller("ann"), &ours).await, derived("ann"));
+    }
+
+    /// As earlier versions wrote it, with the tenant of the credential.
+    #[tokio::test]
+    async fn a_record_that_is_stored_stays_valid() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let put = PutRecord {
+            kind: KIND.into(),
+            key: "billing\0north\0ann\0c".into(),
+            value: "up-c".into(),
+            at: clock::now(),
+            expect: Expect::Absent,
+        };
+        store.put_records(vec![put]).await.unwrap();
+        let contexts = Contexts::new(&store, &"billing".into(), &ContextKey::new(&[7; 32]));
+        contexts.prepare().await;
+        let caller = Caller::authenticated("ann").of_tenant("north");
+        assert_eq!(contexts.theirs(&caller, &"c".into()).await.as_str(), "up-c");
     }
 }

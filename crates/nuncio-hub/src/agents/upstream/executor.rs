@@ -23,12 +23,9 @@ use nuncio_protocol::{
     A2aService, CallContext, CancelTaskRequest, ContextId, Error, ErrorKind, Event, Message, MessageId, Part,
     Result, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
-use nuncio_server::{Emitter, ExecContext};
+use nuncio_server::{CallerPermit, Emitter, ExecContext};
 use serde::{Deserialize, Serialize};
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 
 use super::{
     Shared,
@@ -162,6 +159,7 @@ impl<'a> Turn<'a> {
         }
         match before {
             Some(memo) => {
+                self.claim_task(&memo.task)?;
                 *self.theirs() = Some(memo);
                 self.follow(None, None).await
             }
@@ -199,7 +197,7 @@ impl<'a> Turn<'a> {
 
     /// Sends the message and follows what becomes of it.
     async fn send(&self, before: Option<Memo>) -> Result<()> {
-        let place = match self.link.admit().await {
+        let place = match self.link.admit(&self.cx.call.caller).await {
             Ok(place) => place,
             Err(error) => return Box::pin(turn_away(self.cx, self.out, error)).await,
         };
@@ -230,7 +228,7 @@ impl<'a> Turn<'a> {
         OptionFuture::from(claim).await.transpose()
     }
 
-    async fn send_under(&self, place: Option<OwnedSemaphorePermit>, before: Option<Memo>) -> Result<()> {
+    async fn send_under(&self, place: Option<CallerPermit>, before: Option<Memo>) -> Result<()> {
         let theirs = self.theirs_of(before.as_ref()).await;
         let (mut repeats, mut may_have_it) = (0, false);
         let error = loop {
@@ -299,6 +297,7 @@ impl<'a> Turn<'a> {
         if task.is_empty() {
             return Ok(true);
         }
+        self.claim_task(task)?;
         let interface = self.connected.client().candidates().first();
         let interface = interface.map(|candidate| candidate.interface.url.clone()).unwrap_or_default();
         let memo = Memo { task: task.clone(), context: context.clone(), interface };
@@ -312,17 +311,28 @@ impl<'a> Turn<'a> {
         Ok(true)
     }
 
+    /// Takes a task of the agent's for the caller. What becomes of one that is another caller's is not told.
+    fn claim_task(&self, task: &TaskId) -> Result<()> {
+        if self.shared.task_owners.claim(task, &self.cx.call.caller) {
+            return Ok(());
+        }
+        let agent = &*self.shared.name;
+        tracing::error!(agent, task = %self.cx.task_id, theirs = %task, "the agent gives one task to several callers");
+        let why = "the agent answered with a task that is not the caller's";
+        Err(Error::new(ErrorKind::InvalidAgentResponse, why))
+    }
+
     /// Notes what the agent calls the conversation, if not as we do.
     async fn rename(&self, theirs: &ContextId) {
-        let (call, ours) = (&self.cx.call, &self.cx.context_id);
+        let (caller, ours) = (&self.cx.call.caller, &self.cx.context_id);
         let contexts = &self.shared.contexts;
-        if theirs.is_empty() || contexts.is_same(ours, theirs) {
+        if theirs.is_empty() || contexts.is_taken(caller, ours, theirs) {
             return;
         }
         // Boxed: most agents take our names.
         Box::pin(async {
-            if contexts.theirs(call, ours).await != *theirs {
-                contexts.keep(call, ours, theirs).await;
+            if contexts.theirs(caller, ours).await != *theirs {
+                contexts.keep(caller, ours, theirs).await;
             }
         })
         .await;

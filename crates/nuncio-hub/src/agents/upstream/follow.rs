@@ -16,10 +16,8 @@ use nuncio_protocol::{
     Artifact, Error, ErrorKind, Event, EventStream, GetTaskRequest, Result, SubscribeToTaskRequest, Task,
     TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    time::{Instant, timeout, timeout_at},
-};
+use nuncio_server::CallerPermit;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     difference::{difference, is_known},
@@ -93,7 +91,7 @@ impl Turn<'_> {
     pub(super) async fn follow(
         &self,
         mut events: Option<EventStream>,
-        place: Option<OwnedSemaphorePermit>,
+        place: Option<CallerPermit>,
     ) -> Result<()> {
         let mut patience = Patience {
             // What was left behind is looked at right away.
@@ -125,7 +123,7 @@ impl Turn<'_> {
     }
 
     /// Tells what a stream brings; true if the task has settled with it.
-    async fn read(&self, mut events: EventStream, place: &mut Option<OwnedSemaphorePermit>) -> Result<bool> {
+    async fn read(&self, mut events: EventStream, place: &mut Option<CallerPermit>) -> Result<bool> {
         let (mut end, mut latest, mut news) = (None, None, News::default());
         loop {
             let next = match poll!(events.next()) {

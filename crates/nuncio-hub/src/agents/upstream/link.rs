@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    net::IpAddr,
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
@@ -14,21 +15,22 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwapOption;
 use nuncio_client::{
-    CardCache, Client, ClientCredentials, Credentials, Egress, FetchedCard, RESUME_EXTENSION, RetryPolicy,
-    Trust, TrustedKeys, was_not_sent,
+    CardCache, Client, ClientCredentials, Credentials, Egress, FOREIGN_HOST, FetchedCard, InterfaceHosts,
+    RESUME_EXTENSION, RetryPolicy, Trust, TrustedKeys, was_not_sent,
 };
-use nuncio_protocol::{AgentCard, CallContext, Error, ErrorKind, Result as CallResult, Version, op::Op};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, timeout},
+use nuncio_protocol::{
+    AgentCard, CallContext, Caller, Error, ErrorKind, Result as CallResult, Version, op::Op,
 };
+use nuncio_server::{CallerPermit, CallerPool, CallerShare};
+use tokio::time::{Instant, timeout};
+use url::Host;
 
 use super::{
     breaker::Breaker,
     probe::{Condition, Probe},
     refusal,
 };
-use crate::config::{Auth, Credential, Upstream};
+use crate::config::{Auth, CardSource, Credential, Upstream};
 
 /// What the client itself tries again: calls that reached nobody, safe calls, and streams. What takes longer is
 /// followed by looking at the task.
@@ -55,7 +57,8 @@ pub(crate) struct Link {
     keys: TrustedKeys,
     connected: ArcSwapOption<Connected>,
     breaker: Mutex<Breaker>,
-    room: Option<Arc<Semaphore>>,
+    /// For calls, if there is a bound.
+    calls: Option<CallerPool>,
     /// The card says that it streams, and it does not.
     refuses_streams: AtomicBool,
     /// The last call was not answered as it should, whatever the card looks like.
@@ -112,8 +115,13 @@ impl Link {
     ///
     /// # Errors
     /// A file of the settings cannot be read, or a setting is wrong.
-    pub(crate) fn open(name: &str, settings: Upstream, probe: Arc<Probe>) -> Result<Self> {
-        let egress = egress(&settings.auth)?;
+    pub(crate) fn open(
+        name: &str,
+        settings: Upstream,
+        probe: Arc<Probe>,
+        share: CallerShare,
+    ) -> Result<Self> {
+        let egress = egress(&settings)?;
         // The card may be elsewhere; the operator has named both.
         let credentials = credentials(&settings.auth)?.allow_origin(&settings.url);
         let mut keys = TrustedKeys::new();
@@ -124,7 +132,7 @@ impl Link {
         if settings.trust.require && keys.is_empty() {
             bail!("signatures are required, but no key is trusted; name the keys");
         }
-        let room = settings.max_concurrent.map(|most| Arc::new(Semaphore::new(most)));
+        let calls = settings.max_concurrent.map(|most| CallerPool::new(most, share));
         Ok(Self {
             name: name.into(),
             egress,
@@ -134,7 +142,7 @@ impl Link {
             keys,
             connected: ArcSwapOption::empty(),
             breaker: Mutex::default(),
-            room,
+            calls,
             refuses_streams: AtomicBool::new(false),
             calls_fail: AtomicBool::new(false),
             settings,
@@ -144,7 +152,8 @@ impl Link {
     /// Uses this card from now on; false if it is the one that is used already.
     ///
     /// # Errors
-    /// Its signature is not what the settings demand, or it offers nothing that we speak.
+    /// Its signature is not what the settings demand, it offers nothing that we speak, or that at a host where nobody
+    /// has allowed it to be.
     pub(crate) fn connect(&self, card: Arc<FetchedCard>) -> CallResult<bool> {
         if self
             .connected
@@ -161,6 +170,7 @@ impl Link {
             .map(|candidate| candidate.version)
             .find(|next| *next != client.version());
         let other = next.map(|version| self.client(&card, Some(version))).transpose()?;
+        self.warn_of_foreign(&client, &card);
         let connected =
             Connected { client, card, other, switched: AtomicBool::new(false), extended: Default::default() };
         self.connected.store(Some(Arc::new(connected)));
@@ -173,6 +183,7 @@ impl Link {
         let mut builder = Client::builder()
             .egress(self.egress.clone())
             .credentials(self.credentials.clone())
+            .interface_hosts(hosts(&self.settings))
             .retry(RETRY)
             .trust(self.trust(card));
         if let Some(version) = version {
@@ -181,7 +192,32 @@ impl Link {
         if let Some(binding) = self.settings.binding {
             builder = builder.binding(binding);
         }
-        builder.with_card(Arc::clone(card))
+        builder.with_card(Arc::clone(card)).map_err(|error| self.explained(error))
+    }
+
+    /// Says what to do about an interface that is at a foreign host.
+    fn explained(&self, error: Error) -> Error {
+        let Some(host) = error.metadata().get(FOREIGN_HOST) else { return error };
+        let name = &*self.name;
+        let why = format!(
+            "{}; if calls may go there, add allow_hosts = [\"{host}\"] to [agents.{name}], or --agent-allow-host \
+             {name}={host}",
+            error.message()
+        );
+        Error::new(error.kind(), why)
+    }
+
+    /// Says which interfaces are not used because of where they are.
+    fn warn_of_foreign(&self, client: &Client, card: &FetchedCard) {
+        let hosts = hosts(&self.settings);
+        for interface in &client.card().supported_interfaces {
+            let Some(binding) = interface.binding() else { continue };
+            if let Err(error) =
+                hosts.judge(interface, binding, &card.url).map_err(|error| self.explained(error))
+            {
+                tracing::warn!(agent = &*self.name, %error, "an interface of an agent is not used");
+            }
+        }
     }
 
     /// What the signatures of this card have to prove: nothing without keys; with keys, those that are there have
@@ -204,12 +240,12 @@ impl Link {
     /// # Errors
     /// `Unavailable` if the agent has not been reached for a while, `ResourceExhausted` if there is no place; both
     /// say when to come back.
-    pub(crate) async fn admit(&self) -> CallResult<Option<OwnedSemaphorePermit>> {
+    pub(crate) async fn admit(&self, caller: &Caller) -> CallResult<Option<CallerPermit>> {
         self.may_pass()?;
-        let Some(room) = &self.room else { return Ok(None) };
-        match timeout(self.settings.timeout, Arc::clone(room).acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(Some(permit)),
-            Ok(Err(_)) | Err(_) => {
+        let Some(calls) = &self.calls else { return Ok(None) };
+        match timeout(self.settings.timeout, calls.acquire(&caller.into())).await {
+            Ok(permit) => Ok(Some(permit)),
+            Err(_) => {
                 let error = Error::new(ErrorKind::ResourceExhausted, "the agent has as much to do as it may");
                 Err(error.with_retry_after(COME_BACK))
             }
@@ -220,9 +256,9 @@ impl Link {
     ///
     /// # Errors
     /// As for a message.
-    pub(crate) async fn admit_call(&self, op: Op) -> CallResult<Option<OwnedSemaphorePermit>> {
+    pub(crate) async fn admit_call(&self, caller: &Caller, op: Op) -> CallResult<Option<CallerPermit>> {
         match op {
-            Op::SendMessage | Op::SendStreamingMessage => self.admit().await,
+            Op::SendMessage | Op::SendStreamingMessage => self.admit(caller).await,
             _ => self.may_pass().map(|()| None),
         }
     }
@@ -316,9 +352,29 @@ impl Link {
     }
 }
 
+/// The hosts at which an agent may be called: those that the operator has named, and no other that its card names.
+fn hosts(settings: &Upstream) -> InterfaceHosts {
+    let mut hosts = InterfaceHosts::default().allow_url(&settings.url);
+    if let Some(CardSource::Url(card)) = &settings.card {
+        hosts = hosts.allow_url(card);
+    }
+    settings.allow_hosts.iter().fold(hosts, InterfaceHosts::allow)
+}
+
+/// The addresses among the hosts that the operator has allowed.
+fn allowed_addresses(settings: &Upstream) -> Vec<IpAddr> {
+    let address = |host: &Host| match host {
+        Host::Domain(_) => None,
+        Host::Ipv4(address) => Some(IpAddr::V4(*address)),
+        Host::Ipv6(address) => Some(IpAddr::V6(*address)),
+    };
+    settings.allow_hosts.iter().filter_map(address).collect()
+}
+
 /// The way out to an agent, with what is said about TLS.
-pub(crate) fn egress(auth: &Auth) -> Result<Egress> {
-    let mut builder = Egress::builder();
+pub(crate) fn egress(settings: &Upstream) -> Result<Egress> {
+    let auth = &settings.auth;
+    let mut builder = Egress::builder().refuse_link_local(allowed_addresses(settings));
     for file in &auth.authorities {
         builder = builder.root_certificates(&read(file)?).with_context(|| file.display().to_string())?;
     }

@@ -4,7 +4,7 @@
 //! Reading order: this file (an agent is started and looked after), `executor` (a message goes out), `ask` (what is said), `claim` (once),
 //! `follow` (what becomes of it), `withdraw` (what nobody wants any more), `difference` and `translate` (what that is
 //! in our terms), `refusal` (what callers are told when it goes wrong); `link` (connections and bounds), `card`,
-//! `contexts`, `probe`, `breaker`, `hops`; `behind` (what administration sees of it).
+//! `contexts`, `task_owners`, `probe`, `breaker`, `hops`; `behind` (what administration sees of it).
 
 mod ask;
 mod breaker;
@@ -18,6 +18,7 @@ pub(crate) mod hops;
 pub(crate) mod link;
 pub(crate) mod probe;
 pub(crate) mod refusal;
+mod task_owners;
 mod translate;
 mod withdraw;
 
@@ -43,6 +44,7 @@ use self::{
     hops::Hop,
     link::Link,
     probe::{Condition, Health, Probe},
+    task_owners::TaskOwners,
     withdraw::Withdrawals,
 };
 use super::{
@@ -78,6 +80,7 @@ struct Shared {
     label: Arc<ArcSwap<Label>>,
     store: Arc<dyn Store>,
     contexts: Contexts,
+    task_owners: TaskOwners,
     withdrawals: Withdrawals,
     telemetry: Telemetry,
     probe: Arc<Probe>,
@@ -134,7 +137,7 @@ pub(crate) async fn prepare(
 ) -> Result<Prepared> {
     let name: Arc<str> = (&*wanted.name).into();
     let probe = Arc::new(Probe::default());
-    let link = Link::open(&name, settings.clone(), Arc::clone(&probe))?;
+    let link = Link::open(&name, settings.clone(), Arc::clone(&probe), workshop.callers.share().clone())?;
     let link = Arc::new(ArcSwap::from_pointee(link));
     let label = Arc::new(ArcSwap::from_pointee(Label::of(wanted)));
     let identity = Arc::clone(&workshop.identity);
@@ -155,7 +158,8 @@ pub(crate) async fn prepare(
         place: workshop.place.clone(),
         label,
         store: Arc::clone(&workshop.store),
-        contexts: Contexts::new(&workshop.store, &name),
+        contexts: Contexts::new(&workshop.store, &name, &workshop.contexts),
+        task_owners: TaskOwners::default(),
         withdrawals: Withdrawals::new(&workshop.store, &name),
         telemetry: workshop.telemetry.clone(),
         probe,

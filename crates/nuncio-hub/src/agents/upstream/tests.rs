@@ -1,6 +1,8 @@
 //! Whatever an upstream agent cannot do, callers of the hub see correct A2A.
 
 mod cards;
+mod contexts;
+mod hosts;
 mod once;
 mod patience;
 mod peer;
@@ -296,9 +298,9 @@ async fn a_conversation_keeps_the_name_that_the_agent_gave_it() {
     let second = hub.harness.task(again).await.unwrap();
     assert_eq!(second.context_id, first.context_id);
     let sent = sent(&peer);
-    let theirs = format!("up-{}", first.context_id);
-    assert_eq!(sent[0].context_id.as_ref().unwrap(), &first.context_id, "ours, until it has another");
-    assert_eq!(sent[1].context_id.as_ref().unwrap().as_str(), theirs);
+    let ours = hub.workshop.contexts.derive(&hub.harness.cx.caller, &first.context_id);
+    assert_eq!(sent[0].context_id.as_ref().unwrap(), &ours, "ours, until it has another");
+    assert_eq!(sent[1].context_id.as_ref().unwrap().as_str(), format!("up-{ours}"));
     assert_eq!(sent[1].reference_task_ids.len(), 1, "known ones by their own names: {:?}", sent[1]);
     assert_ne!(sent[1].reference_task_ids[0], first.id);
 }
@@ -505,7 +507,8 @@ async fn a_reply_by_a_stream_keeps_the_name_of_its_conversation_too() {
     assert!(!ours.as_str().starts_with("up-"), "{ours}");
     let again = Say::from("reply").change(|req| req.message.context_id = Some(ours.clone()));
     hub.harness.send(again).await.unwrap();
-    assert_eq!(sent(&peer)[1].context_id.as_ref().unwrap().as_str(), format!("up-{ours}"));
+    let derived = hub.workshop.contexts.derive(&hub.harness.cx.caller, &ours);
+    assert_eq!(sent(&peer)[1].context_id.as_ref().unwrap().as_str(), format!("up-{derived}"));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use http::HeaderName;
 use nuncio_protocol::{Binding, Version};
-use url::Url;
+use url::{Host, Url};
 
 use crate::config::Secret;
 
@@ -23,6 +23,8 @@ pub struct Upstream {
     pub card: Option<CardSource>,
     /// How often to look for a new card.
     pub card_refresh: Duration,
+    /// Hosts besides those of its address and its card at which its interfaces may be.
+    pub allow_hosts: Vec<Host>,
     /// What signatures of its card mean.
     pub trust: Trust,
     /// How we prove who we are.
@@ -58,6 +60,7 @@ impl Upstream {
             binding: None,
             card: None,
             card_refresh: Duration::from_secs(300),
+            allow_hosts: Vec::new(),
             trust: Trust::default(),
             auth: Auth::default(),
             forward_headers: Vec::new(),

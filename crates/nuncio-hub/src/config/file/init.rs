@@ -37,6 +37,7 @@ const AGENTS: &[(&str, &[&str])] = &[
             "binding",
             "card",
             "card_refresh_seconds",
+            "allow_hosts",
             "forward_headers",
             "timeout_seconds",
             "send_timeout_seconds",

@@ -64,7 +64,7 @@ fn clean(schema: &mut Json) {
             if let Some("uint32" | "uint" | "uint64" | "double") = format.as_deref() {
                 object.remove("format");
                 if format.as_deref() == Some("uint32") {
-                    object.insert("maximum".to_owned(), u32::MAX.into());
+                    object.entry("maximum").or_insert(u32::MAX.into());
                 }
             }
             object.values_mut().for_each(clean);

@@ -52,6 +52,10 @@ pub(crate) struct Agent {
     /// After how many seconds to look for a new card; 300 when absent. With url.
     #[schemars(example = 300, range(min = 1))]
     pub(crate) card_refresh_seconds: Option<u64>,
+    /// Hosts at which its interfaces may be, besides that of its card: names or addresses without a port; none when
+    /// absent. With url.
+    #[schemars(example = ["calls.billing.internal"])]
+    pub(crate) allow_hosts: Option<Vec<String>>,
     /// Signatures of its card. With url.
     pub(crate) trust: Option<Trust>,
     /// How the hub proves to it who it is. With url.

@@ -23,12 +23,26 @@ pub(crate) struct Limits {
     /// Streams of a caller at a time; as many as it likes when absent.
     #[schemars(example = 100, range(min = 1))]
     pub(crate) streams: Option<u32>,
+    /// Tasks of a caller that the hub works on at a time, in the background as well; as many as it likes when absent.
+    #[schemars(example = 1000, range(min = 1))]
+    pub(crate) unfinished_tasks: Option<u32>,
+    /// Percent of an agent's executions, processes and calls that one caller may hold while others want them; 0: all.
+    #[schemars(range(max = 100))]
+    pub(crate) caller_share_percent: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         let usual = config::Limits::default();
-        Self { body_bytes: usual.body_bytes, parts: usual.parts, rate: None, tasks: None, streams: None }
+        Self {
+            body_bytes: usual.body_bytes,
+            parts: usual.parts,
+            rate: None,
+            tasks: None,
+            streams: None,
+            unfinished_tasks: None,
+            caller_share_percent: usual.caller_share_percent,
+        }
     }
 }
 

@@ -21,6 +21,7 @@ const OF_URL: &[&str] = &[
     "binding",
     "card",
     "card_refresh_seconds",
+    "allow_hosts",
     "trust",
     "auth",
     "forward_headers",
@@ -145,6 +146,8 @@ impl Reader<'_> {
             Some(raw::Follow::Block) => Follow::Block,
         };
         upstream.card = agent.card.as_ref().and_then(|card| self.card(&within("card"), card));
+        let allowed = agent.allow_hosts.as_deref().unwrap_or_default();
+        upstream.allow_hosts = self.hosts(&within("allow_hosts"), allowed);
         upstream.trust = self.trust(&within("trust"), agent.trust.as_ref());
         upstream.auth = self.auth(&within("auth"), agent.auth.as_ref());
         for (at, name) in agent.forward_headers.iter().flatten().enumerate() {

@@ -30,7 +30,7 @@ impl Reader<'_> {
                 key: self.path(&["tls", "key"], &tls.key),
             }),
             public_url: written.public_url.as_ref().and_then(|url| self.public_url(url)),
-            allowed_hosts: self.hosts(&written.allow_hosts),
+            allowed_hosts: self.hosts(&["allow_hosts"], &written.allow_hosts),
             trusted_proxies: self.parse_all(&["trusted_proxies"], &written.trusted_proxies),
             card_keys: self.card_keys(&written.card_keys),
             legacy_card: written.legacy_card,
@@ -78,13 +78,15 @@ impl Reader<'_> {
         url
     }
 
-    fn hosts(&mut self, texts: &[String]) -> Vec<Host> {
+    pub(super) fn hosts(&mut self, path: &[&str], texts: &[String]) -> Vec<Host> {
         let mut hosts = Vec::new();
         for (at, text) in texts.iter().enumerate() {
-            match Host::parse(text) {
+            // Addresses of the new family have brackets in URLs only.
+            let host = text.parse().map(Host::Ipv6).or_else(|_| Host::parse(text));
+            match host {
                 Ok(host) => hosts.push(host),
                 Err(_) => self.wrong(
-                    &["allow_hosts", &at.to_string()],
+                    &[path, &[&at.to_string()]].concat(),
                     "expected a name such as agents.example.com, without a port",
                 ),
             }
@@ -235,6 +237,8 @@ impl Reader<'_> {
             rate: written.rate.as_ref().and_then(|rate| self.rate(&["limits", "rate"], rate)),
             tasks: written.tasks,
             streams: written.streams,
+            unfinished_tasks: written.unfinished_tasks,
+            caller_share_percent: written.caller_share_percent,
         }
     }
 

@@ -48,7 +48,8 @@ async fn an_execution_that_is_dropped_takes_its_program_with_it() {
     let program = "trap '' TERM; sleep 1000 & echo $!; while :; do wait; done";
     let settings = Command { grace: LONG, ..script(Format::Text, program) };
     let limits = Limits { cancel_grace: SHORT, ..Limits::default() };
-    let harness = Harness::with(Program::new(&settings, "coder"), |builder| builder.limits(limits));
+    let harness =
+        Harness::with(Program::new(&settings, "coder", &isolation()), |builder| builder.limits(limits));
     let task = harness.begin("hi").await.unwrap();
     let mut stream = harness.subscribe(&task.id).await.unwrap();
     let started = pid(&next_news(&mut stream).await);

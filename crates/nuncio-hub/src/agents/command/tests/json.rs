@@ -125,7 +125,9 @@ async fn a_program_is_told_everything() {
         panic!("{task:?}")
     };
     assert_eq!(told["taskId"], task.id.as_str());
-    assert_eq!(told["contextId"], task.context_id.as_str());
+    let context = isolation().contexts.derive(&harness.cx.caller, &task.context_id);
+    assert_eq!(told["contextId"], context.as_str());
+    assert_eq!(told["message"]["contextId"], context.as_str());
     assert_eq!(told["agent"], "coder");
     assert_eq!(told["metadata"], json!({"k": "v"}));
     assert_eq!(told["task"], Value::Null);

@@ -103,7 +103,7 @@ async fn a_program_sees_what_it_is_allowed_to_see() {
     seen.sort_unstable();
     let expected = [
         "NUNCIO_AGENT=coder".to_owned(),
-        format!("NUNCIO_CONTEXT_ID={}", task.context_id),
+        format!("NUNCIO_CONTEXT_ID={}", isolation().contexts.derive(&harness.cx.caller, &task.context_id)),
         format!("NUNCIO_TASK_ID={}", task.id),
         format!("PATH={}", std::env::var("PATH").unwrap()),
         "TOKEN=s3cret".to_owned(),
@@ -146,7 +146,7 @@ async fn what_cannot_be_run_says_why() {
         ),
     ] {
         // The operator is told at once, and is not stopped: it may come.
-        drop(executor(&settings, "coder"));
+        drop(executor(&settings, "coder", &isolation()));
         let seen = lines(agent(&settings).stream("hi").await.unwrap()).await;
         assert_eq!(
             seen,

@@ -243,7 +243,7 @@ async fn hub_of(
     let fleet = Arc::new(Fleet::new(Some(NAME)));
     fleet.put(Arc::clone(&agent));
     let guard = Guard { origins: Arc::default(), identity: Arc::clone(&workshop.identity) };
-    let (routes, _health) = router::router(&fleet, &place, &options, &guard).await.unwrap();
+    let (routes, _health) = router::router(&fleet, &store, &place, &options, &guard).await.unwrap();
     let requests = Requests::new(Arc::clone(&workshop.telemetry.metrics));
     let front = Front::new(requests, guard, fleet, routes);
     serve(listener, Router::new().fallback_service(front));

@@ -6,7 +6,10 @@ use nuncio_protocol::{
     GetTaskPushNotificationConfigRequest, ListTaskPushNotificationConfigsRequest, Message, Part,
     SendMessageConfiguration, SendMessageRequest, TaskPushNotificationConfig,
 };
-use nuncio_server::push::{MasterKey, Push, PushOptions};
+use nuncio_server::{
+    push::{MasterKey, Push, PushOptions},
+    testing::FailingStore,
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -19,6 +22,10 @@ fn pushing(store: &Arc<dyn Store>) -> Pushing {
 
 /// An agent of version 1.0 that registers webhooks, and a hub before it.
 async fn pair(apart: bool) -> (Canned, Hub) {
+    pair_on(Arc::new(MemoryStore::default()), apart).await
+}
+
+async fn pair_on(store: Arc<dyn Store>, apart: bool) -> (Canned, Hub) {
     let upstream = Canned::start(&FORMS[..1], |asked| {
         let asked: Value = serde_json::from_slice(&asked.body).unwrap();
         let task = json!({ "id": "t", "contextId": "c", "status": { "state": "TASK_STATE_WORKING" } });
@@ -32,7 +39,6 @@ async fn pair(apart: bool) -> (Canned, Hub) {
         typed(StatusCode::OK, "application/json", answer.to_string())
     })
     .await;
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let settings = Upstream::new(Url::parse(&upstream.base).unwrap());
     let hub = hub_with(settings, apart, Some(pushing(&store)), store).await;
     (upstream, hub)
@@ -222,5 +228,22 @@ async fn where_the_agent_does_not_push_neither_does_the_hub() {
         let (cx, hook) = (CallContext::default(), webhook("https://h.example/"));
         let error = ann.create_task_push_notification_config(&cx, hook);
         assert_eq!(error.await.unwrap_err().kind(), ErrorKind::PushNotificationNotSupported, "{form:?}");
+    }
+}
+
+/// Nobody has to show anything to post here. So the store is asked for any agent: otherwise the time that an answer
+/// takes would tell which agents there are.
+#[tokio::test]
+async fn a_notification_for_no_agent_goes_the_same_way() {
+    let store: Arc<FailingStore> = Arc::new(MemoryStore::default().into());
+    let (_upstream, hub) = pair_on(Arc::clone(&store) as _, true).await;
+    for (fails, expected) in [(false, StatusCode::NOT_FOUND), (true, StatusCode::SERVICE_UNAVAILABLE)] {
+        store.fail_reads(fails);
+        for agent in [NAME, "nobody", "No%20name"] {
+            for address in ["id.secret", "id", "id.", ".secret"] {
+                let url = format!("{}/agents/{agent}/push/{address}", hub.base);
+                assert_eq!(notify(&url, &update()).await, expected, "{agent} {address}");
+            }
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Streams, event by event.
 
+use std::time::Duration;
+
 use nuncio_protocol::op::Op;
 use tokio::sync::mpsc;
 
@@ -160,5 +162,98 @@ async fn a_caller_that_leaves_takes_its_connection_along() {
     // The agent finds out when there is nobody to write to.
     while feed.send(Ok(event(form, "more"))).await.is_ok() {
         tokio::task::yield_now().await;
+    }
+}
+
+/// The beginning of an event, and of what it goes on with for ever.
+fn drip(form: (Binding, Version)) -> (Bytes, Bytes) {
+    match form.0 {
+        Binding::JsonRpc | Binding::HttpJson => (Bytes::from_static(b"data: {"), Bytes::from_static(b" ")),
+        Binding::Grpc => (Bytes::from_static(&[0, 0, 1, 0, 0]), Bytes::from_static(b"x")),
+    }
+}
+
+/// Begins with these pieces, then drips.
+fn feed_drops(feed: Pieces, first: Vec<Bytes>, drop: Bytes) {
+    tokio::spawn(async move {
+        for piece in first {
+            let _ = feed.send(Ok(piece)).await;
+        }
+        let mut every = tokio::time::interval(Duration::from_millis(5));
+        while feed.send(Ok(drop.clone())).await.is_ok() {
+            every.tick().await;
+        }
+    });
+}
+
+async fn hub_in_a_hurry(upstream: &Canned, apart: bool) -> Hub {
+    let send_timeout = Duration::from_millis(100);
+    let settings = Upstream { send_timeout, ..Upstream::new(Url::parse(&upstream.base).unwrap()) };
+    hub_with(settings, apart, None, Arc::new(MemoryStore::default())).await
+}
+
+/// Only a test that fails waits this long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn an_answer_that_never_begins_to_make_sense_is_late() {
+    // By bytes, and by types.
+    for (form, caller) in
+        FORMS.into_iter().map(|form| (form, form)).chain([(FORMS[0], FORMS[2]), (FORMS[4], FORMS[0])])
+    {
+        for apart in [false, true] {
+            let (upstream, feed) = fed(form).await;
+            let hub = hub_in_a_hurry(&upstream, apart).await;
+            let case = format!("{form:?} {caller:?} {apart}");
+            let (first, drop) = drip(form);
+            let feeding = async {
+                let feed = loop {
+                    if let Some(feed) = feed.lock().unwrap().take() {
+                        break feed;
+                    }
+                    tokio::task::yield_now().await;
+                };
+                feed_drops(feed, vec![first], drop);
+            };
+            let both = futures_util::future::join(told_until_the_end(&hub, caller), feeding);
+            let ended = tokio::time::timeout(PATIENCE, both).await;
+            let ((told, is_cut), ()) = ended.unwrap_or_else(|_| panic!("{case}: no end"));
+            // What was handed on in pieces of an event can only be cut.
+            let has_begun = !apart && form == caller && form.0 != Binding::Grpc;
+            assert_eq!(is_cut, has_begun, "{case}: {told}");
+            assert!(is_cut || told.contains("took too long"), "{case}: {told}");
+        }
+    }
+}
+
+/// All that the caller of a stream is told, and whether that was cut.
+async fn told_until_the_end(hub: &Hub, form: (Binding, Version)) -> (String, bool) {
+    let (head, mut body) = hub.open("ann", stream_call(form)).await.into_parts();
+    let mut told = format!("{:?}", head.headers);
+    while let Some(frame) = body.frame().await {
+        match frame.map(http_body::Frame::into_data) {
+            Ok(Ok(data)) => told.push_str(&String::from_utf8_lossy(&data)),
+            Ok(Err(frame)) => told.push_str(&format!("{:?}", frame.into_trailers())),
+            Err(_) => return (told, true),
+        }
+    }
+    (told.replace("%20", " "), false)
+}
+
+#[tokio::test]
+async fn an_event_that_has_begun_has_to_end() {
+    for form in FORMS {
+        for apart in [false, true] {
+            let (upstream, feed) = fed(form).await;
+            let hub = hub_in_a_hurry(&upstream, apart).await;
+            let mut body = hub.open("ann", stream_call(form)).await.into_body();
+            let feed = feed.lock().unwrap().take().unwrap();
+            feed.send(Ok(event(form, "one"))).await.unwrap();
+            next(&mut body).await;
+            let (first, drop) = drip(form);
+            feed_drops(feed, vec![first], drop);
+            let end = async { while let Some(Ok(_)) = body.frame().await {} };
+            tokio::time::timeout(PATIENCE, end).await.unwrap_or_else(|_| panic!("{form:?} {apart}: no end"));
+        }
     }
 }

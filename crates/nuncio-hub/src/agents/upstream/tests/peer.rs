@@ -14,8 +14,8 @@ use http::{HeaderMap, StatusCode};
 use nuncio_client::{SigningKey, sign_card};
 use nuncio_protocol::{
     A2aService, AgentCard, AgentExtension, Artifact, Binding, CallContext, Error, ErrorKind, Event,
-    Interceptor, Message, Next, Part, RESUME_EXTENSION, Result, StreamItem, TaskArtifactUpdateEvent,
-    TaskState, TaskStatus, TaskStatusUpdateEvent, Version,
+    Interceptor, Message, Next, Part, RESUME_EXTENSION, Result, SendMessageResponse, StreamItem,
+    TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Version,
     op::{Call, Op, Reply},
 };
 use nuncio_server::{
@@ -57,6 +57,8 @@ pub(super) struct Manners {
     pub(super) mumbles: bool,
     /// Asked for a task, it tells of another.
     pub(super) confuses: bool,
+    /// It answers every message that begins a task with its first task.
+    pub(super) repeats_tasks: bool,
     /// Its tasks have so many artifacts.
     pub(super) clutters: usize,
     /// It recognises a message that comes again.
@@ -101,6 +103,8 @@ pub(super) struct Inner {
     pub(super) seen: Mutex<Vec<Seen>>,
     /// The path and the headers of every request, also of those that it refused.
     pub(super) requests: Mutex<Vec<(String, HeaderMap)>>,
+    /// The first task that it made.
+    first: Mutex<Option<TaskId>>,
     /// Lets the agent go on that waits at it.
     pub(super) gate: Notify,
     /// Its streams are cut when this fires.
@@ -123,6 +127,7 @@ impl Peer {
             manners,
             seen: Mutex::default(),
             requests: Mutex::default(),
+            first: Mutex::default(),
             gate: Notify::new(),
             cut: ArcSwap::from_pointee(CancellationToken::new()),
             card: ArcSwap::default(),
@@ -235,6 +240,37 @@ impl Inner {
         let options = BindOptions { keep_headers, card_signer, ..BindOptions::default() };
         let agent = bind::Agent::new(Arc::new(runtime) as Arc<dyn A2aService>, &card, options).unwrap();
         bind::router(&agent)
+    }
+}
+
+impl Inner {
+    /// The answer as one about the first task that there was.
+    async fn first_for_all(&self, reply: Reply) -> Result<Reply> {
+        let rename = |id: &TaskId| {
+            let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert_with(|| id.clone()).clone()
+        };
+        Ok(match reply {
+            Reply::Sent(SendMessageResponse::Task(mut task)) => {
+                task.id = rename(&task.id);
+                Reply::Sent(SendMessageResponse::Task(task))
+            }
+            Reply::Stream(events) => {
+                let mut renamed = Vec::new();
+                for item in events.collect::<Vec<_>>().await {
+                    let mut event = Event::clone(item?.event());
+                    match &mut event {
+                        Event::Task(task) => task.id = rename(&task.id),
+                        Event::StatusUpdate(update) => update.task_id = rename(&update.task_id),
+                        Event::ArtifactUpdate(update) => update.task_id = rename(&update.task_id),
+                        Event::Message(_) => {}
+                    }
+                    renamed.push(Ok(StreamItem::new(None, Arc::new(event))));
+                }
+                Reply::Stream(Box::pin(stream::iter(renamed)))
+            }
+            reply => reply,
+        })
     }
 }
 
@@ -368,7 +404,11 @@ impl Interceptor for Watching {
                 req.message.context_id = Some(format!("up-{context}").into());
             }
         }
+        let begins = matches!(&call, Call::SendMessage(req) | Call::SendStreamingMessage(req) if req.message.task_id.is_none());
         let mut reply = next.run(cx, call).await?;
+        if manners.repeats_tasks && begins {
+            return peer.first_for_all(reply).await;
+        }
         if let Reply::Task(task) = &mut reply {
             if manners.confuses {
                 task.id = "other".into();

@@ -107,7 +107,9 @@ async fn signatures_mean_what_the_operator_wants() {
     }
     let peer = Peer::start(Manners::good()).await;
     let trust = Trust { keys: Vec::new(), require: true };
-    let error = Link::open("a", Upstream { trust, ..settings(&peer.url) }, Arc::default()).err().unwrap();
+    let error =
+        Link::open("a", Upstream { trust, ..settings(&peer.url) }, Arc::default(), Default::default());
+    let error = error.err().unwrap();
     assert!(error.to_string().contains("no key is trusted"), "{error}");
 }
 

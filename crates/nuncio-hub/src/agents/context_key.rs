@@ -1,0 +1,153 @@
+//! The names by which agents know conversations.
+//!
+//! Callers choose context ids, many choose the same one (`main`), and one may choose another's on purpose. To an agent
+//! all callers of the hub are one, so that an agent that remembers by context would tell one caller what another one
+//! said. So an agent never sees the caller's id. It sees a name that is derived from whose conversation it is:
+//!
+//! ```text
+//! HMAC-SHA256(secret of the store, "context", tenant, principal, contextId)   as a UUID
+//! ```
+//! The tenant is the one that the credential proves, never the one that a call says. The name is the same after a
+//! restart and at every hub of one database. It is keyed, so that nobody who reaches the agent by another way can
+//! compute the name of somebody else's conversation.
+
+use aws_lc_rs::hmac;
+use nuncio_protocol::{Caller, ContextId, Message, Task};
+use nuncio_server::store::{Store, StoreError};
+
+/// The secret of the store that the key is made of.
+const SECRET: &str = "contexts";
+
+/// The key from which the names of conversations are derived. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ContextKey(hmac::Key);
+
+impl ContextKey {
+    /// The key of this store; made when it is first asked for.
+    ///
+    /// # Errors
+    /// The store is not there.
+    pub(crate) async fn open(store: &dyn Store) -> Result<Self, StoreError> {
+        Ok(Self::new(&store.secret(SECRET).await?))
+    }
+
+    pub(crate) fn new(secret: &[u8; 32]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    /// The name by which agents know this conversation of this caller.
+    pub(crate) fn derive(&self, caller: &Caller, context: &ContextId) -> ContextId {
+        let tag = hmac::sign(&self.0, &encode(caller, context));
+        let mut name = [0; 16];
+        name.copy_from_slice(&tag.as_ref()[..16]);
+        let mut buffer = uuid::Uuid::encode_buffer();
+        let text = uuid::Builder::from_custom_bytes(name).into_uuid().hyphenated().encode_lower(&mut buffer);
+        ContextId::new(&*text)
+    }
+
+    /// A message of this caller's as agents see it.
+    pub(super) fn message(&self, caller: &Caller, mut message: Message) -> Message {
+        message.context_id = message.context_id.map(|context| self.derive(caller, &context));
+        message
+    }
+
+    /// A task of this caller's as agents see it.
+    pub(super) fn task(&self, caller: &Caller, mut task: Task) -> Task {
+        let Task { context_id, status, history, .. } = &mut task;
+        *context_id = self.derive(caller, context_id);
+        for message in status.message.iter_mut().chain(history) {
+            let translated = self.message(caller, Message::clone(message));
+            *message = translated.into();
+        }
+        task
+    }
+}
+
+/// Each part with its length, so that no two conversations are encoded alike.
+fn encode(caller: &Caller, context: &ContextId) -> Vec<u8> {
+    let (tenant, principal) = (caller.tenant(), caller.principal());
+    let parts = [Some("context"), tenant.map(|it| &**it), principal.map(|it| &**it), Some(context.as_str())];
+    let mut encoded = Vec::with_capacity(128);
+    for part in parts {
+        // What is absent is not what is empty.
+        encoded.push(u8::from(part.is_some()));
+        let part = part.unwrap_or_default();
+        encoded.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        encoded.extend_from_slice(part.as_bytes());
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use nuncio_protocol::Part;
+    use nuncio_server::store::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn each_caller_has_conversations_of_its_own() {
+        let key = ContextKey::new(&[7; 32]);
+        let principal = |name: &str| Caller::authenticated(name);
+        let conversations = [
+            (Caller::anonymous(), "main"),
+            (Caller::anonymous(), "other"),
+            (Caller::anonymous(), ""),
+            (principal(""), "main"),
+            (principal("ann"), "main"),
+            (principal("bob"), "main"),
+            (principal("annmain"), ""),
+            (principal("ann").of_tenant("north"), "main"),
+            (principal("ann").of_tenant("south"), "main"),
+            (principal("north").of_tenant("ann"), "main"),
+            (Caller::anonymous().of_tenant("ann"), "main"),
+        ];
+        let names: HashSet<_> =
+            conversations.iter().map(|(caller, context)| key.derive(caller, &(*context).into())).collect();
+        assert_eq!(names.len(), conversations.len(), "{names:?}");
+        for name in &names {
+            assert!(uuid::Uuid::parse_str(name.as_str()).is_ok(), "{name}");
+        }
+        for (caller, context) in &conversations {
+            assert!(names.contains(&key.derive(caller, &(*context).into())), "the same again");
+            let foreign = ContextKey::new(&[8; 32]).derive(caller, &(*context).into());
+            assert!(!names.contains(&foreign), "another key has other names");
+        }
+    }
+
+    /// Stored conversations of agents depend on it.
+    #[test]
+    fn a_name_stays_as_it_is() {
+        let caller = Caller::authenticated("ann").of_tenant("north");
+        let name = ContextKey::new(&[7; 32]).derive(&caller, &"main".into());
+        assert_eq!(name.as_str(), "8a3423f2-ba74-8e04-bf96-3f355c86fb4e");
+    }
+
+    #[tokio::test]
+    async fn hubs_of_one_store_have_one_key() {
+        let (store, other) = (MemoryStore::default(), MemoryStore::default());
+        let (caller, context) = (Caller::authenticated("ann"), "main".into());
+        let name = ContextKey::open(&store).await.unwrap().derive(&caller, &context);
+        assert_eq!(ContextKey::open(&store).await.unwrap().derive(&caller, &context), name);
+        assert_ne!(ContextKey::open(&other).await.unwrap().derive(&caller, &context), name);
+    }
+
+    #[test]
+    fn nothing_of_a_task_shows_the_callers_own_name() {
+        let (key, caller) = (ContextKey::new(&[7; 32]), Caller::authenticated("ann"));
+        let said = |id: &str| {
+            let mut message = Message::user(id, Part::text("x"));
+            message.context_id = Some("main".into());
+            message
+        };
+        let mut task = Task { context_id: "main".into(), ..Task::default() };
+        task.history = vec![said("1").into(), said("2").into()];
+        task.status.message = Some(said("3").into());
+        let seen = serde_json::to_string(&key.task(&caller, task)).unwrap();
+        let name = key.derive(&caller, &"main".into());
+        assert!(!seen.contains("\"main\""), "{seen}");
+        assert_eq!(seen.matches(name.as_str()).count(), 4, "{seen}");
+    }
+}
