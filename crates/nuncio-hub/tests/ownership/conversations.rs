@@ -111,8 +111,8 @@ async fn nobody_is_told_what_another_caller_said() {
         for (name, principal, tenant) in [
             ("ann", "ann", None),
             ("bob", "bob", None),
-            ("ann-north", "ann", Some("north")),
-            ("ann-south", "ann", Some("south")),
+            ("north", "ann", Some("north")),
+            ("south", "ann", Some("south")),
         ] {
             let (principal, tenant) = (Some(principal.to_owned()), tenant.map(str::to_owned));
             let new = NewKey { principal, tenant, ..NewKey::named(name) };

@@ -30,15 +30,18 @@ fn script(format: Format, script: &str) -> Command {
 
 /// What keeps callers apart.
 fn isolation() -> Isolation {
-    Isolation { contexts: ContextKey::new(&[7; 32]), share: CallerShare::percent(25) }
+    Isolation { contexts: ContextKey::new(&[7; 32]), share: CallerShare::default() }
 }
 
 /// An agent that runs it.
 fn agent(settings: &Command) -> Harness {
+    agent_with(settings, &isolation())
+}
+
+fn agent_with(settings: &Command, isolation: &Isolation) -> Harness {
     let place = Place::new(&Url::parse("http://127.0.0.1:2602").unwrap(), None);
     let store: Arc<FailingStore> = Arc::new(MemoryStore::default().into());
-    let runtime =
-        super::agent(&place, "coder", settings, &isolation()).store(Arc::clone(&store) as _).build();
+    let runtime = super::agent(&place, "coder", settings, isolation).store(Arc::clone(&store) as _).build();
     Harness { runtime, store, cx: CallContext::default() }
 }
 

@@ -66,7 +66,7 @@ async fn one_caller_leaves_processes_for_others() {
     let mut settings =
         gate.script(Format::Text, r#"read message; [ "$message" = quick ] || read x < "$GATE""#);
     settings.processes = 8;
-    let harness = agent(&settings);
+    let harness = agent_with(&settings, &Isolation { share: CallerShare::percent(25), ..isolation() });
     let (ann, bob) = (harness.as_caller("ann"), harness.as_caller("bob"));
     let mut tasks = Vec::new();
     for _ in 0..20 {
