@@ -5,6 +5,7 @@
 mod agents;
 mod attempts;
 mod denials;
+mod foreign;
 mod limits;
 mod refusals;
 mod tasks;
