@@ -18,6 +18,8 @@ use nuncio_protocol::{
     },
 };
 
+use crate::egress::shown_text;
+
 /// The bindings this crate can speak.
 pub const SPOKEN_BINDINGS: &[Binding] = &[
     Binding::JsonRpc,
@@ -75,7 +77,9 @@ pub fn choose(interfaces: &[AgentInterface], preferences: &Preferences) -> Resul
 fn nothing_fits(interfaces: &[AgentInterface], preferences: &Preferences) -> Error {
     let offers: Vec<_> = interfaces
         .iter()
-        .map(|offer| format!("{} {} at {}", offer.protocol_binding, offer.protocol_version, offer.url))
+        .map(|offer| {
+            format!("{} {} at {}", offer.protocol_binding, offer.protocol_version, shown_text(&offer.url))
+        })
         .collect();
     let offers = if offers.is_empty() { "no interface at all".to_owned() } else { offers.join(", ") };
     let versions: Vec<_> = preferences.versions.iter().map(|version| version.as_str()).collect();

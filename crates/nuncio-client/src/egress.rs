@@ -364,6 +364,12 @@ pub(crate) fn shown(url: &Url) -> String {
     url.into()
 }
 
+/// The same for what may be no address. What follows a question mark is left out in any case.
+pub(crate) fn shown_text(address: &str) -> String {
+    let bare = || address.split(['?', '#']).next().unwrap_or_default().to_owned();
+    Url::parse(address).map_or_else(|_| bare(), |url| shown(&url))
+}
+
 /// True if the address is on this machine, as far as its text tells.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {

@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    io,
     net::SocketAddr,
     path::PathBuf,
     sync::{Arc, OnceLock},
@@ -16,7 +17,7 @@ use nuncio_server::{
     push::Push,
     store::Store,
 };
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -42,6 +43,9 @@ use crate::{
     signing::CardKeys,
     telemetry::{Levels, Requests, Telemetry},
 };
+
+/// How many connections wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// How long connections may take to end after the tasks have.
 const CONNECTION_GRACE: Duration = Duration::from_secs(5);
@@ -119,12 +123,7 @@ impl Hub {
         let vault = master.as_ref().map(|master| Vault::new(master, "agents")).transpose()?;
         let master = master.filter(|_| push.is_some());
         let push_key = master.as_ref().map(push::signing_key).transpose()?;
-        let socket = TcpListener::bind(config.listen).await.with_context(|| {
-            format!(
-                "cannot listen on {}; is another hub running? say --listen with another port",
-                config.listen
-            )
-        })?;
+        let socket = reserve(config.listen)?;
         let address = socket.local_addr()?;
         let base = match &config.public_url {
             Some(url) => url.to_string(),
@@ -197,6 +196,7 @@ impl Hub {
         let desk = Desk {
             fleet: Arc::clone(&fleet),
             store: Arc::clone(&store),
+            is_volatile: !config.data.is_durable(),
             wake,
             registry: Arc::clone(&registry),
             identity: Arc::clone(&identity),
@@ -213,6 +213,8 @@ impl Hub {
         };
         let levels = Levels::new(Arc::clone(&telemetry.metrics), Arc::clone(&store), Arc::clone(&fleet));
         let admin = Admin::bind(&config, local, Arc::new(desk), levels).await?;
+        // Last: whoever gets through here finds all of the hub, and the token in its file.
+        let socket = socket.listen(BACKLOG).map_err(|error| unheard(config.listen, error))?;
         let listener = Listener { socket, certificates, names: own_names, connections: config.connections };
         let audit = writer;
         Ok(Self {
@@ -350,6 +352,24 @@ impl Hub {
         self.live.telemetry.close(TELEMETRY_GRACE).await;
         Ok(())
     }
+}
+
+/// Takes the address, so that it is known and nobody else has it. Nobody can connect yet.
+fn reserve(address: SocketAddr) -> Result<TcpSocket> {
+    let reserve = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // A hub that comes back finds connections of the one before that have not quite gone.
+        #[cfg(unix)]
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(socket)
+    };
+    reserve().map_err(|error| unheard(address, error))
+}
+
+fn unheard(address: SocketAddr, error: io::Error) -> anyhow::Error {
+    let why = format!("cannot listen on {address}; is another hub running? say --listen with another port");
+    anyhow::Error::new(error).context(why)
 }
 
 /// Does this until then, and nothing after.

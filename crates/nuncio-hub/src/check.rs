@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::{
     agents::upstream::link::{Link, credentials, egress},
-    config::{AgentKind, CardSource, Command, Config, Data, Issuer, Loaded, Problem, Upstream},
+    config::{AgentKind, CardSource, Command, Config, Data, Issuer, Loaded, Problem, Upstream, file::masked},
     listen::Certificates,
     signing::CardKeys,
 };
@@ -73,11 +73,11 @@ fn files(config: &Config) -> Vec<Finding> {
 }
 
 fn readable(file: &Path) -> Result<()> {
-    fs::read(file).map(drop).with_context(|| format!("{}: cannot be read", file.display()))
+    fs::read(file).map(drop).context("the file cannot be read")
 }
 
 fn is_folder(folder: &Path) -> Result<()> {
-    anyhow::ensure!(folder.is_dir(), "{}: is no folder", folder.display());
+    anyhow::ensure!(folder.is_dir(), "there is no such folder");
     Ok(())
 }
 
@@ -90,10 +90,8 @@ fn folder_of(file: &Path) -> Result<()> {
 }
 
 fn card(file: &Path) -> Result<()> {
-    let bytes = fs::read(file).with_context(|| format!("{}: cannot be read", file.display()))?;
-    serde_json::from_slice::<AgentCard>(&bytes)
-        .map(drop)
-        .with_context(|| format!("{}: is no agent card", file.display()))
+    let bytes = fs::read(file).context("the file cannot be read")?;
+    serde_json::from_slice::<AgentCard>(&bytes).map(drop).context("the file holds no agent card")
 }
 
 /// A program that there is, and that may be run.
@@ -103,12 +101,12 @@ fn program(command: &Command) -> Result<()> {
         fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
     if name.contains('/') {
-        anyhow::ensure!(runs(Path::new(name)), "{name}: is no program that can be run");
+        anyhow::ensure!(runs(Path::new(name)), "there is no program at this path that can be run");
         return Ok(());
     }
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&paths).any(|folder| runs(&folder.join(name)));
-    anyhow::ensure!(found, "{name}: there is no such program in PATH; write its whole path");
+    anyhow::ensure!(found, "there is no such program in PATH; write its whole path");
     Ok(())
 }
 
@@ -169,12 +167,13 @@ async fn keys_of(issuer: &Issuer) -> Result<()> {
         }
     };
     let document = json(&egress, &url).await?;
-    anyhow::ensure!(document["keys"].is_array(), "{url} holds no keys (JWKS)");
+    anyhow::ensure!(document["keys"].is_array(), "{} holds no keys (JWKS)", masked(url.as_str()));
     Ok(())
 }
 
 async fn json(egress: &Egress, url: &Url) -> Result<serde_json::Value> {
     let response = egress.fetch(Request::get(url.as_str()).body(Bytes::new())?).await.map_err(told)?;
-    anyhow::ensure!(response.status().is_success(), "{url} answers {}", response.status());
-    serde_json::from_slice(response.body()).with_context(|| format!("{url} answers no JSON"))
+    let shown = || masked(url.as_str());
+    anyhow::ensure!(response.status().is_success(), "{} answers {}", shown(), response.status());
+    serde_json::from_slice(response.body()).with_context(|| format!("{} answers no JSON", shown()))
 }

@@ -1,5 +1,10 @@
 //! Which pages of other sites may call: those of configured origins. Cards are for all of them. Cookies and the
 //! like mean nothing to us, so none are asked for.
+//!
+//! A browser asks before most calls of a page, and is told no. Without asking it sends a POST that has neither a body
+//! nor a header of its own, such as a cancel: where no credentials are needed, that would be carried out. So what
+//! changes something is refused if a page of another site sends it, by what the browser says and no page can forge:
+//! `Sec-Fetch-Site`, or `Origin`.
 
 use std::sync::Arc;
 
@@ -9,11 +14,14 @@ use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
     header::{
         ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-        ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+        ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION,
+        HOST, ORIGIN, VARY,
     },
 };
+use nuncio_protocol::{Error, ErrorKind};
+use nuncio_server::bind::PublicBase;
 
-use crate::config::WebOrigin;
+use crate::{config::WebOrigin, identity::refuse_with};
 
 /// What callers send besides what every page may.
 const SENT: &str = "authorization, x-api-key, content-type, accept, a2a-version, a2a-extensions, \
@@ -33,7 +41,12 @@ pub(crate) async fn cross_origin<F: Future<Output = Response>>(
     request: Box<Request>,
     next: impl FnOnce(Box<Request>) -> F,
 ) -> Response {
-    let Some(origin) = request.headers().get(ORIGIN).cloned() else { return next(request).await };
+    let Some(origin) = request.headers().get(ORIGIN).cloned() else {
+        return match is_by_foreign_page(&request) {
+            true => refuse_with(&request, &foreign_page()),
+            false => next(request).await,
+        };
+    };
     let origins = origins.load_full();
     let allowed = if is_card(&request) {
         Some(HeaderValue::from_static("*"))
@@ -54,6 +67,7 @@ pub(crate) async fn cross_origin<F: Future<Output = Response>>(
             headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
             response
         }
+        None if is_by_foreign_page(&request) => refuse_with(&request, &foreign_page()),
         _ => Box::pin(next(request)).await,
     };
     if let Some(allowed) = allowed {
@@ -62,6 +76,41 @@ pub(crate) async fn cross_origin<F: Future<Output = Response>>(
         response.headers_mut().append(VARY, HeaderValue::from_static("origin"));
     }
     response
+}
+
+/// True if a page of another site has sent this, and it would change something. With credentials it may pass: a
+/// browser has asked before it sent them.
+fn is_by_foreign_page(request: &Request) -> bool {
+    let headers = request.headers();
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let has_credentials = headers.contains_key(AUTHORIZATION) || headers.contains_key("x-api-key");
+    if is_read || has_credentials {
+        return false;
+    }
+    match headers.get("sec-fetch-site").map(HeaderValue::as_bytes) {
+        Some(b"same-origin" | b"none") => false,
+        Some(_) => true,
+        // Browsers that do not say it send an origin with every POST; whoever sends none is no browser.
+        None => headers.get(ORIGIN).is_some_and(|origin| !is_own(request, origin)),
+    }
+}
+
+/// True for an origin under which the page has reached us itself.
+fn is_own(request: &Request, origin: &HeaderValue) -> bool {
+    let Some((_, site)) = origin.to_str().ok().and_then(|origin| origin.split_once("://")) else {
+        return false;
+    };
+    let is_site = |host: &str| host.eq_ignore_ascii_case(site);
+    let base = request.extensions().get::<PublicBase>().map(|base| base.to_string());
+    let base = base.as_deref().and_then(|base| base.split("://").nth(1)?.split('/').next());
+    let in_uri = request.uri().authority().map(http::uri::Authority::as_str);
+    let host = in_uri.or_else(|| request.headers().get(HOST)?.to_str().ok());
+    base.is_some_and(is_site) || host.is_some_and(is_site)
+}
+
+fn foreign_page() -> Error {
+    let why = "a web page of another site may not call; allow its origin in cors.origins";
+    Error::new(ErrorKind::PermissionDenied, why)
 }
 
 fn allow(headers: &mut HeaderMap, origin: HeaderValue) {

@@ -1,7 +1,10 @@
 //! The configuration, read again while the hub runs: all of it, or none.
 //!
 //! Three may ask for it: whoever saves a file ([`Reloading::watch`] looks every second), SIGHUP, and the admin API.
-//! What is wrong changes nothing, and is told to whoever asked. Connections, streams and tasks go on in any case.
+//! What is wrong changes nothing, and is told to whoever asked; so does a file that was emptied, or has lost what
+//! nobody takes away by accident (`config/dropped.rs`), unless the admin API is told that it is meant. Files are read
+//! when they have not changed for an interval: somebody may still be writing. Connections, streams and tasks go on in
+//! any case.
 
 use std::{
     convert::Infallible,
@@ -27,8 +30,8 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// Between two looks at the files.
-const EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at the files, and how long they have to stay as they are before they are read.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What of a running hub follows its configuration.
 #[derive(Clone)]
@@ -108,19 +111,16 @@ impl Reloading {
 
     /// Reads the files again when they change, for as long as it is polled.
     pub async fn watch(&self) -> Infallible {
-        let mut tried = self.seen().await;
+        let mut settling = Settling::new(self.seen().await);
         loop {
-            let asked = tokio::select! {
-                () = tokio::time::sleep(EVERY) => false,
-                () = self.asked.notified() => true,
-            };
-            let now = self.seen().await;
-            // A file that is wrong is tried once, and not told of every second.
-            if now == tried && !asked {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                () = self.asked.notified() => settling.ask(),
+            }
+            if !settling.look(self.seen().await) {
                 continue;
             }
-            tried = now;
-            match self.reload().await {
+            match self.reload(false).await {
                 Ok(changes) if changes.is_empty() => tracing::info!("the configuration has not changed"),
                 Ok(changes) => {
                     self.live.identity.audit().note(Row::of(What::ConfigReloaded));
@@ -158,11 +158,15 @@ impl Reloading {
         tokio::task::spawn_blocking(look).await.unwrap_or_default()
     }
 
-    async fn try_reload(&self) -> Result<Changes, Problems> {
+    async fn try_reload(&self, force: bool) -> Result<Changes, Problems> {
         let mut loaded = self.loaded.lock().await;
         let source = self.source.clone();
         let reading = tokio::task::spawn_blocking(move || source.load());
         let new = reading.await.map_err(|error| wrong(format!("it cannot be read: {error}")))??;
+        let dropped = config::dropped(&loaded, &new);
+        if !force && dropped.has_errors() {
+            return Err(dropped);
+        }
         let changes = config::changes(&loaded.config, &new.config);
         self.live.apply(&new.config).await?;
         self.shown.store(Arc::new(new.shown(true)));
@@ -177,10 +181,45 @@ impl Reloader for Reloading {
         Value::clone(&self.shown.load())
     }
 
-    async fn reload(&self) -> Result<Changes, Problems> {
-        let outcome = self.try_reload().await;
+    async fn reload(&self, force: bool) -> Result<Changes, Problems> {
+        let outcome = self.try_reload(force).await;
         self.live.telemetry.metrics.reloaded(outcome.is_ok());
         outcome
+    }
+}
+
+/// Decides when files are read: once for each content, when two looks in a row have seen the same.
+#[derive(Debug)]
+struct Settling {
+    /// What was read last, be it right or wrong: a wrong file is told of once.
+    tried: u64,
+    /// What the last look has seen, if it is still to be read.
+    pending: Option<u64>,
+    /// Somebody wants the files to be read, changed or not.
+    asked: bool,
+}
+
+impl Settling {
+    fn new(tried: u64) -> Self {
+        Self { tried, pending: None, asked: false }
+    }
+
+    /// The files are to be read even if they are as before. What was seen until now does not count.
+    fn ask(&mut self) {
+        (self.asked, self.pending) = (true, None);
+    }
+
+    /// True if what is seen now is to be read.
+    fn look(&mut self, seen: u64) -> bool {
+        if seen == self.tried && !self.asked {
+            self.pending = None;
+            return false;
+        }
+        if self.pending.replace(seen) != Some(seen) {
+            return false;
+        }
+        *self = Self::new(seen);
+        true
     }
 }
 
@@ -200,5 +239,45 @@ fn tell(changes: &Changes) {
     if !changes.needs_restart.is_empty() {
         let keys = changes.needs_restart.join(", ");
         tracing::warn!(keys, "these have changed, too, and show when the hub is started again");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each look sees, `!` for somebody who asks before it; and which looks read.
+    fn reads(looks: &str) -> String {
+        let mut settling = Settling::new(u64::from(b'a'));
+        let mut seen = String::new();
+        for byte in looks.bytes() {
+            match byte {
+                b'!' => settling.ask(),
+                byte => seen.push(if settling.look(u64::from(byte)) { '+' } else { '-' }),
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn files_are_read_when_they_have_settled_and_once() {
+        for (looks, expected) in [
+            ("aaaa", "----"),
+            ("abbbb", "--+--"),
+            // Somebody is writing.
+            ("abcdee", "-----+"),
+            // As before when it is done.
+            ("abaa", "----"),
+            ("abababb", "------+"),
+            // The one that is wrong is put right again.
+            ("abbaa", "--+-+"),
+            // Asked for, it is read whatever it is, and also when it has settled only.
+            ("a!aaa", "--+-"),
+            ("ab!bb", "---+"),
+            ("a!bcc", "---+"),
+            ("ab!!bbb", "---+-"),
+        ] {
+            assert_eq!(reads(looks), expected, "{looks}");
+        }
     }
 }

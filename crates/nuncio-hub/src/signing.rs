@@ -12,7 +12,7 @@ use nuncio_client::{SigningKey, sign_card};
 use nuncio_server::bind::{BindOptions, CardSigner, Document};
 use serde_json::{Value, json};
 
-use crate::config::CardKey;
+use crate::config::{CardKey, shown_path};
 
 /// Below the base under which a card is presented.
 pub(crate) const JWKS: &str = "/.well-known/jwks.json";
@@ -26,7 +26,7 @@ impl CardKeys {
     pub(crate) fn load(files: &[CardKey]) -> Result<Self> {
         let mut keys: Vec<SigningKey> = Vec::new();
         for CardKey { file, kid } in files {
-            let flag = || format!("--card-key {}", file.display());
+            let flag = || format!("--card-key {}", shown_path(file));
             let pem = fs::read_to_string(file)
                 .with_context(|| format!("{}: cannot read it; expected a file in PEM format", flag()))?;
             let key = SigningKey::from_pem(&pem, kid.as_deref().unwrap_or_default()).with_context(flag)?;

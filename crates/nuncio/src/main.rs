@@ -4,6 +4,7 @@
 mod args;
 mod command;
 mod exit;
+mod log;
 mod output;
 
 use std::process::ExitCode;

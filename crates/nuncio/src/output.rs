@@ -26,13 +26,14 @@ pub(crate) enum Format {
 /// True while the last line of text on stdout has not ended.
 static OPEN_LINE: AtomicBool = AtomicBool::new(false);
 
-/// A line for people, beside the data. Much of it comes from agents, so what acts on terminals is escaped.
+/// A line for people, beside the data. Much of it comes from agents, so what acts on terminals is escaped, and what
+/// follows the first line is indented: an agent's words must not pass for a line of ours.
 pub(crate) fn note(text: &str) {
     // Elsewhere the data goes its own way, and may be in the middle of an artifact.
     if std::io::stdout().is_terminal() {
         end_line();
     }
-    eprintln!("{}", escaped(text));
+    eprintln!("{}", escaped(text, acts).replace('\n', "\n  "));
 }
 
 /// Ends the line of text on stdout that has no end yet, if there is one.
@@ -42,6 +43,11 @@ pub(crate) fn end_line() {
         // Whoever reads us has gone; there is nobody to tell.
         let _ = out.write_all(b"\n").and_then(|()| out.flush());
     }
+}
+
+/// A row of a table for people: one line, also for whoever reads it from a pipe, whatever is in its cells.
+pub(crate) fn row(text: &str) -> Result<()> {
+    raw_line(&escaped(text, breaks_row))
 }
 
 /// A line of data.
@@ -70,26 +76,34 @@ pub(crate) fn pretty(value: &impl Serialize) -> Result<()> {
 
 /// Text as it is for programs, and escaped for people.
 fn for_stdout(text: &str) -> Cow<'_, str> {
-    if std::io::stdout().is_terminal() { escaped(text) } else { Cow::Borrowed(text) }
+    if std::io::stdout().is_terminal() { escaped(text, acts) } else { Cow::Borrowed(text) }
 }
 
-/// Without what moves the cursor, rings, overwrites or turns text around: an agent's words must not pass for
-/// ours. Ends of lines and tabs stay.
-fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.contains(acts) {
+/// A text in which these characters are escaped. A line that ends as on Windows ends as any other, where ends of
+/// lines stay.
+pub(crate) fn escaped(text: &str, is_escaped: fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(is_escaped) {
         return Cow::Borrowed(text);
     }
+    let text = if is_escaped('\n') { Cow::Borrowed(text) } else { Cow::Owned(text.replace("\r\n", "\n")) };
     let mut safe = String::with_capacity(text.len() + 8);
-    for c in text.replace("\r\n", "\n").chars() {
-        if acts(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+    for c in text.chars() {
+        if is_escaped(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
     }
     Cow::Owned(safe)
 }
 
+/// True for what moves the cursor, rings, overwrites or turns text around: an agent's words must not pass for ours.
+/// Ends of lines and tabs stay.
 fn acts(c: char) -> bool {
     let turns_text =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns_text || (c.is_control() && !matches!(c, '\n' | '\t'))
+}
+
+/// True for what acts on terminals, and for what would end a row or a column.
+pub(crate) fn breaks_row(c: char) -> bool {
+    acts(c) || matches!(c, '\n' | '\t' | '\u{2028}' | '\u{2029}')
 }
 
 pub(crate) fn response(format: Format, response: &SendMessageResponse) -> Result<()> {
@@ -232,7 +246,19 @@ mod tests {
             ("\u{9b}31m\u{7f}", "\\u{9b}31m\\u{7f}"),
             ("\u{202e}txt.exe\u{2066}", "\\u{202e}txt.exe\\u{2066}"),
         ] {
-            assert_eq!(escaped(text), expected);
+            assert_eq!(escaped(text, acts), expected);
+        }
+    }
+
+    /// An id with a line of its own in it would be another row.
+    #[test]
+    fn a_row_is_one_line() {
+        for (text, expected) in [
+            ("t-1  completed  Grüße", "t-1  completed  Grüße"),
+            ("t-1\nt-2  completed", "t-1\\nt-2  completed"),
+            ("t-1\r\nt-2\u{2028}\tx\u{1b}", "t-1\\r\\nt-2\\u{2028}\\tx\\u{1b}"),
+        ] {
+            assert_eq!(escaped(text, breaks_row), expected);
         }
     }
 }

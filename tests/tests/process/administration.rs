@@ -1,12 +1,13 @@
 //! The admin listener as `serve` has it, and `nuncio delivery …` as its client.
 
-use std::{fs, net::TcpListener, path::Path};
+use std::{fs, io::Write as _, net::TcpListener, path::Path};
 
 use axum::{Router, http::StatusCode, response::IntoResponse as _};
 use nuncio_tests::{
-    hub::{Hub, cli_with_env},
+    hub::{Hub, cli_with_env, free_address, start},
     process::Output,
     raw::Raw,
+    within,
 };
 use serde_json::json;
 
@@ -125,7 +126,7 @@ async fn administration_is_on_a_listener_of_its_own_or_off() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     with(&address, 1, &["for administration", "--admin 127.0.0.1:0", "--admin off"]).await;
-    with("0.0.0.0:0", 2, &["--admin 0.0.0.0:0", "this machine only", "ssh -L"]).await;
+    with("0.0.0.0:0", 2, &["--admin: ", "this machine only", "ssh -L"]).await;
     with("2603", 2, &["--admin", "127.0.0.1:2603, or off"]).await;
 }
 
@@ -151,4 +152,42 @@ async fn what_is_no_hub_is_told_apart() {
     check(&["delivery", "redrive"], 2, &["--since"]).await;
     let bad = cli_with_env(&list, &[("NUNCIO_ADMIN_TOKEN", "a\nb")]).await;
     says(&bad, 2, &["NUNCIO_ADMIN_TOKEN: holds what cannot stand in a header"]);
+}
+
+/// Whoever waits for the public port and then asks for a key found no token: the port was open before the file was
+/// there.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_public_port_is_closed_until_the_token_is_there() {
+    let folder = directory("token-first");
+    let (file, pipe, token) = (folder.join("nuncio.toml"), folder.join("keys"), folder.join("hub.token"));
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    // The hub reads the keys of the agent when it makes it, and waits until somebody writes them.
+    fs::write(&file, "[agents.far]\nurl = \"http://127.0.0.1:1\"\ntrust.keys = [\"keys\"]\n").unwrap();
+    let listen = free_address();
+    let mut hub = start(&[
+        "serve",
+        "--listen",
+        &listen.to_string(),
+        "--config",
+        path(&file),
+        "--admin",
+        "127.0.0.1:0",
+        "--admin-token-file",
+        path(&token),
+        "-o",
+        "json",
+    ]);
+    let writing = tokio::task::spawn_blocking(move || fs::OpenOptions::new().write(true).open(pipe).unwrap());
+    let mut writer = within("the hub that reads its keys", writing).await.unwrap();
+    assert!(!token.exists());
+    let refused = std::net::TcpStream::connect(listen).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    writer.write_all(key.public_key_pem().as_bytes()).unwrap();
+    drop(writer);
+    let line = hub.line().await;
+    assert!(line.is_some_and(|line| line.contains(&listen.to_string())), "{}", hub.stderr());
+    assert!(token.exists() && std::net::TcpStream::connect(listen).is_ok());
 }

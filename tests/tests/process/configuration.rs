@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use nuncio_tests::hub::{cli, cli_with_env, start};
+use nuncio_tests::hub::{Hub, cli, cli_with_env, start};
 use serde_json::Value;
 
-use super::{directory, json, path};
+use super::{directory, json, path, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_to_begin_with_is_written_checked_and_served() {
@@ -39,7 +39,7 @@ async fn every_mistake_of_a_file_is_told_and_the_code_is_78() {
     let checked = cli(&["check", path(&file)]).await;
     assert_eq!(checked.code, Some(78), "{checked:?}");
     for words in [
-        "nuncio.toml:1:1: lisen: there is no such key; did you mean listen?\n  1 | lisen = \"x\"\n    | ^^^^^\n",
+        "nuncio.toml:1:1: lisen: there is no such key; did you mean listen?\n",
         "nuncio.toml:4:8: agents.a.mode: expected one of durable, proxy; did you mean proxy?\n",
     ] {
         assert!(checked.stdout.contains(words), "expected {words:?} in {}", checked.stdout);
@@ -91,8 +91,8 @@ async fn agents_on_the_command_line_are_checked_before_anything_is_served() {
     for (args, words) in [
         (&["--agent", "billing"][..], "NAME=SPEC"),
         (&["--agent", "Billing=https://x"], "is no name of an agent"),
-        (&["--agent", "a=openai:http://x/v1#llama3"], "openai: is no kind of agent that this version knows"),
-        (&["--agent", "a=ftp://x"], "ftp: is no kind of agent"),
+        (&["--agent", "a=openai:http://x/v1#llama3"], "--agent a: this version knows no such kind of agent"),
+        (&["--agent", "a=ftp://x"], "this version knows no such kind of agent"),
         (&["--agent", "echo=https://x", "--demo"], "the demo has an agent of this name"),
         (&["--agent", "a=cmd:"], "error: --agent a: expected a program and its arguments"),
         (&["--config", "none.toml"], "none.toml: cannot be read"),
@@ -101,4 +101,54 @@ async fn agents_on_the_command_line_are_checked_before_anything_is_served() {
         assert_eq!(output.code, Some(2), "{args:?}: {output:?}");
         assert!(output.stderr.contains(words), "{args:?}: expected {words:?} in {}", output.stderr);
     }
+}
+
+/// Whatever is wrong with a file: neither what checks it, shows it, starts by it or reads it again tells its secrets.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_output_holds_a_secret_of_the_file() {
+    let folder = directory("planted");
+    let (file, token) = (folder.join("nuncio.toml"), folder.join("hub.token"));
+    let right = "[agents.a]\ndemo = \"echo\"\n";
+    fs::write(&file, right).unwrap();
+    let args = ["--config", path(&file), "--admin", "127.0.0.1:0", "--admin-token-file", path(&token)];
+    let hub = Hub::of_agents("127.0.0.1:0", &args).await;
+    let admin = format!("http://{}", text(&hub.announced["admin"]["listen"]));
+    let variables = [("NUNCIO_ADMIN", &*admin), ("NUNCIO_ADMIN_TOKEN_FILE", path(&token))];
+    // Port 1 of loopback: nothing listens there.
+    for (planted, is_wrong) in [
+        ("[agents.b]\nurl = \"https://b\"\nauth = { user = \"me\", passwrod = \"s3cret\" }", true),
+        ("[agents.b.auth]\nbaerer = \"s3cret\" # s3cret", true),
+        ("[agents.b.auth]\nbearer = [\"s3cret\"]", true),
+        ("[agents.b.auth]\nbearer = s3cret", true),
+        ("[data]\npassword = \"s3cret\"", true),
+        ("[agents.b]\ncommand = \"KEY=s3cret ./agent\"", true),
+        ("[agents.b]\nurl = \"https://me:s3cret@b\"", true),
+        ("[agents.b]\nurl = \"http://127.0.0.1:1/x?key=s3cret\"", false),
+        ("[agents.b]\nurl = \"http://127.0.0.1:1\"\ncard = \"http://127.0.0.1:1/?key=s3cret\"", false),
+    ] {
+        fs::write(&file, format!("{right}{planted}\n")).unwrap();
+        let config = ["--config", path(&file)];
+        let mut outputs = Vec::new();
+        for args in [
+            &["check", path(&file)][..],
+            &["check", path(&file), "-o", "json"],
+            &[&["config", "show", "--origin"], &config[..]].concat(),
+            &[&["config", "show", "-o", "json"], &config[..]].concat(),
+            &["config", "reload"],
+            &["agent", "list", "-o", "json"],
+        ] {
+            let output = cli_with_env(args, &variables).await;
+            outputs.push(format!("{args:?}: {}{}", output.stdout, output.stderr));
+        }
+        if is_wrong {
+            let serve = [&["serve", "--listen", "127.0.0.1:0"], &config[..]].concat();
+            outputs.push(format!("serve: {}", cli(&serve).await.stderr));
+        }
+        for output in outputs.iter().chain([&hub.process.stderr()]) {
+            assert!(!output.contains("s3cret"), "{planted}\n-- {output}");
+        }
+    }
+    // What the log says of the agent that does not answer is in it by now or never.
+    hub.process.says("the agent cannot be reached").await;
+    assert!(!hub.process.stderr().contains("s3cret"), "{}", hub.process.stderr());
 }

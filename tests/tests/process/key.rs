@@ -23,8 +23,13 @@ async fn a_key_opens_what_it_is_for_until_it_is_revoked() {
     let ask = async |args: &[&str]| -> Output {
         cli_with_env(args, &[("NUNCIO_ADMIN", &*admin), ("NUNCIO_ADMIN_TOKEN_FILE", path(&file))]).await
     };
-    let made = ask(&["key", "create", "team-a", "--allow", "echo,slow", "--expires", "90d"]).await;
+    let create = ["key", "create", "team-a", "--allow", "echo,slow", "--expires", "90d"];
+    // It would be gone at the next restart, and the hub open again: that is said before it is made.
+    says(&ask(&create).await, 2, &["in memory", "next restart", "\"never\"", "--data FILE", "--yes"]);
+    assert_eq!(ask(&["key", "list"]).await.stdout, "", "none was made");
+    let made = ask(&[&create[..], &["--yes"]].concat()).await;
     assert_eq!(made.code, Some(0), "{made:?}");
+    assert!(made.stderr.contains("gone at its next restart"), "{made:?}");
     let key = made.stdout.trim_end().to_owned();
     assert!(key.starts_with("nuncio_") && !key.contains(char::is_whitespace), "alone on stdout: {made:?}");
     assert!(made.stderr.contains("not shown again") && !made.stderr.contains(&key), "{made:?}");
@@ -53,7 +58,8 @@ async fn a_key_opens_what_it_is_for_until_it_is_revoked() {
     assert!(ask(&["key", "show", "team-a"]).await.stdout.contains("revoked"));
     says(&ask(&["key", "delete", "team-a"]).await, 0, &["forgotten"]);
     says(&ask(&["key", "show", "team-a"]).await, 5, &["there is no key team-a"]);
-    says(&ask(&["key", "create", "b", "--operations", "send"]).await, 6, &["there are SendMessage"]);
+    let wrong = ["key", "create", "b", "--operations", "send", "--yes"];
+    says(&ask(&wrong).await, 6, &["there are SendMessage"]);
     let trail = documents(&ask(&["trail", "--what", "key-created", "-o", "json"]).await);
     assert_eq!(trail.iter().map(|row| text(&row["what"])).collect::<Vec<_>>(), ["key-created"]);
     assert!(ask(&["trail"]).await.stdout.contains("credentials-refused"));
@@ -72,6 +78,7 @@ async fn a_key_that_is_revoked_at_one_hub_is_worth_nothing_at_the_others() {
     };
     let made = ask(&["key", "create", "team-a"]).await;
     assert_eq!(made.code, Some(0), "{made:?}");
+    assert!(!made.stderr.contains("restart"), "it is kept in the database: {made:?}");
     let bearer = format!("Bearer {}", made.stdout.trim_end());
     let raw = Raw::new(second.agent("echo"));
     let status = async |bearer: &str| {

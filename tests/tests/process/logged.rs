@@ -2,7 +2,12 @@
 
 use std::fs;
 
-use axum::{Router, body::Bytes, http::HeaderMap, routing::post};
+use axum::{
+    Json, Router,
+    body::Bytes,
+    http::HeaderMap,
+    routing::{get, post},
+};
 use nuncio_tests::{
     hub::{Hub, cli, cli_with_env},
     issuer::Issuer,
@@ -63,7 +68,7 @@ async fn the_lines_of_a_request_say_who_has_called_where_there_is_somebody() {
     let hub = Hub::start(&[&args[..], &["--log-format", "json", "--log-level", "debug"]].concat()).await;
     let admin = format!("http://{}", text(&hub.announced["admin"]["listen"]));
     let variables = [("NUNCIO_ADMIN", &*admin), ("NUNCIO_ADMIN_TOKEN_FILE", path(&token))];
-    let made = cli_with_env(&["key", "create", "team-a"], &variables).await;
+    let made = cli_with_env(&["key", "create", "team-a", "--yes"], &variables).await;
     assert_eq!(made.code, Some(0), "{made:?}");
     let key = format!("Bearer {}", made.stdout.trim_end());
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": SECRET}]});
@@ -142,4 +147,53 @@ async fn an_issuer_that_cannot_be_reached_is_found_by_a_check() {
     assert!(checked.stdout.contains("cannot connect"), "{checked:?}");
     assert!(checked.stderr.contains("1 mistake found"), "{checked:?}");
     assert_eq!(cli(&["check", path(&file), "--offline"]).await.code, Some(0));
+}
+
+/// What a program writes, and what an agent says of its failure, ends no line of the log: whoever reads it would take
+/// what follows for the hub's own words.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_of_the_log_for_people_is_the_hubs_own() {
+    let file = directory("forged").join("nuncio.toml");
+    let forged = "INFO all is well";
+    let program = format!("cat >/dev/null; printf 'it broke\\n{forged}\\033[2J\\n' >&2; exit 3");
+    let text = format!(
+        "[agents.program]\ncommand = [\"sh\", \"-c\", {}]\n[agents.far]\nurl = \"{}\"\n",
+        json!(program),
+        refuses_with(&format!("it broke\r\n{forged}")).await,
+    );
+    fs::write(&file, text).unwrap();
+    let mut hub = Hub::of_agents("127.0.0.1:0", &["--config", path(&file)]).await;
+    for agent in ["program", "far"] {
+        let sent = cli(&["send", &hub.agent(agent), "x"]).await;
+        assert!(sent.stderr.contains("it broke"), "{agent}: {sent:?}");
+        // Of what the command line tells, only the first line begins like one.
+        assert!(sent.stderr.lines().all(|line| !line.starts_with(forged)), "{agent}: {sent:?}");
+    }
+    hub.process.signal("TERM").await;
+    hub.process.end().await;
+    hub.process.says("stopped").await;
+    let stderr = hub.process.stderr();
+    let logged: Vec<_> = stderr.split(['\n', '\r']).filter(|line| line.contains(forged)).collect();
+    assert!(logged.len() >= 2, "{stderr}");
+    for line in logged {
+        assert!(line.contains("it broke") || line.contains("a program says"), "{line:?} in {stderr}");
+        assert!(!line.contains('\u{1b}'), "{line:?}");
+    }
+}
+
+/// An agent that answers every call with this error.
+async fn refuses_with(message: &str) -> String {
+    let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", socket.local_addr().unwrap());
+    let interface = json!({"url": base, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"});
+    let card = json!({
+        "name": "far", "description": "refuses", "version": "1", "supportedInterfaces": [interface], "skills": [],
+        "capabilities": {}, "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
+    });
+    let refusal = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32004, "message": message}});
+    let router = Router::new()
+        .route("/.well-known/agent-card.json", get(async move || Json(card)))
+        .fallback(async move || Json(refusal));
+    tokio::spawn(async move { axum::serve(socket, router).await });
+    base
 }

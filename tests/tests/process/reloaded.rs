@@ -164,3 +164,47 @@ async fn how_large_a_message_may_be_follows_the_file() {
         assert_eq!(seen, expected, "all {all:?}, its own {own:?}");
     }
 }
+
+/// An editor that empties a file before it writes it, a full disk, a template that failed: neither is the hub opened
+/// by that, nor do its agents go.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_was_emptied_or_has_lost_what_counts_is_not_taken_unless_it_is_meant() {
+    let folder = directory("reloaded-emptied");
+    let (main, token) = (folder.join("nuncio.toml"), folder.join("hub.token"));
+    let closed = "[identity]\nanonymous = \"never\"\n";
+    let whole = closed.to_owned() + &agent("a", "a");
+    fs::write(&main, &whole).unwrap();
+    let args = ["--config", path(&main), "--admin", "127.0.0.1:0", "--admin-token-file", path(&token)];
+    let hub = Hub::of_agents("127.0.0.1:0", &args).await;
+    let admin = format!("http://{}", text(&hub.announced["admin"]["listen"]));
+    let variables = [("NUNCIO_ADMIN", &*admin), ("NUNCIO_ADMIN_TOKEN_FILE", path(&token))];
+    let agents = async || {
+        let listed = cli_with_env(&["agent", "list", "-o", "json"], &variables).await;
+        listed.stdout.lines().count()
+    };
+    let raw = Raw::new(&*hub.base);
+    for (new, words) in [
+        (String::new(), "the file is empty"),
+        (closed.to_owned(), "names no agent any more"),
+        (agent("a", "a"), "nothing about identity any more"),
+        ("[identity]\n".to_owned() + &agent("a", "a"), "nothing about identity any more"),
+    ] {
+        let told = || hub.process.stderr().matches(words).count();
+        let before = told();
+        Saved::InPlace.save(&main, &new);
+        eventually(words, async || (told() > before).then_some(())).await;
+        // Whoever asks by a signal does not force it either.
+        let before = told();
+        hub.process.signal("HUP").await;
+        eventually(words, async || (told() > before).then_some(())).await;
+        let asked = cli_with_env(&["config", "reload"], &variables).await;
+        assert_ne!(asked.code, Some(0), "{asked:?}");
+        assert!(asked.stderr.contains(words) && asked.stderr.contains("--force"), "{asked:?}");
+        assert_eq!((raw.get("/agents", &[]).await.status, agents().await), (401, 1), "{words}");
+        Saved::InPlace.save(&main, &whole);
+    }
+    Saved::InPlace.save(&main, closed);
+    let forced = cli_with_env(&["config", "reload", "--force"], &variables).await;
+    assert_eq!(forced.code, Some(0), "{forced:?}");
+    assert_eq!(agents().await, 0);
+}

@@ -4,7 +4,7 @@ use std::fs;
 
 use nuncio_tests::{
     eventually,
-    hub::{Hub, cli},
+    hub::{Hub, cli, root},
     raw::Raw,
     within,
 };
@@ -115,10 +115,34 @@ async fn cards_are_signed_with_the_key_of_the_file() {
     assert_eq!(old.status, 404);
 }
 
+/// As it stands in the README, but for the port and the folder: it starts, and a stranger who comes through the proxy
+/// is not served.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_hub_behind_a_proxy_is_closed() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap().replace("\\\n", " ");
+    let line = readme.lines().find(|line| line.starts_with("nuncio serve") && line.contains("--trust-proxy"));
+    let words =
+        line.unwrap().split('#').next().unwrap().split_whitespace().skip(2).filter(|word| *word != "--demo");
+    let data = directory("proxied").join("nuncio.db");
+    let words: Vec<_> = words.map(|word| if word == "nuncio.db" { path(&data) } else { word }).collect();
+    let hub = Hub::start(&words).await;
+    let raw = Raw::new(&*hub.base);
+    for headers in [
+        &[("x-forwarded-for", "203.0.113.7"), ("host", "agents.example.com")][..],
+        &[("x-forwarded-for", "203.0.113.7")],
+        &[("host", "agents.example.com")],
+        // A bare `proxy_pass` says nothing at all.
+        &[],
+    ] {
+        assert_eq!(raw.get("/agents", headers).await.status, 401, "{headers:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn cards_follow_the_proxies_that_are_named() {
     let networks = ["--trust-proxy", "10.0.0.0/8", "--trust-proxy", "127.0.0.1"];
-    let hub = Hub::start(&[&networks[..], &["--allow-host", "agents.example.com"]].concat()).await;
+    let open = ["--allow-host", "agents.example.com", "--allow-anonymous"];
+    let hub = Hub::start(&[&networks[..], &open].concat()).await;
     let headers = [("x-forwarded-proto", "https"), ("x-forwarded-host", "agents.example.com")];
     let card = Raw::new(hub.agent("echo")).get("/.well-known/agent-card.json", &headers).await;
     assert_eq!(card.json()["supportedInterfaces"][0]["url"], "https://agents.example.com/agents/echo");

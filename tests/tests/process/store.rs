@@ -146,8 +146,8 @@ async fn a_place_where_tasks_cannot_be_kept_is_refused() {
         check(&["serve", "--demo", "--listen", "127.0.0.1:0", "--data", data], code, words).await;
     };
     let kinds = "expected memory, a file such as nuncio.db or sqlite:FILE, or a database";
-    serve("mysql://me:s3cret@db.example/tasks", 2, &["--data: mysql: is no kind of store", kinds]).await;
-    serve("redis:6379", 2, &["--data: redis: is no kind of store", kinds]).await;
+    serve("mysql://me:s3cret@db.example/tasks", 2, &["--data: this is no kind of store", kinds]).await;
+    serve("redis:6379", 2, &["--data: this is no kind of store", kinds]).await;
     serve("postgres", 2, &[kinds]).await;
     serve("postgres://me:s3/cret@db.example/tasks", 2, &["%2F"]).await;
     serve(path(&folder.join("none/nuncio.db")), 2, &["none does not exist", "make it first"]).await;
@@ -207,7 +207,16 @@ async fn it_is_said_where_tasks_are_kept_and_for_how_long() {
     let in_file = |more: &[&'static str]| [&serve[..], &["--data", path(&file)], more].concat();
     let kept = format!("tasks are kept in {}", path(&file));
     for (args, words) in [
-        (serve.to_vec(), &["kept in memory only", "the last 100000 finished", "add --data nuncio.db"][..]),
+        (
+            serve.to_vec(),
+            &[
+                "kept in memory only",
+                "and so are API keys",
+                "\"never\"",
+                "the last 100000 finished",
+                "add --data nuncio.db",
+            ][..],
+        ),
         (in_file(&[]), &[&kept, "on disk (durability full)", "forgotten after 30 days"]),
         (
             in_file(&["--keep-days", "0", "--durability", "relaxed"]),
@@ -298,7 +307,7 @@ async fn what_cannot_be_looked_after_is_refused() {
         };
         store(&[], 2, &["which store", "--data", "NUNCIO_DATA"]).await;
         store(&["--data", "memory"], 2, &["--data memory", "nothing to look after"]).await;
-        store(&["--data", "mysql:x"], 2, &["--data mysql", "expected memory"]).await;
+        store(&["--data", "mysql:x"], 2, &["--data: this is no kind of store", "expected memory"]).await;
         store(&["--data", path(&missing)], 2, &["there is no file", "missing.db"]).await;
         store(&["--data", path(&garbage)], 2, &["garbage.db is not a task store"]).await;
         assert!(!missing.exists() && !copy.exists(), "{command} makes nothing");

@@ -10,7 +10,7 @@ use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 use nuncio_protocol::{Error, ErrorKind, wire::jsonrpc};
 use url::Url;
 
-use crate::egress::shown;
+use crate::egress::{shown, shown_text};
 
 /// How many characters of a text are quoted.
 const MAX_QUOTED: usize = 200;
@@ -93,7 +93,7 @@ impl Head<'_> {
             text.push_str(challenge);
         } else if let Some(location) = header(LOCATION).filter(|_| self.status.is_redirection()) {
             text.push_str("; redirects are not followed, use the final address ");
-            text.push_str(location);
+            text.push_str(&shown_text(location));
         } else if self.status == StatusCode::NOT_FOUND {
             text.push_str("; there is no agent at this address");
         }

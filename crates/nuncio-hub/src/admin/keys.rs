@@ -48,6 +48,9 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Serialize, JsonSchema)]
 struct Keys {
     keys: Vec<Key>,
+    /// The hub keeps its data in memory: all keys are gone at its next restart, and a hub whose `identity.anonymous`
+    /// is `loopback` is then open again to callers on its machine.
+    volatile: bool,
 }
 
 /// A key, without its secret.
@@ -116,6 +119,8 @@ struct Secret {
     key: Key,
     /// Not to be had again.
     secret: String,
+    /// The hub keeps its data in memory: the key is gone at its next restart.
+    volatile: bool,
 }
 
 /// A key to be made.
@@ -148,7 +153,8 @@ struct Rotate {
 
 async fn list(desk: Arc<Desk>, _: Call) -> Result<Reply<Keys>, Problem> {
     let keys = desk.identity.keyring().list();
-    Ok(Reply::new(Keys { keys: keys.into_iter().map(|(key, used)| told(key, used)).collect() }))
+    let keys = keys.into_iter().map(|(key, used)| told(key, used)).collect();
+    Ok(Reply::new(Keys { keys, volatile: desk.is_volatile }))
 }
 
 async fn show(desk: Arc<Desk>, call: Call) -> Result<Reply<Key>, Problem> {
@@ -162,13 +168,13 @@ async fn create(desk: Arc<Desk>, call: Call<(), New>) -> Result<Reply<Secret>, P
     let limits = identity::KeyLimits { per_second, burst, tasks, streams };
     let new = NewKey { name: name.clone(), principal, tenant, agents, operations, expires, limits };
     let made = desk.identity.keyring().create(new).await.map_err(|error| problem(&name, error))?;
-    Ok(secret(made))
+    Ok(secret(&desk, made))
 }
 
 async fn rotate(desk: Arc<Desk>, call: Call<(), Rotate>) -> Result<Reply<Secret>, Problem> {
     let overlap = call.body.overlap_seconds.map_or(OVERLAP, Duration::from_secs);
     let made = desk.identity.keyring().rotate(call.name(), overlap).await;
-    Ok(secret(made.map_err(|error| problem(call.name(), error))?))
+    Ok(secret(&desk, made.map_err(|error| problem(call.name(), error))?))
 }
 
 async fn revoke(desk: Arc<Desk>, call: Call) -> Result<Reply<Key>, Problem> {
@@ -184,9 +190,10 @@ async fn delete(desk: Arc<Desk>, call: Call) -> Result<Reply<()>, Problem> {
     Ok(Reply::new(()).about(key.id))
 }
 
-fn secret((key, text): (identity::Key, KeyText)) -> Reply<Secret> {
+fn secret(desk: &Desk, (key, text): (identity::Key, KeyText)) -> Reply<Secret> {
     let about = key.id.clone();
-    Reply::new(Secret { key: told(key, None), secret: text.reveal().to_owned() }).about(about)
+    let (secret, volatile) = (text.reveal().to_owned(), desk.is_volatile);
+    Reply::new(Secret { key: told(key, None), secret, volatile }).about(about)
 }
 
 fn told(key: identity::Key, last_used: Option<Timestamp>) -> Key {

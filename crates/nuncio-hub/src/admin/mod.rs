@@ -58,6 +58,8 @@ use crate::{
 pub(crate) struct Desk {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) store: Arc<dyn Store>,
+    /// The store is gone with the process, and API keys with it.
+    pub(crate) is_volatile: bool,
     /// Tells whoever delivers that there is something to deliver.
     pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
     pub(crate) registry: Arc<Registry>,

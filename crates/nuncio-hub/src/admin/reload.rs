@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::Method;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
@@ -24,11 +24,11 @@ pub trait Reloader: Send + Sync {
     /// What is in force, without secrets: `config`, and `origins` by key.
     fn shown(&self) -> Value;
 
-    /// Reads it again, and makes it so.
+    /// Reads it again, and makes it so. With `force` also if it was emptied, or has lost its identity or all agents.
     ///
     /// # Errors
     /// All that is wrong with it. What was in force stays.
-    async fn reload(&self) -> Result<Changes, Problems>;
+    async fn reload(&self, force: bool) -> Result<Changes, Problems>;
 }
 
 pub(super) fn routes() -> Vec<Route> {
@@ -43,6 +43,14 @@ pub(super) fn routes() -> Vec<Route> {
         route(Method::POST, "/config:reload", "config.reload", "Reads the configuration again.", reload)
             .noted(What::ConfigReloaded),
     ]
+}
+
+/// How it is read.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct How {
+    /// Take it also if it was emptied, or has lost its identity or all agents.
+    force: bool,
 }
 
 /// What is in force.
@@ -69,8 +77,8 @@ async fn show(desk: Arc<Desk>, _: Call) -> Result<Reply<InForce>, Problem> {
     Ok(Reply::new(InForce(reloader(&desk)?.shown())))
 }
 
-async fn reload(desk: Arc<Desk>, _: Call) -> Result<Reply<Reloaded>, Problem> {
-    let changes = reloader(&desk)?.reload().await.map_err(|problems| {
+async fn reload(desk: Arc<Desk>, call: Call<How>) -> Result<Reply<Reloaded>, Problem> {
+    let changes = reloader(&desk)?.reload(call.query.force).await.map_err(|problems| {
         Problem::conflict(format!(
             "what was in force stays, because the new configuration is wrong: {problems}"
         ))

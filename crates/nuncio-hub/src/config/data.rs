@@ -61,7 +61,7 @@ impl FromStr for Data {
                 let file = &text["sqlite:".len()..];
                 sqlite(file.strip_prefix("//").unwrap_or(file), durability)
             }
-            Some(other) => Err(format!("{other}: is no kind of store; {EXPECTED}")),
+            Some(_) => Err(format!("this is no kind of store; {EXPECTED}")),
             None => sqlite(text, durability),
         }
     }
@@ -74,7 +74,7 @@ fn sqlite(file: &str, durability: Durability) -> Result<Data, String> {
         return Err(EXPECTED.to_owned());
     }
     if file.ends_with(std::path::is_separator) {
-        return Err(format!("{file} is a directory; {EXPECTED}"));
+        return Err(format!("this is a directory; {EXPECTED}"));
     }
     Ok(Data::Sqlite { path: PathBuf::from(file), durability })
 }
@@ -199,14 +199,14 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_without_a_password() {
         for (text, words) in [
-            ("mysql://me:s3cret@db.example/tasks", "mysql: is no kind of store; expected memory"),
-            ("redis:6379", "redis: is no kind of store"),
+            ("mysql://me:s3cret@db.example/tasks", "this is no kind of store; expected memory"),
+            ("redis:6379", "this is no kind of store"),
             ("http://db.example", "postgres://USER@HOST/DATABASE"),
             ("", "expected memory"),
             (":memory:", "expected memory"),
             ("sqlite:", "expected memory"),
             ("postgres", "expected memory"),
-            ("data/", "data/ is a directory"),
+            ("data/", "this is a directory"),
             ("postgres:tasks@s3cret", "%40"),
             ("postgres://me:s3cret@db.example:port/tasks", "%40"),
             ("postgres://me:s3cret", "%40"),

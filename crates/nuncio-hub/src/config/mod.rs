@@ -3,14 +3,15 @@
 //! Reading order: this file has the settings, with a file for each part that has several; `validate` says what
 //! does not go together. `raw` has the keys of `nuncio.toml`; `file` reads them: from texts to a tree whose every
 //! value knows where it comes from, checked by the schema. `read` makes settings of it. `source` puts flags,
-//! variables, files and defaults on top of each other, `added` reads what the admin API is given, and `changes`
-//! compares two outcomes.
+//! variables, files and defaults on top of each other, `added` reads what the admin API is given, `changes`
+//! compares two outcomes, and `dropped` says what a file may not lose while the hub runs.
 
 mod added;
 mod agent;
 mod changes;
 mod cors;
 mod data;
+mod dropped;
 mod fields;
 pub(crate) mod file;
 mod identity;
@@ -26,12 +27,16 @@ mod telemetry;
 mod tests;
 mod validate;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use url::{Host, Url};
 
-pub(crate) use self::added::added;
 pub(crate) use self::validate::NO_AGENT;
+pub(crate) use self::{added::added, dropped::dropped};
 pub use self::{
     agent::{
         Agent, AgentKind, AgentName, AgentOrigin, AgentPush, Auth, CardSource, ClientIdentity, Command,
@@ -134,6 +139,8 @@ pub struct CardKey {
 pub struct Connections {
     /// The most at a time.
     pub most: usize,
+    /// The most at a time of one address, unless it is this machine's or a trusted proxy's; `None`: no limit.
+    pub most_per_address: Option<usize>,
     /// The most requests at a time on one connection of HTTP/2.
     pub streams: u32,
     /// How long a handshake of TLS may take, and how long the head of a request, from its first byte.
@@ -149,6 +156,8 @@ impl Default for Connections {
         Self {
             // More than the usual limit of open files allows: the system's limit then decides.
             most: 100_000,
+            // Enough for an office behind one address, and for a client that opens one for each of many calls.
+            most_per_address: Some(1000),
             // A proxy puts the streams of many callers on one connection. Each may hold a whole body while it
             // comes in: the window that they share is given back as bodies are read, and bounds no memory.
             streams: 250,
@@ -159,6 +168,15 @@ impl Default for Connections {
             write_timeout: Duration::from_secs(60),
         }
     }
+}
+
+/// A path for messages. What can be the name of no file is not shown: somebody has put the content in its place,
+/// which may be a private key.
+pub(crate) fn shown_path(path: &Path) -> String {
+    const MAX_NAME_BYTES: usize = 255;
+    let text = path.to_string_lossy();
+    let is_name = |part: &str| part.len() <= MAX_NAME_BYTES && !part.contains(char::is_control);
+    if text.split('/').all(is_name) { text.into_owned() } else { "(this is no path)".to_owned() }
 }
 
 impl Config {

@@ -102,7 +102,7 @@ pub fn agent_spec(spec: &str) -> Result<Told, String> {
             Ok(Told::Table(vec![("command", text(line)), ("format", text(format))]))
         }
         Some((kind, _)) if kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '+' || c == '-') => {
-            Err(format!("{kind}: is no kind of agent that this version knows; {expected}"))
+            Err(format!("this version knows no such kind of agent; {expected}"))
         }
         _ => Err(expected.to_owned()),
     }
@@ -203,10 +203,7 @@ pub(super) fn finish(
         Ok(written) => written,
         // The schema lets nothing pass that the types do not take; if it does, that is for us to mend.
         Err(error) => {
-            problems.push(Problem::general(
-                Severity::Error,
-                format!("the configuration cannot be read: {error}"),
-            ));
+            problems.push(Problem::general(Severity::Error, unread(&error)));
             return Err(Problems(problems));
         }
     };
@@ -224,6 +221,11 @@ pub(super) fn finish(
     let mut origins = BTreeMap::new();
     collect(&tree, &mut Vec::new(), &mut origins);
     Ok(Loaded { config, origins, files: files.read, folders: files.folders, warnings: problems, tree })
+}
+
+/// Says where serde stopped; its own words may quote a value.
+fn unread(error: &serde_json::Error) -> String {
+    format!("the configuration cannot be read: a value is not as expected ({:?})", error.classify())
 }
 
 /// Reads one text as if it were the file, without looking at anything else. For tests that throw bytes at it.
@@ -256,7 +258,7 @@ fn placed(tree: &Node, invalid: &super::Invalid) -> Problem {
     let path: Vec<&str> = invalid.key.split('.').collect();
     match tree.find(&path) {
         Some(node) => Problem::about(Severity::Error, &path, node, &invalid.text),
-        None => Problem::at(Severity::Error, &path, &tree.nearest(&path).key, None, &invalid.text),
+        None => Problem::at(Severity::Error, &path, &tree.nearest(&path).key, &invalid.text),
     }
 }
 

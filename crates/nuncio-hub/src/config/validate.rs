@@ -48,11 +48,20 @@ impl Config {
 
     fn validate_edge(&self, found: &mut Vec<Invalid>) {
         let has_credentials = self.identity.anonymous != Anonymous::Loopback || !self.identity.jwt.is_empty();
+        if self.listen.ip().is_loopback() && !self.trusted_proxies.is_empty() && !has_credentials {
+            found.push(Invalid::new(
+                "trusted_proxies",
+                "a trusted proxy would let anybody call the agents, because no credentials are configured and its \
+                 calls come from this machine; set identity.anonymous = \"never\" (--no-anonymous) and make keys, or \
+                 say --allow-anonymous if that is what you want",
+            ));
+        }
         if !self.listen.ip().is_loopback() && !has_credentials {
             found.push(Invalid::new(
                 "listen",
                 "would let anybody call the agents, because no credentials are configured; listen on 127.0.0.1, \
-                 set identity.anonymous = \"never\" and make keys, or say --allow-anonymous if that is what you want",
+                 set identity.anonymous = \"never\" (--no-anonymous) and make keys, or say --allow-anonymous if that is \
+                 what you want",
             ));
         }
         if self.listen.ip().is_unspecified() && self.public_url.is_none() {
@@ -192,7 +201,10 @@ mod tests {
         let signs = |config: &mut Config| {
             config.card_keys = vec![CardKey { file: "card.pem".into(), kid: None }];
         };
-        let trusts = |config: &mut Config| config.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        let trusts = |config: &mut Config| {
+            config.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+            config.identity.anonymous = Anonymous::Never;
+        };
         check(signs, &[]);
         check(trusts, &[]);
         let both = |config: &mut Config| {
@@ -205,6 +217,21 @@ mod tests {
             config.public_url = Some("https://agents.example.com".parse().unwrap());
         };
         check(fixed, &[]);
+    }
+
+    /// To a hub on loopback the callers of a proxy look like programs of this machine.
+    #[test]
+    fn behind_a_proxy_it_is_said_who_may_call() {
+        let words = &["trusted_proxies: ", "no credentials are configured", "\"never\"", "--allow-anonymous"];
+        for (anonymous, words) in
+            [(Anonymous::Loopback, &words[..]), (Anonymous::Never, &[]), (Anonymous::Always, &[])]
+        {
+            let trusts = |config: &mut Config| {
+                config.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+                config.identity.anonymous = anonymous;
+            };
+            check(trusts, words);
+        }
     }
 
     #[test]

@@ -38,7 +38,8 @@ async fn which_pages_may_call() {
     for (method, path, headers, expected) in [
         ("POST", agent, &[][..], (401, "", false)),
         ("POST", agent, &[app], (401, allowed, false)),
-        ("POST", agent, &[evil], (401, "", false)),
+        ("POST", agent, &[evil], (403, "", false)),
+        ("POST", agent, &[evil, ("authorization", "Bearer x")], (401, "", false)),
         ("OPTIONS", agent, &[app, post], (204, allowed, true)),
         ("OPTIONS", agent, &[evil, post], (401, "", false)),
         ("OPTIONS", agent, &[app], (401, allowed, false)),
@@ -50,14 +51,46 @@ async fn which_pages_may_call() {
         ("GET", card, &[evil], (401, "*", false)),
         ("GET", "/agents", &[evil], (401, "", false)),
         ("GET", "/agents", &[app], (401, allowed, false)),
-        ("POST", card, &[evil], (401, "", false)),
+        ("POST", card, &[evil], (403, "", false)),
     ] {
         let (status, origin, sends) = ask(&["https://app.example.com"], method, path, headers).await;
         assert_eq!((status, &*origin, sends), expected, "{method} {path} {headers:?}");
     }
+    assert_eq!(ask(&["*"], "POST", agent, &[evil]).await, (401, "https://evil.example".to_owned(), false));
     assert_eq!(
         ask(&[], "OPTIONS", agent, &[app, post]).await,
         (401, String::new(), false),
         "none configured"
     );
+}
+
+/// What a browser sends without asking first: a POST without a body, such as `POST /tasks/ID:cancel`.
+#[tokio::test]
+async fn a_page_of_another_site_changes_nothing() {
+    let cancel = "/agents/echo/tasks/t:cancel";
+    let (own, other) = (("origin", "http://localhost:2602"), ("origin", "http://localhost:3000"));
+    let (host, site) = (("host", "localhost:2602"), "sec-fetch-site");
+    for (method, headers, expected) in [
+        // No browser.
+        ("POST", &[host][..], 401),
+        // A browser that says whose page it is; the page itself cannot.
+        ("POST", &[host, own, (site, "same-origin")], 401),
+        ("POST", &[host, (site, "none")], 401),
+        ("POST", &[host, other, (site, "same-site")], 403),
+        ("POST", &[host, ("origin", "https://evil.example"), (site, "cross-site")], 403),
+        ("POST", &[host, ("origin", "null"), (site, "cross-site")], 403),
+        ("POST", &[host, (site, "cross-site")], 403),
+        ("DELETE", &[host, (site, "cross-site")], 403),
+        // An older one.
+        ("POST", &[host, own], 401),
+        ("POST", &[host, other], 403),
+        ("POST", &[host, ("origin", "null")], 403),
+        ("POST", &[host, ("origin", "https://evil.example")], 403),
+        // Behind a proxy that has another name for us.
+        ("POST", &[host, ("origin", "https://a.example"), (site, "same-origin")], 401),
+        // What changes nothing.
+        ("GET", &[host, ("origin", "https://evil.example"), (site, "cross-site")], 401),
+    ] {
+        assert_eq!(ask(&[], method, cancel, headers).await.0, expected, "{method} {headers:?}");
+    }
 }

@@ -1,5 +1,6 @@
-//! How often somebody may be wrong: after so many wrong credentials in a minute, whoever comes from that
-//! address has to wait for the minute to end, right or wrong.
+//! How often somebody may be wrong: after so many wrong credentials in a minute, wrong ones from that address are
+//! told to wait for the minute to end. Right ones pass: many callers share an address, and one of them must not lock
+//! out the others. That lets nobody guess faster: a key has 256 random bits, whatever the rate.
 
 use std::{
     collections::HashMap,

@@ -79,7 +79,7 @@ impl Issuer {
                 let base = settings.issuer.trim_end_matches('/');
                 let url = format!("{base}/.well-known/openid-configuration");
                 let wrong =
-                    |_| anyhow::anyhow!("identity: the issuer {base:?} is no address; give its jwks_url");
+                    |_| anyhow::anyhow!("identity: the name of an issuer is no address; give its jwks_url");
                 Some(Url::parse(&url).map_err(wrong)?)
             }
         };

@@ -1,7 +1,7 @@
 //! Where requests pass: who is known gets on as somebody, and who is not gets an answer in its own binding.
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
+    net::Ipv4Addr,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -32,8 +32,9 @@ pub(crate) async fn identify<F: Future<Output = Response>>(
     if is_open(request.uri().path()) {
         return Box::pin(next(request)).await;
     }
-    let peer = request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
-    match identity.find(request.headers(), peer).await {
+    let nowhere = Ipv4Addr::UNSPECIFIED.into();
+    let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::new(nowhere, nowhere));
+    match identity.find(request.uri(), request.headers(), &peer).await {
         Ok(Known { caller, access, ended }) => {
             let is_somebody = caller.principal().is_some();
             request.extensions_mut().insert(caller);
@@ -62,6 +63,11 @@ fn refuse(request: &Request, refused: &Refused) -> Response {
             let how = "authentication required; send an API key or a token as Authorization: Bearer";
             (Error::new(ErrorKind::Unauthenticated, how), Some("Bearer realm=\"nuncio\"".to_owned()))
         }
+        Refused::Foreign => {
+            let how = "authentication required, because the call comes from another machine: it came through a proxy \
+                       or names another host; send an API key or a token as Authorization: Bearer";
+            (Error::new(ErrorKind::Unauthenticated, how), Some("Bearer realm=\"nuncio\"".to_owned()))
+        }
         Refused::Invalid(why) => {
             // RFC 6750, 3: the words are ours, and have no quotes in them.
             let challenge =
@@ -77,13 +83,18 @@ fn refuse(request: &Request, refused: &Refused) -> Response {
             (Error::new(ErrorKind::Unavailable, why).with_retry_after(LATER), None)
         }
     };
-    // The same for agents that are there and for those that are not.
-    let name = request.uri().path().strip_prefix("/agents/").and_then(|below| below.split('/').next());
-    let prefix = name.map(place::path).unwrap_or_default();
-    let mut response = bind::refuse(&prefix, request, &error);
+    let mut response = refuse_with(request, &error);
     if let Some(value) = challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok()) {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
     }
+    response
+}
+
+/// Answers with an error in the words of the binding, the same for agents that are there and for those that are not.
+pub(crate) fn refuse_with(request: &Request, error: &Error) -> Response {
+    let name = request.uri().path().strip_prefix("/agents/").and_then(|below| below.split('/').next());
+    let prefix = name.map(place::path).unwrap_or_default();
+    let mut response = bind::refuse(&prefix, request, error);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

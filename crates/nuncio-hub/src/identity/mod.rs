@@ -34,13 +34,17 @@ use std::{collections::HashMap, convert::Infallible, net::IpAddr, sync::Arc, tim
 
 use anyhow::Result;
 use arc_swap::ArcSwap;
-use http::{HeaderMap, header};
+use http::{HeaderMap, Uri, header};
 use nuncio_client::Egress;
 use nuncio_protocol::{AgentCard, Caller, SecurityScheme};
 use nuncio_server::store::Store;
 use tokio::{sync::watch, time::Instant};
 
-pub(crate) use self::{access::Access, attempts::who as network_of, layer::identify};
+pub(crate) use self::{
+    access::Access,
+    attempts::who as network_of,
+    layer::{identify, refuse_with},
+};
 use self::{access::Witness, attempts::Attempts, ended::Ended, issuer::Issuer};
 pub use self::{
     key::{Key, KeyLimits, NewKey},
@@ -51,6 +55,8 @@ use crate::{
     audit::{Audit, Row, What},
     clock,
     config::{self, Anonymous},
+    limits::Who,
+    listen::Peer,
 };
 
 /// The other header for a key.
@@ -87,9 +93,11 @@ struct Known {
 enum Refused {
     /// Nothing was shown.
     Missing,
+    /// Nothing was shown, which will do for callers on this machine only, and this one is elsewhere.
+    Foreign,
     /// What was shown proves nothing.
     Invalid(&'static str),
-    /// Too much of that: for so long nobody looks at more.
+    /// Too much of that from this address: it is told no more why for so long.
     TooMany(Duration),
     /// Nobody can say at present.
     Unavailable,
@@ -129,13 +137,22 @@ impl Identity {
         &self.audit
     }
 
-    /// True if one may call without showing anything.
-    pub(crate) fn allows_anonymous(&self) -> bool {
+    /// True if callers on this machine need no credentials, or nobody does.
+    fn allows_anonymous(&self) -> bool {
         match self.settings.load().anonymous {
             Anonymous::Always => true,
             Anonymous::Never => false,
             Anonymous::Loopback => self.on_loopback && !self.has_any(),
         }
+    }
+
+    /// Whether this request may pass without credentials.
+    fn admit_anonymous(&self, uri: &Uri, headers: &HeaderMap, peer: &Peer) -> Result<Known, Refused> {
+        if !self.allows_anonymous() {
+            return Err(Refused::Missing);
+        }
+        let is_for_all = self.settings.load().anonymous == Anonymous::Always;
+        if is_for_all || peer.is_local(uri, headers) { Ok(Known::anonymous()) } else { Err(Refused::Foreign) }
     }
 
     /// True if there is anything that could be shown.
@@ -161,10 +178,10 @@ impl Identity {
         Changes { keys: self.keyring.changes(), settings: self.configured.subscribe() }
     }
 
-    /// What holders of keys may ask for, where that is not as for all; by principal.
-    pub(crate) fn limits(&self) -> HashMap<Arc<str>, KeyLimits> {
+    /// What holders of keys may ask for, where that is not as for all.
+    pub(crate) fn limits(&self) -> HashMap<Who, KeyLimits> {
         let keys = self.keyring.list().into_iter().map(|(key, _)| key);
-        keys.filter(|key| !key.limits.is_empty()).map(|key| (key.principal.into(), key.limits)).collect()
+        keys.filter(|key| !key.limits.is_empty()).map(|key| (Who::holder_of(&key), key.limits)).collect()
     }
 
     /// Looks after keys and issuers for as long as it is polled.
@@ -188,26 +205,33 @@ impl Identity {
         self.keyring.note_use().await;
     }
 
-    async fn find(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Known, Refused> {
+    async fn find(&self, uri: &Uri, headers: &HeaderMap, peer: &Peer) -> Result<Known, Refused> {
         let shown = shown(headers);
         if matches!(shown, Shown::Nothing) || (!self.has_any() && self.allows_anonymous()) {
             // Where there is nothing to show, what is shown means nothing to us, and does no harm.
-            return if self.allows_anonymous() { Ok(Known::anonymous()) } else { Err(Refused::Missing) };
-        }
-        if let Some(wait) = self.attempts.wait(peer, Instant::now()) {
-            self.audit.note(Row { peer: Some(peer), ..Row::of(What::AttemptsLimited) });
-            return Err(Refused::TooMany(wait));
+            return self.admit_anonymous(uri, headers, peer);
         }
         let found = match shown {
-            Shown::Text(text) => self.judge(text, peer).await,
+            Shown::Text(text) => self.judge(text, peer.address).await,
             Shown::Nothing | Shown::Wrong => Err(Refused::Invalid("expected a key, or a bearer token")),
         };
-        if let Err(Refused::Invalid(why)) = found {
-            self.attempts.failed(peer, Instant::now());
-            let detail = Some(why.to_owned());
-            self.audit.note(Row { peer: Some(peer), detail, ..Row::of(What::CredentialsRefused) });
+        match found {
+            Err(Refused::Invalid(why)) => Err(self.refuse(why, peer.address)),
+            found => found,
         }
-        found
+    }
+
+    /// Counts wrong credentials. Only they have to wait: right ones pass, whoever else is wrong at that address.
+    fn refuse(&self, why: &'static str, peer: IpAddr) -> Refused {
+        let now = Instant::now();
+        if let Some(wait) = self.attempts.wait(peer, now) {
+            self.audit.note(Row { peer: Some(peer), ..Row::of(What::AttemptsLimited) });
+            return Refused::TooMany(wait);
+        }
+        self.attempts.failed(peer, now);
+        let detail = Some(why.to_owned());
+        self.audit.note(Row { peer: Some(peer), detail, ..Row::of(What::CredentialsRefused) });
+        Refused::Invalid(why)
     }
 
     async fn judge(&self, text: &str, peer: IpAddr) -> Result<Known, Refused> {

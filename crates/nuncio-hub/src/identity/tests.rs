@@ -16,6 +16,7 @@ use super::{
 };
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 async fn identity(
     anonymous: Anonymous,
@@ -53,9 +54,14 @@ fn headers(sent: &[(&'static str, &str)]) -> HeaderMap {
 
 /// The principal, `-` for the anonymous caller, or how it is refused.
 async fn who(identity: &Identity, sent: &[(&'static str, &str)]) -> String {
-    match identity.find(&headers(sent), PEER).await {
+    who_at(identity, sent, Peer::new(PEER, LOOPBACK)).await
+}
+
+async fn who_at(identity: &Identity, sent: &[(&'static str, &str)], peer: Peer) -> String {
+    match identity.find(&Uri::from_static("/"), &headers(sent), &peer).await {
         Ok(known) => known.caller.principal().map_or("-".to_owned(), ToString::to_string),
         Err(Refused::Missing) => "missing".to_owned(),
+        Err(Refused::Foreign) => "foreign".to_owned(),
         Err(Refused::Invalid(why)) => why.to_owned(),
         Err(Refused::TooMany(_)) => "too many".to_owned(),
         Err(Refused::Unavailable) => "unavailable".to_owned(),
@@ -88,6 +94,26 @@ async fn who_gets_in_without_showing_anything() {
     }
 }
 
+/// Loopback means that the caller is on this machine, not only that the connection is.
+#[tokio::test]
+async fn a_caller_elsewhere_is_nobody_on_loopback() {
+    let forwarded = &[("x-forwarded-for", "203.0.113.7")][..];
+    for (anonymous, sent, peer, expected) in [
+        (Anonymous::Loopback, &[][..], LOOPBACK, "-"),
+        (Anonymous::Loopback, forwarded, LOOPBACK, "foreign"),
+        (Anonymous::Loopback, &[("host", "agents.example.com")], LOOPBACK, "foreign"),
+        (Anonymous::Loopback, &[], PEER, "foreign"),
+        // Where there is no key, what is shown means nothing, and opens nothing.
+        (Anonymous::Loopback, &[("x-real-ip", "203.0.113.7"), ("x-api-key", "x")], LOOPBACK, "foreign"),
+        (Anonymous::Never, forwarded, LOOPBACK, "missing"),
+        (Anonymous::Always, forwarded, PEER, "-"),
+    ] {
+        let (identity, _writer) = identity(anonymous, Vec::new(), true).await;
+        let found = who_at(&identity, sent, Peer::new(peer, peer)).await;
+        assert_eq!(found, expected, "{anonymous:?} {sent:?} {peer}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_shown_is_looked_at_wherever_it_stands() {
     let (identity, _writer) = identity(Anonymous::Always, Vec::new(), true).await;
@@ -117,7 +143,7 @@ async fn what_is_shown_is_looked_at_wherever_it_stands() {
 }
 
 #[tokio::test]
-async fn who_is_wrong_too_often_is_not_looked_at() {
+async fn who_is_wrong_too_often_waits_and_who_is_right_does_not() {
     let (identity, mut writer) = identity(Anonymous::Never, Vec::new(), true).await;
     let (_, text) = identity.keyring().create(NewKey::named("a")).await.unwrap();
     let mut tries = 0;
@@ -126,10 +152,16 @@ async fn who_is_wrong_too_often_is_not_looked_at() {
         assert!(tries <= 60, "docs/operating.md says so");
     }
     assert_eq!(tries, 60);
-    assert_eq!(who(&identity, &[("x-api-key", text.reveal())]).await, "too many", "right or wrong");
+    assert_eq!(who(&identity, &[("x-api-key", text.reveal())]).await, "a", "right ones always pass");
+    assert_eq!(
+        who(&identity, &[("x-api-key", "wrong")]).await,
+        "too many",
+        "and open nothing for wrong ones"
+    );
     assert_eq!(who(&identity, &[]).await, "missing", "no attempt");
     let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 8));
-    assert!(identity.find(&headers(&[("x-api-key", text.reveal())]), elsewhere).await.is_ok());
+    let right = who_at(&identity, &[("x-api-key", text.reveal())], Peer::new(elsewhere, elsewhere)).await;
+    assert_eq!(right, "a");
     let audit = identity.audit().clone();
     tokio::select! {
         never = writer.run() => match never {},
@@ -174,7 +206,9 @@ async fn a_change_of_keys_is_told() {
     let limits = KeyLimits { streams: Some(2), ..KeyLimits::default() };
     identity.keyring().create(NewKey { limits, ..NewKey::named("a") }).await.unwrap();
     changes.next().await;
-    assert_eq!(identity.limits(), HashMap::from([("a".into(), limits)]));
+    let who = |key: &Key| Who::holder_of(key);
+    let keys = identity.keyring().list();
+    assert_eq!(identity.limits(), HashMap::from([(who(&keys[0].0), limits)]));
 }
 
 /// The stream that a hub opens at the path `/stream` for whoever shows this.

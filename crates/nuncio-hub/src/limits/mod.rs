@@ -37,7 +37,7 @@ use self::share::{Bounds, Share};
 pub(crate) use self::{guarded::Guarded, relayed::Relayed, share::Permit};
 use crate::{
     config::{AgentLimits, Limits},
-    identity::KeyLimits,
+    identity::{Key, KeyLimits},
 };
 
 /// A caller that has asked for nothing for this long is forgotten: any burst has come back by then, or nearly.
@@ -67,20 +67,31 @@ pub(crate) struct Callers {
 #[derive(Default)]
 struct Rules {
     usual: Bounds,
-    /// By principal.
-    special: HashMap<Arc<str>, Bounds>,
+    special: HashMap<Who, Bounds>,
 }
 
 impl Rules {
-    fn of(&self, principal: Option<&Arc<str>>) -> Bounds {
-        principal.and_then(|principal| self.special.get(principal)).copied().unwrap_or(self.usual)
+    fn of(&self, who: &Who) -> Bounds {
+        self.special.get(who).copied().unwrap_or(self.usual)
     }
 }
 
-#[derive(PartialEq, Eq, Hash)]
-struct Who {
+/// A caller, as far as limits tell callers apart: a principal of one tenant is not that of another.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Who {
     principal: Option<Arc<str>>,
     tenant: Option<Arc<str>>,
+}
+
+impl Who {
+    fn calling(caller: &Caller) -> Self {
+        Self { principal: caller.principal().cloned(), tenant: caller.tenant().cloned() }
+    }
+
+    /// Whoever shows this key.
+    pub(crate) fn holder_of(key: &Key) -> Self {
+        Self { principal: Some(key.principal.as_str().into()), tenant: key.tenant.as_deref().map(Into::into) }
+    }
 }
 
 struct Kept {
@@ -89,7 +100,7 @@ struct Kept {
 }
 
 impl Callers {
-    pub(crate) fn new(limits: &Limits, special: &HashMap<Arc<str>, KeyLimits>) -> Self {
+    pub(crate) fn new(limits: &Limits, special: &HashMap<Who, KeyLimits>) -> Self {
         let (rules, any, closed, shares) = Default::default();
         let (share, share_percent, apart, quota) = Default::default();
         let callers = Self { rules, any, closed, share, share_percent, apart, quota, shares };
@@ -98,18 +109,18 @@ impl Callers {
     }
 
     /// Other limits from now on. Whoever has others than before begins anew.
-    pub(crate) fn configure(&self, limits: &Limits, special: &HashMap<Arc<str>, KeyLimits>) {
+    pub(crate) fn configure(&self, limits: &Limits, special: &HashMap<Who, KeyLimits>) {
         let usual = Bounds { rate: limits.rate, tasks: limits.tasks, streams: limits.streams };
         let bounds = |own: &KeyLimits| Bounds {
             rate: own.rate().or(usual.rate),
             tasks: own.tasks.or(usual.tasks),
             streams: own.streams.or(usual.streams),
         };
-        let special = special.iter().map(|(who, own)| (Arc::clone(who), bounds(own))).collect();
+        let special = special.iter().map(|(who, own)| (who.clone(), bounds(own))).collect();
         let rules = Rules { usual, special };
         let any = !usual.is_none() || !rules.special.is_empty();
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        shares.retain(|who, kept| kept.share.bounds() == rules.of(who.principal.as_ref()));
+        shares.retain(|who, kept| kept.share.bounds() == rules.of(who));
         self.rules.store(Arc::new(rules));
         self.any.store(any, Ordering::Release);
         drop(shares);
@@ -159,13 +170,13 @@ impl Callers {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        let who = Who { principal: caller.principal().cloned(), tenant: caller.tenant().cloned() };
+        let who = Who::calling(caller);
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = shares.get_mut(&who) {
             kept.used = now;
             return Some(Arc::clone(&kept.share));
         }
-        let bounds = self.rules.load().of(who.principal.as_ref());
+        let bounds = self.rules.load().of(&who);
         let share = Share::new(bounds, "you");
         shares.insert(who, Kept { share: Arc::clone(&share), used: now });
         Some(share)

@@ -1,5 +1,7 @@
 //! Under which name a request comes, before anything else sees it.
 //!
+//! A request has one `Host` (RFC 9112, 3.2): of two, a proxy before us and we could each believe another one.
+//!
 //! DNS rebinding: a page of another site that got our address under its own name reaches nothing,
 //! because on loopback we answer to known names only. That holds for proxies that we trust, too: from
 //! this machine comes both what a proxy on it sends and what a browser on it does. No page can choose its
@@ -14,10 +16,13 @@ use std::{
 
 use axum::response::{IntoResponse as _, Response};
 use futures_util::future::Either;
-use http::{Request, StatusCode, header};
+use http::{HeaderMap, Request, StatusCode, Uri, header};
 use nuncio_server::bind::PublicBase;
 
-use super::forwarded::{self, Forwarded};
+use super::{
+    forwarded::{self, Forwarded},
+    local,
+};
 use crate::config::Network;
 
 /// The names under which we are reached.
@@ -44,9 +49,48 @@ pub(super) struct HostCheck<S> {
     peer: IpAddr,
 }
 
-/// Where a request comes from, as far as those whom we trust say. An extension of every request.
+/// Where a request comes from. An extension of every request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) IpAddr);
+pub(crate) struct Peer {
+    /// The caller's address, as far as trusted proxies tell it.
+    pub(crate) address: IpAddr,
+    /// The connection comes from this machine, though the caller may not: see [`local::is_local`].
+    is_loopback: bool,
+}
+
+impl Peer {
+    pub(crate) fn new(address: IpAddr, connected: IpAddr) -> Self {
+        Self { address, is_loopback: connected.to_canonical().is_loopback() }
+    }
+
+    /// True if the request was made on this machine, by a program that calls the hub directly.
+    pub(crate) fn is_local(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        self.is_loopback && local::is_local(uri, headers)
+    }
+}
+
+/// Why a request goes no further.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Refused {
+    /// It is addressed to a host that is not us.
+    Misdirected,
+    /// It has two `Host` headers.
+    Ambiguous,
+}
+
+impl Refused {
+    fn response(self) -> Response {
+        let (status, message) = match self {
+            Self::Misdirected => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "this host name is not ours; allow it with --allow-host, set --public-url, or listen on another \
+                 address\n",
+            ),
+            Self::Ambiguous => (StatusCode::BAD_REQUEST, "the request has two Host headers; send one\n"),
+        };
+        (status, message).into_response()
+    }
+}
 
 impl<S> HostCheck<S> {
     pub(super) fn new(inner: S, names: Arc<Names>, peer: IpAddr) -> Self {
@@ -54,28 +98,31 @@ impl<S> HostCheck<S> {
         Self { inner, names, is_proxy, peer }
     }
 
-    /// False if the request is not for us.
-    fn admit<B>(&self, request: &mut Request<B>) -> bool {
+    /// Refuses a request that is not for us; any other one gets its [`Peer`] and its base.
+    fn admit<B>(&self, request: &mut Request<B>) -> Result<(), Refused> {
+        if request.headers().get_all(header::HOST).iter().nth(1).is_some() {
+            return Err(Refused::Ambiguous);
+        }
         if !self.knows(authority(request)) {
-            return false;
+            return Err(Refused::Misdirected);
         }
         let said = || forwarded::caller(request.headers(), &self.names.proxies);
-        let peer = if self.is_proxy { said().unwrap_or(self.peer) } else { self.peer };
-        request.extensions_mut().insert(Peer(peer));
+        let address = if self.is_proxy { said().unwrap_or(self.peer) } else { self.peer };
+        request.extensions_mut().insert(Peer::new(address, self.peer));
         if !self.is_proxy || !self.names.follow {
-            return true;
+            return Ok(());
         }
         let Some(forwarded) = Forwarded::read(request.headers(), &self.names.proxies) else {
-            return true;
+            return Ok(());
         };
         if forwarded.host().is_some_and(|host| !self.knows(Some(host))) {
-            return false;
+            return Err(Refused::Misdirected);
         }
         let base = forwarded.base(self.names.scheme, authority(request));
         if let Some(base) = base.as_deref().and_then(PublicBase::parse) {
             request.extensions_mut().insert(base);
         }
-        true
+        Ok(())
     }
 
     fn knows(&self, host: Option<&str>) -> bool {
@@ -94,7 +141,7 @@ fn authority<B>(request: &Request<B>) -> Option<&str> {
     in_uri.or_else(|| request.headers().get(header::HOST)?.to_str().ok())
 }
 
-fn without_port(host: &str) -> &str {
+pub(super) fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
@@ -111,12 +158,10 @@ where
     type Future = Either<S::Future, Ready<Result<Response, Infallible>>>;
 
     fn call(&self, mut request: Request<B>) -> Self::Future {
-        if self.admit(&mut request) {
-            return Either::Left(self.inner.clone().call(request));
+        match self.admit(&mut request) {
+            Ok(()) => Either::Left(self.inner.clone().call(request)),
+            Err(refused) => Either::Right(ready(Ok(refused.response()))),
         }
-        let message = "this host name is not ours; allow it with --allow-host, set --public-url, \
-                       or listen on another address\n";
-        Either::Right(ready(Ok((StatusCode::MISDIRECTED_REQUEST, message).into_response())))
     }
 }
 
@@ -141,7 +186,7 @@ mod tests {
             let name = header::HeaderName::from_bytes(name.as_bytes()).unwrap();
             request.headers_mut().append(name, value.parse().unwrap());
         }
-        let admitted = check.admit(&mut request);
+        let admitted = check.admit(&mut request).is_ok();
         (admitted, request.extensions().get::<PublicBase>().map(ToString::to_string))
     }
 
@@ -161,6 +206,25 @@ mod tests {
         assert_eq!(asks(&check, "/", &[]), (false, None), "no host at all");
         assert_eq!(asks(&check, "http://localhost:2602/", &[]), (true, None), "HTTP/2");
         assert_eq!(asks(&check, "http://evil.example/", &[("host", "localhost")]), (false, None), "HTTP/2");
+    }
+
+    /// RFC 9112, 3.2: a request with more than one `Host` is answered with 400, whatever they say.
+    #[test]
+    fn a_request_has_one_host() {
+        for (own, hosts, expected) in [
+            (OWN, &["localhost"][..], Ok(())),
+            (OWN, &["localhost", "evil.example"], Err(Refused::Ambiguous)),
+            (OWN, &["evil.example", "localhost"], Err(Refused::Ambiguous)),
+            (OWN, &["localhost", "localhost"], Err(Refused::Ambiguous)),
+            (&[], &["a.example", "b.example"], Err(Refused::Ambiguous)),
+        ] {
+            let mut request = Request::new(());
+            for host in hosts {
+                request.headers_mut().append(header::HOST, host.parse().unwrap());
+            }
+            assert_eq!(check(own, "127.0.0.1").admit(&mut request), expected, "{hosts:?}");
+        }
+        assert_eq!(Refused::Ambiguous.response().status(), StatusCode::BAD_REQUEST);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The network edge: from a socket to an HTTP request, and when a connection ends.
 //!
 //! Reading order follows the bytes: this file accepts, `tls` makes the connection secure, `stream` is
-//! what is read and written, `host` and `forwarded` look at the names in a request, and `idle` ends what
-//! goes nowhere.
+//! what is read and written, `host`, `forwarded` and `local` look at the names in a request, `addresses` counts
+//! connections by address, and `idle` ends what goes nowhere.
 
 mod tls;
 
@@ -11,6 +11,10 @@ mod stream;
 mod host;
 
 mod forwarded;
+
+mod local;
+
+mod addresses;
 
 mod idle;
 
@@ -34,6 +38,7 @@ use tokio_util::task::AbortOnDropHandle;
 pub(crate) use self::host::{Names, Peer};
 pub use self::tls::{Certificates, Reload};
 use self::{
+    addresses::Addresses,
     host::HostCheck,
     idle::{Pulse, Verdict, Watch},
     stream::Stream,
@@ -93,6 +98,7 @@ impl Listener {
     async fn accept_all<S: Answers>(self, service: S, closing: watch::Sender<()>) -> Infallible {
         let Self { socket, certificates, names, connections } = self;
         let room = Arc::new(Semaphore::new(connections.most.min(Semaphore::MAX_PERMITS)));
+        let addresses = Addresses::new(connections.most_per_address, names.proxies.clone());
         let edge = Arc::new(Edge {
             engine: engine(&connections),
             certificates: certificates.clone(),
@@ -113,10 +119,14 @@ impl Listener {
                 () = &mut reloading => continue,
             };
             let Some((stream, peer, permit)) = accepted else { continue };
+            let Some(counted) = addresses.admit(peer.ip()) else {
+                tracing::debug!(%peer, "a connection was closed: its address has as many as it may");
+                continue;
+            };
             let (edge, closing) = (Arc::clone(&edge), closing.subscribe());
             tokio::spawn(async move {
                 edge.serve(stream, peer, closing).await;
-                drop(permit);
+                drop((permit, counted));
             });
         }
     }

@@ -25,7 +25,7 @@ use tokio_rustls::{
     server::TlsStream,
 };
 
-use crate::config::TlsFiles;
+use crate::config::{TlsFiles, shown_path};
 
 /// How often the files are looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -158,7 +158,7 @@ impl Pem {
     fn read(files: &TlsFiles) -> Result<Self> {
         let read = |flag: &str, path: &Path| {
             fs::read(path).with_context(|| {
-                format!("{flag} {}: cannot read it; expected a file in PEM format", path.display())
+                format!("{flag} {}: cannot read it; expected a file in PEM format", shown_path(path))
             })
         };
         Ok(Self { cert: read("--tls-cert", &files.cert)?, key: read("--tls-key", &files.key)? })
@@ -167,18 +167,18 @@ impl Pem {
     fn configure(&self, files: &TlsFiles) -> Result<ServerConfig> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&self.cert)
             .collect::<Result<_, _>>()
-            .map_err(|error| anyhow!("--tls-cert {}: {error}", files.cert.display()))?;
+            .map_err(|error| anyhow!("--tls-cert {}: {error}", shown_path(&files.cert)))?;
         if chain.is_empty() {
             return Err(anyhow!(
                 "--tls-cert {}: there is no certificate in it; expected PEM with BEGIN CERTIFICATE",
-                files.cert.display()
+                shown_path(&files.cert)
             ));
         }
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| {
             anyhow!(
                 "--tls-key {}: there is no private key in it; expected PEM with BEGIN PRIVATE KEY, \
                  without a password: {error}",
-                files.key.display()
+                shown_path(&files.key)
             )
         })?;
         let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -190,8 +190,8 @@ impl Pem {
                 anyhow!(
                     "--tls-cert {} and --tls-key {} cannot be used together: {error}; \
                      expected a certificate, those between it and its root, and the key it was made for",
-                    files.cert.display(),
-                    files.key.display()
+                    shown_path(&files.cert),
+                    shown_path(&files.key)
                 )
             })?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

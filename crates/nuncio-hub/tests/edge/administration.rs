@@ -346,7 +346,7 @@ impl Reloader for Scripted {
         json!({ "config": { "listen": "127.0.0.1:2602" }, "origins": { "listen": "default" } })
     }
 
-    async fn reload(&self) -> Result<Changes, Problems> {
+    async fn reload(&self, _force: bool) -> Result<Changes, Problems> {
         self.0.lock().unwrap().remove(0)
     }
 }

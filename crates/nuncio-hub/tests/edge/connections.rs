@@ -202,3 +202,21 @@ async fn there_is_room_for_so_many_connections() {
     drop(first);
     assert!(until_closed(&mut second).await.starts_with(b"HTTP/1.1 200 OK"));
 }
+
+/// Of two host names, a proxy before us could have believed the other one.
+#[tokio::test]
+async fn a_request_with_two_hosts_is_refused() {
+    let hub = Running::start(config()).await;
+    for (hosts, expected) in [
+        ("host: localhost\r\n", "HTTP/1.1 200"),
+        ("host: localhost\r\nHost: localhost\r\n", "HTTP/1.1 400"),
+        ("host: localhost\r\nhost: evil.example\r\n", "HTTP/1.1 400"),
+        ("host: evil.example\r\nhost: localhost\r\n", "HTTP/1.1 400"),
+    ] {
+        let mut stream = hub.connect().await;
+        let head = format!("GET /healthz HTTP/1.1\r\n{hosts}connection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let answer = String::from_utf8(until_closed(&mut stream).await).unwrap();
+        assert!(answer.starts_with(expected), "{hosts:?}: {answer}");
+    }
+}

@@ -6,6 +6,7 @@ mod agents;
 mod attempts;
 mod conversations;
 mod denials;
+mod foreign;
 mod limits;
 mod refusals;
 mod tasks;

@@ -114,6 +114,18 @@ impl Wire {
         key: Option<&str>,
         call: Call,
     ) -> Option<Answer> {
+        self.call_as(hub, agent, key, &[], call).await
+    }
+
+    /// The same with these headers besides.
+    pub(crate) async fn call_as(
+        self,
+        hub: &Running,
+        agent: &str,
+        key: Option<&str>,
+        headers: &[(&str, &str)],
+        call: Call,
+    ) -> Option<Answer> {
         let op = call.op();
         if !self.has(op) {
             return None;
@@ -155,6 +167,9 @@ impl Wire {
         }
         if let Some(key) = key {
             request = request.bearer_auth(key);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
         Some(read(request).await)
     }

@@ -11,7 +11,9 @@ use tokio::sync::watch;
 
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
-    Lease, Leases, Links, MemoryStore, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive, Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose,
+    Lease, Leases, Links, MemoryStore, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive,
+    Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage,
+    TaskQuery, TurnChange, Webhook, Whose,
 };
 
 /// A real [`MemoryStore`] that fails, refuses or waits on command.

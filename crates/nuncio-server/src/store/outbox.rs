@@ -268,7 +268,8 @@ pub struct Backlog {
 pub enum Redrive {
     /// This one, whatever became of it.
     One(DeliveryId),
-    /// All that were given up and are owed since this moment or later.
+    /// All that were given up and are owed since this moment or later, but for those of receivers that want no more
+    /// (410).
     Dead {
         /// Only of this agent.
         agent: Option<Arc<str>>,

@@ -10,7 +10,9 @@ use nuncio_protocol::{Message, PushConfigId, Seq, Task, TaskId, Timestamp};
 
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
-    Lease, Leases, Links, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive, Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose,
+    Lease, Leases, Links, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive, Refused,
+    Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
+    TurnChange, Webhook, Whose,
 };
 
 /// Watches a store. It is called in the middle of things and must not wait.

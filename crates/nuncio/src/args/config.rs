@@ -53,5 +53,8 @@ pub(crate) enum ConfigCommand {
     Reload {
         #[command(flatten)]
         hub: Admin,
+        /// Take it also if it was emptied, or has lost its identity or all agents.
+        #[arg(long)]
+        force: bool,
     },
 }

@@ -29,7 +29,7 @@ impl Place {
     /// The place that it names. A variable that is set to nothing is how some containers unset one.
     pub(crate) fn data(place: Option<&Self>) -> anyhow::Result<Option<Data>> {
         let Some(Self(text)) = place.filter(|place| !place.0.is_empty()) else { return Ok(None) };
-        text.parse().map(Some).map_err(|error| exit::usage(format!("--data {error}")))
+        text.parse().map(Some).map_err(|error| exit::usage(format!("--data: {error}")))
     }
 }
 

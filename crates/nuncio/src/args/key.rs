@@ -29,6 +29,9 @@ pub(crate) enum KeyCommand {
         /// Keep the tasks apart from those of the same principal in other tenants.
         #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
+        /// Make it also in a hub that keeps its data in memory, where it is gone at the next restart.
+        #[arg(long)]
+        yes: bool,
     },
     /// List the keys of a hub.
     List {

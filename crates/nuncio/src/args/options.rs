@@ -119,7 +119,8 @@ const HUB: &[Row] = &[
         None,
         "Believe what proxies of this network say about how they were called (Forwarded, X-Forwarded-Host, -Proto, \
          -Port, -Prefix), and show it on cards; may be repeated. Name only networks from which nobody but your \
-         proxies can connect. On loopback the names need --allow-host",
+         proxies can connect. On loopback the names need --allow-host. Say who may call: --no-anonymous with keys or \
+         tokens, or --allow-anonymous",
     ),
     row(
         "tls-cert",
@@ -183,7 +184,14 @@ const HUB: &[Row] = &[
         "identity.anonymous",
         Switch(Says("always")),
         None,
-        "Let anybody call, although we listen beyond this machine",
+        "Let anybody call without credentials, from wherever they reach us",
+    ),
+    row(
+        "no-anonymous",
+        "identity.anonymous",
+        Switch(Says("never")),
+        None,
+        "Let nobody call without credentials, callers on this machine neither: what a hub behind a proxy wants",
     ),
     row(
         "drain-seconds",
@@ -377,6 +385,7 @@ impl clap::Args for Options {
         let hub = HUB.iter().map(|row| match row.flag {
             "tls-cert" => row.arg().requires("tls-key"),
             "tls-key" => row.arg().requires("tls-cert"),
+            "no-anonymous" => row.arg().conflicts_with("allow-anonymous"),
             _ => row.arg(),
         });
         command
@@ -445,7 +454,10 @@ fn agent(text: &str) -> Result<Given, Error> {
             "--agent: expected NAME=SPEC, such as billing=https://billing.internal".to_owned(),
         ));
     };
-    name.parse::<AgentName>().map_err(|error| wrong(format!("--agent {name}: {error}")))?;
+    // Where the name was forgotten, what is before the = is the beginning of an address.
+    let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let shown = if is_word { format!("--agent {name}") } else { "--agent".to_owned() };
+    name.parse::<AgentName>().map_err(|error| wrong(format!("{shown}: {error}")))?;
     let told = agent_spec(spec).map_err(|error| wrong(format!("--agent {name}: {error}")))?;
     let origin = Origin::Flag(format!("--agent {name}"));
     Ok(Given { path: vec!["agents".to_owned(), name.to_owned()], told, origin })
@@ -544,7 +556,9 @@ mod tests {
             ("https://me:s3cret@b.internal", "expected NAME=SPEC"),
             ("Billing=https://x", "--agent Billing: is no name of an agent"),
             ("tasks=https://x", "--agent tasks: is a part of other addresses"),
-            ("a=openai:http://x#y", "openai: is no kind of agent"),
+            ("https://me:s3cret@b.internal?x=y", "--agent: is no name of an agent"),
+            ("a=openai:http://x#y", "--agent a: this version knows no such kind of agent"),
+            ("a=s3cret:http://x#y", "--agent a: this version knows no such kind of agent"),
         ] {
             let error = options(&["--agent", text]).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("s3cret"), "{text}: {error}");

@@ -27,16 +27,22 @@ struct Token {
 impl Admin {
     /// Reads something of the API, such as `deliveries`.
     pub(super) async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value> {
-        let mut url = self.api(path);
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        self.call(Method::GET, &url, Bytes::new()).await
+        self.call(Method::GET, &self.asked(path, query), Bytes::new()).await
     }
 
     /// Has the hub do something.
     pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value> {
-        self.call(Method::POST, &self.api(path), body.to_string().into()).await
+        self.post_with(path, &[], body).await
+    }
+
+    /// Has the hub do something in a certain way.
+    pub(super) async fn post_with(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        body: &Value,
+    ) -> Result<Value> {
+        self.call(Method::POST, &self.asked(path, query), body.to_string().into()).await
     }
 
     /// Has the hub change something.
@@ -47,6 +53,14 @@ impl Admin {
     /// Has the hub do without something.
     pub(super) async fn delete(&self, path: &str) -> Result<Value> {
         self.call(Method::DELETE, &self.api(path), Bytes::new()).await
+    }
+
+    fn asked(&self, path: &str, query: &[(&str, String)]) -> Url {
+        let mut url = self.api(path);
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        url
     }
 
     fn api(&self, path: &str) -> Url {

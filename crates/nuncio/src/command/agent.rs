@@ -100,7 +100,7 @@ fn added(agent: &Value, format: Format) -> Result<()> {
     match format {
         Format::Json => output::json(agent),
         Format::Human => {
-            output::line(text(agent, "cardUrl"))?;
+            output::row(text(agent, "cardUrl"))?;
             output::note(&format!(
                 "{} is served, also after a restart; it is {}",
                 text(agent, "name"),
@@ -182,9 +182,9 @@ fn show(agent: &Value, format: Format) -> Result<()> {
     )?;
     let speaks = |one: &Value| format!("{} {}", text(one, "binding"), text(one, "version"));
     if agent["speaks"].is_object() {
-        output::line(&format!("{:<8}  {}", "spoken", speaks(&agent["speaks"])))?;
+        output::row(&format!("{:<8}  {}", "spoken", speaks(&agent["speaks"])))?;
     }
     let offered = agent["interfaces"].as_array().map(Vec::as_slice).unwrap_or_default();
     let offered: Vec<String> = offered.iter().map(speaks).collect();
-    output::line(&format!("{:<8}  {}", "offered", offered.join(", ")))
+    output::row(&format!("{:<8}  {}", "offered", offered.join(", ")))
 }

@@ -58,7 +58,7 @@ fn verify(card: &Value, keys: &TrustedKeys, format: Format) -> Result<ExitCode> 
                 }))?;
                 return Ok(ExitCode::SUCCESS);
             }
-            output::line(&format!(
+            output::row(&format!(
                 "verified: key {}, {}, over {}",
                 verified.kid, verified.algorithm, verified.over
             ))?;

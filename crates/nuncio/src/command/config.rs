@@ -31,7 +31,7 @@ pub(super) async fn run(command: ConfigCommand, format: Format) -> Result<ExitCo
             }
         }
         ConfigCommand::Schema => output::pretty(config::schema())?,
-        ConfigCommand::Reload { hub } => reload(&hub, format).await?,
+        ConfigCommand::Reload { hub, force } => reload(&hub, force, format).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -90,8 +90,9 @@ fn write(file: &Path, text: &str, force: bool) -> Result<()> {
     }
 }
 
-async fn reload(hub: &Admin, format: Format) -> Result<()> {
-    let changes = hub.post("config:reload", &json!({})).await?;
+async fn reload(hub: &Admin, force: bool, format: Format) -> Result<()> {
+    let query = force.then(|| ("force", "true".to_owned()));
+    let changes = hub.post_with("config:reload", query.as_slice(), &json!({})).await?;
     if format == Format::Json {
         return output::json(&changes);
     }

@@ -62,7 +62,7 @@ pub(super) async fn run(command: DeliveryCommand, format: Format) -> Result<Exit
 
 /// The columns: which, where it stands, to whom, of what.
 fn row(delivery: &Value) -> Result<()> {
-    output::line(&format!(
+    output::row(&format!(
         "{}  {:<9}  {:>3}  {}  {}  {} {}",
         text(delivery, "id"),
         text(delivery, "state"),
@@ -90,18 +90,18 @@ fn show(delivery: &Value, format: Format) -> Result<()> {
         ("next", "nextAttempt"),
     ] {
         if let Some(value) = delivery[member].as_str() {
-            output::line(&format!("{name:<9} {value}"))?;
+            output::row(&format!("{name:<9} {value}"))?;
         }
     }
-    output::line(&format!("{:<9} {}", "event", delivery["eventId"]))?;
+    output::row(&format!("{:<9} {}", "event", delivery["eventId"]))?;
     let attempts = delivery["attempts"].as_array().map(Vec::as_slice).unwrap_or_default();
     let untold = delivery["attemptCount"].as_u64().unwrap_or(0).saturating_sub(attempts.len() as u64);
     if untold > 0 {
-        output::line(&format!("{:<9} and {untold} before these", "attempts"))?;
+        output::row(&format!("{:<9} and {untold} before these", "attempts"))?;
     }
     for attempt in attempts {
         let code = attempt["code"].as_u64().map_or_else(|| "no answer".to_owned(), |code| code.to_string());
-        output::line(&format!(
+        output::row(&format!(
             "{:<9} {}  {code}  {} ms  {}",
             "attempt",
             text(attempt, "time"),

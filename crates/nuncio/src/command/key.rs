@@ -11,12 +11,16 @@ use super::{
 };
 use crate::{
     args::{Admin, KeyCommand},
+    exit,
     output::{self, Format},
 };
 
 pub(super) async fn run(command: KeyCommand, format: Format) -> Result<ExitCode> {
     match command {
-        KeyCommand::Create { hub, name, allow, operations, expires, principal, tenant } => {
+        KeyCommand::Create { hub, name, allow, operations, expires, principal, tenant, yes } => {
+            if !yes {
+                check_kept(&hub).await?;
+            }
             let mut body = json!({ "name": name });
             let given = [
                 ("agents", (!allow.is_empty()).then(|| allow.into())),
@@ -59,6 +63,18 @@ pub(super) async fn run(command: KeyCommand, format: Format) -> Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses to make a key that somebody may take for lasting.
+async fn check_kept(hub: &Admin) -> Result<()> {
+    if hub.get("keys", &[]).await?["volatile"] != true {
+        return Ok(());
+    }
+    Err(exit::usage(
+        "the hub keeps its data in memory: the key would be gone at its next restart, and the hub open again to \
+         callers on its machine, unless its file says identity.anonymous = \"never\"; start it with --data FILE, or \
+         say --yes",
+    ))
+}
+
 fn at(key: &str) -> String {
     format!("keys/{}", segment(key))
 }
@@ -82,6 +98,9 @@ fn secret(made: &Value, format: Format) -> Result<()> {
         text(key, "name"),
         text(key, "id"),
     ));
+    if made["volatile"] == true {
+        output::note("warning: the hub keeps its data in memory: the key is gone at its next restart");
+    }
     if let Some(ends) = key["overlapEnds"].as_str() {
         output::note(&format!("the one before is taken until {ends}"));
     }

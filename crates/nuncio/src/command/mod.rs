@@ -24,24 +24,21 @@ mod trail;
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
-use tracing_subscriber::EnvFilter;
+use anyhow::Result;
 
 use crate::{
-    args::{Args, Command, LogFormat},
-    exit,
+    args::{Args, Command},
+    log,
 };
 
 /// What is logged when nobody says anything.
 const LOG_LEVEL: &str = "info";
-/// Shows the spans that the hub puts around requests.
-const NAMES: &str = "nuncio::request=debug";
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let format = args.output;
     // The file of a hub may say how to log.
     if !matches!(args.command, Command::Serve(_)) {
-        start_log(args.log_level.as_deref().unwrap_or(LOG_LEVEL), args.log_format.unwrap_or_default())?;
+        log::start(args.log_level.as_deref().unwrap_or(LOG_LEVEL), args.log_format.unwrap_or_default())?;
     }
     match args.command {
         Command::Serve(serve) => Box::pin(serve::run(serve, format)).await,
@@ -63,19 +60,4 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Completion(completion) => manual::complete(&completion),
         Command::Man(man) => manual::man(&man),
     }
-}
-
-fn start_log(level: &str, format: LogFormat) -> Result<()> {
-    let mut filter = EnvFilter::try_new(level).map_err(|error| exit::usage(error.to_string()))?;
-    if format == LogFormat::Json {
-        // The names of a request on every line about it; for people that is too much.
-        filter = filter.add_directive(NAMES.parse().context("the names of requests")?);
-    }
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    match format {
-        LogFormat::Text => log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
-        LogFormat::Json => log.json().with_span_list(false).init(),
-    }
-    Ok(())
 }

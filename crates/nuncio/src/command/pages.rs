@@ -70,7 +70,7 @@ pub(super) fn columns(rows: &[Vec<String>]) -> Result<()> {
             let width = width(column).unwrap_or_default();
             line.push_str(&format!("{cell:<width$}  "));
         }
-        output::line(line.trim_end())?;
+        output::row(line.trim_end())?;
     }
     Ok(())
 }
@@ -85,7 +85,7 @@ pub(super) fn members(value: &Value, names: &[(&str, &str)]) -> Result<()> {
             Some(Value::Array(items)) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
             Some(other) => other.to_string(),
         };
-        output::line(&format!("{name:<width$}  {shown}"))?;
+        output::row(&format!("{name:<width$}  {shown}"))?;
     }
     Ok(())
 }

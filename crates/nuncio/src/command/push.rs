@@ -123,7 +123,7 @@ fn show(config: &TaskPushNotificationConfig, format: Format) -> Result<()> {
     if has_token {
         line.push_str("  with a token");
     }
-    output::line(&line)
+    output::row(&line)
 }
 
 /// An address without user, password, query and fragment, which may hold secrets.

@@ -5,14 +5,14 @@ use std::{convert::Infallible, path::Path, process::ExitCode, sync::Arc, time::D
 use anyhow::{Context as _, Result};
 use nuncio_hub::{
     Certificates, Hub, Reload, Reloading,
-    config::{Config, Data, Durability, LogFormat},
+    config::{Anonymous, Config, Data, Durability, LogFormat},
 };
 
 use serde_json::{Value, json};
 
 use super::{hint::program, signals::Signals};
 use crate::{
-    args,
+    args, log,
     output::{self, Format},
 };
 
@@ -22,7 +22,7 @@ pub(super) async fn run(serve: args::Serve, format: Format) -> Result<ExitCode> 
     let source = serve.options.source(None);
     let loaded = super::config::load(&source)?;
     let config = loaded.config.clone();
-    super::start_log(&config.telemetry.log_level, log_format(config.telemetry.log_format))?;
+    log::start(&config.telemetry.log_level, log_format(config.telemetry.log_format))?;
     let signals = Signals::listen()?;
     let hub = Hub::bind(config.clone()).await?;
     announce(&hub, &config, source.file.as_deref(), format)?;
@@ -106,8 +106,9 @@ fn kept(config: &Config) -> String {
         Data::Memory { keep_finished } => {
             let age = age.map(|age| format!("; {age}")).unwrap_or_default();
             format!(
-                "warning: tasks are kept in memory only and are gone when this ends; the last {keep_finished} \
-                 finished ones are kept{age}; add --data nuncio.db to keep them in a file"
+                "warning: tasks are kept in memory only and are gone when this ends, and so are API keys{}; the last \
+                 {keep_finished} finished tasks are kept{age}; add --data nuncio.db to keep all in a file",
+                opens_again(config)
             )
         }
         data @ (Data::Sqlite { durability, .. } | Data::Postgres { durability, .. }) => {
@@ -123,6 +124,15 @@ fn kept(config: &Config) -> String {
             let age = age.unwrap_or_else(|| "finished ones are kept for ever".to_owned());
             format!("tasks are kept in {data}; {promise}; {age}")
         }
+    }
+}
+
+/// What follows from that where the first key closes the hub.
+fn opens_again(config: &Config) -> &'static str {
+    if config.identity.anonymous == Anonymous::Loopback && config.identity.jwt.is_empty() {
+        ", which leaves the hub open again to callers on this machine (identity.anonymous = \"never\" keeps it closed)"
+    } else {
+        ""
     }
 }
 

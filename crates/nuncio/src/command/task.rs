@@ -111,7 +111,7 @@ fn row(task: &Task, format: Format) -> Result<()> {
         return output::json(task);
     }
     let since = task.status.timestamp.map(|timestamp| timestamp.to_string()).unwrap_or_default();
-    output::line(&format!(
+    output::row(&format!(
         "{}  {:<22}  {since}  {}",
         task.id,
         output::state(task.status.state),
@@ -121,7 +121,7 @@ fn row(task: &Task, format: Format) -> Result<()> {
 
 /// A task of any caller.
 fn any_row(task: &Value) -> Result<()> {
-    output::line(&format!(
+    output::row(&format!(
         "{}  {:<22}  {}  {}  {}",
         text(task, "id"),
         state_of(task),
@@ -151,16 +151,16 @@ fn show(task: &Value, format: Format) -> Result<()> {
             ("upstream", "/upstream"),
         ],
     )?;
-    output::line(&format!("{:<9}  {}", "state", state_of(task)))?;
+    output::row(&format!("{:<9}  {}", "state", state_of(task)))?;
     let all = |member: &str| task[member].as_array().cloned().unwrap_or_default();
     for webhook in all("webhooks") {
-        output::line(&format!("{:<9}  {} {}", "webhook", text(&webhook, "id"), text(&webhook, "url")))?;
+        output::row(&format!("{:<9}  {} {}", "webhook", text(&webhook, "id"), text(&webhook, "url")))?;
     }
     for entry in all("timeline") {
         let (id, kind) = (&entry["id"], text(&entry, "kind"));
-        output::line(&format!("{id:>9}  {}  {kind:<8}  {}", text(&entry, "time"), text(&entry, "summary")))?;
+        output::row(&format!("{id:>9}  {}  {kind:<8}  {}", text(&entry, "time"), text(&entry, "summary")))?;
         if !entry["content"].is_null() {
-            output::line(&format!("{:9}  {}", "", entry["content"]))?;
+            output::row(&format!("{:9}  {}", "", entry["content"]))?;
         }
     }
     if !task["next"].is_null() {

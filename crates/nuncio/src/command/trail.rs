@@ -38,5 +38,5 @@ fn row(row: &Value) -> Result<()> {
     if let Some(count) = row["count"].as_u64().filter(|count| *count > 1) {
         known.push(format!("{count} times"));
     }
-    output::line(&format!("{}  {:<20}  {}", text(row, "at"), text(row, "what"), known.join("  ")))
+    output::row(&format!("{}  {:<20}  {}", text(row, "at"), text(row, "what"), known.join("  ")))
 }

@@ -101,7 +101,8 @@ async fn api() -> (Router, Arc<AtomicUsize>, Writer) {
     let registry = registry::tests::registry(&store, &fleet, &MasterKey::random()).await;
     let (audit, writer) = Audit::new(&store);
     let identity = Identity::open(&config::Identity::default(), &store, audit, true).await.unwrap();
-    let desk = Desk { fleet, store, wake, registry: Arc::new(registry), identity, reloader: Arc::default() };
+    let (is_volatile, reloader) = (true, Arc::default());
+    let desk = Desk { fleet, store, is_volatile, wake, registry: Arc::new(registry), identity, reloader };
     let api = Router::new().fallback(table::serve).with_state(Arc::new(Table::new(Arc::new(desk))));
     (api, woken, writer)
 }

@@ -70,7 +70,7 @@ pub(super) async fn fetch(link: &Link) -> Result<Arc<FetchedCard>> {
             None => cards.discover(egress, &settings.url, credentials).await,
             Some(CardSource::Url(url)) => cards.fetch(egress, url, credentials).await,
             Some(CardSource::File(file)) => {
-                let text = link::read(file)
+                let text = link::read("card", file)
                     .map_err(|error| Error::new(ErrorKind::InvalidAgentResponse, format!("{error:#}")))?;
                 FetchedCard::read(&settings.url, &text).map(Arc::new)
             }

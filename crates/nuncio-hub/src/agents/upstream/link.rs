@@ -126,8 +126,8 @@ impl Link {
         let credentials = credentials(&settings.auth)?.allow_origin(&settings.url);
         let mut keys = TrustedKeys::new();
         for file in &settings.trust.keys {
-            let text = String::from_utf8_lossy(&read(file)?).into_owned();
-            keys.extend(TrustedKeys::parse(&text).with_context(|| format!("no key in {}", file.display()))?);
+            let text = String::from_utf8_lossy(&read("trust.keys", file)?).into_owned();
+            keys.extend(TrustedKeys::parse(&text).context("trust.keys: there is no key in the file")?);
         }
         if settings.trust.require && keys.is_empty() {
             bail!("signatures are required, but no key is trusted; name the keys");
@@ -376,12 +376,12 @@ pub(crate) fn egress(settings: &Upstream) -> Result<Egress> {
     let auth = &settings.auth;
     let mut builder = Egress::builder().refuse_link_local(allowed_addresses(settings));
     for file in &auth.authorities {
-        builder = builder.root_certificates(&read(file)?).with_context(|| file.display().to_string())?;
+        builder = builder.root_certificates(&read("auth.ca", file)?).context("auth.ca")?;
     }
     if let Some(identity) = &auth.identity {
-        let (cert, key) = (read(&identity.cert)?, read(&identity.key)?);
-        builder =
-            builder.client_identity(&cert, &key).with_context(|| identity.cert.display().to_string())?;
+        let cert = read("auth.client_cert", &identity.cert)?;
+        let key = read("auth.client_key", &identity.key)?;
+        builder = builder.client_identity(&cert, &key).context("auth.client_cert")?;
     }
     Ok(builder.build()?)
 }
@@ -413,6 +413,8 @@ pub(crate) fn credentials(auth: &Auth) -> Result<Credentials> {
     Ok(credentials)
 }
 
-pub(super) fn read(file: &Path) -> Result<Vec<u8>> {
-    fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+/// Reads the file that a key of the settings names. An error says the key: what it names may be a secret that was
+/// put in the wrong place.
+pub(super) fn read(key: &str, file: &Path) -> Result<Vec<u8>> {
+    fs::read(file).with_context(|| format!("{key}: the file cannot be read"))
 }

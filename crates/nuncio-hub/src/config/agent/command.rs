@@ -114,8 +114,15 @@ impl Command {
             return Err("neither a command nor a variable can hold the character 0".to_owned());
         }
         let names = self.environment.0.keys().chain(&self.inherit);
-        if let Some(name) = names.into_iter().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            return Err(format!("{name:?} is no name of a variable"));
+        if names.into_iter().any(|name| name.is_empty() || name.contains(['=', '\0'])) {
+            return Err(
+                "a name of a variable is empty or has a = in it; expected one such as TOKEN".to_owned()
+            );
+        }
+        if is_assignment(&self.program) {
+            return Err(
+                "the command begins with a variable, and no shell is started; set it in env".to_owned()
+            );
         }
         for (name, is_zero) in [
             ("the time limit", self.time_limit.is_some_and(|limit| limit.is_zero())),
@@ -133,6 +140,13 @@ impl Command {
         }
         Ok(())
     }
+}
+
+/// True for `NAME=value`, as a shell takes it before a program.
+fn is_assignment(program: &str) -> bool {
+    program.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    })
 }
 
 #[cfg(test)]
@@ -168,8 +182,12 @@ mod tests {
         check(|command| command.line_limit = 0, "the line limit is 0");
         check(|command| command.memory_limit = Some(0), "the memory limit is 0");
         check(|command| command.processes = 0, "the number of processes is 0");
-        check(|command| command.inherit = vec!["A=B".to_owned()], "\"A=B\" is no name");
-        check(|command| drop(command.environment.0.insert(String::new(), String::new())), "\"\" is no name");
+        check(|command| command.inherit = vec!["A=B".to_owned()], "a name of a variable is empty or has a =");
+        check(
+            |command| drop(command.environment.0.insert(String::new(), String::new())),
+            "a name of a variable is empty",
+        );
+        check(|command| command.program = "KEY=s3cret".to_owned(), "begins with a variable");
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl Checker<'_> {
         for key in schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str) {
             if !table.contains_key(key) {
                 let text = format!("{key} is missing");
-                self.problems.push(Problem::at(Severity::Error, &self.path, spot, None, text));
+                self.problems.push(Problem::at(Severity::Error, &self.path, spot, text));
             }
         }
         for key in known {
@@ -144,7 +144,7 @@ impl Checker<'_> {
         }
         self.path.push(key.to_owned());
         let text = format!("there is no such key{hint}");
-        self.problems.push(Problem::at(Severity::Error, &self.path, &node.key, None, text));
+        self.problems.push(Problem::at(Severity::Error, &self.path, &node.key, text));
         self.path.pop();
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn expand(
                 *text = expanded;
                 node.is_loose = true;
             }
-            Err(wrong) => problems.push(Problem::at(Severity::Error, path, &node.spot, None, wrong)),
+            Err(wrong) => problems.push(Problem::at(Severity::Error, path, &node.spot, wrong)),
         },
         Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Bool(_) | Value::Date => {}
     }

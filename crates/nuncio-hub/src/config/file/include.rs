@@ -164,7 +164,7 @@ fn join(into: &mut Node, from: Node, path: &mut Vec<String>, problems: &mut Vec<
         let words: Vec<&str> = path.iter().map(String::as_str).collect();
         if words == ["include"] {
             let text = "an included file includes no others; say it in the first file";
-            problems.push(Problem::at(Severity::Error, path, &node.key, None, text));
+            problems.push(Problem::at(Severity::Error, path, &node.key, text));
             path.pop();
             continue;
         }
@@ -181,7 +181,7 @@ fn join(into: &mut Node, from: Node, path: &mut Vec<String>, problems: &mut Vec<
                     }
                     _ => {
                         let text = format!("is in two files; {} has it, too", first.key.origin());
-                        problems.push(Problem::at(Severity::Error, path, &node.key, None, text));
+                        problems.push(Problem::at(Severity::Error, path, &node.key, text));
                     }
                 }
             }

@@ -2,12 +2,13 @@
 //!
 //! Reading order: `tree` has the values, `problem` what is wrong with them; `parse` reads TOML, `expand` puts
 //! variables in, `include` brings files together; `schema` is made of the types in `raw`, and `check` holds a tree
-//! to it; `show` and `init` write.
+//! to it; `show` and `init` write, `mask` hides what may be secret in addresses.
 
 mod check;
 mod expand;
 mod include;
 mod init;
+mod mask;
 mod parse;
 mod problem;
 mod schema;
@@ -17,6 +18,7 @@ mod tree;
 pub(crate) use self::{
     check::check,
     include::{Files, parse_text, read},
+    mask::masked,
     problem::did_you_mean,
     show::shown_json,
     tree::{Node, Spot, Value},

@@ -18,7 +18,7 @@ pub(crate) fn parse(text: &Arc<Text>, problems: &mut Vec<Problem>) -> Node {
     let known = problems.len();
     for error in errors {
         let end = text.text.len();
-        let problem = Problem::in_text(text, error.span().unwrap_or(end..end), advice(error.message()));
+        let problem = Problem::in_text(text, &error.span().unwrap_or(end..end), advice(error.message()));
         // What comes of a mistake is not another one.
         let is_news = |known: &Problem| {
             known.place.as_ref().map(|at| at.line) != problem.place.as_ref().map(|at| at.line)
@@ -73,7 +73,7 @@ impl Reader<'_> {
                 Ok(integer) => Value::Integer(integer),
                 Err(_) => {
                     let text = "this number is too large";
-                    self.problems.push(Problem::in_text(self.text, span.clone(), text));
+                    self.problems.push(Problem::in_text(self.text, &span, text));
                     Value::Integer(0)
                 }
             },

@@ -1,12 +1,12 @@
 //! What is wrong, where, and what to do about it.
+//!
+//! A problem names keys and positions, never values: a secret may stand under any key, mistyped, of the wrong type or
+//! in the wrong place. Whoever reads the message has the file.
 
-use std::{fmt, path::PathBuf};
+use std::{fmt, ops::Range, path::PathBuf};
 
-use super::tree::{Node, Spot, Text, Value};
+use super::tree::{Node, Spot, Text};
 
-/// Keys whose values are nobody's business. Lines that name one are shown without what follows.
-const SECRET: &[&str] =
-    &["bearer", "password", "client_secret", "secrets", "headers", "otlp_headers", "env", "store"];
 /// A word is taken for another one if it is this much like it (Jaro-Winkler).
 const ALIKE: f64 = 0.8;
 
@@ -43,10 +43,6 @@ pub struct Place {
     pub line: usize,
     /// The column, from 1, in characters.
     pub column: usize,
-    /// The line itself, without secrets.
-    pub source: String,
-    /// How many characters are meant.
-    width: usize,
 }
 
 impl Problem {
@@ -56,9 +52,8 @@ impl Problem {
     }
 
     /// About bytes of a file that have no key.
-    pub(crate) fn in_text(text: &Text, span: std::ops::Range<usize>, what: impl Into<String>) -> Self {
-        let place = Place::new(text, span, Path::Unknown);
-        Self { place: Some(place), ..Self::general(Severity::Error, what) }
+    pub(crate) fn in_text(text: &Text, span: &Range<usize>, what: impl Into<String>) -> Self {
+        Self { place: Some(Place::new(text, span)), ..Self::general(Severity::Error, what) }
     }
 
     /// About a value, or about its key.
@@ -66,21 +61,13 @@ impl Problem {
         severity: Severity,
         path: &[K],
         spot: &Spot,
-        value: Option<&Value>,
         text: impl Into<String>,
     ) -> Self {
         let words: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
         let mut problem = Self { key: words.join("."), ..Self::general(severity, text) };
         match spot {
-            Spot::File { text, span } => {
-                let is_secret = words.iter().any(|word| is_secret(word));
-                let path = if is_secret { Path::Secret } else { Path::Open };
-                problem.place = Some(Place::new(text, span.clone(), path));
-            }
-            Spot::Flag(name) | Spot::Env(name) => {
-                let shown = value.and_then(|value| shown_value(&words, value));
-                problem.given = Some(shown.map_or_else(|| name.clone(), |value| format!("{name} {value}")));
-            }
+            Spot::File { text, span } => problem.place = Some(Place::new(text, span)),
+            Spot::Flag(name) | Spot::Env(name) => problem.given = Some(name.clone()),
             Spot::Default => {}
         }
         problem
@@ -93,79 +80,14 @@ impl Problem {
         node: &Node,
         text: impl Into<String>,
     ) -> Self {
-        Self::at(severity, path, &node.spot, Some(&node.value), text)
+        Self::at(severity, path, &node.spot, text)
     }
-}
-
-/// What is known about a line.
-#[derive(Clone, Copy)]
-enum Path {
-    Unknown,
-    Open,
-    Secret,
 }
 
 impl Place {
-    fn new(text: &Text, span: std::ops::Range<usize>, path: Path) -> Self {
+    fn new(text: &Text, span: &Range<usize>) -> Self {
         let (line, column) = text.position(span.start);
-        let source = text.line(span.start);
-        let hide = match path {
-            Path::Secret => true,
-            // It may be the middle of a text of several lines, or a line of a table of secrets.
-            Path::Unknown => {
-                names_secret(source) || !source.contains(['=', '[']) || names_secret(text.header(span.start))
-            }
-            Path::Open => names_secret(source),
-        };
-        let shown = if hide { without_value(source) } else { without_user(source) };
-        let room = shown.chars().count().saturating_sub(column - 1);
-        let meant = text.text.get(span).unwrap_or_default().lines().next().unwrap_or_default();
-        Self {
-            file: text.path.clone(),
-            line,
-            column,
-            source: shown,
-            width: meant.chars().count().max(1).min(room),
-        }
-    }
-}
-
-fn is_secret(word: &str) -> bool {
-    SECRET.iter().any(|secret| word.eq_ignore_ascii_case(secret))
-}
-
-/// True if a key of this line has a value that is nobody's business.
-fn names_secret(line: &str) -> bool {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    line.split(|c: char| !is_word(c)).any(is_secret)
-}
-
-/// A line up to its first value.
-fn without_value(line: &str) -> String {
-    match line.split_once('=') {
-        Some((key, _)) => format!("{key}= ***"),
-        None => "***".to_owned(),
-    }
-}
-
-/// A text without the user and the password of an address in it.
-pub(crate) fn without_user(text: &str) -> String {
-    let Some((before, after)) = text.split_once("://") else { return text.to_owned() };
-    let end = after.find(['"', '\'', ' ', ',']).unwrap_or(after.len());
-    match after[..end].rfind('@') {
-        Some(at) => format!("{before}://***{}", &after[at..]),
-        None => text.to_owned(),
-    }
-}
-
-fn shown_value(path: &[&str], value: &Value) -> Option<String> {
-    if path.iter().any(|word| is_secret(word)) {
-        return None;
-    }
-    match value {
-        Value::Text(text) => Some(without_user(text)).filter(|text| !text.is_empty()),
-        Value::Integer(integer) => Some(integer.to_string()),
-        Value::Bool(_) | Value::Float(_) | Value::Table(_) | Value::List(_) | Value::Date => None,
+        Self { file: text.path.clone(), line, column }
     }
 }
 
@@ -180,7 +102,7 @@ pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// `nuncio.toml:12:1: …` with the line below; `--listen x: …`; or the words alone.
+/// `nuncio.toml:12:1: listen: …`; `--listen: …`; or the words alone.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.place, &self.given) {
@@ -189,26 +111,12 @@ impl fmt::Display for Problem {
                 if !self.key.is_empty() {
                     write!(f, "{}: ", self.key)?;
                 }
-                write!(f, "{}\n{place}", self.text)
+                f.write_str(&self.text)
             }
             (None, Some(given)) => write!(f, "{given}: {}", self.text),
             (None, None) if self.key.is_empty() => f.write_str(&self.text),
             (None, None) => write!(f, "{}: {}", self.key, self.text),
         }
-    }
-}
-
-/// The line, and a mark below what is meant.
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = self.line.to_string();
-        write!(f, "  {number} | {}", self.source)?;
-        if self.width > 0 {
-            let before: String =
-                self.source.chars().take(self.column - 1).map(|c| if c == '\t' { c } else { ' ' }).collect();
-            write!(f, "\n  {} | {before}{}", " ".repeat(number.len()), "^".repeat(self.width))?;
-        }
-        Ok(())
     }
 }
 

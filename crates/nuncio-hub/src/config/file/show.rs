@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value as Json;
 
 use super::{
-    problem::without_user,
+    mask::masked,
     schema::{resolve, schema, type_name},
     tree::{Node, Value},
 };
@@ -46,7 +46,7 @@ fn shown_text(text: &str, schema: &'static Json, path: &[String]) -> String {
     if path == ["data", "store"] {
         return text.parse::<Data>().map_or_else(|_| HIDDEN.to_owned(), |data| data.to_string());
     }
-    without_user(text)
+    masked(text)
 }
 
 /// The schema of what is below a key.

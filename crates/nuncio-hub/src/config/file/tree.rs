@@ -26,17 +26,6 @@ impl Text {
         (line, column)
     }
 
-    /// The line around a byte, without its end.
-    pub(crate) fn line(&self, at: usize) -> &str {
-        let from = self.before(at).rfind('\n').map_or(0, |end| end + 1);
-        self.text[from..].lines().next().unwrap_or_default()
-    }
-
-    /// The last head of a table before a byte.
-    pub(crate) fn header(&self, at: usize) -> &str {
-        self.before(at).lines().rev().find(|line| line.trim_start().starts_with('[')).unwrap_or_default()
-    }
-
     fn before(&self, at: usize) -> &str {
         let mut at = at.min(self.text.len());
         while !self.text.is_char_boundary(at) {

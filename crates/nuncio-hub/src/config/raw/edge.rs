@@ -51,6 +51,9 @@ pub(crate) struct Connections {
     /// How many may be open at a time.
     #[schemars(range(min = 1))]
     pub(crate) max: usize,
+    /// How many one address may have open at a time, of IPv6 one /64; 0 for no limit. Connections of this machine
+    /// and of trusted proxies are not counted.
+    pub(crate) max_per_address: usize,
     /// How many requests and streams may be open at a time on one connection of HTTP/2.
     #[schemars(range(min = 1))]
     pub(crate) max_streams: u32,
@@ -70,6 +73,7 @@ impl Default for Connections {
         let usual = config::Connections::default();
         Self {
             max: usual.most,
+            max_per_address: usual.most_per_address.unwrap_or_default(),
             max_streams: usual.streams,
             head_seconds: usual.head_timeout.as_secs(),
             idle_seconds: usual.idle_timeout.as_secs(),

@@ -7,8 +7,8 @@ use url::{Host, Url};
 
 use super::Reader;
 use crate::config::{
-    Admin, AgentName, CardKey, Config, Connections, Data, Identity, Issuer, Limits, Push, Rate, Telemetry,
-    TlsFiles, file::did_you_mean, raw, validate::is_base,
+    Admin, AgentName, Anonymous, CardKey, Config, Connections, Data, Identity, Issuer, Limits, Push, Rate,
+    Telemetry, TlsFiles, file::did_you_mean, raw, validate::is_base,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -22,7 +22,7 @@ impl Reader<'_> {
         let listen = self.address(&["listen"], &written.listen, "127.0.0.1:2602");
         let data = self.data(&written.data);
         let days = written.data.keep_days.unwrap_or(if data.is_durable() { KEEP_DAYS } else { 0 });
-        Config {
+        let config = Config {
             listen,
             admin: self.admin(&written.admin),
             tls: written.tls.as_ref().map(|tls| TlsFiles {
@@ -48,6 +48,27 @@ impl Reader<'_> {
             telemetry: self.telemetry(&written.telemetry),
             drain_grace: Duration::from_secs(written.drain_seconds),
             connections: connections(&written.connections),
+        };
+        self.warn_of_silent_proxy(&config);
+        config
+    }
+
+    /// An address of another machine on loopback means a proxy. One that is not trusted is not known to the hub, and
+    /// one that tells nothing of its callers makes them look like programs of this machine.
+    fn warn_of_silent_proxy(&mut self, config: &Config) {
+        let is_foreign = |host: &Host<&str>| match host {
+            Host::Domain(name) => *name != "localhost",
+            Host::Ipv4(address) => !address.is_loopback(),
+            Host::Ipv6(address) => !address.is_loopback(),
+        };
+        let url = config.public_url.as_ref().and_then(Url::host);
+        let is_open = config.identity.anonymous == Anonymous::Loopback && config.identity.jwt.is_empty();
+        if config.listen.ip().is_loopback() && url.is_some_and(|host| is_foreign(&host)) && is_open {
+            self.warn(
+                &["public_url"],
+                "callers of a proxy that adds no X-Forwarded-For need no credentials, as long as there is no key; set \
+                 identity.anonymous = \"never\" (--no-anonymous), or say --allow-anonymous if that is what you want",
+            );
         }
     }
 
@@ -277,6 +298,7 @@ fn for_memory(data: &Data) -> String {
 fn connections(written: &raw::Connections) -> Connections {
     Connections {
         most: written.max,
+        most_per_address: Some(written.max_per_address).filter(|most| *most > 0),
         streams: written.max_streams,
         head_timeout: Duration::from_secs(written.head_seconds),
         idle_timeout: Duration::from_secs(written.idle_seconds),

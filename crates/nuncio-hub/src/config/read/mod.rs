@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
     fn note<K: AsRef<str>>(&mut self, severity: Severity, path: &[K], text: impl Into<String>) {
         let problem = match self.tree.find(path) {
             Some(node) => Problem::about(severity, path, node, text),
-            None => Problem::at(severity, path, &self.tree.nearest(path).key, None, text),
+            None => Problem::at(severity, path, &self.tree.nearest(path).key, text),
         };
         self.problems.push(problem);
     }

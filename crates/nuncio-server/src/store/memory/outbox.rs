@@ -350,7 +350,8 @@ impl Inner {
                 let wanted = match what {
                     Redrive::One(id) => id.seq == *seq,
                     Redrive::Dead { agent, since } => {
-                        record.state == DeliveryState::Dead
+                        !hook.stopped
+                            && record.state == DeliveryState::Dead
                             && record.since >= *since
                             && agent.as_ref().is_none_or(|agent| *agent == hook.scope.agent)
                     }

@@ -47,10 +47,12 @@ const REDRIVE_ONE: &str = "WITH hook AS (SELECT uid FROM webhooks WHERE uid = $1
 /// Those of some webhooks after one, so that nobody waits for all of them.
 const REDRIVE_DEAD: &str = "WITH dead AS (
       SELECT DISTINCT d.webhook FROM deliveries d JOIN webhooks w ON w.uid = d.webhook
-      WHERE d.state = 2 AND d.since >= $1 AND d.webhook > $2 AND ($3::text IS NULL OR w.agent = $3)
+      WHERE d.state = 2 AND NOT w.stopped AND d.since >= $1 AND d.webhook > $2
+        AND ($3::text IS NULL OR w.agent = $3)
       ORDER BY d.webhook LIMIT $4),
     hooks AS (
-      SELECT w.uid FROM dead JOIN webhooks w ON w.uid = dead.webhook ORDER BY w.uid FOR UPDATE OF w),
+      SELECT w.uid FROM dead JOIN webhooks w ON w.uid = dead.webhook WHERE NOT w.stopped
+      ORDER BY w.uid FOR UPDATE OF w),
     again AS (
       UPDATE deliveries d SET state = 0, since = $5, attempts = 0 FROM hooks
       WHERE d.webhook = hooks.uid AND d.state = 2 AND d.since >= $1 RETURNING d.webhook),

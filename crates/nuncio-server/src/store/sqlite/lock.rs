@@ -2,14 +2,23 @@
 //!
 //! SQLite's own locks let processes take turns; ours says that there is one, so that everything an earlier
 //! one has left in progress is known to be abandoned.
+//!
+//! The lock belongs to the open file, and a process that was forked has a copy of that until it runs its program
+//! (close-on-exec). A hub that is killed in between leaves the lock to its child for that moment. So a lock whose
+//! owner is dead is waited for.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use crate::store::OpenError;
+
+/// How often, and how many times, a lock is tried again whose owner is dead: 5 seconds.
+const ORPHAN_RETRY_INTERVAL: Duration = Duration::from_millis(10);
+const MAX_ORPHAN_RETRIES: usize = 500;
 
 /// Held until it is dropped, or the process ends in whatever way.
 #[derive(Debug)]
@@ -27,6 +36,11 @@ impl Drop for Lock {
 impl Lock {
     /// Locks the database at `path`.
     pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
+        Self::take_with(path, || std::thread::sleep(ORPHAN_RETRY_INTERVAL))
+    }
+
+    /// The same with another way to wait.
+    fn take_with(path: &Path, pause: impl FnMut()) -> Result<Self, OpenError> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             return Err(OpenError::NoSuchDirectory(folder.to_owned()));
@@ -35,20 +49,70 @@ impl Lock {
             return Err(OpenError::Invalid(format!("{} is a folder; name a file in it", path.display())));
         }
         let mut file = private(&beside(path, ".lock")).map_err(|error| unopened(path, &error))?;
-        match file.try_lock() {
+        match lock(&mut file, pause) {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut pid = String::new();
-                let pid = file.read_to_string(&mut pid).ok().and_then(|_| pid.trim().parse().ok());
-                return Err(OpenError::LockedBy { path: path.to_owned(), pid: pid.unwrap_or(0) });
-            }
-            Err(TryLockError::Error(error)) => return Err(unopened(path, &error)),
+            Err(Taken::By(pid)) => return Err(OpenError::LockedBy { path: path.to_owned(), pid }),
+            Err(Taken::Failed(error)) => return Err(unopened(path, &error)),
         }
         let told = file.set_len(0).and_then(|()| file.rewind());
         let told = told.and_then(|()| writeln!(file, "{}", std::process::id()));
         told.map_err(|error| unopened(path, &error))?;
         Ok(Self { file })
     }
+}
+
+/// Why a lock was not got.
+enum Taken {
+    /// This process has it; 0 if it is not known which.
+    By(u32),
+    Failed(io::Error),
+}
+
+/// Locks the file, and waits for a lock that a dead process has left to its child.
+fn lock(file: &mut File, mut pause: impl FnMut()) -> Result<(), Taken> {
+    let mut retries = 0;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(Taken::Failed(error)),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        let owner = owner(file);
+        if retries >= MAX_ORPHAN_RETRIES || !owner.is_some_and(is_dead) {
+            return Err(Taken::By(owner.unwrap_or(0)));
+        }
+        retries += 1;
+        pause();
+    }
+}
+
+/// The process that has written its number.
+fn owner(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
+    text.trim().parse().ok()
+}
+
+/// True if there is no such process on this machine, or it has ended and nobody has taken note of it yet. One of
+/// another user is alive.
+#[cfg(unix)]
+fn is_dead(pid: u32) -> bool {
+    use rustix::{io::Errno, process};
+    let raw = i32::try_from(pid).ok().and_then(process::Pid::from_raw);
+    raw.is_some_and(|raw| process::test_kill_process(raw) == Err(Errno::SRCH)) || is_zombie(pid)
+}
+
+/// The state follows the name, which is in parentheses and may hold anything (proc(5)). Elsewhere than on Linux there
+/// is no such file.
+#[cfg(unix)]
+fn is_zombie(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
+}
+
+#[cfg(not(unix))]
+fn is_dead(_: u32) -> bool {
+    false
 }
 
 /// The path with something after it.
@@ -90,6 +154,63 @@ pub(super) fn unopened(path: &Path, error: &io::Error) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The number of a process that has ended.
+    fn dead() -> u32 {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        pid
+    }
+
+    /// A lock file with this in it, locked by a copy of the file as a forked process has it; and what to lock.
+    fn held(name: &str, text: &str) -> (File, PathBuf) {
+        let path = std::env::temp_dir().join(format!("nuncio-lock-{}-{name}.db", std::process::id()));
+        let mut file = private(&beside(&path, ".lock")).unwrap();
+        file.lock().unwrap();
+        file.set_len(0).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        (file, path)
+    }
+
+    fn forget(path: &Path) {
+        std::fs::remove_file(beside(path, ".lock")).unwrap();
+    }
+
+    /// It was refused once in a hundred kills: a program was being started, and had the lock until it ran.
+    #[test]
+    fn a_lock_whose_owner_is_dead_is_waited_for() {
+        let (file, path) = held("orphan", &format!("{}\n", dead()));
+        let (mut copy, mut pauses) = (Some(file), 0);
+        let lock = Lock::take_with(&path, || {
+            pauses += 1;
+            // The child runs its program.
+            if pauses == 3 {
+                copy = None;
+            }
+        });
+        assert!(lock.is_ok(), "{lock:?}");
+        assert_eq!(pauses, 3);
+        forget(&path);
+    }
+
+    #[test]
+    fn a_lock_is_not_waited_for_for_ever_nor_of_a_process_that_lives() {
+        let (dead, own) = (dead().to_string(), std::process::id().to_string());
+        for (name, text, expected, waits) in [
+            ("stays", &*dead, &*dead, MAX_ORPHAN_RETRIES),
+            ("lives", &own, &own, 0),
+            ("unknown", "", "0", 0),
+            ("nonsense", "x", "0", 0),
+        ] {
+            let (_file, path) = held(name, text);
+            let mut pauses = 0;
+            let refused = Lock::take_with(&path, || pauses += 1).map(drop);
+            let Err(OpenError::LockedBy { pid, .. }) = refused else { panic!("{name}: {refused:?}") };
+            assert_eq!((pid.to_string().as_str(), pauses), (expected, waits), "{name}");
+            forget(&path);
+        }
+    }
 
     #[test]
     fn files_that_may_not_be_written_are_told_apart() {

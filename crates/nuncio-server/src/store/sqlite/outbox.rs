@@ -178,7 +178,7 @@ impl Session {
                     "SELECT webhook, deliveries.seq FROM deliveries INDEXED BY deliveries_dead
                          CROSS JOIN webhooks ON webhooks.key = webhook
                          CROSS JOIN tasks ON tasks.key = task CROSS JOIN scopes ON scopes.key = scope
-                     WHERE deliveries.state = 2 AND since >= ?1 AND (?2 IS NULL OR agent = ?2)
+                     WHERE deliveries.state = 2 AND NOT stopped AND since >= ?1 AND (?2 IS NULL OR agent = ?2)
                      ORDER BY webhook, deliveries.seq",
                 )?;
                 let found = find.query_map(params![millis_from(*since), agent], pair)?;
