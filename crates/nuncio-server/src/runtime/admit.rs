@@ -7,14 +7,11 @@ use nuncio_protocol::{
     CallContext, ContextId, Error, ErrorKind, Message, Result, SendMessageRequest, Seq, Task, TaskId,
     Validate as _, wire::excerpt,
 };
-use tokio::{
-    sync::{OwnedSemaphorePermit, oneshot},
-    time::timeout_at,
-};
+use tokio::{sync::oneshot, time::timeout_at};
 use tracing::Instrument as _;
 
 use super::{
-    Shared,
+    Shared, TaskPermit,
     execution::{self, Begun, Turn},
     in_flight::{InFlightGuard, idempotency_key},
     kept::Kept,
@@ -203,7 +200,7 @@ impl Shared {
     }
 
     /// Runs the turn, and those that come to wait behind it.
-    pub(super) fn start(self: &Arc<Self>, live: &LiveRef, turn: Box<Turn>, permit: OwnedSemaphorePermit) {
+    pub(super) fn start(self: &Arc<Self>, live: &LiveRef, turn: Box<Turn>, permit: TaskPermit) {
         let (shared, handle) = (Arc::clone(self), live.clone());
         let run = async move {
             let _held = permit;

@@ -14,14 +14,11 @@ use std::{sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use nuncio_protocol::{CallContext, Error, Message, Result, Seq, TaskState};
 use serde::{Deserialize, Serialize};
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
 use super::{
-    COMMIT_PATIENCE, Shared,
+    COMMIT_PATIENCE, Shared, TaskPermit,
     admit::Admitted,
     execution::{Begun, Turn},
     live::LiveRef,
@@ -66,7 +63,7 @@ impl Shared {
         cx: &CallContext,
         live: LiveRef,
         turn: Box<Turn>,
-        permit: OwnedSemaphorePermit,
+        permit: TaskPermit,
     ) -> Result<Admitted> {
         let (shared, handle) = (Arc::clone(self), live.clone());
         // Not by the caller, who may leave: what is reserved is also run.
@@ -85,7 +82,7 @@ impl Shared {
         self: &Arc<Self>,
         live: &LiveRef,
         mut turn: Box<Turn>,
-        permit: OwnedSemaphorePermit,
+        permit: TaskPermit,
     ) -> Result<bool> {
         let reservation = reservation_of(live)?;
         match self.store.reserve(reservation.clone()).await {
