@@ -100,7 +100,7 @@ async fn one_caller_leaves_executions_for_others() {
 async fn a_caller_has_so_many_unfinished_tasks_over_all_agents() {
     let quota = TaskQuota::new(3);
     let steps = [Step::Working, Step::Sleep(secs(5))];
-    let agent = || Harness::with(ScriptedExecutor::steps(steps.clone()), |it| it.task_quota(quota.clone()));
+    let agent = || Harness::with(ScriptedExecutor::steps(steps), |it| it.task_quota(quota.clone()));
     let (first, second) = (agent().as_caller("ann"), agent().as_caller("ann"));
     assert_eq!(flood(&first, 2).await + flood(&second, 5).await, 3);
     check_full(&first.stream("hi").await.err().unwrap());
