@@ -15,7 +15,7 @@ use super::{
 };
 use crate::store::{
     PageBytes, Scope, StoreError, TaskPage, TaskQuery,
-    codec::{Blobs, Draft, millis_from, state_code},
+    codec::{Blobs, Digest, Draft, millis_from, state_code},
 };
 
 /// What [`Told`] reads of a row, if it fits; then whether it does. Scope, since when, before which place, how many rows
@@ -92,13 +92,13 @@ async fn list(link: &Link, scope: &Scope, query: &TaskQuery) -> Result<TaskPage,
     let drafts = fitting.map(|told| Ok((told.id(), told.draft(query.shown())?)));
     let drafts = cut(link, query, drafts.collect::<Result<_, StoreError>>()?).await?;
     let wanted = drafts.iter().flat_map(wants).collect();
-    let (blobs, none) = (read::blobs(link, wanted).await?, Blobs::new());
+    let (blobs, none) = (read::blobs(link, &wanted).await?, Blobs::new());
     let finish = |(id, draft): (&str, Draft)| draft.finish(blobs.get(id).unwrap_or(&none));
     let tasks: Vec<_> = drafts.into_iter().map(finish).collect::<Result<_, _>>()?;
     Ok(TaskPage { more: found > tasks.len(), tasks, total })
 }
 
-fn wants<'a>((id, draft): &(&'a str, Draft)) -> Vec<(&'a str, crate::store::codec::Digest)> {
+fn wants<'a>((id, draft): &(&'a str, Draft)) -> Vec<(&'a str, Digest)> {
     draft.wants().map(|digest| (*id, digest)).collect()
 }
 

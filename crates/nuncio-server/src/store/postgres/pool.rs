@@ -66,10 +66,10 @@ impl Pool {
     /// # Errors
     /// [`StoreError::busy`] if there is none in time.
     pub(super) async fn lend(&self) -> Result<Lent, StoreError> {
-        let permit = match timeout(self.patience, Arc::clone(&self.permits).acquire_owned()).await {
-            Ok(Ok(permit)) => permit,
-            // The semaphore is ours and never closed, so that it is the time.
-            Ok(Err(_)) | Err(_) => return Err(StoreError::busy("all connections for lists are in use")),
+        let permit = timeout(self.patience, Arc::clone(&self.permits).acquire_owned()).await;
+        // The semaphore is ours and never closed, so that it is the time.
+        let Ok(Ok(permit)) = permit else {
+            return Err(StoreError::busy("all connections for lists are in use"));
         };
         let link = self.free.lock().pop();
         let link = link.ok_or_else(|| StoreError::broken("a permit without its connection"))?;

@@ -135,7 +135,6 @@ pub(super) fn number(seq: Seq) -> i64 {
 }
 
 /// Large content that is wanted: per piece its task and its digest.
-#[derive(Default)]
 pub(super) struct Wanted<'a> {
     tasks: Vec<&'a str>,
     digests: Vec<Vec<u8>>,
@@ -164,7 +163,7 @@ pub(super) async fn blob_bytes(
 }
 
 /// The content, read beside what needs it; by task, because equal content of another is not ours.
-pub(super) async fn blobs(link: &Link, wanted: Wanted<'_>) -> Result<HashMap<String, Blobs>, StoreError> {
+pub(super) async fn blobs(link: &Link, wanted: &Wanted<'_>) -> Result<HashMap<String, Blobs>, StoreError> {
     let mut found: HashMap<String, Blobs> = HashMap::new();
     if wanted.tasks.is_empty() {
         return Ok(found);
@@ -207,7 +206,7 @@ async fn find(
     let told = Told(row);
     let draft = told.draft(shown)?;
     let wanted = draft.wants().map(|digest| (&*id, digest)).collect();
-    let blobs = blobs(store.reads(), wanted).await?.remove(&*id).unwrap_or_default();
+    let blobs = blobs(store.reads(), &wanted).await?.remove(&*id).unwrap_or_default();
     match draft.finish(&blobs) {
         Ok(task) => Ok(Some((told, task))),
         // Its content is not there: it may have been forgotten between the two reads.
@@ -234,7 +233,7 @@ pub(super) async fn events(
     let refs = |row: &Row| row.get::<_, Option<Vec<u8>>>(1).unwrap_or_default();
     let wanted: Vec<Digest> = rows.iter().flat_map(|row| digests(&refs(row)).collect::<Vec<_>>()).collect();
     let wanted = wanted.into_iter().map(|digest| (&*id, digest)).collect();
-    let blobs = blobs(store.reads(), wanted).await?;
+    let blobs = blobs(store.reads(), &wanted).await?;
     let blobs = blobs.into_values().next().unwrap_or_default();
     let mut events = Vec::new();
     for row in rows {
