@@ -11,7 +11,7 @@ mod translated;
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
 };
 
@@ -36,6 +36,7 @@ use crate::{
     front::{Front, Guard},
     identity::{Keyring, NewKey},
     limits::Callers,
+    listen::Peer,
     place::Place,
     push::Pushing,
     registry::Maker as _,
@@ -246,7 +247,10 @@ async fn hub_of(
     let (routes, _health) = router::router(&fleet, &place, &options, &guard).await.unwrap();
     let requests = Requests::new(Arc::clone(&workshop.telemetry.metrics));
     let front = Front::new(requests, guard, fleet, routes);
-    serve(listener, Router::new().fallback_service(front));
+    // The edge says where requests come from, and there is none here.
+    let local = Ipv4Addr::LOCALHOST.into();
+    let peer = axum::Extension(Peer::new(local, local));
+    serve(listener, Router::new().fallback_service(front).layer(peer));
     Hub { base, agent, keyring: Arc::clone(workshop.identity.keyring()), keys }
 }
 
