@@ -364,8 +364,11 @@ pub(crate) fn shown(url: &Url) -> String {
     url.into()
 }
 
-/// The same for what may be no address. What follows a question mark is left out in any case.
+/// The same for what may be no address, as it is written if there is nothing to leave out.
 pub(crate) fn shown_text(address: &str) -> String {
+    if !address.contains(['?', '#', '@']) {
+        return address.to_owned();
+    }
     let bare = || address.split(['?', '#']).next().unwrap_or_default().to_owned();
     Url::parse(address).map_or_else(|_| bare(), |url| shown(&url))
 }

@@ -11,7 +11,7 @@ mod translated;
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
 };
 
@@ -36,6 +36,7 @@ use crate::{
     front::{Front, Guard},
     identity::{Keyring, NewKey},
     limits::Callers,
+    listen::Peer,
     place::Place,
     push::Pushing,
     registry::Maker as _,
@@ -242,11 +243,19 @@ async fn hub_of(
     let agent = enter().unwrap();
     let fleet = Arc::new(Fleet::new(Some(NAME)));
     fleet.put(Arc::clone(&agent));
+    if !apart {
+        // Where nobody has a key, headers that make a call foreign are not what is tested.
+        let open = config::Identity { anonymous: config::Anonymous::Always, ..config::Identity::default() };
+        workshop.identity.configure(&open).unwrap();
+    }
     let guard = Guard { origins: Arc::default(), identity: Arc::clone(&workshop.identity) };
     let (routes, _health) = router::router(&fleet, &store, &place, &options, &guard).await.unwrap();
     let requests = Requests::new(Arc::clone(&workshop.telemetry.metrics));
     let front = Front::new(requests, guard, fleet, routes);
-    serve(listener, Router::new().fallback_service(front));
+    // The edge says where requests come from, and there is none here.
+    let local = Ipv4Addr::LOCALHOST.into();
+    let peer = axum::Extension(Peer::new(local, local));
+    serve(listener, Router::new().fallback_service(front).layer(peer));
     Hub { base, agent, keyring: Arc::clone(workshop.identity.keyring()), keys }
 }
 
