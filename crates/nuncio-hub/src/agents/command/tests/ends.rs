@@ -185,7 +185,8 @@ async fn memory_has_a_limit() {
 async fn a_program_that_says_more_than_a_task_may_have_is_killed() {
     let settings = script(Format::Text, "echo $$; yes");
     let limits = Limits { max_task_bytes: 1 << 20, ..Limits::default() };
-    let harness = Harness::with(Program::new(&settings, "coder"), |builder| builder.limits(limits));
+    let harness =
+        Harness::with(Program::new(&settings, "coder", &isolation()), |builder| builder.limits(limits));
     let task = harness.task("hi").await.unwrap();
     assert_eq!(task.status.state, TaskState::Failed);
     let why = task.status.message.as_ref().unwrap().text().into_owned();
