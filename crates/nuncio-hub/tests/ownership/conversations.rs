@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
@@ -75,7 +75,7 @@ async fn agents() -> Vec<(&'static str, AgentKind)> {
     ]
 }
 
-async fn start(data: &PathBuf, name: &str, kind: &AgentKind) -> Running {
+async fn start(data: &Path, name: &str, kind: &AgentKind) -> Running {
     let agent = Agent::new(name.parse().unwrap(), kind.clone(), AgentOrigin::File);
     Running::start(|config| {
         let data = Data::Sqlite { path: data.clone(), durability: Default::default() };

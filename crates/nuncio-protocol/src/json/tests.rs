@@ -1,3 +1,5 @@
+//! JSON text is checked as a tree of values would be, compared by meaning, and read member by member.
+
 use serde_json::json;
 
 use super::*;

@@ -150,7 +150,7 @@ fn survives(dialect: &dyn Dialect, call: &Call, pass: impl Fn(&Call) -> Option<C
     }
     let Some(once) = again else { return };
     let twice = pass(&once).expect("what we wrote once, we write again");
-    assert_eq!((twice.op(), params_of(&twice)), (once.op(), params_of(&once)));
+    assert_eq!((twice.op(), meaning(&params_of(&twice))), (once.op(), meaning(&params_of(&once))));
 }
 
 fn params_of(call: &Call) -> String {
@@ -165,13 +165,18 @@ fn event_is_stable(dialect: &dyn Dialect, data: &[u8]) {
     let written = event_of(dialect, &event);
     let json = serde_json::from_str(&written).expect("we write JSON");
     let again = dialect.decode_event(json).expect("what we write, we read");
-    assert_eq!(event_of(&V1, &again), event_of(&V1, &event), "{written}");
+    assert_eq!(meaning(&event_of(&V1, &again)), meaning(&event_of(&V1, &event)), "{written}");
     let place = dialect.task_place();
     let seen = place.and_then(|place| glance::task_of(place, glance::Frame::Bare, written.as_bytes()));
     if let Some([id, context]) = seen {
         let Event::Task(task) = &again else { panic!("no task: {written}") };
         assert_eq!([task.id.as_str(), task.context_id.as_str()], [&*id, &*context], "{written}");
     }
+}
+
+/// JSON without the order of its members: metadata that was set aside for v0.3 comes back behind the rest.
+fn meaning(json: &str) -> Value {
+    serde_json::from_str(json).expect("we write JSON")
 }
 
 fn event_of(dialect: &dyn Dialect, event: &Event) -> String {

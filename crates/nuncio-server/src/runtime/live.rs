@@ -432,6 +432,21 @@ impl Registry {
         opening: Arc<Message>,
         idempotency: Option<IdempotencyKey>,
     ) -> LiveRef {
+        let begun = self.begin_apart(id, context_id, scope, opening, idempotency);
+        self.lock().insert(begun.id.clone(), Arc::clone(&begun.live));
+        begun
+    }
+
+    /// A task that does not exist yet and is not found here. Callers read the store, which has it once it is made:
+    /// several may try to make it, and the store takes one of them.
+    pub(super) fn begin_apart(
+        self: &Arc<Self>,
+        id: TaskId,
+        context_id: ContextId,
+        scope: Arc<Scope>,
+        opening: Arc<Message>,
+        idempotency: Option<IdempotencyKey>,
+    ) -> LiveRef {
         let mut state = State::new(None, Seq::ZERO);
         state.opening = Some(opening);
         state.idempotency.clone_from(&idempotency);
@@ -445,9 +460,7 @@ impl Registry {
             settled: Notify::new(),
             handles: AtomicUsize::new(0),
         });
-        let handle = LiveRef::new(&live, self);
-        self.lock().insert(live.id.clone(), live);
-        handle
+        LiveRef::new(&live, self)
     }
 
     /// The live task, if it is in this scope.

@@ -155,7 +155,7 @@ impl Shared {
         let Reservation { scope, task_id, body, .. } = reservation;
         let Opening { message, webhook } = serde_json::from_slice(&body).map_err(StoreError::broken)?;
         let context_id = message.context_id.clone().unwrap_or_else(new_id);
-        let live = self.registry.begin(task_id, context_id, scope, message, None);
+        let live = self.registry.begin_apart(task_id, context_id, scope, message, None);
         {
             let mut state = live.lock();
             // Whoever owns it has ended.

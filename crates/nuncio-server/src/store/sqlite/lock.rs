@@ -35,6 +35,10 @@ impl Drop for Lock {
 
 impl Lock {
     /// Locks the database at `path`.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a file is opened by blocking calls, before anything is served"
+    )]
     pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
         Self::take_with(path, || std::thread::sleep(ORPHAN_RETRY_INTERVAL))
     }
