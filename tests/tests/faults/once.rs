@@ -41,9 +41,12 @@ const PROGRAMS: [&str; 2] = ["tally", "clerk"];
 /// How often a hub is started before it counts as broken.
 const STARTS: usize = 5;
 
-/// Each notes the name of the message before it does anything else.
-const TALLY: &str = "name=$(cat)\necho \"$name\" >> \"$1\"\nsleep 0.05\necho done\n";
+/// Each notes the name of the message before it does anything else. One whose hub is killed before it has written the
+/// message sees none, and has nothing to do.
+const TALLY: &str =
+    "name=$(cat)\n[ -n \"$name\" ] || exit 1\necho \"$name\" >> \"$1\"\nsleep 0.05\necho done\n";
 const CLERK: &str = r#"name=$(sed 's/.*"messageId":"\([^"]*\)".*/\1/')
+[ -n "$name" ] || exit 1
 echo "$name" >> "$1"
 sleep 0.05
 echo '{"message": "done"}'

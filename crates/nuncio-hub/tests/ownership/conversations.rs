@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex},
 };
 
@@ -78,7 +78,7 @@ async fn agents() -> Vec<(&'static str, AgentKind)> {
 async fn start(data: &Path, name: &str, kind: &AgentKind) -> Running {
     let agent = Agent::new(name.parse().unwrap(), kind.clone(), AgentOrigin::File);
     Running::start(|config| {
-        let data = Data::Sqlite { path: data.clone(), durability: Default::default() };
+        let data = Data::Sqlite { path: data.to_owned(), durability: Default::default() };
         // The older gRPC has no name for an agent.
         let default_agent = Some(name.to_owned());
         *config = Config { data, demo: false, default_agent, agents: vec![agent], ..config.clone() };
