@@ -1,4 +1,4 @@
-//! What an `Idempotency-Key` costs where tasks are kept: the same sends with and without one, to an agent that is
+//! The cost of an `Idempotency-Key` where tasks are kept: the same sends with and without one, to an agent that is
 //! idempotent and to one that is not. Of the latter the store knows each message with a key before the agent does,
 //! which is one more commit.
 

@@ -108,7 +108,7 @@ struct Guard {
     once: Client,
 }
 
-/// How the names of hosts become addresses.
+/// The resolver of host names.
 enum Names {
     /// By the rules for what callers name.
     Guarded(Arc<Resolver>),

@@ -264,8 +264,8 @@ impl Policy {
     }
 }
 
-/// What a name of an agent never leads to, although the operator has named the agent: link-local addresses, and those
-/// where clouds hand out credentials. Who owns the name says what it leads to.
+/// Addresses that the name of an agent never leads to, although the operator has named the agent: link-local ones, and
+/// those where clouds hand out credentials. The owner of the name decides what it leads to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Screen {
     /// These may be led to all the same: the operator has named them, too.

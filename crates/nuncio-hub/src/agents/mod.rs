@@ -33,7 +33,7 @@ use crate::{
 pub(crate) struct Isolation {
     /// Names their conversations.
     pub(crate) contexts: ContextKey,
-    /// What one of them may hold of the agent's capacity.
+    /// The share of the agent's capacity that one caller may hold.
     pub(crate) share: CallerShare,
 }
 

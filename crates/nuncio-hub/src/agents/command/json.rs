@@ -28,7 +28,7 @@ struct Input<'a> {
     agent: &'a str,
     task_id: &'a str,
     context_id: ContextId,
-    /// Who calls; absent for the anonymous caller.
+    /// The principal of the caller; absent for the anonymous caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     principal: Option<&'a str>,
     /// The tenant that the caller has proved to belong to.
@@ -47,7 +47,7 @@ struct Input<'a> {
     metadata: &'a Metadata,
 }
 
-/// What the program is to read. It knows conversations by the names of this key.
+/// The input of the program, which knows conversations by the names of this key.
 ///
 /// # Errors
 /// It cannot be written as JSON.

@@ -28,7 +28,7 @@ fn script(format: Format, script: &str) -> Command {
     Command::new(format, "sh", ["-c".to_owned(), script.to_owned()])
 }
 
-/// What keeps callers apart.
+/// Keeps callers apart, as in a hub.
 fn isolation() -> Isolation {
     Isolation { contexts: ContextKey::new(&[7; 32]), share: CallerShare::default() }
 }

@@ -1,4 +1,4 @@
-//! How far the events of a stream have come, and how long they may take.
+//! Timeouts of relayed answers: the first event, and the rest of an event that has begun.
 //!
 //! A stream may say nothing for as long as it likes. What it may not do is begin an event and never end it: whoever
 //! follows waits for the rest of it, byte by byte, for ever. Nor may the first event of an answer, or the whole of one
@@ -14,7 +14,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::passing::Framing;
 
-/// What has to come in time.
+/// The part of an answer that has a timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Due {
     /// All of the answer.

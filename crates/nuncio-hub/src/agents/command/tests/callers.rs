@@ -1,4 +1,4 @@
-//! Who calls: what a program learns of it, and what one caller leaves for others.
+//! Callers of a program: their names in its input, and the processes that each leaves for others.
 
 use nuncio_protocol::{Caller, Task, TaskState};
 use serde_json::Value;

@@ -180,7 +180,7 @@ async fn memory_has_a_limit() {
     assert!(seen[0].starts_with("4 artifact output +\"524288\n\""), "{seen:?}");
 }
 
-/// What it says goes into the task, and a task has a limit.
+/// The output of a program goes into the task, and a task has a limit.
 #[tokio::test]
 async fn a_program_that_says_more_than_a_task_may_have_is_killed() {
     let settings = script(Format::Text, "echo $$; yes");
