@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
 use nuncio_server::{
-    Retention,
+    MemoryAccount, Retention,
     bind::{BindOptions, PublicBase},
     push::Push,
     store::Store,
@@ -33,7 +33,7 @@ use crate::{
     identity::{Identity, Keyring},
     limits::Callers,
     listen::{Certificates, Listener, Names},
-    master,
+    master, memory,
     place::Place,
     push::{self, Pushing},
     ready,
@@ -73,6 +73,7 @@ pub struct Hub {
     live: Live,
     reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
     audit: audit::Writer,
+    memory: MemoryAccount,
     config: Config,
 }
 
@@ -112,7 +113,8 @@ impl Hub {
         let certificates = config.tls.clone().map(Certificates::load).transpose()?;
         let keys = CardKeys::load(&config.card_keys)?;
         let telemetry = Telemetry::start(&config.telemetry)?;
-        let store = telemetry.watched(data::open(&config.data).await?);
+        let memory = memory::account(config.limits.memory_limit_bytes);
+        let store = telemetry.watched(data::open(&config.data, &memory).await?);
         let push = config.push.as_ref();
         let master = match master::load(&config.data, config.key_file.as_deref()) {
             Ok(master) => Some(master),
@@ -140,6 +142,7 @@ impl Hub {
             card_follows_proxies: own_names.follow,
             card_signer: keys.signer(),
             body_bytes: config.limits.body_bytes,
+            memory: memory.clone(),
             ..BindOptions::default()
         };
         let start = |(push, master)| push::start(push, &store, master, base.as_str().trim_end_matches('/'));
@@ -211,7 +214,8 @@ impl Hub {
             origins,
             telemetry: telemetry.clone(),
         };
-        let levels = Levels::new(Arc::clone(&telemetry.metrics), Arc::clone(&store), Arc::clone(&fleet));
+        let metrics = Arc::clone(&telemetry.metrics);
+        let levels = Levels::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
         let admin = Admin::bind(&config, local, Arc::new(desk), levels).await?;
         // Last: whoever gets through here finds all of the hub, and the token in its file.
         let socket = socket.listen(BACKLOG).map_err(|error| unheard(config.listen, error))?;
@@ -230,6 +234,7 @@ impl Hub {
             live,
             reloader,
             audit,
+            memory,
             config,
         })
     }
@@ -330,6 +335,7 @@ impl Hub {
             never = self.live.identity.work() => match never {},
             never = follow(&self.live) => match never {},
             never = self.audit.run() => match never {},
+            never = memory::measure(&self.memory) => match never {},
             // Nobody comes in any more while it drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
         };

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use nuncio_server::store::{
-    MemoryStore, OpenError, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store,
+use nuncio_server::{
+    MemoryAccount,
+    store::{MemoryStore, OpenError, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store},
 };
 
-use crate::config::Data;
+use crate::{config::Data, memory};
 
-/// Opens the store, or makes one.
-pub(crate) async fn open(data: &Data) -> Result<Arc<dyn Store>, OpenError> {
+/// Opens the store, or makes one; one in memory has a share of the hub's.
+pub(crate) async fn open(data: &Data, memory: &MemoryAccount) -> Result<Arc<dyn Store>, OpenError> {
     Ok(match data {
-        Data::Memory { keep_finished } => Arc::new(MemoryStore::new(*keep_finished)),
+        Data::Memory { keep_finished } => {
+            Arc::new(MemoryStore::new(*keep_finished).max_bytes(memory::store_bytes(memory)))
+        }
         Data::Sqlite { path, durability } => {
             let mut options = SqliteOptions::default();
             options.durability = *durability;

@@ -21,15 +21,20 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// A list that mostly has one element: it gets room for one, where serde would make room for four. `null` is empty.
-pub(crate) fn few<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+/// The most elements of a list: an element takes up to a hundred times the memory of its shortest text, so that a
+/// body within its limit could exhaust the process. (`data` and `metadata` are kept as text and have no such bound.)
+pub(crate) const MAX_LIST: usize = 1 << 18;
+
+/// A list of at most [`MAX_LIST`] elements; `null` is empty. Most lists have one element, so that there is room for one,
+/// where serde would make room for four.
+pub(crate) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    struct Few<T>(Vec<T>);
+    struct List<T>(Vec<T>);
 
-    impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             deserializer.deserialize_seq(Visitor(PhantomData))
         }
@@ -38,26 +43,35 @@ where
     struct Visitor<T>(PhantomData<T>);
 
     impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
-        type Value = Few<T>;
+        type Value = List<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a sequence")
         }
 
-        fn visit_seq<A: de::SeqAccess<'de>>(self, mut elements: A) -> Result<Few<T>, A::Error> {
+        fn visit_seq<A: de::SeqAccess<'de>>(self, mut elements: A) -> Result<List<T>, A::Error> {
             let mut all = Vec::new();
             while let Some(element) = elements.next_element()? {
                 if all.is_empty() {
                     all.reserve_exact(1);
                 }
+                check_length(all.len())?;
                 all.push(element);
             }
-            Ok(Few(all))
+            Ok(List(all))
         }
     }
 
-    Ok(Option::<Few<T>>::deserialize(deserializer)?.map_or_else(Vec::new, |few| few.0))
+    Ok(Option::<List<T>>::deserialize(deserializer)?.map_or_else(Vec::new, |list| list.0))
 }
+
+/// Refuses one more element of a list that has so many.
+pub(crate) fn check_length<E: de::Error>(length: usize) -> Result<(), E> {
+    if length < MAX_LIST { Ok(()) } else { Err(E::custom(TOO_LONG)) }
+}
+
+/// The error of a list that is longer than [`MAX_LIST`].
+pub(crate) const TOO_LONG: &str = "a list has more than 262144 elements";
 
 /// A value whose empty form means "not set".
 pub(crate) trait MaybeEmpty {

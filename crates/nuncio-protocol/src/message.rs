@@ -12,7 +12,7 @@ use serde::{
 use crate::{
     ContextId, Json, MessageId, Metadata, TaskId,
     json::{At, metadata},
-    lenient::{Key, base64_display, decode_base64, few, none_if_empty, null_default, proto_enum},
+    lenient::{Key, base64_display, decode_base64, list, none_if_empty, null_default, proto_enum},
 };
 
 proto_enum! {
@@ -49,20 +49,16 @@ pub struct Message {
     #[serde(deserialize_with = "null_default")]
     pub role: Role,
     /// The content; at least one.
-    #[serde(deserialize_with = "few")]
+    #[serde(deserialize_with = "list")]
     pub parts: Vec<Part>,
     /// Data of extensions, keyed by their URI.
     #[serde(deserialize_with = "metadata::<_, 2>", skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
     /// URIs of the extensions that contributed to this message.
-    #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<String>,
     /// Other tasks this message is about; a hint.
-    #[serde(
-        alias = "reference_task_ids",
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(alias = "reference_task_ids", deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub reference_task_ids: Vec<TaskId>,
 }
 

@@ -8,7 +8,7 @@ use crate::{
     ContextId, Message, Metadata, PushConfigId, Task, TaskId, TaskPushNotificationConfig, TaskState,
     Timestamp,
     json::metadata,
-    lenient::{int32, int32_or_zero, none_if_empty, null_default, oneof},
+    lenient::{int32, int32_or_zero, list, none_if_empty, null_default, oneof},
 };
 
 /// `SendMessage` and `SendStreamingMessage` (spec 3.2.1).
@@ -36,7 +36,7 @@ pub struct SendMessageConfiguration {
     /// Media types the caller can take.
     #[serde(
         alias = "accepted_output_modes",
-        deserialize_with = "null_default",
+        deserialize_with = "list",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub accepted_output_modes: Vec<String>,

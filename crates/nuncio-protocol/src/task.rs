@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ArtifactId, ContextId, Message, Metadata, Part, TaskId, Timestamp,
     json::metadata,
-    lenient::{few, null_default, proto_enum},
+    lenient::{list, null_default, proto_enum},
     message::join_text,
 };
 
@@ -123,13 +123,13 @@ pub struct Artifact {
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The content; at least one.
-    #[serde(deserialize_with = "few")]
+    #[serde(deserialize_with = "list")]
     pub parts: Vec<Part>,
     /// Free-form data.
     #[serde(deserialize_with = "metadata::<_, 3>", skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
     /// URIs of the extensions that contributed to it.
-    #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<String>,
 }
 

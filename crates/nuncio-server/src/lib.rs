@@ -49,6 +49,7 @@ pub mod bind;
 mod caller_pool;
 mod executor;
 mod extension;
+mod memory;
 #[cfg(feature = "push")]
 pub mod push;
 #[cfg(not(feature = "push"))]
@@ -68,6 +69,7 @@ pub use self::{
     caller_pool::{CallerKey, CallerPermit, CallerPool, CallerShare},
     executor::{Emitter, ExecContext, Execution, Executor, MOST_MEMO},
     extension::Extension,
+    memory::{MemoryAccount, MemoryUsage, MemoryUse},
     runtime::{Limits, Retention, Runtime, RuntimeBuilder},
     task_quota::{CountedTask, TaskQuota},
 };

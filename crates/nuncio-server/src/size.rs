@@ -3,7 +3,8 @@
 
 use nuncio_protocol::{
     Artifact, Content, Event, ListTasksResponse, Message, Metadata, Part, SendMessageResponse, Task,
-    TaskStatus, op::Reply,
+    TaskStatus,
+    op::{Call, Reply},
 };
 
 /// The names, quotes and braces around a part.
@@ -33,6 +34,22 @@ pub(crate) fn event(event: &Event) -> usize {
 pub(crate) fn message(message: &Message) -> usize {
     let references: usize = message.reference_task_ids.iter().map(|id| id.as_str().len()).sum();
     FRAME + parts(&message.parts) + metadata(&message.metadata) + texts(&message.extensions) + references
+}
+
+/// The message of a call; other calls are small.
+pub(crate) fn call(call: &Call) -> usize {
+    match call {
+        Call::SendMessage(send) | Call::SendStreamingMessage(send) => message(&send.message),
+        Call::GetTask(_)
+        | Call::ListTasks(_)
+        | Call::CancelTask(_)
+        | Call::SubscribeToTask(_)
+        | Call::CreateTaskPushNotificationConfig(_)
+        | Call::GetTaskPushNotificationConfig(_)
+        | Call::ListTaskPushNotificationConfigs(_)
+        | Call::GetExtendedAgentCard(_)
+        | Call::DeleteTaskPushNotificationConfig(_) => 0,
+    }
 }
 
 /// An answer; 0 for a stream, which is no single one.

@@ -5,6 +5,8 @@ use nuncio_server::{Limits as RuntimeLimits, bind::BindOptions};
 /// What each caller may ask for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Limits {
+    /// Bytes of memory that the hub may use; `None`: three quarters of the container's or the machine's.
+    pub memory_limit_bytes: Option<usize>,
     /// Bytes of a request.
     pub body_bytes: usize,
     /// Parts of a message.
@@ -30,6 +32,7 @@ const CALLER_SHARE_PERCENT: u32 = 25;
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            memory_limit_bytes: None,
             body_bytes: BindOptions::default().body_bytes,
             parts: RuntimeLimits::default().parts,
             max_task_bytes: RuntimeLimits::default().max_task_bytes,

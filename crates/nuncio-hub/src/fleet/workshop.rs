@@ -112,6 +112,7 @@ impl Workshop {
             .agent(name)
             .store(Arc::clone(&self.store))
             .retention(self.retention.clone())
+            .memory(self.options.memory.clone())
             .caller_share(self.callers.share().clone())
             .task_quota(self.callers.quota().clone());
         if let Some(pushing) = self.pushing.as_ref().filter(|_| pushes) {

@@ -5,11 +5,17 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use nuncio_server::store::{Store, StoreError};
+use nuncio_server::{
+    MemoryAccount,
+    store::{Store, StoreError},
+};
 use tokio::sync::Mutex;
 
 use super::Metrics;
-use crate::fleet::{Condition, Fleet};
+use crate::{
+    fleet::{Condition, Fleet},
+    memory,
+};
 
 /// Between two questions to the store: counting costs it something, and whoever asks can be anybody.
 const EVERY: Duration = Duration::from_secs(15);
@@ -21,12 +27,18 @@ pub(crate) struct Levels {
     metrics: Arc<Metrics>,
     store: Arc<dyn Store>,
     fleet: Arc<Fleet>,
+    memory: MemoryAccount,
     asked: Mutex<Option<Instant>>,
 }
 
 impl Levels {
-    pub(crate) fn new(metrics: Arc<Metrics>, store: Arc<dyn Store>, fleet: Arc<Fleet>) -> Self {
-        Self { metrics, store, fleet, asked: Mutex::default() }
+    pub(crate) fn new(
+        metrics: Arc<Metrics>,
+        store: Arc<dyn Store>,
+        fleet: Arc<Fleet>,
+        memory: MemoryAccount,
+    ) -> Self {
+        Self { metrics, store, fleet, memory, asked: Mutex::default() }
     }
 
     /// All numbers, as Prometheus reads them.
@@ -39,6 +51,7 @@ impl Levels {
                 self.metrics.agent_is(agent.name(), behind.health().condition == Condition::Up);
             }
         }
+        self.metrics.memory(&self.memory, memory::resident());
         self.metrics.ready.set(self.fleet.why_not_ready().is_empty().into());
         self.ask_the_store().await;
         self.metrics.text()

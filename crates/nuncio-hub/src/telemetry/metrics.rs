@@ -11,7 +11,10 @@ use std::{
 };
 
 use nuncio_protocol::{Binding, ErrorKind, TaskState, Version, op::Op};
-use nuncio_server::store::{Asked, DeliveryState, Settled, Watch};
+use nuncio_server::{
+    MemoryAccount, MemoryUse,
+    store::{Asked, DeliveryState, Settled, Watch},
+};
 use prometheus_client::{
     encoding::text,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
@@ -88,6 +91,14 @@ definitions! {
         "Time that the store took: commit, read or write; not for memory";
     STORE_ERRORS Counter "store_errors" ["operation"]
         "What the store could not do";
+    MEMORY_LIMIT Gauge "memory_limit_bytes" []
+        "Bytes of memory that the hub may use";
+    MEMORY_RESIDENT Gauge "memory_resident_bytes" []
+        "Bytes of memory that the process has; 0 where the system does not tell";
+    MEMORY_RESERVED Gauge "memory_reserved_bytes" ["use"]
+        "Bytes reserved for large content: requests, responses or tasks";
+    MEMORY_REFUSALS Counter "memory_refusals" ["use"]
+        "Requests, responses and task events that were refused for want of memory";
     READY Gauge "ready" []
         "1 if calls should come here";
     RELOADS Counter "config_reloads" ["outcome"]
@@ -137,6 +148,10 @@ pub(crate) struct Metrics {
     agent_up: Gauges<1>,
     store_seconds: [Histogram; Asked::ALL.len()],
     store_errors: [Counter; Asked::ALL.len()],
+    memory_limit: Gauge,
+    memory_resident: Gauge,
+    memory_reserved: [Gauge; MemoryUse::ALL.len()],
+    memory_refusals: [Counter; MemoryUse::ALL.len()],
     pub(super) ready: Gauge,
     reloads: Counters<1>,
 }
@@ -181,6 +196,10 @@ impl Default for Metrics {
         let store_seconds: Histograms<1> =
             register(r, &STORE_SECONDS, Family::new_with_constructor(seconds as fn() -> Histogram));
         let store_errors = register(r, &STORE_ERRORS, Counters::<1>::default());
+        let memory_limit = register(r, &MEMORY_LIMIT, Gauge::default());
+        let memory_resident = register(r, &MEMORY_RESIDENT, Gauge::default());
+        let memory_reserved = register(r, &MEMORY_RESERVED, Gauges::<1>::default());
+        let memory_refusals = register(r, &MEMORY_REFUSALS, Counters::<1>::default());
         let ready = register(r, &READY, Gauge::default());
         let reloads = register(r, &RELOADS, Counters::default());
         let started: Gauge = register(r, &STARTED, Gauge::default());
@@ -195,6 +214,12 @@ impl Default for Metrics {
                 .map(|asked| store_seconds.get_or_create_owned(&labels(&STORE_SECONDS, [asked.name()]))),
             store_errors: Asked::ALL
                 .map(|asked| store_errors.get_or_create_owned(&labels(&STORE_ERRORS, [asked.name()]))),
+            memory_reserved: MemoryUse::ALL
+                .map(|of| memory_reserved.get_or_create_owned(&labels(&MEMORY_RESERVED, [of.name()]))),
+            memory_refusals: MemoryUse::ALL
+                .map(|of| memory_refusals.get_or_create_owned(&labels(&MEMORY_REFUSALS, [of.name()]))),
+            memory_limit,
+            memory_resident,
             by_status: [const { OnceLock::new() }; 600],
             registry,
             requests,
@@ -252,6 +277,19 @@ impl Metrics {
     /// How many executions of this agent run here.
     pub(super) fn running(&self, agent: &str, running: usize) {
         self.running.get_or_create(&labels(&RUNNING, [agent])).set(running.cast_signed() as i64);
+    }
+
+    /// Copies the figures of the memory account.
+    pub(super) fn memory(&self, account: &MemoryAccount, resident: Option<usize>) {
+        let bytes = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.memory_limit.set(bytes(account.limit()));
+        self.memory_resident.set(bytes(resident.unwrap_or_default()));
+        for of in MemoryUse::ALL {
+            let usage = account.usage(of);
+            self.memory_reserved[of as usize].set(bytes(usage.used));
+            let counter = &self.memory_refusals[of as usize];
+            counter.inc_by(usage.refused.saturating_sub(counter.get()));
+        }
     }
 
     /// A request was refused for who sent it.

@@ -7,6 +7,7 @@ use prost::Message;
 use super::{
     convert::{Convert, Mismatch},
     generated as pb,
+    lists::check_lists,
 };
 use crate::{
     Error, ErrorKind, Event, Result,
@@ -15,6 +16,9 @@ use crate::{
 
 /// The gRPC service: calls go to `/{SERVICE}/{rpc}`.
 pub const SERVICE: &str = "lf.a2a.v1.A2AService";
+
+/// The messages with lists in a `SendMessageRequest`: `message` and `configuration`.
+const LISTS: &[&[u32]] = &[&[2], &[3]];
 
 /// The rpc of an operation.
 #[must_use]
@@ -35,8 +39,12 @@ pub fn op_from_rpc(name: &str) -> Option<Op> {
 /// something that has no meaning.
 pub fn decode_call(op: Op, bytes: Bytes) -> Result<Call> {
     Ok(match op {
-        Op::SendMessage => Call::SendMessage(params::<pb::SendMessageRequest, _>(bytes)?),
-        Op::SendStreamingMessage => Call::SendStreamingMessage(params::<pb::SendMessageRequest, _>(bytes)?),
+        Op::SendMessage => {
+            Call::SendMessage(params::<pb::SendMessageRequest, _>(check_lists(bytes, LISTS)?)?)
+        }
+        Op::SendStreamingMessage => {
+            Call::SendStreamingMessage(params::<pb::SendMessageRequest, _>(check_lists(bytes, LISTS)?)?)
+        }
         Op::GetTask => Call::GetTask(params::<pb::GetTaskRequest, _>(bytes)?),
         Op::ListTasks => Call::ListTasks(params::<pb::ListTasksRequest, _>(bytes)?),
         Op::CancelTask => Call::CancelTask(params::<pb::CancelTaskRequest, _>(bytes)?),

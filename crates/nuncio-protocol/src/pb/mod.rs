@@ -19,6 +19,7 @@ pub(crate) mod convert;
 )]
 pub mod generated;
 pub(crate) mod glance;
+pub(crate) mod lists;
 mod number;
 mod status;
 pub mod well_known;

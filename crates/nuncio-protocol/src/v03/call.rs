@@ -25,7 +25,7 @@ use crate::{
     Metadata, PushConfigId, Result, SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
     TaskId, TaskPushNotificationConfig,
     json::metadata,
-    lenient::{int32, int32_or_zero, none_if_empty, null_default},
+    lenient::{self, int32, int32_or_zero, none_if_empty},
     op::{Call, Op},
     wire::decode,
 };
@@ -98,7 +98,7 @@ struct SendShape {
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct ConfigurationShape {
-    #[serde(alias = "accepted_output_modes", deserialize_with = "null_default")]
+    #[serde(alias = "accepted_output_modes", deserialize_with = "lenient::list")]
     accepted_output_modes: Vec<String>,
     blocking: Option<bool>,
     #[serde(alias = "history_length", deserialize_with = "int32")]

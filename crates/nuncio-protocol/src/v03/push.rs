@@ -21,7 +21,7 @@ use super::{
 use crate::{
     AuthenticationInfo, ListTaskPushNotificationConfigsResponse, PushConfigId, TaskId,
     TaskPushNotificationConfig,
-    lenient::{none_if_empty, null_default},
+    lenient::{self, none_if_empty, null_default},
 };
 
 /// The scheme of a configuration that has credentials and does not say for what.
@@ -43,7 +43,7 @@ pub(super) struct PushShape {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct AuthenticationShape {
-    #[serde(deserialize_with = "null_default")]
+    #[serde(deserialize_with = "lenient::list")]
     schemes: Vec<String>,
     /// As in v1.0, which some peers write already.
     #[serde(deserialize_with = "none_if_empty")]

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Content, Json, Metadata, Part, Role, TaskState,
     json::At,
-    lenient::{Key, decode_base64},
+    lenient::{Key, check_length, decode_base64},
     message::{PART_DEPTH, read_metadata},
 };
 
@@ -45,6 +45,7 @@ where
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<U>, A::Error> {
             let mut values = Vec::new();
             while let Some(Up(value)) = seq.next_element::<Up<T>>()? {
+                check_length(values.len())?;
                 values.push(U::from(value));
             }
             Ok(values)

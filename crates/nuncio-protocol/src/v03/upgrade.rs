@@ -14,7 +14,7 @@ use crate::{
     Artifact, ArtifactId, ContextId, Event, Message, MessageId, Metadata, Part, Role, SendMessageResponse,
     Task, TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
     json::metadata,
-    lenient::{Key, none_if_empty, null_default},
+    lenient::{self, Key, none_if_empty, null_default},
 };
 
 /// `Up` of a type that has a shape.
@@ -54,9 +54,9 @@ struct MessageShape {
     parts: Vec<Part>,
     #[serde(default, deserialize_with = "metadata::<_, 2>")]
     metadata: Metadata,
-    #[serde(default, deserialize_with = "null_default")]
+    #[serde(default, deserialize_with = "lenient::list")]
     extensions: Vec<String>,
-    #[serde(default, alias = "reference_task_ids", deserialize_with = "null_default")]
+    #[serde(default, alias = "reference_task_ids", deserialize_with = "lenient::list")]
     reference_task_ids: Vec<TaskId>,
 }
 
@@ -87,7 +87,7 @@ struct ArtifactShape {
     parts: Vec<Part>,
     #[serde(default, deserialize_with = "metadata::<_, 3>")]
     metadata: Metadata,
-    #[serde(default, deserialize_with = "null_default")]
+    #[serde(default, deserialize_with = "lenient::list")]
     extensions: Vec<String>,
 }
 
@@ -211,9 +211,9 @@ struct AnyShape {
     role: Option<Role>,
     #[serde(default, alias = "content", deserialize_with = "list::<_, Part, _>")]
     parts: Vec<Part>,
-    #[serde(default, deserialize_with = "null_default")]
+    #[serde(default, deserialize_with = "lenient::list")]
     extensions: Vec<String>,
-    #[serde(default, alias = "reference_task_ids", deserialize_with = "null_default")]
+    #[serde(default, alias = "reference_task_ids", deserialize_with = "lenient::list")]
     reference_task_ids: Vec<TaskId>,
     #[serde(default, deserialize_with = "metadata::<_, 1>")]
     metadata: Metadata,

@@ -1,6 +1,6 @@
 //! Bodies of requests: read within bounds, and decoded where they hold up nobody.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -8,60 +8,33 @@ use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 use nuncio_protocol::{Error, ErrorKind, Result};
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::BindOptions;
+use crate::memory::{MemoryUse, Reservation, exhausted};
 
 /// Bodies from this size on are decoded on a blocking thread: on an async worker they would hold up every other call
 /// that it serves.
 const LARGE_BODY: usize = 256 * 1024;
 
-/// The memory that bodies may take together until they are decoded. Clones share it.
-#[derive(Clone, Debug)]
-pub struct BodyMemory(Arc<Semaphore>);
+/// The copies of a body while it is read and decoded: the pieces that arrive, the whole, and the request.
+const COPIES: usize = 3;
 
-impl BodyMemory {
-    /// So many bytes.
-    #[must_use]
-    pub fn new(bytes: usize) -> Self {
-        Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
-    }
-
-    fn acquire(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        Arc::clone(&self.0).try_acquire_many_owned(bytes).map_err(|_| {
-            Error::new(
-                ErrorKind::ResourceExhausted,
-                "too many large bodies arrive at the same time; try again later",
-            )
-            .with_retry_after(Duration::from_secs(1))
-        })
-    }
-}
-
-impl Default for BodyMemory {
-    /// 512 MiB.
-    fn default() -> Self {
-        Self::new(512 * 1024 * 1024)
-    }
-}
-
-/// A whole body, with its share of [`BodyMemory`]. The last clone gives that back.
+/// A whole body, with its memory. The last clone releases that.
 #[derive(Clone, Debug)]
 pub(super) struct ReadBody {
     pub(super) bytes: Bytes,
-    permit: Option<Arc<OwnedSemaphorePermit>>,
+    memory: Option<Arc<Reservation>>,
 }
 
 impl ReadBody {
     /// No body.
     pub(super) fn none() -> Self {
-        Self { bytes: Bytes::new(), permit: None }
+        Self { bytes: Bytes::new(), memory: None }
     }
 
-    /// The same share for other bytes, such as the message in a frame.
+    /// Other bytes of the same memory, such as the message in a frame.
     pub(super) fn with_bytes(&self, bytes: Bytes) -> Self {
-        Self { bytes, permit: self.permit.clone() }
+        Self { bytes, memory: self.memory.clone() }
     }
 
     /// Decodes the bytes: at once if they are few, otherwise on a blocking thread.
@@ -72,11 +45,11 @@ impl ReadBody {
         if self.bytes.len() < LARGE_BODY {
             return decode(self.bytes.clone());
         }
-        // The share stays taken also if the caller leaves in the meantime.
-        let Self { bytes, permit } = self.clone();
+        // The memory stays reserved also if the caller leaves in the meantime.
+        let Self { bytes, memory } = self.clone();
         let decoding = tokio::task::spawn_blocking(move || {
             let decoded = decode(bytes);
-            drop(permit);
+            drop(memory);
             decoded
         });
         decoding.await.map_err(Error::internal)?
@@ -126,7 +99,7 @@ pub(super) fn check_size(size: usize, options: &BindOptions) -> Result<()> {
 
 async fn collect(mut body: Body, options: &BindOptions) -> Result<ReadBody> {
     let (mut pieces, mut size) = (Vec::<Bytes>::new(), 0);
-    let mut permit: Option<OwnedSemaphorePermit> = None;
+    let mut memory = Reservation::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             Error::new(ErrorKind::InvalidRequest, "the body could not be read").with_source(error)
@@ -137,13 +110,8 @@ async fn collect(mut body: Body, options: &BindOptions) -> Result<ReadBody> {
             discard(body, options.body_bytes).await;
             return Err(error);
         }
-        // The first piece is no larger than what a connection may hold anyway.
-        if !pieces.is_empty() {
-            let more = options.body_memory.acquire(piece.len())?;
-            match &mut permit {
-                Some(permit) => permit.merge(more),
-                None => permit = Some(more),
-            }
+        if !memory.try_resize(&options.memory, MemoryUse::Requests, size * COPIES) {
+            return Err(exhausted());
         }
         pieces.push(piece);
     }
@@ -151,7 +119,8 @@ async fn collect(mut body: Body, options: &BindOptions) -> Result<ReadBody> {
         0 | 1 => pieces.pop().unwrap_or_default(),
         _ => pieces.concat().into(),
     };
-    Ok(ReadBody { bytes, permit: permit.map(Arc::new) })
+    let memory = (!memory.is_empty()).then(|| Arc::new(memory));
+    Ok(ReadBody { bytes, memory })
 }
 
 /// Who is still writing would find the connection broken instead of reading why. As much again is taken and
@@ -172,6 +141,7 @@ mod tests {
     use futures_util::stream;
 
     use super::*;
+    use crate::memory::MemoryAccount;
 
     fn in_pieces(count: usize, size: usize) -> Body {
         Body::from_stream(stream::iter((0..count).map(move |_| Ok::<_, Infallible>(vec![b'x'; size]))))
@@ -181,41 +151,47 @@ mod tests {
         read(body, options).await.unwrap().bytes.len()
     }
 
-    #[tokio::test]
-    async fn bodies_share_their_memory_until_they_are_decoded() {
-        let options = BindOptions { body_memory: BodyMemory::new(100), ..BindOptions::default() };
-        assert_eq!(length(in_pieces(1, 1000), &options).await, 1000, "the first piece is free");
-        assert_eq!(length(in_pieces(3, 50), &options).await, 150);
-        let error = read(in_pieces(4, 50), &options).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ResourceExhausted);
-        assert!(error.retry_after().is_some());
-        let body = read(in_pieces(3, 50), &options).await.unwrap();
-        // One that is there and not decoded yet holds all there is.
-        let clone = body.clone();
-        drop(body);
-        assert_eq!(read(in_pieces(2, 1), &options).await.unwrap_err().kind(), ErrorKind::ResourceExhausted);
-        drop(clone);
-        assert_eq!(length(in_pieces(2, 1), &options).await, 2, "and it is given back");
+    const MIB: usize = 1 << 20;
+
+    fn options(limit: usize) -> BindOptions {
+        BindOptions { memory: MemoryAccount::new(limit), ..BindOptions::default() }
     }
 
     #[tokio::test]
-    async fn what_is_large_is_decoded_on_another_thread_and_what_is_small_is_not() {
+    async fn bodies_share_their_memory_until_they_are_decoded() {
+        let options = options(8 * MIB);
+        let body = read(in_pieces(4, MIB / 4), &options).await.unwrap();
+        assert_eq!(length(in_pieces(10, 1000), &options).await, 10_000, "small bodies always pass");
+        let error = read(in_pieces(4, MIB / 4), &options).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ResourceExhausted);
+        assert!(error.retry_after().is_some());
+        let clone = body.clone();
+        drop(body);
+        assert!(read(in_pieces(4, MIB / 4), &options).await.is_err(), "it is not decoded yet");
+        drop(clone);
+        assert_eq!(length(in_pieces(4, MIB / 4), &options).await, MIB);
+        assert_eq!(length(in_pieces(12, MIB), &options).await, 12 * MIB, "a large body passes alone");
+        assert_eq!(options.memory.usage(MemoryUse::Requests).used, 0);
+    }
+
+    #[tokio::test]
+    async fn large_bodies_are_decoded_on_another_thread_and_small_ones_are_not() {
         let here = std::thread::current().id();
         for (size, is_here) in [(100, true), (LARGE_BODY, false)] {
-            let options = BindOptions { body_memory: BodyMemory::new(2 * size), ..BindOptions::default() };
+            let options = options(16 * MIB);
             let body = read(in_pieces(2, size), &options).await.unwrap();
-            let memory = options.body_memory.clone();
-            let (seen, left) = body
-                .decode(move |_| Ok((std::thread::current().id(), memory.0.available_permits())))
+            let memory = options.memory.clone();
+            let (seen, used) = body
+                .decode(move |_| Ok((std::thread::current().id(), memory.usage(MemoryUse::Requests).used)))
                 .await
                 .unwrap();
             assert_eq!(seen == here, is_here, "{size}");
-            assert_eq!(left, size, "its share is taken while it is decoded");
+            assert_eq!(used, if is_here { 0 } else { 2 * size * COPIES }, "reserved while it is decoded");
             drop(body);
-            assert_eq!(options.body_memory.0.available_permits(), 2 * size);
+            assert_eq!(options.memory.usage(MemoryUse::Requests).used, 0);
 
             let text = format!("{{\"a\":\"{}\"}}", "x".repeat(size));
-            let body = ReadBody { bytes: text.clone().into(), permit: None };
+            let body = ReadBody { bytes: text.clone().into(), memory: None };
             let value: &RawValue = serde_json::from_slice(&body.bytes).unwrap();
             let foreign = RawValue::from_string("{\"b\":1}".to_owned()).unwrap();
             for json in [Some(value), Some(&*foreign), None] {

@@ -24,13 +24,13 @@ use tower::service_fn;
 
 use super::{
     Agent, BindOptions, PublicBase, answer,
-    answer_memory::Held,
     body::{self, ReadBody},
     context,
     piece_body::HeldBody,
     relay::{self, Raw},
     version::{self, CODECS},
 };
+use crate::memory::Reservation;
 
 /// The gRPC of one port. All agents behind it share its paths.
 #[derive(Clone)]
@@ -126,8 +126,8 @@ impl Grpc {
             server.unary(call, request).await
         };
         let mut response = response.map(Body::new);
-        match response.extensions_mut().remove::<Arc<Held>>() {
-            Some(held) => response.map(|body| Body::new(HeldBody { body, _held: held })),
+        match response.extensions_mut().remove::<Arc<Reservation>>() {
+            Some(held) => response.map(|body| Body::new(HeldBody { body, _memory: held })),
             None => response,
         }
     }
@@ -319,7 +319,7 @@ impl Exchange {
         match result.await {
             Ok((answer, held)) => {
                 let mut extensions = http::Extensions::new();
-                if !held.is_nothing() {
+                if !held.is_empty() {
                     // To the body, which is made of the answer.
                     extensions.insert(Arc::new(held));
                 }

@@ -16,13 +16,13 @@ use serde_json::value::RawValue;
 use super::{
     Inner, PublicBase,
     answer::{self, JSON},
-    answer_memory::Held,
     body::{self, ReadBody},
     card, context, piece_body,
     relay::{self, Raw},
     sse::{self, Envelope},
     version::{self, IMPLIED, jsonrpc_dialect},
 };
+use crate::memory::Reservation;
 
 pub(super) async fn serve(agent: &Inner, request: Box<Request>) -> Response {
     let (parts, body) = request.into_parts();
@@ -108,7 +108,7 @@ impl Call<'_> {
             Ok((Reply::Stream(stream), _)) => {
                 sse::respond(stream, dialect, Envelope::jsonrpc(id), &self.agent.options)
             }
-            Ok((reply, held)) if !held.is_nothing() => match dialect.reply_pieces(op, reply) {
+            Ok((reply, held)) if !held.is_empty() => match dialect.reply_pieces(op, reply) {
                 Ok(pieces) => piece_body::respond(JSON, envelope::result_pieces(id, pieces), held),
                 Err(error) => plain_error(id, &error),
             },
@@ -289,7 +289,7 @@ impl Call<'_> {
         cx: &CallContext,
         params: Option<&RawValue>,
         body: &ReadBody,
-    ) -> Result<(Reply, Held)> {
+    ) -> Result<(Reply, Reservation)> {
         let call = decode(dialect, op, params, body).await?;
         self.agent.carry_out(call, cx, self.base, 1).await
     }

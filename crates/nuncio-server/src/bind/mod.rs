@@ -2,7 +2,6 @@
 //! operation, calls the service, and puts the answer back; it touches neither runtime nor store.
 
 mod answer;
-mod answer_memory;
 mod body;
 mod card;
 mod context;
@@ -33,28 +32,27 @@ use nuncio_protocol::{
 
 #[cfg(feature = "grpc")]
 pub use self::grpc::{Directory, Grpc, is_grpc, unimplemented};
+use self::{card::Cards, version::Spoken};
 pub use self::{
-    answer_memory::AnswerMemory,
-    body::BodyMemory,
     card::{CardSigner, PublicBase},
     document::Document,
     refuse::{OnDenied, refuse},
     relay::{Form, Raw, Relay, Relayed, Subject},
 };
-use self::{answer_memory::Held, card::Cards, version::Spoken};
-use crate::size;
+use crate::{
+    memory::{MemoryAccount, MemoryUse, Reservation, exhausted},
+    size,
+};
 
 /// How a binding behaves.
 #[derive(Clone, Debug)]
 pub struct BindOptions {
     /// The largest body.
     pub body_bytes: usize,
-    /// What all bodies together may take until they are decoded.
-    pub body_memory: BodyMemory,
+    /// The account of request bodies, calls and responses. Agents of one process share it.
+    pub memory: MemoryAccount,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
-    /// What all large answers together may take until they are written.
-    pub answer_memory: AnswerMemory,
     /// Takes the version that a method's name or a path proves, although the caller did not send it.
     pub lenient_version: bool,
     /// Takes JSON-RPC batches of non-streaming calls, at most so many; 0 takes none.
@@ -83,9 +81,8 @@ impl Default for BindOptions {
     fn default() -> Self {
         Self {
             body_bytes: 16 * 1024 * 1024,
-            body_memory: BodyMemory::default(),
+            memory: MemoryAccount::default(),
             body_timeout: Duration::from_secs(60),
-            answer_memory: AnswerMemory::default(),
             lenient_version: false,
             batch: 0,
             heartbeat: Duration::from_secs(15),
@@ -99,6 +96,9 @@ impl Default for BindOptions {
         }
     }
 }
+
+/// The copies of a message while its call is in progress, besides those of its task: as it came, and on its way on.
+const CALL_COPIES: usize = 2;
 
 /// An agent on the wire.
 #[derive(Clone)]
@@ -139,15 +139,18 @@ impl Inner {
         cx: &CallContext,
         base: Option<&PublicBase>,
         copies: usize,
-    ) -> Result<(Reply, Held)> {
+    ) -> Result<(Reply, Reservation)> {
         self.permit(call.op(), cx)?;
+        let in_progress =
+            self.options.memory.try_reserve(MemoryUse::Requests, size::call(&call) * CALL_COPIES);
+        let _in_progress = in_progress.ok_or_else(exhausted)?;
         let again = repeatable(&call);
         let mut reply = self.service.call(cx, call).await?;
         if let Reply::Card(card) = &mut reply {
             **card = self.cards.present(card, base)?;
         }
         let bytes = size::reply(&reply) * copies;
-        match self.options.answer_memory.try_hold(bytes) {
+        match self.options.memory.try_reserve(MemoryUse::Responses, bytes) {
             Some(held) => Ok((reply, held)),
             // Boxed: it is rare.
             None => Box::pin(self.wait_for_memory(reply, bytes, again, cx, copies)).await,
@@ -163,11 +166,11 @@ impl Inner {
         again: Option<Call>,
         cx: &CallContext,
         copies: usize,
-    ) -> Result<(Reply, Held)> {
-        let memory = &self.options.answer_memory;
-        let Some(call) = again else { return Ok((reply, memory.hold(bytes).await?)) };
+    ) -> Result<(Reply, Reservation)> {
+        let (memory, of) = (&self.options.memory, MemoryUse::Responses);
+        let Some(call) = again else { return Ok((reply, memory.reserve(of, bytes).await?)) };
         drop(reply);
-        let held = memory.hold(bytes).await?;
+        let held = memory.reserve(of, bytes).await?;
         let reply = self.service.call(cx, call).await?;
         let bytes_now = size::reply(&reply) * copies;
         if bytes_now <= bytes {
@@ -175,7 +178,7 @@ impl Inner {
         }
         // It has grown meanwhile.
         drop(held);
-        let held = memory.try_hold(bytes_now).ok_or_else(answer_memory::exhausted)?;
+        let held = memory.try_reserve(of, bytes_now).ok_or_else(exhausted)?;
         Ok((reply, held))
     }
 }

@@ -12,14 +12,14 @@ use http::{HeaderValue, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use nuncio_protocol::wire::Pieces;
 
-use super::answer_memory::Held;
+use crate::memory::Reservation;
 
 /// Small pieces go out together, up to about this many bytes.
 const WRITE: usize = 64 * 1024;
 
 /// The response of these pieces, which gives back its memory when it is written, or when nobody wants it any more.
-pub(super) fn respond(media_type: &'static str, pieces: Pieces, held: Held) -> Response {
-    let mut response = Response::new(Body::new(PieceBody { pieces, _held: held }));
+pub(super) fn respond(media_type: &'static str, pieces: Pieces, memory: Reservation) -> Response {
+    let mut response = Response::new(Body::new(PieceBody { pieces, _memory: memory }));
     *response.status_mut() = StatusCode::OK;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
@@ -27,7 +27,7 @@ pub(super) fn respond(media_type: &'static str, pieces: Pieces, held: Held) -> R
 
 struct PieceBody {
     pieces: Pieces,
-    _held: Held,
+    _memory: Reservation,
 }
 
 impl http_body::Body for PieceBody {
@@ -51,7 +51,7 @@ impl http_body::Body for PieceBody {
 /// A body that holds memory until it is written: for answers that are one message.
 pub(super) struct HeldBody {
     pub(super) body: Body,
-    pub(super) _held: std::sync::Arc<Held>,
+    pub(super) _memory: std::sync::Arc<Reservation>,
 }
 
 impl http_body::Body for HeldBody {

@@ -15,13 +15,13 @@ use serde_json::value::RawValue;
 use super::{
     Inner, PublicBase,
     answer::{self, A2A_JSON, JSON},
-    answer_memory::Held,
     body::{self, ReadBody},
     card, context, piece_body,
     relay::{self, Raw},
     sse::{self, Envelope},
     version::{self, IMPLIED, RestForm},
 };
+use crate::memory::Reservation;
 
 /// Answers a request to an agent whose address has the path `prefix`.
 pub(super) async fn serve(agent: &Inner, prefix: &str, request: Box<Request>) -> Response {
@@ -143,16 +143,16 @@ impl Exchange<'_> {
         body.decode_json(Some(&incoming.params), decode).await
     }
 
-    async fn dispatch(&self, decoded: Result<Call>, cx: &CallContext) -> Result<(Reply, Held)> {
+    async fn dispatch(&self, decoded: Result<Call>, cx: &CallContext) -> Result<(Reply, Reservation)> {
         self.agent.carry_out(decoded?, cx, self.parts.extensions.get::<PublicBase>(), 1).await
     }
 
-    fn reply(&self, op: Op, reply: Reply, held: Held) -> Response {
+    fn reply(&self, op: Op, reply: Reply, held: Reservation) -> Response {
         if let Reply::Stream(stream) = reply {
             let envelope = Envelope::Bare { error: self.form.error_event };
             return sse::respond(stream, self.form.dialect, envelope, &self.agent.options);
         }
-        if !held.is_nothing() {
+        if !held.is_empty() {
             return match self.form.dialect.reply_pieces(op, reply) {
                 Ok(pieces) => piece_body::respond(self.media_type(), pieces, held),
                 Err(error) => self.error(None, &error),

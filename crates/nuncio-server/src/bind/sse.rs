@@ -20,11 +20,11 @@ use nuncio_protocol::{
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep};
 
-use super::{
-    BindOptions, answer,
-    answer_memory::{AnswerMemory, Held},
+use super::{BindOptions, answer};
+use crate::{
+    memory::{MemoryAccount, MemoryUse, Reservation},
+    size,
 };
-use crate::size;
 
 /// One write is at most about this large; the rest follows in the next.
 const WRITE: usize = 64 * 1024;
@@ -88,8 +88,8 @@ pub(super) fn respond(
         stream: Some(stream),
         dialect,
         envelope,
-        memory: options.answer_memory.clone(),
-        held: Held::default(),
+        memory: options.memory.clone(),
+        held: Reservation::default(),
         waiting: None,
         heartbeat: options.heartbeat,
         sleep: None,
@@ -108,9 +108,9 @@ struct SseBody {
     stream: Option<EventStream>,
     dialect: &'static dyn Dialect,
     envelope: Envelope,
-    memory: AnswerMemory,
+    memory: MemoryAccount,
     /// The memory of the last write.
-    held: Held,
+    held: Reservation,
     /// A large event for which there is no memory yet.
     waiting: Option<Waiting>,
     heartbeat: Duration,
@@ -121,7 +121,7 @@ struct SseBody {
 /// An event, and what it waits for.
 struct Waiting {
     item: StreamItem,
-    memory: BoxFuture<'static, Result<Held>>,
+    memory: BoxFuture<'static, Result<Reservation>>,
 }
 
 impl SseBody {
@@ -147,7 +147,7 @@ impl SseBody {
     }
 
     /// The next event, with the memory to write it. It is the last of its write if it is a large one.
-    fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(StreamItem, Held)>>> {
+    fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(StreamItem, Reservation)>>> {
         let waiting = match &mut self.waiting {
             Some(waiting) => waiting,
             None => {
@@ -161,11 +161,11 @@ impl SseBody {
                     }
                 };
                 let bytes = size::event(item.event());
-                if let Some(held) = self.memory.try_hold(bytes) {
+                if let Some(held) = self.memory.try_reserve(MemoryUse::Responses, bytes) {
                     return Poll::Ready(Some(Ok((item, held))));
                 }
                 let memory = self.memory.clone();
-                let memory = Box::pin(async move { memory.hold(bytes).await });
+                let memory = Box::pin(async move { memory.reserve(MemoryUse::Responses, bytes).await });
                 self.waiting.insert(Waiting { item, memory })
             }
         };
@@ -201,7 +201,7 @@ impl http_body::Body for SseBody {
     ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
         let mut out = Vec::new();
         // What was written before is on its way.
-        self.held = Held::default();
+        self.held = Reservation::default();
         self.poll_events(cx, &mut out);
         if !out.is_empty() {
             let next = self.heartbeat;

@@ -19,6 +19,7 @@ use super::{
     record::Recorder,
 };
 use crate::{
+    memory::exhausted,
     size,
     store::{Projection, Scope, StoredTurn, TurnChange},
 };
@@ -79,6 +80,9 @@ impl Shared {
         if size::message(message) > present.max_task_bytes {
             let why = format!("a task may have {} bytes (max_task_bytes)", present.max_task_bytes);
             return Err(Error::new(ErrorKind::PayloadTooLarge, why));
+        }
+        if !self.registry.memory.admits_task(size::message(message)) {
+            return Err(exhausted());
         }
         if message.parts.len() > most {
             return Err(Error::invalid_field("message.parts", format!("at most {most} parts are allowed")));
@@ -344,7 +348,7 @@ impl Shared {
             ));
         }
         let waiting: usize = state.queue.iter().map(|turn| size::message(&turn.message)).sum();
-        let bytes = state.bytes + waiting + size::message(&turn.message);
+        let bytes = state.bytes.get() + waiting + size::message(&turn.message);
         let most = self.present.load().max_task_bytes;
         if bytes > most {
             let why =

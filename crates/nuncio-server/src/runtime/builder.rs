@@ -10,12 +10,13 @@ use super::{
     ExtendedCard, Present, Retention, Runtime, Shared,
     hooks::{self, Declared, WhenActive},
     journal::Journal,
+    live::Registry,
     recover, watch,
 };
 #[cfg(feature = "push")]
 use crate::push::{Push, PushOptions};
 use crate::{
-    CallerPool, CallerShare, TaskQuota,
+    CallerPool, CallerShare, MemoryAccount, TaskQuota,
     executor::Executor,
     extension::Extension,
     push::AgentPush,
@@ -81,6 +82,7 @@ pub struct RuntimeBuilder {
     store: Option<Arc<dyn Store>>,
     limits: Limits,
     caller_share: CallerShare,
+    memory: MemoryAccount,
     task_quota: TaskQuota,
     idempotent: bool,
     retention: Retention,
@@ -103,6 +105,7 @@ impl RuntimeBuilder {
             store: None,
             limits: Limits::default(),
             caller_share: CallerShare::default(),
+            memory: MemoryAccount::default(),
             task_quota: TaskQuota::default(),
             idempotent: false,
             retention: Retention::default(),
@@ -134,6 +137,12 @@ impl RuntimeBuilder {
     /// Other bounds than the default.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Counts live tasks in this account, which other runtimes and [`BindOptions`](crate::bind::BindOptions) may share.
+    pub fn memory(mut self, account: MemoryAccount) -> Self {
+        self.memory = account;
         self
     }
 
@@ -282,7 +291,7 @@ impl RuntimeBuilder {
             limits: self.limits,
             idempotent: self.idempotent,
             retention: self.retention,
-            registry: Arc::default(),
+            registry: Arc::new(Registry::new(self.memory)),
             in_flight: std::sync::Mutex::default(),
             cursor_key: OnceCell::new(),
             names: OnceCell::new(),

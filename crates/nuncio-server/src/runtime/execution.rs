@@ -353,7 +353,7 @@ async fn finish(
         return Ok(());
     }
     if let Some(why) = stop {
-        if why == Stop::TooLarge {
+        if matches!(why, Stop::TooLarge | Stop::OutOfMemory) {
             // Its first event may have been the one that was too large.
             recorder.ensure().await?;
         }
@@ -387,6 +387,7 @@ async fn end_stopped(shared: &Shared, recorder: &Recorder, why: Stop) -> Result<
         Stop::Shutdown => "the server was shut down before the task was done".to_owned(),
         Stop::Silence => "the agent gave no sign of life for too long".to_owned(),
         Stop::TooLarge => shared.too_large().message().to_owned(),
+        Stop::OutOfMemory => super::out_of_memory().message().to_owned(),
     };
     recorder.end(TaskState::Failed, Some(&reason)).await.map(drop)
 }
@@ -471,7 +472,7 @@ mod tests {
     #[test]
     fn a_cancel_that_comes_when_a_turn_is_over_is_not_forgotten() {
         // It was overwritten with the execution, and whoever had canceled waited for ever.
-        for why in [Stop::Cancel, Stop::TooLarge] {
+        for why in [Stop::Cancel, Stop::TooLarge, Stop::OutOfMemory] {
             let live = asking(Some(why));
             assert!(matches!(next_turn(&live), Next::Stop(stop) if stop == why));
             assert!(live.lock().running.is_some(), "until the end is recorded it runs");

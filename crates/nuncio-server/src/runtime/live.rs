@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::execution::Turn;
 use crate::{
+    memory::{MemoryAccount, TaskSize},
     size,
     store::{Commit, IdempotencyKey, Scope, StoredTask, StoredTurn, Webhook},
 };
@@ -57,7 +58,7 @@ pub(super) struct State {
     pub(super) committed: Mark,
     /// About how many bytes its log has. What was replaced counts as well, because the log keeps it. Of a task that was
     /// read from the store, the content counts.
-    pub(super) bytes: usize,
+    pub(super) bytes: TaskSize,
     /// The store refused an entry: `task` is not the truth any more, and nothing is written to it.
     pub(super) broken: bool,
     /// Another owner works on it.
@@ -139,13 +140,15 @@ pub(super) enum Stop {
     Silence,
     /// The task has grown to its limit of bytes. Nothing more is recorded but its end.
     TooLarge,
+    /// The server has no memory for more of it. Nothing more is recorded but its end.
+    OutOfMemory,
 }
 
 impl Stop {
     /// True if nobody wants the work any more, here or elsewhere. (After a shutdown it may go on.)
     pub(super) fn is_for_good(self) -> bool {
         match self {
-            Self::Cancel | Self::TooLarge => true,
+            Self::Cancel | Self::TooLarge | Self::OutOfMemory => true,
             Self::Shutdown | Self::Silence => false,
         }
     }
@@ -185,7 +188,7 @@ impl Live {
         if stored.seq > state.committed.seq {
             state.committed = Mark::of(Some(&stored.task), stored.seq);
             state.folded = state.committed;
-            state.bytes = size::task(&stored.task);
+            state.bytes.set(size::task(&stored.task));
             state.task = Some(stored.task);
             state.memo = stored.memo;
             // What others wrote is in the store only, and what is here does not reach up to it.
@@ -240,10 +243,10 @@ impl Live {
 }
 
 impl State {
-    fn new(task: Option<Task>, seq: Seq) -> Self {
+    fn new(task: Option<Task>, seq: Seq, memory: &MemoryAccount) -> Self {
         let mark = Mark::of(task.as_ref(), seq);
         Self {
-            bytes: task.as_ref().map_or(0, size::task),
+            bytes: memory.task_size(task.as_ref().map_or(0, size::task)),
             task,
             folded: mark,
             committed: mark,
@@ -415,10 +418,17 @@ impl Drop for LiveRef {
 /// The live tasks of a runtime.
 #[derive(Default)]
 pub(super) struct Registry {
+    /// The account that tasks count in.
+    pub(super) memory: MemoryAccount,
     tasks: Mutex<HashMap<TaskId, Arc<Live>, RandomState>>,
 }
 
 impl Registry {
+    /// No tasks yet; those to come count in this account.
+    pub(super) fn new(memory: MemoryAccount) -> Self {
+        Self { memory, ..Self::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Arc<Live>, RandomState>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -447,7 +457,7 @@ impl Registry {
         opening: Arc<Message>,
         idempotency: Option<IdempotencyKey>,
     ) -> LiveRef {
-        let mut state = State::new(None, Seq::ZERO);
+        let mut state = State::new(None, Seq::ZERO, &self.memory);
         state.opening = Some(opening);
         state.idempotency.clone_from(&idempotency);
         let live = Arc::new(Live {
@@ -482,7 +492,7 @@ impl Registry {
                     held: stored.held,
                     pushes: stored.pushes,
                     memo: stored.memo,
-                    ..State::new(Some(stored.task), stored.seq)
+                    ..State::new(Some(stored.task), stored.seq, &self.memory)
                 }),
                 changed: Notify::new(),
                 settled: Notify::new(),

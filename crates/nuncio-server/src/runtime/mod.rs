@@ -155,6 +155,12 @@ struct Present {
     max_task_bytes: usize,
 }
 
+/// The error of an event for which the server has no memory.
+fn out_of_memory() -> Error {
+    let why = "the task was stopped: the server is short of memory (memory_limit_bytes)";
+    Error::new(ErrorKind::ResourceExhausted, why)
+}
+
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runtime").field("agent", &self.shared.agent).finish_non_exhaustive()

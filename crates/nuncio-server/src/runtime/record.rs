@@ -266,12 +266,12 @@ impl Recorder {
         now: Timestamp,
     ) -> (Vec<Commit>, Result<()>) {
         let mut batch = Vec::with_capacity(events.as_ref().len() + 1);
-        let before = state.bytes;
+        let before = state.bytes.get();
         let mut task = match state.task.take() {
             Some(task) => task,
             None => {
                 let task = self.opening_task(state, now);
-                state.bytes += size::task(&task);
+                state.bytes.set(before + size::task(&task));
                 batch.push(self.entry(state.folded.seq, Event::Task(task.clone()), now));
                 task
             }
@@ -286,7 +286,7 @@ impl Recorder {
                 self.refuse_too_large(state, bytes)?;
             }
             fold(&mut task, &event, now).map_err(refusal)?;
-            state.bytes += bytes;
+            state.bytes.set(state.bytes.get() + bytes);
             let settled = event.status().is_some_and(|status| status.state.is_settled());
             let snapshot = settled.then(|| task.clone());
             let expected = Seq(state.folded.seq.0 + batch.len() as u64);
@@ -295,7 +295,7 @@ impl Recorder {
         });
         if folded.is_err() && is_new && batch.len() == 1 {
             // Nothing was said: there is no task.
-            state.bytes = before;
+            state.bytes.set(before);
             return (Vec::new(), folded);
         }
         state.task = Some(task);
@@ -318,14 +318,19 @@ impl Recorder {
         (batch, folded)
     }
 
-    /// Stops the execution at what would make the task larger than it may be: what came before is kept. The runtime's own
+    /// Stops the execution if the event would make the task larger than its limit or than memory allows: what came
+    /// before is kept. The runtime's own
     /// entries are few and small, and the reason is one of them.
     fn refuse_too_large(&self, state: &mut State, bytes: usize) -> Result<()> {
-        if state.bytes.saturating_add(bytes) <= self.shared.present.load().max_task_bytes {
-            return Ok(());
+        if state.bytes.get().saturating_add(bytes) > self.shared.present.load().max_task_bytes {
+            state.stop(Stop::TooLarge);
+            return Err(self.shared.too_large());
         }
-        state.stop(Stop::TooLarge);
-        Err(self.shared.too_large())
+        if !state.bytes.may_grow(bytes) {
+            state.stop(Stop::OutOfMemory);
+            return Err(super::out_of_memory());
+        }
+        Ok(())
     }
 
     /// An execution that is being stopped may still end the task in its own words, and nothing else. Where the task is
@@ -335,6 +340,7 @@ impl Recorder {
             matches!(events, [event] if event.status().is_some_and(|status| status.state.is_terminal()));
         match state.stopping() {
             Some(Stop::TooLarge) => Err(self.shared.too_large()),
+            Some(Stop::OutOfMemory) => Err(super::out_of_memory()),
             Some(Stop::Cancel | Stop::Shutdown | Stop::Silence) if !ends => {
                 Err(Error::new(ErrorKind::UnsupportedOperation, "the task is being stopped"))
             }

@@ -4,6 +4,7 @@
 //! never forgotten; when there are too many of them, new ones are refused. A task enters the list's index
 //! only when it settles, so that the changes before that cost nothing.
 
+mod footprint;
 mod forget;
 mod index;
 mod outbox;
@@ -39,6 +40,9 @@ pub const DEFAULT_KEEP_FINISHED: usize = 100_000;
 /// How many tasks may wait for input, for an authorisation or for their end when nobody says otherwise.
 pub const DEFAULT_MOST_UNFINISHED: usize = 100_000;
 
+/// The default bound on bytes of tasks and replies.
+pub const DEFAULT_MAX_BYTES: usize = 1 << 30;
+
 /// Keeps tasks in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
@@ -58,6 +62,10 @@ struct Inner {
     tasks: HashMap<TaskId, Box<Stored>, RandomState>,
     /// How many tasks may be kept that have not finished, and so are never forgotten.
     most_unfinished: usize,
+    /// How many bytes tasks and replies may take, by estimate.
+    max_bytes: usize,
+    /// How many they take.
+    bytes: usize,
     scopes: HashMap<Arc<Scope>, ScopeTasks>,
     /// Finished tasks in the order they finished; the front is forgotten first.
     finished: VecDeque<TaskId>,
@@ -122,6 +130,8 @@ struct Stored {
     /// The uids of its webhooks.
     webhooks: BTreeMap<PushConfigId, Arc<str>>,
     memo: Option<Bytes>,
+    /// What it takes, by estimate.
+    bytes: usize,
 }
 
 /// The tasks of one scope, for the list.
@@ -147,8 +157,15 @@ impl MemoryStore {
     /// As [`Self::new`], with room for so many tasks that have not finished.
     #[must_use]
     pub fn bounded(keep_finished: usize, most_unfinished: usize) -> Self {
-        let inner = Inner { most_unfinished, ..Inner::default() };
+        let inner = Inner { most_unfinished, max_bytes: DEFAULT_MAX_BYTES, ..Inner::default() };
         Self { inner: Arc::new(Mutex::new(inner)), keep_finished, me: 0 }
+    }
+
+    /// Forgets finished tasks, oldest first, when all tasks take more than this many bytes.
+    #[must_use]
+    pub fn max_bytes(self, bytes: usize) -> Self {
+        self.lock().max_bytes = bytes;
+        self
     }
 
     /// Another owner of the same tasks, as another process would be.
@@ -268,6 +285,7 @@ impl Inner {
         for parent in references(&commit.event) {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
         }
+        self.bytes += stored.add_bytes(&commit);
         stored.log.push((commit.at, Arc::clone(&commit.event)));
         self.push(&commit);
         let Some(stored) = self.tasks.get_mut(&commit.task_id) else { return Ok(()) };
@@ -289,7 +307,10 @@ impl Inner {
         if let Some(stored) = self.tasks.get(&commit.task_id) {
             return Err(Refused::Version(stored.seq()));
         }
-        if self.tasks.len() - self.finished.len() >= self.most_unfinished {
+        let unfinished = self.tasks.len() - self.finished.len();
+        // Finished tasks are forgotten for it; unfinished ones never are.
+        let is_full = self.bytes > self.max_bytes && self.finished.is_empty() && self.replies.is_empty();
+        if unfinished >= self.most_unfinished || is_full {
             return Err(Refused::Full);
         }
         let key = if commit.reserved {
@@ -310,7 +331,9 @@ impl Inner {
             turns: commit.turn.iter().cloned().collect(),
             webhooks: BTreeMap::new(),
             memo: commit.memo.clone(),
+            bytes: footprint::OVERHEAD + footprint::of_commit(commit),
         };
+        self.bytes += stored.bytes;
         if let Some((_, state)) = status {
             stored.drop_turns(state);
         }
@@ -522,7 +545,9 @@ impl Store for MemoryStore {
         }
         if !inner.answers.contains_key(&slot) {
             inner.replies.push_back((Arc::clone(&slot.0), Arc::clone(&slot.1), at));
-            inner.answers.insert(slot, Answer { digest: key.digest, outcome: Outcome::Reply(reply) });
+            let answer = Answer { digest: key.digest, outcome: Outcome::Reply(reply) };
+            inner.bytes += footprint::of_answer(&answer);
+            inner.answers.insert(slot, answer);
             inner.forget_surplus(self.keep_finished);
         }
         Ok(())

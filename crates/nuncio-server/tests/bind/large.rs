@@ -10,7 +10,7 @@ use nuncio_server::protocol::{
     pb,
 };
 use nuncio_server::{
-    bind::AnswerMemory,
+    MemoryAccount,
     protocol::{Artifact, Part, Task, TaskState},
     testing::{Harness, ScriptedExecutor},
 };
@@ -35,7 +35,7 @@ async fn agent(memory: usize) -> (Wire, Task, Task) {
     });
     let harness = Harness::new(executor);
     let (large, small) = (harness.task("large").await.unwrap(), harness.task("small").await.unwrap());
-    let wire = Wire::of(harness, "", |options| options.answer_memory = AnswerMemory::new(memory));
+    let wire = Wire::of(harness, "", |options| options.memory = MemoryAccount::new(memory));
     (wire, large, small)
 }
 
@@ -89,7 +89,7 @@ async fn answers_that_are_not_read_leave_no_memory_for_others_and_small_ones_go_
         let refused = Answer::read(wire.request(ask).await).await;
         assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{place}");
         assert!(refused.header("retry-after").is_some(), "{place}");
-        assert!(refused.text.contains("too many large answers"), "{place}: {}", refused.text);
+        assert!(refused.text.contains("short of memory"), "{place}: {}", refused.text);
     }
     let answer = wire.ask("GET", &format!("/tasks/{}", small.id), V1, "").await;
     assert_eq!(answer.json(), json!(small), "whatever others do");

@@ -12,6 +12,7 @@ mod journal;
 mod limits;
 mod list;
 mod memo;
+mod memory;
 mod names;
 mod once;
 mod push;

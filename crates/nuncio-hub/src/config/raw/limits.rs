@@ -8,6 +8,10 @@ use crate::config;
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Limits {
+    /// Bytes of memory that the hub may use: near it, large requests are refused with 429 and small ones are served.
+    /// Three quarters of the container's or the machine's memory when absent.
+    #[schemars(example = 536870912, range(min = 67108864))]
+    pub(crate) memory_limit_bytes: Option<usize>,
     /// Bytes of a request.
     #[schemars(range(min = 1))]
     pub(crate) body_bytes: usize,
@@ -39,6 +43,7 @@ impl Default for Limits {
     fn default() -> Self {
         let usual = config::Limits::default();
         Self {
+            memory_limit_bytes: None,
             body_bytes: usual.body_bytes,
             parts: usual.parts,
             max_task_bytes: usual.max_task_bytes,

@@ -253,6 +253,7 @@ impl Reader<'_> {
 
     fn limits(&mut self, written: &raw::Limits) -> Limits {
         Limits {
+            memory_limit_bytes: written.memory_limit_bytes,
             body_bytes: written.body_bytes,
             parts: written.parts,
             max_task_bytes: written.max_task_bytes,

@@ -6,12 +6,15 @@ use super::generated as pb;
 use crate::{
     Error, ErrorKind, Event, Result,
     op::{Call, Op, Reply},
-    pb::{params, result, write},
+    pb::{lists::check_lists, params, result, write},
     v03::{call::no_list_tasks, card::interfaces_for_v03},
 };
 
 /// The gRPC service: calls go to `/{SERVICE}/{rpc}`.
 pub const SERVICE: &str = "a2a.v1.A2AService";
+
+/// The messages with lists in a `SendMessageRequest`: `request`, `configuration`, and the authentication of a webhook.
+const LISTS: &[&[u32]] = &[&[1], &[2], &[2, 2, 4]];
 
 /// The rpc of an operation; v0.3 cannot list tasks.
 #[must_use]
@@ -44,8 +47,12 @@ pub fn op_from_rpc(name: &str) -> Option<Op> {
 /// something that has no meaning, `UnsupportedOperation` for what v0.3 does not have.
 pub fn decode_call(op: Op, bytes: Bytes) -> Result<Call> {
     Ok(match op {
-        Op::SendMessage => Call::SendMessage(params::<pb::SendMessageRequest, _>(bytes)?),
-        Op::SendStreamingMessage => Call::SendStreamingMessage(params::<pb::SendMessageRequest, _>(bytes)?),
+        Op::SendMessage => {
+            Call::SendMessage(params::<pb::SendMessageRequest, _>(check_lists(bytes, LISTS)?)?)
+        }
+        Op::SendStreamingMessage => {
+            Call::SendStreamingMessage(params::<pb::SendMessageRequest, _>(check_lists(bytes, LISTS)?)?)
+        }
         Op::GetTask => Call::GetTask(params::<pb::GetTaskRequest, _>(bytes)?),
         Op::ListTasks => return Err(no_list_tasks()),
         Op::CancelTask => Call::CancelTask(params::<pb::CancelTaskRequest, _>(bytes)?),
@@ -183,4 +190,36 @@ pub fn encode_event(event: &Event, out: &mut Vec<u8>) -> Result<()> {
 /// `InvalidAgentResponse` that names the field.
 pub fn decode_event(bytes: Bytes) -> Result<Event> {
     result::<pb::StreamResponse, _>(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+    use crate::lenient::MAX_LIST;
+
+    #[test]
+    fn a_request_with_an_endless_list_is_refused_before_it_is_decoded() {
+        let many = MAX_LIST + 1;
+        let parts = pb::Message { content: vec![pb::Part::default(); many], ..pb::Message::default() };
+        let authentication = pb::AuthenticationInfo {
+            schemes: vec![String::new(); many],
+            ..pb::AuthenticationInfo::default()
+        };
+        let webhook = pb::PushNotificationConfig {
+            authentication: Some(authentication),
+            ..pb::PushNotificationConfig::default()
+        };
+        let schemes = pb::SendMessageConfiguration { push_notification: Some(webhook), ..Default::default() };
+        let requests = [
+            pb::SendMessageRequest { request: Some(parts), ..Default::default() },
+            pb::SendMessageRequest { configuration: Some(schemes), ..Default::default() },
+        ];
+        for request in requests {
+            let refused = decode_call(Op::SendMessage, request.encode_to_vec().into()).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidParams);
+            assert!(refused.message().contains("262144"), "{refused}");
+        }
+    }
 }

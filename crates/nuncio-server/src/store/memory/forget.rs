@@ -4,19 +4,20 @@ use std::{collections::HashSet, sync::Arc};
 
 use nuncio_protocol::{TaskId, Timestamp};
 
-use super::Inner;
+use super::{Inner, footprint};
 use crate::store::{Prune, Pruned, Scope, Whose};
 
 impl Inner {
-    /// The finished tasks and the replies that are more than `keep`.
+    /// Forgets the oldest finished tasks and replies while there are more than `keep`, or all take too many bytes.
     pub(super) fn forget_surplus(&mut self, keep: usize) {
-        while self.finished.len() > keep {
-            let Some(id) = self.finished.pop_front() else { return };
+        while self.finished.len() > keep || self.bytes > self.max_bytes {
+            let Some(id) = self.finished.pop_front() else { break };
             self.forget(&id);
         }
-        while self.replies.len() > keep {
+        while self.replies.len() > keep || self.bytes > self.max_bytes {
             let Some((scope, key, _)) = self.replies.pop_front() else { return };
-            self.answers.remove(&(scope, key));
+            let forgotten = self.answers.remove(&(scope, key));
+            self.bytes -= forgotten.as_ref().map_or(0, footprint::of_answer);
         }
     }
 
@@ -76,11 +77,12 @@ impl Inner {
         if gone.is_empty() {
             return 0;
         }
-        let (answers, mut places) = (&mut self.answers, 0..);
+        let (answers, total, mut places) = (&mut self.answers, &mut self.bytes, 0..);
         self.replies.retain(|(scope, key, _)| {
             let forget = places.next().is_some_and(|place| gone.contains(&place));
             if forget {
-                answers.remove(&(Arc::clone(scope), Arc::clone(key)));
+                let forgotten = answers.remove(&(Arc::clone(scope), Arc::clone(key)));
+                *total -= forgotten.as_ref().map_or(0, footprint::of_answer);
             }
             !forget
         });
@@ -89,6 +91,7 @@ impl Inner {
 
     fn forget(&mut self, id: &TaskId) {
         let Some(stored) = self.tasks.remove(id) else { return };
+        self.bytes -= stored.bytes;
         self.count(&stored.scope.agent, Some(stored.status.1), None);
         if let Some(scope) = self.scopes.get_mut(&stored.scope) {
             let (at, state) = stored.status;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use nuncio_protocol::{Message, Part, Seq, TaskState};
 
 use crate::store::{
-    MemoryStore, Store, TaskQuery,
+    MemoryStore, Refused, Store, TaskQuery,
     conformance::{
         Handles, Writer, at, commit_one, creation, key, opening, random::sequences, scope, stored,
     },
@@ -44,6 +44,25 @@ async fn known(store: &dyn Store, ids: &[&str]) -> Vec<bool> {
         known.push(stored(store, &scope("ann"), &(*id).into()).await.is_some());
     }
     known
+}
+
+#[tokio::test]
+async fn finished_tasks_make_room_in_bytes_and_unfinished_ones_do_not() {
+    // Each takes 1400 bytes and its content.
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default().max_bytes(6000));
+    let mut working = Writer::create(&store, &scope("ann"), "working", "c-1", 1).await;
+    for id in ["one", "two", "three"] {
+        finished(&store, id).await;
+    }
+    assert_eq!(known(&*store, &["working", "one", "two", "three"]).await, [true, false, false, true]);
+    for (id, seconds) in [("w-2", 3), ("w-3", 4), ("w-4", 5)] {
+        Writer::create(&store, &scope("ann"), id, "c-1", seconds).await;
+    }
+    assert_eq!(known(&*store, &["three"]).await, [false]);
+    let refused = commit_one(&*store, opening(&scope("ann"), "w-5", None)).await;
+    assert!(matches!(refused, Err(Refused::Full)), "{refused:?}");
+    working.status(TaskState::Completed, 7).await;
+    assert_eq!(known(&*store, &["working", "w-4"]).await, [false, true], "and it makes room at once");
 }
 
 #[tokio::test]
