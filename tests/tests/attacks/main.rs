@@ -3,6 +3,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `limited` | the worst bodies for a hub with little memory |
 //! | `lists` | lists of large tasks by callers that do not read them |
 //! | `memory` | bodies that would take many times their size once decoded |
 //!
@@ -10,6 +11,7 @@
 //! builds. `NUNCIO_ATTACKS=long` makes the run long.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
+mod limited;
 mod lists;
 mod memory;
 

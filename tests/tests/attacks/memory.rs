@@ -218,7 +218,7 @@ fn excerpt(text: &str) -> String {
 }
 
 /// Bytes that the hub's process takes: `VmRSS` now, `VmHWM` at most so far.
-fn memory(hub: &Hub, kind: &str) -> usize {
+pub(crate) fn memory(hub: &Hub, kind: &str) -> usize {
     let status = fs::read_to_string(format!("/proc/{}/status", hub.process.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(kind)).expect("the kernel tells");
     let kib: usize = line.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();

@@ -111,6 +111,8 @@ async fn collect(mut body: Body, options: &BindOptions) -> Result<ReadBody> {
             return Err(error);
         }
         if !memory.try_resize(&options.memory, MemoryUse::Requests, size * COPIES) {
+            drop((pieces, memory));
+            discard(body, options.body_bytes).await;
             return Err(exhausted());
         }
         pieces.push(piece);

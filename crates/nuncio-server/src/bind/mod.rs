@@ -97,8 +97,9 @@ impl Default for BindOptions {
     }
 }
 
-/// The copies of a message while its call is in progress, besides those of its task: as it came, and on its way on.
-const CALL_COPIES: usize = 2;
+/// The copies of a message while its call is in progress, besides those of its task: the request, entries on their way
+/// to the store, and a snapshot.
+const CALL_COPIES: usize = 4;
 
 /// An agent on the wire.
 #[derive(Clone)]
