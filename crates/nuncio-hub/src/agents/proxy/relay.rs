@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use http::{StatusCode, header::CONTENT_LENGTH};
+use http::{HeaderMap, StatusCode, header::CONTENT_LENGTH};
 use nuncio_client::{Forward, ForwardBody, Handed};
 use nuncio_protocol::{Binding, Caller, Error, ErrorKind, Result, op::Op};
 use nuncio_server::{
@@ -146,6 +146,11 @@ fn understood(answer: &http::Response<ForwardBody>) -> Result<()> {
     Err(Error::new(kind, why))
 }
 
+/// True for the head of a gRPC answer that is an error and nothing else (`Trailers-Only`).
+fn is_grpc_error(headers: &HeaderMap) -> bool {
+    headers.get("grpc-status").is_some_and(|status| status != "0")
+}
+
 /// An answer on its way back.
 struct Exchange<'a> {
     proxy: &'a Proxy,
@@ -172,6 +177,11 @@ impl Exchange<'_> {
         };
         let mut refused = None;
         let body = match framing {
+            // After an error in the head there is nothing to come, whatever the agent sends.
+            Some(Framing::Grpc) if is_grpc_error(&parts.headers) => {
+                refused = self.form.refusal(&parts, b"");
+                Body::empty()
+            }
             Some(framing) => {
                 if framing == Framing::Grpc {
                     refused = self.form.refusal(&parts, b"");

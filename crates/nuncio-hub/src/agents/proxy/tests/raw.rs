@@ -177,6 +177,36 @@ async fn what_is_no_answer_becomes_an_error_of_the_protocol() {
     }
 }
 
+/// gRPC over HTTP/2, "Responses": a status in the head is `Trailers-Only`, which ends the stream.
+#[tokio::test]
+async fn a_grpc_error_is_one_headers_frame() {
+    for form in FORMS.into_iter().filter(|(binding, _)| *binding == Binding::Grpc) {
+        // An agent that does the same, and one that ends its stream with an empty frame.
+        for ends_with_head in [true, false] {
+            let upstream = Canned::start(&[form], move |_| {
+                let nothing = futures_util::stream::empty::<Result<Bytes, std::io::Error>>();
+                let body = if ends_with_head { Body::empty() } else { Body::from_stream(nothing) };
+                let mut answer = typed(StatusCode::OK, "application/grpc", body);
+                answer.headers_mut().insert("grpc-status", "5".parse().unwrap());
+                answer.headers_mut().insert("grpc-message", "no task".parse().unwrap());
+                answer
+            })
+            .await;
+            for apart in [false, true] {
+                let hub = hub(&upstream.base, apart).await;
+                let unary = cases().into_iter().find(|case| case.form == form).unwrap().asked;
+                for asked in [unary, streams::stream_call(form)] {
+                    let what = format!("{form:?} {ends_with_head} {apart} {}", asked.path);
+                    let response = hub.open("ann", asked).await;
+                    assert_eq!(response.headers()["grpc-status"], "5", "{what}");
+                    assert_eq!(response.headers()["grpc-message"], "no task", "{what}");
+                    assert!(hyper::body::Body::is_end_stream(response.body()), "{what}");
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_can_be_read_in_two_ways_goes_out_in_our_own_words() {
     let said = r#"{"jsonrpc":"2.0","id":1,"result":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}"#;
