@@ -4,6 +4,7 @@
 
 mod agents;
 mod attempts;
+mod cards;
 mod conversations;
 mod denials;
 mod foreign;

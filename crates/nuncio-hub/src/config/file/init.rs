@@ -32,6 +32,7 @@ const AGENTS: &[(&str, &[&str])] = &[
             "description",
             "tags",
             "visible",
+            "cards",
             "mode",
             "version",
             "binding",

@@ -79,6 +79,7 @@ impl Reader<'_> {
                 description: agent.description.clone(),
                 tags: agent.tags.clone().unwrap_or_default(),
                 visible: agent.visible.unwrap_or(true),
+                cards: agent.cards.map(Into::into),
                 limits: self.agent_limits(&path, agent.limits.as_ref()),
                 push: self.agent_push(&path, agent.push.as_ref()),
                 ..Agent::new(name, kind, origin)

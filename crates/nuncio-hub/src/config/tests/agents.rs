@@ -6,7 +6,7 @@ use nuncio_protocol::{Binding, Version};
 
 use super::{load, must};
 use crate::config::{
-    Agent, AgentKind, AgentLimits, AgentOrigin, AgentPush, Auth, CardSource, ClientIdentity, Command,
+    Agent, AgentKind, AgentLimits, AgentOrigin, AgentPush, Auth, CardSource, Cards, ClientIdentity, Command,
     Credential, Dialect, Follow, Format, Mode, OAuth2, Rate, Secret, Trust, Upstream,
 };
 
@@ -31,6 +31,7 @@ fn an_upstream_agent_word_by_word() {
         description = "Knows"
         tags = ["t"]
         visible = false
+        cards = "public"
         mode = "proxy"
         version = "0.3"
         binding = "rest"
@@ -96,6 +97,7 @@ fn an_upstream_agent_word_by_word() {
         description: Some("Knows".to_owned()),
         tags: vec!["t".to_owned()],
         visible: false,
+        cards: Some(Cards::Public),
         limits: AgentLimits {
             body_bytes: Some(1),
             parts: Some(2),
