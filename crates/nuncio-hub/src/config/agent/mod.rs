@@ -5,6 +5,7 @@ mod name;
 mod upstream;
 mod words;
 
+use nuncio_protocol::Version;
 use nuncio_server::push::Dialect;
 
 pub use self::{
@@ -31,6 +32,8 @@ pub struct Agent {
     pub visible: bool,
     /// Who may read its card; `None`: as for all agents if it is visible, else who may call it.
     pub cards: Option<Cards>,
+    /// The versions in which callers reach it.
+    pub versions: Vec<Version>,
     /// What all callers together may ask of it.
     pub limits: AgentLimits,
     /// What its notifications look like, if not as those of all agents.
@@ -51,6 +54,7 @@ impl Agent {
             tags: Vec::new(),
             visible: true,
             cards: None,
+            versions: Version::ALL.to_vec(),
             limits: AgentLimits::default(),
             push: AgentPush::default(),
             origin,

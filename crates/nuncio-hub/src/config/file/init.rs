@@ -33,6 +33,7 @@ const AGENTS: &[(&str, &[&str])] = &[
             "tags",
             "visible",
             "cards",
+            "versions",
             "mode",
             "version",
             "binding",

@@ -39,6 +39,9 @@ pub(crate) struct Agent {
     /// is no such agent. When absent: as identity.cards says if it is visible, else protected.
     #[schemars(example = Cards::Public)]
     pub(crate) cards: Option<Cards>,
+    /// The versions in which callers reach it: its card shows these, and others are refused. Both when absent.
+    #[schemars(example = ["1.0"], length(min = 1))]
+    pub(crate) versions: Option<Vec<Version>>,
 
     /// durable: tasks, their logs and webhooks are the hub's. proxy: calls are passed on, and nothing is kept but
     /// who owns which task. durable when absent. With url.
@@ -156,6 +159,15 @@ pub(crate) enum Version {
     New,
     #[serde(rename = "0.3")]
     Old,
+}
+
+impl From<Version> for nuncio_protocol::Version {
+    fn from(version: Version) -> Self {
+        match version {
+            Version::New => Self::V1_0,
+            Version::Old => Self::V0_3,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

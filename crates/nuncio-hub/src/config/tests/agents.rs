@@ -32,6 +32,7 @@ fn an_upstream_agent_word_by_word() {
         tags = ["t"]
         visible = false
         cards = "public"
+        versions = ["0.3", "1.0", "0.3"]
         mode = "proxy"
         version = "0.3"
         binding = "rest"
@@ -118,6 +119,23 @@ fn an_upstream_agent_with_nothing_said_is_as_usual() {
     let usual = Upstream::new("https://a/".parse().unwrap());
     let expected = Agent::new("a".parse().unwrap(), AgentKind::Upstream(Box::new(usual)), AgentOrigin::File);
     assert_eq!(agent("[agents.a]\nurl = \"https://a\""), expected);
+}
+
+#[test]
+fn the_versions_of_an_agent() {
+    let (new, old) = (Version::V1_0, Version::V0_3);
+    for (written, expected) in [
+        ("", &[new, old][..]),
+        ("versions = [\"1.0\"]", &[new]),
+        ("versions = [\"0.3\"]", &[old]),
+        ("versions = [\"0.3\", \"1.0\"]", &[new, old]),
+    ] {
+        assert_eq!(agent(&format!("[agents.a]\ndemo = \"echo\"\n{written}")).versions, expected, "{written}");
+    }
+    for (wrong, why) in [("[]", "at least"), ("[\"2.0\"]", "versions"), ("\"1.0\"", "versions")] {
+        let problems = load(&format!("[agents.a]\ndemo = \"echo\"\nversions = {wrong}")).err().unwrap();
+        assert!(problems.to_string().contains(why), "{wrong}: {problems}");
+    }
 }
 
 #[test]
