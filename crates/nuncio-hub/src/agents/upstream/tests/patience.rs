@@ -61,7 +61,9 @@ async fn a_task_of_an_agent_that_cannot_stream_is_seen_as_soon_as_it_is_done() {
         assert_eq!(summary(&done), "completed | user: ask; agent: which?; user: two | a \"xy\"");
         assert!(begun.elapsed() < poll_every, "{:?}", begun.elapsed());
         let is_immediate = |seen: &peer::Seen| match &seen.call {
-            Call::SendMessage(req) => req.configuration.as_ref().is_some_and(|wanted| wanted.return_immediately),
+            Call::SendMessage(req) => {
+                req.configuration.as_ref().is_some_and(|wanted| wanted.return_immediately)
+            }
             _ => false,
         };
         assert_eq!(peer.seen().into_iter().filter(|seen| is_immediate(seen)).count(), 3);
