@@ -42,7 +42,8 @@ impl Guard {
     ) -> Response {
         let is_public = router::reads_public_card(&self.fleet, &request);
         // A browser asks without credentials, and has to be able to read that it needs some.
-        cross_origin(&self.origins, request, |request| identify(&self.identity, request, is_public, next)).await
+        cross_origin(&self.origins, request, |request| identify(&self.identity, request, is_public, next))
+            .await
     }
 
     /// The same as a layer.
@@ -76,7 +77,8 @@ impl Inner {
                 return response;
             }
             let is_head = request.method() == Method::HEAD;
-            let response = self.guard.pass(request, |request| router::agent(&self.guard.fleet, request)).await;
+            let response =
+                self.guard.pass(request, |request| router::agent(&self.guard.fleet, request)).await;
             if is_head { without_body(response) } else { response }
         };
         self.requests.answer(request, next).await

@@ -298,8 +298,7 @@ async fn an_open_stream_ends_with_its_token_or_the_issuer() {
     let pair = Pair::new("ed", Algorithm::EdDSA);
     let server = Server::start(&[&pair]).await;
     let (settings, other) = (server.settings(), issuer());
-    let config =
-        |jwt| config::Identity { anonymous: Anonymous::Never, jwt, ..config::Identity::default() };
+    let config = |jwt| config::Identity { anonymous: Anonymous::Never, jwt, ..config::Identity::default() };
     let day = pair.sign(&server.claims(|claims| claims["exp"] = (seconds() + DAY.as_secs()).into()));
     let year = pair.sign(&server.claims(|claims| claims["exp"] = (seconds() + 365 * DAY.as_secs()).into()));
     let stricter = config::Issuer { audience: vec!["others".to_owned()], ..settings.clone() };

@@ -62,7 +62,8 @@ async fn a_public_card_is_for_anybody_and_nothing_else_is() {
         check(wire, &answer, 401, -32050, "UNAUTHENTICATED", "16");
         if wire != Wire::Grpc(Version::V0_3) {
             let mine = wire.call(&hub, "echo", Some(&key), get_task()).await.unwrap();
-            let nobody = wire.call(&hub, "none", Some(&key), get_task()).await.unwrap().renamed("none", "echo");
+            let nobody =
+                wire.call(&hub, "none", Some(&key), get_task()).await.unwrap().renamed("none", "echo");
             assert_eq!(mine.text(), nobody.text(), "{wire:?}");
         }
     }

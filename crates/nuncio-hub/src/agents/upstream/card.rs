@@ -223,8 +223,11 @@ mod tests {
 
     #[test]
     fn the_operator_has_the_last_word_and_an_agent_without_a_card_says_so() {
-        let label =
-            Label { title: Some("Bills".to_owned()), description: Some("Ours.".to_owned()), ..Label::default() };
+        let label = Label {
+            title: Some("Bills".to_owned()),
+            description: Some("Ours.".to_owned()),
+            ..Label::default()
+        };
         let card: AgentCard = serde_json::from_value(theirs()).unwrap();
         let ours = present("billing", &card, &label, &place());
         assert_eq!((&*ours.name, &*ours.description), ("Bills", "Ours."));

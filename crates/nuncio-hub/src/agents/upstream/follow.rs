@@ -101,7 +101,11 @@ impl Turn<'_> {
     ) -> Result<()> {
         let mut patience = Patience {
             // What was left behind is looked at right away.
-            pause: if self.cx.again { Duration::ZERO } else { FIRST_PAUSE.min(self.link.settings.poll_every) },
+            pause: if self.cx.again {
+                Duration::ZERO
+            } else {
+                FIRST_PAUSE.min(self.link.settings.poll_every)
+            },
             paused: Duration::ZERO,
             contact: Instant::now(),
             subscriptions: 0,

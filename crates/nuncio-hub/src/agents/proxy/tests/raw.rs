@@ -150,6 +150,45 @@ async fn errors_of_the_agent_are_its_own_words() {
     }
 }
 
+/// Go servers of 0.3 send their errors so.
+#[tokio::test]
+async fn json_that_comes_as_plain_text_is_taken_if_it_parses() {
+    let error = r#"{"jsonrpc":"2.0","id":"a-1","error":{"code":-32001,"message":"own"}}"#;
+    let rest = r#"{"code":-32001,"message":"own"}"#;
+    for Case { form, asked, answer: result, .. } in cases() {
+        let json = match form.0 {
+            Binding::JsonRpc => error,
+            Binding::HttpJson => rest,
+            Binding::Grpc => continue,
+        };
+        let result = String::from_utf8(result.to_vec()).unwrap();
+        for (status, said, is_taken) in [
+            (200, json, true),
+            (400, json, true),
+            (200, &*result, true),
+            (404, "no such page", false),
+            (200, "[1]", false),
+            (500, r#"{"cut":"#, false),
+        ] {
+            let text = said.to_owned();
+            let answer = move |_: &Asked| {
+                typed(StatusCode::from_u16(status).unwrap(), "text/plain; charset=utf-8", text.clone())
+            };
+            let upstream = Canned::start(&[form], answer).await;
+            for apart in [false, true] {
+                let hub = hub(&upstream.base, apart).await;
+                for asked in [asked.clone(), streams::stream_call(form)] {
+                    let what = format!("{form:?} {} {status} {said}", asked.path);
+                    let (got, headers, body, _) = hub.ask("ann", asked).await;
+                    assert!(headers["content-type"].to_str().unwrap().contains("json"), "{what}");
+                    let is_theirs = (got.as_u16(), &body[..]) == (status, said.as_bytes());
+                    assert_eq!(is_theirs, is_taken, "{what}: {}", String::from_utf8_lossy(&body));
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_no_answer_becomes_an_error_of_the_protocol() {
     let page = |status: u16| {
