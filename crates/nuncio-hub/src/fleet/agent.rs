@@ -77,6 +77,7 @@ impl Agent {
         let Around { identity, gate, telemetry } = around;
         options.on_denied = Some(denied(name, identity.audit()));
         let name: Arc<str> = name.into();
+        options.agent_name = Some(Arc::clone(&name));
         let calls = telemetry.calls(&name);
         let relayed = |proxy| Relayed { proxy, gate: Arc::clone(&gate), calls: Arc::clone(&calls) };
         let relayed = proxy.map(relayed).map(Arc::new);

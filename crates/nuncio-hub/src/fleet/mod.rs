@@ -173,6 +173,12 @@ impl Directory for Fleet {
         agent.map(|agent| agent.shown().bound.clone())
     }
 
+    fn names(&self, extensions: &http::Extensions) -> Vec<String> {
+        let Some(access) = extensions.get::<Access>() else { return Vec::new() };
+        let agents = self.all().into_iter().filter(|agent| agent.is_listed() && access.may_call(agent.name()));
+        agents.map(|agent| agent.name().to_string()).collect()
+    }
+
     fn look_ahead(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<bind::Agent> {
         let default = self.default.load();
         let name = name.or(default.as_deref())?;

@@ -11,6 +11,7 @@ mod foreign;
 mod limits;
 mod refusals;
 mod tasks;
+mod tenants;
 mod wire;
 
 use std::{
