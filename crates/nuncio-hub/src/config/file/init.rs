@@ -45,6 +45,7 @@ const AGENTS: &[(&str, &[&str])] = &[
             "idempotent",
             "follow",
             "poll_seconds",
+            "file_bytes",
             "extended_card",
             "max_concurrent",
             "trust.keys",
