@@ -112,20 +112,13 @@ mod their_servers {
         )+};
     }
 
-    const NONE: Quirks = Quirks {
-        cancels_twice: false,
-        vague: false,
-        no_bytes: false,
-        no_file_names: false,
-        no_null: false,
-        lacks: &[],
-    };
+    const NONE: Quirks =
+        Quirks { cancels_twice: false, vague: false, no_file_names: false, no_null: false, lacks: &[] };
     // The JavaScript 1.x server answers a second cancel with the canceled task, which one sentence of the
     // specification allows (3.3.1) and another forbids (3.1.5); trap T-05.
     const CANCELS_TWICE: Quirks = Quirks { cancels_twice: true, ..NONE };
-    // In the messages of the 0.3 proto, which are on the wire in gRPC and in REST, Python has the base64 of
-    // a file where its bytes belong, and JavaScript has no name for it.
-    const NO_BYTES: Quirks = Quirks { no_bytes: true, ..NONE };
+    // In the messages of the 0.3 proto, which are on the wire in gRPC and in REST, JavaScript has no name for a
+    // file.
     const NO_FILE_NAMES: Quirks = Quirks { no_file_names: true, ..NONE };
     // The JavaScript 0.3 server says over gRPC no more of an error than the code and a sentence, and reads
     // null as 0.
@@ -134,9 +127,9 @@ mod their_servers {
     // For 0.3 over REST the Python 1.x server has no route to delete a webhook, and the JavaScript 1.x one takes
     // another body to make one than all other servers, of which the Python 0.3 one takes no other. That one
     // neither lists nor deletes them, over gRPC as well.
-    const NO_DELETE: Quirks = Quirks { lacks: &["delete"], ..NO_BYTES };
+    const NO_DELETE: Quirks = Quirks { lacks: &["delete"], ..NONE };
     const NO_CREATE: Quirks = Quirks { lacks: &["create"], ..BOTH };
-    const NO_LIST: Quirks = Quirks { lacks: &["list", "delete"], ..NO_BYTES };
+    const NO_LIST: Quirks = Quirks { lacks: &["list", "delete"], ..NONE };
 
     servers! {
         python_1_0_json_rpc: "py1_server" &[], V1_0, JsonRpc, NONE;
@@ -147,7 +140,7 @@ mod their_servers {
         python_1_0_beside_0_3_grpc: "py1_server" &["--v03"], V1_0, Grpc, NONE;
         python_1_0_speaking_0_3_json_rpc: "py1_server" &["--v03"], V0_3, JsonRpc, NONE;
         python_1_0_speaking_0_3_rest: "py1_server" &["--v03"], V0_3, HttpJson, NO_DELETE;
-        python_1_0_speaking_0_3_grpc: "py1_server" &["--v03"], V0_3, Grpc, NO_BYTES;
+        python_1_0_speaking_0_3_grpc: "py1_server" &["--v03"], V0_3, Grpc, NONE;
         python_0_3_json_rpc: "py03_server" &[], V0_3, JsonRpc, NONE;
         python_0_3_rest: "py03_server" &[], V0_3, HttpJson, NO_LIST;
         python_0_3_grpc: "py03_server" &[], V0_3, Grpc, NO_LIST;
@@ -183,14 +176,8 @@ mod through_the_hub {
 
     use super::{BindOptions, Binding, Peer, Quirks, Server, TalkingEcho, Version, all_checks, peer};
 
-    const NONE: Quirks = Quirks {
-        cancels_twice: false,
-        vague: false,
-        no_bytes: false,
-        no_file_names: false,
-        no_null: false,
-        lacks: &[],
-    };
+    const NONE: Quirks =
+        Quirks { cancels_twice: false, vague: false, no_file_names: false, no_null: false, lacks: &[] };
     // What a server keeps otherwise (see above) is otherwise behind a hub, too. Webhooks are the hub's own.
     const CANCELS_TWICE: Quirks = Quirks { cancels_twice: true, ..NONE };
     const NO_FILE_NAMES: Quirks = Quirks { no_file_names: true, ..NONE };
@@ -280,8 +267,6 @@ struct Quirks {
     cancels_twice: bool,
     /// An error does not say which one it is.
     vague: bool,
-    /// Bytes are not understood.
-    no_bytes: bool,
     /// The name of a file is lost.
     no_file_names: bool,
     /// Null becomes 0.
@@ -377,16 +362,14 @@ async fn direct_message(client: &Client) {
 async fn parts(client: &Client, quirks: Quirks) {
     let name = |part: Part, name: &str| if quirks.no_file_names { part } else { part.with_filename(name) };
     let nothing = if quirks.no_null { json!(false) } else { json!(null) };
-    let mut parts = vec![
+    let bytes = Part::raw((0..=255).collect::<Vec<u8>>()).with_media_type("application/octet-stream");
+    let parts = vec![
         Part::text("hello"),
         // No whole numbers: the Python 1.x SDK keeps data as protobuf, where 1 becomes 1.0 (trap T-31).
         Part::data(json!({"n": 1.5, "deep": {"list": [0.25, "two", true, nothing]}})),
         name(Part::url("https://files.example/a.txt").with_media_type("text/plain"), "a.txt"),
+        name(bytes, "all.bin"),
     ];
-    if !quirks.no_bytes {
-        let bytes = Part::raw((0..=255).collect::<Vec<u8>>()).with_media_type("application/octet-stream");
-        parts.push(name(bytes, "all.bin"));
-    }
     let done = task(client, Message::user("m-3", parts.clone())).await;
     let kept = done.history.iter().find(|message| message.message_id.as_str() == "m-3").unwrap();
     assert_eq!(kept.parts, parts);
