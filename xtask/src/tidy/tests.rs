@@ -1,7 +1,8 @@
 //! Each rule on small files: what it catches, and what it must let through.
 
+use super::citations::PAGE;
 use super::source::Source;
-use super::{CEILING, violations};
+use super::{CEILING, tree_violations, violations};
 
 /// Checks one file against all rules; a rule is named by `line rule`.
 #[track_caller]
@@ -101,4 +102,72 @@ fn nothing_is_left_unfinished() {
     check("README.md", &format!("fine\n{word}: more\n"), &["2 nothing-unfinished"]);
     check("xtask/src/x.rs", concat!("fn f() { to", "do!() }\n"), &["1 nothing-unfinished"]);
     check("README.md", &format!("{word}S and a_{word}\n"), &[]);
+}
+
+/// Checks files together against the rules about all of them; a rule is named by `path:line rule`.
+#[track_caller]
+fn check_tree(files: &[(&str, &str)], expected: &[&str]) {
+    let source = |&(path, text): &(&str, &str)| Source { path: path.to_owned(), text: text.to_owned() };
+    let sources: Vec<Source> = files.iter().map(source).collect();
+    let found: Vec<String> = tree_violations(&sources)
+        .iter()
+        .map(|violation| {
+            let (place, advice) = violation.split_once(": ").unwrap();
+            let (_, rule) = advice.rsplit_once(" [").unwrap();
+            format!("{place} {}", rule.trim_end_matches(']'))
+        })
+        .collect();
+    assert_eq!(found, expected, "{files:?}");
+}
+
+/// Two ids, joined here so that this file cites nothing.
+const ONE: &str = concat!("REQ", "-001");
+const TRAP: &str = concat!("T", "-07");
+
+#[test]
+fn every_cited_id_is_listed_and_every_listed_id_is_cited() {
+    let page = format!("# Page\n\n| Id | Demand |\n|---|---|\n| {ONE} | See {TRAP}. |\n");
+    let file = "crates/a/tests/a.rs";
+    let cites = |text: &str| format!("//! Doc.\n// {text}\n");
+
+    check_tree(&[(file, &cites(ONE)), (PAGE, &page)], &[]);
+    check_tree(
+        &[(file, &cites(TRAP)), (PAGE, &page)],
+        &["crates/a/tests/a.rs:2 citation", "docs/requirements.md:5 citation"],
+    );
+    check_tree(&[(PAGE, &page)], &["docs/requirements.md:5 citation"]);
+    check_tree(&[(file, &cites(ONE))], &["crates/a/tests/a.rs:2 citation"]);
+    check_tree(
+        &[("README.md", &format!("({ONE})")), (PAGE, &format!("{page}| {ONE} | Again. |\n"))],
+        &["docs/requirements.md:6 citation"],
+    );
+}
+
+#[test]
+fn the_advice_names_the_id() {
+    let source = Source { path: "README.md".to_owned(), text: format!("fine\n{TRAP}") };
+    let found = tree_violations(&[source]);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with(&format!("README.md:2: cites {TRAP}, ")), "{}", found[0]);
+    assert!(found[0].contains(PAGE), "{}", found[0]);
+}
+
+#[test]
+fn a_range_cites_what_is_inside_of_it() {
+    let (first, last) = (concat!("REQ", "-008"), concat!("REQ", "-011"));
+    let rows: String = (8..=11).map(|number| format!("| {}-{number:03} | |\n", "REQ")).collect();
+
+    check_tree(&[("a.rs", &format!("// {first} to {last}\n")), (PAGE, &rows)], &[]);
+    check_tree(&[("a.rs", &format!("//! ({first} to\n//! {last})\n")), (PAGE, &rows)], &[]);
+    check_tree(
+        &[("a.rs", &format!("// {first}, {last}\n")), (PAGE, &rows)],
+        &["docs/requirements.md:2 citation", "docs/requirements.md:3 citation"],
+    );
+}
+
+#[test]
+fn what_only_looks_like_an_id_is_none() {
+    for text in ["UTF-8", "P-256", "A-T-07", "xT-07", "T-07x", "T-07-1", "T-x", "t-07", "REQ-"] {
+        check_tree(&[("a.md", text)], &[]);
+    }
 }
