@@ -1,6 +1,7 @@
 //! Each rule on small files: what it catches, and what it must let through.
 
 use super::citations::PAGE;
+use super::cycles::BACK_EDGES;
 use super::source::Source;
 use super::{CEILING, tree_violations, violations};
 
@@ -170,4 +171,83 @@ fn what_only_looks_like_an_id_is_none() {
     for text in ["UTF-8", "P-256", "A-T-07", "xT-07", "T-07x", "T-07-1", "T-x", "t-07", "REQ-"] {
         check_tree(&[("a.md", text)], &[]);
     }
+}
+
+const BELOW: (&str, &str) = ("crates/x/src/b.rs", "//! Doc.\npub(crate) struct B;\n");
+
+#[test]
+fn modules_import_each_other_in_one_direction() {
+    let up = ("crates/x/src/a.rs", "//! Doc.\nuse crate::b::B;\n");
+    let cycle = ["crates/x/src/a.rs:2 module-cycle"];
+    let root = ("crates/x/src/lib.rs", "//! Doc.\nmod a;\nmod b;\npub use self::{a::A, b::{B, C as D}};\n");
+
+    check_tree(&[root, up, BELOW], &[]);
+    // However the import back is written.
+    for back in [
+        "use crate::a;",
+        "use crate::{c::C, a::A};",
+        "use super::a::A;",
+        "fn f(a: super::a::A) {}",
+        "use crate::A;",
+        "mod inner { use super::super::a; }",
+        "#[cfg(feature = \"a\")]\nuse crate::a;",
+        "#[cfg(test)]\nuse std::fs::{self, File};\nuse crate::a;",
+        "#[cfg(test)]\nfn f() { let s = \"}\"; }\nuse crate::a;",
+    ] {
+        check_tree(&[root, up, ("crates/x/src/b.rs", &format!("//! Doc.\n{back}\n"))], &cycle);
+    }
+    check_tree(&[root, up, ("crates/x/src/b/deep.rs", "//! Doc.\nuse super::{B, super::a};\n")], &cycle);
+    check_tree(&[root, up, ("crates/x/src/b/mod.rs", "//! Doc.\nuse super::a;\n")], &cycle);
+}
+
+#[test]
+fn tests_and_words_import_nothing() {
+    let up = ("crates/x/src/a.rs", "//! Doc.\nuse crate::b::B;\n");
+    for back in [
+        "// use crate::a;",
+        "const A: &str = \"crate::a::A\";",
+        "use self::a::A;",
+        "use other::a;",
+        "pub(in crate::a) fn f() {}",
+        "#[cfg(test)]\nmod tests {\n    use crate::a;\n}",
+        "#[cfg(all(test, unix))]\nuse crate::{a, c};",
+        "mod inner {\n    use super::a;\n}",
+    ] {
+        check_tree(&[up, ("crates/x/src/b.rs", &format!("//! Doc.\n{back}\n"))], &[]);
+    }
+    let declares = ("crates/x/src/b.rs", "//! Doc.\n#[cfg(test)]\nmod script;\n");
+    check_tree(&[up, declares, ("crates/x/src/b/script.rs", "use crate::a;\n")], &[]);
+    check_tree(&[up, BELOW, ("crates/x/src/b/tests.rs", "use crate::a;\n")], &[]);
+    check_tree(&[up, BELOW, ("crates/y/src/b.rs", "use crate::a;\n")], &[]);
+}
+
+#[test]
+fn a_long_cycle_is_told_with_its_imports() {
+    let files = [("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")];
+    let source = |(from, to)| Source {
+        path: format!("crates/x/src/{from}.rs"),
+        text: format!("//! Doc.\nuse crate::{to};\n"),
+    };
+    let found = tree_violations(&files.map(source));
+    assert_eq!(found.len(), 1, "{found:?}");
+    for import in ["a imports b (crates/x/src/a.rs:2)", "b imports c", "c imports a (crates/x/src/c.rs:2)"] {
+        assert!(found[0].contains(import), "{}", found[0]);
+    }
+}
+
+#[test]
+fn a_listed_edge_may_close_a_cycle_as_long_as_it_does() {
+    let up = ("crates/x/src/a.rs", "//! Doc.\nuse crate::b::B;\n");
+    let back = ("crates/x/src/b.rs", "//! Doc.\nuse crate::a;\n");
+    let listed = (BACK_EDGES, "# Edges\n\nx: b -> a  # `A`\n");
+    let stale = ["xtask/src/tidy/back_edges.txt:3 module-cycle"];
+
+    check_tree(&[up, back, listed], &[]);
+    check_tree(&[up, BELOW, listed], &stale);
+    check_tree(&[back, ("crates/x/src/a.rs", "//! Doc.\n"), listed], &stale);
+    check_tree(&[listed], &stale);
+    check_tree(
+        &[up, back, (BACK_EDGES, "# Edges\n\nx: b -> a\n")],
+        &["xtask/src/tidy/back_edges.txt:3 module-cycle", "crates/x/src/a.rs:2 module-cycle"],
+    );
 }
