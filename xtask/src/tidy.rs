@@ -1,9 +1,14 @@
 //! Checks the house rules that clippy cannot see.
 //!
-//! A rule looks at one file and says what is wrong and what to do. An exception is a line in one of the
-//! lists below, with its reason; nothing can be switched off from the file itself.
+//! A rule looks at one file, or at all of them, and says what is wrong and what to do. An exception is a line
+//! in one of the lists below or in `tidy/back_edges.txt`, with its reason; nothing can be switched off from
+//! the file itself.
 
+mod citations;
+mod cycles;
+mod imports;
 mod source;
+mod tokens;
 
 #[cfg(test)]
 mod tests;
@@ -17,6 +22,18 @@ use crate::Result;
 struct Rule {
     name: &'static str,
     check: fn(&Source) -> Vec<Finding>,
+}
+
+/// A rule about the files together.
+struct TreeRule {
+    name: &'static str,
+    check: fn(&[Source]) -> Vec<Violation<'_>>,
+}
+
+/// A finding and the file in which it is.
+struct Violation<'a> {
+    path: &'a str,
+    finding: Finding,
 }
 
 /// A line that breaks a rule.
@@ -33,6 +50,11 @@ const RULES: [Rule; 6] = [
     Rule { name: "old-version-words", check: old_version_words },
     Rule { name: "one-caller-of-commit", check: one_caller_of_commit },
     Rule { name: "nothing-unfinished", check: nothing_unfinished },
+];
+
+const TREE_RULES: [TreeRule; 2] = [
+    TreeRule { name: "citation", check: citations::check },
+    TreeRule { name: "module-cycle", check: cycles::check },
 ];
 
 /// Longest file, without its tests.
@@ -75,7 +97,8 @@ const UNFINISHED_MACRO: &str = concat!("to", "do!(");
 /// Prints every violation in the repository; fails if there is one.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let sources = source::read_all(root)?;
-    let violations: Vec<String> = sources.iter().flat_map(violations).collect();
+    let mut violations: Vec<String> = sources.iter().flat_map(violations).collect();
+    violations.extend(tree_violations(&sources));
     for violation in &violations {
         println!("{violation}");
     }
@@ -90,6 +113,16 @@ fn violations(source: &Source) -> Vec<String> {
     for rule in RULES {
         for Finding { line, advice } in (rule.check)(source) {
             violations.push(format!("{}:{line}: {advice} [{}]", source.path, rule.name));
+        }
+    }
+    violations
+}
+
+fn tree_violations(sources: &[Source]) -> Vec<String> {
+    let mut violations = Vec::new();
+    for rule in TREE_RULES {
+        for Violation { path, finding: Finding { line, advice } } in (rule.check)(sources) {
+            violations.push(format!("{path}:{line}: {advice} [{}]", rule.name));
         }
     }
     violations

@@ -89,7 +89,7 @@ fn starts_test_tail(lines: &[&str]) -> bool {
 }
 
 /// Blanks out comments and keeps the line breaks, so that line numbers stay true.
-fn without_comments(text: &str) -> String {
+pub(super) fn without_comments(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -125,12 +125,12 @@ fn block_comment_len(text: &str) -> usize {
 }
 
 /// The number of hashes, if the code so far ends in the `r##` of a raw string.
-fn raw_string_hashes(code: &str) -> Option<usize> {
+pub(super) fn raw_string_hashes(code: &str) -> Option<usize> {
     let before = code.trim_end_matches('#');
     before.ends_with('r').then_some(code.len() - before.len())
 }
 
-fn string_len(text: &str, raw_hashes: Option<usize>) -> usize {
+pub(super) fn string_len(text: &str, raw_hashes: Option<usize>) -> usize {
     if let Some(hashes) = raw_hashes {
         let end = format!("\"{}", "#".repeat(hashes));
         return text[1..].find(&end).map_or(text.len(), |at| 1 + at + end.len());
@@ -146,7 +146,7 @@ fn string_len(text: &str, raw_hashes: Option<usize>) -> usize {
 }
 
 /// A quote may also begin a lifetime; then it stands alone.
-fn char_literal_len(text: &str) -> usize {
+pub(super) fn char_literal_len(text: &str) -> usize {
     if text.starts_with("'\\") {
         let end = text.get(3..).and_then(|rest| rest.find('\''));
         return end.map_or(text.len(), |at| 3 + at + 1);

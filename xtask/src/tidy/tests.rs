@@ -1,7 +1,9 @@
 //! Each rule on small files: what it catches, and what it must let through.
 
+use super::citations::PAGE;
+use super::cycles::BACK_EDGES;
 use super::source::Source;
-use super::{CEILING, violations};
+use super::{CEILING, tree_violations, violations};
 
 /// Checks one file against all rules; a rule is named by `line rule`.
 #[track_caller]
@@ -101,4 +103,151 @@ fn nothing_is_left_unfinished() {
     check("README.md", &format!("fine\n{word}: more\n"), &["2 nothing-unfinished"]);
     check("xtask/src/x.rs", concat!("fn f() { to", "do!() }\n"), &["1 nothing-unfinished"]);
     check("README.md", &format!("{word}S and a_{word}\n"), &[]);
+}
+
+/// Checks files together against the rules about all of them; a rule is named by `path:line rule`.
+#[track_caller]
+fn check_tree(files: &[(&str, &str)], expected: &[&str]) {
+    let source = |&(path, text): &(&str, &str)| Source { path: path.to_owned(), text: text.to_owned() };
+    let sources: Vec<Source> = files.iter().map(source).collect();
+    let found: Vec<String> = tree_violations(&sources)
+        .iter()
+        .map(|violation| {
+            let (place, advice) = violation.split_once(": ").unwrap();
+            let (_, rule) = advice.rsplit_once(" [").unwrap();
+            format!("{place} {}", rule.trim_end_matches(']'))
+        })
+        .collect();
+    assert_eq!(found, expected, "{files:?}");
+}
+
+/// Two ids, joined here so that this file cites nothing.
+const ONE: &str = concat!("REQ", "-001");
+const TRAP: &str = concat!("T", "-07");
+
+#[test]
+fn every_cited_id_is_listed_and_every_listed_id_is_cited() {
+    let page = format!("# Page\n\n| Id | Demand |\n|---|---|\n| {ONE} | See {TRAP}. |\n");
+    let file = "crates/a/tests/a.rs";
+    let cites = |text: &str| format!("//! Doc.\n// {text}\n");
+
+    check_tree(&[(file, &cites(ONE)), (PAGE, &page)], &[]);
+    check_tree(
+        &[(file, &cites(TRAP)), (PAGE, &page)],
+        &["crates/a/tests/a.rs:2 citation", "docs/requirements.md:5 citation"],
+    );
+    check_tree(&[(PAGE, &page)], &["docs/requirements.md:5 citation"]);
+    check_tree(&[(file, &cites(ONE))], &["crates/a/tests/a.rs:2 citation"]);
+    check_tree(
+        &[("README.md", &format!("({ONE})")), (PAGE, &format!("{page}| {ONE} | Again. |\n"))],
+        &["docs/requirements.md:6 citation"],
+    );
+}
+
+#[test]
+fn the_advice_names_the_id() {
+    let source = Source { path: "README.md".to_owned(), text: format!("fine\n{TRAP}") };
+    let found = tree_violations(&[source]);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with(&format!("README.md:2: cites {TRAP}, ")), "{}", found[0]);
+    assert!(found[0].contains(PAGE), "{}", found[0]);
+}
+
+#[test]
+fn a_range_cites_what_is_inside_of_it() {
+    let (first, last) = (concat!("REQ", "-008"), concat!("REQ", "-011"));
+    let rows: String = (8..=11).map(|number| format!("| {}-{number:03} | |\n", "REQ")).collect();
+
+    check_tree(&[("a.rs", &format!("// {first} to {last}\n")), (PAGE, &rows)], &[]);
+    check_tree(&[("a.rs", &format!("//! ({first} to\n//! {last})\n")), (PAGE, &rows)], &[]);
+    check_tree(
+        &[("a.rs", &format!("// {first}, {last}\n")), (PAGE, &rows)],
+        &["docs/requirements.md:2 citation", "docs/requirements.md:3 citation"],
+    );
+}
+
+#[test]
+fn what_only_looks_like_an_id_is_none() {
+    for text in ["UTF-8", "P-256", "A-T-07", "xT-07", "T-07x", "T-07-1", "T-x", "t-07", "REQ-"] {
+        check_tree(&[("a.md", text)], &[]);
+    }
+}
+
+const BELOW: (&str, &str) = ("crates/x/src/b.rs", "//! Doc.\npub(crate) struct B;\n");
+
+#[test]
+fn modules_import_each_other_in_one_direction() {
+    let up = ("crates/x/src/a.rs", "//! Doc.\nuse crate::b::B;\n");
+    let cycle = ["crates/x/src/a.rs:2 module-cycle"];
+    let root = ("crates/x/src/lib.rs", "//! Doc.\nmod a;\nmod b;\npub use self::{a::A, b::{B, C as D}};\n");
+
+    check_tree(&[root, up, BELOW], &[]);
+    // However the import back is written.
+    for back in [
+        "use crate::a;",
+        "use crate::{c::C, a::A};",
+        "use super::a::A;",
+        "fn f(a: super::a::A) {}",
+        "use crate::A;",
+        "mod inner { use super::super::a; }",
+        "#[cfg(feature = \"a\")]\nuse crate::a;",
+        "#[cfg(test)]\nuse std::fs::{self, File};\nuse crate::a;",
+        "#[cfg(test)]\nfn f() { let s = \"}\"; }\nuse crate::a;",
+    ] {
+        check_tree(&[root, up, ("crates/x/src/b.rs", &format!("//! Doc.\n{back}\n"))], &cycle);
+    }
+    check_tree(&[root, up, ("crates/x/src/b/deep.rs", "//! Doc.\nuse super::{B, super::a};\n")], &cycle);
+    check_tree(&[root, up, ("crates/x/src/b/mod.rs", "//! Doc.\nuse super::a;\n")], &cycle);
+}
+
+#[test]
+fn tests_and_words_import_nothing() {
+    let up = ("crates/x/src/a.rs", "//! Doc.\nuse crate::b::B;\n");
+    for back in [
+        "// use crate::a;",
+        "const A: &str = \"crate::a::A\";",
+        "use self::a::A;",
+        "use other::a;",
+        "pub(in crate::a) fn f() {}",
+        "#[cfg(test)]\nmod tests {\n    use crate::a;\n}",
+        "#[cfg(all(test, unix))]\nuse crate::{a, c};",
+        "mod inner {\n    use super::a;\n}",
+    ] {
+        check_tree(&[up, ("crates/x/src/b.rs", &format!("//! Doc.\n{back}\n"))], &[]);
+    }
+    let declares = ("crates/x/src/b.rs", "//! Doc.\n#[cfg(test)]\nmod script;\n");
+    check_tree(&[up, declares, ("crates/x/src/b/script.rs", "use crate::a;\n")], &[]);
+    check_tree(&[up, BELOW, ("crates/x/src/b/tests.rs", "use crate::a;\n")], &[]);
+    check_tree(&[up, BELOW, ("crates/y/src/b.rs", "use crate::a;\n")], &[]);
+}
+
+#[test]
+fn a_long_cycle_is_told_with_its_imports() {
+    let files = [("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")];
+    let source = |(from, to)| Source {
+        path: format!("crates/x/src/{from}.rs"),
+        text: format!("//! Doc.\nuse crate::{to};\n"),
+    };
+    let found = tree_violations(&files.map(source));
+    assert_eq!(found.len(), 1, "{found:?}");
+    for import in ["a imports b (crates/x/src/a.rs:2)", "b imports c", "c imports a (crates/x/src/c.rs:2)"] {
+        assert!(found[0].contains(import), "{}", found[0]);
+    }
+}
+
+#[test]
+fn a_listed_edge_may_close_a_cycle_as_long_as_it_does() {
+    let up = ("crates/x/src/a.rs", "//! Doc.\nuse crate::b::B;\n");
+    let back = ("crates/x/src/b.rs", "//! Doc.\nuse crate::a;\n");
+    let listed = (BACK_EDGES, "# Edges\n\nx: b -> a  # `A`\n");
+    let stale = ["xtask/src/tidy/back_edges.txt:3 module-cycle"];
+
+    check_tree(&[up, back, listed], &[]);
+    check_tree(&[up, BELOW, listed], &stale);
+    check_tree(&[back, ("crates/x/src/a.rs", "//! Doc.\n"), listed], &stale);
+    check_tree(&[listed], &stale);
+    check_tree(
+        &[up, back, (BACK_EDGES, "# Edges\n\nx: b -> a\n")],
+        &["xtask/src/tidy/back_edges.txt:3 module-cycle", "crates/x/src/a.rs:2 module-cycle"],
+    );
 }
