@@ -23,6 +23,25 @@ pub fn was_not_sent(error: &Error) -> bool {
     error.source().is_some_and(|source| source.is::<Unreached>())
 }
 
+/// The cause of an error of a call that was answered as one to no agent.
+#[derive(Debug)]
+pub(crate) struct NoAgent;
+
+impl fmt::Display for NoAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there is no agent at the address")
+    }
+}
+
+impl StdError for NoAgent {}
+
+/// True if a server answered the call and has no agent at its address (HTTP 404, without an error of the protocol).
+/// The card of an agent may be public while its calls are not.
+#[must_use]
+pub fn has_no_agent(error: &Error) -> bool {
+    error.source().is_some_and(|source| source.is::<NoAgent>())
+}
+
 /// How far a call got before it failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reached {

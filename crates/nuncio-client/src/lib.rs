@@ -80,7 +80,7 @@ pub use self::{
         AddressKind, DEFAULT_MAX_BODY, Egress, EgressBuilder, ForwardBody, Policy, PostError, PostErrorKind,
         Posted, Refusal, TlsError,
     },
-    failure::was_not_sent,
+    failure::{has_no_agent, was_not_sent},
     hosts::{FOREIGN_HOST, InterfaceHosts},
     receiver::Receiver,
     retry::RetryPolicy,

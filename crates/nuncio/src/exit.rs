@@ -133,16 +133,20 @@ fn code(error: &anyhow::Error) -> u8 {
             return if problems.in_files() { CONFIG } else { USAGE };
         }
         if let Some(told) = cause.downcast_ref::<Told>() {
-            return told.code.unwrap_or_else(|| of_kind(told.error.kind()));
+            return told.code.unwrap_or_else(|| of_error(&told.error));
         }
         if let Some(error) = cause.downcast_ref::<Error>() {
-            return of_kind(error.kind());
+            return of_error(error);
         }
         if let Some(error) = cause.downcast_ref::<OpenError>() {
             return of_store(error);
         }
     }
     OTHER
+}
+
+fn of_error(error: &Error) -> u8 {
+    if nuncio_client::has_no_agent(error) { UNREACHABLE } else { of_kind(error.kind()) }
 }
 
 fn of_kind(kind: ErrorKind) -> u8 {

@@ -10,7 +10,10 @@ use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 use nuncio_protocol::{Error, ErrorKind, wire::jsonrpc};
 use url::Url;
 
-use crate::egress::{shown, shown_text};
+use crate::{
+    egress::{shown, shown_text},
+    failure::NoAgent,
+};
 
 /// How many characters of a text are quoted.
 const MAX_QUOTED: usize = 200;
@@ -46,6 +49,9 @@ impl Head<'_> {
             Some(error) => hint(error, self.withheld),
             None => Error::new(self.kind(), self.explain(None)),
         };
+        // An error of the protocol has a kind of its own.
+        let has_no_agent = self.status == StatusCode::NOT_FOUND && is_vague(error.kind());
+        let error = if has_no_agent { error.with_source(NoAgent) } else { error };
         match retry_after(self.headers, now) {
             Some(after) => error.with_retry_after(after),
             None => error,
@@ -207,6 +213,21 @@ mod tests {
             (503, ErrorKind::Unavailable),
         ] {
             assert_eq!(check(status, &[], false, "<html>").0, kind, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_status_of_404_without_an_error_of_the_protocol_means_that_there_is_no_agent() {
+        let task = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no such task"}}"#;
+        let page = r#"{"error":{"code":404,"status":"NOT_FOUND","message":"nothing here"}}"#;
+        for (status, body, expected) in
+            [(404, "", true), (404, page, true), (404, task, false), (500, "", false), (500, page, false)]
+        {
+            let (url, headers) = (Url::parse("https://a.example").unwrap(), HeaderMap::new());
+            let status = StatusCode::from_u16(status).unwrap();
+            let head = Head { url: &url, status, headers: &headers, withheld: false };
+            let error = head.error(body.as_bytes(), Timestamp::UNIX_EPOCH);
+            assert_eq!(crate::has_no_agent(&error), expected, "{status} {body}");
         }
     }
 

@@ -12,7 +12,7 @@ use super::AgentName;
 pub struct Identity {
     /// Who may call without credentials.
     pub anonymous: Anonymous,
-    /// Who may read the cards of visible agents.
+    /// Access to the cards of visible agents.
     pub cards: Cards,
     /// Whose tokens are believed.
     pub jwt: Vec<Issuer>,
@@ -30,7 +30,7 @@ pub enum Anonymous {
     Never,
 }
 
-/// Who may read a card.
+/// Access to a card.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Cards {
     /// Anybody, without credentials.

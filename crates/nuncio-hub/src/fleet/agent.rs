@@ -45,7 +45,7 @@ pub(crate) struct Agent {
     behind: OnceLock<Arc<dyn Behind>>,
     /// The directory shows it.
     is_listed: bool,
-    /// Who may read its card, if that is not as for all agents.
+    /// Access to its card, if not as for all agents.
     cards: Option<Cards>,
     /// What it was made of, if a configuration or the API has named it.
     kind: Option<AgentKind>,

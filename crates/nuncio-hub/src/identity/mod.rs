@@ -152,7 +152,7 @@ impl Identity {
         !self.allows_anonymous()
     }
 
-    /// Who may read the cards of visible agents.
+    /// Access to the cards of visible agents.
     pub(crate) fn cards(&self) -> Cards {
         self.settings.load().cards
     }

@@ -13,7 +13,7 @@ use crate::{
 /// Paths of a card below an agent.
 const CARDS: [&str; 4] = ["", "/", "/.well-known/agent-card.json", "/.well-known/agent.json"];
 
-/// What is no card, and stays for those who may call.
+/// Paths that are no cards, and stay for those who may call.
 const OTHERS: [&str; 5] = ["/extendedAgentCard", "/upstream-card", "/tasks", "/v1/card", "/x"];
 
 /// A hub with the demo agents and `far`, changed by a test.

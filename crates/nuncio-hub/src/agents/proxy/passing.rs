@@ -234,7 +234,7 @@ impl Body for Passing {
         Poll::Ready(frame)
     }
 
-    /// Known as soon as the last frame was handed on. HTTP/2 then ends the stream with that frame: a gRPC answer
+    /// True as soon as the last frame was handed on. HTTP/2 then ends the stream with that frame: a gRPC answer
     /// without a message is one HEADERS frame (`Trailers-Only`), and no empty DATA frame follows it.
     fn is_end_stream(&self) -> bool {
         match &self.state {

@@ -30,7 +30,7 @@ pub struct Agent {
     pub tags: Vec<String>,
     /// The directory lists it.
     pub visible: bool,
-    /// Who may read its card; `None`: as for all agents if it is visible, else who may call it.
+    /// Access to its card; `None`: as for all agents if it is visible, else protected.
     pub cards: Option<Cards>,
     /// The versions in which callers reach it.
     pub versions: Vec<Version>,

@@ -85,7 +85,7 @@ pub(crate) struct Agent {
     /// How the hub follows its tasks; auto when absent: as well as it can. With url.
     #[schemars(example = Follow::Auto)]
     pub(crate) follow: Option<Follow>,
-    /// How many seconds lie between two polls of a task that goes on; 1 when absent. The first polls come sooner, after
+    /// Seconds between two polls of a task that goes on; 1 when absent. The first polls come sooner, after
     /// 1, 2, 4, 8 … ms, and later ones more seldom. With url.
     #[schemars(example = 1)]
     pub(crate) poll_seconds: Option<f64>,

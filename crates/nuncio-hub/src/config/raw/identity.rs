@@ -10,7 +10,7 @@ use crate::config::{self, Algorithm};
 pub(crate) struct Identity {
     /// Who may call without credentials.
     pub(crate) anonymous: Anonymous,
-    /// Who may read the cards of agents that are visible and have no cards of their own.
+    /// Access to the cards of visible agents that have no cards setting of their own.
     pub(crate) cards: Cards,
     /// Issuers of tokens (JWT) that callers may show.
     pub(crate) jwt: Vec<Issuer>,
