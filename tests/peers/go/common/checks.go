@@ -81,16 +81,20 @@ func Must[T any](value T, err error) T {
 	return value
 }
 
-// ExpectError fails the check unless the error is the wanted one, as the SDK tells them apart. With wanted == nil
-// it is any error of the agent: not one of the transport.
-func ExpectError(err, wanted error, transport ...error) {
-	Expect(err != nil, "no error; expected %v", wanted)
-	if wanted != nil {
-		Expect(errors.Is(err, wanted), "expected %q, got %q", wanted, err)
-		return
-	}
-	for _, other := range transport {
-		Expect(!errors.Is(err, other), "expected an error of the agent, got %q", err)
+// ExpectError fails the check unless the error is the wanted one, as the SDK tells them apart.
+func ExpectError(err, wanted error) {
+	Expect(err != nil, "no error; expected %q", wanted)
+	Expect(errors.Is(err, wanted), "expected %q, got %q", wanted, err)
+}
+
+// ExpectAnswer fails the check unless the error is an answer of the agent of type E, which the SDK has read, and none
+// of those that would mislead.
+func ExpectAnswer[E error](err error, misleading ...error) {
+	Expect(err != nil, "no error")
+	var answer E
+	Expect(errors.As(err, &answer), "expected an error of the agent, got %T: %v", err, err)
+	for _, other := range misleading {
+		Expect(!errors.Is(err, other), "expected another error of the agent than %q: %q", other, err)
 	}
 }
 

@@ -26,8 +26,9 @@ type agent struct {
 	Options
 }
 
-// transportErrors are those of the SDK that show no answer of the agent, or one that the SDK cannot read.
-var transportErrors = []error{a2a.ErrParseError, a2a.ErrServerError, a2a.ErrInternalError}
+// notFinished are errors that do not fit a message to a finished task: those of a transport, and those of another
+// operation.
+var notFinished = []error{a2a.ErrParseError, a2a.ErrServerError, a2a.ErrInternalError, a2a.ErrTaskNotCancelable}
 
 func connect(ctx context.Context, options Options) *agent {
 	resolver := &agentcard.Resolver{Client: HTTPClient(), CardParser: agentcard.DefaultCardParser}
@@ -209,7 +210,7 @@ func cancelAgain(ctx context.Context, a *agent) {
 // expectFinished expects the refusal of a message to a task that has ended. 0.3 leaves open which error it is.
 func expectFinished(a *agent, err error) {
 	if a.V03 {
-		ExpectError(err, nil, transportErrors...)
+		ExpectAnswer[*a2a.Error](err, notFinished...)
 	} else {
 		ExpectError(err, a2a.ErrUnsupportedOperation)
 	}
