@@ -124,37 +124,62 @@ macro_rules! clients {
 }
 
 // Behind a durable hub the agent speaks something else than the client, so that both are translated. Behind a proxy it
-// speaks the same, which is relayed as it is, and something else.
+// speaks the same, which is relayed as it is, or something else; Go and Rust clients are cheap to start and meet both.
 clients! {
     python_1_0_json_rpc: PYTHON_1 V1_0 JsonRpc, Direct;
     python_1_0_json_rpc_durable: PYTHON_1 V1_0 JsonRpc, durable(V0_3, HttpJson);
+    python_1_0_json_rpc_proxy: PYTHON_1 V1_0 JsonRpc, proxy(V1_0, HttpJson);
     python_1_0_rest: PYTHON_1 V1_0 HttpJson, Direct;
+    python_1_0_rest_durable: PYTHON_1 V1_0 HttpJson, durable(V0_3, JsonRpc);
+    python_1_0_rest_relay: PYTHON_1 V1_0 HttpJson, proxy(V1_0, HttpJson);
     python_1_0_grpc: PYTHON_1 V1_0 Grpc, Direct;
-    python_1_0_grpc_proxy: PYTHON_1 V1_0 Grpc, proxy(V1_0, JsonRpc);
+    python_1_0_grpc_durable: PYTHON_1 V1_0 Grpc, durable(V0_3, JsonRpc);
     python_1_0_grpc_relay: PYTHON_1 V1_0 Grpc, proxy(V1_0, Grpc);
     python_1_0_speaking_0_3_json_rpc: PYTHON_1 V0_3 JsonRpc, Direct;
+    python_1_0_speaking_0_3_json_rpc_durable: PYTHON_1 V0_3 JsonRpc, durable(V1_0, Grpc);
+    python_1_0_speaking_0_3_json_rpc_relay: PYTHON_1 V0_3 JsonRpc, proxy(V0_3, JsonRpc);
     python_1_0_speaking_0_3_rest: PYTHON_1 V0_3 HttpJson, Direct;
     python_1_0_speaking_0_3_rest_durable: PYTHON_1 V0_3 HttpJson, durable(V1_0, Grpc);
+    python_1_0_speaking_0_3_rest_proxy: PYTHON_1 V0_3 HttpJson, proxy(V1_0, Grpc);
     python_1_0_speaking_0_3_grpc: PYTHON_1 V0_3 Grpc, Direct;
+    python_1_0_speaking_0_3_grpc_durable: PYTHON_1 V0_3 Grpc, durable(V1_0, HttpJson);
+    python_1_0_speaking_0_3_grpc_relay: PYTHON_1 V0_3 Grpc, proxy(V0_3, Grpc);
     python_0_3_json_rpc: PYTHON_03 V0_3 JsonRpc, Direct;
     python_0_3_json_rpc_durable: PYTHON_03 V0_3 JsonRpc, durable(V1_0, HttpJson);
+    python_0_3_json_rpc_proxy: PYTHON_03 V0_3 JsonRpc, proxy(V1_0, HttpJson);
     python_0_3_rest: PYTHON_03 V0_3 HttpJson, Direct;
-    python_0_3_rest_proxy: PYTHON_03 V0_3 HttpJson, proxy(V1_0, JsonRpc);
+    python_0_3_rest_durable: PYTHON_03 V0_3 HttpJson, durable(V1_0, JsonRpc);
+    python_0_3_rest_relay: PYTHON_03 V0_3 HttpJson, proxy(V0_3, HttpJson);
     python_0_3_grpc: PYTHON_03 V0_3 Grpc, Direct;
+    python_0_3_grpc_durable: PYTHON_03 V0_3 Grpc, durable(V1_0, JsonRpc);
+    python_0_3_grpc_relay: PYTHON_03 V0_3 Grpc, proxy(V0_3, Grpc);
     javascript_1_0_json_rpc: JAVASCRIPT_1 V1_0 JsonRpc, Direct;
-    javascript_1_0_json_rpc_proxy: JAVASCRIPT_1 V1_0 JsonRpc, proxy(V1_0, Grpc);
+    javascript_1_0_json_rpc_durable: JAVASCRIPT_1 V1_0 JsonRpc, durable(V0_3, Grpc);
+    javascript_1_0_json_rpc_relay: JAVASCRIPT_1 V1_0 JsonRpc, proxy(V1_0, JsonRpc);
     javascript_1_0_rest: JAVASCRIPT_1 V1_0 HttpJson, Direct;
     javascript_1_0_rest_durable: JAVASCRIPT_1 V1_0 HttpJson, durable(V0_3, Grpc);
+    javascript_1_0_rest_proxy: JAVASCRIPT_1 V1_0 HttpJson, proxy(V1_0, Grpc);
     javascript_1_0_grpc: JAVASCRIPT_1 V1_0 Grpc, Direct;
+    javascript_1_0_grpc_durable: JAVASCRIPT_1 V1_0 Grpc, durable(V0_3, HttpJson);
+    javascript_1_0_grpc_relay: JAVASCRIPT_1 V1_0 Grpc, proxy(V1_0, Grpc);
     javascript_1_0_speaking_0_3_json_rpc: JAVASCRIPT_1 V0_3 JsonRpc, Direct;
+    javascript_1_0_speaking_0_3_json_rpc_durable: JAVASCRIPT_1 V0_3 JsonRpc, durable(V1_0, HttpJson);
+    javascript_1_0_speaking_0_3_json_rpc_proxy: JAVASCRIPT_1 V0_3 JsonRpc, proxy(V1_0, HttpJson);
     javascript_1_0_speaking_0_3_rest: JAVASCRIPT_1 V0_3 HttpJson, Direct;
+    javascript_1_0_speaking_0_3_rest_durable: JAVASCRIPT_1 V0_3 HttpJson, durable(V1_0, JsonRpc);
+    javascript_1_0_speaking_0_3_rest_relay: JAVASCRIPT_1 V0_3 HttpJson, proxy(V0_3, HttpJson);
     javascript_1_0_speaking_0_3_grpc: JAVASCRIPT_1 V0_3 Grpc, Direct;
-    javascript_1_0_speaking_0_3_grpc_proxy: JAVASCRIPT_1 V0_3 Grpc, proxy(V1_0, HttpJson);
+    javascript_1_0_speaking_0_3_grpc_durable: JAVASCRIPT_1 V0_3 Grpc, durable(V1_0, JsonRpc);
+    javascript_1_0_speaking_0_3_grpc_relay: JAVASCRIPT_1 V0_3 Grpc, proxy(V0_3, Grpc);
     javascript_0_3_json_rpc: JAVASCRIPT_03 V0_3 JsonRpc, Direct;
+    javascript_0_3_json_rpc_durable: JAVASCRIPT_03 V0_3 JsonRpc, durable(V1_0, Grpc);
     javascript_0_3_json_rpc_relay: JAVASCRIPT_03 V0_3 JsonRpc, proxy(V0_3, JsonRpc);
     javascript_0_3_rest: JAVASCRIPT_03 V0_3 HttpJson, Direct;
+    javascript_0_3_rest_durable: JAVASCRIPT_03 V0_3 HttpJson, durable(V1_0, Grpc);
+    javascript_0_3_rest_proxy: JAVASCRIPT_03 V0_3 HttpJson, proxy(V1_0, Grpc);
     javascript_0_3_grpc: JAVASCRIPT_03 V0_3 Grpc, Direct;
-    javascript_0_3_grpc_durable: JAVASCRIPT_03 V0_3 Grpc, durable(V1_0, JsonRpc);
+    javascript_0_3_grpc_durable: JAVASCRIPT_03 V0_3 Grpc, durable(V1_0, HttpJson);
+    javascript_0_3_grpc_relay: JAVASCRIPT_03 V0_3 Grpc, proxy(V0_3, Grpc);
     go_1_0_json_rpc: GO_1 V1_0 JsonRpc, Direct;
     go_1_0_json_rpc_durable: GO_1 V1_0 JsonRpc, durable(V0_3, HttpJson);
     go_1_0_json_rpc_relay: GO_1 V1_0 JsonRpc, proxy(V1_0, JsonRpc);

@@ -34,7 +34,9 @@ impl Quirk {
             Self::FinishedIsInvalid => {
                 "a message to a finished task is refused as invalid parameters instead of an unsupported operation"
             }
-            Self::VagueErrors => "an error over gRPC is a code and a sentence, so that several errors look alike",
+            Self::VagueErrors => {
+                "an error over gRPC is a code and a sentence, so that several errors look alike"
+            }
             Self::NoFileNames => "its proto of 0.3 has no name of a file",
             Self::NoNull => "null in data is read as 0",
             Self::NoCreate => "it takes another body for a new webhook than all other servers",

@@ -4,6 +4,9 @@ use nuncio_hub::config::Mode;
 use nuncio_protocol::{Binding, Version};
 use nuncio_tests::{between::Relation, hub::root};
 
+/// The place of a version in `tests/peers`: a file, and the text before the version there.
+type Pin = (&'static str, &'static str);
+
 /// An official SDK with a client and a server on it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sdk {
@@ -11,46 +14,39 @@ pub(crate) struct Sdk {
     pub(crate) language: &'static str,
     /// Its peers are called `{folder}_client` and `{folder}_server`.
     folder: &'static str,
-    /// The file of `tests/peers` with its version, and the text before it there.
-    pin: (&'static str, &'static str),
+    client_pin: Pin,
+    server_pin: Pin,
     /// True for those of the 1.x lines: they speak 0.3 with `--v03`.
     is_current: bool,
 }
 
-pub(crate) const PYTHON_1: Sdk =
-    Sdk { language: "Python", folder: "py1", pin: ("setup", "\npython_peer py1 "), is_current: true };
-pub(crate) const PYTHON_03: Sdk =
-    Sdk { language: "Python", folder: "py03", pin: ("setup", "\npython_peer py03 "), is_current: false };
-pub(crate) const JAVASCRIPT_1: Sdk = Sdk {
-    language: "JavaScript",
-    folder: "js1",
-    pin: ("js1/package.json", r#""@a2a-js/sdk": ""#),
-    is_current: true,
-};
-pub(crate) const JAVASCRIPT_03: Sdk = Sdk {
-    language: "JavaScript",
-    folder: "js03",
-    pin: ("js03/package.json", r#""@a2a-js/sdk": ""#),
-    is_current: false,
-};
-pub(crate) const GO_1: Sdk = Sdk {
-    language: "Go",
-    folder: "go1",
-    pin: ("go/go.mod", "github.com/a2aproject/a2a-go/v2 v"),
-    is_current: true,
-};
-pub(crate) const GO_03: Sdk = Sdk {
-    language: "Go",
-    folder: "go03",
-    pin: ("go/go.mod", "github.com/a2aproject/a2a-go v"),
-    is_current: false,
-};
+pub(crate) const PYTHON_1: Sdk = current("Python", "py1", ("setup", "\npython_peer py1 "));
+pub(crate) const PYTHON_03: Sdk = legacy("Python", "py03", ("setup", "\npython_peer py03 "));
+pub(crate) const JAVASCRIPT_1: Sdk =
+    current("JavaScript", "js1", ("js1/package.json", r#""@a2a-js/sdk": ""#));
+pub(crate) const JAVASCRIPT_03: Sdk =
+    legacy("JavaScript", "js03", ("js03/package.json", r#""@a2a-js/sdk": ""#));
+pub(crate) const GO_1: Sdk = current("Go", "go1", ("go/go.mod", "github.com/a2aproject/a2a-go/v2 v"));
+pub(crate) const GO_03: Sdk = legacy("Go", "go03", ("go/go.mod", "github.com/a2aproject/a2a-go v"));
 pub(crate) const RUST_1: Sdk = Sdk {
-    language: "Rust",
-    folder: "rust1",
-    pin: ("rust1/Cargo.toml", r#""a2a-client-lf", version = "="#),
-    is_current: true,
+    server_pin: ("rust1/Cargo.toml", r#""a2a-server-lf", version = "="#),
+    ..current("Rust", "rust1", ("rust1/Cargo.toml", r#""a2a-client-lf", version = "="#))
 };
+
+const fn current(language: &'static str, folder: &'static str, pin: Pin) -> Sdk {
+    Sdk { language, folder, client_pin: pin, server_pin: pin, is_current: true }
+}
+
+const fn legacy(language: &'static str, folder: &'static str, pin: Pin) -> Sdk {
+    Sdk { is_current: false, ..current(language, folder, pin) }
+}
+
+/// The version that is pinned there.
+fn pinned((file, before): Pin) -> String {
+    let text = std::fs::read_to_string(root().join("tests/peers").join(file)).unwrap();
+    let (_, after) = text.split_once(before).unwrap_or_else(|| panic!("no {before:?} in tests/peers/{file}"));
+    after.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '.').collect()
+}
 
 impl Sdk {
     /// The program of its client.
@@ -68,12 +64,14 @@ impl Sdk {
         if self.is_current && version == Version::V0_3 { &["--v03"] } else { &[] }
     }
 
-    /// The version that is pinned in `tests/peers`.
-    pub(crate) fn version(&self) -> String {
-        let (file, before) = self.pin;
-        let text = std::fs::read_to_string(root().join("tests/peers").join(file)).unwrap();
-        let (_, after) = text.split_once(before).unwrap_or_else(|| panic!("no version of {self:?} in {file}"));
-        after.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '.').collect()
+    /// The version of the SDK with its client.
+    pub(crate) fn client_version(&self) -> String {
+        pinned(self.client_pin)
+    }
+
+    /// The version of the SDK with its server.
+    pub(crate) fn server_version(&self) -> String {
+        pinned(self.server_pin)
     }
 }
 
