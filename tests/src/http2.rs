@@ -81,7 +81,8 @@ impl Http2 {
         let _ = stream.send_data(body.into(), true);
         let response = within("the answer", response).await.unwrap();
         let (parts, body) = response.into_parts();
-        Incoming { http: parts.status, headers: parts.headers, body, buffer: BytesMut::new() }
+        let is_head_only = body.is_end_stream();
+        Incoming { http: parts.status, headers: parts.headers, is_head_only, body, buffer: BytesMut::new() }
     }
 
     /// Sends a body and reads the whole answer.
@@ -102,6 +103,8 @@ pub struct Incoming {
     pub http: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
+    /// The HEADERS frame has ended the stream (`Trailers-Only`).
+    is_head_only: bool,
     body: RecvStream,
     buffer: BytesMut,
 }
@@ -136,7 +139,8 @@ impl Incoming {
             messages.push(message);
         }
         let trailers = within("the trailers", self.body.trailers()).await.unwrap().unwrap_or_default();
-        Outcome { http: self.http, headers: self.headers, messages, trailers }
+        let Self { http, headers, is_head_only, .. } = self;
+        Outcome { http, headers, is_head_only, messages, trailers }
     }
 }
 
@@ -147,15 +151,19 @@ pub struct Outcome {
     pub http: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
+    /// The HEADERS frame has ended the stream (`Trailers-Only`).
+    pub is_head_only: bool,
     /// The messages, without their frames.
     pub messages: Vec<Bytes>,
     trailers: HeaderMap,
 }
 
 impl Outcome {
+    /// A member of the status. It is in the trailers, or in a head that ends the stream: a status in a head that
+    /// goes on is none to most clients of gRPC.
     fn trailer(&self, name: &str) -> Option<&str> {
-        let value = self.headers.get(name).or(self.trailers.get(name))?;
-        value.to_str().ok()
+        let place = if self.is_head_only { &self.headers } else { &self.trailers };
+        place.get(name)?.to_str().ok()
     }
 
     /// The gRPC status; `None` if there is none.

@@ -173,11 +173,15 @@ impl Hub {
                 fleet.put(Arc::new(agent));
             }
         }
-        let guard = Guard { origins: Arc::clone(&origins), identity: Arc::clone(&identity) };
+        let guard = Guard {
+            origins: Arc::clone(&origins),
+            identity: Arc::clone(&identity),
+            fleet: Arc::clone(&fleet),
+        };
         let (routes, health) = router::router(&fleet, &store, &place, &options, &guard).await?;
         let routes = routes.merge(keys.router(push_key.as_ref(), &options)?);
         let requests = Requests::new(Arc::clone(&telemetry.metrics));
-        let front = Front::new(requests, guard, Arc::clone(&fleet), routes);
+        let front = Front::new(requests, guard, routes);
         let local = |address| Names { proxies: Vec::new(), follow: false, ..names(&config, address) };
         let woken = pushing.as_ref().map(|pushing| pushing.push.clone());
         let wake = Arc::new(move || woken.iter().for_each(Push::wake));
@@ -296,6 +300,15 @@ impl Hub {
             }
         };
         self.fleet.all().iter().map(served).collect()
+    }
+
+    /// The agents whose cards anybody may read; `None` where calls need no credentials, so that nothing is hidden.
+    #[must_use]
+    pub fn public_cards(&self) -> Option<Vec<String>> {
+        self.live.identity.is_closed().then(|| {
+            let agents = self.fleet.all().into_iter().filter(|agent| agent.has_public_card());
+            agents.map(|agent| agent.name().to_string()).collect()
+        })
     }
 
     /// Serves until `shutdown` is done, then drains: readiness off, streams closed, running tasks given

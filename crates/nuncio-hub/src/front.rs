@@ -30,6 +30,7 @@ use crate::{
 pub(crate) struct Guard {
     pub(crate) origins: Origins,
     pub(crate) identity: Arc<Identity>,
+    pub(crate) fleet: Arc<Fleet>,
 }
 
 impl Guard {
@@ -39,8 +40,10 @@ impl Guard {
         request: Box<Request>,
         next: impl FnOnce(Box<Request>) -> F,
     ) -> Response {
+        let is_public = router::reads_public_card(&self.fleet, &request);
         // A browser asks without credentials, and has to be able to read that it needs some.
-        cross_origin(&self.origins, request, |request| identify(&self.identity, request, next)).await
+        cross_origin(&self.origins, request, |request| identify(&self.identity, request, is_public, next))
+            .await
     }
 
     /// The same as a layer.
@@ -56,14 +59,13 @@ pub(crate) struct Front(Arc<Inner>);
 struct Inner {
     requests: Requests,
     guard: Guard,
-    fleet: Arc<Fleet>,
     routes: Router,
 }
 
 impl Front {
     /// `routes` is what is not a call of an agent by its name.
-    pub(crate) fn new(requests: Requests, guard: Guard, fleet: Arc<Fleet>, routes: Router) -> Self {
-        Self(Arc::new(Inner { requests, guard, fleet, routes }))
+    pub(crate) fn new(requests: Requests, guard: Guard, routes: Router) -> Self {
+        Self(Arc::new(Inner { requests, guard, routes }))
     }
 }
 
@@ -75,7 +77,8 @@ impl Inner {
                 return response;
             }
             let is_head = request.method() == Method::HEAD;
-            let response = self.guard.pass(request, |request| router::agent(&self.fleet, request)).await;
+            let response =
+                self.guard.pass(request, |request| router::agent(&self.guard.fleet, request)).await;
             if is_head { without_body(response) } else { response }
         };
         self.requests.answer(request, next).await

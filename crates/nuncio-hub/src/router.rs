@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::{
     agents::Opened,
     directory,
-    fleet::Fleet,
+    fleet::{Agent, Fleet},
     front::Guard,
     grpc::{self, Health},
     health,
@@ -62,12 +62,37 @@ pub(crate) fn is_call(request: &Request) -> bool {
     !name.is_empty() && !is_route
 }
 
+/// Paths of a card, below the address of its agent.
+const CARD_PATHS: [&str; 4] = ["", "/", "/.well-known/agent-card.json", "/.well-known/agent.json"];
+
+/// The agent whose card anybody may read, if this request reads that and nothing else.
+fn with_public_card(fleet: &Fleet, request: &Request) -> Option<Arc<Agent>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return None;
+    }
+    let path = request.uri().path();
+    let (name, below) = match path.strip_prefix("/agents/") {
+        Some(rest) => {
+            let (name, below) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            (Some(name), below)
+        }
+        None => (None, path),
+    };
+    CARD_PATHS.contains(&below).then(|| fleet.with_public_card(name)).flatten()
+}
+
+/// True if this request reads a card that anybody may read.
+pub(crate) fn reads_public_card(fleet: &Fleet, request: &Request) -> bool {
+    with_public_card(fleet, request).is_some()
+}
+
 /// What is below an agent's own path. The name is taken as it came: escaped it would be another one, and no
 /// agent has such a name.
 pub(crate) async fn agent(fleet: &Fleet, request: Box<Request>) -> Response {
     let path = request.uri().path();
     let name = path.split('/').nth(2).unwrap_or_default();
-    match fleet.visible(name, request.extensions().get()) {
+    let public = with_public_card(fleet, &request);
+    match public.or_else(|| fleet.visible(name, request.extensions().get())) {
         Some(agent) => agent.shown().bound.serve(&place::path(agent.name()), request).await,
         None => not_found(request.headers(), request.uri()),
     }
@@ -113,7 +138,8 @@ async fn notified(
 
 /// Whatever has no place of its own belongs to the agent that answers without a name, if there is one.
 async fn default_agent(State(fleet): State<Arc<Fleet>>, request: Request) -> Response {
-    match fleet.default_for(request.extensions().get()) {
+    let public = with_public_card(&fleet, &request);
+    match public.or_else(|| fleet.default_for(request.extensions().get())) {
         Some(agent) => agent.shown().bound.serve("", request).await,
         None => not_found(request.headers(), request.uri()),
     }

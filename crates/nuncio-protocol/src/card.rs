@@ -145,14 +145,20 @@ impl AgentCard {
     }
 }
 
-/// `*/*`, `text/*` or the type itself; parameters such as a charset do not count.
+/// `*/*`, `text/*` or the type itself; parameters such as a charset do not count. Cards of 0.3 also have the words
+/// `text`, `image`, … for a family, `data` for JSON and `file` for anything.
 fn mode_matches(mode: &str, media_type: &str) -> bool {
     let essence = |text: &str| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let (mode, media_type) = (essence(mode), essence(media_type));
     match mode.strip_suffix("/*") {
         Some("*") => true,
         Some(family) => media_type.split('/').next() == Some(family),
-        None => mode == media_type,
+        None if mode.contains('/') => mode == media_type,
+        None => match &*mode {
+            "file" => true,
+            "data" => media_type == "application/json",
+            family => media_type.split('/').next() == Some(family),
+        },
     }
 }
 

@@ -17,6 +17,7 @@ mod refusals;
 #[path = "../matrix/streams.rs"]
 mod streams;
 
+mod grpc_frames;
 mod instead;
 mod nature;
 mod notified;

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use http_body::Body as _;
 use jiff::Timestamp;
 use nuncio_protocol::{AgentInterface, CallContext, Error, ErrorKind, Event, Result};
 use url::Url;
@@ -86,6 +87,10 @@ impl Endpoint {
             return Ok(true);
         }
         if media_type.is_empty() || media_type.contains("json") {
+            return Ok(false);
+        }
+        // Some servers send their errors as plain text. One with a length has an end.
+        if media_type.eq_ignore_ascii_case("text/plain") && response.body().size_hint().exact().is_some() {
             return Ok(false);
         }
         // Whatever it is, it may be endless: it is not read.

@@ -47,12 +47,14 @@ pub fn demo_names() -> Vec<&'static str> {
 pub(crate) fn demo(workshop: &Workshop) -> Result<Vec<Agent>> {
     [Demo::Echo, Demo::Slow, Demo::Conformance]
         .into_iter()
-        .map(|demo| workshop.durable(of_demo(workshop, demo.name(), demo)))
+        .map(|demo| workshop.durable(of_demo(workshop, demo.name(), demo, &Label::default())))
         .collect()
 }
 
-fn of_demo<'a>(workshop: &Workshop, name: &'a str, demo: Demo) -> Durable<'a> {
-    let card = card(&workshop.place, name);
+fn of_demo<'a>(workshop: &Workshop, name: &'a str, demo: Demo, label: &Label) -> Durable<'a> {
+    let mut card = card(&workshop.place, name);
+    // Now, too: the extended card is made of this one.
+    label.put_on(&mut card);
     match demo {
         Demo::Echo => Durable::new(name, echo::agent(card), "hello"),
         Demo::Slow => Durable::new(name, slow::agent(card), "5"),
@@ -86,7 +88,7 @@ impl Maker for Workshop {
         Ok(Box::new(move || {
             let name = &*wanted.name;
             let durable = match &wanted.kind {
-                AgentKind::Demo(demo) => of_demo(&self, name, *demo),
+                AgentKind::Demo(demo) => of_demo(&self, name, *demo, &Label::of(&wanted)),
                 AgentKind::Command(command) => {
                     Durable::new(name, command::agent(&self.place, name, command, &self.isolation()), "hello")
                 }

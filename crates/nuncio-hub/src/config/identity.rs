@@ -12,6 +12,8 @@ use super::AgentName;
 pub struct Identity {
     /// Who may call without credentials.
     pub anonymous: Anonymous,
+    /// Who may read the cards of visible agents.
+    pub cards: Cards,
     /// Whose tokens are believed.
     pub jwt: Vec<Issuer>,
 }
@@ -26,6 +28,16 @@ pub enum Anonymous {
     Always,
     /// Nobody.
     Never,
+}
+
+/// Who may read a card.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Cards {
+    /// Anybody, without credentials.
+    #[default]
+    Public,
+    /// Callers who may call the agent.
+    Protected,
 }
 
 /// An issuer of tokens (JWT), and what its callers may do.

@@ -46,7 +46,7 @@ pub use self::{
     cors::WebOrigin,
     data::{Data, DatabaseUrl, Durability, KEEP_FINISHED},
     file::{Origin, Problem, Problems, Severity, init, schema, show},
-    identity::{Algorithm, Anonymous, Identity, Issuer},
+    identity::{Algorithm, Anonymous, Cards, Identity, Issuer},
     limits::{AgentLimits, Limits, Rate},
     network::Network,
     push::{Dialect, Push},

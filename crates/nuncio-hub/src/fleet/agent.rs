@@ -14,7 +14,7 @@ use super::Behind;
 use crate::{
     agents::Proxy,
     audit::{Audit, Row, What},
-    config::{self, AgentKind},
+    config::{self, AgentKind, Cards},
     identity::Identity,
     limits::{Gate, Guarded, Relayed},
     telemetry::Telemetry,
@@ -45,6 +45,8 @@ pub(crate) struct Agent {
     behind: OnceLock<Arc<dyn Behind>>,
     /// The directory shows it.
     is_listed: bool,
+    /// Who may read its card, if that is not as for all agents.
+    cards: Option<Cards>,
     /// What it was made of, if a configuration or the API has named it.
     kind: Option<AgentKind>,
     /// A word to try it with.
@@ -75,6 +77,7 @@ impl Agent {
         let Around { identity, gate, telemetry } = around;
         options.on_denied = Some(denied(name, identity.audit()));
         let name: Arc<str> = name.into();
+        options.agent_name = Some(Arc::clone(&name));
         let calls = telemetry.calls(&name);
         let relayed = |proxy| Relayed { proxy, gate: Arc::clone(&gate), calls: Arc::clone(&calls) };
         let relayed = proxy.map(relayed).map(Arc::new);
@@ -84,7 +87,7 @@ impl Agent {
         let shown = show(&name, &service, relayed.as_ref(), &card, &identity, &options)?;
         let shown = ArcSwap::from_pointee(shown);
         let card = ArcSwap::new(card);
-        let (behind, is_listed, kind) = (OnceLock::new(), true, None);
+        let (behind, is_listed, cards, kind) = (OnceLock::new(), true, None, None);
         Ok(Self {
             name,
             runtime,
@@ -96,6 +99,7 @@ impl Agent {
             shown,
             behind,
             is_listed,
+            cards,
             kind,
             example,
         })
@@ -104,7 +108,8 @@ impl Agent {
     /// One that was made of this.
     #[must_use]
     pub(crate) fn made_as(self, wanted: &config::Agent) -> Self {
-        Self { kind: Some(wanted.kind.clone()), is_listed: wanted.visible, ..self }
+        let (is_listed, cards) = (wanted.visible, wanted.cards);
+        Self { kind: Some(wanted.kind.clone()), is_listed, cards, ..self }
     }
 
     /// True if it is of the same kind, so that what keeps its tasks can go on with this one.
@@ -120,6 +125,12 @@ impl Agent {
     /// True if the directory shows it.
     pub(crate) fn is_listed(&self) -> bool {
         self.is_listed
+    }
+
+    /// True if anybody may read its card, also who may not call it.
+    pub(crate) fn has_public_card(&self) -> bool {
+        let usual = if self.is_listed { self.identity.cards() } else { Cards::Protected };
+        self.cards.unwrap_or(usual) == Cards::Public
     }
 
     /// Its work is done by this one. Said once.

@@ -69,6 +69,12 @@ impl Fleet {
         self.get(name).filter(|_| access.is_some_and(|access| access.admits(name)))
     }
 
+    /// The agent of this name, or the default one, if anybody may read its card.
+    pub(crate) fn with_public_card(&self, name: Option<&str>) -> Option<Arc<Agent>> {
+        let default = self.default.load();
+        self.get(name.or(default.as_deref())?).filter(|agent| agent.has_public_card())
+    }
+
     /// The agent that answers without a name, if whoever has this access may know of it.
     pub(crate) fn default_for(&self, access: Option<&Access>) -> Option<Arc<Agent>> {
         let default = self.default.load();
@@ -165,6 +171,12 @@ impl Directory for Fleet {
             None => self.default_for(access),
         };
         agent.map(|agent| agent.shown().bound.clone())
+    }
+
+    fn names(&self, extensions: &http::Extensions) -> Vec<String> {
+        let Some(access) = extensions.get::<Access>() else { return Vec::new() };
+        let agents = self.all().into_iter().filter(|agent| agent.is_listed() && access.may_call(agent.name()));
+        agents.map(|agent| agent.name().to_string()).collect()
     }
 
     fn look_ahead(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<bind::Agent> {

@@ -14,7 +14,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, header};
 use http_body::{Frame, SizeHint};
-use nuncio_protocol::{Error, ErrorKind};
+use nuncio_protocol::{Caller, Error, ErrorKind};
 use nuncio_server::bind;
 
 use super::{Ended, Identity, Known, Refused};
@@ -23,10 +23,12 @@ use crate::{listen::Peer, place};
 /// What is asked again when nobody could say.
 const LATER: Duration = Duration::from_secs(5);
 
-/// Finds who calls, and goes on with that; or refuses.
+/// Finds who calls, and goes on with that; or refuses. A public card is read without credentials, but not with wrong
+/// ones: whoever shows some wants to hear that they are wrong.
 pub(crate) async fn identify<F: Future<Output = Response>>(
     identity: &Identity,
     mut request: Box<Request>,
+    reads_public_card: bool,
     next: impl FnOnce(Box<Request>) -> F,
 ) -> Response {
     if is_open(request.uri().path()) {
@@ -47,6 +49,11 @@ pub(crate) async fn identify<F: Future<Output = Response>>(
                 return response;
             }
             response.map(|body| Body::new(UntilEnded::new(body, ended)))
+        }
+        // Without an `Access` there is no other agent for this caller.
+        Err(Refused::Missing) if reads_public_card => {
+            request.extensions_mut().insert(Caller::anonymous());
+            next(request).await
         }
         Err(refused) => refuse(&request, &refused),
     }

@@ -54,7 +54,7 @@ pub use self::{
 use crate::{
     audit::{Audit, Row, What},
     clock,
-    config::{self, Anonymous},
+    config::{self, Anonymous, Cards},
     limits::Who,
     listen::Peer,
 };
@@ -79,6 +79,7 @@ pub(crate) struct Identity {
 
 struct Settings {
     anonymous: Anonymous,
+    cards: Cards,
     issuers: Vec<Arc<Issuer>>,
 }
 
@@ -144,6 +145,16 @@ impl Identity {
             Anonymous::Never => false,
             Anonymous::Loopback => self.on_loopback && !self.has_any(),
         }
+    }
+
+    /// True if callers need credentials, wherever they are.
+    pub(crate) fn is_closed(&self) -> bool {
+        !self.allows_anonymous()
+    }
+
+    /// Who may read the cards of visible agents.
+    pub(crate) fn cards(&self) -> Cards {
+        self.settings.load().cards
     }
 
     /// Whether this request may pass without credentials.
@@ -283,7 +294,7 @@ impl Settings {
             None => Issuer::new(settings.clone(), egress).map(Arc::new),
         };
         let issuers = config.jwt.iter().map(issuer).collect::<Result<_>>()?;
-        Ok(Self { anonymous: config.anonymous, issuers })
+        Ok(Self { anonymous: config.anonymous, cards: config.cards, issuers })
     }
 }
 

@@ -25,7 +25,7 @@ async fn identity(
 ) -> (Arc<Identity>, crate::audit::Writer) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(10));
     let (audit, writer) = Audit::new(&store);
-    let config = config::Identity { anonymous, jwt };
+    let config = config::Identity { anonymous, jwt, ..config::Identity::default() };
     (Identity::open(&config, &store, audit, on_loopback).await.unwrap(), writer)
 }
 
@@ -219,7 +219,7 @@ async fn open(identity: &Arc<Identity>, shown: &str) -> Body {
         ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
     };
     let request = http::Request::get("/stream").header("x-api-key", shown).body(Body::empty()).unwrap();
-    let response = identify(identity, Box::new(request), endless).await;
+    let response = identify(identity, Box::new(request), false, endless).await;
     assert_eq!(response.status(), http::StatusCode::OK);
     response.into_body()
 }
@@ -298,7 +298,7 @@ async fn an_open_stream_ends_with_its_token_or_the_issuer() {
     let pair = Pair::new("ed", Algorithm::EdDSA);
     let server = Server::start(&[&pair]).await;
     let (settings, other) = (server.settings(), issuer());
-    let config = |jwt| config::Identity { anonymous: Anonymous::Never, jwt };
+    let config = |jwt| config::Identity { anonymous: Anonymous::Never, jwt, ..config::Identity::default() };
     let day = pair.sign(&server.claims(|claims| claims["exp"] = (seconds() + DAY.as_secs()).into()));
     let year = pair.sign(&server.claims(|claims| claims["exp"] = (seconds() + 365 * DAY.as_secs()).into()));
     let stricter = config::Issuer { audience: vec!["others".to_owned()], ..settings.clone() };

@@ -9,6 +9,7 @@ mod found;
 mod schema;
 mod telemetry;
 mod tls;
+mod versions;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 

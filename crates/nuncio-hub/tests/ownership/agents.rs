@@ -1,6 +1,6 @@
 //! Agents: one that a key is not for is one that nobody has.
 
-use nuncio_hub::config::Agent;
+use nuncio_hub::config::{Agent, Cards};
 use nuncio_protocol::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
     GetTaskRequest, ListTaskPushNotificationConfigsRequest, Message, Part, SendMessageRequest,
@@ -80,7 +80,7 @@ async fn an_agent_that_is_not_for_you_is_an_agent_of_nobody() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cards_and_the_list_show_what_is_yours() {
-    let hub = Running::start(|_| {}).await;
+    let hub = Running::start(|config| config.identity.cards = Cards::Protected).await;
     let key = hub.key("team-a", Some(&["echo"])).await;
     for below in [
         "",

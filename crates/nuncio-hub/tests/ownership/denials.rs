@@ -1,6 +1,6 @@
 //! Who was refused what is written down and counted, whichever way they came.
 
-use nuncio_hub::NewKey;
+use nuncio_hub::{NewKey, config::Cards};
 use nuncio_protocol::{GetTaskRequest, Message, Part, SendMessageRequest, Version, op::Call};
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ async fn whoever_is_refused_an_agent_or_an_operation_is_written_down() {
 /// What is no call is refused, too: cards, and whatever is asked of the agent that answers without a name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_looks_for_an_agent_that_is_not_theirs_is_written_down() {
-    let hub = Running::start(|_| {}).await;
+    let hub = Running::start(|config| config.identity.cards = Cards::Protected).await;
     let mut expected = Vec::new();
     for (number, (path, agent)) in [
         ("/agents", None),

@@ -4,12 +4,14 @@
 
 mod agents;
 mod attempts;
+mod cards;
 mod conversations;
 mod denials;
 mod foreign;
 mod limits;
 mod refusals;
 mod tasks;
+mod tenants;
 mod wire;
 
 use std::{

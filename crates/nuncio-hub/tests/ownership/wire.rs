@@ -192,7 +192,7 @@ pub(crate) async fn get_as(hub: &Running, path: &str, key: Option<&str>, headers
     read(request).await
 }
 
-async fn read(request: reqwest::RequestBuilder) -> Answer {
+pub(crate) async fn read(request: reqwest::RequestBuilder) -> Answer {
     let answer = async {
         let response = request.send().await.unwrap();
         let status = response.status().as_u16();

@@ -23,7 +23,7 @@ use tonic::{
 use tower::service_fn;
 
 use super::{
-    Agent, BindOptions, PublicBase, answer,
+    Agent, BindOptions, Inner, PublicBase, answer,
     answer_memory::Held,
     body::{self, ReadBody},
     context,
@@ -51,6 +51,12 @@ pub trait Directory: Send + Sync + 'static {
     /// The agent of this name, or the one for calls without a name (which are all calls of versions that have
     /// no tenant), as far as a request with these extensions may know of it.
     fn find(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<Agent>;
+
+    /// The names of all agents that a request with these extensions may be told of.
+    fn names(&self, extensions: &http::Extensions) -> Vec<String> {
+        let _ = extensions;
+        Vec::new()
+    }
 
     /// The same for a look ahead of the call, which then asks again: whoever takes down who was refused does not here.
     fn look_ahead(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<Agent> {
@@ -111,7 +117,7 @@ impl Grpc {
         };
         let exchange = Exchange { grpc: self, codec, op };
         if let Some(relayed) = exchange.relay(&parts, &body.bytes).await {
-            return relayed.unwrap_or_else(|error| status(codec, &error).into_http::<Body>());
+            return relayed;
         }
         let mut request = http::Request::from_parts(parts, Full::new(body.bytes.clone()));
         // Its share of the memory goes with it until it is decoded.
@@ -148,16 +154,44 @@ impl Grpc {
         let agent = directory.find(call.tenant(), extensions).ok_or_else(|| {
             let why = match call.tenant() {
                 Some(_) => "there is no agent of this name",
-                None => {
-                    "required: it names the agent, and there is no default agent, which is the only one that \
-                     versions without a tenant can reach"
-                }
+                None => return unnamed(&directory.names(extensions)),
             };
             Error::invalid_field("tenant", why)
         })?;
         call.set_tenant(None);
         Ok(agent)
     }
+
+    /// The metadata that names the agent of a call that has named none: a client that drops the tenant of a card
+    /// reaches the default agent.
+    fn named(&self, agent: &Inner, tenant: Option<&str>) -> Option<(HeaderName, HeaderValue)> {
+        if matches!(self.behind, Behind::One(_)) || tenant.is_some() {
+            return None;
+        }
+        let name = agent.options.agent_name.as_deref()?;
+        Some((ANSWERED_BY, HeaderValue::from_str(name).ok()?))
+    }
+}
+
+/// The metadata that names the agent that answered.
+const ANSWERED_BY: HeaderName = HeaderName::from_static("nuncio-agent");
+
+/// The most tenants that an error names.
+const MAX_NAMED_TENANTS: usize = 20;
+
+/// The error of a call without a tenant where there is no default agent.
+fn unnamed(tenants: &[String]) -> Error {
+    let why = "required: it names the agent, and there is no default agent, which is the only one that versions \
+               without a tenant can reach";
+    let named = tenants.iter().take(MAX_NAMED_TENANTS).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let why = match tenants.len() {
+        0 => why.to_owned(),
+        count if count > MAX_NAMED_TENANTS => {
+            format!("{why}; tenants are {named} and {} more", count - MAX_NAMED_TENANTS)
+        }
+        _ => format!("{why}; tenants are {named}"),
+    };
+    Error::invalid_field("tenant", why)
 }
 
 /// True for gRPC with protobuf, which is what it means when it says no more. Other forms, such as gRPC-Web,
@@ -237,17 +271,18 @@ type Answer<T> = std::result::Result<tonic::Response<T>, Status>;
 impl Exchange {
     /// What becomes of a call that is handed on as it came. What is wrong with one that is not is told when it is
     /// decoded.
-    async fn relay(&self, parts: &Parts, body: &Bytes) -> Option<Result<Response>> {
+    async fn relay(&self, parts: &Parts, body: &Bytes) -> Option<Response> {
         let mut message = body.clone();
         let is_compressed = message.split_to(FRAME).first() != Some(&0);
         if is_compressed || matches!(&self.grpc.behind, Behind::One(agent) if agent.inner.relay.is_none()) {
             return None;
         }
         let mut glance = (self.codec.glance)(self.op, message.clone())?;
-        let agent = match &self.grpc.behind {
-            Behind::One(agent) => agent.clone(),
+        let (agent, tenant) = match &self.grpc.behind {
+            Behind::One(agent) => (agent.clone(), None),
             Behind::Many { directory, .. } => {
-                directory.look_ahead(glance.tenant.take().as_deref(), &parts.extensions)?
+                let tenant = glance.tenant.take();
+                (directory.look_ahead(tenant.as_deref(), &parts.extensions)?, tenant)
             }
         };
         let (agent, headers) = (&agent.inner, &parts.headers);
@@ -269,7 +304,10 @@ impl Exchange {
             body: message,
             form: relay::grpc(self.codec),
         };
-        agent.relay(call).await
+        let relayed = agent.relay(call).await?;
+        let mut response = relayed.unwrap_or_else(|error| status(self.codec, &error).into_http::<Body>());
+        response.headers_mut().extend(self.grpc.named(agent, tenant.as_deref()));
+        Some(response)
     }
 
     async fn unary(&self, request: tonic::Request<Bytes>) -> Answer<Bytes> {
@@ -297,7 +335,7 @@ impl Exchange {
     ) -> Answer<T> {
         let (headers, mut extensions, message) = request.into_parts();
         let headers = headers.into_headers();
-        let mut echo = None;
+        let mut told = HeaderMap::new();
         let result = async {
             // Only the version's own package is at this path, so silence means that version (trap T-06).
             let requested = version::requested(&headers, None)?;
@@ -307,11 +345,13 @@ impl Exchange {
             let (decode, op) = (self.codec.decode_call, self.op);
             let mut call = body.decode(move |message| decode(op, message)).await?;
             drop(body);
+            let tenant = call.tenant().map(str::to_owned);
             let agent = &self.grpc.route(&mut call, &extensions)?.inner;
+            told.extend(self.grpc.named(agent, tenant.as_deref()));
             body::check_size(size, &agent.options)?;
             agent.grpc.confirm(self.codec.version, requested)?;
             let cx = self.context(&headers, extensions.get::<Caller>(), &agent.options.keep_headers)?;
-            echo = agent.activated(&cx);
+            told.extend(agent.activated(&cx));
             let (reply, held) = agent.carry_out(call, &cx, extensions.get::<PublicBase>(), COPIES).await?;
             let answer = encode(reply, &|uri| agent.is_active(&cx, uri))?;
             Ok((answer, held))
@@ -323,9 +363,13 @@ impl Exchange {
                     // To the body, which is made of the answer.
                     extensions.insert(Arc::new(held));
                 }
-                Ok(tonic::Response::from_parts(metadata(echo), answer, extensions))
+                Ok(tonic::Response::from_parts(MetadataMap::from_headers(told), answer, extensions))
             }
-            Err(error) => Err(self.refuse(&error, echo)),
+            Err(error) => {
+                let mut status = status(self.codec, &error);
+                status.metadata_mut().as_mut().extend(told);
+                Err(status)
+            }
         }
     }
 
@@ -340,11 +384,6 @@ impl Exchange {
         Ok(cx)
     }
 
-    fn refuse(&self, error: &Error, echo: Option<(HeaderName, HeaderValue)>) -> Status {
-        let mut status = status(self.codec, error);
-        status.metadata_mut().as_mut().extend(echo.map(|(name, value)| (Some(name), value)));
-        status
-    }
 }
 
 /// The answer to a call at this path that goes no further.
@@ -353,10 +392,6 @@ pub(super) fn refuse(path: &str, error: &Error) -> Response {
     let [newest, ..] = CODECS;
     let codec = CODECS.into_iter().find(|codec| codec.service == service).unwrap_or(newest);
     status(codec, error).into_http::<Body>()
-}
-
-fn metadata(header: Option<(HeaderName, HeaderValue)>) -> MetadataMap {
-    MetadataMap::from_headers(header.into_iter().collect())
 }
 
 /// The most of an error that goes into the trailers: clients take 8 KiB of them by default, after base64,

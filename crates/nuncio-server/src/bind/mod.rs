@@ -77,6 +77,9 @@ pub struct BindOptions {
     pub keep_headers: Vec<HeaderName>,
     /// Is told of callers that ask for what they may not.
     pub on_denied: Option<OnDenied>,
+    /// The name of the agent among those of its port. Over gRPC a call without a tenant is answered with it in the
+    /// metadata `nuncio-agent`.
+    pub agent_name: Option<Arc<str>>,
 }
 
 impl Default for BindOptions {
@@ -96,6 +99,7 @@ impl Default for BindOptions {
             card_signer: None,
             keep_headers: Vec::new(),
             on_denied: None,
+            agent_name: None,
         }
     }
 }

@@ -66,6 +66,7 @@ fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> 
             "admin": hub.administered().map(|admin| json!({
                 "listen": admin.address.to_string(), "tokenFile": admin.token_file,
             })),
+            "publicCards": hub.public_cards(),
             "config": file,
             "data": data_json(config),
         }));
@@ -90,6 +91,9 @@ fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> 
     if let Some(file) = file {
         output::note(&format!("configured by {}", file.display()));
     }
+    if let Some(names) = hub.public_cards() {
+        output::note(&public_cards(&names));
+    }
     output::note(&kept(config));
     if let Some(admin) = hub.administered() {
         let file = admin.token_file.display();
@@ -97,6 +101,18 @@ fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> 
     }
     output::note("Ctrl-C stops");
     Ok(())
+}
+
+/// The agents whose cards can be read without credentials, where calls need some.
+fn public_cards(names: &[String]) -> String {
+    if names.is_empty() {
+        return "calls need credentials, and so do all cards".to_owned();
+    }
+    format!(
+        "calls need credentials; anybody can read the cards of {}: cards = \"protected\" in [identity] or \
+         [agents.NAME] hides them",
+        names.join(", ")
+    )
 }
 
 /// Where tasks are kept, how safely, and for how long.

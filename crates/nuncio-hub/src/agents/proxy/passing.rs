@@ -233,6 +233,18 @@ impl Body for Passing {
         };
         Poll::Ready(frame)
     }
+
+    /// Known as soon as the last frame was handed on. HTTP/2 then ends the stream with that frame: a gRPC answer
+    /// without a message is one HEADERS frame (`Trailers-Only`), and no empty DATA frame follows it.
+    fn is_end_stream(&self) -> bool {
+        match &self.state {
+            State::Over => true,
+            State::Recording { .. } => false,
+            State::Learning { held, .. } | State::Passing { held } => {
+                self.is_whole && held.is_empty() && self.body.is_end_stream()
+            }
+        }
+    }
 }
 
 /// The first event of a stream, while it arrives.

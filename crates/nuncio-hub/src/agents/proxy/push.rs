@@ -31,9 +31,10 @@ use nuncio_server::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::lapse,
+    super::{lapse, upstream::refusal},
     Proxy, Ways,
     owner::{bounded, hash},
+    owners::not_found,
 };
 use crate::{clock::now, place, push::Pushing};
 
@@ -228,8 +229,10 @@ impl Proxy {
     ) -> Result<TaskPushNotificationConfig> {
         self.supported(ways)?;
         self.require(&cx.caller, req.task_id.as_str()).await?;
-        let found = self.find(&req.task_id, Some(&req.id)).await?;
-        let (key, mapping) = found.ok_or_else(|| no_webhook(&req.id))?;
+        let Some((key, mapping)) = self.find(&req.task_id, Some(&req.id)).await? else {
+            self.require_known(ways, cx, &req.task_id).await?;
+            return Err(no_webhook(&req.id));
+        };
         self.told(&key, &mapping).ok_or_else(|| no_webhook(&req.id))
     }
 
@@ -243,7 +246,11 @@ impl Proxy {
         self.supported(ways)?;
         self.require(&cx.caller, req.task_id.as_str()).await?;
         let mut configs = Vec::new();
-        for index in self.indexed(&req.task_id).await? {
+        let indexed = self.indexed(&req.task_id).await?;
+        if indexed.is_empty() {
+            self.require_known(ways, cx, &req.task_id).await?;
+        }
+        for index in indexed {
             if let Some((key, mapping)) = self.behind(&index.value).await? {
                 configs.extend(self.told(&key, &mapping));
             }
@@ -260,7 +267,9 @@ impl Proxy {
     ) -> Result<()> {
         self.supported(ways)?;
         self.require(&cx.caller, req.task_id.as_str()).await?;
-        let Some((key, mapping)) = self.find(&req.task_id, Some(&req.id)).await? else { return Ok(()) };
+        let Some((key, mapping)) = self.find(&req.task_id, Some(&req.id)).await? else {
+            return self.require_known(ways, cx, &req.task_id).await;
+        };
         let theirs = DeleteTaskPushNotificationConfigRequest {
             id: mapping.theirs.unwrap_or_else(|| req.id.clone()),
             ..req.clone()
@@ -270,6 +279,19 @@ impl Proxy {
         self.store.drop_record(WEBHOOKS_OF, &index, Expect::Anything).await?.ok();
         self.store.drop_record(WEBHOOK, &key, Expect::Anything).await?.ok();
         Ok(())
+    }
+
+    /// Refuses a task that the agent does not know. The agent is asked only about a task without webhooks: of others
+    /// we know.
+    async fn require_known(&self, ways: &Ways, cx: &CallContext, task: &TaskId) -> Result<()> {
+        let req = GetTaskRequest { id: task.clone(), history_length: Some(0), ..GetTaskRequest::default() };
+        match self.ask(ways, cx, Call::GetTask(Box::new(req))).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::TaskNotFound => Err(not_found(task.as_str())),
+            // It cannot tell, so that any task may be one of its own.
+            Err(error) if refusal::lacks_operation(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn supported(&self, ways: &Ways) -> Result<()> {

@@ -1,17 +1,21 @@
 //! The way of bytes: a call in the version and the binding of the agent is handed on as it came, and so is its
 //! answer.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use http::{StatusCode, header::CONTENT_LENGTH};
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
 use nuncio_client::{Forward, ForwardBody, Handed};
 use nuncio_protocol::{Binding, Caller, Error, ErrorKind, Result, op::Op};
 use nuncio_server::{
     CallerPermit,
     bind::{Form, Raw},
 };
+use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
 use super::{
@@ -108,7 +112,10 @@ impl Proxy {
             Ok(answer) => answer,
             Err(_) => Err(late()),
         };
-        let answer = answer.and_then(|answer| understood(&answer).map(|()| answer));
+        let answer = match answer {
+            Ok(answer) => understood(way, call.binding, patience, answer).await,
+            Err(error) => Err(error),
+        };
         ways.link.learn(&answer);
         let answer = answer.map_err(|error| refusal::shown(&error, as_caller))?;
         let due = match call.op {
@@ -125,8 +132,48 @@ impl Proxy {
     }
 }
 
-/// Refuses an answer that is none of the protocol's, such as the page of a web server that stands in between.
-fn understood(answer: &http::Response<ForwardBody>) -> Result<()> {
+/// The body of an answer.
+enum AnswerBody {
+    /// Still coming.
+    Coming(ForwardBody),
+    /// Read already.
+    Whole(Bytes),
+}
+
+/// Refuses an answer that is none of the protocol's, such as the page of a web server that stands in between. Some
+/// agents send their JSON as plain text: what parses is taken.
+async fn understood(
+    way: &Forward,
+    binding: Binding,
+    patience: Duration,
+    answer: http::Response<ForwardBody>,
+) -> Result<http::Response<AnswerBody>> {
+    let Err(foreign) = check_media_type(&answer) else { return Ok(answer.map(AnswerBody::Coming)) };
+    if headers::media_type(answer.headers()) != "text/plain" {
+        return Err(foreign);
+    }
+    let (mut parts, body) = answer.into_parts();
+    match timeout(patience, way.collect(body)).await {
+        Ok(Ok(body)) if is_json_answer(binding, &body) => {
+            parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            Ok(http::Response::from_parts(parts, AnswerBody::Whole(body)))
+        }
+        Ok(Ok(_) | Err(_)) | Err(_) => Err(foreign),
+    }
+}
+
+/// True for a JSON object; over JSON-RPC for a response of it.
+fn is_json_answer(binding: Binding, body: &[u8]) -> bool {
+    let Ok(members) = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(body) else { return false };
+    let has = |name: &str| members.contains_key(name);
+    match binding {
+        Binding::JsonRpc => has("jsonrpc") && (has("result") || has("error")),
+        Binding::HttpJson => true,
+        Binding::Grpc => false,
+    }
+}
+
+fn check_media_type(answer: &http::Response<ForwardBody>) -> Result<()> {
     let media_type = headers::media_type(answer.headers());
     let is_ours = media_type.contains("json")
         || matches!(media_type, "text/event-stream" | "application/grpc")
@@ -146,6 +193,11 @@ fn understood(answer: &http::Response<ForwardBody>) -> Result<()> {
     Err(Error::new(kind, why))
 }
 
+/// True for the head of a gRPC answer that is an error and nothing else (`Trailers-Only`).
+fn is_grpc_error(headers: &HeaderMap) -> bool {
+    headers.get("grpc-status").is_some_and(|status| status != "0")
+}
+
 /// An answer on its way back.
 struct Exchange<'a> {
     proxy: &'a Proxy,
@@ -161,7 +213,7 @@ impl Exchange<'_> {
     /// `place` is held until the answer is whole.
     async fn respond(
         self,
-        answer: http::Response<ForwardBody>,
+        answer: http::Response<AnswerBody>,
         place: Option<CallerPermit>,
     ) -> Result<Answered> {
         let (parts, body) = answer.into_parts();
@@ -172,7 +224,12 @@ impl Exchange<'_> {
         };
         let mut refused = None;
         let body = match framing {
-            Some(framing) => {
+            // After an error in the head there is nothing to come, whatever the agent sends.
+            Some(Framing::Grpc) if is_grpc_error(&parts.headers) => {
+                refused = self.form.refusal(&parts, b"");
+                Body::empty()
+            }
+            Some(framing) if let AnswerBody::Coming(body) = body => {
                 if framing == Framing::Grpc {
                     refused = self.form.refusal(&parts, b"");
                 }
@@ -184,7 +241,7 @@ impl Exchange<'_> {
                 let is_whole = parts.headers.contains_key("grpc-status");
                 Body::new(if is_whole { passing.whole() } else { passing })
             }
-            None => {
+            _ => {
                 let body = self.whole(body).await?;
                 refused = self.form.refusal(&parts, &body);
                 Body::from(body)
@@ -208,10 +265,13 @@ impl Exchange<'_> {
     }
 
     /// A whole answer; the task in it is recorded before anybody sees it.
-    async fn whole(&self, body: ForwardBody) -> Result<Bytes> {
-        let body = match timeout(self.patience, self.way.collect(body)).await {
-            Ok(body) => body.map_err(|error| refusal::shown(&error, false))?,
-            Err(_) => return Err(refusal::shown(&late(), false)),
+    async fn whole(&self, body: AnswerBody) -> Result<Bytes> {
+        let body = match body {
+            AnswerBody::Whole(body) => body,
+            AnswerBody::Coming(body) => match timeout(self.patience, self.way.collect(body)).await {
+                Ok(body) => body.map_err(|error| refusal::shown(&error, false))?,
+                Err(_) => return Err(refusal::shown(&late(), false)),
+            },
         };
         if let Some(Learning { owners, caller }) = self.learning()
             && let Some(subject) = self.form.subject(&body)

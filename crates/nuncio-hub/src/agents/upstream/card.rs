@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context as _;
 use nuncio_client::FetchedCard;
-use nuncio_protocol::{AgentCapabilities, AgentCard, Error, ErrorKind, RESUME_EXTENSION, Result};
+use nuncio_protocol::{AgentCapabilities, AgentCard, Error, ErrorKind, RESUME_EXTENSION, Result, Version};
 use nuncio_server::store::{PutRecord, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,18 +24,31 @@ use crate::{
 const KIND: &str = "card";
 
 /// What the operator says about an agent, in place of its own words.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Label {
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
     /// Added to those of its skills.
     pub(crate) tags: Vec<String>,
+    /// The versions in which callers reach it.
+    pub(crate) versions: Vec<Version>,
+}
+
+impl Default for Label {
+    fn default() -> Self {
+        Self { title: None, description: None, tags: Vec::new(), versions: Version::ALL.to_vec() }
+    }
 }
 
 impl Label {
     pub(crate) fn of(wanted: &config::Agent) -> Self {
-        let config::Agent { title, description, tags, .. } = wanted;
-        Self { title: title.clone(), description: description.clone(), tags: tags.clone() }
+        let config::Agent { title, description, tags, versions, .. } = wanted;
+        Self {
+            title: title.clone(),
+            description: description.clone(),
+            tags: tags.clone(),
+            versions: versions.clone(),
+        }
     }
 
     /// Writes it over what a card says.
@@ -50,6 +63,8 @@ impl Label {
             let new: Vec<_> = self.tags.iter().filter(|tag| !skill.tags.contains(tag)).cloned().collect();
             skill.tags.extend(new);
         }
+        let is_spoken = |version: Version| self.versions.contains(&version);
+        card.supported_interfaces.retain(|interface| interface.version().is_some_and(is_spoken));
     }
 }
 
@@ -208,8 +223,11 @@ mod tests {
 
     #[test]
     fn the_operator_has_the_last_word_and_an_agent_without_a_card_says_so() {
-        let label =
-            Label { title: Some("Bills".to_owned()), description: Some("Ours.".to_owned()), tags: vec![] };
+        let label = Label {
+            title: Some("Bills".to_owned()),
+            description: Some("Ours.".to_owned()),
+            ..Label::default()
+        };
         let card: AgentCard = serde_json::from_value(theirs()).unwrap();
         let ours = present("billing", &card, &label, &place());
         assert_eq!((&*ours.name, &*ours.description), ("Bills", "Ours."));

@@ -34,6 +34,10 @@ const LONG_AFTER_THE_END: Duration = Duration::from_secs(5);
 /// So many events are told in one piece at most.
 const AT_ONCE: usize = 64;
 
+/// The first pause before a poll of a task that has just begun: most agents that do not stream are done in
+/// milliseconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
 /// The longest pause between two looks at a task.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -66,6 +70,8 @@ impl Standing {
 /// How patient we are still.
 struct Patience {
     pause: Duration,
+    /// The pause before the last poll.
+    paused: Duration,
     /// When the agent last answered.
     contact: Instant,
     subscriptions: u32,
@@ -95,7 +101,12 @@ impl Turn<'_> {
     ) -> Result<()> {
         let mut patience = Patience {
             // What was left behind is looked at right away.
-            pause: if self.cx.again { Duration::ZERO } else { self.link.settings.poll_every },
+            pause: if self.cx.again {
+                Duration::ZERO
+            } else {
+                FIRST_PAUSE.min(self.link.settings.poll_every)
+            },
+            paused: Duration::ZERO,
             contact: Instant::now(),
             subscriptions: 0,
             old_questions: if self.cx.again { OLD_QUESTIONS } else { 0 },
@@ -289,11 +300,8 @@ impl Turn<'_> {
         let settings = &self.link.settings;
         loop {
             tokio::time::sleep(patience.pause).await;
-            let longer = patience
-                .pause
-                .mul_f64(1.5)
-                .clamp(settings.poll_every, LONGEST_PAUSE.max(settings.poll_every));
-            patience.pause = longer;
+            patience.paused = patience.pause;
+            patience.pause = next_pause(patience.pause, settings.poll_every);
             let error = match self.look_once(memo).await {
                 Ok(task) => {
                     patience.contact = Instant::now();
@@ -301,6 +309,8 @@ impl Turn<'_> {
                 }
                 Err(error) => error,
             };
+            // Quick polls are for an agent that answers.
+            patience.pause = patience.pause.max(settings.poll_every);
             if error.kind() == ErrorKind::TaskNotFound {
                 let why = "the agent does not know the task any more; it may have been restarted";
                 return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
@@ -334,10 +344,14 @@ impl Turn<'_> {
         let status = self.ours.status(task.status.clone());
         match self.told(task).await? {
             Standing::Settled => return Ok(true),
-            Standing::Goes(true) => patience.pause = self.link.settings.poll_every,
+            Standing::Goes(true) => patience.pause = patience.pause.min(self.link.settings.poll_every),
             Standing::Goes(false) => {}
             Standing::AsksStill if self.told_to_authorise.load(Ordering::Relaxed) => {}
-            Standing::AsksStill if patience.old_questions < OLD_QUESTIONS => patience.old_questions += 1,
+            Standing::AsksStill if patience.old_questions < OLD_QUESTIONS => {
+                // Quick polls come before an agent has looked at the answer.
+                let is_quick = patience.paused < self.link.settings.poll_every;
+                patience.old_questions += u32::from(!is_quick);
+            }
             Standing::AsksStill if self.cx.again && status.state != TaskState::AuthRequired => {
                 // Not without a word: the caller has answered, and would take the question for a new one.
                 let why = "the hub stopped before it was known whether the agent took the last message, and the agent \
@@ -376,6 +390,46 @@ impl Turn<'_> {
                 None
             }
             Ok(Err(_)) | Err(_) => None,
+        }
+    }
+}
+
+/// The pause after this one: doubled up to `poll_every`, then half as long again up to [`LONGEST_PAUSE`].
+fn next_pause(pause: Duration, poll_every: Duration) -> Duration {
+    if pause.is_zero() {
+        poll_every
+    } else if pause < poll_every {
+        pause.saturating_mul(2).min(poll_every)
+    } else {
+        pause.mul_f64(1.5).min(LONGEST_PAUSE.max(poll_every))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_setting_and_grow_slowly_after_it() {
+        for (first, poll_every, expected) in [
+            (1, 1000, &[2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1500, 2250][..]),
+            (1, 5, &[2, 4, 5, 7, 11]),
+            (1, 1, &[1, 2, 3]),
+            (20_000, 1000, &[30_000, 30_000]),
+            (1000, 60_000, &[2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]),
+            // A task that was left behind, or whose stream broke.
+            (0, 1000, &[1000, 1500]),
+        ] {
+            let mut pause = Duration::from_millis(first);
+            let poll_every = Duration::from_millis(poll_every);
+            let pauses: Vec<_> = expected
+                .iter()
+                .map(|_| {
+                    pause = next_pause(pause, poll_every);
+                    pause.as_millis()
+                })
+                .collect();
+            assert_eq!(pauses, expected, "{first} {poll_every:?}");
         }
     }
 }

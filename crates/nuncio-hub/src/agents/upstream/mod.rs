@@ -191,8 +191,7 @@ impl Prepared {
             Some(proxy) => workshop.relayed(proxy, shared.card(), wanted, keep_headers)?,
             None => {
                 let executor = UpstreamExecutor(Arc::clone(&shared));
-                // What it takes is for the agent to say: many take more than their cards promise (REQ-105).
-                let builder = Runtime::builder(shared.card(), executor).idempotent(true).any_media_type();
+                let builder = Runtime::builder(shared.card(), executor).idempotent(true);
                 let before = before.and_then(|before| before.runtime().cloned());
                 let durable = Durable::new(&shared.name, builder, "hello");
                 workshop.durable(Durable { wanted: Some(wanted), keep_headers, before, ..durable })?

@@ -43,7 +43,7 @@ pub(super) fn fate(error: &Error) -> Fate {
 }
 
 /// True if the agent does not have the operation, so that it has done nothing.
-pub(super) fn lacks_operation(error: &Error) -> bool {
+pub(in crate::agents) fn lacks_operation(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::UnsupportedOperation | ErrorKind::MethodNotFound)
 }
 

@@ -13,8 +13,8 @@ mod withdraw;
 use std::{path::PathBuf, time::Duration};
 
 use nuncio_protocol::{
-    A2aService as _, Binding, CallContext, ErrorKind, ListTasksRequest, Message, SendMessageResponse, Task,
-    TaskId, TaskState, Version,
+    A2aService as _, Binding, CallContext, ErrorKind, ListTasksRequest, Message, Part, SendMessageResponse,
+    Task, TaskId, TaskState, Version,
     op::{Call, Op},
 };
 use nuncio_server::{
@@ -242,6 +242,41 @@ async fn what_the_agent_demands_its_callers_are_told() {
     assert_eq!(aware.task("two").await.unwrap().status.state, TaskState::Completed);
     let declared = peer.seen()[0].cx.extensions.clone();
     assert!(declared.contains(&"urn:x:y".to_owned()) && !declared.contains(&"urn:x:z".to_owned()));
+}
+
+/// REQ-105: by its card, before it is called.
+#[tokio::test]
+async fn what_the_card_does_not_take_is_refused_before_the_agent_is_called() {
+    let with = |media_type: &'static str| {
+        Say::from("two").change(move |req| {
+            let part = Part::raw("x").with_media_type(media_type).with_filename("f");
+            req.message.parts.push(part);
+        })
+    };
+    for manners in [Manners::good(), Manners::default()] {
+        for (takes, media_type, is_taken) in [
+            (&["text/plain"][..], "application/x-other", false),
+            (&["text/plain"], "text/plain", true),
+            (&["text/plain", "image/*"], "image/png", true),
+            (&["text/plain", "image/*"], "application/pdf", false),
+            (&["text"], "image/png", false),
+            (&["text", "file"], "image/png", true),
+            (&["*/*"], "application/x-other", true),
+        ] {
+            let peer = Peer::start(Manners { takes, ..manners.clone() }).await;
+            let hub = hub(settings(&peer.url)).await;
+            let sent = hub.harness.task(with(media_type)).await;
+            let streamed = hub.harness.stream(with(media_type)).await;
+            for error in [sent.err(), streamed.err()] {
+                let kind = error.map(|error| error.kind());
+                let expected = (!is_taken).then_some(ErrorKind::ContentTypeNotSupported);
+                assert_eq!(kind, expected, "{takes:?} {media_type}");
+            }
+            if !is_taken {
+                assert_eq!(peer.sends(), 0, "{takes:?} {media_type}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod name;
 mod upstream;
 mod words;
 
+use nuncio_protocol::Version;
 use nuncio_server::push::Dialect;
 
 pub use self::{
@@ -12,7 +13,7 @@ pub use self::{
     name::AgentName,
     upstream::{Auth, CardSource, ClientIdentity, Credential, Follow, Mode, OAuth2, Trust, Upstream},
 };
-use super::{AgentLimits, Secret};
+use super::{AgentLimits, Cards, Secret};
 
 /// An agent, as the operator wants it.
 #[derive(Clone, PartialEq, Debug)]
@@ -29,6 +30,10 @@ pub struct Agent {
     pub tags: Vec<String>,
     /// The directory lists it.
     pub visible: bool,
+    /// Who may read its card; `None`: as for all agents if it is visible, else who may call it.
+    pub cards: Option<Cards>,
+    /// The versions in which callers reach it.
+    pub versions: Vec<Version>,
     /// What all callers together may ask of it.
     pub limits: AgentLimits,
     /// What its notifications look like, if not as those of all agents.
@@ -48,6 +53,8 @@ impl Agent {
             description: None,
             tags: Vec::new(),
             visible: true,
+            cards: None,
+            versions: Version::ALL.to_vec(),
             limits: AgentLimits::default(),
             push: AgentPush::default(),
             origin,

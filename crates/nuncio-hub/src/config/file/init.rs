@@ -32,6 +32,8 @@ const AGENTS: &[(&str, &[&str])] = &[
             "description",
             "tags",
             "visible",
+            "cards",
+            "versions",
             "mode",
             "version",
             "binding",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AgentLimits, SecretText, push::Dialect};
+use super::{AgentLimits, Cards, SecretText, push::Dialect};
 use crate::config::Secret;
 
 /// An agent: exactly one of url, command and demo says what it is.
@@ -35,6 +35,13 @@ pub(crate) struct Agent {
     /// Whether the directory lists it; true when absent. Who knows its name can call it in any case.
     #[schemars(example = true)]
     pub(crate) visible: Option<bool>,
+    /// public: anybody may read its card, without credentials. protected: only who may call it, and for others there
+    /// is no such agent. When absent: as identity.cards says if it is visible, else protected.
+    #[schemars(example = Cards::Public)]
+    pub(crate) cards: Option<Cards>,
+    /// The versions in which callers reach it: its card shows these, and others are refused. Both when absent.
+    #[schemars(example = ["1.0"], length(min = 1))]
+    pub(crate) versions: Option<Vec<Version>>,
 
     /// durable: tasks, their logs and webhooks are the hub's. proxy: calls are passed on, and nothing is kept but
     /// who owns which task. durable when absent. With url.
@@ -78,7 +85,8 @@ pub(crate) struct Agent {
     /// How the hub follows its tasks; auto when absent: as well as it can. With url.
     #[schemars(example = Follow::Auto)]
     pub(crate) follow: Option<Follow>,
-    /// How many seconds lie between two looks at a task, at first; 1 when absent. With url.
+    /// How many seconds lie between two polls of a task that goes on; 1 when absent. The first polls come sooner, after
+    /// 1, 2, 4, 8 … ms, and later ones more seldom. With url.
     #[schemars(example = 1)]
     pub(crate) poll_seconds: Option<f64>,
     /// Callers with credentials may read its extended card; false when absent. With url.
@@ -151,6 +159,15 @@ pub(crate) enum Version {
     New,
     #[serde(rename = "0.3")]
     Old,
+}
+
+impl From<Version> for nuncio_protocol::Version {
+    fn from(version: Version) -> Self {
+        match version {
+            Version::New => Self::V1_0,
+            Version::Old => Self::V0_3,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -10,6 +10,8 @@ use crate::config::{self, Algorithm};
 pub(crate) struct Identity {
     /// Who may call without credentials.
     pub(crate) anonymous: Anonymous,
+    /// Who may read the cards of agents that are visible and have no cards of their own.
+    pub(crate) cards: Cards,
     /// Issuers of tokens (JWT) that callers may show.
     pub(crate) jwt: Vec<Issuer>,
 }
@@ -32,6 +34,25 @@ impl From<Anonymous> for config::Anonymous {
             Anonymous::Loopback => Self::Loopback,
             Anonymous::Always => Self::Always,
             Anonymous::Never => Self::Never,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Cards {
+    /// Anybody, without credentials.
+    #[default]
+    Public,
+    /// Callers who may call the agent.
+    Protected,
+}
+
+impl From<Cards> for config::Cards {
+    fn from(cards: Cards) -> Self {
+        match cards {
+            Cards::Public => Self::Public,
+            Cards::Protected => Self::Protected,
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) use self::{
         Agent, AgentPush, Auth, Binding, CommandLine, Demo, Follow, Format, Mode, OAuth2, Trust, Version,
     },
     edge::{Admin, CardKey, Connections, Cors, Tls},
-    identity::{Identity, Issuer},
+    identity::{Cards, Identity, Issuer},
     limits::{AgentLimits, Limits, Rate},
     push::Push,
     store::Data,

@@ -79,12 +79,24 @@ impl Reader<'_> {
                 description: agent.description.clone(),
                 tags: agent.tags.clone().unwrap_or_default(),
                 visible: agent.visible.unwrap_or(true),
+                cards: agent.cards.map(Into::into),
+                versions: self.versions(&path, agent.versions.as_deref()),
                 limits: self.agent_limits(&path, agent.limits.as_ref()),
                 push: self.agent_push(&path, agent.push.as_ref()),
                 ..Agent::new(name, kind, origin)
             });
         }
         agents
+    }
+
+    /// The versions in which callers reach it, the newest first.
+    fn versions(&mut self, path: &[&str], written: Option<&[raw::Version]>) -> Vec<Version> {
+        let Some(written) = written else { return Version::ALL.to_vec() };
+        if written.is_empty() {
+            self.wrong(&[path, &["versions"]].concat(), "expected at least one of \"1.0\" and \"0.3\"");
+        }
+        let is_written = |version: &Version| written.iter().any(|said| Version::from(*said) == *version);
+        Version::ALL.iter().copied().filter(is_written).collect()
     }
 
     /// What it is: exactly one thing, and nothing is said that belongs to another.
@@ -130,10 +142,7 @@ impl Reader<'_> {
             None | Some(raw::Mode::Durable) => Mode::Durable,
             Some(raw::Mode::Proxy) => Mode::Proxy,
         };
-        upstream.version = agent.version.map(|version| match version {
-            raw::Version::New => Version::V1_0,
-            raw::Version::Old => Version::V0_3,
-        });
+        upstream.version = agent.version.map(Into::into);
         upstream.binding = agent.binding.map(|binding| match binding {
             raw::Binding::Jsonrpc => Binding::JsonRpc,
             raw::Binding::Rest => Binding::HttpJson,

@@ -214,7 +214,7 @@ impl Reader<'_> {
                 operations_claim: issuer.operations_claim.clone(),
             });
         }
-        Identity { anonymous: written.anonymous.into(), jwt }
+        Identity { anonymous: written.anonymous.into(), cards: written.cards.into(), jwt }
     }
 
     /// Names of agents. One that is not in the file may come by the admin API.

@@ -6,7 +6,7 @@ use nuncio_protocol::{Binding, Version};
 
 use super::{load, must};
 use crate::config::{
-    Agent, AgentKind, AgentLimits, AgentOrigin, AgentPush, Auth, CardSource, ClientIdentity, Command,
+    Agent, AgentKind, AgentLimits, AgentOrigin, AgentPush, Auth, CardSource, Cards, ClientIdentity, Command,
     Credential, Dialect, Follow, Format, Mode, OAuth2, Rate, Secret, Trust, Upstream,
 };
 
@@ -31,6 +31,8 @@ fn an_upstream_agent_word_by_word() {
         description = "Knows"
         tags = ["t"]
         visible = false
+        cards = "public"
+        versions = ["0.3", "1.0", "0.3"]
         mode = "proxy"
         version = "0.3"
         binding = "rest"
@@ -96,6 +98,7 @@ fn an_upstream_agent_word_by_word() {
         description: Some("Knows".to_owned()),
         tags: vec!["t".to_owned()],
         visible: false,
+        cards: Some(Cards::Public),
         limits: AgentLimits {
             body_bytes: Some(1),
             parts: Some(2),
@@ -116,6 +119,23 @@ fn an_upstream_agent_with_nothing_said_is_as_usual() {
     let usual = Upstream::new("https://a/".parse().unwrap());
     let expected = Agent::new("a".parse().unwrap(), AgentKind::Upstream(Box::new(usual)), AgentOrigin::File);
     assert_eq!(agent("[agents.a]\nurl = \"https://a\""), expected);
+}
+
+#[test]
+fn the_versions_of_an_agent() {
+    let (new, old) = (Version::V1_0, Version::V0_3);
+    for (written, expected) in [
+        ("", &[new, old][..]),
+        ("versions = [\"1.0\"]", &[new]),
+        ("versions = [\"0.3\"]", &[old]),
+        ("versions = [\"0.3\", \"1.0\"]", &[new, old]),
+    ] {
+        assert_eq!(agent(&format!("[agents.a]\ndemo = \"echo\"\n{written}")).versions, expected, "{written}");
+    }
+    for (wrong, why) in [("[]", "at least"), ("[\"2.0\"]", "versions"), ("\"1.0\"", "versions")] {
+        let problems = load(&format!("[agents.a]\ndemo = \"echo\"\nversions = {wrong}")).err().unwrap();
+        assert!(problems.to_string().contains(why), "{wrong}: {problems}");
+    }
 }
 
 #[test]

@@ -248,10 +248,14 @@ async fn hub_of(
         let open = config::Identity { anonymous: config::Anonymous::Always, ..config::Identity::default() };
         workshop.identity.configure(&open).unwrap();
     }
-    let guard = Guard { origins: Arc::default(), identity: Arc::clone(&workshop.identity) };
+    let guard = Guard {
+        origins: Arc::default(),
+        identity: Arc::clone(&workshop.identity),
+        fleet: Arc::clone(&fleet),
+    };
     let (routes, _health) = router::router(&fleet, &store, &place, &options, &guard).await.unwrap();
     let requests = Requests::new(Arc::clone(&workshop.telemetry.metrics));
-    let front = Front::new(requests, guard, fleet, routes);
+    let front = Front::new(requests, guard, routes);
     // The edge says where requests come from, and there is none here.
     let local = Ipv4Addr::LOCALHOST.into();
     let peer = axum::Extension(Peer::new(local, local));

@@ -219,6 +219,69 @@ async fn there_is_an_end_to_the_webhooks_of_a_task() {
     ann.create_task_push_notification_config(&cx, named(0)).await.unwrap();
 }
 
+/// As the agent itself answers, whether or not callers are told apart.
+#[tokio::test]
+async fn webhooks_of_a_task_that_nobody_has_are_not_found() {
+    let upstream = Canned::start(&FORMS[..1], |asked| {
+        let asked: Value = serde_json::from_slice(&asked.body).unwrap();
+        let params = &asked["params"];
+        let is_known = [&params["id"], &params["taskId"]].contains(&&json!("t"));
+        let mut answer = json!({ "jsonrpc": "2.0", "id": asked["id"] });
+        match asked["method"].as_str().unwrap() {
+            "SendMessage" => answer["result"] = json!({ "task": { "id": "t", "contextId": "c" } }),
+            _ if !is_known => answer["error"] = json!({ "code": -32001, "message": "no such task" }),
+            "GetTask" => answer["result"] = json!({ "id": "t", "contextId": "c" }),
+            _ => answer["result"] = params.clone(),
+        }
+        typed(StatusCode::OK, "application/json", answer.to_string())
+    })
+    .await;
+    for apart in [false, true] {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let settings = Upstream::new(Url::parse(&upstream.base).unwrap());
+        let hub = hub_with(settings, apart, Some(pushing(&store)), store).await;
+        for form in FORMS {
+            let (ann, cx) = (hub.service("ann", form), CallContext::default());
+            let get = |task: &str| GetTaskPushNotificationConfigRequest {
+                task_id: task.into(),
+                id: "none".into(),
+                tenant: None,
+            };
+            let list = |task: &str| ListTaskPushNotificationConfigsRequest {
+                task_id: task.into(),
+                ..Default::default()
+            };
+            let delete = |task: &str| DeleteTaskPushNotificationConfigRequest {
+                task_id: task.into(),
+                id: "none".into(),
+                tenant: None,
+            };
+            let mut create = webhook("https://hook.example/");
+            create.task_id = Some("nobody's".into());
+            for (what, error) in [
+                ("get", ann.get_task_push_notification_config(&cx, get("nobody's")).await.err()),
+                ("list", ann.list_task_push_notification_configs(&cx, list("nobody's")).await.err()),
+                ("delete", ann.delete_task_push_notification_config(&cx, delete("nobody's")).await.err()),
+                ("create", ann.create_task_push_notification_config(&cx, create).await.err()),
+            ] {
+                let error = error.unwrap_or_else(|| panic!("{what} {form:?} {apart}"));
+                assert_eq!(error.kind(), ErrorKind::TaskNotFound, "{what} {form:?} {apart}: {error}");
+                if what != "create" {
+                    assert_eq!(error.message(), "task not found", "{what} {form:?} {apart}");
+                }
+            }
+            // A task that is there, without webhooks.
+            ann.send_message(&cx, send(None)).await.unwrap();
+            let error = ann.get_task_push_notification_config(&cx, get("t")).await.unwrap_err();
+            assert!(error.message().contains("configuration"), "{form:?} {apart}: {error}");
+            assert!(
+                ann.list_task_push_notification_configs(&cx, list("t")).await.unwrap().configs.is_empty()
+            );
+            ann.delete_task_push_notification_config(&cx, delete("t")).await.unwrap();
+        }
+    }
+}
+
 #[tokio::test]
 async fn where_the_agent_does_not_push_neither_does_the_hub() {
     let upstream = agent(&FORMS, false).await;

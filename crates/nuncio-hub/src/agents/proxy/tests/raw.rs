@@ -150,6 +150,45 @@ async fn errors_of_the_agent_are_its_own_words() {
     }
 }
 
+/// Go servers of 0.3 send their errors so.
+#[tokio::test]
+async fn json_that_comes_as_plain_text_is_taken_if_it_parses() {
+    let error = r#"{"jsonrpc":"2.0","id":"a-1","error":{"code":-32001,"message":"own"}}"#;
+    let rest = r#"{"code":-32001,"message":"own"}"#;
+    for Case { form, asked, answer: result, .. } in cases() {
+        let json = match form.0 {
+            Binding::JsonRpc => error,
+            Binding::HttpJson => rest,
+            Binding::Grpc => continue,
+        };
+        let result = String::from_utf8(result.to_vec()).unwrap();
+        for (status, said, is_taken) in [
+            (200, json, true),
+            (400, json, true),
+            (200, &*result, true),
+            (404, "no such page", false),
+            (200, "[1]", false),
+            (500, r#"{"cut":"#, false),
+        ] {
+            let text = said.to_owned();
+            let answer = move |_: &Asked| {
+                typed(StatusCode::from_u16(status).unwrap(), "text/plain; charset=utf-8", text.clone())
+            };
+            let upstream = Canned::start(&[form], answer).await;
+            for apart in [false, true] {
+                let hub = hub(&upstream.base, apart).await;
+                for asked in [asked.clone(), streams::stream_call(form)] {
+                    let what = format!("{form:?} {} {status} {said}", asked.path);
+                    let (got, headers, body, _) = hub.ask("ann", asked).await;
+                    assert!(headers["content-type"].to_str().unwrap().contains("json"), "{what}");
+                    let is_theirs = (got.as_u16(), &body[..]) == (status, said.as_bytes());
+                    assert_eq!(is_theirs, is_taken, "{what}: {}", String::from_utf8_lossy(&body));
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_no_answer_becomes_an_error_of_the_protocol() {
     let page = |status: u16| {
@@ -174,6 +213,36 @@ async fn what_is_no_answer_becomes_an_error_of_the_protocol() {
         let told = format!("{status} {headers:?} {}", String::from_utf8_lossy(&body)).replace("%20", " ");
         assert!(told.contains("cannot be reached") || told.contains("not available"), "{form:?} {told}");
         assert!(!told.contains(base.trim_start_matches("http://")), "{told}");
+    }
+}
+
+/// gRPC over HTTP/2, "Responses": a status in the head is `Trailers-Only`, which ends the stream.
+#[tokio::test]
+async fn a_grpc_error_is_one_headers_frame() {
+    for form in FORMS.into_iter().filter(|(binding, _)| *binding == Binding::Grpc) {
+        // An agent that does the same, and one that ends its stream with an empty frame.
+        for ends_with_head in [true, false] {
+            let upstream = Canned::start(&[form], move |_| {
+                let nothing = futures_util::stream::empty::<Result<Bytes, std::io::Error>>();
+                let body = if ends_with_head { Body::empty() } else { Body::from_stream(nothing) };
+                let mut answer = typed(StatusCode::OK, "application/grpc", body);
+                answer.headers_mut().insert("grpc-status", "5".parse().unwrap());
+                answer.headers_mut().insert("grpc-message", "no task".parse().unwrap());
+                answer
+            })
+            .await;
+            for apart in [false, true] {
+                let hub = hub(&upstream.base, apart).await;
+                let unary = cases().into_iter().find(|case| case.form == form).unwrap().asked;
+                for asked in [unary, streams::stream_call(form)] {
+                    let what = format!("{form:?} {ends_with_head} {apart} {}", asked.path);
+                    let response = hub.open("ann", asked).await;
+                    assert_eq!(response.headers()["grpc-status"], "5", "{what}");
+                    assert_eq!(response.headers()["grpc-message"], "no task", "{what}");
+                    assert!(hyper::body::Body::is_end_stream(response.body()), "{what}");
+                }
+            }
+        }
     }
 }
 

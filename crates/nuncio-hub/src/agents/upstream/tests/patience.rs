@@ -45,6 +45,42 @@ async fn a_task_that_waits_for_an_authorisation_can_be_told_and_canceled() {
     }
 }
 
+/// An agent that cannot stream answers before it is done, and is done soon. The first poll does not wait for
+/// `poll_seconds`.
+#[tokio::test]
+async fn a_task_of_an_agent_that_cannot_stream_is_seen_as_soon_as_it_is_done() {
+    let poll_every = Duration::from_secs(20);
+    for follow in [Follow::Auto, Follow::Poll] {
+        let peer = Peer::start(Manners::default()).await;
+        let hub = hub(Upstream { poll_every, follow, ..settings(&peer.url) }).await;
+        let begun = Instant::now();
+        assert_eq!(summary(&hub.harness.task("two").await.unwrap()), "completed | user: two | a \"xy\"");
+        let asked = hub.harness.task("ask").await.unwrap();
+        assert_eq!(asked.status.state, TaskState::InputRequired);
+        let done = hub.harness.task(Say::to(&asked, "two")).await.unwrap();
+        assert_eq!(summary(&done), "completed | user: ask; agent: which?; user: two | a \"xy\"");
+        assert!(begun.elapsed() < poll_every, "{:?}", begun.elapsed());
+        let is_immediate = |seen: &peer::Seen| match &seen.call {
+            Call::SendMessage(req) => {
+                req.configuration.as_ref().is_some_and(|wanted| wanted.return_immediately)
+            }
+            _ => false,
+        };
+        assert_eq!(peer.seen().into_iter().filter(|seen| is_immediate(seen)).count(), 3);
+    }
+}
+
+/// An answer that is final, or a reply, needs no poll.
+#[tokio::test]
+async fn an_answer_that_is_final_is_the_end() {
+    let peer = Peer::start(Manners { blocks: true, lacks: vec![Op::GetTask], ..Manners::default() }).await;
+    let hub = hub(settings(&peer.url)).await;
+    assert_eq!(summary(&hub.harness.task("two").await.unwrap()), "completed | user: two | a \"xy\"");
+    let answer = hub.harness.send("reply").await.unwrap();
+    assert!(matches!(answer, SendMessageResponse::Message(_)), "{answer:?}");
+    assert_eq!(peer.count(&[Op::GetTask]), 0);
+}
+
 #[tokio::test]
 async fn a_task_that_nobody_authorises_is_left_as_it_is_and_takes_no_place() {
     let peer = Peer::start(Manners::good()).await;

@@ -65,6 +65,8 @@ pub(super) struct Manners {
     pub(super) knows_repeats: bool,
     /// Callers must declare this.
     pub(super) demands: Option<&'static str>,
+    /// The input modes of its card; none: text.
+    pub(super) takes: &'static [&'static str],
     /// It shows more of itself to those who are known.
     pub(super) extended: bool,
     /// It signs its card with the key of this seed.
@@ -212,6 +214,9 @@ impl Inner {
                 interface.version() == Some(version) && interface.binding() == Some(binding)
             };
             card.supported_interfaces.retain(fits);
+        }
+        if !self.manners.takes.is_empty() {
+            card.default_input_modes = self.manners.takes.iter().map(|mode| (*mode).to_owned()).collect();
         }
         if let Some(uri) = self.manners.demands {
             let (uri, required) = (uri.to_owned(), true);
