@@ -71,7 +71,7 @@ serve(grpc, port, (services, grpcPort) => {
       { transport: 'GRPC', url: `127.0.0.1:${grpcPort}` },
     ],
     capabilities: { streaming: true, pushNotifications: true },
-    defaultInputModes: ['text/plain'],
+    defaultInputModes: ['text/plain', 'application/octet-stream'],
     defaultOutputModes: ['text/plain'],
     skills: [{ id: 'echo', name: 'Echo', description: 'Echoes text.', tags: ['echo'] }],
   };

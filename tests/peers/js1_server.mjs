@@ -83,7 +83,7 @@ serve(grpc, Number(port), (services, grpcPort) => {
       Object.entries(urls).map(([protocolBinding, url]) => ({ url, protocolBinding, protocolVersion })),
     ),
     capabilities: { streaming: true, pushNotifications: true },
-    defaultInputModes: ['text/plain'],
+    defaultInputModes: ['text/plain', 'application/octet-stream'],
     defaultOutputModes: ['text/plain'],
     skills: [{ id: 'echo', name: 'Echo', description: 'Echoes text.', tags: ['echo'] }],
   });

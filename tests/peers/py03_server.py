@@ -100,7 +100,7 @@ def build(grpc_server, grpc_port):
             AgentInterface(transport='GRPC', url=f'127.0.0.1:{grpc_port}'),
         ],
         capabilities=AgentCapabilities(streaming=True, push_notifications=True),
-        default_input_modes=['text/plain'],
+        default_input_modes=['text/plain', 'application/octet-stream'],
         default_output_modes=['text/plain'],
         skills=[AgentSkill(id='echo', name='Echo', description='Echoes text.', tags=['echo'])],
     )

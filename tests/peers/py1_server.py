@@ -88,7 +88,7 @@ def build(grpc_server, grpc_port):
             for binding, url in urls.items()
         ],
         capabilities=AgentCapabilities(streaming=True, push_notifications=True),
-        default_input_modes=['text/plain'],
+        default_input_modes=['text/plain', 'application/octet-stream'],
         default_output_modes=['text/plain'],
         skills=[AgentSkill(id='echo', name='Echo', description='Echoes text.', tags=['echo'])],
     )

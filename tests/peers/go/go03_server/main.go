@@ -102,7 +102,7 @@ func main() {
 			{Transport: a2a.TransportProtocolGRPC, URL: grpcListener.Addr().String()},
 		},
 		Capabilities:       a2a.AgentCapabilities{Streaming: true, PushNotifications: true},
-		DefaultInputModes:  []string{"text/plain"},
+		DefaultInputModes:  []string{"text/plain", "application/octet-stream"},
 		DefaultOutputModes: []string{"text/plain"},
 		Skills: []a2a.AgentSkill{{
 			ID: "echo", Name: "Echo", Description: "Echoes text.", Tags: []string{"echo"},

@@ -104,7 +104,7 @@ func main() {
 		Description:        "Echoes what it is sent.",
 		Version:            "1.0.0",
 		Capabilities:       a2a.AgentCapabilities{Streaming: true, PushNotifications: true},
-		DefaultInputModes:  []string{"text/plain"},
+		DefaultInputModes:  []string{"text/plain", "application/octet-stream"},
 		DefaultOutputModes: []string{"text/plain"},
 		Skills: []a2a.AgentSkill{{
 			ID: "echo", Name: "Echo", Description: "Echoes text.", Tags: []string{"echo"},

@@ -121,7 +121,7 @@ async fn main() {
             AgentInterface::new(grpc.local_addr().expect("it is bound").to_string(), "GRPC"),
         ],
         capabilities: capabilities.clone(),
-        default_input_modes: vec!["text/plain".to_owned()],
+        default_input_modes: vec!["text/plain".to_owned(), "application/octet-stream".to_owned()],
         default_output_modes: vec!["text/plain".to_owned()],
         skills: vec![AgentSkill {
             id: "echo".to_owned(),
