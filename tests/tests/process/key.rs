@@ -3,7 +3,7 @@
 use nuncio_server::testing::postgres;
 use nuncio_tests::{
     eventually,
-    hub::{Hub, cli, cli_with_env},
+    hub::{Hub, cli, cli_with_env, start},
     process::Output,
     raw::Raw,
     within,
@@ -14,6 +14,32 @@ use crate::{
     administration::{administered, says},
     directory, documents, path, text,
 };
+
+/// An upgrade publishes cards, so that the hub says which.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hub_that_needs_credentials_says_which_cards_are_public() {
+    let state = directory("public-cards");
+    let file = state.join("nuncio.toml");
+    let agents = "[agents.a]\ndemo = \"echo\"\n[agents.b]\ndemo = \"echo\"\ncards = \"protected\"\n";
+    for (identity, expected) in [
+        ("", serde_json::Value::Null),
+        ("[identity]\nanonymous = \"never\"\n", json!(["a"])),
+        ("[identity]\nanonymous = \"never\"\ncards = \"protected\"\n", json!([])),
+    ] {
+        std::fs::write(&file, format!("{identity}{agents}")).unwrap();
+        let hub = Hub::of_agents("127.0.0.1:0", &["--config", path(&file)]).await;
+        assert_eq!(hub.announced["publicCards"], expected, "{identity}");
+        let raw = Raw::new(hub.base.clone());
+        for (agent, is_public) in [("a", expected != json!([])), ("b", expected.is_null())] {
+            let card = raw.get(&format!("/agents/{agent}"), &[]).await;
+            assert_eq!(card.status, if is_public { 200 } else { 401 }, "{identity} {agent}");
+        }
+    }
+    std::fs::write(&file, format!("[identity]\nanonymous = \"never\"\n{agents}")).unwrap();
+    let hub = start(&["serve", "--listen", "127.0.0.1:0", "--config", path(&file)]);
+    let says = "anybody can read the cards of a: ";
+    eventually("the line", async || hub.stderr().contains(says).then_some(())).await;
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_opens_what_it_is_for_until_it_is_revoked() {

@@ -33,6 +33,8 @@ pub enum Profile {
 const BY_MESSAGE_ID: &[(&str, Act)] = &[
     ("tck-complete-task", Act::Complete("Hello from TCK")),
     ("tck-input-required", Act::Ask("More input, please")),
+    ("tck-auth-required", Act::Auth("Authorisation needed")),
+    ("tck-delayed-complete", Act::Sleep(2)),
     ("tck-artifact-file-url", Act::FileUrl),
     ("tck-artifact-file", Act::File),
     ("tck-artifact-text", Act::Text("Generated text content")),
@@ -231,4 +233,49 @@ pub(super) fn agent(mut card: AgentCard, profile: Option<Profile>) -> RuntimeBui
         .extended_card(extended)
         .open_extended_card()
         .refuse_media_type("application/x-unsupported*")
+}
+
+#[cfg(test)]
+mod tests {
+    use nuncio_server::testing::{Harness, Say, lines, summary};
+
+    use super::*;
+
+    fn sent(id: &'static str) -> Say {
+        Say::from("anything")
+            .change(move |req| req.message.message_id = format!("{id}-1a2b3c4d").as_str().into())
+    }
+
+    fn harness() -> Harness {
+        Harness::new(Conformance { profile: None })
+    }
+
+    /// The ids of the kit for specification 1.0.1.
+    #[tokio::test(start_paused = true)]
+    async fn an_id_of_the_test_kit_brings_its_state() {
+        for (id, expected) in [
+            ("tck-complete-task", "completed \"Hello from TCK\" | user: anything | "),
+            ("tck-input-required", "input-required \"More input, please\" | user: anything | "),
+            ("tck-auth-required", "auth-required \"Authorisation needed\" | user: anything | "),
+            ("tck-delayed-complete", "completed | user: anything | "),
+        ] {
+            let harness = harness();
+            assert_eq!(summary(&harness.task(sent(id)).await.unwrap()), expected, "{id}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delayed_task_works_for_two_seconds() {
+        let harness = harness();
+        let begun = tokio::time::Instant::now();
+        let task = harness.task(sent("tck-delayed-complete").immediately()).await.unwrap();
+        assert!(!task.status.state.is_terminal(), "{}", summary(&task));
+        harness.until(&task.id, TaskState::Completed).await.unwrap();
+        assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
+        let told = lines(harness.stream(sent("tck-delayed-complete")).await.unwrap()).await;
+        let states = ["submitted", "working", "completed"];
+        let seen: Vec<_> =
+            states.iter().filter(|state| told.iter().any(|line| line.contains(*state))).collect();
+        assert_eq!(seen, states.iter().collect::<Vec<_>>(), "{told:?}");
+    }
 }

@@ -175,7 +175,8 @@ impl Directory for Fleet {
 
     fn names(&self, extensions: &http::Extensions) -> Vec<String> {
         let Some(access) = extensions.get::<Access>() else { return Vec::new() };
-        let agents = self.all().into_iter().filter(|agent| agent.is_listed() && access.may_call(agent.name()));
+        let agents =
+            self.all().into_iter().filter(|agent| agent.is_listed() && access.may_call(agent.name()));
         agents.map(|agent| agent.name().to_string()).collect()
     }
 

@@ -383,7 +383,6 @@ impl Exchange {
         cx.deadline = context::deadline(headers);
         Ok(cx)
     }
-
 }
 
 /// The answer to a call at this path that goes no further.
