@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nuncio_protocol::{AgentCard, Binding, Error, Interceptor, Interceptors, Result, Version};
+use nuncio_protocol::{AgentCard, Binding, Error, FileBytes, Interceptor, Interceptors, Result, Version};
 
 use crate::{
     CardCache, Client, ClientCredentials, Credentials, Egress, FetchedCard, InterfaceHosts, Preferences,
@@ -45,6 +45,7 @@ pub struct ClientBuilder {
     egress: Option<Egress>,
     cache: Option<Arc<CardCache>>,
     trust: Trust,
+    files: FileBytes,
     retry: RetryPolicy,
     extensions: Vec<String>,
     interceptors: Interceptors,
@@ -69,6 +70,7 @@ impl ClientBuilder {
             egress: None,
             cache: None,
             trust: Trust::Ignore,
+            files: FileBytes::default(),
             retry: RetryPolicy::default(),
             extensions: Vec::new(),
             interceptors: Interceptors::default(),
@@ -209,6 +211,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Form of file content that the agent uses in version 0.3 over HTTP+JSON and gRPC, where SDKs differ. By
+    /// default base64 text is written, and what comes back is decoded if it looks like that. Agents made with the
+    /// JavaScript SDK need [`FileBytes::Raw`].
+    pub fn file_bytes(mut self, files: FileBytes) -> Self {
+        self.files = files;
+        self
+    }
+
     fn with(mut self, change: impl FnOnce(Credentials) -> Result<Credentials>) -> Self {
         match change(self.credentials.clone()) {
             Ok(credentials) => self.credentials = credentials,
@@ -282,7 +292,7 @@ impl ClientBuilder {
         let usable = |candidate: &Candidate| {
             let hosts = self.hosts.as_ref();
             hosts.map_or(Ok(()), |hosts| hosts.judge(&candidate.interface, candidate.binding, &card.url))?;
-            wire(egress, candidate, &self.credentials, &card.url)
+            wire(egress, candidate, &self.credentials, &card.url, self.files)
         };
         candidates.retain(|candidate| match usable(candidate) {
             Ok(wire) => {

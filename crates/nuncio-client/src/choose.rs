@@ -9,7 +9,7 @@ use http::HeaderName;
 use nuncio_protocol::pb::{self, Codec};
 pub(crate) use nuncio_protocol::v03::decode_card;
 use nuncio_protocol::{
-    AgentInterface, Binding, Error, ErrorKind, Result, Version,
+    AgentInterface, Binding, Error, ErrorKind, FileBytes, Result, Version,
     op::Op,
     v03,
     wire::{
@@ -125,8 +125,8 @@ impl RestForm {
     }
 }
 
-/// HTTP+JSON in this version. Servers of either version of v1.0's content type are understood (trap T-07).
-pub(crate) fn rest_form(version: Version) -> RestForm {
+/// HTTP+JSON in this version, with an agent that has this form of file content. Servers of either version of v1.0's content type are understood (trap T-07).
+pub(crate) fn rest_form(version: Version, files: FileBytes) -> RestForm {
     match version {
         Version::V1_0 => RestForm {
             dialect: Arc::new(V1),
@@ -137,7 +137,7 @@ pub(crate) fn rest_form(version: Version) -> RestForm {
             decode_error: rest::decode_error,
         },
         Version::V0_3 => RestForm {
-            dialect: Arc::new(v03::Rest),
+            dialect: Arc::new(v03::RestWith(files)),
             paths: v03::PATHS,
             media_type: "application/json",
             accept: "application/json",
@@ -147,12 +147,12 @@ pub(crate) fn rest_form(version: Version) -> RestForm {
     }
 }
 
-/// The protobuf form of this version.
+/// The protobuf form of this version, with an agent that has this form of file content.
 #[cfg(feature = "grpc")]
-pub(crate) fn grpc_codec(version: Version) -> &'static Codec {
+pub(crate) fn grpc_codec(version: Version, files: FileBytes) -> &'static Codec {
     match version {
         Version::V1_0 => &pb::CODEC,
-        Version::V0_3 => &v03::pb::CODEC,
+        Version::V0_3 => v03::pb::codec(files, true),
     }
 }
 

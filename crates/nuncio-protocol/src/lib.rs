@@ -80,6 +80,7 @@ pub use self::{
     },
     task::{Artifact, Task, TaskState, TaskStatus},
     time::{InvalidTimestamp, Timestamp},
+    v03::FileBytes,
     validate::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, Validate, validate_task},
     version::Version,
 };

@@ -265,7 +265,7 @@ pub struct TraceContext {
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamItem>> + Send>>;
 
 /// How many forms there are, JSON and protobuf; each has a slot for its encoding of an event.
-pub(crate) const FORMS: usize = 5;
+pub(crate) const FORMS: usize = 7;
 
 /// An event in a stream, with its number in the log. Cheap to clone: all subscribers of a task share
 /// one, and it is encoded once per dialect for all of them.

@@ -586,6 +586,26 @@ fn rest_errors_survive_the_wire() {
 }
 
 #[test]
+fn rest_errors_are_read_by_all_sdks() {
+    let error = Error::new(ErrorKind::TaskNotFound, "gone").with_metadata("taskId", "t");
+    let info = json!({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "TASK_NOT_FOUND",
+        "domain": "a2a-protocol.org", "metadata": {"taskId": "t"}});
+    let (status, body) = v03::rest_error(&error);
+    // a2a-js reads code and message, a2a-python 1.x the type, a2a-go 2.x the details of the error.
+    let inner = json!({"code": 404, "status": "NOT_FOUND", "message": "gone", "details": [info]});
+    let expected = json!({"code": -32001, "message": "gone", "data": [info], "type": "TaskNotFoundError",
+        "error": inner});
+    assert_eq!((status, body), (404, expected));
+
+    let frame = v03::rest_error_frame(&error);
+    let expected = json!({"error": {"code": -32001, "message": "gone", "data": [info],
+        "type": "TaskNotFoundError", "status": "NOT_FOUND", "details": [info]}});
+    assert_eq!(frame, expected);
+    let again = v03::decode_rest_error(500, frame.to_string().as_bytes());
+    assert_eq!((again.kind(), again.metadata()), (ErrorKind::TaskNotFound, error.metadata()));
+}
+
+#[test]
 fn rest_errors_of_others() {
     // Fact sheet 5.3: by code, then by class name, then by status
     for (status, body, kind) in [
@@ -601,6 +621,11 @@ fn rest_errors_of_others() {
         (422, r#"{"message":"bad"}"#, ErrorKind::InvalidParams),
         (501, r#"{"message":"no"}"#, ErrorKind::UnsupportedOperation),
         (502, "Bad Gateway", ErrorKind::InvalidAgentResponse),
+        (
+            400,
+            r#"{"type":"TaskNotCancelableError","message":"no","error":{"code":400,"message":"x"}}"#,
+            ErrorKind::TaskNotCancelable,
+        ),
         (
             400,
             r#"{"error":{"code":400,"message":"x","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"VERSION_NOT_SUPPORTED","domain":"a2a-protocol.org"}]}}"#,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use nuncio_protocol::{
     Artifact, Content, Event, Message, Metadata, Part, Role, Task, TaskArtifactUpdateEvent, TaskState,
     TaskStatus, TaskStatusUpdateEvent, Timestamp,
-    v03::{JsonRpc, LEFTOVER, Rest},
+    v03::{FileBytes, JsonRpc, LEFTOVER, Rest, RestWith},
     wire::Dialect,
 };
 use proptest::{
@@ -72,6 +72,7 @@ fn forged() -> impl Strategy<Value = (String, Value)> {
     prop_oneof![
         any::<bool>().prop_map(|flag| ("data_part_compat".to_owned(), flag.into())),
         Just((leftover(), json!({"filename": "forged", "mediaType": "a/b"}))),
+        Just((leftover(), json!({"base64": true}))),
         Just((leftover(), json!({"referenceTaskIds": ["forged"], "role": "ROLE_AGENT"}))),
         Just((leftover(), json!({"metadata": {"data_part_compat": true, LEFTOVER: {"filename": "x"}}}))),
         Just((leftover(), json!({}))),
@@ -87,6 +88,10 @@ fn content() -> impl Strategy<Value = Content> {
     prop_oneof![
         "[ -~é]{0,8}".prop_map(Content::Text),
         vec(any::<u8>(), 0..8).prop_map(|bytes| Content::Raw(bytes.into())),
+        // Looks like base64 text, or does when it is written as such.
+        "[A-Za-z0-9+/]{12,16}".prop_map(|text| Content::Raw(text.into())),
+        "([A-Za-z0-9+/]{4}){3,5}".prop_map(|text| Content::Raw(text.into())),
+        "([0-9a-f]{4}){3,5}".prop_map(|text| Content::Raw(text.into())),
         "[ -~]{0,8}".prop_map(Content::Url),
         value().prop_map(|json| Content::Data(json.into())),
         value().prop_map(|inner| Content::Data(json!({"value": inner}).into())),
@@ -97,7 +102,7 @@ fn content() -> impl Strategy<Value = Content> {
 prop_compose! {
     // Empty strings are unset on every wire, so they are not generated where unset is another value.
     fn part()(content in content(), metadata in metadata(),
-              filename in option::of("[a-z.]{1,5}"), media_type in option::of("[a-z/]{1,5}")) -> Part {
+              filename in option::of("[a-z.]{1,5}"), media_type in option::of("[a-z/]{1,5}|text/[a-z]")) -> Part {
         Part { content, metadata, filename, media_type }
     }
 }
@@ -184,6 +189,8 @@ struct Exact {
     parts: &'static str,
     uri: &'static str,
     bytes: &'static str,
+    /// Content of files: over REST the base64 text that most SDKs write, which is base64 again on the wire.
+    contents: &'static [&'static str],
     states: &'static [(&'static str, bool)],
     roles: &'static [&'static str],
 }
@@ -193,6 +200,7 @@ const JSON_RPC: Exact = Exact {
     parts: "parts",
     uri: "uri",
     bytes: "bytes",
+    contents: &["", "AA==", "+/8="],
     states: &[
         ("unknown", false),
         ("working", false),
@@ -208,6 +216,7 @@ const REST: Exact = Exact {
     parts: "content",
     uri: "fileWithUri",
     bytes: "fileWithBytes",
+    contents: &["", "QVFJREJBVUdCd2dKQ2dzTURRND0=", "Ky8vNy8vdi8rLy83Ly92LysvLzcvL3Yv"],
     states: &[
         ("TASK_STATE_UNSPECIFIED", false),
         ("TASK_STATE_WORKING", false),
@@ -245,7 +254,7 @@ impl Exact {
         let text = "[ -~]{0,6}".prop_map(|text| self.tagged("text", json!({"text": text})));
         let uri = "[ -~]{0,6}"
             .prop_map(|uri| self.tagged("file", json!({"file": {self.uri: uri, "mimeType": "a/b"}})));
-        let bytes = select(vec!["", "AA==", "+/8="])
+        let bytes = select(self.contents)
             .prop_map(|bytes| self.tagged("file", json!({"file": {self.bytes: bytes, "name": "n"}})));
         let data = vec((key(), value()), 0..3).prop_map(|members| {
             let object = Value::Object(members.into_iter().collect());
@@ -307,7 +316,8 @@ fn up(dialect: &dyn Dialect, json: &Value) -> Event {
 proptest! {
     #[test]
     fn down_and_up_is_the_identity(event in event()) {
-        for dialect in [&JsonRpc as &dyn Dialect, &Rest] {
+        let (base64, raw) = (RestWith(FileBytes::Base64), RestWith(FileBytes::Raw));
+        for dialect in [&JsonRpc as &dyn Dialect, &Rest, &base64, &raw] {
             let wire = down(dialect, &event);
             prop_assert_eq!(&dialect.decode_event(&wire).unwrap(), &event, "{}", wire);
         }

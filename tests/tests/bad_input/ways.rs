@@ -170,7 +170,7 @@ pub(crate) fn check_rest(version: Version, answer: &Answer, kind: ErrorKind, fie
 /// REQ-064, REQ-065.
 pub(crate) fn check_grpc(version: Version, outcome: &Outcome, kind: ErrorKind, field: &str, what: &str) {
     assert_eq!((outcome.http.as_u16(), outcome.messages.len()), (200, 0), "{what}: {outcome:?}");
-    assert_eq!(outcome.code(), Some(kind.row().grpc.number), "{what}: {outcome:?}");
+    assert_eq!(outcome.code(), Some((codec(version).status_code)(kind).number), "{what}: {outcome:?}");
     let error = outcome.error(codec(version));
     assert_eq!(error.kind(), kind, "{what}: {error:?}");
     let named = error.violations().first().map_or("", |violation| &*violation.field);

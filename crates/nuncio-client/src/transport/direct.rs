@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt as _;
 use nuncio_protocol::{
-    CallContext, Error, Result,
+    CallContext, Error, FileBytes, Result,
     op::{Call, Carrier, Reply},
 };
 use url::Url;
@@ -32,7 +32,23 @@ impl Direct {
         credentials: &Credentials,
         home: &Url,
     ) -> Result<Self> {
-        Ok(Self { wire: wire(egress, candidate, credentials, home)?, candidate: candidate.clone() })
+        Self::with_file_bytes(egress, candidate, credentials, home, FileBytes::default())
+    }
+
+    /// As [`Self::new`], for an agent that is known to have this form of file content; see
+    /// [`ClientBuilder::file_bytes`](crate::ClientBuilder::file_bytes).
+    ///
+    /// # Errors
+    /// `InvalidAgentResponse` if the interface has no usable address.
+    pub fn with_file_bytes(
+        egress: &Egress,
+        candidate: &Candidate,
+        credentials: &Credentials,
+        home: &Url,
+        files: FileBytes,
+    ) -> Result<Self> {
+        let wire = wire(egress, candidate, credentials, home, files)?;
+        Ok(Self { wire, candidate: candidate.clone() })
     }
 
     /// The interface.

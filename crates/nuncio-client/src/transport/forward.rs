@@ -7,7 +7,7 @@ use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE, TE},
 };
-use nuncio_protocol::{Binding, Error, ErrorKind, Result};
+use nuncio_protocol::{Binding, Error, ErrorKind, FileBytes, Result};
 use url::Url;
 
 use super::{address::Address, endpoint::Endpoint, interface_url, rest::base_path};
@@ -56,7 +56,7 @@ impl Forward {
         match candidate.binding {
             Binding::JsonRpc => {}
             Binding::HttpJson => {
-                let form = rest_form(candidate.version);
+                let form = rest_form(candidate.version, FileBytes::default());
                 below.set_path(&base_path(&url, form.paths.prefix));
                 if let Some(tenant) = interface.tenant.as_ref().filter(|_| form.paths.tenants) {
                     // Escapes what is no part of a path.

@@ -28,7 +28,7 @@ use async_trait::async_trait;
 use futures_core::Stream;
 use futures_util::{FutureExt as _, future::Either};
 use nuncio_protocol::{
-    AgentInterface, Binding, CallContext, Error, ErrorKind, Result, StreamItem, Version,
+    AgentInterface, Binding, CallContext, Error, ErrorKind, FileBytes, Result, StreamItem, Version,
     op::{Call, Op, Reply},
 };
 use url::Url;
@@ -74,6 +74,7 @@ pub(crate) fn wire(
     candidate: &Candidate,
     credentials: &Credentials,
     home: &Url,
+    files: FileBytes,
 ) -> Result<Arc<dyn Transport>> {
     let (interface, version) = (&candidate.interface, candidate.version);
     let tenant = interface.tenant.clone();
@@ -81,8 +82,8 @@ pub(crate) fn wire(
     let endpoint = Endpoint::new(egress, url, credentials, home);
     let wire: Arc<dyn Transport> = match candidate.binding {
         Binding::JsonRpc => Arc::new(JsonRpcTransport::new(endpoint, tenant, jsonrpc_dialect(version))?),
-        Binding::HttpJson => Arc::new(RestTransport::new(endpoint, tenant, rest_form(version))?),
-        Binding::Grpc => grpc_wire(endpoint, candidate)?,
+        Binding::HttpJson => Arc::new(RestTransport::new(endpoint, tenant, rest_form(version, files))?),
+        Binding::Grpc => grpc_wire(endpoint, candidate, files)?,
     };
     let is_exact = can_ask_for_no_history(version, candidate.binding);
     Ok(if is_exact { wire } else { Arc::new(Trimmed(wire)) })
@@ -107,13 +108,13 @@ pub(crate) fn interface_url(interface: &AgentInterface, binding: Binding, home: 
 
 #[cfg(feature = "grpc")]
 #[expect(clippy::unnecessary_wraps, reason = "without the feature it fails")]
-fn grpc_wire(endpoint: Endpoint, candidate: &Candidate) -> Result<Arc<dyn Transport>> {
-    let codec = crate::choose::grpc_codec(candidate.version);
+fn grpc_wire(endpoint: Endpoint, candidate: &Candidate, files: FileBytes) -> Result<Arc<dyn Transport>> {
+    let codec = crate::choose::grpc_codec(candidate.version, files);
     Ok(Arc::new(grpc::GrpcTransport::new(endpoint, candidate.interface.tenant.clone(), codec)))
 }
 
 #[cfg(not(feature = "grpc"))]
-fn grpc_wire(_: Endpoint, _: &Candidate) -> Result<Arc<dyn Transport>> {
+fn grpc_wire(_: Endpoint, _: &Candidate, _: FileBytes) -> Result<Arc<dyn Transport>> {
     Err(no_grpc())
 }
 

@@ -280,12 +280,14 @@ async fn errors_keep_their_kind_and_details() {
     const OK_WITH_NONSENSE: End = End::Trailers(&[("grpc-status", "0"), ("grpc-status-details-bin", "%%%")]);
     const CLASS: End = End::Trailers(&[("grpc-status", "12"), ("grpc-message", "TaskNotFoundError: gone")]);
     const UNKNOWN: End = End::Trailers(&[("grpc-status", "12"), ("grpc-message", "no such method")]);
+    const TOO_LATE: End = End::Trailers(&[("grpc-status", "9"), ("grpc-message", "too late")]);
     const STRANGE: End = End::Trailers(&[("grpc-status", "banana")]);
     for (binding, end, kind, message) in [
         (NEW, BAD_DETAILS, ErrorKind::TaskNotFound, "no such task"),
         (NEW, NONSENSE, ErrorKind::TaskNotFound, ""),
         (NEW, UNKNOWN, ErrorKind::MethodNotFound, "no such method"),
         (OLD, UNKNOWN, ErrorKind::UnsupportedOperation, "no such method"),
+        (OLD, TOO_LATE, ErrorKind::TaskNotCancelable, "too late"),
         (OLD, CLASS, ErrorKind::TaskNotFound, "TaskNotFoundError: gone"),
         (NEW, STRANGE, ErrorKind::Internal, ""),
     ] {

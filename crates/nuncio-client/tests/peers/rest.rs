@@ -4,10 +4,10 @@ use axum::response::Response;
 use nuncio_client::{
     Client, Egress, RESUME_EXTENSION,
     protocol::{
-        CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ErrorKind, GetExtendedAgentCardRequest,
-        GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest,
-        ListTasksRequest, Message, Part, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
-        TaskPushNotificationConfig, TaskState, Version,
+        CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ErrorKind, FileBytes,
+        GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
+        ListTaskPushNotificationConfigsRequest, ListTasksRequest, Message, Part, SendMessageConfiguration,
+        SendMessageRequest, SendMessageResponse, TaskPushNotificationConfig, TaskState, Version,
     },
 };
 use serde_json::{Value, json};
@@ -217,6 +217,35 @@ async fn errors_keep_their_kind_and_details() {
     ] {
         let peer = Peer::of(OLD, &[], move |_| answer(code, &[], body.to_string().into())).await;
         assert_eq!(peer.client().await.cancel("t-1").await.unwrap_err().kind(), kind, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn files_are_in_the_form_of_the_agent() {
+    // "hello" as the proto has it, and as its base64 text.
+    let (raw, text) = ("aGVsbG8=", "YUdWc2JHOD0=");
+    for (files, said, answered, read) in [
+        (FileBytes::Detect, text, raw, "hello"),
+        (FileBytes::Base64, text, text, "hello"),
+        (FileBytes::Raw, raw, raw, "hello"),
+        // Too little to tell.
+        (FileBytes::Detect, text, text, "aGVsbG8="),
+        (FileBytes::Raw, raw, text, "aGVsbG8="),
+    ] {
+        let peer = Peer::of(OLD, &[], move |_| {
+            let file = json!({ "fileWithBytes": answered, "mimeType": "text/plain" });
+            let message = json!({ "messageId": "m-2", "role": "ROLE_AGENT", "content": [{ "file": file }] });
+            json_answer(&json!({ "message": message }))
+        })
+        .await;
+        let client = builder().file_bytes(files).connect(&peer.base).await.unwrap();
+        let file = Part::raw("hello").with_media_type("text/plain");
+        let sent = client.send(Message::user("m-1", file)).await.unwrap();
+        let SendMessageResponse::Message(reply) = sent else { panic!("expected a message") };
+        assert_eq!(reply.parts, [Part::raw(read).with_media_type("text/plain")], "{files:?} {answered}");
+        let asked = &peer.asked("/api/v1/message:send")[0].body;
+        let content = &asked["message"]["content"][0]["file"]["fileWithBytes"];
+        assert_eq!(content, said, "{files:?}: {asked}");
     }
 }
 

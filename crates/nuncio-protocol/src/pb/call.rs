@@ -9,7 +9,7 @@ use super::{
     generated as pb,
 };
 use crate::{
-    Error, ErrorKind, Event, Result,
+    Error, ErrorKind, Event, ListTasksRequest, Result,
     op::{Call, Op, Reply},
 };
 
@@ -38,7 +38,12 @@ pub fn decode_call(op: Op, bytes: Bytes) -> Result<Call> {
         Op::SendMessage => Call::SendMessage(params::<pb::SendMessageRequest, _>(bytes)?),
         Op::SendStreamingMessage => Call::SendStreamingMessage(params::<pb::SendMessageRequest, _>(bytes)?),
         Op::GetTask => Call::GetTask(params::<pb::GetTaskRequest, _>(bytes)?),
-        Op::ListTasks => Call::ListTasks(params::<pb::ListTasksRequest, _>(bytes)?),
+        Op::ListTasks => {
+            let mut req: Box<ListTasksRequest> = params::<pb::ListTasksRequest, _>(bytes)?;
+            // Official clients set the field to 0 when nobody has set a size. In JSON 0 is refused (REQ-121).
+            req.page_size.take_if(|size| *size == 0);
+            Call::ListTasks(req)
+        }
         Op::CancelTask => Call::CancelTask(params::<pb::CancelTaskRequest, _>(bytes)?),
         Op::SubscribeToTask => Call::SubscribeToTask(params::<pb::SubscribeToTaskRequest, _>(bytes)?),
         Op::CreateTaskPushNotificationConfig => {
@@ -72,6 +77,10 @@ pub fn encode_call(call: &Call, out: &mut Vec<u8>) -> Result<()> {
             write::<pb::SendMessageRequest, _>(kind, &**req, out)
         }
         Call::GetTask(req) => write::<pb::GetTaskRequest, _>(kind, &**req, out),
+        // It would be read as no size at all; see `decode_call`.
+        Call::ListTasks(req) if req.page_size == Some(0) => {
+            Err(Error::invalid_field("pageSize", "must be from 1 to 100"))
+        }
         Call::ListTasks(req) => write::<pb::ListTasksRequest, _>(kind, &**req, out),
         Call::CancelTask(req) => write::<pb::CancelTaskRequest, _>(kind, &**req, out),
         Call::SubscribeToTask(req) => write::<pb::SubscribeToTaskRequest, _>(kind, &**req, out),

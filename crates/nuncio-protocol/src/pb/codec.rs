@@ -1,6 +1,8 @@
 //! The protobuf form of one version as a value, so that a binding selects a version once and names none
 //! afterwards: what `Dialect` is to JSON.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use super::{
@@ -10,7 +12,7 @@ use super::{
     op_from_rpc, rpc_name,
 };
 use crate::{
-    Error, Event, Result, StreamItem, Version,
+    Error, ErrorKind, Event, GrpcCode, Result, StreamItem, Version,
     op::{Call, Op, Reply},
     wire::glance::Glance,
 };
@@ -39,6 +41,10 @@ pub struct Codec {
     pub encode_reply: fn(Op, &Reply, &mut Vec<u8>) -> Result<()>,
     /// Server: writes an event.
     pub encode_event: fn(&Event, &mut Vec<u8>) -> Result<()>,
+    /// Server: the status code of an error.
+    pub status_code: fn(ErrorKind) -> GrpcCode,
+    /// Server: the message of a status; that inside of `google.rpc.Status` is the error's own.
+    pub status_message: fn(&Error) -> Cow<'_, str>,
     /// Server: writes an error as `google.rpc.Status`.
     pub encode_status: fn(&Error) -> Vec<u8>,
     /// Client: writes a request.
@@ -63,6 +69,8 @@ pub const CODEC: Codec = Codec {
     with_tenant,
     encode_reply,
     encode_event,
+    status_code: |kind| kind.row().grpc,
+    status_message: |error| error.message().into(),
     encode_status,
     encode_call,
     decode_reply,

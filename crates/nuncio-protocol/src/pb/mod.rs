@@ -34,7 +34,7 @@ pub use self::{
 };
 pub(crate) use self::{
     call::{params, result, write},
-    status::decode_status_or,
+    status::{decode_status_or, encode_status_as, status_message},
 };
 
 /// The descriptors of both packages and of what they import, for a reflection service.

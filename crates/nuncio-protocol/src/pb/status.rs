@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{convert::Convert as _, well_known};
 use crate::{
-    ERROR_DOMAIN, Error, ErrorKind, Json, Metadata,
+    ERROR_DOMAIN, Error, ErrorKind, GrpcCode, Json, Metadata,
     error::{STRUCT, VALUE},
     lenient::decode_base64,
 };
@@ -86,6 +86,11 @@ impl Detail for RetryInfo {
 /// Server: the error as the bytes of a `google.rpc.Status`.
 #[must_use]
 pub fn encode_status(error: &Error) -> Vec<u8> {
+    encode_status_as(error.kind().row().grpc, error)
+}
+
+/// As [`encode_status`], with the code of another version.
+pub(crate) fn encode_status_as(code: GrpcCode, error: &Error) -> Vec<u8> {
     let row = error.kind().row();
     let info = ErrorInfo {
         reason: row.reason.to_owned(),
@@ -102,7 +107,7 @@ pub fn encode_status(error: &Error) -> Vec<u8> {
         details.push(RetryInfo { retry_delay: Some(retry_delay) }.pack());
     }
     details.extend(error.foreign_details().iter().filter_map(pack_foreign));
-    Status { code: row.grpc.number, message: error.message().to_owned(), details }.encode_to_vec()
+    Status { code: code.number, message: error.message().to_owned(), details }.encode_to_vec()
 }
 
 fn bad_request(error: &Error) -> BadRequest {
@@ -178,6 +183,11 @@ pub(crate) fn decode_status_or(fallback: ErrorKind, message: &str, bytes: &[u8])
         Some(after) => error.with_retry_after(after),
         None => error,
     }
+}
+
+/// The message inside of a status, if there is one.
+pub(crate) fn status_message(bytes: &[u8]) -> Option<String> {
+    Status::decode(bytes).ok().map(|status| status.message).filter(|message| !message.is_empty())
 }
 
 /// A detail as JSON, the form in which [`Error`] takes and keeps them.

@@ -6,6 +6,7 @@ use std::{marker::PhantomData, sync::Arc};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use super::{
+    files,
     form::{Form, JsonRpc},
     leftover::{DATA_PART_COMPAT, LEFTOVER, Leftover, WireMetadata, is_wrapped},
 };
@@ -113,7 +114,7 @@ impl<F: Form> Serialize for Down<'_, F, Part> {
                 object.serialize_field("data", &Data::<F>(value, PhantomData))?;
             }
         }
-        match part_leftover(part) {
+        match part_leftover::<F>(part) {
             Some(wire) => object.serialize_field("metadata", &wire)?,
             None => metadata(&mut object, &part.metadata)?,
         }
@@ -122,7 +123,13 @@ impl<F: Form> Serialize for Down<'_, F, Part> {
 }
 
 /// The metadata of a part for which v0.3 is too small; `None` if it fits as it is.
-fn part_leftover(part: &Part) -> Option<WireMetadata<'_>> {
+fn part_leftover<F: Form>(part: &Part) -> Option<WireMetadata<'_>> {
+    let base64 = match &part.content {
+        Content::Raw(content) if !F::HAS_KIND => {
+            files::mark(content, part.media_type.as_deref(), files::current().unwrap_or_default())
+        }
+        Content::Raw(_) | Content::Text(_) | Content::Url(_) | Content::Data(_) => None,
+    };
     // Only files have a name and a type in v0.3.
     let is_file = matches!(part.content, Content::Raw(_) | Content::Url(_));
     let fits = is_file || (part.filename.is_none() && part.media_type.is_none());
@@ -132,10 +139,10 @@ fn part_leftover(part: &Part) -> Option<WireMetadata<'_>> {
     };
     let wrapped = data.is_some_and(|value| !value.is_object());
     let looks_wrapped = wrapped || data.is_some_and(|value| is_wrapped(&part.metadata, value));
-    if fits && !looks_wrapped && !part.metadata.contains_key(LEFTOVER) {
+    if fits && !looks_wrapped && base64.is_none() && !part.metadata.contains_key(LEFTOVER) {
         return None;
     }
-    let mut leftover = Leftover::default();
+    let mut leftover = Leftover { base64, ..Leftover::default() };
     if !is_file {
         leftover.filename = part.filename.as_deref().map(Into::into);
         leftover.media_type = part.media_type.as_deref().map(Into::into);
@@ -154,7 +161,11 @@ impl<F: Form> Serialize for File<'_, F> {
         let part = self.0;
         let mut object = serializer.serialize_struct("File", 3)?;
         match &part.content {
-            Content::Raw(bytes) => object.serialize_field(F::FILE_BYTES, &Base64(bytes))?,
+            Content::Raw(bytes) if F::HAS_KIND => object.serialize_field(F::FILE_BYTES, &Base64(bytes))?,
+            Content::Raw(bytes) => {
+                let written = files::write(bytes, files::current().unwrap_or_default());
+                object.serialize_field(F::FILE_BYTES, &Base64(&written))?;
+            }
             Content::Url(url) => object.serialize_field(F::FILE_URI, url)?,
             Content::Text(_) | Content::Data(_) => {}
         }

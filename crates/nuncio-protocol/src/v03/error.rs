@@ -1,21 +1,49 @@
 //! Errors of v0.3's HTTP+JSON. The specification says no more than "appropriate status codes" and
 //! "consistent JSON"; we answer with the statuses of a2a-python 0.3 and a body that every client finds
-//! something in (fact sheet 5.3). On JSON-RPC both versions are alike.
+//! something in (fact sheet 5.3).
 
 use serde_json::{Value, json};
 
 use crate::{Error, ErrorKind, wire::rest};
 
-/// The HTTP status and the body of an error: `code` (of JSON-RPC) and `message` on top, details in `data`.
+/// The HTTP status and the body of an error: `code` (of JSON-RPC) and `message` on top, details in `data`,
+/// for the SDKs for JavaScript and Python; and an `error` as in v1.0. a2a-go 2.x reads nothing else, and
+/// a2a-java 0.3 fails without a member of this name.
 #[must_use]
 pub fn rest_error(error: &Error) -> (u16, Value) {
-    let row = error.kind().row();
-    let mut body = json!({ "code": row.code, "message": error.message(), "data": error.details() });
+    let status = status(error.kind());
+    let mut body = members(error);
+    body["error"] = json!({
+        "code": status,
+        "status": error.kind().row().grpc.name,
+        "message": error.message(),
+        "details": error.details(),
+    });
+    (status, body)
+}
+
+/// An error as the frame of a stream. All members are in an envelope, so that none is taken for an event.
+#[must_use]
+pub fn rest_error_frame(error: &Error) -> Value {
+    let mut members = members(error);
+    members["status"] = error.kind().row().grpc.name.into();
+    members["details"] = error.details().into();
+    json!({ "error": members })
+}
+
+fn members(error: &Error) -> Value {
+    let mut members =
+        json!({ "code": error.kind().row().code, "message": error.message(), "data": error.details() });
     // The only thing by which a2a-python 1.x, when it speaks v0.3, knows an error.
-    if let Some((name, _)) = CLASSES.iter().find(|(_, kind)| *kind == error.kind()) {
-        body["type"] = (*name).into();
+    if let Some(name) = class_name(error.kind()) {
+        members["type"] = name.into();
     }
-    (status(error.kind()), body)
+    members
+}
+
+/// The name of the class that SDKs of v0.3 have for an error.
+pub(super) fn class_name(kind: ErrorKind) -> Option<&'static str> {
+    CLASSES.iter().find(|(_, of)| *of == kind).map(|(name, _)| *name)
 }
 
 fn status(kind: ErrorKind) -> u16 {
@@ -64,11 +92,13 @@ const CLASSES: &[(&str, ErrorKind)] = &[
 pub fn decode_rest_error(status: u16, body: &[u8]) -> Error {
     let plain = rest::decode_error(status, body);
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    let error = if body["error"].is_object() { &body["error"] } else { &body };
-    let has_code = error["code"]
-        .as_i64()
-        .and_then(|code| i32::try_from(code).ok())
-        .is_some_and(|code| ErrorKind::from_code(code).is_some());
+    let has_code = |error: &Value| {
+        let code = error["code"].as_i64().and_then(|code| i32::try_from(code).ok());
+        code.is_some_and(|code| ErrorKind::from_code(code).is_some())
+    };
+    let is_enveloped = body["error"].is_object() && !has_code(&body) && body["type"].is_null();
+    let error = if is_enveloped { &body["error"] } else { &body };
+    let has_code = has_code(error);
     let by_class = if has_code { None } else { class(&error["type"]).or_else(|| class(&error["message"])) };
     let details = match &error["data"] {
         Value::Array(details) => details.clone(),

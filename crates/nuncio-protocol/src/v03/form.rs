@@ -75,6 +75,15 @@ impl Form for JsonRpc {
     }
 }
 
+/// v0.3 over HTTP+JSON with a peer whose form of file content is known. [`Rest`] is for all others.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RestWith(pub super::FileBytes);
+
+impl RestWith {
+    /// The slot of [`FileBytes::Raw`](super::FileBytes::Raw); the other forms write what [`Rest`] writes.
+    pub(super) const RAW_SLOT: usize = 5;
+}
+
 /// v0.3 over HTTP+JSON: the ProtoJSON of the v0.3 proto.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rest;

@@ -35,6 +35,9 @@ pub(super) struct Leftover<'a> {
     /// Of a message, where the form has no word for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) role: Option<Role>,
+    /// Of a file in the protobuf forms: true for base64 text, false for the content itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) base64: Option<bool>,
     /// Members of the metadata whose place is taken on the wire.
     #[serde(skip_serializing_if = "Metadata::is_empty")]
     pub(super) metadata: Metadata,
@@ -46,6 +49,7 @@ impl Leftover<'_> {
             && self.media_type.is_none()
             && self.reference_task_ids.is_empty()
             && self.role.is_none()
+            && self.base64.is_none()
             && self.metadata.is_empty()
     }
 

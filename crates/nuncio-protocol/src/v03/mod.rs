@@ -7,12 +7,14 @@
 //! docs/protocol-notes.md.
 //!
 //! Reading order: `form` (what the two forms call things), `downgrade`, `shape` and `upgrade` (messages,
-//! tasks and events), `leftover`, `call` and `push` (requests), `card`, `error`, `loss`.
+//! tasks and events), `leftover`, `files` (their content in the
+//! protobuf forms), `call` and `push` (requests), `card`, `error`, `loss`.
 
 mod call;
 mod card;
 mod downgrade;
 mod error;
+mod files;
 mod form;
 mod leftover;
 mod loss;
@@ -28,8 +30,9 @@ use serde_json::value::RawValue;
 
 pub use self::{
     card::{decode_card, downgrade_card, union_card, upgrade_card},
-    error::{decode_rest_error, rest_error},
-    form::{JsonRpc, Rest},
+    error::{decode_rest_error, rest_error, rest_error_frame},
+    files::FileBytes,
+    form::{JsonRpc, Rest, RestWith},
     leftover::LEFTOVER,
 };
 use self::{downgrade::down, form::Form, shape::Up};
@@ -69,6 +72,11 @@ fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<()> {
     serde_json::to_writer(out, value).map_err(Error::internal)
 }
 
+/// Runs a reader or a writer of the form `F`, with the form of files that is set for it.
+fn scoped<F: Form, T>(run: impl FnOnce() -> T) -> T {
+    if F::HAS_KIND { run() } else { files::with_any(run) }
+}
+
 impl<F: Form> Dialect for F {
     fn version(&self) -> Version {
         Version::V0_3
@@ -87,7 +95,7 @@ impl<F: Form> Dialect for F {
     }
 
     fn decode_call(&self, op: Op, params: Option<&RawValue>) -> Result<Call> {
-        call::upgrade::<F>(op, params)
+        scoped::<F, _>(|| call::upgrade::<F>(op, params))
     }
 
     fn says_more(&self, op: Op, params: Option<&RawValue>) -> bool {
@@ -95,7 +103,7 @@ impl<F: Form> Dialect for F {
     }
 
     fn encode_reply(&self, _op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
-        match reply {
+        scoped::<F, _>(|| match reply {
             Reply::Sent(sent) => write(&down::<F, _>(sent), out),
             Reply::Task(task) => write(&down::<F, _>(task), out),
             Reply::Tasks(_) => Err(call::no_list_tasks()),
@@ -107,12 +115,12 @@ impl<F: Form> Dialect for F {
                 Ok(())
             }
             Reply::Stream(_) => Err(Error::internal("a stream is not one answer")),
-        }
+        })
     }
 
     fn encode_event(&self, event: &Event, out: &mut Vec<u8>) {
         // Our types have string keys and finite numbers only: writing them to memory cannot fail.
-        let _ = write(&down::<F, _>(event), out);
+        let _ = scoped::<F, _>(|| write(&down::<F, _>(event), out));
     }
 
     /// The v0.3 SDKs read the answer to a streaming method as a stream, whatever its content type.
@@ -121,24 +129,26 @@ impl<F: Form> Dialect for F {
     }
 
     fn encode_call(&self, call: &Call, out: &mut Vec<u8>) -> Result<()> {
-        write(&call::params::<F>(call)?, out)
+        scoped::<F, _>(|| write(&call::params::<F>(call)?, out))
     }
 
     fn decode_reply(&self, op: Op, json: &RawValue) -> Result<Reply> {
-        Ok(match op {
-            Op::SendMessage => Reply::Sent(result(json)?),
-            Op::GetTask | Op::CancelTask => Reply::Task(result(json)?),
-            Op::ListTasks => return Err(call::no_list_tasks()),
-            Op::CreateTaskPushNotificationConfig | Op::GetTaskPushNotificationConfig => {
-                Reply::PushConfig(result(json)?)
-            }
-            Op::ListTaskPushNotificationConfigs => Reply::PushConfigs(result(json)?),
-            Op::GetExtendedAgentCard => Reply::Card(Box::new(decode_card(json.get().as_bytes())?)),
-            // `null`, `{}`, or nothing at all (trap T-29).
-            Op::DeleteTaskPushNotificationConfig => Reply::Empty,
-            Op::SendStreamingMessage | Op::SubscribeToTask => {
-                return Err(Error::internal("a streaming operation has no single answer"));
-            }
+        scoped::<F, _>(|| {
+            Ok(match op {
+                Op::SendMessage => Reply::Sent(result(json)?),
+                Op::GetTask | Op::CancelTask => Reply::Task(result(json)?),
+                Op::ListTasks => return Err(call::no_list_tasks()),
+                Op::CreateTaskPushNotificationConfig | Op::GetTaskPushNotificationConfig => {
+                    Reply::PushConfig(result(json)?)
+                }
+                Op::ListTaskPushNotificationConfigs => Reply::PushConfigs(result(json)?),
+                Op::GetExtendedAgentCard => Reply::Card(Box::new(decode_card(json.get().as_bytes())?)),
+                // `null`, `{}`, or nothing at all (trap T-29).
+                Op::DeleteTaskPushNotificationConfig => Reply::Empty,
+                Op::SendStreamingMessage | Op::SubscribeToTask => {
+                    return Err(Error::internal("a streaming operation has no single answer"));
+                }
+            })
         })
     }
 
@@ -147,10 +157,68 @@ impl<F: Form> Dialect for F {
     }
 
     fn decode_event(&self, json: &RawValue) -> Result<Event> {
-        result(json)
+        scoped::<F, _>(|| result(json))
     }
 
     fn event_of(&self, response: &str) -> Option<Event> {
-        jsonrpc::decode_whole(response).map(|Up(event)| event)
+        scoped::<F, _>(|| jsonrpc::decode_whole(response).map(|Up(event)| event))
+    }
+}
+
+impl Dialect for RestWith {
+    fn version(&self) -> Version {
+        Rest.version()
+    }
+
+    fn slot(&self) -> usize {
+        if self.0 == FileBytes::Raw { RestWith::RAW_SLOT } else { Rest.slot() }
+    }
+
+    fn method(&self, op: Op) -> Option<&'static str> {
+        Rest.method(op)
+    }
+
+    fn op(&self, method: &str) -> Option<Op> {
+        Rest.op(method)
+    }
+
+    fn decode_call(&self, op: Op, params: Option<&RawValue>) -> Result<Call> {
+        files::with(self.0, || Rest.decode_call(op, params))
+    }
+
+    fn says_more(&self, op: Op, params: Option<&RawValue>) -> bool {
+        Rest.says_more(op, params)
+    }
+
+    fn encode_reply(&self, op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
+        files::with(self.0, || Rest.encode_reply(op, reply, out))
+    }
+
+    fn encode_event(&self, event: &Event, out: &mut Vec<u8>) {
+        files::with(self.0, || Rest.encode_event(event, out));
+    }
+
+    fn refuses_in_stream(&self) -> bool {
+        Rest.refuses_in_stream()
+    }
+
+    fn encode_call(&self, call: &Call, out: &mut Vec<u8>) -> Result<()> {
+        files::with(self.0, || Rest.encode_call(call, out))
+    }
+
+    fn decode_reply(&self, op: Op, json: &RawValue) -> Result<Reply> {
+        files::with(self.0, || Rest.decode_reply(op, json))
+    }
+
+    fn task_place(&self) -> Option<TaskPlace> {
+        Rest.task_place()
+    }
+
+    fn decode_event(&self, json: &RawValue) -> Result<Event> {
+        files::with(self.0, || Rest.decode_event(json))
+    }
+
+    fn event_of(&self, response: &str) -> Option<Event> {
+        files::with(self.0, || Rest.event_of(response))
     }
 }

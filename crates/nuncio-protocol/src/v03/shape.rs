@@ -1,7 +1,7 @@
 //! The small pieces of v0.3 as they come in: enums by any of their names, files and data parts by any of
 //! their shapes (traps T-08 and T-12; contradictions C-05 to C-11). One reader for both forms.
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, mem};
 
 use serde::{
     Deserialize, Deserializer,
@@ -9,7 +9,7 @@ use serde::{
 };
 
 use super::{
-    JsonRpc,
+    FileBytes, JsonRpc, files,
     form::Form,
     leftover::{self, DATA_PART_COMPAT, is_wrapped},
 };
@@ -147,6 +147,8 @@ struct File {
     content: Option<Content>,
     name: Option<String>,
     mime_type: Option<String>,
+    /// True if the content stands in the field of the proto, whose form depends on the peer.
+    is_proto: bool,
 }
 
 impl<'de> Deserialize<'de> for File {
@@ -169,9 +171,8 @@ impl<'de> de::Visitor<'de> for FileVisitor {
         while let Some(key) = map.next_key::<Key<'de>>()? {
             let source = match &*key.0 {
                 // Docs and peers disagree about these names (fact sheet 3.4).
-                "bytes" | "fileWithBytes" | "file_with_bytes" | "data" => {
-                    map.next_value_seed(Source::Bytes)?
-                }
+                "bytes" | "data" => map.next_value_seed(Source::Bytes)?,
+                "fileWithBytes" | "file_with_bytes" => map.next_value_seed(Source::ProtoBytes)?,
                 "uri" | "fileWithUri" | "file_with_uri" | "url" => map.next_value_seed(Source::Uri)?,
                 other => {
                     match other {
@@ -188,6 +189,7 @@ impl<'de> de::Visitor<'de> for FileVisitor {
                 return Err(A::Error::custom("both bytes and uri; expected exactly one"));
             }
             file.content = file.content.or(source.content);
+            file.is_proto |= source.is_proto;
             file.name = file.name.or(source.name);
             file.mime_type = file.mime_type.or(source.mime_type);
         }
@@ -199,6 +201,7 @@ impl<'de> de::Visitor<'de> for FileVisitor {
 #[derive(Clone, Copy)]
 enum Source {
     Bytes,
+    ProtoBytes,
     Uri,
 }
 
@@ -215,19 +218,20 @@ impl<'de> de::Visitor<'de> for Source {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bytes => f.write_str("base64 text"),
+            Self::Bytes | Self::ProtoBytes => f.write_str("base64 text"),
             Self::Uri => f.write_str("an address"),
         }
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<File, E> {
         let content = match self {
-            Self::Bytes => decode_base64(text)
+            Self::Bytes | Self::ProtoBytes => decode_base64(text)
                 .map(Content::Raw)
                 .map_err(|error| E::custom(format_args!("invalid base64: {error}")))?,
             Self::Uri => Content::Url(text.to_owned()),
         };
-        Ok(File { content: Some(content), ..File::default() })
+        let is_proto = matches!(self, Self::ProtoBytes);
+        Ok(File { content: Some(content), is_proto, ..File::default() })
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<File, E> {
@@ -257,7 +261,7 @@ impl<'de> de::Visitor<'de> for PartVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Up<Part>, A::Error> {
         let mut content = None;
         let (mut metadata, mut filename, mut media_type) = (Metadata::new(), None, None);
-        let mut has_kind = false;
+        let (mut has_kind, mut is_proto) = (false, false);
         while let Some(key) = map.next_key::<Key<'de>>()? {
             // Presence decides (trap T-12). `null` is no content here: v0.3 data is an object.
             let member = match &*key.0 {
@@ -265,6 +269,7 @@ impl<'de> de::Visitor<'de> for PartVisitor {
                 "file" => map.next_value::<Option<File>>()?.and_then(|file| {
                     filename = file.name;
                     media_type = file.mime_type;
+                    is_proto = file.is_proto;
                     file.content
                 }),
                 "data" => map.next_value::<Option<At<PART_DEPTH, _>>>()?.map(|At(json)| Content::Data(json)),
@@ -292,13 +297,15 @@ impl<'de> de::Visitor<'de> for PartVisitor {
         let content =
             content.ok_or_else(|| A::Error::custom("none of text, file, data; expected exactly one"))?;
         let mut part = Part { content, metadata, filename, media_type };
-        settle(&mut part, has_kind);
+        settle(&mut part, has_kind, files::current().filter(|_| is_proto));
         Ok(Up(part))
     }
 }
 
-/// Unwraps data, and puts the leftover back where it belongs.
-pub(super) fn settle(part: &mut Part, has_kind: bool) {
+/// Unwraps data, reads the content of a file in its form, if it has one, and puts the leftover back where it
+/// belongs.
+pub(super) fn settle(part: &mut Part, has_kind: bool, form: Option<FileBytes>) {
+    let mut mark = None;
     if let Content::Data(value) = &mut part.content {
         // ProtoJSON has `{"data":{"data":…}}` and no kind; with one, `data` is the data itself.
         if !has_kind {
@@ -311,12 +318,16 @@ pub(super) fn settle(part: &mut Part, has_kind: bool) {
     }
     if !part.metadata.is_empty() {
         let leftover = leftover::take(&mut part.metadata);
+        mark = leftover.base64;
         part.metadata.merge(&leftover.metadata);
         part.filename = part.filename.take().or(leftover.filename.map(Into::into));
         part.media_type = part.media_type.take().or(leftover.media_type.map(Into::into));
     }
     part.filename.take_if(|name| name.is_empty());
     part.media_type.take_if(|media_type| media_type.is_empty());
+    if let (Content::Raw(content), Some(form)) = (&mut part.content, form) {
+        *content = files::read(mem::take(content), part.media_type.as_deref(), mark, form);
+    }
 }
 
 /// Puts the only member of an object in the object's place, if it has this name.

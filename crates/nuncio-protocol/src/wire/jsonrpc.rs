@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
-use serde_json::{Value, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 
 use super::Pieces;
 use crate::{Error, ErrorKind, Result};
@@ -134,6 +134,9 @@ fn is_id(json: &str) -> bool {
     json == "null" || matches!(json.as_bytes()[0], b'"' | b'-' | b'0'..=b'9')
 }
 
+/// The member of [`ErrorData::Object`].
+const DETAILS: &str = "details";
+
 const HEAD: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
 
 fn head(id: Option<&RawValue>, member: &str, out: &mut Vec<u8>) {
@@ -170,13 +173,27 @@ pub fn result_pieces(id: Option<&RawValue>, result: Pieces) -> Pieces {
     Box::new(std::iter::once(first).chain(result).chain(std::iter::once(vec![b'}'])))
 }
 
-/// Writes an error response. The same in both versions: the codes agree, and v0.3 leaves `data` open.
-pub fn encode_error(id: Option<&RawValue>, error: &Error, out: &mut Vec<u8>) {
+/// Shape of `error.data`. The codes and messages of both versions agree; the data does not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ErrorData {
+    /// The list of details (spec 9.5).
+    #[default]
+    List,
+    /// An object with the list as `details`, for SDKs that take nothing but an object.
+    Object,
+}
+
+/// Writes an error response.
+pub fn encode_error(id: Option<&RawValue>, error: &Error, data: ErrorData, out: &mut Vec<u8>) {
     head(id, "error", out);
+    let details = error.details().into();
     let body = ErrorObject {
         code: error.kind().row().code,
         message: error.message().into(),
-        data: Some(error.details().into()),
+        data: Some(match data {
+            ErrorData::List => details,
+            ErrorData::Object => json!({ DETAILS: details }),
+        }),
     };
     // Strings and JSON values only: writing them to memory cannot fail.
     let _ = serde_json::to_writer(&mut *out, &body);
@@ -274,6 +291,14 @@ fn peer_error(error: ErrorObject<'_>) -> Error {
     let kind = ErrorKind::from_code(error.code).unwrap_or(ErrorKind::Internal);
     let details = match error.data {
         Some(Value::Array(details)) => details,
+        Some(Value::Object(mut data))
+            if data.len() == 1 && data.get(DETAILS).is_some_and(Value::is_array) =>
+        {
+            match data.remove(DETAILS) {
+                Some(Value::Array(details)) => details,
+                _ => Vec::new(),
+            }
+        }
         // v0.3 peers send anything; it is kept as a detail of no known type.
         Some(Value::Null) | None => Vec::new(),
         Some(other) => vec![other],
@@ -297,6 +322,23 @@ mod tests {
             Ok(Incoming::Single(request)) => (0, request.id.map_or("none", RawValue::get).to_owned()),
             Ok(Incoming::Batch(requests)) => (1, requests.len().to_string()),
         }
+    }
+
+    #[test]
+    fn details_are_read_from_a_list_and_from_an_object() {
+        let error = Error::invalid_field("id", "required").with_metadata("taskId", "t");
+        for (data, begins) in [(ErrorData::List, "["), (ErrorData::Object, r#"{"details":["#)] {
+            let mut out = Vec::new();
+            encode_error(None, &error, data, &mut out);
+            let text = std::str::from_utf8(&out).unwrap();
+            assert!(text.contains(&format!("\"data\":{begins}")), "{text}");
+            let again = decode_response(&out).unwrap_err();
+            assert_eq!((again.kind(), again.details()), (error.kind(), error.details()));
+        }
+        // More than our one member is a peer's own.
+        let own =
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"m","data":{"details":[],"x":1}}}"#;
+        assert_eq!(decode_response(own.as_bytes()).unwrap_err().details().len(), 2);
     }
 
     #[test]

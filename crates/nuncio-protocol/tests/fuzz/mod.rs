@@ -7,7 +7,7 @@ use nuncio_protocol::{
     v03,
     wire::{
         Dialect, V1, glance,
-        jsonrpc::{self, Incoming},
+        jsonrpc::{self, ErrorData, Incoming},
         rest::{self, Paths},
         sse::{DecodeError, Decoder, Frame},
     },
@@ -41,7 +41,7 @@ pub(crate) fn run(name: &str, data: &[u8]) {
 fn jsonrpc_body(data: &[u8]) {
     let answer = |id: Option<&RawValue>| {
         let mut out = Vec::new();
-        jsonrpc::encode_error(id, &nuncio_protocol::ErrorKind::Internal.into(), &mut out);
+        jsonrpc::encode_error(id, &nuncio_protocol::ErrorKind::Internal.into(), ErrorData::List, &mut out);
         let answer: Value = serde_json::from_slice(&out).expect("an answer is JSON");
         let sent = id.map_or(Value::Null, |id| serde_json::from_str(id.get()).expect("an id is JSON"));
         assert_eq!(answer["id"], sent, "the id is echoed");
@@ -69,7 +69,7 @@ fn jsonrpc_body(data: &[u8]) {
 fn jsonrpc_response(data: &[u8]) {
     let Err(error) = jsonrpc::decode_response(data) else { return };
     let mut out = Vec::new();
-    jsonrpc::encode_error(None, &error, &mut out);
+    jsonrpc::encode_error(None, &error, ErrorData::Object, &mut out);
     let again = jsonrpc::decode_response(&out).expect_err("an error stays an error");
     assert_eq!((again.kind(), again.message()), (error.kind(), error.message()));
     assert_eq!(again.details(), error.details());

@@ -79,6 +79,8 @@ fn part() -> impl Strategy<Value = Part> {
     let content = prop_oneof![
         text().prop_map(Content::Text),
         collection::vec(any::<u8>(), 0..9).prop_map(|bytes| Content::Raw(bytes.into())),
+        // Looks like base64 text, or does when it is written as such.
+        "([A-Za-z0-9+/]{4}){3,5}".prop_map(|text| Content::Raw(text.into())),
         text().prop_map(Content::Url),
         json().prop_map(|json| Content::Data(json.into())),
     ];

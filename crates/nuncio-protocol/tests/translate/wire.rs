@@ -8,7 +8,10 @@ use nuncio_protocol::{
     op::{Call, Op, Reply},
     pb::{self, Codec, DESCRIPTOR_SET},
     v03,
-    wire::{Dialect, V1, jsonrpc},
+    wire::{
+        Dialect, V1,
+        jsonrpc::{self, ErrorData},
+    },
 };
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
@@ -97,7 +100,8 @@ impl Wire {
             }
             (Thing::Error(error), Format::Json(_)) => {
                 let mut body = Vec::new();
-                jsonrpc::encode_error(None, error, &mut body);
+                let data = if self == Self::JsonRpc { ErrorData::Object } else { ErrorData::List };
+                jsonrpc::encode_error(None, error, data, &mut body);
                 let body: Value = serde_json::from_slice(&body).unwrap();
                 out = body["error"].to_string().into();
             }

@@ -6,6 +6,7 @@ use nuncio_protocol::{Error, ErrorKind, Fault};
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const A2A_JSON: &str = "application/a2a+json";
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
 /// True for a body that calls itself JSON (REQ-031).
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
@@ -17,6 +18,18 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
     }
     let essence = value.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case(JSON) || essence.eq_ignore_ascii_case(A2A_JSON)
+}
+
+/// True for a caller that takes a stream and nothing else: some of them drop any other answer in silence.
+pub(super) fn takes_stream_only(headers: &HeaderMap) -> bool {
+    let mut accepted = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .flat_map(|value| value.to_str().unwrap_or_default().split(','))
+        .map(|range| range.split(';').next().unwrap_or_default().trim())
+        .filter(|range| !range.is_empty())
+        .peekable();
+    accepted.peek().is_some() && accepted.all(|range| range.eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 /// The error of a body that is of another type: it is not looked at.

@@ -105,6 +105,7 @@ impl Grpc {
             return refusal;
         }
         let (parts, body) = request.into_parts();
+        let codec = version::codec_for(codec, &parts.headers);
         let rpc = parts.uri.path().rsplit('/').next().unwrap_or_default();
         let Some(op) = (codec.op_from_rpc)(rpc) else {
             return unimplemented(&format!("{} has no method of this name", codec.service));
@@ -386,11 +387,11 @@ impl Exchange {
 }
 
 /// The answer to a call at this path that goes no further.
-pub(super) fn refuse(path: &str, error: &Error) -> Response {
+pub(super) fn refuse(path: &str, headers: &HeaderMap, error: &Error) -> Response {
     let service = path.split('/').nth(1).unwrap_or_default();
     let [newest, ..] = CODECS;
     let codec = CODECS.into_iter().find(|codec| codec.service == service).unwrap_or(newest);
-    status(codec, error).into_http::<Body>()
+    status(version::codec_for(codec, headers), error).into_http::<Body>()
 }
 
 /// The most of an error that goes into the trailers: clients take 8 KiB of them by default, after base64,
@@ -399,13 +400,13 @@ const MOST_DETAILS: usize = 4 * 1024;
 
 fn status(codec: &Codec, error: &Error) -> Status {
     answer::log(error);
-    let code = Code::from_i32(error.kind().row().grpc.number);
+    let code = Code::from_i32((codec.status_code)(error.kind()).number);
     let details = (codec.encode_status)(error);
     let mut status = if details.len() > MOST_DETAILS {
         let short = Error::new(error.kind(), excerpt(error.message().to_owned()));
-        Status::with_details(code, short.message(), (codec.encode_status)(&short).into())
+        Status::with_details(code, (codec.status_message)(&short), (codec.encode_status)(&short).into())
     } else {
-        Status::with_details(code, error.message(), details.into())
+        Status::with_details(code, (codec.status_message)(error), details.into())
     };
     answer::when_again(status.metadata_mut().as_mut(), error);
     status

@@ -8,7 +8,7 @@ use nuncio_protocol::{
     op::{self, Op, Reply},
     wire::{
         self, Dialect,
-        jsonrpc::{self as envelope, Incoming, Refused},
+        jsonrpc::{self as envelope, ErrorData, Incoming, Refused},
     },
 };
 use serde_json::value::RawValue;
@@ -33,11 +33,12 @@ pub(super) async fn serve(agent: &Inner, request: Box<Request>) -> Response {
             return super::unimplemented("there is no such service here");
         }
         // Refused before parsing (REQ-031).
-        return error_response(None, &answer::not_json(JSON), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        let form = ErrorForm::of(&parts.headers, parts.uri.query(), None);
+        return error_response(None, &answer::not_json(JSON), form, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     }
     let body = match body::read(body, &agent.options).await {
         Ok(body) => body,
-        Err(error) => return plain_error(None, &error),
+        Err(error) => return refuse(&parts.headers, parts.uri.query(), &error),
     };
     let (caller, base) = (parts.extensions.get::<Caller>(), parts.extensions.get::<PublicBase>());
     let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller, base };
@@ -45,7 +46,7 @@ pub(super) async fn serve(agent: &Inner, request: Box<Request>) -> Response {
         Ok(Incoming::Single(request)) => call.decode_single(request, &body).await,
         // Boxed: few come in batches.
         Ok(Incoming::Batch(requests)) => Err(Box::pin(call.answer_batch(&requests, &body)).await),
-        Err(Refused { id, error }) => Err(plain_error(id, &error)),
+        Err(Refused { id, error }) => Err(error_answer(id, &error, call.error_form(None))),
     };
     // It may be large, and an answer takes as long as the agent does.
     drop(body);
@@ -58,9 +59,31 @@ pub(super) async fn serve(agent: &Inner, request: Box<Request>) -> Response {
 /// A request that needs its body no more.
 struct Decoded {
     id: Option<Box<RawValue>>,
+    form: ErrorForm,
     dialect: &'static dyn Dialect,
     cx: CallContext,
     call: op::Call,
+}
+
+/// How a caller is told of an error.
+#[derive(Clone, Copy)]
+struct ErrorForm {
+    data: ErrorData,
+    /// As the only frame of a stream.
+    in_stream: bool,
+}
+
+impl ErrorForm {
+    /// The form for a caller with this head, and this method if it is known.
+    fn of(headers: &HeaderMap, query: Option<&str>, method: Option<&str>) -> Self {
+        let data = version::error_data(headers, query, method);
+        Self { data, in_stream: answer::takes_stream_only(headers) }
+    }
+
+    /// The form for an operation: what is no stream is not refused by one.
+    fn for_op(self, op: Op) -> Self {
+        Self { in_stream: self.in_stream && op.row().streaming, ..self }
+    }
 }
 
 /// A request with what its headers say.
@@ -80,58 +103,53 @@ impl Call<'_> {
         request: envelope::Request<'_>,
         body: &ReadBody,
     ) -> Result<Decoded, Response> {
-        let id = request.id;
-        let (dialect, op, cx) = self.open(&request).map_err(|error| plain_error(id, &error))?;
+        let (id, form) = (request.id, self.error_form(Some(&request.method)));
+        let (dialect, op, cx) = self.open(&request).map_err(|error| error_answer(id, &error, form))?;
+        let form = form.for_op(op);
         if id.is_none() && op.row().streaming {
             let error = Error::new(ErrorKind::InvalidRequest, "id: a streaming call needs one");
-            return Err(plain_error(None, &error));
+            return Err(error_answer(None, &error, form));
         }
-        if let Some(relayed) = self.relay(dialect, op, &cx, &request, &body.bytes).await {
-            return Err(relayed.unwrap_or_else(|error| plain_error(id, &error)));
+        if let Some(relayed) = self.relay(dialect, op, &cx, &request, &body.bytes, form.data).await {
+            return Err(relayed.unwrap_or_else(|error| error_answer(id, &error, form)));
         }
         match decode(dialect, op, request.params, body).await {
-            Ok(call) => Ok(Decoded { id: id.map(ToOwned::to_owned), dialect, cx, call }),
+            Ok(call) => Ok(Decoded { id: id.map(ToOwned::to_owned), form, dialect, cx, call }),
             Err(error) => {
-                let response = self.refuse(id, dialect, op, error);
+                let response = refuse_call(id, dialect, op, &error, form);
                 Err(self.finish(response, op, &cx))
             }
         }
     }
 
     async fn answer(&self, decoded: Decoded) -> Response {
-        let Decoded { id, dialect, cx, call } = decoded;
+        let Decoded { id, form, dialect, cx, call } = decoded;
         let (id, op) = (id.as_deref(), call.op());
         let response = match self.agent.carry_out(call, &cx, self.base, 1).await {
             // A notification is carried out and gets no answer (JSON-RPC 2.0, section 4.1); if it is
             // refused it gets one all the same, because over HTTP somebody waits for it.
             Ok(_) if id.is_none() => no_content(),
             Ok((Reply::Stream(stream), _)) => {
-                sse::respond(stream, dialect, Envelope::jsonrpc(id), &self.agent.options)
+                sse::respond(stream, dialect, Envelope::jsonrpc(id, form.data), &self.agent.options)
             }
             Ok((reply, held)) if !held.is_nothing() => match dialect.reply_pieces(op, reply) {
                 Ok(pieces) => piece_body::respond(JSON, envelope::result_pieces(id, pieces), held),
-                Err(error) => plain_error(id, &error),
+                Err(error) => error_answer(id, &error, form),
             },
             Ok((reply, _)) => {
                 let mut out = Vec::with_capacity(2048);
                 match envelope::encode_result(id, &mut out, |out| dialect.encode_reply(op, &reply, out)) {
                     Ok(()) => answer::typed(StatusCode::OK, JSON, out),
-                    Err(error) => plain_error(id, &error),
+                    Err(error) => error_answer(id, &error, form),
                 }
             }
-            Err(error) => self.refuse(id, dialect, op, error),
+            Err(error) => refuse_call(id, dialect, op, &error, form),
         };
         self.finish(response, op, &cx)
     }
 
-    /// The answer to a call that is refused, in the way that its version expects.
-    fn refuse(&self, id: Option<&RawValue>, dialect: &'static dyn Dialect, op: Op, error: Error) -> Response {
-        if !op.row().streaming || !refuses_in_stream(dialect, &error) {
-            return plain_error(id, &error);
-        }
-        answer::log(&error);
-        let refusal = futures_util::stream::iter([Err(error)]);
-        sse::respond(Box::pin(refusal), dialect, Envelope::jsonrpc(id), &self.agent.options)
+    fn error_form(&self, method: Option<&str>) -> ErrorForm {
+        ErrorForm::of(self.headers, self.uri.query(), method)
     }
 
     /// The headers of an answer that follow from its call.
@@ -154,11 +172,12 @@ impl Call<'_> {
         cx: &CallContext,
         request: &envelope::Request<'_>,
         body: &Bytes,
+        data: ErrorData,
     ) -> Option<Result<Response>> {
         if self.agent.relay.is_none() || request.id.is_none() {
             return None;
         }
-        let (glance, form) = relay::jsonrpc(dialect, op, request.params.map(RawValue::get), body)?;
+        let (glance, form) = relay::jsonrpc(dialect, op, request.params.map(RawValue::get), body, data)?;
         let call = Raw {
             binding: Binding::JsonRpc,
             version: dialect.version(),
@@ -176,14 +195,14 @@ impl Call<'_> {
     }
 
     async fn answer_batch(&self, requests: &[&RawValue], body: &ReadBody) -> Response {
-        let most = self.agent.options.batch;
+        let (most, form) = (self.agent.options.batch, self.error_form(None));
         if most == 0 {
             let error = Error::new(ErrorKind::InvalidRequest, "batches are not taken; send one request");
-            return plain_error(None, &error);
+            return error_answer(None, &error, form);
         }
         if requests.len() > most {
             let error = Error::new(ErrorKind::InvalidRequest, format!("at most {most} requests in a batch"));
-            return plain_error(None, &error);
+            return error_answer(None, &error, form);
         }
         let mut out = vec![b'['];
         for json in requests {
@@ -219,7 +238,7 @@ impl Call<'_> {
         let request = match envelope::open(json) {
             Ok(request) => request,
             Err(Refused { id, error }) => {
-                envelope::encode_error(id, &error, &mut out);
+                envelope::encode_error(id, &error, self.error_form(None).data, &mut out);
                 return Some(out);
             }
         };
@@ -238,7 +257,7 @@ impl Call<'_> {
         };
         if let Err(error) = result {
             answer::log(&error);
-            envelope::encode_error(id, &error, &mut out);
+            envelope::encode_error(id, &error, self.error_form(Some(&request.method)).data, &mut out);
         }
         id.map(|_| out)
     }
@@ -304,20 +323,36 @@ async fn decode(
     body.decode_json(params, move |params| dialect.decode_call(op, params)).await
 }
 
-/// What concerns HTTP itself is told by its status, whatever the version.
-fn refuses_in_stream(dialect: &dyn Dialect, error: &Error) -> bool {
-    dialect.refuses_in_stream() && error.kind().jsonrpc_http_status() == StatusCode::OK
+/// The answer to a call that is refused, in the way that its version expects.
+fn refuse_call(
+    id: Option<&RawValue>,
+    dialect: &dyn Dialect,
+    op: Op,
+    error: &Error,
+    form: ErrorForm,
+) -> Response {
+    let in_stream = op.row().streaming && dialect.refuses_in_stream();
+    error_answer(id, error, ErrorForm { in_stream: form.in_stream || in_stream, ..form })
 }
 
-pub(super) fn plain_error(id: Option<&RawValue>, error: &Error) -> Response {
+/// The answer to a request with this head that goes no further.
+pub(super) fn refuse(headers: &HeaderMap, query: Option<&str>, error: &Error) -> Response {
+    error_answer(None, error, ErrorForm::of(headers, query, None))
+}
+
+fn error_answer(id: Option<&RawValue>, error: &Error, form: ErrorForm) -> Response {
     let status = StatusCode::from_u16(error.kind().jsonrpc_http_status()).unwrap_or(StatusCode::OK);
-    error_response(id, error, status)
+    // What concerns HTTP itself is told by its status, whatever the version.
+    if form.in_stream && status == StatusCode::OK {
+        return sse::refuse(error, &Envelope::jsonrpc(id, form.data));
+    }
+    error_response(id, error, form, status)
 }
 
-fn error_response(id: Option<&RawValue>, error: &Error, status: StatusCode) -> Response {
+fn error_response(id: Option<&RawValue>, error: &Error, form: ErrorForm, status: StatusCode) -> Response {
     answer::log(error);
     let mut out = Vec::with_capacity(512);
-    envelope::encode_error(id, error, &mut out);
+    envelope::encode_error(id, error, form.data, &mut out);
     let mut response = answer::typed(status, JSON, out);
     answer::explain(&mut response, error);
     response

@@ -14,11 +14,13 @@ use super::{jsonrpc, rest};
 pub fn refuse(prefix: &str, request: &Request, error: &Error) -> Response {
     #[cfg(feature = "grpc")]
     if super::is_grpc(request.headers()) {
-        return super::grpc::refuse(request.uri().path(), error);
+        return super::grpc::refuse(request.uri().path(), request.headers(), error);
     }
     let path = request.uri().path();
     match path.strip_prefix(prefix).unwrap_or(path) {
-        "" | "/" if request.method() == Method::POST => jsonrpc::plain_error(None, error),
+        "" | "/" if request.method() == Method::POST => {
+            jsonrpc::refuse(request.headers(), request.uri().query(), error)
+        }
         below => rest::refuse(below, request.headers(), error),
     }
 }

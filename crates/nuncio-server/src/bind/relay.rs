@@ -18,7 +18,7 @@ use nuncio_protocol::{
     wire::{
         Dialect,
         glance::{self, Glance},
-        jsonrpc::{self as envelope, Incoming, Refused},
+        jsonrpc::{self as envelope, ErrorData, Incoming, Refused},
         rest::{self, Route},
         sse,
     },
@@ -81,6 +81,8 @@ enum Kind {
         dialect: &'static dyn Dialect,
         /// The request, for its id.
         request: Bytes,
+        /// The data of an error.
+        data: ErrorData,
     },
     Rest(&'static RestForm),
     #[cfg(feature = "grpc")]
@@ -174,13 +176,13 @@ impl Form {
         super::answer::log(error);
         let mut out = Vec::with_capacity(512);
         match &self.0 {
-            Kind::JsonRpc { request, .. } => sse::encode_frame(None, &mut out, |out| {
+            Kind::JsonRpc { request, data, .. } => sse::encode_frame(None, &mut out, |out| {
                 let id = match envelope::decode_body(request) {
                     Ok(Incoming::Single(request)) => request.id,
                     Err(Refused { id, .. }) => id,
                     Ok(Incoming::Batch(_)) => None,
                 };
-                envelope::encode_error(id, error, out);
+                envelope::encode_error(id, error, *data, out);
             }),
             Kind::Rest(form) => sse::encode_frame(None, &mut out, |out| (form.error_event)(error, out)),
             #[cfg(feature = "grpc")]
@@ -213,11 +215,12 @@ pub(super) fn jsonrpc<'a>(
     op: Op,
     params: Option<&'a str>,
     body: &'a Bytes,
+    data: ErrorData,
 ) -> Option<(Glance<'a>, Form)> {
     let envelope = std::str::from_utf8(body).ok().filter(|envelope| glance::is_plain_envelope(envelope));
     envelope?;
     let glance = Glance::at(op, params)?;
-    Some((glance, Form(Kind::JsonRpc { dialect, request: body.clone() })))
+    Some((glance, Form(Kind::JsonRpc { dialect, request: body.clone(), data })))
 }
 
 /// An HTTP+JSON call as it came; `None` if it has to be decoded.

@@ -29,7 +29,7 @@ pub(super) async fn serve(agent: &Inner, prefix: &str, request: Box<Request>) ->
     // As it came, not as the router has decoded it: an escaped slash is no slash (trap T-49).
     let path = parts.uri.path();
     let path = path.strip_prefix(prefix).unwrap_or(path);
-    let exchange = Exchange { agent, form: version::rest_form(path), parts: &parts };
+    let exchange = Exchange { agent, form: version::rest_form(path, &parts.headers), parts: &parts };
     let route = match exchange.route(path) {
         Ok(route) => route,
         Err(refused) => return exchange.refuse(refused),
@@ -204,7 +204,7 @@ impl Exchange<'_> {
 
 /// The answer to a request, to this path below the agent's address, that goes no further.
 pub(super) fn refuse(path: &str, headers: &HeaderMap, error: &Error) -> Response {
-    self::error(version::rest_form(path), headers, None, error)
+    self::error(version::rest_form(path, headers), headers, None, error)
 }
 
 fn error(form: &RestForm, headers: &HeaderMap, status: Option<u16>, error: &Error) -> Response {

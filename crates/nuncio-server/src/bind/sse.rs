@@ -15,7 +15,11 @@ use http::{HeaderName, HeaderValue, header};
 use http_body::Frame;
 use nuncio_protocol::{
     Error, EventStream, Result, StreamItem,
-    wire::{Dialect, jsonrpc, sse, write_event},
+    wire::{
+        Dialect,
+        jsonrpc::{self, ErrorData},
+        sse, write_event,
+    },
 };
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep};
@@ -40,6 +44,8 @@ pub(super) enum Envelope {
         prefix: Box<[u8]>,
         /// The request's id as JSON, for an error frame.
         id: Box<str>,
+        /// The data of an error frame.
+        data: ErrorData,
     },
     /// HTTP+JSON: nothing.
     Bare {
@@ -49,10 +55,10 @@ pub(super) enum Envelope {
 }
 
 impl Envelope {
-    pub(super) fn jsonrpc(id: Option<&RawValue>) -> Self {
+    pub(super) fn jsonrpc(id: Option<&RawValue>, data: ErrorData) -> Self {
         let id = id.map_or("null", RawValue::get);
         let prefix = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":").into_bytes().into();
-        Self::JsonRpc { prefix, id: id.into() }
+        Self::JsonRpc { prefix, id: id.into(), data }
     }
 
     fn event(&self, dialect: &dyn Dialect, item: &StreamItem, out: &mut Vec<u8>) {
@@ -68,9 +74,9 @@ impl Envelope {
 
     fn error(&self, error: &Error, out: &mut Vec<u8>) {
         match self {
-            Self::JsonRpc { id, .. } => {
+            Self::JsonRpc { id, data, .. } => {
                 let id = RawValue::from_string(id.to_string()).ok();
-                jsonrpc::encode_error(id.as_deref(), error, out);
+                jsonrpc::encode_error(id.as_deref(), error, *data, out);
             }
             Self::Bare { error: write } => write(error, out),
         }
@@ -94,9 +100,21 @@ pub(super) fn respond(
         heartbeat: options.heartbeat,
         sleep: None,
     };
-    let mut response = Response::new(Body::new(body));
+    of_body(Body::new(body))
+}
+
+/// The response that carries one error instead of a stream.
+pub(super) fn refuse(error: &Error, envelope: &Envelope) -> Response {
+    answer::log(error);
+    let mut out = Vec::with_capacity(512);
+    sse::encode_frame(None, &mut out, |out| envelope.error(error, out));
+    of_body(Body::from(out))
+}
+
+fn of_body(body: Body) -> Response {
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(answer::EVENT_STREAM));
     // For proxies: nothing is to be kept, changed or held back.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));

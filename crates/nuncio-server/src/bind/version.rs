@@ -1,11 +1,14 @@
 //! Which version a call is in, and what then depends on it: dialects, paths, protobuf forms. Nothing else
 //! in this crate knows that there are several versions.
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, header};
+#[cfg(feature = "grpc")]
+use nuncio_protocol::pb::Codec;
 use nuncio_protocol::{
-    AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Version, v03,
+    AgentCard, AgentInterface, Binding, Error, ErrorKind, FileBytes, Result, Version, v03,
     wire::{
         Dialect, V1, excerpt,
+        jsonrpc::ErrorData,
         rest::{self, Paths},
     },
 };
@@ -135,6 +138,25 @@ pub(super) fn jsonrpc_dialect(version: Version) -> &'static dyn Dialect {
     }
 }
 
+/// Shape of `error.data` for a caller. SDKs of the old line take an object only; they send no version, which has
+/// a header only since 1.0, and call methods that 1.0 does not have. SDKs of the new line take a list only, also
+/// when they speak the old version.
+pub(super) fn error_data(headers: &HeaderMap, query: Option<&str>, method: Option<&str>) -> ErrorData {
+    let is_new = method.is_some_and(|method| jsonrpc_dialect(Version::V1_0).op(method).is_some());
+    if is_new || names_version(headers, query) { ErrorData::List } else { ErrorData::Object }
+}
+
+/// True for a caller that says which version it speaks, be it understood or not.
+fn names_version(headers: &HeaderMap, query: Option<&str>) -> bool {
+    requested(headers, query).map_or(true, |requested| requested.is_some())
+}
+
+/// Form of file content that a caller uses, as far as its user agent shows it.
+fn file_bytes(headers: &HeaderMap) -> FileBytes {
+    let user_agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    user_agent.map_or(FileBytes::Detect, FileBytes::of_user_agent)
+}
+
 /// HTTP+JSON in one version.
 pub(super) struct RestForm {
     pub(super) paths: Paths,
@@ -160,27 +182,48 @@ static REST: RestForm = RestForm {
     error_event: |error, out| rest::encode_error(error.kind().row().http, error, out),
 };
 
-static OLD_REST: RestForm = RestForm {
-    paths: v03::PATHS,
-    dialect: &v03::Rest,
-    has_own_media_type: false,
-    error: |status, error| {
-        let (own, body) = v03::rest_error(error);
-        (status.unwrap_or(own), body.to_string().into_bytes())
-    },
-    // In an envelope, so that it cannot be taken for an event.
-    error_event: |error, out| {
-        let (_, body) = v03::rest_error(error);
-        out.extend_from_slice(serde_json::json!({ "error": body }).to_string().as_bytes());
-    },
-};
+/// HTTP+JSON of the old version for callers with this form of file content.
+const fn old_rest(dialect: &'static dyn Dialect) -> RestForm {
+    RestForm {
+        paths: v03::PATHS,
+        dialect,
+        has_own_media_type: false,
+        error: |status, error| {
+            let (own, body) = v03::rest_error(error);
+            (status.unwrap_or(own), body.to_string().into_bytes())
+        },
+        error_event: |error, out| {
+            out.extend_from_slice(v03::rest_error_frame(error).to_string().as_bytes());
+        },
+    }
+}
 
-/// HTTP+JSON in the version that this path, below the agent's address, is of.
-pub(super) fn rest_form(path: &str) -> &'static RestForm {
+static OLD_REST: RestForm = old_rest(&v03::Rest);
+static OLD_REST_BASE64: RestForm = old_rest(&v03::RestWith(FileBytes::Base64));
+static OLD_REST_RAW: RestForm = old_rest(&v03::RestWith(FileBytes::Raw));
+
+/// HTTP+JSON in the version that this path, below the agent's address, is of, for a caller with these headers.
+pub(super) fn rest_form(path: &str, headers: &HeaderMap) -> &'static RestForm {
     let is_old = path.strip_prefix(v03::PATHS.prefix).is_some_and(|below| below.starts_with('/'));
-    if is_old { &OLD_REST } else { &REST }
+    if !is_old {
+        return &REST;
+    }
+    match file_bytes(headers) {
+        FileBytes::Detect => &OLD_REST,
+        FileBytes::Base64 => &OLD_REST_BASE64,
+        FileBytes::Raw => &OLD_REST_RAW,
+    }
 }
 
 /// The protobuf forms, one per package.
 #[cfg(feature = "grpc")]
-pub(super) const CODECS: [&nuncio_protocol::pb::Codec; 2] = [&nuncio_protocol::pb::CODEC, &v03::pb::CODEC];
+pub(super) const CODECS: [&Codec; 2] = [&nuncio_protocol::pb::CODEC, &v03::pb::CODEC];
+
+/// The protobuf form of a package for a caller with these headers.
+#[cfg(feature = "grpc")]
+pub(super) fn codec_for(codec: &'static Codec, headers: &HeaderMap) -> &'static Codec {
+    match codec.version {
+        Version::V1_0 => codec,
+        Version::V0_3 => v03::pb::codec(file_bytes(headers), names_version(headers, None)),
+    }
+}

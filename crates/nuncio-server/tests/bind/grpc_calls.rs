@@ -7,8 +7,8 @@ use nuncio_server::{
     bind::{Agent, BindOptions, Directory, Grpc},
     protocol::{
         AgentExtension, Binding, Caller, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, Error,
-        ErrorKind, Event, GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
-        ListTaskPushNotificationConfigsRequest, ListTasksRequest, SendMessageResponse,
+        ErrorKind, Event, FileBytes, GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest,
+        GetTaskRequest, ListTaskPushNotificationConfigsRequest, ListTasksRequest, Part, SendMessageResponse,
         SubscribeToTaskRequest, TaskPushNotificationConfig, TaskState, Version,
         op::{Call, Op, Reply},
         pb::{self, Codec},
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{
-    Port, Wire,
+    Port, V1, Wire,
     grpc::{BOTH, Outcome, encode, frame, path, request, send},
     probe::Probe,
 };
@@ -226,7 +226,7 @@ async fn every_error_has_its_code_and_its_details() {
                 });
                 let outcome = port.call_grpc(codec, &[], &call).await;
                 probe.seen();
-                assert_eq!(i32::from(outcome.code()), row.grpc.number, "{:?}", row.kind);
+                assert_eq!(i32::from(outcome.code()), (codec.status_code)(row.kind).number, "{:?}", row.kind);
                 let error = outcome.error(codec);
                 assert_eq!((error.kind(), error.message()), (row.kind, "so: ä%\n"));
                 assert_eq!(error.metadata()["taskId"], "t");
@@ -242,6 +242,96 @@ async fn every_error_has_its_code_and_its_details() {
         assert!(!format!("{outcome:?}").contains("secret"), "invariant 11");
         probe.seen();
     }
+}
+
+/// What SDKs of the 0.3 line know errors by, and those of the 1.x line when they speak 0.3.
+#[tokio::test]
+async fn errors_of_the_old_package_have_the_code_that_the_callers_sdk_knows() {
+    let (probe, port) = Probe::on_the_wire();
+    let codec = &v03::pb::CODEC;
+    for (kind, old, new, class) in [
+        (ErrorKind::TaskNotFound, Code::NotFound, Code::NotFound, "TaskNotFoundError: "),
+        (
+            ErrorKind::TaskNotCancelable,
+            Code::FailedPrecondition,
+            Code::FailedPrecondition,
+            "TaskNotCancelableError: ",
+        ),
+        (
+            ErrorKind::PushNotificationNotSupported,
+            Code::Unimplemented,
+            Code::FailedPrecondition,
+            "PushNotificationNotSupportedError: ",
+        ),
+        (
+            ErrorKind::UnsupportedOperation,
+            Code::Unimplemented,
+            Code::FailedPrecondition,
+            "UnsupportedOperationError: ",
+        ),
+        (ErrorKind::InvalidParams, Code::InvalidArgument, Code::InvalidArgument, "InvalidParamsError: "),
+        (ErrorKind::VersionNotSupported, Code::Unimplemented, Code::FailedPrecondition, ""),
+        (ErrorKind::Unavailable, Code::Unavailable, Code::Unavailable, ""),
+    ] {
+        probe.refuse(move || Error::new(kind, "no"));
+        for (headers, code) in [(&[][..], old), (&[("a2a-version", "0.3")], new)] {
+            let outcome = port.call_grpc(codec, headers, &get("t")).await;
+            probe.seen();
+            let status = outcome.status.as_ref().unwrap();
+            assert_eq!((status.code(), status.message()), (code, &*format!("{class}no")), "{kind:?}");
+            // grpc-go takes the code of the details.
+            assert_eq!(status.details()[..2], [8, u8::try_from(i32::from(code)).unwrap()], "{kind:?}");
+            let error = outcome.error(codec);
+            assert_eq!((error.kind(), error.message()), (kind, "no"));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_of_the_old_package_have_the_form_that_the_callers_sdk_uses() {
+    // Writes content as it is, as if it were of another SDK.
+    let codec = v03::pb::codec(FileBytes::Raw, false);
+    let file = |content: &'static str| Part::raw(content.as_bytes()).with_media_type("text/plain");
+    for (user_agent, said) in [
+        ("grpc-python-asyncio/1.70.0 grpc-c/45.0.0 (linux; chttp2)", "aGVsbG8="),
+        ("grpc-go/1.70.0", "aGVsbG8="),
+        ("grpc-java-netty/1.70.0", "aGVsbG8="),
+        ("grpc-node-js/1.13.4", "hello"),
+    ] {
+        let wire = Wire::new([]);
+        let mut call = send("hi");
+        call.message.parts = vec![file(said)];
+        let headers = [("user-agent", user_agent)];
+        let outcome = wire.call_grpc(codec, &headers, &Call::SendMessage(call.into())).await;
+        let is_there = |text: &str| outcome.messages[0].windows(text.len()).any(|at| at == text.as_bytes());
+        assert_eq!((is_there("hello"), is_there("aGVsbG8=")), (said == "hello", said != "hello"));
+        let Reply::Sent(SendMessageResponse::Task(task)) = outcome.reply(codec, Op::SendMessage) else {
+            panic!("expected a task");
+        };
+        let kept = wire.call_grpc(&pb::CODEC, &[], &get(task.id.as_str())).await;
+        let Reply::Task(kept) = kept.reply(&pb::CODEC, Op::GetTask) else { panic!("expected a task") };
+        assert_eq!(kept.history[0].parts, [file("hello")], "{user_agent}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_size_of_zero_is_none_here_and_refused_elsewhere() {
+    // REQ-121; a2a-go and the official CLI send 0 when nobody has set a size.
+    let wire = Wire::new([]);
+    let list = |size| ListTasksRequest { page_size: Some(size), ..ListTasksRequest::default() };
+    // One field: its number and its value. Our own client refuses to say 0.
+    let mut zero = encode(&pb::CODEC, &Call::ListTasks(list(1).into()));
+    assert_eq!(zero.pop(), Some(1));
+    zero.push(0);
+    let outcome = wire.grpc(&path(&pb::CODEC, Op::ListTasks), &[], frame(&zero)).await;
+    assert_eq!(outcome.code(), Code::Ok);
+    let refused = (pb::CODEC.encode_call)(&Call::ListTasks(list(0).into()), &mut zero).unwrap_err();
+    assert_eq!(refused.violations()[0].field, "pageSize");
+    let outcome = wire.call_grpc(&pb::CODEC, &[], &Call::ListTasks(list(-1).into())).await;
+    assert_eq!(outcome.error(&pb::CODEC).kind(), ErrorKind::InvalidParams);
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": { "pageSize": 0 } });
+    assert_eq!(wire.post("/", V1, &body.to_string()).await.code(), -32602);
+    assert_eq!(wire.ask("GET", "/tasks?pageSize=0", V1, "").await.status, 400);
 }
 
 #[tokio::test]

@@ -315,6 +315,26 @@ async fn a_stream_is_server_sent_events_that_nobody_may_hold_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn ids_of_events_increase_and_skip_what_the_caller_says() {
+    // The README promises no more: the log has no gap, and one of its entries is no event.
+    let asking = ScriptedExecutor::turns([vec![Step::InputRequired("which?")], vec![]]);
+    let wire = Wire::of(Harness::new(asking), "", |_| {});
+    let first = wire.call("SendStreamingMessage", hello()).await.frames();
+    let mut more = hello();
+    more["message"]["taskId"] = first[0].1["result"]["task"]["id"].clone();
+    let second = wire.call("SendStreamingMessage", more).await.frames();
+    let ids = |frames: &[(String, Value)]| -> Vec<u64> {
+        frames.iter().map(|(id, _)| id.parse().unwrap()).collect()
+    };
+    // A send begins with the task as it is after what was said.
+    assert_eq!((ids(&first), ids(&second)), (vec![1, 2], vec![3, 4]));
+    let id = json!({ "id": first[0].1["result"]["task"]["id"] });
+    let headers = [V1, &[("last-event-id", "1")]].concat();
+    let replayed = wire.post("/", &headers, &call("SubscribeToTask", &id)).await.frames();
+    assert_eq!(ids(&replayed), [2, 4]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_idle_stream_shows_that_it_is_alive() {
     // Pain 19
     let wire = Wire::new([Step::Working, Step::Sleep(Duration::from_secs(40))]);
@@ -363,6 +383,65 @@ async fn what_is_wrong_before_a_stream_begins_is_a_plain_answer() {
         let answer = wire.call(method, params.clone()).await;
         assert_eq!(answer.header("content-type"), Some("application/json"), "{params}");
         assert_eq!(answer.code(), code, "{params}");
+        // a2a-go drops in silence what is no event.
+        for (accept, is_stream) in [
+            ("text/event-stream", true),
+            ("Text/Event-Stream; q=0.9", true),
+            ("text/event-stream, application/json", false),
+            ("text/event-stream, */*", false),
+            ("*/*", false),
+        ] {
+            let headers = [V1, &[("accept", accept)]].concat();
+            let answer = wire.post("/", &headers, &call(method, &params)).await;
+            assert_eq!(answer.status, StatusCode::OK, "{accept} {params}");
+            if !is_stream {
+                assert_eq!(answer.header("content-type"), Some("application/json"), "{accept} {params}");
+                assert_eq!(answer.code(), code, "{accept} {params}");
+                continue;
+            }
+            let frames = answer.frames();
+            let [(id, data)] = &*frames else { panic!("{frames:?}") };
+            let found = (&**id, &data["id"], &data["error"]["code"]);
+            assert_eq!(found, ("", &json!(1), &json!(code)), "{params}");
+            assert!(data["error"]["data"].is_array(), "{data}");
+        }
+    }
+    let stream_only = [V1, &[("accept", "text/event-stream")]].concat();
+    // Refused before it is known what is called, and what is no stream anyway.
+    let answer = wire.post("/", &stream_only, &call("NoSuchMethod", &json!({}))).await;
+    assert_eq!(answer.frames()[0].1["error"]["code"], -32601);
+    let answer = wire.post("/", &stream_only, &call("GetTask", &json!({ "id": "t-unknown" }))).await;
+    assert_eq!((answer.header("content-type"), answer.code()), (Some("application/json"), -32001));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_data_of_an_error_has_the_shape_that_the_callers_sdk_reads() {
+    // a2a-go 0.3 takes an object only, a2a-go 2.x a list only, also when it speaks 0.3, which it says.
+    let wire = Wire::new([]);
+    let unknown = json!({ "id": "t-unknown" });
+    for (headers, query, method, is_object) in [
+        (V1, "", "GetTask", false),
+        (V1, "", "NoSuchMethod", false),
+        (&[("a2a-version", "0.3")], "", "tasks/get", false),
+        (&[], "?A2A-Version=0.3", "tasks/get", false),
+        (&[("a2a-version", "99.0")], "", "tasks/get", false),
+        (&[], "", "GetTask", false),
+        (&[], "", "tasks/get", true),
+        (&[], "", "NoSuchMethod", true),
+        (&[], "", "tasks/resubscribe", true),
+        (&[("a2a-version", "0.3")], "", "tasks/resubscribe", false),
+    ] {
+        let answer = wire.post(&format!("/{query}"), headers, &call(method, &unknown)).await;
+        let body = if method == "tasks/resubscribe" { answer.frames()[0].1.clone() } else { answer.json() };
+        let data = &body["error"]["data"];
+        let details = if is_object { &data["details"] } else { data };
+        assert_eq!(data.is_object(), is_object, "{headers:?} {query} {method}: {body}");
+        assert_eq!(details[0]["domain"], "a2a-protocol.org", "{headers:?} {query} {method}: {body}");
+    }
+    // No method is known of what is no request.
+    for (headers, is_object) in [(V1, false), (&[], true)] {
+        let body = wire.post("/", headers, "{").await.json();
+        assert_eq!(body["error"]["data"].is_object(), is_object, "{body}");
     }
 }
 

@@ -3,12 +3,16 @@
 use nuncio_server::protocol::{Error, ErrorKind};
 use serde_json::{Value, json};
 
-use crate::{Answer, probe::Probe};
+use crate::{Answer, V1, Wire, probe::Probe};
 
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
 fn hello() -> Value {
     json!({ "message": { "messageId": "m-1", "role": "ROLE_USER", "content": [{ "text": "hi" }] } })
+}
+
+fn hello_with(part: &Value) -> Value {
+    json!({ "message": { "messageId": "m-1", "role": "ROLE_USER", "content": [part] } })
 }
 
 #[tokio::test]
@@ -167,12 +171,68 @@ async fn every_error_has_the_status_and_the_body_of_the_time() {
         }
         assert_eq!(
             (answer.status.as_u16(), body),
-            (status, json!({ "code": row.code, "message": "so it is", "data": [info] })),
+            (
+                status,
+                json!({
+                    "code": row.code, "message": "so it is", "data": [info],
+                    // a2a-go 2.x reads this one.
+                    "error": {
+                        "code": status, "status": row.grpc.name, "message": "so it is", "details": [info],
+                    },
+                })
+            ),
             "{:?}",
             row.kind
         );
         assert_eq!(answer.header("content-type"), Some("application/json"));
         probe.seen();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_have_the_form_that_the_callers_sdk_uses() {
+    // Python, Go and Java have the base64 text of a file where its bytes belong, JavaScript has the bytes.
+    const TEXT: &str = "text/plain";
+    const BINARY: &str = "application/octet-stream";
+    let (hello, hello_text) = ("aGVsbG8=", "YUdWc2JHOD0=");
+    let (bytes, bytes_text) = ("AQIDBAUGBwgJCgsMDQ4=", "QVFJREJBVUdCd2dKQ2dzTURRND0=");
+    for (user_agent, media_type, said, kept) in [
+        ("python-httpx/0.28.1", TEXT, hello_text, hello),
+        ("python-httpx/0.28.1", BINARY, bytes_text, bytes),
+        ("Go-http-client/1.1", TEXT, hello_text, hello),
+        ("Java-http-client/21.0.4", TEXT, hello_text, hello),
+        ("node", TEXT, hello, hello),
+        ("node", BINARY, bytes_text, bytes_text),
+        ("curl/8.5.0", BINARY, bytes_text, bytes),
+    ] {
+        let wire = Wire::new([]);
+        let file = json!({ "fileWithBytes": said, "mimeType": media_type });
+        let mut body = hello_with(&json!({ "file": file }));
+        body["configuration"] = json!({ "blocking": true });
+        let headers = [JSON, &[("user-agent", user_agent)]].concat();
+        let sent = wire.ask("POST", "/v1/message:send", &headers, &body.to_string()).await.json();
+        let answered = &sent["task"]["history"][0]["content"][0]["file"]["fileWithBytes"];
+        assert_eq!(answered, said, "{user_agent} {media_type}: {sent}");
+        let path = format!("/tasks/{}", sent["task"]["id"].as_str().unwrap());
+        let task = wire.ask("GET", &path, V1, "").await.json();
+        assert_eq!(task["history"][0]["parts"][0]["raw"], kept, "{user_agent} {media_type}");
+    }
+    // A caller of whom nothing is known and whose bytes are no text gets the text of them, as most want it.
+    let wire = Wire::new([]);
+    for (file, kept, answered) in [
+        (json!({ "fileWithBytes": bytes }), bytes, bytes_text),
+        (json!({ "fileWithBytes": hello_text, "mimeType": TEXT }), hello_text, "WVVkV2MySkhPRDA9"),
+        // The names of JSON-RPC mean what they mean there.
+        (json!({ "bytes": bytes_text }), bytes_text, "UVZGSlJFSkJWVWRDZDJkS1EyZHpUVVJSTkQwPQ=="),
+    ] {
+        let mut body = hello_with(&json!({ "file": file }));
+        body["configuration"] = json!({ "blocking": true });
+        let sent = wire.ask("POST", "/v1/message:send", JSON, &body.to_string()).await.json();
+        let content = &sent["task"]["history"][0]["content"][0]["file"]["fileWithBytes"];
+        assert_eq!(content, answered, "{file}");
+        let path = format!("/tasks/{}", sent["task"]["id"].as_str().unwrap());
+        let task = wire.ask("GET", &path, V1, "").await.json();
+        assert_eq!(task["history"][0]["parts"][0]["raw"], kept, "{file}");
     }
 }
 

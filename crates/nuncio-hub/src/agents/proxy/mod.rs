@@ -173,7 +173,8 @@ impl Proxy {
         let candidates = connected.client.candidates();
         let first = candidates.first().ok_or_else(|| link.out_of_reach())?;
         let home = &connected.card.url;
-        let typed = Direct::new(&link.egress, first, &link.credentials, home)?;
+        let files = link.settings.file_bytes;
+        let typed = Direct::with_file_bytes(&link.egress, first, &link.credentials, home, files)?;
         let raw = candidates.iter().map(|way| Forward::new(&link.egress, way, &link.credentials, home));
         let raw = raw.collect::<Result<_>>()?;
         let translations = self.telemetry.metrics.translations(&self.name, (first.version, first.binding));

@@ -184,6 +184,7 @@ impl Link {
             .egress(self.egress.clone())
             .credentials(self.credentials.clone())
             .interface_hosts(hosts(&self.settings))
+            .file_bytes(self.settings.file_bytes)
             .retry(RETRY)
             .trust(self.trust(card));
         if let Some(version) = version {

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use http::HeaderName;
-use nuncio_protocol::{Binding, Version};
+use nuncio_protocol::{Binding, FileBytes, Version};
 use url::{Host, Url};
 
 use crate::config::Secret;
@@ -45,6 +45,8 @@ pub struct Upstream {
     pub follow: Follow,
     /// How long lies between two looks at a task, at first.
     pub poll_every: Duration,
+    /// Form of file content that it uses where SDKs differ.
+    pub file_bytes: FileBytes,
     /// Callers with credentials may read its extended card.
     pub extended_card: bool,
 }
@@ -72,6 +74,7 @@ impl Upstream {
             idempotent: false,
             follow: Follow::default(),
             poll_every: Duration::from_secs(1),
+            file_bytes: FileBytes::default(),
             extended_card: false,
         }
     }

@@ -47,6 +47,7 @@ const AGENTS: &[(&str, &[&str])] = &[
             "idempotent",
             "follow",
             "poll_seconds",
+            "file_bytes",
             "extended_card",
             "max_concurrent",
             "trust.keys",

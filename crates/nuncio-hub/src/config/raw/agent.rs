@@ -89,6 +89,11 @@ pub(crate) struct Agent {
     /// 1, 2, 4, 8 … ms, and later ones more seldom. With url.
     #[schemars(example = 1)]
     pub(crate) poll_seconds: Option<f64>,
+    /// Form of file content in version 0.3 over HTTP+JSON and gRPC. detect: base64 text is written, and decoded
+    /// where it looks like that. base64: base64 text (SDKs for Python, Go, Java). raw: the content itself (SDK for
+    /// JavaScript). Default: detect. With url.
+    #[schemars(example = FileBytes::Detect)]
+    pub(crate) file_bytes: Option<FileBytes>,
     /// Callers with credentials may read its extended card; false when absent. With url.
     #[schemars(example = false)]
     pub(crate) extended_card: Option<bool>,
@@ -185,6 +190,14 @@ pub(crate) enum Follow {
     Stream,
     Poll,
     Block,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum FileBytes {
+    Detect,
+    Base64,
+    Raw,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub(crate) use self::{
     agent::{
-        Agent, AgentPush, Auth, Binding, CommandLine, Demo, Follow, Format, Mode, OAuth2, Trust, Version,
+        Agent, AgentPush, Auth, Binding, CommandLine, Demo, FileBytes, Follow, Format, Mode, OAuth2, Trust,
+        Version,
     },
     edge::{Admin, CardKey, Connections, Cors, Tls},
     identity::{Cards, Identity, Issuer},

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use nuncio_protocol::{Binding, Version};
+use nuncio_protocol::{Binding, FileBytes, Version};
 
 use super::Reader;
 use crate::config::{
@@ -31,6 +31,7 @@ const OF_URL: &[&str] = &[
     "idempotent",
     "follow",
     "poll_seconds",
+    "file_bytes",
     "extended_card",
 ];
 /// Headers of a caller that are never passed on: what is between two neighbours (RFC 9110, 7.6.1), and what the hub
@@ -153,6 +154,11 @@ impl Reader<'_> {
             Some(raw::Follow::Stream) => Follow::Stream,
             Some(raw::Follow::Poll) => Follow::Poll,
             Some(raw::Follow::Block) => Follow::Block,
+        };
+        upstream.file_bytes = match agent.file_bytes {
+            None | Some(raw::FileBytes::Detect) => FileBytes::Detect,
+            Some(raw::FileBytes::Base64) => FileBytes::Base64,
+            Some(raw::FileBytes::Raw) => FileBytes::Raw,
         };
         upstream.card = agent.card.as_ref().and_then(|card| self.card(&within("card"), card));
         let allowed = agent.allow_hosts.as_deref().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nuncio_protocol::{Binding, Version};
+use nuncio_protocol::{Binding, FileBytes, Version};
 
 use super::{load, must};
 use crate::config::{
@@ -46,6 +46,7 @@ fn an_upstream_agent_word_by_word() {
         idempotent = true
         follow = "poll"
         poll_seconds = 0.5
+        file_bytes = "raw"
         extended_card = true
         trust = { keys = ["/k.json"], require = true }
         limits = { body_bytes = 1, parts = 2, max_task_bytes = 7, rate = { per_second = 0.5 }, tasks = 3, streams = 4 }
@@ -90,6 +91,7 @@ fn an_upstream_agent_word_by_word() {
         idempotent: true,
         follow: Follow::Poll,
         poll_every: Duration::from_millis(500),
+        file_bytes: FileBytes::Raw,
         extended_card: true,
         ..Upstream::new("https://billing.internal/x".parse().unwrap())
     };

@@ -1,28 +1,99 @@
 //! Errors of v0.3 gRPC. The specification gives them no form. We write the same `google.rpc.Status` as in
-//! v1.0; servers of the time put the name of the error before the message, so that is read, too (fact
-//! sheet 5.3).
+//! v1.0, with the code by which SDKs of the time know an error, and with the name of its class before the
+//! message, as servers of the time did (fact sheet 5.3). Both are read.
+//!
+//! | error | Go | JavaScript | Python, Java | ours |
+//! |---|---|---|---|---|
+//! | TaskNotFound | NOT_FOUND | NOT_FOUND | NOT_FOUND | NOT_FOUND |
+//! | TaskNotCancelable | FAILED_PRECONDITION | FAILED_PRECONDITION | UNIMPLEMENTED | FAILED_PRECONDITION |
+//! | PushNotificationNotSupported, UnsupportedOperation | UNIMPLEMENTED | UNIMPLEMENTED | UNIMPLEMENTED | UNIMPLEMENTED |
+//! | ContentTypeNotSupported | INVALID_ARGUMENT | INVALID_ARGUMENT | UNIMPLEMENTED | INVALID_ARGUMENT |
+//! | InvalidAgentResponse, Internal | INTERNAL | INTERNAL | INTERNAL | INTERNAL |
+//! | ExtendedAgentCardNotConfigured | NOT_FOUND | FAILED_PRECONDITION | UNKNOWN | FAILED_PRECONDITION |
+//! | InvalidRequest, InvalidParams | INVALID_ARGUMENT | INVALID_ARGUMENT | INVALID_ARGUMENT | INVALID_ARGUMENT |
+//! | MethodNotFound | UNIMPLEMENTED | UNKNOWN | NOT_FOUND | UNIMPLEMENTED |
+//! | ParseError | INTERNAL | UNKNOWN | INTERNAL | INVALID_ARGUMENT: the caller's fault, and no client knows it by a code |
+//! | VersionNotSupported, ExtensionSupportRequired | none | none | none | UNIMPLEMENTED: FAILED_PRECONDITION means TaskNotCancelable to Go and JavaScript |
+//!
+//! The clients for Python 1.x and Java know an error by the class in the message, those for Go and JavaScript by
+//! the code. a2a-go 2.x speaking v0.3 wants the code of v1.0 beside the reason: see [`codec`](super::codec).
+
+use std::borrow::Cow;
 
 use serde_json::Value;
 
-pub use crate::pb::encode_status;
 use crate::{
-    Error, ErrorKind,
-    pb::{decode_status_or, kind_from_grpc},
-    v03::error::class,
+    Error, ErrorKind, GrpcCode,
+    error::UNIMPLEMENTED,
+    pb::{decode_status_or, encode_status_as, kind_from_grpc, status_message as message_inside},
+    v03::error::{class, class_name},
 };
+
+/// Server: the status code of an error, as SDKs of v0.3 know it.
+#[must_use]
+pub fn status_code(kind: ErrorKind) -> GrpcCode {
+    match kind {
+        ErrorKind::PushNotificationNotSupported
+        | ErrorKind::UnsupportedOperation
+        | ErrorKind::ExtensionSupportRequired
+        | ErrorKind::VersionNotSupported => UNIMPLEMENTED,
+        ErrorKind::TaskNotFound
+        | ErrorKind::TaskNotCancelable
+        | ErrorKind::ContentTypeNotSupported
+        | ErrorKind::InvalidAgentResponse
+        | ErrorKind::ExtendedAgentCardNotConfigured
+        | ErrorKind::ParseError
+        | ErrorKind::InvalidRequest
+        | ErrorKind::MethodNotFound
+        | ErrorKind::InvalidParams
+        | ErrorKind::Internal
+        | ErrorKind::Unauthenticated
+        | ErrorKind::PermissionDenied
+        | ErrorKind::ResourceExhausted
+        | ErrorKind::Unavailable
+        | ErrorKind::PayloadTooLarge
+        | ErrorKind::DeadlineExceeded => kind.row().grpc,
+    }
+}
+
+/// Server: the message of a status, with the name of the error's class before it.
+#[must_use]
+pub fn status_message(error: &Error) -> Cow<'_, str> {
+    match class_name(error.kind()) {
+        Some(name) => format!("{name}: {}", error.message()).into(),
+        None => error.message().into(),
+    }
+}
+
+/// Server: the error as the bytes of a `google.rpc.Status`.
+#[must_use]
+pub fn encode_status(error: &Error) -> Vec<u8> {
+    encode_status_as(status_code(error.kind()), error)
+}
 
 /// Client: the error of an answer's trailers: by its reason, else by the name in the message, else by the
 /// code. `bytes` may be empty or anything at all.
 #[must_use]
 pub fn decode_status(code: i32, message: &str, bytes: &[u8]) -> Error {
-    let kind = class(&Value::from(message)).unwrap_or_else(|| kind_from_code(code));
-    decode_status_or(kind, message, bytes)
+    let class = class(&Value::from(message));
+    let kind = class.unwrap_or_else(|| kind_from_code(code));
+    // One of us has the class before the message, and the message alone inside of the status.
+    let inside = message_inside(bytes).filter(|inside| {
+        let name = message.strip_suffix(inside.as_str()).and_then(|head| head.strip_suffix(": "));
+        class.is_some() && name.is_some() && name == class.and_then(class_name)
+    });
+    decode_status_or(kind, inside.as_deref().unwrap_or(message), bytes)
 }
 
-/// UNIMPLEMENTED was the answer to much that an agent will not do.
+/// UNIMPLEMENTED was the answer to much that an agent will not do, FAILED_PRECONDITION to a cancel that comes
+/// too late.
 fn kind_from_code(code: i32) -> ErrorKind {
-    const UNIMPLEMENTED: i32 = 12;
-    if code == UNIMPLEMENTED { ErrorKind::UnsupportedOperation } else { kind_from_grpc(code) }
+    const FAILED_PRECONDITION: i32 = 9;
+    match code {
+        FAILED_PRECONDITION => ErrorKind::TaskNotCancelable,
+        _ if code == UNIMPLEMENTED.number => ErrorKind::UnsupportedOperation,
+        _ => kind_from_grpc(code),
+    }
 }
 
 #[cfg(test)]
@@ -41,9 +112,40 @@ mod tests {
             ),
             (12, "SomeOtherError: no", ErrorKind::UnsupportedOperation),
             (5, "gone", ErrorKind::TaskNotFound),
+            (9, "too late", ErrorKind::TaskNotCancelable),
         ] {
             let error = decode_status(code, message, b"");
             assert_eq!((error.kind(), error.message()), (kind, message));
+        }
+    }
+
+    #[test]
+    fn codes_are_those_of_the_sdks() {
+        // a2a-go 0.3.15, a2a-js 0.3.14, a2a-python 0.3.26 and a2a-java 0.3.3; see the table above.
+        let expected = "\
+            -32001 NOT_FOUND\n-32002 FAILED_PRECONDITION\n-32003 UNIMPLEMENTED\n-32004 UNIMPLEMENTED\n\
+            -32005 INVALID_ARGUMENT\n-32006 INTERNAL\n-32007 FAILED_PRECONDITION\n-32008 UNIMPLEMENTED\n\
+            -32009 UNIMPLEMENTED\n-32700 INVALID_ARGUMENT\n-32600 INVALID_ARGUMENT\n-32601 UNIMPLEMENTED\n\
+            -32602 INVALID_ARGUMENT\n-32603 INTERNAL\n-32050 UNAUTHENTICATED\n-32051 PERMISSION_DENIED\n\
+            -32052 RESOURCE_EXHAUSTED\n-32053 UNAVAILABLE\n-32054 RESOURCE_EXHAUSTED\n-32055 DEADLINE_EXCEEDED\n";
+        let ours: String = ErrorKind::TABLE
+            .iter()
+            .map(|row| format!("{} {}\n", row.code, status_code(row.kind).name))
+            .collect();
+        assert_eq!(ours, expected);
+    }
+
+    #[test]
+    fn what_we_write_is_read_with_codes_of_either_version() {
+        for row in ErrorKind::TABLE {
+            let error = Error::new(row.kind, "no: not today");
+            let message = status_message(&error);
+            for (code, bytes) in
+                [(status_code(row.kind), encode_status(&error)), (row.grpc, crate::pb::encode_status(&error))]
+            {
+                let again = decode_status(code.number, &message, &bytes);
+                assert_eq!((again.kind(), again.message()), (row.kind, "no: not today"));
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the rows of the table do, as functions. They are written anew from the table's words and share
 //! nothing with the code that translates.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use nuncio_protocol::{ErrorKind, Timestamp, Version};
 use serde_json::{Number, Value, json};
 
@@ -137,6 +138,14 @@ pub(super) fn is_last(update: &Object) -> Option<Value> {
     let state = state.to_ascii_lowercase().replace('_', "-");
     let last = ["completed", "failed", "canceled", "cancelled", "rejected", "input-required"];
     Some(last.contains(&state.as_str()).into())
+}
+
+/// The base64 text of content that is not such text already; on the wire it is base64 once more.
+pub(super) fn to_base64_text(content: &mut Value) {
+    let Some(text) = content.as_str().filter(|text| !text.is_empty()) else { return };
+    if STANDARD.decode(text).is_ok_and(|content| STANDARD.decode(content).is_err()) {
+        *content = STANDARD.encode(text).into();
+    }
 }
 
 pub(super) fn cut_to_milliseconds(timestamp: &mut Value) {
@@ -371,6 +380,21 @@ pub(super) fn with_reason(error: &Object) -> Option<Value> {
     Some(details(kind_of(error.get("code")?)?, error.get("data")))
 }
 
+pub(super) fn object_with_reason(error: &Object) -> Option<Value> {
+    with_reason(error).map(|details| json!({"details": details}))
+}
+
+/// The error of an answer as in v1.0, from its body.
+pub(super) fn error_of_answer(body: &Object) -> Option<Value> {
+    let kind = kind_of(body.get("code")?)?;
+    Some(json!({
+        "code": status_of(body.get("code")?.as_i64()?)?,
+        "status": kind.row().grpc.name,
+        "message": body.get("message")?,
+        "details": body.get("data")?,
+    }))
+}
+
 /// The class of error that a message begins with.
 fn class(message: &Value) -> Option<ErrorKind> {
     match message.as_str()?.split(':').next()? {
@@ -406,13 +430,16 @@ pub(super) fn class_of_answer(answer: &Value, _: &str) -> Option<Value> {
 
 /// The HTTP status that goes with the code.
 pub(super) fn status_of_code(answer: &Object) -> Option<Value> {
-    let status = match answer.get("body")?["code"].as_i64()? {
-        -32001 => 404,
-        -32002 => 409,
-        -32602 => 422,
-        _ => return None,
-    };
-    Some(status.into())
+    status_of(answer.get("body")?["code"].as_i64()?).map(Value::from)
+}
+
+fn status_of(code: i64) -> Option<u16> {
+    match code {
+        -32001 => Some(404),
+        -32002 => Some(409),
+        -32602 => Some(422),
+        _ => None,
+    }
 }
 
 /// The gRPC code of the class of error that the message begins with.

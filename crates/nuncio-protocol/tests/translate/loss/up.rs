@@ -13,6 +13,7 @@ use super::{
 };
 use crate::wire::{Kind, Wire};
 
+const FILES: &[Kind] = &[Kind::Call(Op::SendMessage), Kind::Event];
 const CREATE: &[Kind] = &[Kind::Call(Op::CreateTaskPushNotificationConfig)];
 const WEBHOOKS: &[Kind] = &[
     Kind::Call(Op::SendMessage),
@@ -107,6 +108,11 @@ pub(super) const ROWS: &[Row] = &[
         .elsewhere("see above")
         .through(V1_JSON)
         .because("so v1.0 writes it in JSON; by way of v1.0 gRPC it is kept"),
+    Row::new(UpAnswers, "a file, anywhere", FILES, &["**.fileWithBytes"])
+        .when("the content itself")
+        .becomes(PROTO, "its base64 text", Changed(rule::to_base64_text))
+        .elsewhere("–")
+        .because("most SDKs read nothing else; agents with `file_bytes = \"raw\"` and callers known by their user agent get the content itself"),
     Row::new(
         UpAnswers,
         "a task, an event",
@@ -214,10 +220,22 @@ pub(super) const ROWS: &[Row] = &[
         .becomes(GRPC, "that of the class", Computed(rule::code_of_class))
         .elsewhere("–")
         .because("servers of the time said UNIMPLEMENTED for much"),
-    Row::new(UpErrors, "an error", &[Kind::Error], &["data", "body.data"])
-        .becomes(JSON, "a list: our `ErrorInfo`, then each detail, with a type", Computed(rule::with_reason))
-        .elsewhere("the same, in the details of the status")
+    Row::new(UpErrors, "an error", &[Kind::Error], &["data"])
+        .becomes(
+            JSON_RPC,
+            "an object; `details` is a list: our `ErrorInfo`, then each detail, with a type",
+            Computed(rule::object_with_reason),
+        )
+        .elsewhere("see below")
+        .because("a2a-go 0.3 takes an object only"),
+    Row::new(UpErrors, "an error", &[Kind::Error], &["body.data"])
+        .becomes(REST, "a list: our `ErrorInfo`, then each detail, with a type", Computed(rule::with_reason))
+        .elsewhere("the same list, as `details`")
         .because(
             "v1.0 has typed details; what has no type is wrapped as `google.protobuf.Struct` or `Value`",
         ),
+    Row::new(UpErrors, "an error", &[Kind::Error], &["body.error"])
+        .becomes(REST, "`code`, `status`, `message` and `details` as in v1.0", Computed(rule::error_of_answer))
+        .elsewhere("–")
+        .because("a2a-go 2.x reads nothing else, and a2a-java 0.3 fails without it"),
 ];

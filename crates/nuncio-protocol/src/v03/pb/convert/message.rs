@@ -1,5 +1,7 @@
 //! Messages and their parts.
 
+use std::borrow::Cow;
+
 use super::super::generated as pb;
 use crate::{
     Content, Json, Message, Metadata, Part,
@@ -8,6 +10,7 @@ use crate::{
         well_known::Struct,
     },
     v03::{
+        files,
         leftover::{DATA_PART_COMPAT, Leftover, WireMetadata, is_wrapped},
         shape, upgrade,
     },
@@ -50,6 +53,7 @@ impl Convert<pb::Message> for Message {
 impl Convert<pb::Part> for Part {
     fn to_pb(&self) -> Result<pb::Part, Mismatch> {
         let mut leftover = Leftover::default();
+        let form = files::current().unwrap_or_default();
         if matches!(self.content, Content::Text(_) | Content::Data(_)) {
             // Only files have a name and a type in v0.3.
             leftover.filename = self.filename.as_deref().map(Into::into);
@@ -58,7 +62,14 @@ impl Convert<pb::Part> for Part {
         let mut wrapped = false;
         let part = match &self.content {
             Content::Text(text) => pb::part::Part::Text(text.clone()),
-            Content::Raw(bytes) => file(self, pb::file_part::File::FileWithBytes(bytes.clone())),
+            Content::Raw(content) => {
+                leftover.base64 = files::mark(content, self.media_type.as_deref(), form);
+                let written = match files::write(content, form) {
+                    Cow::Borrowed(_) => content.clone(),
+                    Cow::Owned(text) => text.into(),
+                };
+                file(self, pb::file_part::File::FileWithBytes(written))
+            }
             Content::Url(url) => file(self, pb::file_part::File::FileWithUri(url.clone())),
             Content::Data(value) => {
                 wrapped = !value.is_object();
@@ -95,7 +106,7 @@ impl Convert<pb::Part> for Part {
         })?;
         let metadata = Convert::from_pb(pb.metadata).at("metadata")?;
         let mut part = Self { content, metadata, filename, media_type };
-        shape::settle(&mut part, true);
+        shape::settle(&mut part, true, Some(files::current().unwrap_or_default()));
         Ok(part)
     }
 }
