@@ -11,6 +11,8 @@ pub(crate) enum Quirk {
     FinishedIsInvalid,
     /// An error has a code of gRPC and no name.
     VagueErrors,
+    /// The bytes of a 0.3 file are the bytes themselves, where other SDKs put base64 text.
+    RawFiles,
     /// The name of a file is lost.
     NoFileNames,
     /// Null becomes 0.
@@ -36,6 +38,10 @@ impl Quirk {
             }
             Self::VagueErrors => {
                 "an error over gRPC is a code and a sentence, so that several errors look alike"
+            }
+            Self::RawFiles => {
+                "over HTTP+JSON and gRPC of 0.3 its files are bytes, where other SDKs put base64 text: it needs \
+                 `file_bytes = \"raw\"`"
             }
             Self::NoFileNames => "its proto of 0.3 has no name of a file",
             Self::NoNull => "null in data is read as 0",

@@ -1,7 +1,7 @@
 //! Our client against their servers.
 
 use nuncio_client::Client;
-use nuncio_protocol::{Binding, Version};
+use nuncio_protocol::{Binding, FileBytes, Version};
 use nuncio_tests::{
     between::{Between, upstream},
     peer::Peer,
@@ -10,7 +10,8 @@ use nuncio_tests::{
 use crate::{
     checks::all_checks,
     quirks::Quirk::{
-        self, CancelsTwice, FinishedIsInvalid, NoCreate, NoDelete, NoFileNames, NoList, NoNull, VagueErrors,
+        self, CancelsTwice, FinishedIsInvalid, NoCreate, NoDelete, NoFileNames, NoList, NoNull, RawFiles,
+        VagueErrors,
     },
     sdk::{
         GO_1, GO_03, JAVASCRIPT_1, JAVASCRIPT_03, PYTHON_1, PYTHON_03, RUST_1, Sdk,
@@ -44,17 +45,20 @@ impl Row {
 async fn check(row: &Row) {
     let (version, binding) = row.wire();
     let args = if row.beside { &["--v03"] } else { row.sdk.args(version) };
+    let files = if row.quirks.contains(&RawFiles) { FileBytes::Raw } else { FileBytes::default() };
     let peer = Peer::start(&row.sdk.server(), args).await;
     match row.way {
         Direct => {
-            let client =
-                Client::builder().version(version).binding(binding).connect(&peer.url).await.unwrap();
+            let builder = Client::builder().version(version).binding(binding).file_bytes(files);
+            let client = builder.connect(&peer.url).await.unwrap();
             let used = &client.candidates()[0];
             assert_eq!((used.version, used.binding), (version, binding));
             all_checks(&client, row.quirks).await;
         }
         Way::Through(relation) => {
-            let hub = Between::before(upstream(&peer.url, relation), true).await;
+            let mut agent = upstream(&peer.url, relation);
+            agent.file_bytes = files;
+            let hub = Between::before(agent, true).await;
             let client = hub.client(row.binding, row.version, Some("alice")).await;
             all_checks(&client, row.quirks).await;
         }
@@ -121,15 +125,15 @@ servers! {
     javascript_1_0_beside_0_3_rest: JAVASCRIPT_1 V1_0 HttpJson, Direct, true, &[CancelsTwice];
     javascript_1_0_beside_0_3_grpc: JAVASCRIPT_1 V1_0 Grpc, Direct, true, &[CancelsTwice];
     javascript_1_0_speaking_0_3_json_rpc: JAVASCRIPT_1 V0_3 JsonRpc, Direct, false, &[CancelsTwice];
-    javascript_1_0_speaking_0_3_rest: JAVASCRIPT_1 V0_3 HttpJson, Direct, false, &[CancelsTwice, NoFileNames, NoCreate];
-    javascript_1_0_speaking_0_3_grpc: JAVASCRIPT_1 V0_3 Grpc, Direct, false, &[CancelsTwice, NoFileNames];
-    javascript_1_0_speaking_0_3_grpc_durable: JAVASCRIPT_1 V1_0 JsonRpc, durable(V0_3, Grpc), false, &[NoFileNames];
+    javascript_1_0_speaking_0_3_rest: JAVASCRIPT_1 V0_3 HttpJson, Direct, false, &[CancelsTwice, NoFileNames, RawFiles, NoCreate];
+    javascript_1_0_speaking_0_3_grpc: JAVASCRIPT_1 V0_3 Grpc, Direct, false, &[CancelsTwice, NoFileNames, RawFiles];
+    javascript_1_0_speaking_0_3_grpc_durable: JAVASCRIPT_1 V1_0 JsonRpc, durable(V0_3, Grpc), false, &[NoFileNames, RawFiles];
     javascript_1_0_speaking_0_3_json_rpc_proxy: JAVASCRIPT_1 V0_3 HttpJson, proxy(V0_3, JsonRpc), false, &[CancelsTwice];
     javascript_0_3_json_rpc: JAVASCRIPT_03 V0_3 JsonRpc, Direct, false, &[];
-    javascript_0_3_rest: JAVASCRIPT_03 V0_3 HttpJson, Direct, false, &[NoFileNames];
-    javascript_0_3_grpc: JAVASCRIPT_03 V0_3 Grpc, Direct, false, &[VagueErrors, NoFileNames, NoNull];
-    javascript_0_3_rest_durable: JAVASCRIPT_03 V0_3 HttpJson, durable(V0_3, HttpJson), false, &[NoFileNames];
-    javascript_0_3_rest_proxy: JAVASCRIPT_03 V0_3 JsonRpc, proxy(V0_3, HttpJson), false, &[NoFileNames];
+    javascript_0_3_rest: JAVASCRIPT_03 V0_3 HttpJson, Direct, false, &[NoFileNames, RawFiles];
+    javascript_0_3_grpc: JAVASCRIPT_03 V0_3 Grpc, Direct, false, &[VagueErrors, NoFileNames, RawFiles, NoNull];
+    javascript_0_3_rest_durable: JAVASCRIPT_03 V0_3 HttpJson, durable(V0_3, HttpJson), false, &[NoFileNames, RawFiles];
+    javascript_0_3_rest_proxy: JAVASCRIPT_03 V0_3 JsonRpc, proxy(V0_3, HttpJson), false, &[NoFileNames, RawFiles];
     go_1_0_json_rpc: GO_1 V1_0 JsonRpc, Direct, false, &[CancelsTwice, FinishedIsInvalid];
     go_1_0_beside_0_3_json_rpc: GO_1 V1_0 JsonRpc, Direct, true, &[CancelsTwice, FinishedIsInvalid];
     go_1_0_json_rpc_durable: GO_1 V0_3 Grpc, durable(V1_0, JsonRpc), false, &[];
