@@ -41,7 +41,10 @@ class Echo {
       bus.finished();
       return;
     }
-    const artifact = { artifactId: randomUUID(), name: 'echo', parts: [text(said)] };
+    // For "file": the size of the file in bytes and the file itself.
+    const file = said === 'file' && userMessage.parts.find((p) => p.kind === 'file');
+    const parts = file ? [text(String(Buffer.from(file.file.bytes, 'base64').length)), file] : [text(said)];
+    const artifact = { artifactId: randomUUID(), name: 'echo', parts };
     bus.publish({ kind: 'artifact-update', ...ids, artifact, append: false, lastChunk: true });
     update('completed', true);
     bus.finished();
@@ -68,7 +71,7 @@ serve(grpc, port, (services, grpcPort) => {
       { transport: 'GRPC', url: `127.0.0.1:${grpcPort}` },
     ],
     capabilities: { streaming: true, pushNotifications: true },
-    defaultInputModes: ['text/plain'],
+    defaultInputModes: ['text/plain', 'application/octet-stream'],
     defaultOutputModes: ['text/plain'],
     skills: [{ id: 'echo', name: 'Echo', description: 'Echoes text.', tags: ['echo'] }],
   };

@@ -57,6 +57,13 @@ const expectState = ({ status }, ...states) =>
 
 const hold = (agent) => sendFor(agent, [text('hold')], { returnImmediately: true });
 
+/** The test of the refusal of a message to a finished task, and its name. */
+function isFinished({ v03 }) {
+  if (!v03) return [(e) => e instanceof errors.UnsupportedOperationError, 'UnsupportedOperationError'];
+  // 0.3 leaves open which error, and over REST the SDK does not have a class for each of them.
+  return [(e) => e instanceof errors.A2AError || e.message.startsWith('REST error: '), 'an error of the agent'];
+}
+
 const checks = {
   async send(agent) {
     const [sent, task] = await sendFor(agent, [text('hello')]);
@@ -98,7 +105,7 @@ const checks = {
   },
 
   async list_tasks(agent) {
-    if (agent.v03) skip('the SDK has no such method for 0.3');
+    if (agent.v03) skip('0.3 has no such operation');
     const [, task] = await sendFor(agent, [text('hello')]);
     const list = async (filter) => agent.client.listTasks(ListTasksRequest.fromJSON(filter));
     // In its own context, so that the tasks of other checks do not matter.
@@ -113,6 +120,18 @@ const checks = {
 
   not_found: ({ client }) =>
     rejects(client.getTask(byId.get(randomUUID())), (e) => e instanceof errors.TaskNotFoundError, 'TaskNotFoundError'),
+
+  async refused_stream(agent) {
+    const unknown = SubscribeToTaskRequest.fromJSON({ id: randomUUID() });
+    // For an error in an event of a 0.3 stream the SDK has no class, only its code in the message.
+    const inStream = (code) => (e) => agent.v03 && e.message.includes(`(Code: ${code}`);
+    const isNotFound = (e) => e instanceof errors.TaskNotFoundError || inStream(-32001)(e);
+    await rejects(collect(agent.client.resubscribeTask(unknown)), isNotFound, 'TaskNotFoundError');
+    const [, { id, contextId }] = await sendFor(agent, [text('hello')]);
+    const more = request([text('more')], { message: { taskId: id, contextId } });
+    const [test, name] = isFinished(agent);
+    await rejects(collect(agent.client.sendMessageStream(more)), (e) => test(e) || inStream('-')(e), name);
+  },
 
   async cancel(agent) {
     const [, task] = await hold(agent);
@@ -133,13 +152,8 @@ const checks = {
 
   async finished(agent) {
     const [, { id, contextId }] = await sendFor(agent, [text('hello')]);
-    // 0.3 leaves open which error, and over REST the SDK does not have a class for each of them.
-    const isAnswer = (e) => e instanceof errors.A2AError || e.message.startsWith('REST error: ');
-    await rejects(
-      agent.client.sendMessage(request([text('more')], { message: { taskId: id, contextId } })),
-      agent.v03 ? isAnswer : (e) => e instanceof errors.UnsupportedOperationError,
-      agent.v03 ? 'an error of the agent' : 'UnsupportedOperationError',
-    );
+    const more = request([text('more')], { message: { taskId: id, contextId } });
+    await rejects(agent.client.sendMessage(more), ...isFinished(agent));
   },
 
   async parts(agent) {
@@ -179,6 +193,15 @@ const talk = {
     expect(texts(done.artifacts[0]?.parts ?? []).includes('answer'), `artifacts are ${show(done.artifacts)}`);
   },
 
+  async ask_by_stream({ client }) {
+    const asked = (await collect(client.sendMessageStream(request([text('ask')])))).at(-1).payload.value;
+    expectState(asked, TaskState.TASK_STATE_INPUT_REQUIRED);
+    const { taskId, contextId } = asked;
+    const answer = request([text('answer')], { message: { taskId, contextId } });
+    const answered = (await collect(client.sendMessageStream(answer))).at(-1).payload.value;
+    expectState(answered, TaskState.TASK_STATE_COMPLETED);
+  },
+
   async message({ client }) {
     const plain = await client.sendMessage(request([text('message hello')]));
     const events = await collect(client.sendMessageStream(request([text('message hello')])));
@@ -187,6 +210,16 @@ const talk = {
       const good = message.role === sdk.Role.ROLE_AGENT && texts(message.parts).includes('hello');
       expect(good, `expected a message, got ${show(message)}`);
     }
+  },
+
+  async file(agent) {
+    const raw = Buffer.from(Array.from({ length: 256 }, (_, i) => i));
+    const sent = { raw: raw.toString('base64'), mediaType: 'application/octet-stream', filename: 'all.bin' };
+    const [, task] = await sendFor(agent, [text('file'), sent]);
+    expectState(task, TaskState.TASK_STATE_COMPLETED);
+    const [size, file] = task.artifacts[0].parts;
+    expect(size.content.value === '256', `the agent read ${size.content.value} bytes`);
+    expect(file.content.$case === 'raw' && raw.equals(file.content.value), `the file came back as ${show(file)}`);
   },
 };
 

@@ -49,7 +49,14 @@ class Echo {
       return; // cancelTask has said the rest
     }
     const artifact = { artifactId: randomUUID(), name: 'echo', parts: [{ text }] };
-    bus.publish(AgentEvent.artifactUpdate(TaskArtifactUpdateEvent.fromJSON({ ...ids, artifact, lastChunk: true })));
+    const event = TaskArtifactUpdateEvent.fromJSON({ ...ids, artifact, lastChunk: true });
+    // For "file": the size of the file in bytes and the file itself.
+    const file = userMessage.parts.find((p) => p.content?.$case === 'raw');
+    if (text === 'file' && file) {
+      event.artifact.parts[0].content.value = String(file.content.value.length);
+      event.artifact.parts.push(file);
+    }
+    bus.publish(AgentEvent.artifactUpdate(event));
     update('COMPLETED');
     bus.finished();
   }
@@ -76,7 +83,7 @@ serve(grpc, Number(port), (services, grpcPort) => {
       Object.entries(urls).map(([protocolBinding, url]) => ({ url, protocolBinding, protocolVersion })),
     ),
     capabilities: { streaming: true, pushNotifications: true },
-    defaultInputModes: ['text/plain'],
+    defaultInputModes: ['text/plain', 'application/octet-stream'],
     defaultOutputModes: ['text/plain'],
     skills: [{ id: 'echo', name: 'Echo', description: 'Echoes text.', tags: ['echo'] }],
   });

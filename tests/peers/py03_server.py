@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import base64
 import logging
 import sys
 
@@ -34,6 +35,15 @@ sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 from common import serve  # noqa: E402
 
 
+def answer(text, message):
+    """The text, or for "file" the size of the file in bytes and the file itself."""
+    file = next((p for p in message.parts if p.root.kind == 'file'), None)
+    if text != 'file' or not file:
+        return [Part(root=TextPart(text=text))]
+    size = len(base64.b64decode(file.root.file.bytes, validate=True))
+    return [Part(root=TextPart(text=str(size))), file]
+
+
 class Echo(AgentExecutor):
     async def execute(self, context, event_queue):
         text = context.get_user_input()
@@ -63,7 +73,7 @@ class Echo(AgentExecutor):
                 # (0.3.26) gives it a queue apart. Those who have subscribed read this one.
                 await task.cancel()
                 raise
-        await task.add_artifact([Part(root=TextPart(text=text))], name='echo', last_chunk=True)
+        await task.add_artifact(answer(text, context.message), name='echo', last_chunk=True)
         await task.complete()
 
     async def cancel(self, context, event_queue):
@@ -90,7 +100,7 @@ def build(grpc_server, grpc_port):
             AgentInterface(transport='GRPC', url=f'127.0.0.1:{grpc_port}'),
         ],
         capabilities=AgentCapabilities(streaming=True, push_notifications=True),
-        default_input_modes=['text/plain'],
+        default_input_modes=['text/plain', 'application/octet-stream'],
         default_output_modes=['text/plain'],
         skills=[AgentSkill(id='echo', name='Echo', description='Echoes text.', tags=['echo'])],
     )

@@ -185,7 +185,7 @@ async def history_zero(agent):
 
 async def list_tasks(agent):
     if agent.v03:
-        raise Skipped('the SDK has no such method for 0.3')
+        raise Skipped('0.3 has no such operation')
     _, task = await agent.send('hello')
     # In its own context, so that the tasks of other checks do not matter.
     page = await agent.plain.list_tasks(ListTasksRequest(context_id=task.context_id))
@@ -200,6 +200,14 @@ async def list_tasks(agent):
 async def not_found(agent):
     async with raises(agent, TaskNotFoundError):
         await agent.plain.get_task(GetTaskRequest(id=str(uuid.uuid4())))
+
+
+async def refused_stream(agent):
+    async with raises(agent, TaskNotFoundError):
+        await collect(agent.live.subscribe(SubscribeToTaskRequest(id=str(uuid.uuid4()))))
+    _, task = await agent.send('hello')
+    async with raises(agent, A2AError if agent.v03 else UnsupportedOperationError):
+        await collect(agent.live.send_message(new_request('more', task_id=task.id, context_id=task.context_id)))
 
 
 async def cancel(agent):
@@ -260,6 +268,25 @@ async def ask(agent):
     expect(done.id == task.id, f'another task: {done}')
     expect_state(done, COMPLETED)
     expect('answer' in get_artifact_text(done.artifacts[0]), f'artifacts are {done.artifacts}')
+
+
+async def ask_by_stream(agent):
+    events = await collect(agent.live.send_message(new_request('ask')))
+    asked = events[-1].status_update
+    expect_state(asked, TaskState.TASK_STATE_INPUT_REQUIRED)
+    answer = new_request('answer', task_id=asked.task_id, context_id=asked.context_id)
+    events = await collect(agent.live.send_message(answer))
+    expect_state(events[-1].status_update, COMPLETED)
+
+
+async def file(agent):
+    raw = bytes(range(256))
+    sent = new_raw_part(raw, media_type='application/octet-stream', filename='all.bin')
+    _, task = await agent.send('', parts=[new_text_part('file'), sent])
+    expect_state(task, COMPLETED)
+    found = task.artifacts[0].parts
+    expect(found[0].text == '256', f'the agent read {found[0].text} bytes')
+    expect(get_raw_parts(found) == [raw], f'the file came back as {found}')
 
 
 async def message(agent):
@@ -325,8 +352,9 @@ async def notified(agent):
 
 run_checks(
     connect,
-    [send, stream, get, history_zero, list_tasks, not_found, cancel, cancel_again, finished, parts, subscribe],
-    talk=[ask, message],
+    [send, stream, get, history_zero, list_tasks, not_found, refused_stream, cancel, cancel_again,
+     finished, parts, subscribe],
+    talk=[ask, ask_by_stream, message, file],
     push=[webhooks, notified],
     flags=[('--v03', "use the card's 0.3 interface, through the compatibility layer of the SDK")],
 )

@@ -27,6 +27,12 @@ sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 from common import serve  # noqa: E402
 
 
+def answer(text, message):
+    """The text, or for "file" the size of the file in bytes and the file itself."""
+    file = next((p for p in message.parts if p.HasField('raw')), None)
+    return [new_text_part(str(len(file.raw))), file] if text == 'file' and file else [new_text_part(text)]
+
+
 class Echo(AgentExecutor):
     async def execute(self, context, event_queue):
         text = context.get_user_input()
@@ -49,7 +55,7 @@ class Echo(AgentExecutor):
             return
         if text.startswith('hold') and not follow_up:
             await asyncio.Event().wait()  # the SDK cancels us here
-        await task.add_artifact([new_text_part(text)], name='echo', last_chunk=True)
+        await task.add_artifact(answer(text, context.message), name='echo', last_chunk=True)
         await task.complete()
 
     async def cancel(self, context, event_queue):
@@ -82,7 +88,7 @@ def build(grpc_server, grpc_port):
             for binding, url in urls.items()
         ],
         capabilities=AgentCapabilities(streaming=True, push_notifications=True),
-        default_input_modes=['text/plain'],
+        default_input_modes=['text/plain', 'application/octet-stream'],
         default_output_modes=['text/plain'],
         skills=[AgentSkill(id='echo', name='Echo', description='Echoes text.', tags=['echo'])],
     )
