@@ -15,6 +15,9 @@ impl Version {
     /// Every version, newest first.
     pub const ALL: &[Self] = &[Self::V1_0, Self::V0_3];
 
+    /// The version of a request that names none.
+    pub const IMPLIED: Self = Self::V0_3;
+
     /// As it stands in headers and cards.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -20,8 +20,17 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case(JSON) || essence.eq_ignore_ascii_case(A2A_JSON)
 }
 
+/// User agents under the official JavaScript SDK. Of a refusal in a stream it loses the kind of the error, which it reads
+/// from a plain answer.
+const PLAIN_READERS: [&str; 5] = ["node", "undici", "Deno", "Bun", "Mozilla"];
+
 /// True for a caller that takes a stream and nothing else: some of them drop any other answer in silence.
 pub(super) fn takes_stream_only(headers: &HeaderMap) -> bool {
+    let user_agent =
+        headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if PLAIN_READERS.contains(&user_agent.split(['/', ' ']).next().unwrap_or_default()) {
+        return false;
+    }
     let mut accepted = headers
         .get_all(header::ACCEPT)
         .iter()

@@ -18,7 +18,7 @@ const A2A_EXTENSIONS: HeaderName = HeaderName::from_static("a2a-extensions");
 const X_A2A_EXTENSIONS: HeaderName = HeaderName::from_static("x-a2a-extensions");
 
 /// What a caller speaks that does not say it (spec 3.6.2).
-pub(super) const IMPLIED: Version = Version::V0_3;
+pub(super) const IMPLIED: Version = Version::IMPLIED;
 
 /// Under either name, extensions are declared: some callers send both.
 pub(super) const EXTENSIONS_HEADERS: [HeaderName; 2] = [A2A_EXTENSIONS, X_A2A_EXTENSIONS];

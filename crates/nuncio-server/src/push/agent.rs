@@ -13,6 +13,9 @@ use crate::store::Webhook;
 pub struct PushOptions {
     /// Artifacts are sent piece by piece, as they are made; else once, when they are complete.
     pub chunks: bool,
+    /// A new or replaced artifact is sent also if it is not marked as complete: many remote agents never set
+    /// `lastChunk`. Of an artifact that comes in pieces the first piece is then sent as well.
+    pub unmarked_artifacts: bool,
     /// What receivers that registered in v0.3 get.
     pub dialect: Dialect,
     /// Makes the `webhook-signature` of a notification.
@@ -21,10 +24,11 @@ pub struct PushOptions {
 
 impl fmt::Debug for PushOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { chunks, dialect, sign } = self;
+        let Self { chunks, unmarked_artifacts, dialect, sign } = self;
         let sign = sign.is_some();
         f.debug_struct("PushOptions")
             .field("chunks", chunks)
+            .field("unmarked_artifacts", unmarked_artifacts)
             .field("dialect", dialect)
             .field("sign", &sign)
             .finish()
@@ -72,7 +76,10 @@ impl AgentPush {
     pub(crate) fn tells(&self, event: &Event) -> bool {
         match event {
             Event::Task(_) | Event::StatusUpdate(_) => true,
-            Event::ArtifactUpdate(update) => update.last_chunk || self.options.chunks,
+            Event::ArtifactUpdate(update) => {
+                let is_unmarked = !update.append && self.options.unmarked_artifacts;
+                update.last_chunk || self.options.chunks || is_unmarked
+            }
             // What a caller says to a task is no event on the wire.
             Event::Message(_) => false,
         }

@@ -213,6 +213,13 @@ async fn an_artifact_comes_whole_when_it_is_complete_or_in_pieces_if_that_is_wan
     let told = all_told(&courier.until(3).await);
     assert_eq!(told, ["task submitted", "artifact xyz lastChunk", "status completed"]);
 
+    let mut unmarked = options();
+    unmarked.unmarked_artifacts = true;
+    let (harness, courier, _push) = with(pieces(), unmarked, taken);
+    harness.task(Say::from("hi").push(URL)).await.unwrap();
+    let told = all_told(&courier.until(4).await);
+    assert_eq!(told, ["task submitted", "artifact x", "artifact xyz lastChunk", "status completed"]);
+
     let mut options = options();
     options.chunks = true;
     let (harness, courier, _push) = with(pieces(), options, taken);

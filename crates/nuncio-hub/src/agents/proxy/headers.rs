@@ -5,7 +5,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{
         ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE,
-        RETRY_AFTER, VARY,
+        RETRY_AFTER, USER_AGENT, VARY,
     },
 };
 use nuncio_protocol::{HOPS_HEADER, TraceContext, Version};
@@ -17,10 +17,12 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const HOPS: HeaderName = HeaderName::from_static(HOPS_HEADER);
 
-/// Of a call.
-const FROM_CALLERS: [HeaderName; 6] = [
+/// Headers of a call. The user agent is one of them: agents answer some SDKs in a form of their own.
+const FROM_CALLERS: [HeaderName; 8] = [
     ACCEPT,
     CONTENT_TYPE,
+    USER_AGENT,
+    VERSION,
     HeaderName::from_static("a2a-extensions"),
     HeaderName::from_static("x-a2a-extensions"),
     HeaderName::from_static("last-event-id"),
@@ -58,8 +60,10 @@ pub(super) fn outgoing(
             headers.append(name, value.clone());
         }
     }
-    // Said in so many words, however the caller has let us know.
-    headers.insert(VERSION, version(call.version));
+    // Callers of the implied version do not name it, and get errors in another form than those who do.
+    if call.version != Version::IMPLIED {
+        headers.insert(VERSION, version(call.version));
+    }
     let mut set = |name, text: &str| {
         if let Ok(value) = HeaderValue::from_str(text) {
             headers.insert(name, value);
