@@ -25,7 +25,7 @@ const UNCOUNTED_TASK: usize = 4 * 1024;
 /// The copies of a live task's content: the folded task, and its log or what is on its way to the store.
 const TASK_COPIES: usize = 2;
 
-/// How long a response waits for memory.
+/// The longest time that a response waits for memory.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The delay after which a refused caller may try again.
@@ -264,7 +264,7 @@ impl Drop for Reserved {
 pub(crate) struct TaskSize {
     account: MemoryAccount,
     bytes: usize,
-    /// What the account has of it.
+    /// The part that the account has.
     counted: usize,
 }
 

@@ -2,7 +2,7 @@
 //! field is `bytes`; the SDKs disagree about what goes into it. Python, Go and Java put the base64 text of the
 //! content there, JavaScript the content itself.
 //!
-//! What is known of the peer decides: a mark that we wrote ourselves, then its user agent or a setting. Without
+//! Knowledge of the peer decides: a mark that we wrote ourselves, then its user agent or a setting. Without
 //! either, text that can hardly be anything but base64 is decoded. JSON-RPC is not concerned.
 
 use std::{borrow::Cow, cell::Cell};

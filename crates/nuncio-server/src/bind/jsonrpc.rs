@@ -65,7 +65,7 @@ struct Decoded {
     call: op::Call,
 }
 
-/// How a caller is told of an error.
+/// The form of an error for a caller.
 #[derive(Clone, Copy)]
 struct ErrorForm {
     data: ErrorData,

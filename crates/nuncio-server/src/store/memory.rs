@@ -62,9 +62,9 @@ struct Inner {
     tasks: HashMap<TaskId, Box<Stored>, RandomState>,
     /// How many tasks may be kept that have not finished, and so are never forgotten.
     most_unfinished: usize,
-    /// How many bytes tasks and replies may take, by estimate.
+    /// The most bytes of tasks and replies, by estimate.
     max_bytes: usize,
-    /// How many they take.
+    /// The bytes that they take now.
     bytes: usize,
     scopes: HashMap<Arc<Scope>, ScopeTasks>,
     /// Finished tasks in the order they finished; the front is forgotten first.
@@ -130,7 +130,7 @@ struct Stored {
     /// The uids of its webhooks.
     webhooks: BTreeMap<PushConfigId, Arc<str>>,
     memo: Option<Bytes>,
-    /// What it takes, by estimate.
+    /// Its size in memory, by estimate.
     bytes: usize,
 }
 

@@ -244,7 +244,7 @@ async fn every_error_has_its_code_and_its_details() {
     }
 }
 
-/// What SDKs of the 0.3 line know errors by, and those of the 1.x line when they speak 0.3.
+/// The codes by which SDKs of the 0.3 line know errors, and SDKs of the 1.x line when they speak 0.3.
 #[tokio::test]
 async fn errors_of_the_old_package_have_the_code_that_the_callers_sdk_knows() {
     let (probe, port) = Probe::on_the_wire();
