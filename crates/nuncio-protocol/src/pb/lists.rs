@@ -61,7 +61,7 @@ mod tests {
     fn request(parts: usize, data: usize) -> Bytes {
         let part = pb::Part { content: Some(pb::part::Content::Text(String::new())), ..pb::Part::default() };
         let data = pb::Part {
-            content: Some(pb::part::Content::Raw(vec![0x0a, 0x00].repeat(data).into())),
+            content: Some(pb::part::Content::Raw([0x0a, 0x00].repeat(data).into())),
             ..pb::Part::default()
         };
         let parts = std::iter::repeat_n(part, parts).chain([data]).collect();
