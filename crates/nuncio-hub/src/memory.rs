@@ -94,6 +94,9 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
+    /// The text of a file, by its path.
+    type File = (&'static str, &'static str);
+
     #[test]
     fn the_least_of_machine_and_container_is_available() {
         let machine = ("/proc/meminfo", "MemTotal:        2097152 kB\nMemFree: 1 kB\n");
@@ -105,7 +108,7 @@ mod tests {
         let version1 = |limit| ("/sys/fs/cgroup/memory/memory.limit_in_bytes", limit);
         let old_group = ("/proc/self/cgroup", "4:cpu,memory:/hub\n0::/\n");
         let old_limit = ("/sys/fs/cgroup/memory/hub/memory.limit_in_bytes", "67108864\n");
-        let cases: &[(&[(&str, &str)], Option<usize>)] = &[
+        let cases: &[(&[File], Option<usize>)] = &[
             (&[], None),
             (&[machine], Some(2048 * MIB)),
             (&[machine, group], Some(2048 * MIB)),

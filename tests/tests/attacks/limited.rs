@@ -130,7 +130,7 @@ async fn a_hub_with_little_memory_stays_alive_and_serves_small_requests() {
         let hub = Hub::start(&["--config", file.to_str().unwrap(), "--data", &data]).await;
         let container = Container::around(hub.process.id(), size.container_bytes);
         if container.is_none() {
-            println!("WARNING: no control group could be made here; the peak alone is checked");
+            eprintln!("WARNING: no control group could be made here; the peak alone is checked");
         }
         let raw = Raw::new(hub.agent("echo"));
         let over = Arc::new(AtomicBool::new(false));
@@ -164,7 +164,7 @@ async fn a_hub_with_little_memory_stays_alive_and_serves_small_requests() {
         over.store(true, Ordering::Relaxed);
         let times = other.await.unwrap();
         let peak = crate::memory::memory(&hub, "VmHWM");
-        println!(
+        eprintln!(
             "{data}: {} taken, {} refused, peak {} MiB of {}; {} small requests, p99 {:?}",
             counts[0],
             counts[1],

@@ -9,7 +9,12 @@
 //!
 //! `NUNCIO_BIN` names the binary to attack, such as the release build; else it is the one that cargo
 //! builds. `NUNCIO_ATTACKS=long` makes the run long.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, its helpers too; figures go to stderr"
+)]
 
 mod limited;
 mod lists;
