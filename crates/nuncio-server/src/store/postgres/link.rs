@@ -277,7 +277,8 @@ impl Link {
     pub(super) async fn query(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
         let session = self.session().await?;
         match session.query(sql, params).await {
-            Err(error) if error.is_down() && session.is_lost() => {
+            Err(error) if error.is_down() && (session.is_lost() || ends_session(&error)) => {
+                session.give_up();
                 self.session().await?.query(sql, params).await
             }
             result => result,
@@ -343,6 +344,13 @@ impl Coded {
 pub(super) fn code(error: &StoreError) -> Option<&SqlState> {
     let source = std::error::Error::source(error)?;
     source.downcast_ref::<Coded>().map(|coded| &coded.code)
+}
+
+/// True if the server ends the session with this error. The connection may not be closed yet when it is read.
+fn ends_session(error: &StoreError) -> bool {
+    code(error).is_some_and(|code| {
+        [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code)
+    })
 }
 
 /// Whether others were in the way, at the same time: nothing was done, and it may be tried again.
