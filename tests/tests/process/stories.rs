@@ -264,7 +264,7 @@ async fn long_tasks_with_callbacks() {
         ends("kill -9 $!", 0, &[]),
         stays("nuncio serve --agent report=", &["a task was left behind and goes on"]),
         ends("nuncio listen", 0, &["submitted", "working", "artifact countdown: 6", "completed"]),
-        ends("nuncio delivery list", 0, &["delivered", "4 deliveries"]),
+        ends("nuncio delivery list", 0, &["delivered", "5 deliveries"]),
     ];
     terminal.play("S3", &steps).await;
     let mut watcher = terminal.others.pop().unwrap();
