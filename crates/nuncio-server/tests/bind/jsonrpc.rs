@@ -391,7 +391,7 @@ async fn what_is_wrong_before_a_stream_begins_is_a_plain_answer() {
             ("text/event-stream, */*", false),
             ("*/*", false),
         ] {
-            let headers = [V1, &[("accept", accept)]].concat();
+            let headers = [V1, &[("accept", accept), ("user-agent", "Go-http-client/1.1")]].concat();
             let answer = wire.post("/", &headers, &call(method, &params)).await;
             assert_eq!(answer.status, StatusCode::OK, "{accept} {params}");
             if !is_stream {
@@ -406,7 +406,7 @@ async fn what_is_wrong_before_a_stream_begins_is_a_plain_answer() {
             assert!(data["error"]["data"].is_array(), "{data}");
         }
     }
-    let stream_only = [V1, &[("accept", "text/event-stream")]].concat();
+    let stream_only = [V1, &[("accept", "text/event-stream"), ("user-agent", "Go-http-client/1.1")]].concat();
     // Refused before it is known what is called, and what is no stream anyway.
     let answer = wire.post("/", &stream_only, &call("NoSuchMethod", &json!({}))).await;
     assert_eq!(answer.frames()[0].1["error"]["code"], -32601);
