@@ -43,6 +43,7 @@ mod intercept;
 pub mod op;
 #[cfg(feature = "grpc")]
 pub mod pb;
+pub mod retry;
 mod service;
 mod stream;
 pub mod v03;
