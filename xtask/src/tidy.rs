@@ -43,13 +43,14 @@ struct Finding {
     advice: String,
 }
 
-const RULES: [Rule; 6] = [
+const RULES: [Rule; 7] = [
     Rule { name: "file-ceiling", check: file_ceiling },
     Rule { name: "module-doc", check: module_doc },
     Rule { name: "protocol-without-io", check: protocol_without_io },
     Rule { name: "old-version-words", check: old_version_words },
     Rule { name: "one-caller-of-commit", check: one_caller_of_commit },
     Rule { name: "nothing-unfinished", check: nothing_unfinished },
+    Rule { name: "sources-of-our-own", check: sources_of_our_own },
 ];
 
 const TREE_RULES: [TreeRule; 2] = [
@@ -92,6 +93,9 @@ const COMMIT_HOME: &str = "crates/nuncio-server/src/store";
 /// Joined here, so that this file does not break its own rule.
 const UNFINISHED_WORDS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 const UNFINISHED_MACRO: &str = concat!("to", "do!(");
+
+/// Papers that are not part of the repository, so that a citation of them leads nowhere.
+const FOREIGN_PAPERS: [&str; 2] = [concat!("fact ", "sheet"), concat!("product ", "decision")];
 
 /// Prints every violation in the repository; fails if there is one.
 pub(crate) fn run(root: &Path) -> Result<()> {
@@ -221,6 +225,21 @@ fn nothing_unfinished(source: &Source) -> Vec<Finding> {
         let found = word.or_else(|| text.contains(UNFINISHED_MACRO).then_some(UNFINISHED_MACRO));
         if let Some(found) = found {
             let advice = format!("`{found}` marks unfinished work; finish it, or write it down as an issue");
+            findings.push(Finding { line, advice });
+        }
+    }
+    findings
+}
+
+fn sources_of_our_own(source: &Source) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (line, text) in (1..).zip(source.text.lines()) {
+        let text = text.to_lowercase();
+        if let Some(paper) = FOREIGN_PAPERS.into_iter().find(|paper| text.contains(paper)) {
+            let advice = format!(
+                "cites a {paper}, which is not in this repository; cite a row of docs/requirements.md, \
+                 a decision, or a section of docs/protocol-notes.md"
+            );
             findings.push(Finding { line, advice });
         }
     }

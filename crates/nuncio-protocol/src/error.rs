@@ -361,7 +361,7 @@ impl Error {
     }
 
     /// Rebuilds an error that a peer sent. The reason of an `ErrorInfo` of our domain decides, then the
-    /// code, which the caller of this gives as `fallback` (fact sheet 5.2: never by status alone).
+    /// code, which the caller of this gives as `fallback` (protocol-notes.md, Errors: never by status alone).
     pub fn from_details(fallback: ErrorKind, message: impl Into<String>, details: Vec<Value>) -> Self {
         let mut error = Self::new(fallback, message);
         for detail in details {
@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     fn the_nine_of_the_specification() {
-        // Spec 5.4 as of 1.0.1 (REQ-007, REQ-065; fact sheet 5.1)
+        // Spec 5.4 as of 1.0.1 (REQ-007, REQ-065)
         let expected = "\
             -32001 404 NOT_FOUND TASK_NOT_FOUND\n\
             -32002 400 FAILED_PRECONDITION TASK_NOT_CANCELABLE\n\

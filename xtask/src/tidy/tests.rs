@@ -251,3 +251,14 @@ fn a_listed_edge_may_close_a_cycle_as_long_as_it_does() {
         &["xtask/src/tidy/back_edges.txt:3 module-cycle", "crates/x/src/a.rs:2 module-cycle"],
     );
 }
+
+#[test]
+fn what_is_cited_is_in_the_repository() {
+    let rule = &["2 sources-of-our-own"];
+    for paper in super::FOREIGN_PAPERS {
+        let capital = format!("{}{}", paper[..1].to_uppercase(), &paper[1..]);
+        check("docs/operating.md", &format!("\nSee the {paper}, 2.1.\n"), rule);
+        check("tests/tests/matrix/x.rs", &format!("//! Doc.\n// {capital}s 5 and 9\n"), rule);
+    }
+    check("docs/operating.md", "\nSee decision 0011 and the product.\n", &[]);
+}

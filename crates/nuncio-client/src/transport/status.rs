@@ -1,4 +1,4 @@
-//! What an HTTP status says when the body does not say it better (fact sheet 5.2: never by status alone).
+//! What an HTTP status says when the body does not say it better (protocol-notes.md, Errors: never by status alone).
 
 use http::{
     HeaderMap, StatusCode,

@@ -1,4 +1,4 @@
-//! Agent cards of both versions, and of both in one document (fact sheet 3.7). Cards are read once and
+//! Agent cards of both versions, and of both in one document (decision 0005). Cards are read once and
 //! cached, so here JSON trees are good enough.
 
 mod security;

@@ -1,4 +1,4 @@
-//! Messages, tasks, artifacts and events read from v0.3, in either form (fact sheet 3.3). Each shape
+//! Messages, tasks, artifacts and events read from v0.3, in either form (REQ-201). Each shape
 //! builds our own type at once; nothing goes through a JSON tree. Defaults are given member by member:
 //! a whole default value for every object that comes in would be made only to be thrown away.
 

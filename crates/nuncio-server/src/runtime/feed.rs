@@ -43,7 +43,7 @@ impl PageSize {
     }
 }
 
-/// When a stream ends by itself (product decision 6, trap T-02).
+/// When a stream ends by itself (trap T-02).
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until {
     /// At a terminal state, or at INPUT_REQUIRED after this entry.

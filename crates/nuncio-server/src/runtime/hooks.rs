@@ -1,6 +1,6 @@
 //! What an author puts around the operations: interceptors, and extensions while they are active.
 //!
-//! Hooks come after the check of required extensions (fact sheet 6.2) and before everything else that an
+//! Hooks come after the check of required extensions (REQ-077) and before everything else that an
 //! operation does. A runtime without hooks has nothing in their place.
 
 use std::{pin::Pin, sync::Arc};

@@ -50,7 +50,7 @@ fn request(text: &str) -> SendMessageRequest {
 
 #[tokio::test(start_paused = true)]
 async fn a_repeat_finds_the_task_of_the_first_send() {
-    // Product decision 5, pain 5
+    // protocol-notes.md, v1.0: a repeated send
     let counted = Counted::new([Step::Working, Step::Artifact("a", "x")]);
     let first = counted.harness.task(request("hi")).await.unwrap();
     let again = counted.harness.task(request("hi")).await.unwrap();

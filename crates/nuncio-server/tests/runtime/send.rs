@@ -37,7 +37,7 @@ async fn a_blocking_send_waits_until_the_task_is_terminal_or_interrupted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_blocking_send_has_a_ceiling_and_the_task_goes_on() {
-    // Product decision 6, trap T-03
+    // Trap T-03
     let limits = Limits { blocking_ceiling: secs(30), ..Limits::default() };
     for (steps, expected) in [
         (vec![Step::Working, Step::Sleep(secs(60)), Step::Artifact("a", "x")], "working | user: hi | "),

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use aws_lc_rs::digest;
 use nuncio_protocol::{Error, ErrorKind, HOPS_TRACE_KEY, Result, TraceContext};
 
-/// A call comes through so many hubs at most (product decision 7).
+/// A call comes through so many hubs at most (decision 0011).
 const MOST: usize = 5;
 
 /// As many bytes of a digest tell a hop from others, and five of them fit into a member of `tracestate`.

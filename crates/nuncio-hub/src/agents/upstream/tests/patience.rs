@@ -19,7 +19,7 @@ async fn a_task_that_waits_for_an_authorisation_goes_on_by_itself() {
         assert_eq!(summary(&done), "completed | user: auth; agent: log in | a \"let in\"");
         assert_eq!(peer.sends(), 1);
 
-        // Product decision 6: its stream stays open meanwhile.
+        // Trap T-02: its stream stays open meanwhile.
         let mut told = hub.harness.stream("auth").await.unwrap();
         while !next_line(&mut told).await.contains("auth-required") {}
         peer.state.gate.notify_one();

@@ -1,4 +1,4 @@
-//! The agent card (fact sheet 3.7), by the rules of the JSON card. Signatures do not survive a rewrite
+//! The agent card (decision 0005), by the rules of the JSON card. Signatures do not survive a rewrite
 //! (REQ-208), so none are written and none are read.
 
 use super::{super::generated as pb, security::is_known};

@@ -1,4 +1,4 @@
-//! Push notification configuration: nested and named in v0.3, flat in v1.0 (fact sheet 3.6). The tenant
+//! Push notification configuration: nested and named in v0.3, flat in v1.0 (REQ-110). The tenant
 //! has no place in v0.3.
 
 use super::{super::generated as pb, task_of};
