@@ -11,13 +11,13 @@
 //! nor redirects. Every binding goes through here, gRPC too, and so does the fetching of cards and tokens.
 //!
 //! Reading order: [`guard`] (the rules, pure), [`resolve`] (the rules at work on names), [`post`] (one request to
-//! a webhook), [`forward`] and [`lane`] (requests to agents), [`tls`] (what is special about TLS), [`cause`] (what errors mean).
+//! a webhook), [`forward`] and [`http1_pool`] (requests to agents), [`tls`] (what is special about TLS), [`cause`] (what errors mean).
 
 mod guard;
 mod resolve;
 
 mod forward;
-mod lane;
+mod http1_pool;
 
 mod post;
 
@@ -37,7 +37,7 @@ use url::{Host, Url};
 
 use self::{
     cause::Cause,
-    lane::Lanes,
+    http1_pool::Pool,
     post::Kept,
     resolve::{Resolver, Screening},
 };
@@ -85,7 +85,7 @@ pub struct Egress {
     #[cfg(feature = "grpc")]
     http2_direct: Client,
     /// For what is handed on as it is; `None` on a guarded way.
-    lanes: Option<Arc<Lanes>>,
+    pool: Option<Arc<Pool>>,
     /// The environment names a proxy.
     has_proxy: bool,
     max_body: usize,
@@ -157,10 +157,10 @@ impl Egress {
             http2: build(http2())?,
             #[cfg(feature = "grpc")]
             http2_direct: build(http2().no_proxy())?,
-            lanes: match names {
+            pool: match names {
                 Names::Guarded(_) => None,
-                Names::Screened(names) => Some(Arc::new(Lanes::new(tls, Some(Arc::clone(names.screen()))))),
-                Names::Open => Some(Arc::new(Lanes::new(tls, None))),
+                Names::Screened(names) => Some(Arc::new(Pool::new(tls, Some(Arc::clone(names.screen()))))),
+                Names::Open => Some(Arc::new(Pool::new(tls, None))),
             },
             has_proxy: names_a_proxy(),
             max_body: DEFAULT_MAX_BODY,

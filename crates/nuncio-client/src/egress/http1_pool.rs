@@ -1,8 +1,9 @@
-//! Connections for requests that are handed on: HTTP/1.1, and driven by whoever waits for the answer.
+//! A pool of HTTP/1.1 connections for requests that are handed on. The caller that waits for an answer drives its
+//! connection.
 //!
 //! A connection that is a task of its own costs two wake-ups per request, often of another thread, which is
-//! more than everything else that a relay does. Here whoever waits for an answer moves the connection along;
-//! while nobody waits it rests, and whether it is still good is seen when it is taken up again.
+//! more than everything else that a relay does. Here the waiting caller moves the connection along; in between it is
+//! parked, and found to be good or not when it is taken again.
 
 use std::{
     collections::HashMap,
@@ -39,9 +40,9 @@ use super::{
     guard::{Refusal, Screen},
 };
 
-/// How many connections rest per host, and for how long. Servers close theirs after some seconds, too.
-const MAX_RESTING: usize = 128;
-const RESTS: Duration = Duration::from_secs(55);
+/// Limits of parked connections: their number per host, and their time. Servers close theirs after some seconds, too.
+const MAX_IDLE_PER_HOST: usize = 128;
+const MAX_IDLE_TIME: Duration = Duration::from_secs(55);
 
 type Socket = TokioIo<Either<TcpStream, Box<TlsStream<TcpStream>>>>;
 
@@ -49,13 +50,13 @@ type Socket = TokioIo<Either<TcpStream, Box<TlsStream<TcpStream>>>>;
 pub(super) type Outgoing = Box<Request<Full<Bytes>>>;
 
 /// All connections of a way out.
-pub(super) struct Lanes {
+pub(super) struct Pool {
     tls: Arc<ClientConfig>,
     dialer: HttpConnector,
     /// Judges where a name has led to.
     screen: Option<Arc<Screen>>,
     /// By scheme and authority, the one that was used last at the end.
-    resting: Mutex<HashMap<Host, Vec<(Instant, Lane)>>>,
+    idle: Mutex<HashMap<Host, Vec<(Instant, PooledConnection)>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -86,9 +87,9 @@ impl Hash for Host {
 }
 
 /// One connection.
-pub(super) struct Lane {
+pub(super) struct PooledConnection {
     sender: SendRequest<Full<Bytes>>,
-    /// `None` when it has ended. Boxed: a lane changes hands for each request.
+    /// `None` when it has ended. Boxed: a connection changes hands for each request.
     driver: Option<Box<Connection<Socket, Full<Bytes>>>>,
 }
 
@@ -103,95 +104,95 @@ pub(super) enum Fault {
     Broke(#[from] hyper::Error),
 }
 
-impl std::fmt::Debug for Lanes {
+impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lanes").field("hosts", &self.resting().len()).finish_non_exhaustive()
+        f.debug_struct("Pool").field("hosts", &self.idle().len()).finish_non_exhaustive()
     }
 }
 
-impl Lanes {
+impl Pool {
     pub(super) fn new(tls: &ClientConfig, screen: Option<Arc<Screen>>) -> Self {
         let mut tls = tls.clone();
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Self { tls: Arc::new(tls), dialer: dialer(), screen, resting: Mutex::default() }
+        Self { tls: Arc::new(tls), dialer: dialer(), screen, idle: Mutex::default() }
     }
 
-    fn resting(&self) -> MutexGuard<'_, HashMap<Host, Vec<(Instant, Lane)>>> {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle(&self) -> MutexGuard<'_, HashMap<Host, Vec<(Instant, PooledConnection)>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a request and returns as soon as the head of the answer is there. A connection that rested and is
+    /// Makes a request and returns as soon as the head of the answer is there. A parked connection that is
     /// found to be gone before anything was written is no failure.
     pub(super) async fn exchange(
         &self,
         host: &Host,
         mut request: Outgoing,
-    ) -> Result<(Response<Incoming>, Lane), Fault> {
-        while let Some(mut lane) = self.take(host) {
-            match lane.exchange(request).await {
-                Ok(response) => return Ok((response, lane)),
+    ) -> Result<(Response<Incoming>, PooledConnection), Fault> {
+        while let Some(mut connection) = self.take(host) {
+            match connection.exchange(request).await {
+                Ok(response) => return Ok((response, connection)),
                 Err((_, Some(unsent))) => request = unsent,
                 Err((error, None)) => return Err(error.into()),
             }
         }
         // Seldom, and large: whoever finds a connection does not make room for it.
-        let mut lane = Box::pin(self.connect(host)).await?;
-        match lane.exchange(request).await {
-            Ok(response) => Ok((response, lane)),
+        let mut connection = Box::pin(self.connect(host)).await?;
+        match connection.exchange(request).await {
+            Ok(response) => Ok((response, connection)),
             Err((error, _)) => Err(error.into()),
         }
     }
 
-    /// A connection that rests and seems to be good.
-    fn take(&self, host: &Host) -> Option<Lane> {
-        let mut resting = self.resting();
-        let lanes = resting.get_mut(host)?;
-        while let Some((since, mut lane)) = lanes.pop() {
-            if since.elapsed() < RESTS && lane.is_good() {
-                return Some(lane);
+    /// Takes a parked connection that seems to be good.
+    fn take(&self, host: &Host) -> Option<PooledConnection> {
+        let mut idle = self.idle();
+        let connections = idle.get_mut(host)?;
+        while let Some((since, mut connection)) = connections.pop() {
+            if since.elapsed() < MAX_IDLE_TIME && connection.is_good() {
+                return Some(connection);
             }
         }
         None
     }
 
-    /// Lets a connection rest, if it is good for more.
-    pub(super) fn rest(self: &Arc<Self>, host: &Host, mut lane: Lane) {
+    /// Parks a connection, if it is good for more.
+    pub(super) fn park(self: &Arc<Self>, host: &Host, mut connection: PooledConnection) {
         // Polled once more, it notices that the answer is over.
-        if !lane.is_good() {
+        if !connection.is_good() {
             return;
         }
         // Nobody would use it any more.
         let Ok(runtime) = Handle::try_current() else { return };
-        let mut resting = self.resting();
-        if resting.is_empty() {
+        let mut idle = self.idle();
+        if idle.is_empty() {
             runtime.spawn(sweep(Arc::downgrade(self)));
         }
-        let lanes = match resting.get_mut(host) {
-            Some(lanes) => lanes,
-            None => resting.entry(host.clone()).or_default(),
+        let connections = match idle.get_mut(host) {
+            Some(connections) => connections,
+            None => idle.entry(host.clone()).or_default(),
         };
-        if lanes.len() < MAX_RESTING {
-            lanes.push((Instant::now(), lane));
+        if connections.len() < MAX_IDLE_PER_HOST {
+            connections.push((Instant::now(), connection));
         }
     }
 
-    /// Closes what has rested for too long; true if something rests still.
+    /// Closes connections that were parked for too long; true if any is left.
     fn close_stale(&self) -> bool {
-        let (now, mut resting) = (Instant::now(), self.resting());
-        resting.retain(|_, lanes| {
-            let stale = lanes.iter().take_while(|(since, _)| now - *since >= RESTS).count();
-            lanes.drain(..stale);
-            !lanes.is_empty()
+        let (now, mut idle) = (Instant::now(), self.idle());
+        idle.retain(|_, connections| {
+            let stale = connections.iter().take_while(|(since, _)| now - *since >= MAX_IDLE_TIME).count();
+            connections.drain(..stale);
+            !connections.is_empty()
         });
-        !resting.is_empty()
+        !idle.is_empty()
     }
 
-    async fn connect(&self, host: &Host) -> Result<Lane, Fault> {
+    async fn connect(&self, host: &Host) -> Result<PooledConnection, Fault> {
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no connection within the time for it");
         let dialed = timeout(CONNECT_TIMEOUT, self.dial(host)).await.map_err(late);
         let socket = dialed.map_err(Into::into).and_then(|dialed| dialed).map_err(Fault::Connect)?;
         let (sender, driver) = http1::handshake(socket).await?;
-        Ok(Lane { sender, driver: Some(Box::new(driver)) })
+        Ok(PooledConnection { sender, driver: Some(Box::new(driver)) })
     }
 
     async fn dial(&self, host: &Host) -> Result<Socket, Box<dyn std::error::Error + Send + Sync>> {
@@ -214,11 +215,11 @@ impl Lanes {
     }
 }
 
-/// Closes what rests for too long, for as long as something rests: nobody else looks at hosts that are not asked again.
-async fn sweep(lanes: Weak<Lanes>) {
+/// Closes connections that are parked for too long, until none is left: nobody else looks at hosts that are not called again.
+async fn sweep(pool: Weak<Pool>) {
     loop {
-        sleep(RESTS / 4).await;
-        if !lanes.upgrade().is_some_and(|lanes| lanes.close_stale()) {
+        sleep(MAX_IDLE_TIME / 4).await;
+        if !pool.upgrade().is_some_and(|pool| pool.close_stale()) {
             return;
         }
     }
@@ -234,7 +235,7 @@ fn dialer() -> HttpConnector {
     dialer
 }
 
-impl Lane {
+impl PooledConnection {
     /// True if it can take a request, as far as can be seen without waiting.
     fn is_good(&mut self) -> bool {
         self.drive(&mut Context::from_waker(Waker::noop()));
