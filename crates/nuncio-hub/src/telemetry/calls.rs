@@ -158,7 +158,7 @@ pub(super) struct UnderWay<'a> {
 
 impl<'a> UnderWay<'a> {
     pub(super) fn begin(metrics: &'a Agent, op: Op, cx: &'a CallContext) -> Self {
-        if cx.version_unsaid {
+        if cx.version_inferred {
             metrics.count_unsaid(op, cx.version, cx.binding);
         }
         Self { metrics, op, cx, begun: Instant::now(), ended: false }

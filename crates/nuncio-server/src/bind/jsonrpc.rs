@@ -269,7 +269,7 @@ impl Call<'_> {
             && let Some((dialect, op)) = self.proven(&request.method)?
         {
             let cx = self.context(dialect.version())?;
-            return Ok((dialect, op, CallContext { version_unsaid: true, ..cx }));
+            return Ok((dialect, op, CallContext { version_inferred: true, ..cx }));
         }
         let version = self.agent.jsonrpc.choose(requested)?;
         let dialect = jsonrpc_dialect(version);
@@ -277,8 +277,8 @@ impl Call<'_> {
             let method = wire::excerpt(request.method.to_string());
             Error::new(ErrorKind::MethodNotFound, format!("version {version} has no method {method}"))
         })?;
-        let said_more = dialect.says_more(op, request.params);
-        Ok((dialect, op, CallContext { said_more, ..self.context(version)? }))
+        let has_unknown_fields = dialect.says_more(op, request.params);
+        Ok((dialect, op, CallContext { has_unknown_fields, ..self.context(version)? }))
     }
 
     fn context(&self, version: Version) -> Result<CallContext> {

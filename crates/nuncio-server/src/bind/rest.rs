@@ -130,7 +130,7 @@ impl Exchange<'_> {
         let version = self.form.dialect.version();
         let (caller, keep) = (extensions.get::<Caller>(), &self.agent.options.keep_headers);
         let mut cx = context::read(version, Binding::HttpJson, headers, caller, keep)?;
-        cx.version_unsaid = version != IMPLIED && version::requested(headers, uri.query())?.is_none();
+        cx.version_inferred = version != IMPLIED && version::requested(headers, uri.query())?.is_none();
         Ok(cx)
     }
 

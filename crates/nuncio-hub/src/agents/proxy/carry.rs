@@ -89,7 +89,7 @@ impl Proxy {
         let op = call.op();
         let out = self.outgoing(ways, cx, op)?;
         let Candidate { version, binding, .. } = *ways.typed.candidate();
-        let mut is_lossy = cx.said_more || !call.fits(version, binding);
+        let mut is_lossy = cx.has_unknown_fields || !call.fits(version, binding);
         let place = ways.link.admit_call(&cx.caller, op).await?;
         // What a stream may take is how long it takes to begin.
         let service =
@@ -131,7 +131,7 @@ impl Proxy {
         out.trace = Some(self.trace(cx, &hops));
         out.last_event_id = cx.last_event_id;
         out.idempotency_key = self.idempotency_key(cx);
-        out.headers = cx.received.clone();
+        out.headers = cx.forwardable_headers.clone();
         out.hops = hops;
         Ok(out)
     }

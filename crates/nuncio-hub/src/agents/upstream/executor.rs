@@ -189,7 +189,7 @@ impl<'a> Turn<'a> {
             extensions: call.extensions.iter().filter(declared).cloned().collect(),
             trace: Some(self.shared.hop.trace(call.trace.as_ref(), &self.hops)),
             hops: self.hops.clone(),
-            headers: call.received.clone(),
+            headers: call.forwardable_headers.clone(),
             deadline: patience.map(|patience| (Instant::now() + patience).into_std()),
             ..self.connected.client().context()
         }
@@ -267,7 +267,7 @@ impl<'a> Turn<'a> {
 
     /// True if the agent sees the caller's credentials, and not only the hub's.
     fn as_caller(&self) -> bool {
-        self.cx.call.received.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+        self.cx.call.forwardable_headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
     }
 
     /// A reply without a task.

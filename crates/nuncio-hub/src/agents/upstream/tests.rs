@@ -620,13 +620,17 @@ async fn calls_carry_their_trace_and_their_hops_and_go_round_in_no_circle() {
     let traced = hub.harness.calling(|cx| {
         cx.trace = Some(nuncio_protocol::TraceContext { parent: parent.clone(), state: None });
         cx.hops = vec!["elsewhere/agent".to_owned()];
-        cx.received.set("x-team", "billing");
+        cx.forwardable_headers.set("x-team", "billing");
     });
     traced.task("two").await.unwrap();
     let seen = peer.seen()[0].cx.clone();
     let own = format!("{}/peer", hub.id);
     assert_eq!(seen.hops, ["elsewhere/agent".to_owned(), own.clone()]);
-    assert_eq!(seen.received.iter().collect::<Vec<_>>(), [("x-team", "billing")], "what may be handed on is");
+    assert_eq!(
+        seen.forwardable_headers.iter().collect::<Vec<_>>(),
+        [("x-team", "billing")],
+        "what may be handed on is"
+    );
     let trace = seen.trace.unwrap();
     assert!(trace.parent.starts_with(&parent[..35]) && trace.parent != parent, "{trace:?}");
     for hops in [vec![own], vec!["x/y".to_owned(); 5]] {

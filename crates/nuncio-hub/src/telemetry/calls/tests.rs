@@ -91,7 +91,7 @@ fn attribute(span: &SpanData, name: &str) -> Option<String> {
 #[tokio::test]
 async fn calls_are_counted_by_how_they_end() {
     let (metrics, _, watched) = watched(None);
-    let cx = CallContext { version_unsaid: true, ..context() };
+    let cx = CallContext { version_inferred: true, ..context() };
     watched.carry(&cx, get()).await.unwrap();
     // A caller that leaves before the answer.
     assert!(watched.carry(&cx, cancel()).now_or_never().is_none());
