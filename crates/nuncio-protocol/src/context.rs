@@ -29,9 +29,9 @@ pub struct CallContext {
     pub extensions: Vec<String>,
     /// Routing, where the binding carries it outside of the parameters.
     pub tenant: Option<String>,
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
-    /// When the caller stops waiting.
+    /// The moment at which the caller stops waiting.
     pub deadline: Option<Instant>,
     /// W3C trace context, handed on to whatever the call causes.
     pub trace: Option<TraceContext>,
@@ -115,7 +115,7 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// Who calls, and what they may do. Tasks belong to the principal that made them, within its tenant.
+/// A caller, and the operations that it may use. Tasks belong to the principal that made them, within its tenant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Caller {
     principal: Option<Arc<str>>,

@@ -9,7 +9,7 @@ use crate::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Versio
 
 type Object = Map<String, Value>;
 
-/// What v0.3 cards say of themselves.
+/// The version that v0.3 cards name.
 const PROTOCOL_VERSION: &str = "0.3.0";
 
 /// Reads a card of v1.0, of v0.3, or of both at once. Without `supportedInterfaces` but with `url` it is

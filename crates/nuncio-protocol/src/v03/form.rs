@@ -1,4 +1,4 @@
-//! What differs between the two JSON forms of v0.3 (trap T-08): JSON-RPC has a schema of
+//! The differences between the two JSON forms of v0.3 (trap T-08): JSON-RPC has a schema of
 //! its own, HTTP+JSON carries the ProtoJSON of the v0.3 proto. Writing asks a [`Form`] for every name
 //! that differs; reading takes both forms everywhere and asks only where the same JSON means two things.
 

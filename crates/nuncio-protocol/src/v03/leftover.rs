@@ -16,7 +16,7 @@ use crate::{Json, Metadata, Role, TaskId};
 /// (REQ-204).
 pub(super) const DATA_PART_COMPAT: &str = "data_part_compat";
 
-/// What v0.3 has no member for.
+/// The members that v0.3 does not have.
 #[derive(Default, Serialize, Deserialize)]
 // Strict, so that a peer's own data under our key is left as it is.
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]

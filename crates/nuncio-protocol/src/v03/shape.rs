@@ -198,7 +198,7 @@ impl<'de> de::Visitor<'de> for FileVisitor {
     }
 }
 
-/// Where the content of a file comes from: text, or one more object around it (contradiction C-06).
+/// The source of a file's content: text, or one more object around it (contradiction C-06).
 #[derive(Clone, Copy)]
 enum Source {
     Bytes,

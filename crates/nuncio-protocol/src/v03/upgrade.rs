@@ -149,7 +149,7 @@ struct TaskArtifactUpdateEventShape {
     metadata: Metadata,
 }
 
-/// What an object says it is.
+/// The kind that an object names.
 #[derive(Clone, Copy)]
 enum Kind {
     Task,
@@ -220,7 +220,7 @@ struct AnyShape {
 }
 
 impl AnyShape {
-    /// What it is by its members, for peers that leave `kind` out.
+    /// The kind by its members, for peers that leave `kind` out.
     fn infer(&self) -> Option<Kind> {
         if self.artifact.is_some() {
             return Some(Kind::ArtifactUpdate);

@@ -8,7 +8,7 @@ use crate::{
     v03::card::interfaces_for_v03,
 };
 
-/// What v0.3 cards say of themselves.
+/// The version that v0.3 cards name.
 const PROTOCOL_VERSION: &str = "0.3.0";
 
 convert! {
