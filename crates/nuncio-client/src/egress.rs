@@ -50,7 +50,7 @@ pub use self::{
 pub(crate) use self::{forward::Wire, guard::is_localhost};
 use crate::failure::Failure;
 
-/// How we introduce ourselves.
+/// Our user agent.
 const USER_AGENT: &str = concat!("nuncio/", env!("CARGO_PKG_VERSION"));
 /// A peer that takes longer to accept a connection is taken for down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,11 +60,11 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 /// that asks more than once in five minutes whether they are still there.
 #[cfg(feature = "grpc")]
 const HTTP2_PING: Duration = Duration::from_secs(5 * 60 + 15);
-/// How many idle connections a guarded way out keeps per host, and for how long: callers name many hosts, most of
+/// The idle connections that a guarded egress keeps per host, and for how long: callers name many hosts, most of
 /// them seldom.
 const MAX_IDLE_PER_HOST: usize = 8;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// What we speak over TLS.
+/// The protocols that we offer over TLS.
 const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
 #[cfg(feature = "grpc")]
 const HTTP2: &[&[u8]] = &[b"h2"];
@@ -97,7 +97,7 @@ pub struct Egress {
     guard: Option<Arc<Guard>>,
 }
 
-/// What a guarded way out has besides.
+/// The parts that only a guarded egress has.
 #[derive(Debug)]
 struct Guard {
     /// Knows the rules.
@@ -295,7 +295,7 @@ fn names_a_proxy() -> bool {
     })
 }
 
-/// What all of our clients have in common, and all of those with a guard.
+/// The settings that all of our clients share, and all of those with a guard.
 fn client_builder(tls: &ClientConfig, alpn: &[&[u8]], names: &Names) -> ClientBuilder {
     let mut tls = tls.clone();
     tls.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();

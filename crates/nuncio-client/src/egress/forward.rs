@@ -27,7 +27,7 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// How a request goes out.
+/// The client or pool that a request goes out by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wire {
     /// By HTTP/1.1, on a connection of its own for as long as it takes.

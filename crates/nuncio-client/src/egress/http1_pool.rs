@@ -93,7 +93,7 @@ pub(super) struct PooledConnection {
     driver: Option<Box<Connection<Socket, Full<Bytes>>>>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     /// There is no connection.

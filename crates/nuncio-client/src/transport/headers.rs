@@ -1,4 +1,4 @@
-//! What is said around the body of a call: the service parameters of the specification (section 3.2.6)
+//! The headers of a call: the service parameters of the specification (section 3.2.6)
 //! and the headers that carry the rest of a [`CallContext`].
 
 use std::borrow::Cow;

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{auth::Granted, failure::Failure, http_headers};
 
-/// What is expected of an answer, in words.
+/// The expected answer, in words.
 const EXPECTED: &str = "JSON-RPC";
 
 /// One JSON-RPC interface of an agent.
