@@ -3,6 +3,7 @@
 use std::{str::FromStr, time::Duration};
 
 use clap::{Subcommand, ValueEnum};
+use nuncio_hub::admin::api::DeliveryState;
 use nuncio_protocol::Timestamp;
 
 use super::Admin;
@@ -73,13 +74,12 @@ pub(crate) enum State {
     Dead,
 }
 
-impl State {
-    /// As the hub has it.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivered => "delivered",
-            Self::Dead => "dead",
+impl From<State> for DeliveryState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Pending => Self::Pending,
+            State::Delivered => Self::Delivered,
+            State::Dead => Self::Dead,
         }
     }
 }

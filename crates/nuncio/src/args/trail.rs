@@ -1,6 +1,8 @@
 //! What can be asked of the trail.
 
 use clap::Args as ClapArgs;
+use nuncio_hub::admin::api::What;
+use serde::{Deserialize as _, de::IntoDeserializer as _};
 
 use super::{Admin, Since};
 
@@ -9,8 +11,8 @@ pub(crate) struct Trail {
     #[command(flatten)]
     pub(crate) hub: Admin,
     /// Only this, such as credentials-refused, agent-denied or key-created.
-    #[arg(long, value_name = "KIND")]
-    pub(crate) what: Option<String>,
+    #[arg(long, value_name = "KIND", value_parser = what)]
+    pub(crate) what: Option<What>,
     /// Only of this principal.
     #[arg(long, value_name = "NAME")]
     pub(crate) principal: Option<String>,
@@ -23,4 +25,8 @@ pub(crate) struct Trail {
     /// At most so many; all pages are read.
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: usize,
+}
+
+fn what(text: &str) -> Result<What, serde::de::value::Error> {
+    What::deserialize(text.into_deserializer())
 }

@@ -1,13 +1,13 @@
-//! Asking a running hub, as whoever administers it.
+//! The client of the administration API: any route by its type.
 
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::Result;
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode, header};
 use nuncio_client::Egress;
+use nuncio_hub::admin::api::{ErrorBody, ErrorDetail, Route};
 use nuncio_protocol::{Error, ErrorKind};
-use serde_json::Value;
 use url::{Host, Url};
 
 use super::{hint::program, target::setting};
@@ -25,46 +25,15 @@ struct Token {
 }
 
 impl Admin {
-    /// Reads something of the API, such as `deliveries`.
-    pub(super) async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value> {
-        self.call(Method::GET, &self.asked(path, query), Bytes::new()).await
-    }
-
-    /// Has the hub do something.
-    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value> {
-        self.post_with(path, &[], body).await
-    }
-
-    /// Has the hub do something in a certain way.
-    pub(super) async fn post_with(
-        &self,
-        path: &str,
-        query: &[(&str, String)],
-        body: &Value,
-    ) -> Result<Value> {
-        self.call(Method::POST, &self.asked(path, query), body.to_string().into()).await
-    }
-
-    /// Has the hub change something.
-    pub(super) async fn patch(&self, path: &str, body: &Value) -> Result<Value> {
-        self.call(Method::PATCH, &self.api(path), body.to_string().into()).await
-    }
-
-    /// Has the hub do without something.
-    pub(super) async fn delete(&self, path: &str) -> Result<Value> {
-        self.call(Method::DELETE, &self.api(path), Bytes::new()).await
-    }
-
-    fn asked(&self, path: &str, query: &[(&str, String)]) -> Url {
-        let mut url = self.api(path);
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        url
-    }
-
-    fn api(&self, path: &str) -> Url {
-        self.at(&format!("api/v1/{path}"))
+    /// Calls a route of the administration API.
+    pub(super) async fn call<R: Route>(&self, request: &R) -> Result<R::Answer> {
+        let mut url = self.at(&format!("api/v1{}", request.path()));
+        let query = request.query_string()?;
+        url.set_query(Some(query.as_str()).filter(|query| !query.is_empty()));
+        // `null` is the body of a route that has none.
+        let body = serde_json::to_vec(request.body())?;
+        let body = if body == b"null" { Bytes::new() } else { body.into() };
+        self.send::<R>(&url, request.if_match(), body).await
     }
 
     fn at(&self, path: &str) -> Url {
@@ -73,28 +42,34 @@ impl Admin {
         url
     }
 
-    async fn call(&self, method: Method, url: &Url, body: Bytes) -> Result<Value> {
+    async fn send<R: Route>(&self, url: &Url, if_match: Option<u64>, body: Bytes) -> Result<R::Answer> {
         let token = match self.token() {
             Ok(token) => token,
             Err(error) if error.is::<exit::Usage>() => return Err(error),
-            // A hub that has stopped has taken its file away: that is then the news.
+            // A hub that has stopped has deleted its token: then the user must hear that it does not run.
             Err(error) => {
                 self.fetch(Request::get(self.at("healthz").as_str()).body(Bytes::new())?).await?;
                 return Err(error);
             }
         };
-        let request = Request::builder()
-            .method(method)
+        let mut request = Request::builder()
+            .method(R::METHOD)
             .uri(url.as_str())
             .header(header::AUTHORIZATION, format!("Bearer {}", token.text))
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(body);
-        // What is wrong is told without the token.
-        let request = request.map_err(|_| {
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(version) = if_match {
+            request = request.header(header::IF_MATCH, format!("\"{version}\""));
+        }
+        // The message must not show the token.
+        let request = request.body(body).map_err(|_| {
             exit::usage(format!("{}: holds what cannot stand in a header; expected a token", token.from))
         })?;
         let response = self.fetch(request).await?;
-        self.read(&response, &token)
+        if response.status().is_success() {
+            self.answer::<R>(&response)
+        } else {
+            Err(self.refusal(&response, &token))
+        }
     }
 
     async fn fetch(&self, request: Request<Bytes>) -> Result<Response<Bytes>> {
@@ -112,40 +87,49 @@ impl Admin {
         })
     }
 
-    /// The document that was answered.
-    fn read(&self, response: &Response<Bytes>, token: &Token) -> Result<Value> {
-        if response.status() == StatusCode::NO_CONTENT {
-            return Ok(Value::Null);
-        }
-        let document: Option<Value> = serde_json::from_slice(response.body()).ok();
-        if let (true, Some(document)) = (response.status().is_success(), &document) {
-            return Ok(document.clone());
-        }
-        let told = document.as_ref().and_then(|document| document["error"]["message"].as_str());
-        let told = told.map(str::to_owned);
-        Err(match response.status() {
-            StatusCode::UNAUTHORIZED => exit::hinted(
+    fn answer<R: Route>(&self, response: &Response<Bytes>) -> Result<R::Answer> {
+        let body: &[u8] = if R::STATUS == StatusCode::NO_CONTENT { b"null" } else { response.body() };
+        serde_json::from_slice(body).map_err(|error| match error.is_data() {
+            true => exit::hinted(
+                Error::new(
+                    ErrorKind::InvalidAgentResponse,
+                    format!("cannot read the answer of the hub at {}: {error}", self.admin),
+                ),
+                "the hub may be of another version: use the nuncio of that version",
+            ),
+            false => self.no_hub(response.status()),
+        })
+    }
+
+    fn refusal(&self, response: &Response<Bytes>, token: &Token) -> anyhow::Error {
+        let status = response.status();
+        if status == StatusCode::UNAUTHORIZED {
+            return exit::hinted(
                 Error::new(
                     ErrorKind::Unauthenticated,
                     format!("the hub at {} does not take the token from {}", self.admin, token.from),
                 ),
                 "each hub makes a new token when it starts: unset NUNCIO_ADMIN_TOKEN if it is an old one, or name \
                  the file that the hub has told by --admin-token-file",
-            ),
-            StatusCode::NOT_FOUND if told.is_some() => exit::not_found(told.unwrap_or_default()),
-            StatusCode::SERVICE_UNAVAILABLE if told.is_some() => {
-                Error::new(ErrorKind::Unavailable, told.unwrap_or_default()).into()
-            }
-            status if status.is_client_error() && told.is_some() => {
-                Error::new(ErrorKind::InvalidRequest, told.unwrap_or_default()).into()
-            }
-            status => exit::no_agent(Error::new(
-                ErrorKind::InvalidAgentResponse,
-                told.unwrap_or_else(|| {
-                    format!("what answers at {} is no hub's administration (HTTP {status})", self.admin)
-                }),
-            )),
-        })
+            );
+        }
+        let Ok(ErrorBody { error: ErrorDetail { message, .. } }) = serde_json::from_slice(response.body())
+        else {
+            return self.no_hub(status);
+        };
+        match status {
+            StatusCode::NOT_FOUND => exit::not_found(message),
+            StatusCode::SERVICE_UNAVAILABLE => Error::new(ErrorKind::Unavailable, message).into(),
+            status if status.is_client_error() => Error::new(ErrorKind::InvalidRequest, message).into(),
+            _ => exit::no_agent(Error::new(ErrorKind::InvalidAgentResponse, message)),
+        }
+    }
+
+    fn no_hub(&self, status: StatusCode) -> anyhow::Error {
+        exit::no_agent(Error::new(
+            ErrorKind::InvalidAgentResponse,
+            format!("what answers at {} is no hub's administration (HTTP {status})", self.admin),
+        ))
     }
 
     /// From the environment, from the file that was named, or from where the hub on this machine has it.
@@ -190,3 +174,6 @@ impl Admin {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

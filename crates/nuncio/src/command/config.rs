@@ -8,10 +8,13 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use nuncio_hub::config::{self, Loaded, Problem, Problems};
-use serde_json::{Value, json};
+use nuncio_hub::{
+    admin::api::{ReloadConfig, ReloadOptions},
+    config::{self, Loaded, Problem, Problems},
+};
+use serde_json::json;
 
-use super::{hint::program, pages::plain};
+use super::hint::program;
 use crate::{
     args::{Admin, ConfigCommand, Init, log_filter},
     exit,
@@ -91,23 +94,20 @@ fn write(file: &Path, text: &str, force: bool) -> Result<()> {
 }
 
 async fn reload(hub: &Admin, force: bool, format: Format) -> Result<()> {
-    let query = force.then(|| ("force", "true".to_owned()));
-    let changes = hub.post_with("config:reload", query.as_slice(), &json!({})).await?;
+    let changes = hub.call(&ReloadConfig { options: ReloadOptions { force } }).await?;
     if format == Format::Json {
         return output::json(&changes);
     }
     let mut any = false;
-    for (member, what) in [
-        ("added", "new agents"),
-        ("changed", "changed agents"),
-        ("removed", "agents that are gone"),
-        ("parts", "changed"),
-        ("needsRestart", "changes that show after a restart"),
+    for (names, what) in [
+        (&changes.added, "new agents"),
+        (&changes.changed, "changed agents"),
+        (&changes.removed, "agents that are gone"),
+        (&changes.parts, "changed"),
+        (&changes.needs_restart, "changes that show after a restart"),
     ] {
-        let names = changes[member].as_array().map(Vec::as_slice).unwrap_or_default();
         if !names.is_empty() {
             any = true;
-            let names: Vec<String> = names.iter().map(|name: &Value| plain(name)).collect();
             output::line(&format!("{what}: {}", names.join(", ")))?;
         }
     }

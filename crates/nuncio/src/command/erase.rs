@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use serde_json::json;
+use nuncio_hub::admin::api::{EraseTasks, ErasureTarget};
 
 use crate::{
     args::Erase,
@@ -19,12 +19,12 @@ pub(super) async fn run(erase: Erase, format: Format) -> Result<ExitCode> {
             "this forgets all tasks and replies of {whose}, and stops those that run; say --yes if that is what you want"
         )));
     }
-    let body = json!({ "principal": principal, "tenant": tenant, "agent": agent });
-    let erased = hub.post("tasks:erase", &body).await?;
+    let target = ErasureTarget { principal, tenant, agent };
+    let erased = hub.call(&EraseTasks { target }).await?;
     match format {
         Format::Json => output::json(&erased)?,
         Format::Human => {
-            output::note(&format!("{} tasks and replies of {whose} are forgotten", erased["erased"]))
+            output::note(&format!("{} tasks and replies of {whose} are forgotten", erased.erased))
         }
     }
     Ok(ExitCode::SUCCESS)
