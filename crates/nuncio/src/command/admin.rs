@@ -13,12 +13,12 @@ use url::{Host, Url};
 use super::{hint::program, target::setting};
 use crate::{args::Admin, exit};
 
-/// Where the token is taken from, before any file.
+/// The variable with the token, which takes precedence over files.
 const TOKEN: &str = "NUNCIO_ADMIN_TOKEN";
-/// How long a hub may take to answer.
+/// The time that a hub may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A token, and where it comes from.
+/// A token and its origin.
 struct Token {
     text: String,
     from: String,
@@ -62,7 +62,10 @@ impl Admin {
         }
         // The message must not show the token.
         let request = request.body(body).map_err(|_| {
-            exit::usage(format!("{}: holds what cannot stand in a header; expected a token", token.from))
+            exit::usage(format!(
+                "{}: not a token: it contains characters that a header cannot hold",
+                token.from
+            ))
         })?;
         let response = self.fetch(request).await?;
         if response.status().is_success() {
@@ -74,13 +77,18 @@ impl Admin {
 
     async fn fetch(&self, request: Request<Bytes>) -> Result<Response<Bytes>> {
         let egress = Egress::operator()?;
-        let late = || Error::new(ErrorKind::DeadlineExceeded, format!("{} does not answer", self.admin));
+        let late = || {
+            Error::new(
+                ErrorKind::DeadlineExceeded,
+                format!("{} did not answer within {} seconds", self.admin, TIMEOUT.as_secs()),
+            )
+        };
         let answer =
             tokio::time::timeout(TIMEOUT, egress.fetch(request)).await.unwrap_or_else(|_| Err(late()));
         answer.map_err(|error| {
             let hint = format!(
-                "is the hub running? this command asks a running one: `{} serve` starts it, without agents at first if \
-                 need be, and says where it is administered; name another place by --admin URL or NUNCIO_ADMIN",
+                "is the hub running? start it with `{} serve`, which prints the URL of its administration; for another \
+                 URL use --admin URL or NUNCIO_ADMIN",
                 program()
             );
             exit::hinted(error, hint)
@@ -107,10 +115,10 @@ impl Admin {
             return exit::hinted(
                 Error::new(
                     ErrorKind::Unauthenticated,
-                    format!("the hub at {} does not take the token from {}", self.admin, token.from),
+                    format!("the hub at {} does not accept the token from {}", self.admin, token.from),
                 ),
-                "each hub makes a new token when it starts: unset NUNCIO_ADMIN_TOKEN if it is an old one, or name \
-                 the file that the hub has told by --admin-token-file",
+                "a hub makes a new token each time it starts: unset NUNCIO_ADMIN_TOKEN if it holds an old one, or name \
+                 the file that the hub printed by --admin-token-file",
             );
         }
         let Ok(ErrorBody { error: ErrorDetail { message, .. } }) = serde_json::from_slice(response.body())
@@ -128,18 +136,21 @@ impl Admin {
     fn no_hub(&self, status: StatusCode) -> anyhow::Error {
         exit::no_agent(Error::new(
             ErrorKind::InvalidAgentResponse,
-            format!("what answers at {} is no hub's administration (HTTP {status})", self.admin),
+            format!(
+                "{} is not the administration of a hub: it answered HTTP {status} in another form",
+                self.admin
+            ),
         ))
     }
 
-    /// From the environment, from the file that was named, or from where the hub on this machine has it.
+    /// Reads the token from the environment, the named file, or the default file of a hub on this machine.
     fn token(&self) -> Result<Token> {
         if let Some(text) = setting(TOKEN) {
             return Ok(Token { text, from: TOKEN.to_owned() });
         }
         let file = match &self.admin_token_file {
             Some(file) => file.clone(),
-            None => self.usual_file()?,
+            None => self.default_file()?,
         };
         let from = file.display().to_string();
         match std::fs::read_to_string(&file) {
@@ -150,15 +161,15 @@ impl Admin {
                     format!("cannot read the hub's token from {from}: {error}"),
                 ),
                 format!(
-                    "run this as the user who runs the hub, name the file that the hub has told by \
+                    "run this command as the user that runs the hub, name the file that the hub printed by \
                      --admin-token-file, or set {TOKEN}"
                 ),
             )),
         }
     }
 
-    /// Only for a hub on this machine: nobody else is sent what is in our files unasked.
-    fn usual_file(&self) -> Result<PathBuf> {
+    /// The default file, for a hub on this machine only: other hosts must not receive its token.
+    fn default_file(&self) -> Result<PathBuf> {
         let is_local = match self.admin.host() {
             Some(Host::Domain(name)) => name == "localhost",
             Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -168,7 +179,7 @@ impl Admin {
         let port = self.admin.port_or_known_default().filter(|_| is_local);
         port.and_then(nuncio_hub::admin_token_file).ok_or_else(|| {
             exit::usage(format!(
-                "--admin {}: which token? name its file by --admin-token-file, or set {TOKEN}",
+                "--admin {}: no token for a hub on another machine; name its file by --admin-token-file, or set {TOKEN}",
                 self.admin
             ))
         })

@@ -1,4 +1,4 @@
-//! `nuncio agent …`: what a hub serves.
+//! `nuncio agent …`: the agents of a hub.
 
 use std::{path::Path, process::ExitCode};
 
@@ -20,7 +20,7 @@ use crate::{
     output::{self, Format},
 };
 
-/// Where the token for an agent is taken from: never from the command line, which others can see.
+/// The variable with the bearer token for an agent. It has no option: others can see the command line.
 const BEARER: &str = "NUNCIO_AGENT_BEARER";
 
 pub(super) async fn run(command: AgentCommand, format: Format) -> Result<ExitCode> {
@@ -51,30 +51,30 @@ pub(super) async fn run(command: AgentCommand, format: Format) -> Result<ExitCod
                 put(&mut keys, change);
             }
             if keys.is_empty() {
-                return Err(exit::usage("what is to be otherwise? say KEY=VALUE, or --settings FILE"));
+                return Err(exit::usage("nothing to change; give KEY=VALUE, or --settings FILE"));
             }
             let settings = AgentSettings(keys);
             let agent = hub.call(&ChangeAgent { name: name.clone(), settings, version: None }).await?;
             let health = health(&agent.agent.health);
-            done(format, &agent, &format!("{name} is changed, also after a restart; it is {health}"))?;
+            done(
+                format,
+                &agent,
+                &format!("{name} is changed, and stays so after a restart; it is {health}"),
+            )?;
         }
         AgentCommand::Remove { hub, name } => {
             hub.call(&RemoveAgent { name: name.clone(), version: None }).await?;
-            done(
-                format,
-                &json!({ "removed": name }),
-                &format!("{name} is served no more; its tasks are kept"),
-            )?;
+            done(format, &json!({ "removed": name }), &format!("{name} is removed; its tasks are kept"))?;
         }
         AgentCommand::Refresh { hub, name } => {
             let agent = hub.call(&RefreshAgent { name: name.clone() }).await?;
-            done(format, &agent, &format!("{name}: its card is as it is there now"))?;
+            done(format, &agent, &format!("{name}: the card is up to date"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Puts a setting where it belongs.
+/// Sets a value, and makes the tables around it.
 fn put(body: &mut Map<String, Value>, Change { path, value }: Change) {
     let mut place = body;
     let mut path = path.into_iter().peekable();
@@ -108,13 +108,13 @@ fn added(details: &AgentDetails, format: Format) -> Result<()> {
         Format::Json => output::json(details),
         Format::Human => {
             output::row(card_url)?;
-            output::note(&format!("{name} is served, also after a restart; it is {}", health(state)));
+            output::note(&format!("{name} is added, and stays so after a restart; it is {}", health(state)));
             Ok(())
         }
     }
 }
 
-/// A JSON document, from a file or from stdin.
+/// Reads a JSON object from a file or from stdin.
 fn read(path: &Path) -> Result<Map<String, Value>> {
     let shown = path.display();
     let wrong = |why: String| exit::usage(format!("--settings {shown}: {why}"));
@@ -123,7 +123,7 @@ fn read(path: &Path) -> Result<Map<String, Value>> {
         _ => std::fs::read_to_string(path),
     };
     let text = text.map_err(|error| wrong(error.to_string()))?;
-    // The document may hold credentials, and an error of its values would show them.
+    // The error of a value would show it, and it may be a credential.
     serde_json::from_str(&text).map_err(|error| {
         wrong(format!("expected a JSON object, see line {} column {}", error.line(), error.column()))
     })
@@ -171,16 +171,16 @@ fn show(details: &AgentDetails, format: Format) -> Result<()> {
         ("agent", Some(agent.name.clone())),
         ("kind", Some(agent.kind.clone())),
         ("mode", Some(word(agent.mode))),
-        ("named by", Some(word(agent.origin))),
+        ("origin", Some(word(agent.origin))),
         ("url", agent.url.clone()),
         ("health", Some(word(health.state))),
         ("since", health.since.map(|since| since.to_string())),
         ("reason", health.reason.clone()),
         ("running", Some(agent.tasks_in_flight.to_string())),
         ("card", Some(agent.card_url.clone())),
-        ("says", Some(agent.description.clone())),
-        ("spoken", agent.speaks.as_ref().map(interface)),
-        ("offered", Some(agent.interfaces.iter().map(interface).collect::<Vec<_>>().join(", "))),
+        ("description", Some(agent.description.clone())),
+        ("called by", agent.speaks.as_ref().map(interface)),
+        ("interfaces", Some(agent.interfaces.iter().map(interface).collect::<Vec<_>>().join(", "))),
     ])
 }
 

@@ -1,4 +1,4 @@
-//! `nuncio delivery …`: what webhooks are owed, asked of the hub that owes it.
+//! `nuncio delivery …`: the webhook deliveries of a hub.
 
 use std::{
     process::ExitCode,
@@ -33,9 +33,10 @@ pub(super) async fn run(command: DeliveryCommand, format: Format) -> Result<Exit
             let delivery = hub.call(&ReplayDelivery { id: id.clone() }).await?;
             match format {
                 Format::Json => output::json(&delivery)?,
-                Format::Human => {
-                    output::note(&format!("{id} is tried again; see: {} delivery show {id}", program()))
-                }
+                Format::Human => output::note(&format!(
+                    "{id} will be delivered again; see: {} delivery show {id}",
+                    program()
+                )),
             }
         }
         DeliveryCommand::Redrive { hub, since, agent } => {
@@ -45,7 +46,7 @@ pub(super) async fn run(command: DeliveryCommand, format: Format) -> Result<Exit
             match format {
                 Format::Json => output::json(&redriven)?,
                 Format::Human => output::note(&format!(
-                    "{} that were given up since {since} are tried again",
+                    "{} dead deliveries since {since} will be retried",
                     redriven.redriven
                 )),
             }
@@ -89,7 +90,7 @@ fn show(delivery: &Delivery, format: Format) -> Result<()> {
     }
     let earlier = delivery.attempt_count.saturating_sub(delivery.attempts.len() as u64);
     if earlier > 0 {
-        output::row(&format!("{:<9} and {earlier} before these", "attempts"))?;
+        output::row(&format!("{:<9} and {earlier} earlier ones", "attempts"))?;
     }
     for Attempt { time, duration_ms, code, error } in &delivery.attempts {
         let code = code.map_or_else(|| "no answer".to_owned(), |code| code.to_string());

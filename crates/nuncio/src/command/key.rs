@@ -46,14 +46,14 @@ pub(super) async fn run(command: KeyCommand, format: Format) -> Result<ExitCode>
             let revoked = hub.call(&RevokeKey { id: key.clone() }).await?;
             match format {
                 Format::Json => output::json(&revoked)?,
-                Format::Human => output::note(&format!("{key} is worth nothing from now on")),
+                Format::Human => output::note(&format!("Key {key} is revoked.")),
             }
         }
         KeyCommand::Delete { hub, key } => {
             hub.call(&DeleteKey { id: key.clone() }).await?;
             match format {
                 Format::Json => output::json(&json!({ "deleted": key }))?,
-                Format::Human => output::note(&format!("{key} is worth nothing from now on, and forgotten")),
+                Format::Human => output::note(&format!("Key {key} is revoked and deleted.")),
             }
         }
     }
@@ -66,9 +66,8 @@ async fn check_durable(hub: &Admin) -> Result<()> {
         return Ok(());
     }
     Err(exit::usage(
-        "the hub keeps its data in memory: the key would be gone at its next restart, and the hub open again to \
-         callers on its machine, unless its file says identity.anonymous = \"never\"; start it with --data FILE, or \
-         say --yes",
+        "the hub keeps its data in memory: its next restart would lose the key and, unless identity.anonymous is \
+         \"never\", open the hub again to callers on its machine; start it with --data FILE, or add --yes",
     ))
 }
 
@@ -85,15 +84,15 @@ fn secret(made: &KeyWithSecret, format: Format) -> Result<()> {
     let KeyWithSecret { key, secret, volatile } = made;
     output::line(secret)?;
     output::note(&format!(
-        "the key of {} (id {}); it is not shown again; callers send it as 'Authorization: Bearer KEY', nuncio by \
-         NUNCIO_KEY",
+        "the secret of key {} (id {}); it is not shown again; callers send it as 'Authorization: Bearer SECRET', nuncio \
+         reads it from NUNCIO_KEY",
         key.name, key.id,
     ));
     if *volatile {
-        output::note("warning: the hub keeps its data in memory: the key is gone at its next restart");
+        output::note("warning: the hub keeps its data in memory: its next restart loses the key");
     }
     if let Some(ends) = key.overlap_ends {
-        output::note(&format!("the one before is taken until {ends}"));
+        output::note(&format!("the old secret is accepted until {ends}"));
     }
     Ok(())
 }
@@ -135,7 +134,7 @@ fn show(key: &Key, format: Format) -> Result<()> {
     fields(&[
         ("key", Some(key.name.clone())),
         ("id", Some(key.id.clone())),
-        ("begins", Some(key.prefix.clone())),
+        ("prefix", Some(key.prefix.clone())),
         ("principal", Some(key.principal.clone())),
         ("tenant", key.tenant.clone()),
         ("agents", key.agents.as_ref().map(|agents| agents.join(", "))),

@@ -1,4 +1,4 @@
-//! `nuncio task …`.
+//! `nuncio task …`: tasks at an agent, or of all callers of a hub.
 
 use std::process::ExitCode;
 
@@ -156,7 +156,9 @@ fn show(details: &TaskDetails, format: Format) -> Result<()> {
         }
     }
     if next.is_some() {
-        output::note("there is more; the API has it in pages");
+        output::note(
+            "the timeline has more events; GET /api/v1/tasks/ID of the administration API has all, page by page",
+        );
     }
     Ok(())
 }

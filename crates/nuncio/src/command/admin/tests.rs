@@ -90,7 +90,7 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     client.refused(change(Some(77)), "look at it again").await;
     client.ok(RemoveAgent { name: "far".to_owned(), version: None }).await;
 
-    let key = NewKey { name: "team a/b".to_owned(), ..NewKey::default() };
+    let key = NewKey { name: "team-a/b".to_owned(), ..NewKey::default() };
     let created = client.ok(CreateKey { key }).await;
     let named = || created.key.name.clone();
     assert!(created.volatile && created.secret.starts_with(&created.key.prefix), "{created:?}");
@@ -100,7 +100,7 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     assert!(client.ok(RotateKey { id: named(), rotation }).await.key.overlap_ends.is_some());
     assert!(client.ok(RevokeKey { id: named() }).await.revoked.is_some());
     client.ok(DeleteKey { id: named() }).await;
-    client.refused(ShowKey { id: named() }, "there is no key team a/b").await;
+    client.refused(ShowKey { id: named() }, "there is no key team-a/b").await;
 
     let filter = TaskFilter { state: Some(TaskState::Working), ..TaskFilter::default() };
     assert_eq!(client.ok(ListTasks { filter }).await.tasks.len(), 0);
