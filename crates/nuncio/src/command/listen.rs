@@ -18,7 +18,7 @@ use nuncio_client::{
     notification::WebhookSecret,
     receiver::{Accepted, Receipt},
 };
-use serde_json::json;
+use serde_json::{Map, json};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, oneshot},
@@ -131,10 +131,11 @@ fn announce(listen: &Listen, address: SocketAddr, generated: Option<&str>, forma
         format!("http://{address}/")
     };
     if format == Format::Json {
-        let mut announced = json!({ "listen": address.to_string(), "url": url });
-        if let Some(token) = generated {
-            announced["token"] = json!(token);
-        }
+        let mut announced = Map::from_iter([
+            ("listen".to_owned(), json!(address.to_string())),
+            ("url".to_owned(), json!(url)),
+        ]);
+        announced.extend(generated.map(|token| ("token".to_owned(), json!(token))));
         return output::json(&announced);
     }
     let token = match (generated, &listen.token) {
