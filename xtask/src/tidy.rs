@@ -49,6 +49,7 @@ const RULES: [Rule; 7] = [
     Rule { name: "protocol-without-io", check: protocol_without_io },
     Rule { name: "old-version-words", check: old_version_words },
     Rule { name: "one-caller-of-commit", check: one_caller_of_commit },
+    Rule { name: "typed-answers", check: typed_answers },
     Rule { name: "nothing-unfinished", check: nothing_unfinished },
     Rule { name: "sources-of-our-own", check: sources_of_our_own },
 ];
@@ -89,6 +90,9 @@ const OLD_VERSION_SELECTORS: [(&str, &str); 9] = [
 /// Where a commit is made, and where commits are implemented and proven.
 const COMMIT_CALLER: &str = "crates/nuncio-server/src/runtime/journal.rs";
 const COMMIT_HOME: &str = "crates/nuncio-server/src/store";
+
+/// The commands, which read answers of the administration API by its types.
+const COMMANDS: &str = "crates/nuncio/src";
 
 /// Joined here, so that this file does not break its own rule.
 const UNFINISHED_WORDS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
@@ -216,6 +220,24 @@ fn calls_commit(code: &str) -> bool {
     [".commit(", "Store::commit("]
         .into_iter()
         .any(|call| code.match_indices(call).any(|(at, _)| !code[at + call.len()..].starts_with(')')))
+}
+
+fn typed_answers(source: &Source) -> Vec<Finding> {
+    if !source.is_rust() || !source.is_under(COMMANDS) || source.is_test() {
+        return Vec::new();
+    }
+    let body_len = source.body_len();
+    let code = source.code().into_iter().filter(|(line, code)| *line <= body_len && indexes_by_name(code));
+    let advice =
+        "reads JSON by the name of a member; use the types of `nuncio_hub::admin::api` or of the protocol";
+    code.map(|(line, _)| Finding { line, advice: advice.to_owned() }).collect()
+}
+
+/// Whether a value is indexed by a string, as in `answer["keys"]`; a list such as `&["keys"]` is none.
+fn indexes_by_name(code: &str) -> bool {
+    let is_value = |c: char| c.is_alphanumeric() || matches!(c, '_' | ')' | ']' | '?');
+    code.contains(".pointer(")
+        || code.match_indices("[\"").any(|(at, _)| code[..at].chars().next_back().is_some_and(is_value))
 }
 
 fn nothing_unfinished(source: &Source) -> Vec<Finding> {

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::{
-    admin::{Admin, Desk, Reloader},
+    admin::{Admin, AdminState, Reloader},
     agents,
     audit::{self, Audit},
     config::{self, Config},
@@ -200,7 +200,7 @@ impl Hub {
         anyhow::ensure!(config.admin.is_some() || !fleet.all().is_empty(), "{}", config::NO_AGENT);
         let registry = Arc::new(registry);
         let reloader = Arc::new(OnceLock::new());
-        let desk = Desk {
+        let admin_state = AdminState {
             fleet: Arc::clone(&fleet),
             store: Arc::clone(&store),
             is_volatile: !config.data.is_durable(),
@@ -220,7 +220,7 @@ impl Hub {
         };
         let metrics = Arc::clone(&telemetry.metrics);
         let levels = Levels::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
-        let admin = Admin::bind(&config, local, Arc::new(desk), levels).await?;
+        let admin = Admin::bind(&config, local, Arc::new(admin_state), levels).await?;
         // Last: whoever gets through here finds all of the hub, and the token in its file.
         let socket = socket.listen(BACKLOG).map_err(|error| unheard(config.listen, error))?;
         let listener = Listener { socket, certificates, names: own_names, connections: config.connections };

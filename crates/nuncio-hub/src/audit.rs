@@ -53,7 +53,7 @@ const PAGE: usize = 1000;
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum What {
+pub enum What {
     /// Credentials that prove nothing.
     CredentialsRefused,
     /// Too many of those from one address: nobody looked at more.

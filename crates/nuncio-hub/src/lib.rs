@@ -9,7 +9,7 @@
 //! `telemetry` say how it is.
 #![expect(missing_docs, reason = "a product, not a library for others: docs where they say something")]
 
-mod admin;
+pub mod admin;
 mod agents;
 mod app;
 mod audit;

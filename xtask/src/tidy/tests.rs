@@ -47,6 +47,18 @@ fn a_module_begins_with_its_doc() {
 }
 
 #[test]
+fn commands_read_answers_by_their_types() {
+    let path = "crates/nuncio/src/command/key.rs";
+    check(path, "//! Doc.\nlet keys = &answer[\"keys\"];\n", &["2 typed-answers"]);
+    check(path, "//! Doc.\nlet ends = call()?[\"key\"][\"ends\"].as_str();\n", &["2 typed-answers"]);
+    check(path, "//! Doc.\nlet ends = answer.pointer(\"/key/ends\");\n", &["2 typed-answers"]);
+    check(path, "//! Doc.\nlet words = [&[\"a\"][..], &vec![\"b\"]];\n", &[]);
+    check(path, "//! Doc.\n#[cfg(test)]\nmod tests {\n    fn f() { answer[\"keys\"] }\n}\n", &[]);
+    check("crates/nuncio/src/command/admin/tests.rs", "//! Doc.\nlet keys = &answer[\"keys\"];\n", &[]);
+    check("crates/nuncio-hub/src/app.rs", "//! Doc.\nlet keys = &answer[\"keys\"];\n", &[]);
+}
+
+#[test]
 fn the_protocol_depends_on_no_io() {
     let path = "crates/nuncio-protocol/Cargo.toml";
     check(

@@ -102,8 +102,9 @@ async fn api() -> (Router, Arc<AtomicUsize>, Writer) {
     let (audit, writer) = Audit::new(&store);
     let identity = Identity::open(&config::Identity::default(), &store, audit, true).await.unwrap();
     let (is_volatile, reloader) = (true, Arc::default());
-    let desk = Desk { fleet, store, is_volatile, wake, registry: Arc::new(registry), identity, reloader };
-    let api = Router::new().fallback(table::serve).with_state(Arc::new(Table::new(Arc::new(desk))));
+    let state =
+        AdminState { fleet, store, is_volatile, wake, registry: Arc::new(registry), identity, reloader };
+    let api = Router::new().fallback(table::serve).with_state(Arc::new(Table::new(Arc::new(state))));
     (api, woken, writer)
 }
 

@@ -1,4 +1,4 @@
-//! What is answered when something is wrong: as JSON, in words that say what to do.
+//! Refusals: a status, and a message that says what to do.
 
 use axum::{
     Json,
@@ -6,85 +6,68 @@ use axum::{
 };
 use http::{HeaderValue, StatusCode, header};
 use nuncio_server::store::StoreError;
-use schemars::JsonSchema;
-use serde::Serialize;
 
-/// How it is written.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Failure {
-    error: Told,
-}
+use super::api::{ErrorBody, ErrorDetail, ErrorStatus};
 
-#[derive(Serialize, JsonSchema)]
-struct Told {
-    /// The status of HTTP.
-    code: u16,
-    /// Its name, for programs.
-    status: &'static str,
-    /// What is wrong and what to do, for people.
-    message: String,
-}
-
-/// What is wrong.
+/// The reason why a request was refused.
 #[derive(Debug)]
 pub(crate) struct Problem {
     code: StatusCode,
-    /// By the names that gRPC and Google's APIs have for them, as elsewhere in the hub.
-    status: &'static str,
+    status: ErrorStatus,
     message: String,
     challenge: Option<&'static str>,
 }
 
 impl Problem {
-    fn new(code: StatusCode, status: &'static str, message: impl Into<String>) -> Self {
+    fn new(code: StatusCode, status: ErrorStatus, message: impl Into<String>) -> Self {
         Self { code, status, message: message.into(), challenge: None }
     }
 
     pub(super) fn not_found(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", message)
+        Self::new(StatusCode::NOT_FOUND, ErrorStatus::NotFound, message)
     }
 
     pub(super) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "INVALID_ARGUMENT", message)
+        Self::new(StatusCode::BAD_REQUEST, ErrorStatus::InvalidArgument, message)
     }
 
-    /// Something of this name is there already, or it is not such that this could be done to it.
+    /// The name is taken, or the state of the thing does not allow this.
     pub(super) fn conflict(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, "FAILED_PRECONDITION", message)
+        Self::new(StatusCode::CONFLICT, ErrorStatus::FailedPrecondition, message)
     }
 
-    /// Somebody else has changed it since the caller looked.
+    /// Another change came first.
     pub(super) fn changed(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::PRECONDITION_FAILED, "ABORTED", message)
+        Self::new(StatusCode::PRECONDITION_FAILED, ErrorStatus::Aborted, message)
     }
 
-    /// It cannot be done from here, whoever asks.
+    /// Nobody may do this through the API.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "PERMISSION_DENIED", message)
+        Self::new(StatusCode::FORBIDDEN, ErrorStatus::PermissionDenied, message)
     }
 
     pub(super) fn too_large(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "INVALID_ARGUMENT", message)
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorStatus::InvalidArgument, message)
     }
 
-    /// Our own fault; what it is stands in the log.
-    pub(super) fn broken() -> Self {
+    /// A fault of the hub, whose cause is in the log.
+    pub(super) fn internal() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "INTERNAL",
+            ErrorStatus::Internal,
             "this went wrong in the hub; its log says why",
         )
     }
 
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorStatus::Unavailable, message)
     }
 
     pub(super) fn wrong_method(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "UNIMPLEMENTED", message)
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, ErrorStatus::Unimplemented, message)
     }
 
-    /// The request has no token, or one that is not ours (RFC 6750, section 3).
+    /// The request has no token, or a wrong one (RFC 6750, section 3).
     pub(super) fn no_token(has_one: bool) -> Self {
         const HOW: &str = "send 'Authorization: Bearer TOKEN' with what is in the file that the hub named at \
                            its start; the commands of nuncio read it by themselves";
@@ -92,12 +75,13 @@ impl Problem {
             true => ("this token is not the hub's", r#"Bearer realm="nuncio admin", error="invalid_token""#),
             false => ("this needs the hub's token", r#"Bearer realm="nuncio admin""#),
         };
-        let problem = Self::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", format!("{what}; {HOW}"));
+        let problem =
+            Self::new(StatusCode::UNAUTHORIZED, ErrorStatus::Unauthenticated, format!("{what}; {HOW}"));
         Self { challenge: Some(challenge), ..problem }
     }
 }
 
-/// The store did not do it; what is wrong with it is for the log.
+/// The cause goes to the log only.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "the task store did not answer to administration");
@@ -110,7 +94,7 @@ impl From<StoreError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let Self { code, status, message, challenge } = self;
-        let body = Failure { error: Told { code: code.as_u16(), status, message } };
+        let body = ErrorBody { error: ErrorDetail { code: code.as_u16(), status, message } };
         let mut response = (code, Json(body)).into_response();
         if let Some(challenge) = challenge {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
