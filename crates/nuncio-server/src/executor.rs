@@ -67,11 +67,6 @@ pub trait Executor: Send + Sync + 'static {
     fn always_leaves_task(&self) -> bool {
         false
     }
-
-    /// True if the agent is elsewhere, and has nothing to say without being waited for.
-    fn is_elsewhere(&self) -> bool {
-        false
-    }
 }
 
 #[async_trait]
@@ -94,10 +89,6 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
 
     fn always_leaves_task(&self) -> bool {
         (**self).always_leaves_task()
-    }
-
-    fn is_elsewhere(&self) -> bool {
-        (**self).is_elsewhere()
     }
 }
 

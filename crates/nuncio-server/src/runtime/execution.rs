@@ -81,7 +81,7 @@ pub(super) fn running() -> Running {
 /// Runs this turn and those that queue behind it.
 pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
     let mut turn = first;
-    shared.begin_together().await;
+    shared.journal.begins();
     loop {
         run_turn(&shared, &live, turn).await;
         turn = match next_turn(&live) {

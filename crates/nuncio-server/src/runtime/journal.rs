@@ -116,11 +116,6 @@ impl Journal {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many executions have begun.
-    pub(super) fn begun(&self) -> usize {
-        self.begun.load(Ordering::Relaxed)
-    }
-
     /// Refuses new work while the store is down.
     pub(super) fn check(&self) -> Result<()> {
         if *self.health.down.borrow() {

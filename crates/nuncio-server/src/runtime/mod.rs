@@ -97,9 +97,6 @@ pub struct Runtime {
 /// The card for a caller; `None` if there is none for this one.
 type ExtendedCard = Box<dyn Fn(&Caller) -> Option<AgentCard> + Send + Sync>;
 
-/// So often others begin first before an execution begins.
-const TOGETHER: usize = 4;
-
 /// What all parts of a runtime share.
 pub(crate) struct Shared {
     agent: Arc<str>,
@@ -278,46 +275,6 @@ impl Shared {
         self.store.shown(scope, id, shown).await?.ok_or_else(|| Error::task_not_found(id))
     }
 
-    /// Lets an execution that was just started go first: a quick agent has then said all it has to say
-    /// before we look, and nobody needs to be woken.
-    async fn let_it_run(&self) {
-        if self.journal.is_immediate() && !self.present.load().executor.is_elsewhere() {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// True if many messages are better taken up step by step than one after the other. A message to an agent that is
-    /// elsewhere is taken up in several steps, and to take one step with many messages is a good deal cheaper than to
-    /// take all steps with one: the code of all of them does not fit into the caches next to the core. (Whoever waits
-    /// for a disk is woken together with others anyway.)
-    fn takes_steps(&self) -> bool {
-        self.journal.is_immediate() && self.present.load().executor.is_elsewhere()
-    }
-
-    /// Lets those go first who are ready for what we have just done.
-    async fn let_others_go_first(&self) {
-        if self.takes_steps() {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// The same for an execution that begins, as long as others begin as well.
-    async fn begin_together(&self) {
-        self.journal.begins();
-        if !self.takes_steps() {
-            return;
-        }
-        let mut begun = self.journal.begun();
-        for _ in 0..TOGETHER {
-            tokio::task::yield_now().await;
-            let now = self.journal.begun();
-            if now == begun {
-                return;
-            }
-            begun = now;
-        }
-    }
-
     /// How long a caller may be kept waiting.
     fn patience(&self, cx: &CallContext) -> Instant {
         let ceiling = Instant::now() + self.limits.blocking_ceiling;
@@ -333,9 +290,8 @@ impl Shared {
         wait: bool,
     ) -> Result<SendMessageResponse> {
         if wait {
-            self.let_it_run().await;
             let settled = |state: &State| state.broken || state.answers(turn);
-            // Looked at once without a timer: a quick agent is done by now.
+            // Looked at once without a timer.
             let in_time = settled(&live.lock())
                 || tokio::select! {
                     settled = timeout_at(self.patience(cx), live.until_settled(settled)) => settled.is_ok(),
@@ -368,9 +324,6 @@ impl Shared {
         };
         // It may have gone on since it settled; what is told is in the store.
         self.until_committed(live, seq).await?;
-        if wait {
-            self.let_others_go_first().await;
-        }
         Ok(answer)
     }
 }

@@ -302,7 +302,6 @@ impl Operations {
                 Ok(Feed::open(shared, live, permit, Start::Snapshot, Until::Terminal).await?.into_stream())
             }
             Admitted::Task(live, Begun { turn, task }) => {
-                shared.let_it_run().await;
                 // A follow-up begins with the task at its turn (trap T-33), a new task with its first entry.
                 let start = task.map_or(Start::After(turn), |task| Start::From(turn, Box::new(task)));
                 Feed::open(shared, live, permit, start, Until::Answered(turn))
