@@ -19,16 +19,11 @@ use super::{
     record::Recorder,
 };
 use crate::{
+    id::new_id,
     memory::exhausted,
     size,
     store::{Projection, Scope, StoredTurn, TurnChange},
 };
-
-/// A new identifier: unique, URL-safe, and in the order of time.
-pub(crate) fn new_id<T: for<'a> From<&'a str>>() -> T {
-    let mut buffer = uuid::Uuid::encode_buffer();
-    T::from(uuid::Uuid::now_v7().hyphenated().encode_lower(&mut buffer))
-}
 
 /// What became of a message that was let in.
 pub(super) enum Admitted {

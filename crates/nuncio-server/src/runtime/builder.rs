@@ -8,6 +8,7 @@ use tokio::sync::{OnceCell, Semaphore};
 
 use super::{
     ExtendedCard, Present, Retention, Runtime, Shared,
+    executor::Executor,
     hooks::{self, Declared, WhenActive},
     journal::Journal,
     live::Registry,
@@ -17,7 +18,6 @@ use super::{
 use crate::push::{Push, PushOptions};
 use crate::{
     CallerPool, CallerShare, MemoryAccount, TaskQuota,
-    executor::Executor,
     extension::Extension,
     push::AgentPush,
     store::{MemoryStore, Scope, Store},

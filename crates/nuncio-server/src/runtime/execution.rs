@@ -14,14 +14,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Present, Shared,
+    emitter::Emitter,
+    executor::{ExecContext, Execution, Executor},
     in_flight::InFlightGuard,
     live::{LiveRef, Running, Stop},
     record::Recorder,
 };
-use crate::{
-    executor::{Emitter, ExecContext, Execution, Executor},
-    store::{IdempotencyKey, Reservation, StoredTurn, TurnChange, Webhook},
-};
+use crate::store::{IdempotencyKey, Reservation, StoredTurn, TurnChange, Webhook};
 
 /// A message that is to be handled.
 pub(super) struct Turn {

@@ -8,8 +8,11 @@ use nuncio_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Shared, execution::Turn, live::LiveRef, new_id};
-use crate::store::{IdempotencyKey, Scope, StoreError, StoredTurn, TurnChange};
+use super::{Shared, execution::Turn, live::LiveRef};
+use crate::{
+    id::new_id,
+    store::{IdempotencyKey, Scope, StoreError, StoredTurn, TurnChange},
+};
 
 /// What is needed to run a turn, as it is kept.
 #[derive(Serialize, Deserialize)]

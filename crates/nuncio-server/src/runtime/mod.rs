@@ -9,7 +9,11 @@ mod admit;
 
 mod in_flight;
 
+mod executor;
+
 mod execution;
+
+mod emitter;
 
 mod record;
 
@@ -51,11 +55,10 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-#[cfg(feature = "push")]
-pub(crate) use self::record::now;
-pub(crate) use self::{admit::new_id, record::Recorder};
 pub use self::{
     builder::{Limits, RuntimeBuilder},
+    emitter::{Emitter, MOST_MEMO},
+    executor::{ExecContext, Execution, Executor},
     recover::Retention,
 };
 use self::{
@@ -64,10 +67,10 @@ use self::{
     in_flight::{InFlight, Names, Slot},
     journal::Journal,
     live::{Live, LiveRef, Registry, State, Stop},
+    record::Recorder,
 };
 use crate::{
     CallerKey, CallerPermit, CallerPool, CountedTask, TaskQuota,
-    executor::Executor,
     push::AgentPush,
     store::{Projection, Scope, Store, Whose},
 };

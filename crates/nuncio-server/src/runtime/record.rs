@@ -3,7 +3,7 @@
 //! Nothing is visible to anyone before it is committed. Folding is done here, in order, under the task's
 //! lock; the [`Journal`](super::journal) commits, at once or in batches.
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use nuncio_protocol::{
@@ -17,15 +17,11 @@ use super::{
     live::{LiveRef, State, Stop},
 };
 use crate::{
+    clock::now,
+    id::new_id,
     size,
     store::{Commit, IdempotencyKey, StoredTurn, Webhook},
 };
-
-/// The present, to the millisecond, which is what the wire shows.
-pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).ok().and_then(Timestamp::from_millis).unwrap_or(Timestamp::EPOCH)
-}
 
 /// Who writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -153,7 +149,7 @@ impl Recorder {
             Arc::new(Message {
                 context_id: Some(self.live.context_id.clone()),
                 task_id: Some(self.live.id.clone()),
-                ..Message::agent(super::new_id::<MessageId>(), nuncio_protocol::Part::text(reason))
+                ..Message::agent(new_id::<MessageId>(), nuncio_protocol::Part::text(reason))
             })
         });
         self.write(Writer::Runtime, [self.status(state, message)]).await

@@ -21,10 +21,11 @@ use super::{
     in_flight::InFlightGuard,
     kept::Kept,
     live::LiveRef,
-    record::{Recorder, now},
+    record::Recorder,
 };
 use crate::{
     CallerKey,
+    clock::now,
     store::{Orphan, Prune, Pruned, Scope, StoreError, StoredTurn},
 };
 

@@ -22,12 +22,15 @@ use super::{
     admit::Admitted,
     execution::{Begun, Turn},
     live::LiveRef,
-    new_id,
-    record::{Recorder, now},
+    record::Recorder,
     recover::NOT_RUN_AGAIN,
     unavailable,
 };
-use crate::store::{IdempotencyKey, Reservation, StoreError, Webhook};
+use crate::{
+    clock::now,
+    id::new_id,
+    store::{IdempotencyKey, Reservation, StoreError, Webhook},
+};
 
 /// How often a message that another server has reserved is looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);

@@ -10,8 +10,9 @@ use nuncio_protocol::{
     TaskPushNotificationConfig,
 };
 
-use super::{Shared, record::now};
+use super::Shared;
 use crate::{
+    clock::now,
     push::AgentPush,
     store::{MOST_WEBHOOKS, Refused, Scope, Webhook},
 };
