@@ -223,14 +223,14 @@ impl Emitter {
 
     /// Done when the task asks for something.
     pub async fn asked(&self) {
-        self.recorder.asked().await;
+        self.recorder.until_interrupted().await;
     }
 
     /// Done when the task asks for something and a message waits that may be the answer. For an agent that goes
     /// on after [`Self::auth_required`], because what it needs may come by another way: the message has its turn
     /// when this one returns.
     pub async fn answered(&self) {
-        self.recorder.answered().await;
+        self.recorder.until_follow_up().await;
     }
 
     /// The task with all that was said until now; `None` before the first event.
@@ -242,7 +242,7 @@ impl Emitter {
     /// What there is to say about the task so far, without a copy of it. Nothing can be said meanwhile, nor read by
     /// others: have a look, and no more.
     pub fn look<T>(&self, look: impl FnOnce(Option<&Task>) -> T) -> T {
-        self.recorder.look(look)
+        self.recorder.with_task(look)
     }
 
     /// True if the task is stopped for good: its caller cancels it, or it has grown to its limit of bytes. False while

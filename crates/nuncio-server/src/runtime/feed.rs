@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Shared,
-    live::{Live, LiveRef, State},
+    live::{Live, LiveRef, Phase, State},
 };
 use crate::{
     size,
@@ -102,19 +102,17 @@ impl Feed {
         let mut buffer = VecDeque::new();
         let (cursor, ended) = {
             let state = live.lock();
-            if state.broken {
-                return Err(super::unavailable());
-            }
+            state.check_kept()?;
             let (cursor, task) = match start {
                 Start::After(seq) => (seq, None),
                 Start::From(seq, task) => (seq, Some(*task)),
-                Start::Snapshot => (state.folded.seq, state.task.clone()),
+                Start::Snapshot => (state.folded().seq, state.task().cloned()),
             };
             buffer.extend(task.map(|task| StreamItem::new(Some(cursor), Arc::new(Event::Task(task)))));
             // The status that ends this stream may be behind the cursor already. Its own number
             // counts, not that of the last entry, which may be an artifact after an old question.
-            let settled = state.folded.settled;
-            let status = state.task.as_ref().map(|task| &task.status).filter(|_| settled <= Some(cursor));
+            let settled = state.folded().settled;
+            let status = state.task().map(|task| &task.status).filter(|_| settled <= Some(cursor));
             (cursor, status.is_some_and(|status| until.ends(settled, status)))
         };
         shared.until_committed(&live, cursor).await?;
@@ -186,8 +184,8 @@ impl Feed {
                 }
                 Look::Refused(error) => return self.fail(error),
                 // Left to the next server: the client is to come back with its last id.
-                Look::Broken if self.draining.is_cancelled() && self.cursor > Seq::ZERO => return None,
-                Look::Broken => return self.fail(super::unavailable()),
+                Look::Lost if self.draining.is_cancelled() && self.cursor > Seq::ZERO => return None,
+                Look::Lost => return self.fail(super::unavailable()),
                 Look::UpToDate | Look::Over => return None,
             }
         }
@@ -244,25 +242,28 @@ enum Look {
     /// Nothing, ever.
     Over,
     /// The store refused an entry; the truth is there.
-    Broken,
+    Lost,
 }
 
 fn look(state: &State, cursor: Seq) -> Look {
-    if state.broken {
-        return Look::Broken;
-    }
-    if let Some(reply) = state.reply.as_ref().filter(|_| state.replied) {
-        return Look::Reply(StreamItem::new(None, Arc::new(Event::Message(Arc::clone(reply)))));
-    }
-    if let Some(refused) = &state.refused {
-        return Look::Refused(super::once_more(refused));
-    }
-    if cursor >= state.committed.seq {
-        return if state.has_ended() { Look::Over } else { Look::UpToDate };
-    }
-    match state.after(cursor) {
-        Some(items) => Look::Events(items.cloned().collect()),
-        None => Look::Behind,
+    match &state.phase {
+        Phase::Lost(_) => Look::Lost,
+        Phase::Refused(error) => Look::Refused(super::once_more(error)),
+        Phase::Replied { reply, stored: true } => {
+            Look::Reply(StreamItem::new(None, Arc::new(Event::Message(Arc::clone(reply)))))
+        }
+        Phase::Opening(_) | Phase::Replied { stored: false, .. } => Look::UpToDate,
+        Phase::Task(tracked) if cursor >= tracked.committed.seq => {
+            if state.has_ended() {
+                Look::Over
+            } else {
+                Look::UpToDate
+            }
+        }
+        Phase::Task(_) => match state.after(cursor) {
+            Some(items) => Look::Events(items.cloned().collect()),
+            None => Look::Behind,
+        },
     }
 }
 

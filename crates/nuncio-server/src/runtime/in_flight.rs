@@ -89,7 +89,7 @@ impl Shared {
                 Err(_) => *first.stage.borrow(),
             };
             return match stage {
-                Stage::Begun(_) if first.live.lock().broken => {
+                Stage::Begun(_) if first.live.lock().is_lost() => {
                     // Lost, and about to end: then the store tells what became of it.
                     let ended = async { while first.stage.changed().await.is_ok() {} };
                     timeout_at(patience, ended).await.map_err(|_| unavailable())?;

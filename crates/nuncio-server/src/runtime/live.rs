@@ -17,11 +17,11 @@ use std::{
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use nuncio_protocol::{ContextId, Error, Message, Seq, StreamItem, Task, TaskId, TaskState};
+use nuncio_protocol::{ContextId, Error, Message, Result, Seq, StreamItem, Task, TaskId, TaskState};
 use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
-use super::execution::Turn;
+use super::turn::Turn;
 use crate::{
     memory::{MemoryAccount, TaskSize},
     size,
@@ -48,43 +48,21 @@ pub(super) struct Live {
     handles: AtomicUsize,
 }
 
-/// What waits at the lock.
+/// The state of a live task, behind its lock.
 pub(super) struct State {
-    /// The folded task; `None` until its first event.
-    pub(super) task: Option<Task>,
-    /// How far it is folded.
-    pub(super) folded: Mark,
-    /// How far it is in the store.
-    pub(super) committed: Mark,
+    /// What has become of the message that is at work.
+    pub(super) phase: Phase,
     /// About how many bytes its log has. What was replaced counts as well, because the log keeps it. Of a task that was
     /// read from the store, the content counts.
     pub(super) bytes: TaskSize,
-    /// The store refused an entry: `task` is not the truth any more, and nothing is written to it.
-    pub(super) broken: bool,
     /// Another owner works on it.
-    pub(super) held: bool,
-    /// The message that begins the task: history of its first event.
-    pub(super) opening: Option<Arc<Message>>,
-    /// Remembered with the next entry.
-    pub(super) idempotency: Option<IdempotencyKey>,
-    /// It is reserved in the store, until its first entry.
-    pub(super) reserved: bool,
-    /// Kept with the next entry.
-    pub(super) turn: Option<StoredTurn>,
-    /// Kept with the next entry.
-    pub(super) webhook: Option<Webhook>,
+    pub(super) owned_elsewhere: bool,
+    /// Travels with the next entry.
+    pub(super) attached: Attached,
     /// What the agent keeps with the task.
     pub(super) memo: Option<Bytes>,
-    /// It goes with the next entry.
-    pub(super) memo_is_new: bool,
     /// It has webhooks, as far as we know.
     pub(super) pushes: bool,
-    /// The direct reply, given instead of a task.
-    pub(super) reply: Option<Arc<Message>>,
-    /// The reply may be shown: it is kept, if it was to be.
-    pub(super) replied: bool,
-    /// The error that the caller gets, instead of a task.
-    pub(super) refused: Option<Arc<Error>>,
     /// How many streams follow closely.
     pub(super) followers: usize,
     /// Recent events, in order and without a gap up to what is committed; empty while nobody follows.
@@ -92,24 +70,98 @@ pub(super) struct State {
     /// The running execution, if one runs.
     pub(super) running: Option<Running>,
     /// Messages that wait for the running execution to end.
-    pub(super) queue: VecDeque<Box<Turn>>,
+    pub(super) queue: VecDeque<Turn>,
+}
+
+/// The kinds of a live task.
+pub(super) enum Phase {
+    /// There is no task yet. Its first event makes one, with this message as its history.
+    Opening(Arc<Message>),
+    /// A task.
+    Task(Tracked),
+    /// A direct reply was given instead of a task.
+    Replied {
+        reply: Arc<Message>,
+        /// The reply may be shown: it is in the store, if it was to be kept.
+        stored: bool,
+    },
+    /// The caller gets this error instead of a task.
+    Refused(Arc<Error>),
+    /// The store refused an entry, or another owner has the task: memory is not the truth any more, and nothing is
+    /// written.
+    Lost(Lost),
+}
+
+/// A task, and how far it has come.
+pub(super) struct Tracked {
+    /// As it is folded.
+    pub(super) task: Task,
+    /// How far it is folded.
+    pub(super) folded: Progress,
+    /// How far it is in the store.
+    pub(super) committed: Progress,
+}
+
+impl Tracked {
+    fn stored(task: Task, seq: Seq) -> Self {
+        let progress = Progress { seq, settled: task.status.state.is_settled().then_some(seq) };
+        Self { task, folded: progress, committed: progress }
+    }
+
+    fn is_committed(&self) -> bool {
+        self.folded.seq == self.committed.seq
+    }
+}
+
+/// What is still known of a task that was lost.
+#[derive(Default)]
+pub(super) struct Lost {
+    /// The task as it was folded last, for the execution that has not noticed yet.
+    task: Option<Task>,
+    /// The store has a task or a reply of it.
+    answered: bool,
+}
+
+/// What is stored in one piece with the next entry.
+#[derive(Default)]
+pub(super) struct Attached {
+    /// A repeat of the message finds the task under this key.
+    pub(super) idempotency: Option<IdempotencyKey>,
+    /// The task is reserved in the store, until its first entry.
+    pub(super) reserved: bool,
+    /// The turn that the task works on, or is to work on.
+    pub(super) turn: Option<StoredTurn>,
+    /// Registered with the entry.
+    pub(super) webhook: Option<Webhook>,
+    /// What the agent keeps with the task from now on.
+    pub(super) memo: Option<Bytes>,
+}
+
+impl Attached {
+    /// How many bytes it adds to an entry.
+    pub(super) fn bytes(&self) -> usize {
+        self.memo.as_ref().map_or(0, Bytes::len)
+    }
+
+    /// Puts all of it on an entry.
+    pub(super) fn put_on(self, commit: &mut Commit) {
+        let Self { idempotency, reserved, turn, webhook, memo } = self;
+        // A task that is reserved has the key of its reservation.
+        commit.idempotency = idempotency.filter(|_| !reserved);
+        (commit.reserved, commit.turn, commit.webhook, commit.memo) = (reserved, turn, webhook, memo);
+    }
 }
 
 /// How far a task has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Mark {
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Progress {
     /// The number of the last entry.
     pub(super) seq: Seq,
     /// The number of the status that is terminal or interrupted, if the present one is.
     pub(super) settled: Option<Seq>,
 }
 
-impl Mark {
-    fn of(stored: Option<&Task>, seq: Seq) -> Self {
-        let settled = stored.is_some_and(|task| task.status.state.is_settled());
-        Self { seq, settled: settled.then_some(seq) }
-    }
-
+impl Progress {
     /// Takes in the next entries.
     pub(super) fn advance(&mut self, batch: &[Commit]) {
         for commit in batch {
@@ -119,6 +171,23 @@ impl Mark {
             }
         }
     }
+}
+
+/// A step of a task, when the store has its entries.
+pub(super) struct Advance {
+    committed: Progress,
+    items: Vec<StreamItem>,
+}
+
+/// What becomes of a reservation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ReservationEnd {
+    /// It has ended already, with the task or the reply.
+    Answered,
+    /// Its task is to be made, as failed.
+    Failed,
+    /// It is given back.
+    Released,
 }
 
 /// A running execution.
@@ -161,40 +230,45 @@ impl Live {
     }
 
     /// The number of the last entry in the store, and whether the task ended with it.
-    pub(super) fn standing(&self) -> (Seq, bool) {
+    ///
+    /// # Errors
+    /// The task is lost.
+    pub(super) fn standing(&self) -> Result<(Seq, bool)> {
         let state = self.lock();
-        (state.committed.seq, state.has_ended())
+        state.check_kept()?;
+        Ok((state.committed().seq, state.has_ended()))
     }
 
     /// Takes in entries that are in the store now, and tells whoever waits; says whether webhooks may be due.
     pub(super) fn committed(&self, batch: &[Commit]) -> bool {
         let mut state = self.lock();
-        let (mut mark, items) = (state.committed, state.items(batch));
-        mark.advance(batch);
-        state.take_in(mark, items);
-        let pushes = state.pushes;
+        let advance = state.advance(batch);
+        state.take_in(advance);
+        let (progress, pushes) = (state.committed(), state.pushes);
         drop(state);
-        self.announce_work(mark);
+        self.announce_progress(progress);
         pushes
     }
 
     /// Takes in what the store has, where another owner writes, or wrote.
     pub(super) fn follow(&self, stored: StoredTask) {
         let mut state = self.lock();
-        if !state.is_committed() {
+        let known = match &state.phase {
+            Phase::Opening(_) => Seq::ZERO,
+            Phase::Task(tracked) if tracked.is_committed() => tracked.committed.seq,
             // Ours meanwhile.
-            return;
-        }
-        if stored.seq > state.committed.seq {
-            state.committed = Mark::of(Some(&stored.task), stored.seq);
-            state.folded = state.committed;
+            Phase::Task(_) => return,
+            // Nothing follows.
+            Phase::Replied { .. } | Phase::Refused(_) | Phase::Lost(_) => return,
+        };
+        if stored.seq > known {
             state.bytes.set(size::task(&stored.task));
-            state.task = Some(stored.task);
+            state.phase = Phase::Task(Tracked::stored(stored.task, stored.seq));
             state.memo = stored.memo;
             // What others wrote is in the store only, and what is here does not reach up to it.
             state.ring.clear();
         }
-        state.held = stored.held;
+        state.owned_elsewhere = stored.held;
         state.pushes |= stored.pushes;
         drop(state);
         self.announce();
@@ -207,7 +281,7 @@ impl Live {
     }
 
     /// The same if nothing else has changed than how far the task has come.
-    pub(super) fn announce_work(&self, committed: Mark) {
+    pub(super) fn announce_progress(&self, committed: Progress) {
         self.changed.notify_waiters();
         if committed.settled.is_some() {
             self.settled.notify_waiters();
@@ -225,10 +299,15 @@ impl Live {
         self.until_by(&self.changed, wanted).await;
     }
 
-    /// The same for what is wanted of a task that has settled, of one that is broken, or of messages that wait: whoever
+    /// The same for what is wanted of a task that has settled, of one that is lost, or of messages that wait: whoever
     /// waits for that is not woken by pieces of work.
     pub(super) async fn until_settled(&self, wanted: impl Fn(&State) -> bool) {
         self.until_by(&self.settled, wanted).await;
+    }
+
+    /// Waits until all that is folded is in the store, or lost.
+    pub(super) async fn until_committed(&self) {
+        self.until(State::is_committed).await;
     }
 
     async fn until_by(&self, notify: &Notify, wanted: impl Fn(&State) -> bool) {
@@ -243,30 +322,95 @@ impl Live {
 }
 
 impl State {
-    fn new(task: Option<Task>, seq: Seq, memory: &MemoryAccount) -> Self {
-        let mark = Mark::of(task.as_ref(), seq);
+    fn new(phase: Phase, memory: &MemoryAccount) -> Self {
+        let bytes = match &phase {
+            Phase::Task(tracked) => size::task(&tracked.task),
+            Phase::Opening(_) | Phase::Replied { .. } | Phase::Refused(_) | Phase::Lost(_) => 0,
+        };
         Self {
-            bytes: memory.task_size(task.as_ref().map_or(0, size::task)),
-            task,
-            folded: mark,
-            committed: mark,
-            broken: false,
-            held: false,
-            opening: None,
-            idempotency: None,
-            reserved: false,
-            turn: None,
-            webhook: None,
+            phase,
+            bytes: memory.task_size(bytes),
+            owned_elsewhere: false,
+            attached: Attached::default(),
             memo: None,
-            memo_is_new: false,
             pushes: false,
-            reply: None,
-            replied: false,
-            refused: None,
             followers: 0,
             ring: VecDeque::new(),
             running: None,
             queue: VecDeque::new(),
+        }
+    }
+
+    /// True if memory is not the truth any more.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self.phase, Phase::Lost(_))
+    }
+
+    /// Refuses what is about a task that is lost: whoever comes next reads the store.
+    pub(super) fn check_kept(&self) -> Result<()> {
+        if self.is_lost() { Err(super::unavailable()) } else { Ok(()) }
+    }
+
+    /// The task, if there is one.
+    pub(super) fn task(&self) -> Option<&Task> {
+        match &self.phase {
+            Phase::Task(tracked) => Some(&tracked.task),
+            Phase::Opening(_) | Phase::Replied { .. } | Phase::Refused(_) | Phase::Lost(_) => None,
+        }
+    }
+
+    /// The task as its execution sees it, which may not know yet that it is lost.
+    pub(super) fn last_task(&self) -> Option<&Task> {
+        match &self.phase {
+            Phase::Task(Tracked { task, .. }) | Phase::Lost(Lost { task: Some(task), .. }) => Some(task),
+            Phase::Opening(_) | Phase::Replied { .. } | Phase::Refused(_) | Phase::Lost(_) => None,
+        }
+    }
+
+    /// How far the task is folded.
+    pub(super) fn folded(&self) -> Progress {
+        match &self.phase {
+            Phase::Task(tracked) => tracked.folded,
+            Phase::Opening(_) | Phase::Replied { .. } | Phase::Refused(_) | Phase::Lost(_) => {
+                Progress::default()
+            }
+        }
+    }
+
+    /// How far the task is in the store.
+    pub(super) fn committed(&self) -> Progress {
+        match &self.phase {
+            Phase::Task(tracked) => tracked.committed,
+            Phase::Opening(_) | Phase::Replied { .. } | Phase::Refused(_) | Phase::Lost(_) => {
+                Progress::default()
+            }
+        }
+    }
+
+    /// Gives up what is in memory.
+    fn lose(&mut self) {
+        self.phase = Phase::Lost(match std::mem::replace(&mut self.phase, Phase::Lost(Lost::default())) {
+            Phase::Opening(_) | Phase::Refused(_) => Lost::default(),
+            Phase::Task(Tracked { task, committed, .. }) => {
+                Lost { task: Some(task), answered: committed.seq > Seq::ZERO }
+            }
+            Phase::Replied { stored, .. } => Lost { task: None, answered: stored },
+            Phase::Lost(lost) => lost,
+        });
+    }
+
+    /// What is to become of the reservation of an execution that is over.
+    pub(super) fn reservation_end(&self) -> ReservationEnd {
+        match &self.phase {
+            Phase::Task(tracked) if tracked.committed.seq > Seq::ZERO => ReservationEnd::Answered,
+            Phase::Replied { stored: true, .. } | Phase::Lost(Lost { answered: true, .. }) => {
+                ReservationEnd::Answered
+            }
+            Phase::Lost(_) => ReservationEnd::Failed,
+            // The executor has refused the message, and has done nothing.
+            Phase::Opening(_) | Phase::Task(_) | Phase::Replied { .. } | Phase::Refused(_) => {
+                ReservationEnd::Released
+            }
         }
     }
 
@@ -285,60 +429,63 @@ impl State {
 
     /// Where the task stands; unspecified before its first event.
     pub(super) fn state(&self) -> TaskState {
-        self.task.as_ref().map_or(TaskState::Unspecified, |task| task.status.state)
+        self.last_task().map_or(TaskState::Unspecified, |task| task.status.state)
     }
 
-    /// How many bytes the memo adds to the next entry.
-    pub(super) fn new_memo(&self) -> usize {
-        self.memo.as_ref().filter(|_| self.memo_is_new).map_or(0, Bytes::len)
-    }
-
-    /// True if all that is folded is in the store.
+    /// True if nothing that is folded is on its way to the store.
     pub(super) fn is_committed(&self) -> bool {
-        self.folded.seq == self.committed.seq
+        self.folded().seq == self.committed().seq
     }
 
     /// True if something that was said is still on its way to the store.
     pub(super) fn awaits_store(&self) -> bool {
-        !self.is_committed() || (self.reply.is_some() && !self.replied)
+        !self.is_committed() || matches!(self.phase, Phase::Replied { stored: false, .. })
     }
 
     /// True if the task has ended and its end is in the store.
     pub(super) fn has_ended(&self) -> bool {
-        self.is_committed() && self.state().is_terminal()
+        self.is_committed() && self.task().is_some_and(|task| task.status.state.is_terminal())
     }
 
     /// True if what was asked at this entry has been answered, and the answer is in the store: a reply, or
-    /// a status after it that is terminal or interrupted.
+    /// a status after it that is terminal or interrupted. Also if there will be no answer.
     pub(super) fn answers(&self, turn: Seq) -> bool {
-        self.is_over() || self.committed.settled.is_some_and(|settled| settled > turn)
-    }
-
-    /// True if there is no task and there will be none: a reply was given, or a refusal.
-    fn is_over(&self) -> bool {
-        self.replied || self.refused.is_some()
+        self.is_answered(turn, self.committed())
     }
 
     /// As [`Self::answers`], also if the answer is still on its way to the store.
     pub(super) fn will_answer(&self, turn: Seq) -> bool {
-        self.is_over() || self.folded.settled.is_some_and(|settled| settled > turn)
+        self.is_answered(turn, self.folded())
     }
 
-    /// The entries as streams show them; none while nobody follows.
-    pub(super) fn items(&self, batch: &[Commit]) -> Vec<StreamItem> {
-        if self.followers == 0 {
-            return Vec::new();
+    fn is_answered(&self, turn: Seq, progress: Progress) -> bool {
+        match &self.phase {
+            Phase::Opening(_) => false,
+            Phase::Task(_) => progress.settled.is_some_and(|settled| settled > turn),
+            Phase::Replied { stored, .. } => *stored,
+            Phase::Refused(_) | Phase::Lost(_) => true,
         }
-        let item = |commit: &Commit| StreamItem::new(Some(commit.expected.next()), Arc::clone(&commit.event));
-        batch.iter().map(item).collect()
     }
 
-    /// Takes in entries that are in the store now, up to this mark.
-    pub(super) fn take_in(&mut self, mark: Mark, items: Vec<StreamItem>) {
-        self.committed = mark;
+    /// The step that these entries are, once they are in the store; with the entries as streams show them, if one
+    /// follows.
+    pub(super) fn advance(&self, batch: &[Commit]) -> Advance {
+        let mut committed = self.committed();
+        committed.advance(batch);
+        let item = |commit: &Commit| StreamItem::new(Some(commit.expected.next()), Arc::clone(&commit.event));
+        let items = if self.followers == 0 { Vec::new() } else { batch.iter().map(item).collect() };
+        Advance { committed, items }
+    }
+
+    /// Takes in entries that are in the store now.
+    pub(super) fn take_in(&mut self, Advance { committed, items }: Advance) {
+        match &mut self.phase {
+            Phase::Task(tracked) => tracked.committed = committed,
+            Phase::Lost(lost) => lost.answered = true,
+            Phase::Opening(_) | Phase::Replied { .. } | Phase::Refused(_) => {}
+        }
         if items.is_empty() {
             self.ring.clear();
-            return;
         }
         for item in items {
             if self.ring.len() == RING {
@@ -350,7 +497,7 @@ impl State {
 
     /// The events after `cursor`; `None` if the ring no longer reaches back so far.
     pub(super) fn after(&self, cursor: Seq) -> Option<impl Iterator<Item = &StreamItem>> {
-        let missing = self.committed.seq.0.saturating_sub(cursor.0) as usize;
+        let missing = self.committed().seq.0.saturating_sub(cursor.0) as usize;
         let skip = self.ring.len().checked_sub(missing)?;
         Some(self.ring.iter().skip(skip))
     }
@@ -368,11 +515,11 @@ impl LiveRef {
         Self { live: Arc::clone(live), registry: Arc::downgrade(registry) }
     }
 
-    /// What is in memory is not what is stored: nothing more is written, the execution ends, and
+    /// Takes the task out of memory, which is not what is stored: nothing more is written, the execution ends, and
     /// whoever comes next reads the store.
-    pub(super) fn break_off(&self) {
+    pub(super) fn evict(&self) {
         let mut state = self.lock();
-        state.broken = true;
+        state.lose();
         if let Some(running) = &state.running {
             running.token.cancel();
         }
@@ -457,9 +604,8 @@ impl Registry {
         opening: Arc<Message>,
         idempotency: Option<IdempotencyKey>,
     ) -> LiveRef {
-        let mut state = State::new(None, Seq::ZERO, &self.memory);
-        state.opening = Some(opening);
-        state.idempotency.clone_from(&idempotency);
+        let mut state = State::new(Phase::Opening(opening), &self.memory);
+        state.attached.idempotency.clone_from(&idempotency);
         let live = Arc::new(Live {
             id,
             context_id,
@@ -489,10 +635,10 @@ impl Registry {
                 scope: Arc::clone(scope),
                 key: None,
                 state: Mutex::new(State {
-                    held: stored.held,
+                    owned_elsewhere: stored.held,
                     pushes: stored.pushes,
                     memo: stored.memo,
-                    ..State::new(Some(stored.task), stored.seq, &self.memory)
+                    ..State::new(Phase::Task(Tracked::stored(stored.task, stored.seq)), &self.memory)
                 }),
                 changed: Notify::new(),
                 settled: Notify::new(),
@@ -548,10 +694,29 @@ mod tests {
         };
         let registry: Arc<Registry> = Arc::default();
         let live = registry.revive(&Arc::default(), stored(2));
-        let item = |seq| StreamItem::new(Some(Seq(seq)), Arc::new(Event::Task(stored(seq).task)));
-        let mark = Mark { seq: Seq(4), settled: None };
-        live.lock().take_in(mark, vec![item(3), item(4)]);
-        live.lock().folded = mark;
+        let entry = |seq| Commit {
+            scope: Arc::default(),
+            task_id: "t-1".into(),
+            expected: Seq(seq),
+            event: Arc::new(Event::Message(Arc::default())),
+            at: Timestamp::EPOCH,
+            snapshot: None,
+            idempotency: None,
+            reserved: false,
+            turn: None,
+            take: false,
+            webhook: None,
+            push: false,
+            memo: None,
+        };
+        {
+            let mut state = live.lock();
+            state.followers = 1;
+            let advance = state.advance(&[entry(2), entry(3)]);
+            state.take_in(advance);
+            let Phase::Task(tracked) = &mut state.phase else { panic!("it is a task") };
+            tracked.folded = tracked.committed;
+        }
         let shown = |cursor| live.lock().after(Seq(cursor)).map(Iterator::count);
         assert_eq!(shown(3), Some(1));
         live.follow(stored(6));

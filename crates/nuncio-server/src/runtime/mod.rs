@@ -9,6 +9,8 @@ mod admit;
 
 mod in_flight;
 
+mod turn;
+
 mod executor;
 
 mod execution;
@@ -19,7 +21,7 @@ mod record;
 
 mod journal;
 
-mod kept;
+mod stored_turn;
 
 mod reserve;
 
@@ -66,7 +68,7 @@ use self::{
     hooks::Declared,
     in_flight::{InFlight, Names, Slot},
     journal::Journal,
-    live::{Live, LiveRef, Registry, State, Stop},
+    live::{Live, LiveRef, Phase, Registry, State, Stop},
     record::Recorder,
 };
 use crate::{
@@ -248,11 +250,11 @@ impl Shared {
 
     /// Waits until a live task is in the store up to this entry.
     async fn until_committed(&self, live: &Live, seq: Seq) -> Result<()> {
-        let committed = |state: &State| state.broken || state.committed.seq >= seq;
+        let committed = |state: &State| state.is_lost() || state.committed().seq >= seq;
         if !committed(&live.lock()) && timeout(COMMIT_PATIENCE, live.until(committed)).await.is_err() {
             return Err(unavailable());
         }
-        if live.lock().broken { Err(unavailable()) } else { Ok(()) }
+        live.lock().check_kept()
     }
 
     /// The task as it stands, as far as it is shown.
@@ -260,17 +262,17 @@ impl Shared {
         if let Some(live) = self.registry.get(scope, id) {
             let known = {
                 let state = live.lock();
-                let task = state.task.clone().filter(|_| state.committed.seq > Seq::ZERO);
+                let task = state.task().filter(|_| state.committed().seq > Seq::ZERO).cloned();
                 // At rest, it may have gone on elsewhere.
                 let elsewhere = self.store.is_shared() && state.running.is_none() && state.is_committed();
-                (!state.broken && !elsewhere).then(|| (task, state.folded.seq))
+                (!state.is_lost() && !elsewhere).then(|| (task, state.folded().seq))
             };
             if let Some((task, seq)) = known {
                 let mut task = task.ok_or_else(|| Error::task_not_found(id))?;
                 shown.apply(&mut task);
                 match self.until_committed(&live, seq).await {
                     // Another owner has just taken it: the store tells.
-                    Err(_) if live.lock().broken => {}
+                    Err(_) if live.lock().is_lost() => {}
                     committed => return committed.map(|()| task),
                 }
             }
@@ -293,7 +295,7 @@ impl Shared {
         wait: bool,
     ) -> Result<SendMessageResponse> {
         if wait {
-            let settled = |state: &State| state.broken || state.answers(turn);
+            let settled = |state: &State| state.answers(turn);
             // Looked at once without a timer.
             let in_time = settled(&live.lock())
                 || tokio::select! {
@@ -309,21 +311,19 @@ impl Shared {
             }
         }
         let (answer, seq) = {
-            let state = live.lock();
-            if state.broken {
-                return Err(unavailable());
-            }
-            if let Some(refused) = &state.refused {
-                return Err(once_more(refused));
-            }
-            let answer = match (&state.reply, &state.task) {
-                (Some(reply), _) if state.replied => SendMessageResponse::Message(Arc::clone(reply)),
+            match &live.lock().phase {
+                Phase::Task(tracked) => (SendMessageResponse::Task(tracked.task.clone()), tracked.folded.seq),
+                Phase::Replied { reply, stored: true } => {
+                    (SendMessageResponse::Message(Arc::clone(reply)), Seq::ZERO)
+                }
                 // It is on its way to the store.
-                (Some(_), _) => return Err(unavailable()),
-                (None, Some(task)) => SendMessageResponse::Task(task.clone()),
-                (None, None) => return Err(Error::internal("a settled execution without task and reply")),
-            };
-            (answer, state.folded.seq)
+                Phase::Replied { stored: false, .. } => return Err(unavailable()),
+                Phase::Refused(error) => return Err(once_more(error)),
+                Phase::Lost(_) => return Err(unavailable()),
+                Phase::Opening(_) => {
+                    return Err(Error::internal("a settled execution without task and reply"));
+                }
+            }
         };
         // It may have gone on since it settled; what is told is in the store.
         self.until_committed(live, seq).await?;
@@ -426,7 +426,7 @@ impl Runtime {
             owner: caller.principal().cloned(),
         };
         for live in self.shared.registry.all().into_iter().filter(|live| whose.is(&live.scope)) {
-            live.break_off();
+            live.evict();
         }
         // What is on its way to the store would come there after it was emptied.
         if timeout(COMMIT_PATIENCE, self.shared.journal.quiet()).await.is_err() {

@@ -16,12 +16,12 @@ use tokio::{
 };
 
 use super::{
-    Shared,
-    execution::{self, Turn},
+    Shared, execution,
     in_flight::InFlightGuard,
-    kept::Kept,
     live::LiveRef,
     record::Recorder,
+    stored_turn::TurnBody,
+    turn::{FollowUpTurn, Job, OpeningTurn, Turn},
 };
 use crate::{
     CallerKey,
@@ -31,16 +31,16 @@ use crate::{
 
 /// How often it is looked for what others have left. With the time after which an owner counts as gone
 /// this stays under ten seconds.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const RECOVERY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How often the references of a message are looked for before it runs without them.
-const LOOKS_FOR_REFERENCES: usize = 30;
+const MAX_REFERENCE_READS: usize = 30;
 
 /// How many tasks are taken over, or forgotten, at a time.
 const AT_A_TIME: usize = 256;
 
 /// How often it is looked for what is past its time.
-const PRUNE_EVERY: Duration = Duration::from_secs(600);
+const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
 pub(super) const NOT_RUN_AGAIN: &str = "the server stopped while the agent was at work on this task; it was not run again, \
                              because the agent is not marked as idempotent";
@@ -99,13 +99,13 @@ async fn run(shared: Weak<Shared>) {
             tracing::warn!(%error, "tasks that others left behind could not be taken over; trying again");
         }
         if Instant::now() >= prune_at {
-            prune_at = Instant::now() + PRUNE_EVERY;
+            prune_at = Instant::now() + PRUNE_INTERVAL;
             if let Err(error) = shared.prune().await {
                 tracing::warn!(%error, "tasks past their time could not be forgotten; trying again later");
             }
         }
         drop(shared);
-        sleep(LOOK_EVERY).await;
+        sleep(RECOVERY_INTERVAL).await;
     }
 }
 
@@ -146,7 +146,7 @@ impl Shared {
         live.follow(stored);
         // A webhook may have been registered since it was read; the store knows.
         live.lock().pushes = true;
-        let first = turns.first().map(|turn| Kept::decode(turn).map(|kept| (kept.opens(), turn.begun)));
+        let first = turns.first().map(|turn| TurnBody::decode(turn).map(|body| (body.opens(), turn.begun)));
         let runs = match first.transpose().unwrap_or_else(|error| {
             tracing::error!(task = %live.id, %error, "a turn that was left behind cannot be read");
             None
@@ -160,10 +160,10 @@ impl Shared {
             return Recorder::new(self, &live).end(TaskState::Failed, Some(NOT_RUN_AGAIN)).await.map(drop);
         }
         tracing::info!(task = %live.id, turns = turns.len(), "a task was left behind and goes on");
-        let task = live.lock().task.clone().ok_or(ErrorKind::Internal)?;
+        let task = live.lock().task().cloned().ok_or(ErrorKind::Internal)?;
         for turn in turns {
             let turn = self.restore(&live, &task, turn).await?;
-            live.lock().queue.push_back(Box::new(turn));
+            live.lock().queue.push_back(turn);
         }
         self.run_queue(&live);
         Ok(())
@@ -171,44 +171,45 @@ impl Shared {
 
     /// A turn as it was.
     async fn restore(self: &Arc<Self>, live: &LiveRef, task: &Task, turn: StoredTurn) -> Result<Turn> {
-        let (scope, kept) = (&live.scope, Kept::decode(&turn)?);
-        // Recorded with the task, or with the mark that it has begun.
-        let recorded = kept.opens() || turn.begun;
-        let call = kept.call(scope);
-        let claim = kept.claim().filter(|_| !recorded);
-        let in_flight = claim.as_ref().and_then(|key| self.enter(key, live).ok());
+        let (scope, body) = (&live.scope, TurnBody::decode(&turn)?);
+        let opens = body.opens();
+        // Else recorded already, with the task or with the mark that it has begun.
+        let key = body.key().filter(|_| !opens && !turn.begun);
+        let in_flight = key.as_ref().and_then(|key| self.enter(key, live).ok());
         in_flight.iter().for_each(InFlightGuard::waits);
-        let message = kept.message.or_else(|| task.history.first().cloned()).ok_or(ErrorKind::Internal)?;
-        Ok(Turn {
+        let call = body.call(scope);
+        let message = body.message.or_else(|| task.history.first().cloned()).ok_or(ErrorKind::Internal)?;
+        let job = Job {
             references: self.references_left(scope, &message).await,
             message,
-            // Registered before it was kept, or recorded with its message.
-            webhook: None,
-            configuration: kept.configuration,
-            metadata: kept.metadata,
+            configuration: body.configuration,
+            metadata: body.metadata,
             call,
-            claim,
-            name: kept.name,
-            again: turn.begun,
-            kept: Some(turn),
-            reserved: None,
+            repeat_id: body.name,
             in_flight,
-            // Whoever said it is gone.
-            begun: (!recorded).then(|| oneshot::channel().0),
+        };
+        Ok(if turn.begun {
+            Turn::Resumed(Box::new(job))
+        } else if opens {
+            Turn::Opening(Box::new(OpeningTurn { job, acknowledged: Some(turn.id), reservation: None }))
+        } else {
+            // Its webhook was registered before it was stored. Whoever said it is gone.
+            let (begun, _) = oneshot::channel();
+            Turn::FollowUp(Box::new(FollowUpTurn { job, key, webhook: None, stored: Some(turn), begun }))
         })
     }
 
     /// The tasks that the message of such a turn refers to. The turn is ours now, and nobody else will run
     /// it: a store that is not there is waited for, but they are a hint, and not worth everything.
     async fn references_left(&self, scope: &Arc<Scope>, message: &Message) -> Vec<Task> {
-        for _ in 0..LOOKS_FOR_REFERENCES {
+        for _ in 0..MAX_REFERENCE_READS {
             match self.references(scope, message).await {
                 Ok(references) => return references,
                 Err(error) => {
                     tracing::warn!(%error, "what a message refers to could not be read; trying again");
                 }
             }
-            sleep(LOOK_EVERY).await;
+            sleep(RECOVERY_INTERVAL).await;
         }
         Vec::new()
     }

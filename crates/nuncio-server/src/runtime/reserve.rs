@@ -4,7 +4,7 @@
 //! | what is executed | what is committed before |
 //! |---|---|
 //! | a message that begins a task | the task's id with the key ([`Reservation`]); the task itself is there from its first event on |
-//! | the same, and its caller does not wait | the task, with its key and its turn (`kept`) |
+//! | the same, and its caller does not wait | the task, with its key and its turn (`stored_turn`) |
 //! | a message to a task | the message, with its key, as an entry of the log |
 //!
 //! An executor that is idempotent needs none of this, and a store in memory ends with the process.
@@ -20,10 +20,10 @@ use tracing::Instrument as _;
 use super::{
     COMMIT_PATIENCE, Shared, TaskPermit,
     admit::Admitted,
-    execution::{Begun, Turn},
-    live::LiveRef,
+    live::{LiveRef, Phase, ReservationEnd},
     record::Recorder,
     recover::NOT_RUN_AGAIN,
+    turn::{Begun, OpeningTurn, Turn},
     unavailable,
 };
 use crate::{
@@ -38,9 +38,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How many reservations are read at a time.
 const PAGE: usize = 256;
 
-/// What a task begins with, as a reservation keeps it.
+/// The body of a reservation: what the task begins with.
 #[derive(Serialize, Deserialize)]
-struct Opening {
+struct ReservationBody {
     message: Arc<Message>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     webhook: Option<Webhook>,
@@ -65,7 +65,7 @@ impl Shared {
         self: &Arc<Self>,
         cx: &CallContext,
         live: LiveRef,
-        turn: Box<Turn>,
+        turn: Box<OpeningTurn>,
         permit: TaskPermit,
     ) -> Result<Admitted> {
         let (shared, handle) = (Arc::clone(self), live.clone());
@@ -84,7 +84,7 @@ impl Shared {
     async fn reserve_and_start(
         self: &Arc<Self>,
         live: &LiveRef,
-        mut turn: Box<Turn>,
+        mut turn: Box<OpeningTurn>,
         permit: TaskPermit,
     ) -> Result<bool> {
         let reservation = reservation_of(live)?;
@@ -101,17 +101,17 @@ impl Shared {
                 return Err(error.into());
             }
         }
-        if live.lock().broken {
+        if live.lock().is_lost() {
             // Its caller was erased meanwhile.
             self.release(live).await;
             return Err(unavailable());
         }
-        live.lock().reserved = true;
-        turn.reserved = Some(reservation);
-        if let Some(guard) = &turn.in_flight {
+        live.lock().attached.reserved = true;
+        turn.reservation = Some(reservation);
+        if let Some(guard) = &turn.job.in_flight {
             guard.begins_after(Seq::ZERO);
         }
-        self.start(live, turn, permit);
+        self.start(live, Turn::Opening(turn), permit);
         Ok(true)
     }
 
@@ -147,7 +147,8 @@ impl Shared {
 
     /// Gives a reservation back, when the store is there.
     pub(super) async fn release(&self, live: &LiveRef) {
-        if let Err(error) = self.journal.insist(|| self.store.release(&live.scope, &live.id)).await {
+        if let Err(error) = self.journal.retry_while_down(|| self.store.release(&live.scope, &live.id)).await
+        {
             tracing::error!(task = %live.id, %error, "a reservation could not be released; the next server ends it as failed");
         }
     }
@@ -156,18 +157,19 @@ impl Shared {
     /// same, or the caller was erased, that stands.
     pub(super) async fn fail_reserved(self: &Arc<Self>, reservation: Reservation) -> Result<()> {
         let Reservation { scope, task_id, body, .. } = reservation;
-        let Opening { message, webhook } = serde_json::from_slice(&body).map_err(StoreError::broken)?;
+        let ReservationBody { message, webhook } =
+            serde_json::from_slice(&body).map_err(StoreError::broken)?;
         let context_id = message.context_id.clone().unwrap_or_else(new_id);
         let live = self.registry.begin_apart(task_id, context_id, scope, message, None);
         {
             let mut state = live.lock();
             // Whoever owns it has ended.
-            (state.reserved, state.held) = (true, true);
-            state.webhook = webhook;
+            state.owned_elsewhere = true;
+            (state.attached.reserved, state.attached.webhook) = (true, webhook);
         }
         tracing::info!(task = %live.id, "a message was at work when its server stopped; its task is ended as failed");
         Recorder::new(self, &live).end(TaskState::Failed, Some(NOT_RUN_AGAIN)).await?;
-        live.until(|state| state.broken || state.is_committed()).await;
+        live.until_committed().await;
         Ok(())
     }
 
@@ -189,19 +191,15 @@ impl Shared {
 
     /// Ends the reservation of an execution that is over, if it has made neither a task nor a reply.
     pub(super) async fn close_reservation(self: &Arc<Self>, live: &LiveRef, reservation: Reservation) {
-        let (answered, broken) = {
-            let state = live.lock();
-            (state.committed.seq > Seq::ZERO || state.replied, state.broken)
-        };
-        if answered {
-            return;
-        }
-        if !broken {
-            // The executor has refused the message, and has done nothing.
-            return self.release(live).await;
-        }
-        if let Err(error) = self.fail_reserved(reservation).await {
-            tracing::error!(task = %live.id, %error, "the end of an execution could not be recorded");
+        let end = live.lock().reservation_end();
+        match end {
+            ReservationEnd::Answered => {}
+            ReservationEnd::Released => self.release(live).await,
+            ReservationEnd::Failed => {
+                if let Err(error) = self.fail_reserved(reservation).await {
+                    tracing::error!(task = %live.id, %error, "the end of an execution could not be recorded");
+                }
+            }
         }
     }
 }
@@ -210,9 +208,12 @@ impl Shared {
 fn reservation_of(live: &LiveRef) -> Result<Reservation> {
     let (message, webhook, idempotency) = {
         let state = live.lock();
-        (state.opening.clone(), state.webhook.clone(), state.idempotency.clone())
+        state.check_kept()?;
+        let Phase::Opening(message) = &state.phase else {
+            return Err(Error::internal("a reservation comes before its task"));
+        };
+        (Arc::clone(message), state.attached.webhook.clone(), state.attached.idempotency.clone())
     };
-    let message = message.ok_or_else(|| Error::internal("a task begins with a message"))?;
-    let body = serde_json::to_vec(&Opening { message, webhook }).map_err(Error::internal)?.into();
+    let body = serde_json::to_vec(&ReservationBody { message, webhook }).map_err(Error::internal)?.into();
     Ok(Reservation { scope: Arc::clone(&live.scope), task_id: live.id.clone(), idempotency, at: now(), body })
 }

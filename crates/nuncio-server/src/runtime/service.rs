@@ -18,10 +18,11 @@ use super::{
     COMMIT_PATIENCE, Present, Shared,
     admit::Admitted,
     cursor::Cursor,
-    execution::{self, Begun},
+    execution,
     feed::{self, Feed, Start, Until},
     live::{LiveRef, Stop},
     record::Recorder,
+    turn::Begun,
 };
 use crate::store::{Keyset, Projection, Scope, TaskQuery};
 
@@ -119,7 +120,8 @@ impl A2aService for Operations {
         }
         let (before, memo) = {
             let state = live.lock();
-            (state.task.clone().filter(|task| !task.status.state.is_terminal()), state.memo.clone())
+            state.check_kept()?;
+            (state.task().filter(|task| !task.status.state.is_terminal()).cloned(), state.memo.clone())
         };
         let task = before.ok_or_else(not_cancelable)?;
         if !execution::stop(&live, Stop::Cancel) {
@@ -131,16 +133,14 @@ impl A2aService for Operations {
                 live = self.end_at_rest(&scope, live).await?;
             }
         }
-        let ended = live.until_settled(|state| state.broken || state.has_ended());
+        let ended = live.until_settled(|state| state.is_lost() || state.has_ended());
         if timeout(shared.limits.cancel_grace + COMMIT_PATIENCE, ended).await.is_err() {
             return Err(super::unavailable());
         }
         let task = {
             let state = live.lock();
-            if state.broken {
-                return Err(super::unavailable());
-            }
-            state.task.clone()
+            state.check_kept()?;
+            state.task().cloned()
         };
         task.filter(|task| task.status.state == TaskState::Canceled).ok_or_else(not_cancelable)
     }
@@ -274,7 +274,7 @@ impl Operations {
                 // Where nobody works on it there is nothing to wait for.
                 let worked_on = {
                     let state = live.lock();
-                    state.running.is_some() || state.held
+                    state.running.is_some() || state.owned_elsewhere
                 };
                 (live, Seq::ZERO, wait && worked_on)
             }
@@ -282,7 +282,7 @@ impl Operations {
         };
         match shared.answer(&live, turn, cx, wait).await {
             Ok(response) => Answered::With(response),
-            Err(error) if live.lock().broken => Answered::Lost(live, error),
+            Err(error) if live.lock().is_lost() => Answered::Lost(live, error),
             Err(error) => Answered::Refused(error),
         }
     }
@@ -318,7 +318,7 @@ impl Operations {
                         .first(history_length)
                         .await;
                 };
-                check_last_event_id(after, live.standing().0)?;
+                check_last_event_id(after, live.standing()?.0)?;
                 // Who has seen the beginning is not kept waiting for the next event.
                 Ok(Feed::open(shared, live, permit, Start::After(after), until).await?.into_stream())
             }
@@ -349,8 +349,8 @@ impl Operations {
                 Err(error) if error.kind() != ErrorKind::UnsupportedOperation => return Err(error),
                 _ => {}
             }
-            let recorded = live.until_settled(|state| state.broken || state.has_ended());
-            if timeout(COMMIT_PATIENCE, recorded).await.is_err() || !live.lock().broken {
+            let recorded = live.until_settled(|state| state.is_lost() || state.has_ended());
+            if timeout(COMMIT_PATIENCE, recorded).await.is_err() || !live.lock().is_lost() {
                 break;
             }
             live = self.shared.live(scope, &live.id).await?;
@@ -372,7 +372,7 @@ impl Operations {
     ) -> Result<EventStream> {
         let shared = &self.shared;
         let live = shared.live(scope, id).await?;
-        let (last, ended) = live.standing();
+        let (last, ended) = live.standing()?;
         if let Some(after) = cx.last_event_id {
             check_last_event_id(after, last)?;
             if ended {

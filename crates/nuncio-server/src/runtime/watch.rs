@@ -11,7 +11,7 @@ use nuncio_protocol::{Seq, TaskId};
 use super::{Shared, live::LiveRef};
 
 /// How often it is looked whether others have written.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Watches for as long as the runtime lives; one question to the store for all live tasks.
 pub(super) fn keep_watch(shared: &Arc<Shared>) {
@@ -22,7 +22,7 @@ pub(super) fn keep_watch(shared: &Arc<Shared>) {
 
 async fn run(shared: Weak<Shared>) {
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         let Some(shared) = shared.upgrade() else { return };
         shared.follow_others().await;
     }
@@ -34,13 +34,13 @@ impl Shared {
         live.retain(|live| {
             let state = live.lock();
             // What is on its way to the store is checked there.
-            state.committed.seq > Seq::ZERO && state.is_committed() && !state.has_ended()
+            state.committed().seq > Seq::ZERO && state.is_committed() && !state.has_ended()
         });
         if live.is_empty() {
             return;
         }
         let known: Vec<(TaskId, Seq)> =
-            live.iter().map(|live| (live.id.clone(), live.lock().committed.seq)).collect();
+            live.iter().map(|live| (live.id.clone(), live.lock().committed().seq)).collect();
         // A store that is down will be back, and has taken in nothing meanwhile.
         let moved = self.store.moved(&known).await.unwrap_or_default();
         for live in live.iter().filter(|live| moved.contains(&live.id)) {
@@ -54,11 +54,11 @@ impl Shared {
         let taken = {
             let state = live.lock();
             // What was recorded here meanwhile is ours.
-            state.running.is_some() && stored.seq > state.folded.seq
+            state.running.is_some() && stored.seq > state.folded().seq
         };
         if taken {
             tracing::info!(task = %live.id, "another owner has taken a task that runs here; it is stopped");
-            live.break_off();
+            live.evict();
         } else {
             live.follow(stored);
         }

@@ -88,11 +88,11 @@ impl Shared {
         let said = {
             let mut state = live.lock();
             state.pushes = true;
-            state.folded.seq
+            state.folded().seq
         };
         match self.until_committed(&live, said).await {
             // It was lost, or somebody else has the task: there is nothing to see.
-            Err(_) if live.lock().broken => Ok(()),
+            Err(_) if live.lock().is_lost() => Ok(()),
             committed => committed,
         }
     }
