@@ -4,16 +4,17 @@
 use std::sync::Arc;
 
 use nuncio_protocol::{
-    CallContext, ContextId, Error, ErrorKind, Message, Result, SendMessageRequest, Seq, Task, TaskId,
-    Validate as _, wire::excerpt,
+    CallContext, Error, ErrorKind, Message, Result, SendMessageRequest, Seq, Task, TaskId, Validate as _,
 };
 use tokio::{sync::oneshot, time::timeout_at};
 use tracing::Instrument as _;
 
 use super::{
-    Shared, TaskPermit, execution,
+    Core,
+    capacity::TaskPermit,
+    execution,
     in_flight::{InFlightGuard, idempotency_key},
-    live::LiveRef,
+    live::LiveTaskRef,
     record::Recorder,
     stored_turn::TurnBody,
     turn::{Begun, FollowUpTurn, Job, OpeningTurn, Turn},
@@ -28,11 +29,11 @@ use crate::{
 /// What became of a message that was let in.
 pub(super) enum Admitted {
     /// It is handled by this task from here on.
-    Task(LiveRef, Begun),
+    Task(LiveTaskRef, Begun),
     /// It waits for its turn at this task, and the caller will not wait as long.
-    Queued(LiveRef),
+    Queued(LiveTaskRef),
     /// It is being said already: this is the task in the making, from the entry after this one on.
-    Joined(LiveRef, Seq),
+    Joined(LiveTaskRef, Seq),
     /// It was said before: this is the task of then.
     Known(TaskId),
     /// It was said before, and this was the reply.
@@ -48,7 +49,7 @@ enum Taken {
     NotKept(Box<FollowUpTurn>),
 }
 
-impl Shared {
+impl Core {
     /// Lets a message in and starts or joins its execution; `immediately` if the caller only wants to
     /// know the task.
     pub(super) async fn admit(
@@ -58,72 +59,18 @@ impl Shared {
         req: Box<SendMessageRequest>,
         immediately: bool,
     ) -> Result<Admitted> {
-        self.check_open()?;
+        self.lifecycle.check_open()?;
         self.journal.check()?;
         req.validate()?;
-        self.check_message(&req.message)?;
+        self.agent.check_message(&req.message, &self.limits)?;
+        if !self.registry.memory.admits_task(size::message(&req.message)) {
+            return Err(exhausted());
+        }
         match &req.message.task_id {
             // Boxed: most messages begin a task.
             Some(_) => Box::pin(self.follow_up(cx, scope, req, immediately)).await,
             None => self.begin(cx, scope, req, immediately).await,
         }
-    }
-
-    fn check_message(&self, message: &Message) -> Result<()> {
-        let present = self.present.load();
-        let (limits, most) = (&self.limits, present.parts);
-        if size::message(message) > present.max_task_bytes {
-            let why = format!("a task may have {} bytes (max_task_bytes)", present.max_task_bytes);
-            return Err(Error::new(ErrorKind::PayloadTooLarge, why));
-        }
-        if !self.registry.memory.admits_task(size::message(message)) {
-            return Err(exhausted());
-        }
-        if message.parts.len() > most {
-            return Err(Error::invalid_field("message.parts", format!("at most {most} parts are allowed")));
-        }
-        let ids = [
-            ("message.messageId", Some(message.message_id.as_str())),
-            ("message.contextId", message.context_id.as_ref().map(ContextId::as_str)),
-        ];
-        let references = message.reference_task_ids.iter();
-        let references = references.map(|id| ("message.referenceTaskIds", Some(id.as_str())));
-        for (field, id) in ids.into_iter().chain(references) {
-            if id.is_some_and(|id| id.len() > limits.id_bytes) {
-                return Err(Error::invalid_field(
-                    field,
-                    format!("at most {} bytes are allowed", limits.id_bytes),
-                ));
-            }
-        }
-        if message.reference_task_ids.len() > most {
-            return Err(Error::invalid_field(
-                "message.referenceTaskIds",
-                format!("at most {most} references are allowed"),
-            ));
-        }
-        let media_types =
-            message.parts.iter().enumerate().filter_map(|(i, part)| Some((i, part.media_type.as_deref()?)));
-        for (i, media_type) in media_types {
-            if !self.accepts(media_type) {
-                let media_type = excerpt(media_type.to_owned());
-                return Err(Error::new(
-                    ErrorKind::ContentTypeNotSupported,
-                    format!("message.parts[{i}].mediaType: this agent does not take {media_type}"),
-                )
-                .with_metadata("mediaType", media_type));
-            }
-        }
-        Ok(())
-    }
-
-    /// REQ-105.
-    fn accepts(&self, media_type: &str) -> bool {
-        let refused = self.refused_media_types.iter().any(|refused| match refused.strip_suffix('*') {
-            Some(prefix) => media_type.starts_with(prefix),
-            None => media_type == refused,
-        });
-        !refused && (self.any_media_type || self.present.load().card.accepts_input(media_type))
     }
 
     async fn begin(
@@ -136,7 +83,7 @@ impl Shared {
         let key = cx.idempotency_key.as_deref().map(|key| idempotency_key(key, &req)).transpose()?;
         let (repeat_id, context) = match &key {
             Some(key) => {
-                let names = self.names().await?;
+                let names = self.sends.names().await?;
                 (Some(names.of_turn(scope, key)?), Some(names.of_context(scope, key)?))
             }
             None => (None, None),
@@ -154,12 +101,12 @@ impl Shared {
             },
             None => None,
         };
-        let permit = self.task_permit(scope)?;
+        let permit = self.capacity.task_permit(scope)?;
         let references = self.references(scope, &message).await?;
         // Once more, after the store was asked: nothing begins behind the back of a drain, which waits
         // for this token.
-        let _begins = self.tracker.token();
-        self.check_open()?;
+        let _begins = self.lifecycle.executions.token();
+        self.lifecycle.check_open()?;
         let job = Job {
             message,
             configuration: req.configuration.unwrap_or_default(),
@@ -169,7 +116,7 @@ impl Shared {
             repeat_id,
             in_flight: guard,
         };
-        let stored = if self.keeps_turns() && (immediately || self.is_idempotent()) {
+        let stored = if self.keeps_turns() && (immediately || self.agent.is_idempotent()) {
             Some(TurnBody::opening(&job).encode(!immediately)?)
         } else {
             None
@@ -196,14 +143,14 @@ impl Shared {
     }
 
     /// Runs the turn, and those that come to wait behind it.
-    pub(super) fn start(self: &Arc<Self>, live: &LiveRef, turn: Turn, permit: TaskPermit) {
-        let (shared, handle) = (Arc::clone(self), live.clone());
+    pub(super) fn start(self: &Arc<Self>, live: &LiveTaskRef, turn: Turn, permit: TaskPermit) {
+        let (core, handle) = (Arc::clone(self), live.clone());
         let run = async move {
             let _held = permit;
-            execution::run(shared, handle, turn).await;
+            execution::run(core, handle, turn).await;
         };
         // What it logs says whose call it works for.
-        self.tracker.spawn(run.in_current_span());
+        self.lifecycle.executions.spawn(run.in_current_span());
     }
 
     async fn follow_up(
@@ -238,7 +185,7 @@ impl Shared {
         let message = Arc::new(std::mem::take(&mut req.message));
         let references = self.references(scope, &message).await?;
         let repeat_id = match &key {
-            Some(key) => Some(self.names().await?.of_turn(scope, key)?),
+            Some(key) => Some(self.sends.names().await?.of_turn(scope, key)?),
             None => None,
         };
         let (begun, turn_begun) = oneshot::channel();
@@ -254,8 +201,8 @@ impl Shared {
         let turn = Box::new(FollowUpTurn { job, key: key.clone(), webhook, stored: None, begun });
         let queued = if self.keeps_turns() {
             // Not by the caller, who may leave: what is kept is also run.
-            let (shared, handle) = (Arc::clone(self), live.clone());
-            let handed_in = tokio::spawn(async move { shared.hand_in(&handle, turn).await });
+            let (core, handle) = (Arc::clone(self), live.clone());
+            let handed_in = tokio::spawn(async move { core.hand_in(&handle, turn).await });
             handed_in.await.map_err(Error::internal)??
         } else {
             self.hand_in(&live, turn).await?
@@ -276,7 +223,7 @@ impl Shared {
     }
 
     /// Keeps a follow-up where it must be, and starts or queues it; true if it is queued.
-    async fn hand_in(self: &Arc<Self>, live: &LiveRef, mut turn: Box<FollowUpTurn>) -> Result<bool> {
+    async fn hand_in(self: &Arc<Self>, live: &LiveTaskRef, mut turn: Box<FollowUpTurn>) -> Result<bool> {
         let mut waits = live.lock().running.is_some();
         loop {
             if waits && let Some(webhook) = turn.webhook.take() {
@@ -303,11 +250,11 @@ impl Shared {
     /// Keeps a follow-up in the store if it has to wait, or if its agent may be asked again.
     async fn store_turn(
         &self,
-        live: &LiveRef,
+        live: &LiveTaskRef,
         turn: &FollowUpTurn,
         waits: bool,
     ) -> Result<Option<StoredTurn>> {
-        if !self.keeps_turns() || !(waits || self.is_idempotent()) {
+        if !self.keeps_turns() || !(waits || self.agent.is_idempotent()) {
             return Ok(None);
         }
         let turn = TurnBody::follow_up(&turn.job, turn.key.as_ref()).encode(!waits)?;
@@ -318,10 +265,10 @@ impl Shared {
     }
 
     /// Starts the turn, or queues it behind the one that runs, if it is kept as one that waits.
-    fn take_turn(self: &Arc<Self>, live: &LiveRef, turn: Box<FollowUpTurn>) -> Result<Taken> {
+    fn take_turn(self: &Arc<Self>, live: &LiveTaskRef, turn: Box<FollowUpTurn>) -> Result<Taken> {
         // Once more, as in `begin`.
-        let _begins = self.tracker.token();
-        self.check_open()?;
+        let _begins = self.lifecycle.executions.token();
+        self.lifecycle.check_open()?;
         let mut state = live.lock();
         state.check_kept()?;
         if state.owned_elsewhere {
@@ -339,7 +286,7 @@ impl Shared {
         }
         let waiting: usize = state.queue.iter().map(|turn| size::message(turn.message())).sum();
         let bytes = state.bytes.get() + waiting + size::message(&turn.job.message);
-        let most = self.present.load().max_task_bytes;
+        let most = self.agent.current().max_task_bytes;
         if bytes > most {
             let why =
                 format!("with this message the task would have more than {most} bytes (max_task_bytes)");
@@ -359,7 +306,7 @@ impl Shared {
             live.announce();
             return Ok(Taken::Queued);
         }
-        let permit = self.task_permit(&live.scope)?;
+        let permit = self.capacity.task_permit(&live.scope)?;
         state.running = Some(execution::running());
         drop(state);
         self.start(live, Turn::FollowUp(turn), permit);
@@ -367,7 +314,7 @@ impl Shared {
     }
 
     /// The task in memory, from the store if need be.
-    pub(super) async fn live(self: &Arc<Self>, scope: &Arc<Scope>, id: &TaskId) -> Result<LiveRef> {
+    pub(super) async fn live(self: &Arc<Self>, scope: &Arc<Scope>, id: &TaskId) -> Result<LiveTaskRef> {
         if let Some(live) = self.registry.get(scope, id)
             && let Some((committed, folded, ended)) = {
                 let state = live.lock();

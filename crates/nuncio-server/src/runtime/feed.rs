@@ -11,8 +11,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Shared,
-    live::{Live, LiveRef, Phase, State},
+    Core,
+    live::{LiveTask, LiveTaskRef},
+    state::{Phase, State},
 };
 use crate::{
     size,
@@ -76,7 +77,7 @@ pub(super) enum Start {
 
 /// A stream in the making.
 pub(super) struct Feed {
-    shared: Arc<Shared>,
+    core: Arc<Core>,
     live: Follower,
     /// The number of the last entry that was read.
     cursor: Seq,
@@ -92,8 +93,8 @@ impl Feed {
     /// Takes the snapshot and registers in one step, so that nothing is lost or doubled in between
     /// (REQ-143).
     pub(super) async fn open(
-        shared: &Arc<Shared>,
-        live: LiveRef,
+        core: &Arc<Core>,
+        live: LiveTaskRef,
         permit: OwnedSemaphorePermit,
         start: Start,
         until: Until,
@@ -115,10 +116,10 @@ impl Feed {
             let status = state.task().map(|task| &task.status).filter(|_| settled <= Some(cursor));
             (cursor, status.is_some_and(|status| until.ends(settled, status)))
         };
-        shared.until_committed(&live, cursor).await?;
-        let (shared, draining) = (Arc::clone(shared), shared.draining.clone());
+        core.until_committed(&live, cursor).await?;
+        let (core, draining) = (Arc::clone(core), core.lifecycle.draining.clone());
         let page = PageSize(PAGE);
-        Ok(Self { shared, live, cursor, buffer, page, until, ended, draining, _permit: permit })
+        Ok(Self { core, live, cursor, buffer, page, until, ended, draining, _permit: permit })
     }
 
     /// The first event, when it has come; the rest of the stream follows it.
@@ -198,8 +199,8 @@ impl Feed {
 
     /// Reads from the store what the ring no longer has.
     async fn catch_up(&mut self) -> Result<()> {
-        let Live { scope, id, .. } = &*self.live;
-        let entries = self.shared.store.events(scope, id, self.cursor, self.page.0).await?;
+        let LiveTask { scope, id, .. } = &*self.live;
+        let entries = self.core.store.events(scope, id, self.cursor, self.page.0).await?;
         if entries.is_empty() {
             // Recorded, and not in the store any more: the task was forgotten.
             return Err(Error::task_not_found(&self.live.id));
@@ -268,19 +269,19 @@ fn look(state: &State, cursor: Seq) -> Look {
 }
 
 /// A handle that also asks for the ring to be filled.
-struct Follower(LiveRef);
+struct Follower(LiveTaskRef);
 
 impl Follower {
-    fn new(live: LiveRef) -> Self {
+    fn new(live: LiveTaskRef) -> Self {
         live.lock().followers += 1;
         Self(live)
     }
 }
 
 impl Deref for Follower {
-    type Target = Live;
+    type Target = LiveTask;
 
-    fn deref(&self) -> &Live {
+    fn deref(&self) -> &LiveTask {
         &self.0
     }
 }
@@ -300,23 +301,18 @@ fn trim(item: &mut StreamItem, length: Option<i32>) {
 }
 
 /// The rest of a finished task's log, for a client that was away when it ended.
-pub(super) async fn replay(
-    shared: &Arc<Shared>,
-    scope: &Scope,
-    id: &TaskId,
-    after: Seq,
-) -> Result<EventStream> {
-    let permit = shared.stream_permit()?;
-    let (shared, scope, id) = (Arc::clone(shared), scope.clone(), id.clone());
+pub(super) async fn replay(core: &Arc<Core>, scope: &Scope, id: &TaskId, after: Seq) -> Result<EventStream> {
+    let permit = core.capacity.stream_permit()?;
+    let (core, scope, id) = (Arc::clone(core), scope.clone(), id.clone());
     let mut size = PageSize(PAGE);
-    let first = size.fit(shared.store.events(&scope, &id, after, PAGE).await?);
+    let first = size.fit(core.store.events(&scope, &id, after, PAGE).await?);
     let state = (VecDeque::from(first), size, after, permit);
     Ok(Box::pin(stream::try_unfold(state, move |(mut page, mut size, mut cursor, permit)| {
-        let (shared, scope, id) = (Arc::clone(&shared), scope.clone(), id.clone());
+        let (core, scope, id) = (Arc::clone(&core), scope.clone(), id.clone());
         async move {
             loop {
                 if page.is_empty() {
-                    page = size.fit(shared.store.events(&scope, &id, cursor, size.0).await?).into();
+                    page = size.fit(core.store.events(&scope, &id, cursor, size.0).await?).into();
                 }
                 let Some(StoredEvent { seq, event, .. }) = page.pop_front() else { return Ok(None) };
                 cursor = seq;

@@ -25,7 +25,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::live::{LiveRef, State};
+use super::{live::LiveTaskRef, state::State};
 use crate::{
     push::AgentPush,
     store::{Commit, Refused, Store, StoreError},
@@ -52,7 +52,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Entries of one task that were folded together, on their way to the store.
 struct Write {
-    live: LiveRef,
+    live: LiveTaskRef,
     batch: Vec<Commit>,
     /// Given back when they are committed.
     permit: QueuePermit,
@@ -170,7 +170,7 @@ impl Journal {
     /// called under the task's lock, so that entries come in the order of their numbers.
     pub(super) fn append(
         &self,
-        live: &LiveRef,
+        live: &LiveTaskRef,
         state: &mut State,
         batch: Vec<Commit>,
         permit: QueuePermit,

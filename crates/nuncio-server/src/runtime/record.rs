@@ -12,9 +12,10 @@ use nuncio_protocol::{
 };
 
 use super::{
-    Shared,
+    Core,
     journal::Appended,
-    live::{LiveRef, Phase, Progress, State, Stop, Tracked},
+    live::LiveTaskRef,
+    state::{Phase, Progress, State, Stop, Tracked},
 };
 use crate::{
     clock::now,
@@ -35,13 +36,13 @@ enum Writer {
 /// Writes to one task.
 #[derive(Clone)]
 pub(crate) struct Recorder {
-    shared: Arc<Shared>,
-    live: LiveRef,
+    core: Arc<Core>,
+    live: LiveTaskRef,
 }
 
 impl Recorder {
-    pub(super) fn new(shared: &Arc<Shared>, live: &LiveRef) -> Self {
-        Self { shared: Arc::clone(shared), live: live.clone() }
+    pub(super) fn new(core: &Arc<Core>, live: &LiveTaskRef) -> Self {
+        Self { core: Arc::clone(core), live: live.clone() }
     }
 
     pub(crate) fn task_id(&self) -> &TaskId {
@@ -190,14 +191,14 @@ impl Recorder {
             return self.write(Writer::Executor, [words]).await.map(drop);
         };
         if let Some((key, message)) = key {
-            let (Shared { journal, store, .. }, at) = (&*self.shared, now());
+            let (Core { journal, store, .. }, at) = (&*self.core, now());
             let keep = || store.keep_reply(&self.live.scope, key.clone(), Arc::clone(&message), at);
             if let Err(error) = journal.retry_while_down(keep).await {
                 self.live.evict();
                 return Err(error.into());
             }
         } else if reserved {
-            Box::pin(self.shared.release(&self.live)).await;
+            Box::pin(self.core.release(&self.live)).await;
         }
         if let Phase::Replied { stored, .. } = &mut self.live.lock().phase {
             *stored = true;
@@ -213,7 +214,7 @@ impl Recorder {
         writer: Writer,
         events: impl IntoIterator<Item = Event> + AsRef<[Event]> + Send,
     ) -> Result<Seq> {
-        let (journal, said) = (&self.shared.journal, events.as_ref());
+        let (journal, said) = (&self.core.journal, events.as_ref());
         let bytes = || said.iter().map(size::event).sum::<usize>() + self.live.lock().attached.bytes();
         let permit = journal.permit(bytes).await;
         let mut state = self.live.lock();
@@ -296,9 +297,7 @@ impl Recorder {
             state.pushes |= first.webhook.is_some();
         }
         // At a store that is shared, somebody else may have registered a webhook.
-        if let Some(push) =
-            self.shared.push.as_ref().filter(|_| state.pushes || self.shared.store.is_shared())
-        {
+        if let Some(push) = self.core.push.as_ref().filter(|_| state.pushes || self.core.store.is_shared()) {
             batch.iter_mut().for_each(|commit| commit.push = push.tells(&commit.event));
         }
         (batch, refused)
@@ -308,9 +307,9 @@ impl Recorder {
     /// before is kept. The runtime's own
     /// entries are few and small, and the reason is one of them.
     fn refuse_too_large(&self, state: &mut State, bytes: usize) -> Result<()> {
-        if state.bytes.get().saturating_add(bytes) > self.shared.present.load().max_task_bytes {
+        if state.bytes.get().saturating_add(bytes) > self.core.agent.current().max_task_bytes {
             state.stop(Stop::TooLarge);
-            return Err(self.shared.too_large());
+            return Err(self.core.agent.too_large());
         }
         if !state.bytes.may_grow(bytes) {
             state.stop(Stop::OutOfMemory);
@@ -325,7 +324,7 @@ impl Recorder {
         let ends =
             matches!(events, [event] if event.status().is_some_and(|status| status.state.is_terminal()));
         match state.stopping() {
-            Some(Stop::TooLarge) => Err(self.shared.too_large()),
+            Some(Stop::TooLarge) => Err(self.core.agent.too_large()),
             Some(Stop::OutOfMemory) => Err(super::out_of_memory()),
             Some(Stop::Cancel | Stop::Shutdown | Stop::Silence) if !ends => {
                 Err(Error::new(ErrorKind::UnsupportedOperation, "the task is being stopped"))

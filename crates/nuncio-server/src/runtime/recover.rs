@@ -16,15 +16,14 @@ use tokio::{
 };
 
 use super::{
-    Shared, execution,
+    Core, execution,
     in_flight::InFlightGuard,
-    live::LiveRef,
+    live::LiveTaskRef,
     record::Recorder,
     stored_turn::TurnBody,
     turn::{FollowUpTurn, Job, OpeningTurn, Turn},
 };
 use crate::{
-    CallerKey,
     clock::now,
     store::{Orphan, Prune, Pruned, Scope, StoreError, StoredTurn},
 };
@@ -85,36 +84,49 @@ impl Retention {
     }
 }
 
-/// Looks after the store for as long as the runtime lives.
-pub(super) fn keep_house(shared: &Arc<Shared>) {
-    if shared.keeps_turns() || !shared.retention.is_for_ever() {
-        tokio::spawn(run(Arc::downgrade(shared)));
+/// The state of recovery and retention.
+pub(super) struct Recovery {
+    /// Held while what others have left behind is taken up.
+    lock: tokio::sync::Mutex<()>,
+    retention: Retention,
+}
+
+impl Recovery {
+    pub(super) fn new(retention: Retention) -> Self {
+        Self { lock: tokio::sync::Mutex::default(), retention }
     }
 }
 
-async fn run(shared: Weak<Shared>) {
+/// Looks after the store for as long as the runtime lives.
+pub(super) fn spawn_maintenance(core: &Arc<Core>) {
+    if core.keeps_turns() || !core.recovery.retention.is_for_ever() {
+        tokio::spawn(run(Arc::downgrade(core)));
+    }
+}
+
+async fn run(core: Weak<Core>) {
     let mut prune_at = Instant::now();
-    while let Some(shared) = shared.upgrade().filter(|shared| shared.check_open().is_ok()) {
-        if let Err(error) = shared.recover().await {
+    while let Some(core) = core.upgrade().filter(|core| core.lifecycle.check_open().is_ok()) {
+        if let Err(error) = core.recover().await {
             tracing::warn!(%error, "tasks that others left behind could not be taken over; trying again");
         }
         if Instant::now() >= prune_at {
             prune_at = Instant::now() + PRUNE_INTERVAL;
-            if let Err(error) = shared.prune().await {
+            if let Err(error) = core.prune().await {
                 tracing::warn!(%error, "tasks past their time could not be forgotten; trying again later");
             }
         }
-        drop(shared);
+        drop(core);
         sleep(RECOVERY_INTERVAL).await;
     }
 }
 
-impl Shared {
+impl Core {
     /// Takes up what others have left behind; when it returns, all of that is running or has ended.
     async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
-        let _alone = self.taking_up.lock().await;
+        let _alone = self.recovery.lock.lock().await;
         loop {
-            let orphans = self.store.adopt(&self.agent, AT_A_TIME).await?;
+            let orphans = self.store.adopt(&self.agent.name, AT_A_TIME).await?;
             if orphans.is_empty() {
                 return self.fail_abandoned().await;
             }
@@ -129,11 +141,11 @@ impl Shared {
 
     /// The same now, for somebody who will not wait for long, and may leave: what is adopted is also run.
     pub(super) async fn recover_now(self: &Arc<Self>) {
-        if self.check_open().is_err() {
+        if self.lifecycle.check_open().is_err() {
             return;
         }
-        let shared = Arc::clone(self);
-        let recovered = tokio::spawn(async move { shared.recover().await });
+        let core = Arc::clone(self);
+        let recovered = tokio::spawn(async move { core.recover().await });
         if let Ok(Ok(Err(error))) = timeout(self.limits.cancel_grace, recovered).await {
             tracing::warn!(%error, "tasks that others left behind could not be taken over");
         }
@@ -152,7 +164,7 @@ impl Shared {
             None
         }) {
             Some((opens, false)) => opens || !busy,
-            Some((_, true)) => self.is_idempotent(),
+            Some((_, true)) => self.agent.is_idempotent(),
             None => false,
         };
         if !runs {
@@ -170,12 +182,12 @@ impl Shared {
     }
 
     /// A turn as it was.
-    async fn restore(self: &Arc<Self>, live: &LiveRef, task: &Task, turn: StoredTurn) -> Result<Turn> {
+    async fn restore(self: &Arc<Self>, live: &LiveTaskRef, task: &Task, turn: StoredTurn) -> Result<Turn> {
         let (scope, body) = (&live.scope, TurnBody::decode(&turn)?);
         let opens = body.opens();
         // Else recorded already, with the task or with the mark that it has begun.
         let key = body.key().filter(|_| !opens && !turn.begun);
-        let in_flight = key.as_ref().and_then(|key| self.enter(key, live).ok());
+        let in_flight = key.as_ref().and_then(|key| self.sends.enter(key, live).ok());
         in_flight.iter().for_each(InFlightGuard::waits);
         let call = body.call(scope);
         let message = body.message.or_else(|| task.history.first().cloned()).ok_or(ErrorKind::Internal)?;
@@ -215,7 +227,7 @@ impl Shared {
     }
 
     /// Runs what waits for this task, when there is room for another execution.
-    fn run_queue(self: &Arc<Self>, live: &LiveRef) {
+    fn run_queue(self: &Arc<Self>, live: &LiveTaskRef) {
         let (first, stopped) = {
             let mut state = live.lock();
             if state.running.is_some() {
@@ -227,24 +239,18 @@ impl Shared {
             state.running = Some(running);
             (first, stopped)
         };
-        let (shared, handle) = (Arc::clone(self), live.clone());
-        let caller = CallerKey::from(&*live.scope);
-        // It counts while it waits as well: its caller begins no more beside it.
-        let counted = self.quota.resume(&caller);
-        self.tracker.spawn(async move {
-            let permit = tokio::select! {
-                permit = shared.tasks.acquire(&caller) => Some(permit),
-                // What is to end needs no room for that.
-                () = stopped.cancelled() => None,
-            };
-            let _held = (counted, permit);
-            execution::run(shared, handle, first).await;
+        let (core, handle) = (Arc::clone(self), live.clone());
+        let counted = self.capacity.resume(&live.scope);
+        self.lifecycle.executions.spawn(async move {
+            let stopped = stopped.cancelled();
+            let _permit = core.capacity.resumed_permit(&handle.scope, counted, stopped).await;
+            execution::run(core, handle, first).await;
         });
     }
 
     async fn prune(&self) -> Result<(), StoreError> {
         let mut forgotten = 0;
-        for prune in self.retention.due(&self.agent, now()) {
+        for prune in self.recovery.retention.due(&self.agent.name, now()) {
             loop {
                 let pruned = self.store.prune(&prune, AT_A_TIME).await?;
                 forgotten += pruned;
@@ -254,7 +260,7 @@ impl Shared {
             }
         }
         if forgotten > 0 {
-            tracing::info!(agent = %self.agent, forgotten, "forgot what was past its time");
+            tracing::info!(agent = %self.agent.name, forgotten, "forgot what was past its time");
         }
         Ok(())
     }

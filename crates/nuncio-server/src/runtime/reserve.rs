@@ -18,11 +18,13 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
 use super::{
-    COMMIT_PATIENCE, Shared, TaskPermit,
+    COMMIT_PATIENCE, Core,
     admit::Admitted,
-    live::{LiveRef, Phase, ReservationEnd},
+    capacity::TaskPermit,
+    live::LiveTaskRef,
     record::Recorder,
     recover::NOT_RUN_AGAIN,
+    state::{Phase, ReservationEnd},
     turn::{Begun, OpeningTurn, Turn},
     unavailable,
 };
@@ -46,17 +48,12 @@ struct ReservationBody {
     webhook: Option<Webhook>,
 }
 
-impl Shared {
-    /// True if the executor may be given the same message twice.
-    pub(super) fn is_idempotent(&self) -> bool {
-        self.idempotent || self.present.load().executor.is_idempotent()
-    }
-
+impl Core {
     /// True if the store is to know of a message before the executor does; `keyed` if it came with a key.
     pub(super) fn writes_ahead(&self, keyed: bool) -> bool {
         self.keeps_turns()
-            && !self.is_idempotent()
-            && (keyed || self.present.load().executor.always_leaves_task())
+            && !self.agent.is_idempotent()
+            && (keyed || self.agent.current().executor.always_leaves_task())
     }
 
     /// Reserves the task of a turn, and runs it. Where another server has the key already, that one's answer is
@@ -64,15 +61,16 @@ impl Shared {
     pub(super) async fn begin_reserved(
         self: &Arc<Self>,
         cx: &CallContext,
-        live: LiveRef,
+        live: LiveTaskRef,
         turn: Box<OpeningTurn>,
         permit: TaskPermit,
     ) -> Result<Admitted> {
-        let (shared, handle) = (Arc::clone(self), live.clone());
+        let (core, handle) = (Arc::clone(self), live.clone());
         // Not by the caller, who may leave: what is reserved is also run.
         let begun = self
-            .tracker
-            .spawn(async move { shared.reserve_and_start(&handle, turn, permit).await }.in_current_span());
+            .lifecycle
+            .executions
+            .spawn(async move { core.reserve_and_start(&handle, turn, permit).await }.in_current_span());
         let begun = timeout(COMMIT_PATIENCE, begun).await.map_err(|_| unavailable())?;
         if begun.map_err(Error::internal)?? {
             return Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }));
@@ -83,7 +81,7 @@ impl Shared {
     /// False if the key is taken; then nothing was begun.
     async fn reserve_and_start(
         self: &Arc<Self>,
-        live: &LiveRef,
+        live: &LiveTaskRef,
         mut turn: Box<OpeningTurn>,
         permit: TaskPermit,
     ) -> Result<bool> {
@@ -93,9 +91,9 @@ impl Shared {
             Ok(Err(_)) => return Ok(false),
             Err(error) => {
                 // It may be there or not. Until it is certain that it is not, a repeat waits behind this turn.
-                let (shared, live) = (Arc::clone(self), live.clone());
-                self.tracker.spawn(async move {
-                    shared.release(&live).await;
+                let (core, live) = (Arc::clone(self), live.clone());
+                self.lifecycle.executions.spawn(async move {
+                    core.release(&live).await;
                     drop((turn, permit));
                 });
                 return Err(error.into());
@@ -120,7 +118,7 @@ impl Shared {
         self: &Arc<Self>,
         cx: &CallContext,
         key: Option<&IdempotencyKey>,
-        live: &LiveRef,
+        live: &LiveTaskRef,
     ) -> Result<Option<Admitted>> {
         let Some(key) = key.filter(|_| self.store.is_shared()) else { return Ok(None) };
         // Boxed: it is rare, and would make every send's future larger.
@@ -146,7 +144,7 @@ impl Shared {
     }
 
     /// Gives a reservation back, when the store is there.
-    pub(super) async fn release(&self, live: &LiveRef) {
+    pub(super) async fn release(&self, live: &LiveTaskRef) {
         if let Err(error) = self.journal.retry_while_down(|| self.store.release(&live.scope, &live.id)).await
         {
             tracing::error!(task = %live.id, %error, "a reservation could not be released; the next server ends it as failed");
@@ -176,7 +174,7 @@ impl Shared {
     /// Ends what servers that are gone have reserved.
     pub(super) async fn fail_abandoned(self: &Arc<Self>) -> Result<(), StoreError> {
         loop {
-            let abandoned = self.store.abandoned(&self.agent, PAGE).await?;
+            let abandoned = self.store.abandoned(&self.agent.name, PAGE).await?;
             let is_last = abandoned.len() < PAGE;
             let failed = join_all(abandoned.into_iter().map(|left| self.fail_reserved(left))).await;
             let problem = failed.into_iter().find_map(Result::err);
@@ -190,7 +188,7 @@ impl Shared {
     }
 
     /// Ends the reservation of an execution that is over, if it has made neither a task nor a reply.
-    pub(super) async fn close_reservation(self: &Arc<Self>, live: &LiveRef, reservation: Reservation) {
+    pub(super) async fn close_reservation(self: &Arc<Self>, live: &LiveTaskRef, reservation: Reservation) {
         let end = live.lock().reservation_end();
         match end {
             ReservationEnd::Answered => {}
@@ -205,7 +203,7 @@ impl Shared {
 }
 
 /// What is committed before the message that begins this task is executed.
-fn reservation_of(live: &LiveRef) -> Result<Reservation> {
+fn reservation_of(live: &LiveTaskRef) -> Result<Reservation> {
     let (message, webhook, idempotency) = {
         let state = live.lock();
         state.check_kept()?;

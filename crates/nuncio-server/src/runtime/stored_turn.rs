@@ -8,7 +8,7 @@ use nuncio_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Shared, live::LiveRef, turn::Job};
+use super::{Core, live::LiveTaskRef, turn::Job};
 use crate::{
     id::new_id,
     store::{IdempotencyKey, Scope, StoreError, StoredTurn, TurnChange},
@@ -97,14 +97,14 @@ impl TurnBody {
     }
 }
 
-impl Shared {
+impl Core {
     /// True if turns outlive the process.
     pub(super) fn keeps_turns(&self) -> bool {
         self.journal.is_durable()
     }
 
     /// Changes a kept turn, when the store is there.
-    pub(super) async fn change_turn(&self, live: &LiveRef, change: TurnChange) -> Result<()> {
+    pub(super) async fn change_turn(&self, live: &LiveTaskRef, change: TurnChange) -> Result<()> {
         let changed =
             self.journal.retry_while_down(|| self.store.turn(&live.scope, &live.id, change.clone())).await?;
         changed.map_err(|refused| {

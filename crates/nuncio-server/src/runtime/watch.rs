@@ -8,27 +8,27 @@ use std::{
 
 use nuncio_protocol::{Seq, TaskId};
 
-use super::{Shared, live::LiveRef};
+use super::{Core, live::LiveTaskRef};
 
 /// How often it is looked whether others have written.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Watches for as long as the runtime lives; one question to the store for all live tasks.
-pub(super) fn keep_watch(shared: &Arc<Shared>) {
-    if shared.store.is_shared() {
-        tokio::spawn(run(Arc::downgrade(shared)));
+pub(super) fn spawn_watch(core: &Arc<Core>) {
+    if core.store.is_shared() {
+        tokio::spawn(run(Arc::downgrade(core)));
     }
 }
 
-async fn run(shared: Weak<Shared>) {
+async fn run(core: Weak<Core>) {
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let Some(shared) = shared.upgrade() else { return };
-        shared.follow_others().await;
+        let Some(core) = core.upgrade() else { return };
+        core.follow_others().await;
     }
 }
 
-impl Shared {
+impl Core {
     async fn follow_others(self: &Arc<Self>) {
         let mut live = self.registry.all();
         live.retain(|live| {
@@ -48,7 +48,7 @@ impl Shared {
         }
     }
 
-    async fn follow_other(&self, live: &LiveRef) {
+    async fn follow_other(&self, live: &LiveTaskRef) {
         // One that is gone is found out by whoever reads it.
         let Ok(Some(stored)) = self.store.task(&live.scope, &live.id).await else { return };
         let taken = {

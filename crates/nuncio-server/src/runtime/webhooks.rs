@@ -10,14 +10,14 @@ use nuncio_protocol::{
     TaskPushNotificationConfig,
 };
 
-use super::Shared;
+use super::Core;
 use crate::{
     clock::now,
     push::AgentPush,
     store::{MOST_WEBHOOKS, Refused, Scope, Webhook},
 };
 
-impl Shared {
+impl Core {
     /// REQ-153: an agent without webhooks says so, whatever the task.
     pub(super) fn push(&self) -> Result<&AgentPush> {
         self.push.as_deref().ok_or_else(|| ErrorKind::PushNotificationNotSupported.into())
