@@ -52,7 +52,7 @@ pub use self::{
     web::{sign_by_key, sign_by_secrets},
 };
 use self::{breaker::Breakers, dispatch::Dispatcher, hands::Hands, room::Room};
-use crate::{runtime::now, store::Store};
+use crate::{clock::now, store::Store};
 
 /// How much is on its way at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

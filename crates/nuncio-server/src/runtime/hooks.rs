@@ -16,12 +16,12 @@ use nuncio_protocol::{
     op::{Call, Reply},
 };
 
-use super::{Runtime, Shared, service::Operations};
+use super::{Core, Runtime, service::Operations};
 use crate::extension::Extension;
 
 /// The operations with these around them.
-pub(super) fn around(shared: &Arc<Shared>, hooks: Interceptors) -> Arc<dyn A2aService> {
-    let operations = Operations { shared: Arc::clone(shared) };
+pub(super) fn around(core: &Arc<Core>, hooks: Interceptors) -> Arc<dyn A2aService> {
+    let operations = Operations { core: Arc::clone(core) };
     if hooks.is_empty() { Arc::new(operations) } else { Arc::new(Hooked { operations, hooks }) }
 }
 
@@ -32,7 +32,7 @@ struct Hooked {
 
 impl Carrier for Hooked {
     async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
-        self.operations.shared.check_extensions(cx)?;
+        self.operations.core.agent.check_extensions(cx)?;
         self.hooks.call(&self.operations, cx, call).await
     }
 }

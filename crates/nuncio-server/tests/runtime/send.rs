@@ -2,18 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
-use futures_util::future::join_all;
 use nuncio_server::{
-    Emitter, ExecContext, Executor, Limits, Runtime,
+    Limits,
     protocol::{
-        A2aService as _, CallContext, Error, ErrorKind, GetTaskRequest, ListTasksRequest,
-        SendMessageResponse, Task, TaskState,
+        A2aService as _, Error, ErrorKind, GetTaskRequest, ListTasksRequest, SendMessageResponse, Task,
+        TaskState,
     },
-    store::MemoryStore,
-    testing::{Harness, STORE_SECRET, Say, ScriptedExecutor, Step, card, lines, next_line, summary},
+    testing::{Harness, STORE_SECRET, Say, ScriptedExecutor, Step, lines, next_line, summary},
 };
-use tokio::sync::Barrier;
 
 use crate::{refused, secs, settle};
 
@@ -284,48 +280,4 @@ async fn a_silent_agent_fails_when_there_is_a_watchdog_and_every_word_counts_as_
     assert_eq!(next_line(&mut stream).await, "2 status working");
     let patience = tokio::time::timeout(secs(100_000), next_line(&mut stream)).await;
     assert!(patience.is_err(), "there is no watchdog unless one is asked for");
-}
-
-/// An agent that is elsewhere and hears this many messages before it answers one.
-struct Elsewhere {
-    log: Arc<Mutex<String>>,
-    heard: Barrier,
-}
-
-#[async_trait]
-impl Executor for Elsewhere {
-    async fn execute(&self, _: ExecContext, _: Emitter) -> Result<(), Error> {
-        self.log.lock().unwrap().push('b');
-        self.heard.wait().await;
-        self.log.lock().unwrap().push('c');
-        Ok(())
-    }
-
-    fn is_elsewhere(&self) -> bool {
-        true
-    }
-}
-
-/// One step with many messages costs less than many steps with one: see `let_others_go_first`.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn messages_to_an_agent_that_is_elsewhere_go_step_by_step() {
-    const MANY: usize = 4;
-    let log = Arc::new(Mutex::new(String::new()));
-    let executor = Elsewhere { log: Arc::clone(&log), heard: Barrier::new(MANY) };
-    let runtime = Runtime::builder(card(), executor).store(Arc::new(MemoryStore::default())).build();
-    let written = Arc::clone(&log);
-    let ask = move || {
-        let (runtime, log) = (runtime.clone(), Arc::clone(&written));
-        tokio::spawn(async move {
-            log.lock().unwrap().push('a');
-            runtime.send_message(&CallContext::default(), Say::from("hi").into_request()).await.unwrap();
-            log.lock().unwrap().push('d');
-        })
-    };
-    // From the only worker there is, so that all are ready before the first begins.
-    let all = async move { join_all((0..MANY).map(|_| ask())).await };
-    for asked in tokio::spawn(all).await.unwrap() {
-        asked.unwrap();
-    }
-    assert_eq!(*log.lock().unwrap(), "aaaabbbbccccdddd");
 }

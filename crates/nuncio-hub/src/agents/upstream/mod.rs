@@ -371,10 +371,6 @@ impl Executor for UpstreamExecutor {
             }
         }
     }
-
-    fn is_elsewhere(&self) -> bool {
-        true
-    }
 }
 
 impl UpstreamExecutor {

@@ -1,4 +1,4 @@
-//! Turns that outlive the process: kept in the store from the moment they are acknowledged until they are
+//! Turns that outlive the process: stored from the moment they are acknowledged until they are
 //! done, so that whoever comes after a crash can run them.
 
 use std::sync::Arc;
@@ -8,12 +8,15 @@ use nuncio_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Shared, execution::Turn, live::LiveRef, new_id};
-use crate::store::{IdempotencyKey, Scope, StoreError, StoredTurn, TurnChange};
+use super::{Core, live::LiveTaskRef, turn::Job};
+use crate::{
+    id::new_id,
+    store::{IdempotencyKey, Scope, StoreError, StoredTurn, TurnChange},
+};
 
-/// What is needed to run a turn, as it is kept.
+/// The body of a stored turn: all that is needed to run it.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct TurnBody {
     /// What the caller said; not repeated where it begins the task, whose history has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) message: Option<Arc<Message>>,
@@ -35,24 +38,32 @@ pub(super) struct Kept {
     unproved_tenant: bool,
 }
 
-impl Kept {
-    pub(super) fn of(turn: &Turn) -> Self {
-        // Only a follow-up is told when its turn has come.
-        let opens = turn.begun.is_none();
+impl TurnBody {
+    /// The turn that begins a task.
+    pub(super) fn opening(job: &Job) -> Self {
+        Self::of(job, None, None)
+    }
+
+    /// The turn of a message to a task, recorded under this key.
+    pub(super) fn follow_up(job: &Job, key: Option<&IdempotencyKey>) -> Self {
+        Self::of(job, Some(Arc::clone(&job.message)), key)
+    }
+
+    fn of(job: &Job, message: Option<Arc<Message>>, key: Option<&IdempotencyKey>) -> Self {
         Self {
-            message: (!opens).then(|| Arc::clone(&turn.message)),
-            configuration: turn.configuration.clone(),
-            metadata: turn.metadata.clone(),
-            claim: turn.claim.as_ref().map(|key| (Arc::clone(&key.key), key.digest)),
-            name: turn.name.clone(),
-            version: turn.call.version.as_str().to_owned(),
-            extensions: turn.call.extensions.clone(),
-            unproved_tenant: turn.call.caller.tenant().is_none(),
+            message,
+            configuration: job.configuration.clone(),
+            metadata: job.metadata.clone(),
+            claim: key.map(|key| (Arc::clone(&key.key), key.digest)),
+            name: job.repeat_id.clone(),
+            version: job.call.version.as_str().to_owned(),
+            extensions: job.call.extensions.clone(),
+            unproved_tenant: job.call.caller.tenant().is_none(),
         }
     }
 
     /// The key under which its message is to be recorded.
-    pub(super) fn claim(&self) -> Option<IdempotencyKey> {
+    pub(super) fn key(&self) -> Option<IdempotencyKey> {
         self.claim.clone().map(|(key, digest)| IdempotencyKey { key, digest })
     }
 
@@ -86,18 +97,19 @@ impl Kept {
     }
 }
 
-impl Shared {
+impl Core {
     /// True if turns outlive the process.
     pub(super) fn keeps_turns(&self) -> bool {
-        !self.journal.is_immediate()
+        self.journal.is_durable()
     }
 
     /// Changes a kept turn, when the store is there.
-    pub(super) async fn change_turn(&self, live: &LiveRef, change: TurnChange) -> Result<()> {
-        let changed = self.journal.insist(|| self.store.turn(&live.scope, &live.id, change.clone())).await?;
+    pub(super) async fn change_turn(&self, live: &LiveTaskRef, change: TurnChange) -> Result<()> {
+        let changed =
+            self.journal.retry_while_down(|| self.store.turn(&live.scope, &live.id, change.clone())).await?;
         changed.map_err(|refused| {
             tracing::warn!(task = %live.id, ?refused, "the store refused a turn; somebody else has the task");
-            live.break_off();
+            live.evict();
             super::unavailable()
         })
     }
