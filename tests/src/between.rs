@@ -76,7 +76,7 @@ impl Between {
         let config = Config {
             demo: true,
             default_agent: Some(ECHO.to_owned()),
-            push: Some(Push { allow_private: true, ..Push::default() }),
+            push: Push { allow_private: true, ..Push::default() },
             drain_grace: Duration::ZERO,
             ..Config::new(([127, 0, 0, 1], 0).into())
         };
