@@ -155,7 +155,8 @@ fn opens_again(config: &Config) -> &'static str {
 
 /// The same for programs.
 fn data_json(config: &Config) -> Value {
-    let (kind, durability) = match &config.data.store() {
+    let store = config.data.store();
+    let (kind, durability) = match &store {
         Data::Memory { keep_finished } => {
             return json!({
                 "kind": "memory", "keepFinished": keep_finished, "keepDays": config.data.keep().map(days),
@@ -169,7 +170,7 @@ fn data_json(config: &Config) -> Value {
         Durability::Relaxed => "relaxed",
     };
     json!({
-        "kind": kind, "place": config.data.store().to_string(), "durability": durability,
+        "kind": kind, "place": store.to_string(), "durability": durability,
         "keepDays": config.data.keep().map(days),
     })
 }

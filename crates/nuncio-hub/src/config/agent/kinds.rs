@@ -118,8 +118,8 @@ fn kind_of(table: &Node, path: &[&str], findings: &mut Findings) -> Option<&'sta
     match present[..] {
         [kind] => return Some(kind),
         [] if findings.is_wrong_within(path) => {}
-        [] => findings.refuse(path, &table.key, format!("what is it? say one of {listed}")),
-        _ => findings.refuse(path, &table.key, format!("expected only one of {listed}")),
+        [] => findings.refuse(path, &table.spot, format!("what is it? say one of {listed}")),
+        _ => findings.refuse(path, &table.spot, format!("expected only one of {listed}")),
     }
     None
 }
