@@ -43,7 +43,7 @@ struct Finding {
     advice: String,
 }
 
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 8] = [
     Rule { name: "file-ceiling", check: file_ceiling },
     Rule { name: "module-doc", check: module_doc },
     Rule { name: "protocol-without-io", check: protocol_without_io },
