@@ -2,7 +2,7 @@
 //! keep. Nobody tells when those are gone.
 
 use nuncio_protocol::Timestamp;
-use nuncio_server::store::{Store, StoreError};
+use nuncio_server::store::{Records, StoreError};
 
 use super::{proxy, upstream};
 use crate::clock;
@@ -20,7 +20,7 @@ pub(super) fn is_due(at: Timestamp) -> bool {
 }
 
 /// Removes what nobody has used for long, of all agents.
-pub(super) async fn forget(store: &dyn Store) {
+pub(super) async fn forget(store: &dyn Records) {
     for kind in upstream::KINDS.into_iter().chain(proxy::kinds()) {
         if let Err(error) = prune(store, kind).await {
             tracing::warn!(kind, %error, "old records cannot be removed");
@@ -28,7 +28,7 @@ pub(super) async fn forget(store: &dyn Store) {
     }
 }
 
-async fn prune(store: &dyn Store, kind: &str) -> Result<(), StoreError> {
+async fn prune(store: &dyn Records, kind: &str) -> Result<(), StoreError> {
     while store.prune_records(kind, days_ago(KEPT_DAYS), PAGE).await? == PAGE {}
     Ok(())
 }

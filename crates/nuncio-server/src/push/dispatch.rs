@@ -42,7 +42,7 @@ pub(super) struct Dispatcher {
 
 impl Dispatcher {
     pub(super) fn new(engine: Arc<Engine>) -> Self {
-        let settler = Settler::start(Arc::clone(&engine.store), engine.over.clone());
+        let settler = Settler::start(engine.store.clone(), engine.over.clone());
         Self {
             engine,
             settler,

@@ -11,9 +11,9 @@ use tokio::sync::watch;
 
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
-    Lease, Leases, Links, MemoryStore, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive,
-    Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage,
-    TaskQuery, TurnChange, Webhook, Whose,
+    Lease, Leases, Links, MemoryStore, OperatorQueries, Orphan, Outbox, Projection, Prune, PutRecord, Record,
+    RecordQuery, Records, Redrive, Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent,
+    StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange, Webhook, Whose,
 };
 
 /// A real [`MemoryStore`] that fails, refuses or waits on command.
@@ -235,15 +235,7 @@ impl FailingStore {
 }
 
 #[async_trait]
-impl Store for FailingStore {
-    fn is_immediate(&self) -> bool {
-        !self.waits
-    }
-
-    fn is_shared(&self) -> bool {
-        self.waits && !self.alone
-    }
-
+impl TaskLog for FailingStore {
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         self.wait().await;
         self.write()?;
@@ -363,6 +355,14 @@ impl Store for FailingStore {
         adopted
     }
 
+    async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {
+        self.write()?;
+        self.inner.prune(what, limit).await
+    }
+}
+
+#[async_trait]
+impl Outbox for FailingStore {
     async fn put_webhook(
         &self,
         scope: &Scope,
@@ -425,22 +425,10 @@ impl Store for FailingStore {
             Err(_) => Ok(()),
         }
     }
+}
 
-    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
-        self.read().await?;
-        self.inner.deliveries(query).await
-    }
-
-    async fn backlog(&self) -> Result<Backlog, StoreError> {
-        self.read().await?;
-        self.inner.backlog().await
-    }
-
-    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
-        self.write()?;
-        self.inner.redrive(what, now).await
-    }
-
+#[async_trait]
+impl Records for FailingStore {
     async fn record(&self, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
         self.read().await?;
         self.inner.record(kind, key).await
@@ -471,6 +459,24 @@ impl Store for FailingStore {
         self.write()?;
         self.inner.prune_records(kind, before, limit).await
     }
+}
+
+#[async_trait]
+impl OperatorQueries for FailingStore {
+    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
+        self.read().await?;
+        self.inner.deliveries(query).await
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        self.read().await?;
+        self.inner.backlog().await
+    }
+
+    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
+        self.write()?;
+        self.inner.redrive(what, now).await
+    }
 
     async fn all_tasks(&self, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
         self.read().await?;
@@ -487,14 +493,20 @@ impl Store for FailingStore {
         self.inner.count_tasks().await
     }
 
-    async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {
-        self.write()?;
-        self.inner.prune(what, limit).await
-    }
-
     async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
         self.write()?;
         self.inner.erase(whose, limit).await
+    }
+}
+
+#[async_trait]
+impl Store for FailingStore {
+    fn is_immediate(&self) -> bool {
+        !self.waits
+    }
+
+    fn is_shared(&self) -> bool {
+        self.waits && !self.alone
     }
 
     async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {

@@ -1,4 +1,4 @@
-//! A store that somebody watches: how long it takes, and what becomes of deliveries. Nothing else changes.
+//! A store with measurements: how long it takes, and what becomes of deliveries. Nothing else changes.
 
 use std::{
     sync::Arc,
@@ -10,12 +10,12 @@ use nuncio_protocol::{Message, PushConfigId, Seq, Task, TaskId, Timestamp};
 
 use super::{
     AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
-    Lease, Leases, Links, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive, Refused,
-    Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage, TaskQuery,
-    TurnChange, Webhook, Whose,
+    Lease, Leases, Links, OperatorQueries, Orphan, Outbox, Projection, Prune, PutRecord, Record, RecordQuery,
+    Records, Redrive, Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask,
+    TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange, Webhook, Whose,
 };
 
-/// Watches a store. It is called in the middle of things and must not wait.
+/// Receives the measurements. It is called in the middle of things and must not wait.
 pub trait Watch: Send + Sync + 'static {
     /// The store has answered, after this long.
     fn answered(&self, asked: Asked, took: Duration, is_ok: bool);
@@ -24,7 +24,7 @@ pub trait Watch: Send + Sync + 'static {
     fn settled(&self, settled: &[Settled]);
 }
 
-/// What a store is asked for.
+/// A kind of call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asked {
     /// To append to logs.
@@ -50,7 +50,7 @@ impl Asked {
     }
 }
 
-/// The store with somebody who watches it. In memory nothing takes time, so that none is taken there.
+/// Measures a store. A memory store is not timed: its calls take no time.
 pub fn watched(store: Arc<dyn Store>, watch: Arc<dyn Watch>) -> Arc<dyn Store> {
     let timed = !store.is_immediate();
     Arc::new(Watched { store, watch, timed })
@@ -78,35 +78,20 @@ impl Watched {
     }
 }
 
-macro_rules! watch {
-    ($($asked:ident $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
+/// Implements a trait by a timed call of each of its methods.
+macro_rules! timed {
+    ($trait:ident { $($asked:ident $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)+ } $($other:tt)*) => {
         #[async_trait]
-        impl Store for Watched {
-            fn is_immediate(&self) -> bool {
-                self.store.is_immediate()
-            }
-
-            fn is_shared(&self) -> bool {
-                self.store.is_shared()
-            }
-
+        impl $trait for Watched {
             $(async fn $method(&self, $($name: $type),*) -> Result<$answer, StoreError> {
                 self.time(Asked::$asked, self.store.$method($($name),*)).await
             })+
-
-            async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
-                self.watch.settled(&settled);
-                self.time(Asked::Write, self.store.settle(settled)).await
-            }
-
-            async fn close(&self) {
-                self.store.close().await;
-            }
+            $($other)*
         }
     };
 }
 
-watch! {
+timed! { TaskLog {
     Commit commit(batch: Vec<Commit>) -> Vec<Result<(), Refused>>;
     Read task(scope: &Scope, id: &TaskId) -> Option<StoredTask>;
     Read moved(known: &[(TaskId, Seq)]) -> Vec<TaskId>;
@@ -121,26 +106,55 @@ watch! {
     Read abandoned(agent: &str, limit: usize) -> Vec<Reservation>;
     Write turn(scope: &Scope, id: &TaskId, change: TurnChange) -> Result<(), Refused>;
     Write adopt(agent: &str, limit: usize) -> Vec<Orphan>;
+    Write prune(what: &Prune, limit: usize) -> usize;
+} }
+
+timed! { Outbox {
     Write put_webhook(scope: &Scope, id: &TaskId, webhook: Webhook, now: Timestamp) -> Result<(), Refused>;
     Read webhook(scope: &Scope, id: &TaskId, webhook: &PushConfigId) -> Option<Webhook>;
     Read webhooks(scope: &Scope, id: &TaskId, after: Option<&PushConfigId>, limit: usize) -> Option<Vec<Webhook>>;
     Write drop_webhook(scope: &Scope, id: &TaskId, webhook: &PushConfigId) -> Result<Option<Arc<str>>, Refused>;
     Write lease(lease: &Lease) -> Leases;
-    Read deliveries(query: &DeliveryQuery) -> (Vec<Delivery>, bool);
-    Read backlog() -> Backlog;
-    Write redrive(what: &Redrive, now: Timestamp) -> usize;
+}
+    async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
+        self.watch.settled(&settled);
+        self.time(Asked::Write, self.store.settle(settled)).await
+    }
+}
+
+timed! { Records {
     Read record(kind: &str, key: &str) -> Option<Record>;
     Read records(query: &RecordQuery) -> Vec<Record>;
     Write put_records(puts: Vec<PutRecord>) -> Vec<Result<u64, Refused>>;
     Write drop_record(kind: &str, key: &str, expect: Expect) -> Result<bool, Refused>;
     Write prune_records(kind: &str, before: Timestamp, limit: usize) -> usize;
+} }
+
+timed! { OperatorQueries {
     Read all_tasks(query: &AdminTaskQuery) -> AdminTaskPage;
     Read find_task(id: &TaskId) -> Option<(Scope, StoredTask)>;
     Read count_tasks() -> Vec<TaskCount>;
-    Write prune(what: &Prune, limit: usize) -> usize;
+    Read deliveries(query: &DeliveryQuery) -> (Vec<Delivery>, bool);
+    Read backlog() -> Backlog;
+    Write redrive(what: &Redrive, now: Timestamp) -> usize;
     Write erase(whose: &Whose, limit: usize) -> usize;
+} }
+
+timed! { Store {
     Write secret(name: &str) -> [u8; 32];
     Read ready() -> ();
+}
+    fn is_immediate(&self) -> bool {
+        self.store.is_immediate()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
 }
 
 #[cfg(test)]

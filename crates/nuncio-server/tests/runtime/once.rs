@@ -12,7 +12,7 @@ use nuncio_server::{
         A2aService as _, Caller, Error, ErrorKind, ListTasksRequest, Result, SendMessageRequest,
         SendMessageResponse, Task, TaskId, TaskState,
     },
-    store::{MemoryStore, Store as _},
+    store::{MemoryStore, OperatorQueries as _, TaskLog as _},
     testing::{FailingStore, Harness, Say, ScriptedExecutor, Step, card, lines, summary},
 };
 

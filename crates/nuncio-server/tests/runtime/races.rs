@@ -8,7 +8,7 @@ use std::sync::{
 use nuncio_server::{
     Limits, RuntimeBuilder,
     protocol::{A2aService as _, Caller, ErrorKind, ListTasksRequest, SendMessageResponse, TaskState},
-    store::{MemoryStore, Refused, Scope, Store as _, StoredTurn, TurnChange},
+    store::{MemoryStore, Refused, Scope, StoredTurn, TaskLog as _, TurnChange},
     testing::{FailingStore, Harness, Say, ScriptedExecutor, Step, card, lines, next_line, summary},
 };
 

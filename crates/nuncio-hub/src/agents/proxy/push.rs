@@ -26,7 +26,7 @@ use nuncio_protocol::{
 };
 use nuncio_server::{
     push::{Failure, Onward, Said},
-    store::{Expect, PutRecord, Record, RecordQuery, Store},
+    store::{Expect, PutRecord, Record, RecordQuery, Records},
 };
 use serde::{Deserialize, Serialize};
 
@@ -436,7 +436,7 @@ impl Opened {
     ///
     /// # Errors
     /// The store is not there.
-    pub(crate) async fn by(store: &dyn Store, agent: &str, address: &str) -> Result<Option<Self>> {
+    pub(crate) async fn by(store: &dyn Records, agent: &str, address: &str) -> Result<Option<Self>> {
         let (id, secret) = address.split_once('.').unwrap_or((address, ""));
         let record = store.record(WEBHOOK, &format!("{agent}/{id}")).await?;
         let mapping =

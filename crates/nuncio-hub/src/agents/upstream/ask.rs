@@ -226,7 +226,7 @@ impl Drop for Hearing {
         let late = async move {
             if let Ok(Ok(answer)) = timeout(LATE, answer).await
                 && let Some(theirs) = answer.task()
-                && !shared.task_owners.is_foreign(&theirs, &caller)
+                && !shared.task_owners.is_foreign(&theirs, &caller).await
             {
                 shared.withdraw(&theirs).await;
             }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use anyhow::Context as _;
 use nuncio_client::FetchedCard;
 use nuncio_protocol::{AgentCapabilities, AgentCard, Error, ErrorKind, RESUME_EXTENSION, Result, Version};
-use nuncio_server::store::{PutRecord, Store};
+use nuncio_server::store::{PutRecord, Records};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
@@ -98,7 +98,7 @@ pub(super) async fn fetch(link: &Link) -> Result<Arc<FetchedCard>> {
 }
 
 /// Keeps a good card for when there is none to be had.
-pub(super) async fn keep(store: &dyn Store, agent: &str, card: &FetchedCard) -> anyhow::Result<()> {
+pub(super) async fn keep(store: &dyn Records, agent: &str, card: &FetchedCard) -> anyhow::Result<()> {
     let kept = Kept { url: card.url.to_string(), card: card.json.clone() };
     let put = PutRecord {
         kind: KIND.into(),
@@ -112,7 +112,7 @@ pub(super) async fn keep(store: &dyn Store, agent: &str, card: &FetchedCard) -> 
 }
 
 /// The last good card, if there was one.
-pub(super) async fn kept(store: &dyn Store, agent: &str) -> anyhow::Result<Option<Arc<FetchedCard>>> {
+pub(super) async fn kept(store: &dyn Records, agent: &str) -> anyhow::Result<Option<Arc<FetchedCard>>> {
     let Some(record) = store.record(KIND, agent).await? else { return Ok(None) };
     let kept: Kept = serde_json::from_slice(&record.value).context("a kept card cannot be read")?;
     let card = FetchedCard::read(&Url::parse(&kept.url)?, kept.card.to_string().as_bytes())?;

@@ -159,7 +159,7 @@ impl<'a> Turn<'a> {
         }
         match before {
             Some(memo) => {
-                self.claim_task(&memo.task)?;
+                self.claim_task(&memo.task).await?;
                 *self.theirs() = Some(memo);
                 self.follow(None, None).await
             }
@@ -298,7 +298,7 @@ impl<'a> Turn<'a> {
         if task.is_empty() {
             return Ok(true);
         }
-        self.claim_task(task)?;
+        self.claim_task(task).await?;
         let interface = self.connected.client().candidates().first();
         let interface = interface.map(|candidate| candidate.interface.url.clone()).unwrap_or_default();
         let memo = Memo { task: task.clone(), context: context.clone(), interface };
@@ -313,8 +313,8 @@ impl<'a> Turn<'a> {
     }
 
     /// Takes a task of the agent's for the caller. What becomes of one that is another caller's is not told.
-    fn claim_task(&self, task: &TaskId) -> Result<()> {
-        if self.shared.task_owners.claim(task, &self.cx.call.caller) {
+    async fn claim_task(&self, task: &TaskId) -> Result<()> {
+        if self.shared.task_owners.claim(task, &self.cx.call.caller).await {
             return Ok(());
         }
         let agent = &*self.shared.name;

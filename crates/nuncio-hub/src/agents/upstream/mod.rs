@@ -68,7 +68,7 @@ const PAUSES: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from
 const FORGET_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// All kinds of records that are of no use when nobody uses them.
-pub(super) const KINDS: [&str; 3] = [contexts::KIND, claim::KIND, withdraw::KIND];
+pub(super) const KINDS: [&str; 4] = [contexts::KIND, claim::KIND, task_owners::KIND, withdraw::KIND];
 
 /// What all parts of an upstream agent share.
 struct Shared {
@@ -138,7 +138,10 @@ pub(crate) async fn prepare(
     let link = Link::open(&name, settings.clone(), Arc::clone(&probe), workshop.callers.share().clone())?;
     let link = Arc::new(ArcSwap::from_pointee(link));
     let label = Arc::new(ArcSwap::from_pointee(Label::of(wanted)));
-    let identity = Arc::clone(&workshop.identity);
+    let apart = || {
+        let identity = Arc::clone(&workshop.identity);
+        move || identity.has_any()
+    };
     let parts = || proxy::Parts {
         name: Arc::clone(&name),
         hub: Arc::clone(&workshop.hub),
@@ -146,7 +149,7 @@ pub(crate) async fn prepare(
         label: Arc::clone(&label),
         store: Arc::clone(&workshop.store),
         pushing: workshop.pushing.clone(),
-        apart: Box::new(move || identity.has_any()),
+        apart: Box::new(apart()),
         telemetry: workshop.telemetry.clone(),
     };
     let proxy = (settings.mode == Mode::Proxy).then(|| Arc::new(Proxy::new(parts(), Arc::clone(&link))));
@@ -157,7 +160,7 @@ pub(crate) async fn prepare(
         label,
         store: Arc::clone(&workshop.store),
         contexts: Contexts::new(&workshop.store, &name, &workshop.contexts),
-        task_owners: TaskOwners::default(),
+        task_owners: TaskOwners::new(&workshop.store, &name, apart()),
         withdrawals: Withdrawals::new(&workshop.store, &name),
         telemetry: workshop.telemetry.clone(),
         probe,

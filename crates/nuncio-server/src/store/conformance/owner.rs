@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use nuncio_protocol::{Seq, TaskState};
 
 use super::{Handles, Writer, adopted, at, commit_one, events, key, opening, scope, stored, works};
-use crate::store::{Commit, Orphan, Refused, Scope, Store, StoredTurn, TaskQuery, TurnChange};
+use crate::store::{Commit, Orphan, Refused, Scope, Store, StoredTurn, TaskLog, TaskQuery, TurnChange};
 
 /// A turn that waits.
 pub(super) fn turn(id: &str) -> StoredTurn {

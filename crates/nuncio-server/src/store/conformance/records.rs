@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use nuncio_protocol::Seq;
 
 use super::{Handles, at, works};
-use crate::store::{Expect, PutRecord, Record, RecordQuery, Refused, Store};
+use crate::store::{Expect, PutRecord, Record, RecordQuery, Records, Refused, Store};
 
 const MANY: usize = 24;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nuncio_protocol::{Event, TaskState};
 
 use super::{Handles, Writer, adopted, commit_one, creation, opening, owner::turn, scope, works};
-use crate::store::{Commit, Refused, Store, StoredTurn, TurnChange};
+use crate::store::{Commit, Refused, Store, StoredTurn, TaskLog, TurnChange};
 
 async fn change(store: &dyn Store, writer: &Writer, change: TurnChange) -> Result<(), Refused> {
     works(store.turn(&writer.scope, &writer.task.id, change).await)

@@ -6,16 +6,18 @@ use std::{
     sync::Arc,
 };
 
+use async_trait::async_trait;
 use nuncio_protocol::{PushConfigId, Seq, TaskId, Timestamp};
 
-use super::{Inner, Owner, Stored};
+use super::{Inner, MemoryStore, Owner, Stored};
 use crate::store::{
     Attempt, Backlog, Delivery, DeliveryId, DeliveryQuery, DeliveryState, Lease, Leased, Leases,
-    MOST_WEBHOOKS, Owed, Redrive, Refused, Scope, Settled, Then, Webhook, outbox::MOST_ATTEMPTS,
+    MOST_WEBHOOKS, Outbox, Owed, Redrive, Refused, Scope, Settled, StoreError, Then, Webhook,
+    outbox::MOST_ATTEMPTS,
 };
 
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(super) struct WebhookTable {
     hooks: BTreeMap<Arc<str>, Hook>,
     /// Those that are owed something and in nobody's hands.
     due: BTreeSet<Due>,
@@ -93,7 +95,7 @@ impl Hook {
     }
 }
 
-impl Outbox {
+impl WebhookTable {
     /// Changes a webhook, and keeps the index of what is due in step.
     fn change<T>(&mut self, uid: &str, change: impl FnOnce(&mut Hook) -> T) -> Option<T> {
         let hook = self.hooks.get_mut(uid)?;
@@ -367,5 +369,56 @@ impl Inner {
             redriven
         };
         uids.iter().filter_map(|uid| self.outbox.change(uid, again)).sum()
+    }
+}
+
+#[async_trait]
+impl Outbox for MemoryStore {
+    async fn put_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: Webhook,
+        now: Timestamp,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        Ok(self.lock().put_webhook(scope, id, webhook, now))
+    }
+
+    async fn webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Option<Webhook>, StoreError> {
+        Ok(self.lock().webhook(scope, id, webhook))
+    }
+
+    async fn webhooks(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        after: Option<&PushConfigId>,
+        limit: usize,
+    ) -> Result<Option<Vec<Webhook>>, StoreError> {
+        Ok(self.lock().webhooks(scope, id, after, limit))
+    }
+
+    async fn drop_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError> {
+        Ok(self.lock().drop_webhook(scope, id, webhook))
+    }
+
+    async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError> {
+        Ok(self.lock().lease(self.me, lease))
+    }
+
+    async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
+        let mut inner = self.lock();
+        settled.into_iter().for_each(|settled| inner.settle(self.me, settled));
+        Ok(())
     }
 }

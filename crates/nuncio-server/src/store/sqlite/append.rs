@@ -11,6 +11,7 @@ use super::{
 use crate::store::{
     Refused, StoreError, StoredTurn,
     codec::{Drops, Snapshot, TaskWrite, state_code, state_of},
+    judge::{self, TaskFacts, Verdict},
 };
 
 /// Larger memos are in a table of their own.
@@ -29,6 +30,19 @@ struct Row {
     turns: i64,
     snapshot_seq: Seq,
     webhooks: i64,
+}
+
+impl Row {
+    /// As the owner `me` finds it in this scope.
+    fn facts(&self, me: i64, scope: Option<i64>) -> Result<TaskFacts, StoreError> {
+        Ok(TaskFacts {
+            seq: self.seq,
+            in_scope: Some(self.scope) == scope,
+            is_mine: self.owner == me,
+            in_hand: self.in_hand,
+            has_ended: state_of(self.state)?.is_terminal(),
+        })
+    }
 }
 
 impl Session {
@@ -121,7 +135,7 @@ impl Session {
         if made == 0 {
             let seq = "SELECT seq FROM tasks WHERE id = ?1";
             let seq: i64 = self.db.prepare_cached(seq)?.query_row([write.id.as_str()], |row| row.get(0))?;
-            return Ok(Err(Refused::Version(Seq(seq as u64))));
+            return Ok(judge::creation(Some(Seq(seq as u64))).map(|()| (0, 0)));
         }
         self.written += body.map_or(0, <[u8]>::len) + artifacts.map_or(0, <[u8]>::len);
         let key = self.db.last_insert_rowid();
@@ -140,16 +154,14 @@ impl Session {
     /// Gives the key of the task, and how many webhooks it has, if they are owed something.
     fn go_on(&mut self, write: &mut TaskWrite) -> Result<Result<(i64, i64), Refused>, StoreError> {
         let scope = self.known_scope(&write.scope)?;
-        let row = match self.row(write)?.filter(|row| Some(row.scope) == scope) {
-            None => return Ok(Err(Refused::NotFound)),
-            Some(row) if row.in_hand && row.owner != self.me && !write.take => return Ok(Err(Refused::Held)),
-            Some(row) if row.seq != write.expected || state_of(row.state)?.is_terminal() => {
-                return Ok(Err(Refused::Version(row.seq)));
-            }
-            Some(row) => row,
-        };
-        if !self.take_key(row.scope, row.key, write)? {
-            return Ok(Err(Refused::KeyTaken));
+        let row = self.row(write)?;
+        let facts = row.as_ref().map(|row| row.facts(self.me, scope)).transpose()?;
+        if let Err(refused) = judge::entry(facts, write.expected, write.take) {
+            return Ok(Err(refused));
+        }
+        let Some(row) = row else { return Ok(Err(Refused::NotFound)) };
+        if let Err(refused) = self.take_key(row.scope, row.key, write)? {
+            return Ok(Err(refused));
         }
         let seq = write.last.0 as i64;
         let busy = write.busy.unwrap_or(row.busy);
@@ -202,22 +214,23 @@ impl Session {
     }
 
     /// Ends the reservation of a task that is created, or takes the key that it has without one.
-    fn take_name(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<Result<(), Refused>, StoreError> {
+    fn take_name(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<Verdict, StoreError> {
         if write.reserved {
             return self.end_reservation(scope, task, write);
         }
-        Ok(if self.take_key(scope, task, write)? { Ok(()) } else { Err(Refused::KeyTaken) })
+        self.take_key(scope, task, write)
     }
 
-    /// False if the key has an answer already, or is reserved.
-    fn take_key(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<bool, StoreError> {
-        let Some(idempotency) = write.key() else { return Ok(true) };
+    /// Whether the key is taken is seen by inserting it.
+    fn take_key(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<Verdict, StoreError> {
+        let Some(idempotency) = write.key() else { return Ok(Ok(())) };
         let mut insert = self.db.prepare_cached(
             "INSERT INTO answers (scope, key, digest, at, task) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (scope, key) DO NOTHING",
         )?;
         let at = write.at.as_millis();
-        Ok(insert.execute(params![scope, idempotency.key, idempotency.digest, at, task])? == 1)
+        let inserted = insert.execute(params![scope, idempotency.key, idempotency.digest, at, task])?;
+        Ok(judge::key(inserted == 0))
     }
 
     fn keep_snapshot(&mut self, key: i64, snapshot: &Snapshot) -> Result<(), StoreError> {

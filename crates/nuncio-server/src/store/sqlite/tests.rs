@@ -3,6 +3,7 @@
 mod agree;
 mod damage;
 mod folder;
+mod lists;
 mod migrate;
 mod outbox;
 
@@ -15,7 +16,8 @@ use self::folder::Folder;
 use super::{SqliteOptions, SqliteStore, maintain, schema::KNOWN};
 use crate::store::{
     Attempt, Commit, DeliveryOutcome, DeliveryState, Durability, Expect, Lease, Leased, OpenError, Outcome,
-    Prune, Pruned, PutRecord, Refused, Scope, Settled, Store, StoredTurn, Then, TurnChange, Webhook, Whose,
+    Prune, Pruned, PutRecord, Refused, Scope, Settled, Store, StoredTurn, TaskLog, Then, TurnChange, Webhook,
+    Whose,
     conformance::{
         Handles, Writer, at, commit, commit_one, creation, events, key, opening, reserve::reservation, scope,
         stored,

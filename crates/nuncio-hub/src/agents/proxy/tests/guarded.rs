@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use nuncio_protocol::{A2aService as _, Binding, CallContext, Message, Part, SendMessageRequest};
-use nuncio_server::store::{RecordQuery, SqliteOptions, SqliteStore};
+use nuncio_server::store::{RecordQuery, Records as _, SqliteOptions, SqliteStore};
 
 use super::{
     raw::{Case, cases, grpc_answer},

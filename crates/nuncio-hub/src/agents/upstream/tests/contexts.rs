@@ -105,3 +105,26 @@ async fn a_task_of_the_agents_is_told_to_one_caller_only() {
         assert_eq!(again.status.state, TaskState::Completed, "{}", summary(&again));
     }
 }
+
+/// The agent counts its tasks from 1 again, and the hub has been restarted since the first of them ended.
+#[tokio::test]
+async fn a_task_of_the_agents_is_told_to_one_caller_only_also_after_a_restart() {
+    let folder = Folder::new();
+    let peer = Peer::start(Manners { repeats_tasks: true, ..Manners::good() }).await;
+    let store = folder.open().await;
+    let first = hub_with(settings(&peer.url), Arc::clone(&store)).await;
+    let asked = first.harness.as_caller("ann").task("ask").await.unwrap();
+    let ended = first.harness.as_caller("ann").task(Say::to(&asked, "two")).await.unwrap();
+    assert_eq!(ended.status.state, TaskState::Completed, "{}", summary(&ended));
+    first.harness.runtime.drain(Duration::ZERO).await;
+    drop(first);
+    store.close().await;
+    drop(store);
+    let store = folder.open().await;
+    let next = hub_with(settings(&peer.url), Arc::clone(&store)).await;
+    let told = summary(&next.harness.as_caller("bob").task("ask").await.unwrap());
+    assert!(told.starts_with("failed") && told.contains("not the caller's"), "{told}");
+    assert!(!told.contains("which?"), "nothing of ann's: {told}");
+    drop(next);
+    store.close().await;
+}

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::{Folder, end, lease, maintain, open, rows, webhook};
 use crate::store::{
-    Commit, OpenError, Outcome, Refused, SqliteOptions, SqliteStore, Store, TaskQuery,
+    Commit, OpenError, Outcome, Refused, SqliteOptions, SqliteStore, Store, TaskLog, TaskQuery,
     conformance::{Writer, at, commit_one, events, key, opening, reserve::reservation, scope, stored},
     sqlite::schema::{KNOWN, MIGRATIONS},
 };

@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use nuncio_protocol::{Seq, TaskId};
+use async_trait::async_trait;
+use nuncio_protocol::{Seq, TaskId, Timestamp};
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
 
-use super::{list::Filter, read};
+use super::{SqliteStore, bounded, deliveries, list::Filter, read};
 use crate::store::{
-    AdminTask, AdminTaskPage, AdminTaskQuery, Scope, StoreError, StoredTask, TaskCount,
+    AdminTask, AdminTaskPage, AdminTaskQuery, Backlog, Delivery, DeliveryQuery, OperatorQueries, Redrive,
+    Scope, StoreError, StoredTask, TaskCount, Whose,
     codec::{millis_from, moment, state_code, state_of},
 };
 
@@ -16,7 +18,7 @@ type Newest = BTreeMap<(i64, String), (i64, Arc<Scope>)>;
 
 /// There is no index over all callers, which every status would have to keep: the newest of each are looked
 /// at until they are too old for the page, which is one row of an index for most.
-pub(super) fn all_tasks(db: &Connection, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
+fn all_tasks(db: &Connection, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
     // All is of one moment.
     let _moment = db.unchecked_transaction()?;
     let mut scopes = db.prepare_cached(
@@ -100,7 +102,7 @@ fn tell(
     })
 }
 
-pub(super) fn find(db: &Connection, me: i64, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError> {
+fn find(db: &Connection, me: i64, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError> {
     let mut find = db.prepare_cached(
         "SELECT agent, tenant, scopes.owner FROM tasks JOIN scopes ON scopes.key = tasks.scope WHERE id = ?1",
     )?;
@@ -112,7 +114,7 @@ pub(super) fn find(db: &Connection, me: i64, id: &TaskId) -> Result<Option<(Scop
 }
 
 /// From the counters: it takes as long as there are callers, however many tasks they have.
-pub(super) fn count(db: &Connection) -> Result<Vec<TaskCount>, StoreError> {
+fn count(db: &Connection) -> Result<Vec<TaskCount>, StoreError> {
     let mut count = db.prepare_cached(
         "SELECT agent, state, sum(tasks) FROM counters JOIN scopes ON scopes.key = counters.scope
          GROUP BY agent, state HAVING sum(tasks) > 0 ORDER BY agent, state",
@@ -124,4 +126,45 @@ pub(super) fn count(db: &Connection) -> Result<Vec<TaskCount>, StoreError> {
         counts.push(TaskCount { agent: row.get(0)?, state: state_of(row.get(1)?)?, tasks });
     }
     Ok(counts)
+}
+
+#[async_trait]
+impl OperatorQueries for SqliteStore {
+    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
+        let query = query.clone();
+        let (mut page, more) =
+            self.operator_queries.ask(move |db| deliveries::deliveries(db, &query)).await?;
+        for delivery in page.iter_mut().filter(|delivery| self.hands.hold(&delivery.webhook.uid)) {
+            delivery.due = None;
+        }
+        Ok((page, more))
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        self.operator_queries.ask(deliveries::backlog).await
+    }
+
+    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
+        let what = what.clone();
+        self.writer.alone(move |session| session.redrive(&what, now)).await
+    }
+
+    async fn all_tasks(&self, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
+        let query = query.clone();
+        self.operator_queries.ask(move |db| all_tasks(db, &query)).await
+    }
+
+    async fn find_task(&self, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError> {
+        let (me, id) = (self.me, id.clone());
+        self.readers.ask(move |db| find(db, me, &id)).await
+    }
+
+    async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError> {
+        self.operator_queries.ask(count).await
+    }
+
+    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
+        let whose = whose.clone();
+        self.writer.alone(move |session| session.erase(&whose, bounded(limit))).await
+    }
 }

@@ -12,14 +12,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use nuncio_protocol::{TaskId, Timestamp};
 
-use super::{IdempotencyKey, Scope};
+use super::IdempotencyKey;
+use crate::store::Scope;
 
 /// The id of a task that does not exist yet, reserved with its idempotency key before its message is executed.
 ///
 /// A reservation is no task: no read, list, count or log shows it. It belongs to the owner that made it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reservation {
-    /// Whose task it will be.
+    /// The scope of the task.
     pub scope: Arc<Scope>,
     /// The id it will have.
     pub task_id: TaskId,
@@ -27,6 +28,6 @@ pub struct Reservation {
     pub idempotency: Option<IdempotencyKey>,
     /// When it was made.
     pub at: Timestamp,
-    /// What the runtime needs to make the task; the store does not look inside.
+    /// For the runtime, which makes the task of it; the store does not look inside.
     pub body: Bytes,
 }

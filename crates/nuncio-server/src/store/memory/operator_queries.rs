@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use nuncio_protocol::TaskState;
+use async_trait::async_trait;
+use nuncio_protocol::{TaskId, TaskState, Timestamp};
 
-use super::{Inner, Owner, index};
-use crate::store::{AdminTask, AdminTaskPage, AdminTaskQuery, Scope, StoredTask, TaskCount, TaskQuery};
+use super::{Inner, MemoryStore, Owner, Stored, index};
+use crate::store::{
+    AdminTask, AdminTaskPage, AdminTaskQuery, Backlog, Delivery, DeliveryQuery, Keyset, OperatorQueries,
+    Redrive, Scope, StoreError, StoredTask, TaskCount, TaskQuery, Whose,
+};
 
-/// How many tasks are in each state, by its number.
+/// The number of tasks in each state, by the number of the state.
 pub(super) type States = [u64; TaskState::ALL.len()];
 
 impl Inner {
@@ -37,11 +41,11 @@ impl Inner {
         rows
     }
 
-    pub(super) fn find(&self, me: Owner, id: &nuncio_protocol::TaskId) -> Option<(Scope, StoredTask)> {
+    pub(super) fn find(&self, me: Owner, id: &TaskId) -> Option<(Scope, StoredTask)> {
         self.tasks.get(id).map(|stored| ((*stored.scope).clone(), stored.read(me)))
     }
 
-    pub(super) fn survey(&self, query: &AdminTaskQuery) -> AdminTaskPage {
+    pub(super) fn all_tasks(&self, query: &AdminTaskQuery) -> AdminTaskPage {
         let wanted = |scope: &Scope| {
             query.agent.as_ref().is_none_or(|agent| *agent == scope.agent)
                 && query.owner.as_ref().is_none_or(|owner| Some(owner) == scope.owner.as_ref())
@@ -58,7 +62,7 @@ impl Inner {
         page.sort_by(|(a, _), (b, _)| index::order(a, b));
         let more = page.len() > query.limit;
         page.truncate(query.limit);
-        let tell = |(place, stored): (crate::store::Keyset, &super::Stored)| AdminTask {
+        let tell = |(place, stored): (Keyset, &Stored)| AdminTask {
             scope: Arc::clone(&stored.scope),
             context_id: stored.context_id(),
             id: place.id,
@@ -67,5 +71,36 @@ impl Inner {
             seq: stored.seq(),
         };
         AdminTaskPage { tasks: page.into_iter().map(tell).collect(), more }
+    }
+}
+
+#[async_trait]
+impl OperatorQueries for MemoryStore {
+    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
+        Ok(self.lock().deliveries(query))
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        Ok(self.lock().backlog())
+    }
+
+    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
+        Ok(self.lock().redrive(what, now))
+    }
+
+    async fn all_tasks(&self, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
+        Ok(self.lock().all_tasks(query))
+    }
+
+    async fn find_task(&self, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError> {
+        Ok(self.lock().find(self.me, id))
+    }
+
+    async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError> {
+        Ok(self.lock().counts())
+    }
+
+    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
+        Ok(self.lock().erase(whose, limit))
     }
 }
