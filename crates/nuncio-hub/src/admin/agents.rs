@@ -3,11 +3,11 @@
 //! Programs are named on the machine only: whoever has the token may use what the hub can reach, and not run
 //! what the hub's user can.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use http::Method;
 use nuncio_protocol::{AgentCard, AgentInterface, Timestamp};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -18,10 +18,11 @@ use super::{
     route::{Call, Reply, Route, route},
 };
 use crate::{
+    agents,
     audit::What,
-    config::{AgentKind, AgentName, AgentOrigin, Mode},
+    config::{AgentName, AgentOrigin},
     fleet,
-    registry::{Refused, Settings, Wanted},
+    registry::{Desired, Refused, Settings},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -94,12 +95,18 @@ struct Agent {
     description: String,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
-    Demo,
-    Upstream,
-    Command,
+/// The kind of an agent.
+#[derive(Serialize)]
+struct Kind(&'static str);
+
+impl JsonSchema for Kind {
+    fn schema_name() -> Cow<'static, str> {
+        "Kind".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": agents::names() })
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -167,7 +174,7 @@ async fn whole(desk: &Desk, name: &str) -> Result<Reply<Whole>, Problem> {
     let agent = find(desk, name)?;
     let wanted = desk.registry.find(name).await;
     let card = serde_json::to_value(&*agent.shown().card).map_err(|_| Problem::broken())?;
-    let upstream_card = agent.behind().and_then(|behind| behind.card());
+    let upstream_card = agent.upstream().and_then(|upstream| upstream.card());
     let reply = Reply::new(Whole { agent: told(&agent, wanted.as_ref()), card, upstream_card });
     Ok(match wanted.and_then(|wanted| wanted.given) {
         Some((_, version)) => reply.version(version),
@@ -181,13 +188,13 @@ async fn health(desk: Arc<Desk>, call: Call) -> Result<Reply<Health>, Problem> {
 
 async fn refresh(desk: Arc<Desk>, call: Call) -> Result<Reply<Whole>, Problem> {
     let agent = find(&desk, call.name())?;
-    let behind = agent.behind().ok_or_else(|| {
+    let upstream = agent.upstream().ok_or_else(|| {
         Problem::conflict(format!(
             "{} is this hub's own, and so is its card: there is nothing to look for",
             call.name()
         ))
     })?;
-    behind
+    upstream
         .refresh(&agent)
         .await
         .map_err(|why| Problem::unavailable(format!("there is no new card: {why}")))?;
@@ -260,26 +267,25 @@ fn problem(name: &str, refused: Refused) -> Problem {
     }
 }
 
-fn told(agent: &fleet::Agent, wanted: Option<&Wanted>) -> Agent {
+fn told(agent: &fleet::Agent, wanted: Option<&Desired>) -> Agent {
     let shown = agent.shown();
     let card: &AgentCard = &shown.card;
     let speaks = |interface: &AgentInterface| Speaks {
         version: interface.protocol_version.clone(),
         binding: interface.protocol_binding.clone(),
     };
-    let (kind, mode, url) = kind_of(wanted);
     let base = card.supported_interfaces.first().map(|interface| interface.url.as_str()).unwrap_or_default();
     Agent {
         name: agent.name().to_string(),
-        kind,
-        mode,
+        kind: Kind(agent.kind()),
+        mode: if agent.runtime().is_some() { TaskMode::Durable } else { TaskMode::Proxy },
         origin: match wanted.map(|wanted| wanted.agent.origin) {
             None | Some(AgentOrigin::Flag) => Origin::Flag,
             Some(AgentOrigin::File) => Origin::File,
             Some(AgentOrigin::Api) => Origin::Api,
         },
-        url,
-        speaks: agent.behind().and_then(|behind| behind.speaks()).map(|(version, binding)| Speaks {
+        url: agent.upstream().map(|upstream| upstream.url()),
+        speaks: agent.upstream().and_then(|upstream| upstream.speaks()).map(|(version, binding)| Speaks {
             version: version.as_str().to_owned(),
             binding: binding.as_str().to_owned(),
         }),
@@ -291,34 +297,9 @@ fn told(agent: &fleet::Agent, wanted: Option<&Wanted>) -> Agent {
     }
 }
 
-fn kind_of(wanted: Option<&Wanted>) -> (Kind, TaskMode, Option<String>) {
-    match wanted.map(|wanted| &wanted.agent.kind) {
-        None | Some(AgentKind::Demo(_)) => (Kind::Demo, TaskMode::Durable, None),
-        Some(AgentKind::Command(_)) => (Kind::Command, TaskMode::Durable, None),
-        Some(AgentKind::Upstream(upstream)) => {
-            let mode = match upstream.mode {
-                Mode::Durable => TaskMode::Durable,
-                Mode::Proxy => TaskMode::Proxy,
-            };
-            (Kind::Upstream, mode, Some(without_credentials(&upstream.url)))
-        }
-    }
-}
-
-/// A user, a password or a query in an address may be secret.
-fn without_credentials(url: &url::Url) -> String {
-    let mut url = url.clone();
-    // Neither can fail where there is a host, and there is one.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.set_query(None);
-    url.set_fragment(None);
-    url.to_string()
-}
-
 /// What the hub does by itself is as well as the hub.
 pub(super) fn health_of(agent: &fleet::Agent) -> Health {
-    let Some(health) = agent.behind().map(|behind| behind.health()) else {
+    let Some(health) = agent.upstream().map(|upstream| upstream.health()) else {
         return Health { state: "up", since: None, reason: None };
     };
     let reason = health.condition.reason().map(str::to_owned);
