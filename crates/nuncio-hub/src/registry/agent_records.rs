@@ -69,7 +69,8 @@ impl AgentRecords {
             )
         })?;
         let text = serde_json::to_string(given).map_err(|error| Refused::Failed(error.to_string()))?;
-        let sealed = vault.seal(&sealed_for(name), &text).map_err(|error| Refused::Failed(error.to_string()))?;
+        let sealed =
+            vault.seal(&sealed_for(name), &text).map_err(|error| Refused::Failed(error.to_string()))?;
         let put =
             PutRecord { kind: KIND.into(), key: (**name).into(), value: sealed.into(), at: now(), expect };
         let written = self.store.put_records(vec![put]).await?.pop();

@@ -71,8 +71,10 @@ impl Executor for Shared {
         let to = Local(Arc::clone(agent.to.get().unwrap()), agent.streams);
         let delegation = Delegation::new(passage, &cx, &out, pace, to);
         let ids = RemoteIds { context_id: Some(cx.context_id.clone()), ..RemoteIds::default() };
-        let answer = delegation.send(&ids).await?;
-        delegation.follow_answer(answer, None).await
+        match delegation.send(&ids).await {
+            Ok(answer) => delegation.follow_answer(answer, None).await,
+            Err(error) => refuse(&cx, &out, error).await,
+        }
     }
 }
 
