@@ -14,7 +14,7 @@ use std::{sync::atomic::Ordering, task::Poll, time::Duration};
 use futures_util::{StreamExt as _, poll};
 use nuncio_protocol::{
     Artifact, Error, ErrorKind, Event, EventStream, GetTaskRequest, Result, SubscribeToTaskRequest, Task,
-    TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent, retry::Backoff,
 };
 use nuncio_server::CallerPermit;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -409,9 +409,9 @@ fn next_pause(pause: Duration, poll_interval: Duration) -> Duration {
     if pause.is_zero() {
         poll_interval
     } else if pause < poll_interval {
-        pause.saturating_mul(2).min(poll_interval)
+        Backoff::doubling(pause, poll_interval).after(pause)
     } else {
-        pause.mul_f64(1.5).min(MAX_POLL_INTERVAL.max(poll_interval))
+        Backoff { base: poll_interval, factor: 1.5, cap: MAX_POLL_INTERVAL.max(poll_interval) }.after(pause)
     }
 }
 

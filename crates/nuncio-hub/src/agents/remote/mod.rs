@@ -24,7 +24,7 @@ use anyhow::Result;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use nuncio_client::FetchedCard;
-use nuncio_protocol::{AgentCard, Binding, Version};
+use nuncio_protocol::{AgentCard, Binding, Version, retry::Backoff};
 use nuncio_server::{Runtime, store::Store};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -54,8 +54,7 @@ use crate::{
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pauses between attempts to get a card that cannot be had.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const MAX_PAUSE: Duration = Duration::from_secs(60);
+const PAUSES: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 
 /// Between two removals of records that nobody uses any more.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -288,7 +287,7 @@ impl Remote {
 
     /// Looks for the card from time to time: often while there is none, as the settings say when all is well.
     async fn watch(self: Arc<Self>, agent: Weak<Agent>) {
-        let (mut pause, mut forgotten) = (FIRST_PAUSE, None::<Instant>);
+        let (mut pause, mut forgotten) = (PAUSES.base, None::<Instant>);
         loop {
             if forgotten.is_none_or(|at| at.elapsed() >= EXPIRY_INTERVAL) {
                 expiry::forget(&*self.store, record_kinds()).await;
@@ -302,7 +301,7 @@ impl Remote {
                 () = self.probe.fell() => continue,
             }
             let changed = self.refresh().await;
-            pause = if self.probe.is_up() { FIRST_PAUSE } else { (pause * 2).min(MAX_PAUSE) };
+            pause = if self.probe.is_up() { PAUSES.base } else { PAUSES.after(pause) };
             let Some(agent) = agent.upgrade() else { return };
             if changed {
                 self.show(&agent);

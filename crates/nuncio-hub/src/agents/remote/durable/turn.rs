@@ -16,7 +16,9 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures_util::future::{FutureExt as _, OptionFuture};
 use nuncio_client::was_not_sent;
-use nuncio_protocol::{A2aService, CallContext, ContextId, Error, ErrorKind, Result, TaskId, TaskState};
+use nuncio_protocol::{
+    A2aService, CallContext, ContextId, Error, ErrorKind, Result, TaskId, TaskState, retry::Backoff,
+};
 use nuncio_server::{CallerPermit, Emitter, ExecContext, store::Scope};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
@@ -315,7 +317,8 @@ impl<'a> RemoteTurn<'a> {
             if !may_have_it || !self.may_repeat() || repeats == MAX_REPEATS {
                 break error;
             }
-            tokio::time::sleep(self.link().settings.poll_every * 2_u32.pow(repeats)).await;
+            let pauses = Backoff::doubling(self.link().settings.poll_every, Duration::MAX);
+            tokio::time::sleep(pauses.pause(repeats)).await;
             repeats += 1;
         };
         let told = shown(&error, self.as_caller());
