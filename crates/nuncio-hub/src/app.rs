@@ -23,21 +23,21 @@ use url::Url;
 
 use crate::{
     admin::{Admin, AdminState, Reloader},
-    agents,
+    agent_urls::AgentUrls,
+    agents::{self, AgentFactory},
     audit::{self, Audit},
     config::{self, Config},
     data,
-    fleet::{Agent, Fleet, Workshop},
+    fleet::{Agent, Fleet},
     front::{Front, Guard},
     grpc::Health,
     identity::{Identity, Keyring},
     limits::Callers,
     listen::{Certificates, Listener, Names},
     master, memory,
-    place::Place,
     push::{self, Pushing},
     ready,
-    registry::{Cabinet, Registry, Vault},
+    registry::{AgentRecords, Registry, Vault},
     reload::{Live, Reloading},
     router,
     signing::CardKeys,
@@ -63,7 +63,7 @@ const TELEMETRY_GRACE: Duration = Duration::from_secs(5);
 pub struct Hub {
     listener: Listener,
     address: SocketAddr,
-    place: Place,
+    urls: AgentUrls,
     fleet: Arc<Fleet>,
     store: Arc<dyn Store>,
     pushing: Option<Pushing>,
@@ -134,7 +134,7 @@ impl Hub {
         let base = PublicBase::parse(&base).with_context(|| {
             format!("{base} is no address; expected one such as https://agents.example.com")
         })?;
-        let place = Place::new(&Url::parse(base.as_str())?, config.default_agent.as_deref());
+        let urls = AgentUrls::new(&Url::parse(base.as_str())?, config.default_agent.as_deref());
         let own_names = names(&config, address);
         let options = BindOptions {
             legacy_card_path: config.legacy_card,
@@ -156,8 +156,8 @@ impl Hub {
         callers.tell_apart(identity.has_any());
         let limits = Arc::new(ArcSwap::from_pointee(config.limits.clone()));
         let origins = Arc::new(ArcSwap::from_pointee(config.cors.origins.clone()));
-        let workshop = Workshop {
-            place: place.clone(),
+        let factory = AgentFactory {
+            urls: urls.clone(),
             store: Arc::clone(&store),
             retention,
             pushing: pushing.clone(),
@@ -170,10 +170,11 @@ impl Hub {
             contexts: agents::ContextKey::open(&*store).await?,
             profile: config.profile,
         };
+        let factory = Arc::new(factory);
         let fleet = Arc::new(Fleet::new(config.default_agent.as_deref()));
         if config.demo {
-            for agent in agents::demo(&workshop)? {
-                fleet.put(Arc::new(agent));
+            for agent in agents::demo_agents(&factory).await? {
+                fleet.put(agent);
             }
         }
         let guard = Guard {
@@ -181,15 +182,15 @@ impl Hub {
             identity: Arc::clone(&identity),
             fleet: Arc::clone(&fleet),
         };
-        let (routes, health) = router::router(&fleet, &store, &place, &options, &guard).await?;
+        let (routes, health) = router::router(&fleet, &store, &urls, &options, &guard).await?;
         let routes = routes.merge(keys.router(push_key.as_ref(), &options)?);
         let requests = Requests::new(Arc::clone(&telemetry.metrics));
         let front = Front::new(requests, guard, routes);
         let local = |address| Names { proxies: Vec::new(), follow: false, ..names(&config, address) };
         let woken = pushing.as_ref().map(|pushing| pushing.push.clone());
         let wake = Arc::new(move || woken.iter().for_each(Push::wake));
-        let cabinet = Cabinet { store: Arc::clone(&store), vault };
-        let registry = Registry::new(Arc::clone(&fleet), Arc::new(workshop), cabinet);
+        let records = AgentRecords { store: Arc::clone(&store), vault };
+        let registry = Registry::new(Arc::clone(&fleet), factory, records);
         for (name, error) in registry.configure(config.agents.clone(), false).await? {
             if config.agents.iter().any(|agent| agent.name == name) {
                 return Err(error.context(format!("the agent {name} cannot be served")));
@@ -228,7 +229,7 @@ impl Hub {
         Ok(Self {
             listener,
             address,
-            place,
+            urls,
             fleet,
             store,
             pushing,
@@ -296,12 +297,12 @@ impl Hub {
     #[must_use]
     pub fn served(&self) -> Vec<Served> {
         let served = |agent: &Arc<Agent>| {
-            let url = self.place.url(agent.name());
+            let url = self.urls.url(agent.name());
             Served {
                 name: agent.name().to_string(),
                 card_url: format!("{url}/.well-known/agent-card.json"),
                 url,
-                example: agent.example,
+                example: agent.example(),
             }
         };
         self.fleet.all().iter().map(served).collect()

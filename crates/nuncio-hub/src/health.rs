@@ -59,7 +59,7 @@ fn wants_all(request: &Request) -> bool {
 }
 
 fn tell(agent: &Agent) -> Value {
-    let Some(behind) = agent.behind() else { return json!({ "name": **agent.name(), "state": "up" }) };
-    let condition = &behind.health().condition;
+    let Some(upstream) = agent.upstream() else { return json!({ "name": **agent.name(), "state": "up" }) };
+    let condition = &upstream.health().condition;
     json!({ "name": **agent.name(), "state": condition.word(), "reason": condition.reason() })
 }

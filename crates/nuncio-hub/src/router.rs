@@ -8,10 +8,9 @@ use axum::{
     extract::{DefaultBodyLimit, Path, Request, State},
     middleware,
     response::{IntoResponse as _, Response},
-    routing::{get, post},
+    routing::{MethodFilter, on},
 };
-use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, Uri, header};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use nuncio_server::{
     bind::{self, BindOptions},
     store::Store,
@@ -19,35 +18,67 @@ use nuncio_server::{
 use serde_json::json;
 
 use crate::{
-    agents::Opened,
+    agent_urls::{self, AgentUrls},
+    agents::{self, KindRoute, RouteAccess, RouteCall},
     directory,
     fleet::{Agent, Fleet},
     front::Guard,
     grpc::{self, Health},
     health,
-    place::{self, Place},
 };
 
 pub(crate) async fn router(
     fleet: &Arc<Fleet>,
     store: &Arc<dyn Store>,
-    place: &Place,
+    urls: &AgentUrls,
     options: &BindOptions,
     guard: &Guard,
 ) -> Result<(Router, Health)> {
-    let agents = Router::new()
-        .route("/agents/{name}/upstream-card", get(upstream_card))
-        .fallback(default_agent)
-        .with_state(Arc::clone(fleet))
-        .merge(directory::router(fleet, place));
+    let (identified, capabilities): (Vec<_>, Vec<_>) =
+        agents::routes().into_iter().partition(|route| route.access == RouteAccess::Caller);
+    let agents = mount(identified, fleet, store)?
+        .merge(Router::new().fallback(default_agent).with_state(Arc::clone(fleet)))
+        .merge(directory::router(fleet, urls));
     let (grpc, health) = grpc::router(fleet.clone(), options.clone()).await?;
     let known = agents.merge(grpc).layer(middleware::from_fn_with_state(guard.clone(), Guard::layer));
-    // Agents that notify show what proves who they are in the address itself.
-    let notified = Router::new()
-        .route("/agents/{name}/push/{address}", post(notified))
-        .layer(DefaultBodyLimit::max(options.body_bytes))
-        .with_state((Arc::clone(fleet), Arc::clone(store)));
-    Ok((health::router(fleet).merge(notified).merge(known), health))
+    let capabilities = mount(capabilities, fleet, store)?.layer(DefaultBodyLimit::max(options.body_bytes));
+    Ok((health::router(fleet).merge(capabilities).merge(known), health))
+}
+
+/// The routes of kinds, each below the path of every agent: which agents are of which kind is not told.
+fn mount(routes: Vec<KindRoute>, fleet: &Arc<Fleet>, store: &Arc<dyn Store>) -> Result<Router> {
+    let mut router = Router::new();
+    for route in routes {
+        let (fleet, store) = (Arc::clone(fleet), Arc::clone(store));
+        let path = format!("/agents/{{name}}/{}", route.path);
+        let filter = MethodFilter::try_from(route.method)?;
+        let answer = move |Path(captures): Path<Vec<(String, String)>>, request: Request| {
+            let mut captures = captures.into_iter().map(|(_, text)| text);
+            let decoded = captures.next().unwrap_or_default();
+            let (name, agent) = match route.access {
+                RouteAccess::Caller => {
+                    let name = name_in(request.uri());
+                    (name.to_owned(), fleet.visible(name, request.extensions().get()))
+                }
+                RouteAccess::Capability => {
+                    let agent = fleet.get(&decoded);
+                    (decoded, agent)
+                }
+            };
+            let (headers, uri) = (request.headers().clone(), request.uri().clone());
+            let call =
+                RouteCall { store: Arc::clone(&store), name, agent, captures: captures.collect(), request };
+            let answer = (route.handler)(call);
+            async move { answer.await.unwrap_or_else(|| not_found(&headers, &uri)) }
+        };
+        router = router.route(&path, on(filter, answer));
+    }
+    Ok(router)
+}
+
+/// The name of the agent in a path, as it came: escaped it would be another one, and no agent has such a name.
+fn name_in(uri: &Uri) -> &str {
+    uri.path().split('/').nth(2).unwrap_or_default()
 }
 
 /// True for what is below an agent's own path and the agent's to answer. No operation has the other paths; one of a
@@ -93,46 +124,8 @@ pub(crate) async fn agent(fleet: &Fleet, request: Box<Request>) -> Response {
     let name = path.split('/').nth(2).unwrap_or_default();
     let public = with_public_card(fleet, &request);
     match public.or_else(|| fleet.visible(name, request.extensions().get())) {
-        Some(agent) => agent.shown().bound.serve(&place::path(agent.name()), request).await,
+        Some(agent) => agent.shown().bound.serve(&agent_urls::path(agent.name()), request).await,
         None => not_found(request.headers(), request.uri()),
-    }
-}
-
-/// The card of the agent behind an agent, as it came: its signature holds for that.
-async fn upstream_card(State(fleet): State<Arc<Fleet>>, request: Request) -> Response {
-    let name = request.uri().path().split('/').nth(2).unwrap_or_default();
-    let agent = fleet.visible(name, request.extensions().get());
-    match agent.and_then(|agent| agent.behind()?.card()) {
-        Some(card) => ([(header::CACHE_CONTROL, "no-store")], Json(card)).into_response(),
-        None => not_found(request.headers(), request.uri()),
-    }
-}
-
-/// What an agent that keeps its own tasks has to tell a webhook of one of its callers.
-async fn notified(
-    State((fleet, store)): State<(Arc<Fleet>, Arc<dyn Store>)>,
-    Path((name, address)): Path<(String, String)>,
-    headers: HeaderMap,
-    uri: Uri,
-    body: Bytes,
-) -> Response {
-    // First, and for any name.
-    let opened = match Opened::by(&*store, &name, &address).await {
-        Ok(opened) => opened,
-        Err(error) => {
-            tracing::warn!(%error, "a notification could not be handed on");
-            return StatusCode::SERVICE_UNAVAILABLE.into_response();
-        }
-    };
-    let agent = fleet.get(&name);
-    let status = match (opened, agent.as_ref().and_then(|agent| agent.proxy())) {
-        (Some(opened), Some(proxy)) => proxy.notified(opened, &headers, body).await.status(),
-        _ => StatusCode::NOT_FOUND,
-    };
-    match status {
-        // In the same words: who can post here, may not know which agents there are.
-        StatusCode::NOT_FOUND => not_found(&headers, &uri),
-        status => status.into_response(),
     }
 }
 

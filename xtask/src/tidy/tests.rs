@@ -110,6 +110,32 @@ fn only_record_commits() {
 }
 
 #[test]
+fn kinds_of_agents_are_told_apart_in_their_table() {
+    let rule = ["3 one-table-of-kinds"];
+    for matched in [
+        "match kind { AgentKind::Demo(_) => {} }",
+        "let config::AgentKind::Upstream(upstream) = kind else { return };",
+        "matches!(wanted.kind, AgentKind :: Command(_))",
+        "use crate::config::AgentKind::*;",
+        "use crate::config::{AgentKind as Kind, Agent};",
+    ] {
+        let text = format!("//! Doc of AgentKind::Demo.\nuse crate::config::AgentKind;\n{matched}\n");
+        check("crates/nuncio-hub/src/check.rs", &text, &rule);
+        check("crates/nuncio-hub/src/agents/demo/mod.rs", &text, &rule);
+        check("crates/nuncio-hub/src/agents/mod.rs", &text, &[]);
+        check("crates/nuncio-hub/src/config/read/agent.rs", &text, &[]);
+        check("crates/nuncio-hub/src/registry/tests.rs", &text, &[]);
+        check("bench/src/hub/middle.rs", &text, &[]);
+        check(
+            "crates/nuncio-hub/src/check.rs",
+            &format!("//! Doc.\n#[cfg(test)]\nmod tests {{\n{matched}\n}}\n"),
+            &[],
+        );
+    }
+    check("crates/nuncio-hub/src/check.rs", "//! Doc.\nfn f(kind: &AgentKind) {}\nMyAgentKind::A;\n", &[]);
+}
+
+#[test]
 fn nothing_is_left_unfinished() {
     let word = concat!("TO", "DO");
     check("README.md", &format!("fine\n{word}: more\n"), &["2 nothing-unfinished"]);

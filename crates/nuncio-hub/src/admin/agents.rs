@@ -3,7 +3,7 @@
 //! Programs are configured on the machine only: the holder of the token may use what the hub can reach, and not run
 //! what the hub's user can.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use nuncio_protocol::{AgentCard, AgentInterface};
 use nuncio_server::store::Expect;
@@ -18,9 +18,9 @@ use super::{
     problem::Problem,
 };
 use crate::{
-    config::{AgentKind, AgentName, AgentOrigin, Mode},
+    config::{AgentName, AgentOrigin},
     fleet::{self, Condition},
-    registry::{Refused, Wanted},
+    registry::{Refused, Desired},
 };
 
 pub(super) async fn list(state: Arc<AdminState>, _: ListAgents) -> Result<Reply<Agents>, Problem> {
@@ -40,7 +40,7 @@ async fn details(state: &AdminState, name: &str) -> Result<Reply<AgentDetails>, 
     let agent = find(state, name)?;
     let wanted = state.registry.find(name).await;
     let card = serde_json::to_value(&*agent.shown().card).map_err(|_| Problem::internal())?;
-    let upstream_card = agent.behind().and_then(|behind| behind.card());
+    let upstream_card = agent.upstream().and_then(|upstream| upstream.card());
     let reply = Reply::new(AgentDetails { agent: shown(&agent, wanted.as_ref()), card, upstream_card });
     Ok(match wanted.and_then(|wanted| wanted.given) {
         Some((_, version)) => reply.version(version),
@@ -61,12 +61,12 @@ pub(super) async fn refresh(
 ) -> Result<Reply<AgentDetails>, Problem> {
     let RefreshAgent { name } = request;
     let agent = find(&state, &name)?;
-    let behind = agent.behind().ok_or_else(|| {
+    let upstream = agent.upstream().ok_or_else(|| {
         Problem::conflict(format!(
             "{name} is this hub's own, and so is its card: there is nothing to look for"
         ))
     })?;
-    behind
+    upstream
         .refresh(&agent)
         .await
         .map_err(|why| Problem::unavailable(format!("there is no new card: {why}")))?;
@@ -134,26 +134,25 @@ fn problem(name: &str, refused: Refused) -> Problem {
     }
 }
 
-fn shown(agent: &fleet::Agent, wanted: Option<&Wanted>) -> Agent {
+fn shown(agent: &fleet::Agent, wanted: Option<&Desired>) -> Agent {
     let served = agent.shown();
     let card: &AgentCard = &served.card;
     let offered = |interface: &AgentInterface| Interface {
         version: interface.protocol_version.clone(),
         binding: interface.protocol_binding.clone(),
     };
-    let (kind, mode, url) = kind_of(wanted);
     let base = card.supported_interfaces.first().map(|interface| interface.url.as_str()).unwrap_or_default();
     Agent {
         name: agent.name().to_string(),
-        kind: kind.to_owned(),
-        mode,
+        kind: agent.kind().to_owned(),
+        mode: if agent.runtime().is_some() { TaskMode::Durable } else { TaskMode::Proxy },
         origin: match wanted.map(|wanted| wanted.agent.origin) {
             None | Some(AgentOrigin::Flag) => api::AgentOrigin::Flag,
             Some(AgentOrigin::File) => api::AgentOrigin::File,
             Some(AgentOrigin::Api) => api::AgentOrigin::Api,
         },
-        url,
-        speaks: agent.behind().and_then(|behind| behind.speaks()).map(|(version, binding)| Interface {
+        url: agent.upstream().map(|upstream| upstream.url()),
+        speaks: agent.upstream().and_then(|upstream| upstream.speaks()).map(|(version, binding)| Interface {
             version: version.as_str().to_owned(),
             binding: binding.as_str().to_owned(),
         }),
@@ -165,34 +164,9 @@ fn shown(agent: &fleet::Agent, wanted: Option<&Wanted>) -> Agent {
     }
 }
 
-fn kind_of(wanted: Option<&Wanted>) -> (&'static str, TaskMode, Option<String>) {
-    match wanted.map(|wanted| &wanted.agent.kind) {
-        None | Some(AgentKind::Demo(_)) => ("demo", TaskMode::Durable, None),
-        Some(AgentKind::Command(_)) => ("command", TaskMode::Durable, None),
-        Some(AgentKind::Upstream(upstream)) => {
-            let mode = match upstream.mode {
-                Mode::Durable => TaskMode::Durable,
-                Mode::Proxy => TaskMode::Proxy,
-            };
-            ("upstream", mode, Some(without_credentials(&upstream.url)))
-        }
-    }
-}
-
-/// A user, a password or a query in an address may be secret.
-fn without_credentials(url: &url::Url) -> String {
-    let mut url = url.clone();
-    // Neither can fail where there is a host, and there is one.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.set_query(None);
-    url.set_fragment(None);
-    url.to_string()
-}
-
 /// The health of an agent. One that runs in the hub is up.
 pub(super) fn health_of(agent: &fleet::Agent) -> AgentHealth {
-    let Some(health) = agent.behind().map(|behind| behind.health()) else {
+    let Some(health) = agent.upstream().map(|upstream| upstream.health()) else {
         return AgentHealth { state: HealthState::Up, since: None, reason: None };
     };
     let state = match health.condition {

@@ -18,7 +18,7 @@ use nuncio_protocol::{Caller, Error, ErrorKind};
 use nuncio_server::bind;
 
 use super::{Ended, Identity, Known, Refused};
-use crate::{listen::Peer, place};
+use crate::{agent_urls, listen::Peer};
 
 /// What is asked again when nobody could say.
 const LATER: Duration = Duration::from_secs(5);
@@ -100,7 +100,7 @@ fn refuse(request: &Request, refused: &Refused) -> Response {
 /// Answers with an error in the words of the binding, the same for agents that are there and for those that are not.
 pub(crate) fn refuse_with(request: &Request, error: &Error) -> Response {
     let name = request.uri().path().strip_prefix("/agents/").and_then(|below| below.split('/').next());
-    let prefix = name.map(place::path).unwrap_or_default();
+    let prefix = name.map(agent_urls::path).unwrap_or_default();
     let mut response = bind::refuse(&prefix, request, error);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

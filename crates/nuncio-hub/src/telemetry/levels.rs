@@ -47,8 +47,8 @@ impl Levels {
             if let Some(runtime) = agent.runtime() {
                 self.metrics.running(agent.name(), runtime.running());
             }
-            if let Some(behind) = agent.behind() {
-                self.metrics.agent_is(agent.name(), behind.health().condition == Condition::Up);
+            if let Some(upstream) = agent.upstream() {
+                self.metrics.agent_is(agent.name(), upstream.health().condition == Condition::Up);
             }
         }
         self.metrics.memory(&self.memory, memory::resident());
