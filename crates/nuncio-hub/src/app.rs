@@ -28,20 +28,22 @@ use crate::{
     config::{self, Config},
     data,
     fleet::{Agent, Fleet, Workshop},
-    front::{Front, Guard},
+    gauges::Levels,
     grpc::Health,
     identity::{Identity, Keyring},
     limits::Callers,
     listen::{Certificates, Listener, Names},
     master, memory,
+    pipeline::{Pipeline, Stations},
     place::Place,
     push::{self, Pushing},
     ready,
     registry::{Cabinet, Registry, Vault},
     reload::{Live, Reloading},
-    router,
+    routes::RouteTable,
     signing::CardKeys,
-    telemetry::{Levels, Requests, Telemetry},
+    target::RouteAccess,
+    telemetry::{Requests, Telemetry},
 };
 
 /// How many connections wait to be accepted.
@@ -68,7 +70,7 @@ pub struct Hub {
     store: Arc<dyn Store>,
     pushing: Option<Pushing>,
     health: Health,
-    front: Front,
+    pipeline: Pipeline,
     admin: Option<Admin>,
     live: Live,
     reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
@@ -176,15 +178,12 @@ impl Hub {
                 fleet.put(Arc::new(agent));
             }
         }
-        let guard = Guard {
-            origins: Arc::clone(&origins),
-            identity: Arc::clone(&identity),
-            fleet: Arc::clone(&fleet),
-        };
-        let (routes, health) = router::router(&fleet, &store, &place, &options, &guard).await?;
-        let routes = routes.merge(keys.router(push_key.as_ref(), &options)?);
+        let (mut routes, health) = RouteTable::new(&fleet, &store, &place, &options).await?;
+        routes.add_all(RouteAccess::Anyone, keys.route(push_key.as_ref(), &options)?)?;
         let requests = Requests::new(Arc::clone(&telemetry.metrics));
-        let front = Front::new(requests, guard, routes);
+        let (origins_now, identity_now) = (Arc::clone(&origins), Arc::clone(&identity));
+        let pipeline =
+            Pipeline::new(Stations { requests, origins: origins_now, identity: identity_now, routes });
         let local = |address| Names { proxies: Vec::new(), follow: false, ..names(&config, address) };
         let woken = pushing.as_ref().map(|pushing| pushing.push.clone());
         let wake = Arc::new(move || woken.iter().for_each(Push::wake));
@@ -233,7 +232,7 @@ impl Hub {
             store,
             pushing,
             health,
-            front,
+            pipeline,
             admin,
             live,
             reloader,
@@ -324,7 +323,7 @@ impl Hub {
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<()> {
         let stopping = CancellationToken::new();
         let calls = async {
-            let open = self.listener.serve(self.front, shutdown).await;
+            let open = self.listener.serve(self.pipeline, shutdown).await;
             stopping.cancel();
             open
         };

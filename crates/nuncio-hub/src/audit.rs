@@ -26,7 +26,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::{clock, identity::network_of, telemetry::Metrics};
+use crate::{clock, network::subscriber_network, telemetry::Metrics};
 
 /// What operators did; it stays, however many are refused meanwhile.
 const ACTS: &str = "audit";
@@ -217,7 +217,7 @@ struct Fold {
 impl Fold {
     fn of(row: &Row) -> Self {
         // Those who are known are told apart by who they are, the others by where they come from.
-        let peer = if row.principal.is_none() { row.peer.map(network_of) } else { None };
+        let peer = if row.principal.is_none() { row.peer.map(subscriber_network) } else { None };
         let Row { what, principal, agent, operation, .. } = row.clone();
         Self { what, principal, peer, agent, operation }
     }

@@ -47,11 +47,11 @@ use crate::{
     audit::{Row, What},
     config::{self, Config, Data},
     fleet::Fleet,
+    gauges::Levels,
     health::router_with_agents,
     identity::Identity,
     listen::{Listener, Names, Open},
     registry::Registry,
-    telemetry::Levels,
 };
 
 /// What whoever administers the hub works on.

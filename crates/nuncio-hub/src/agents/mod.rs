@@ -18,7 +18,7 @@ use nuncio_server::CallerShare;
 
 pub use self::conformance::Profile;
 pub(crate) use self::context_key::ContextKey;
-pub(crate) use self::proxy::{Answered, Opened, Proxy, Taken};
+pub(crate) use self::proxy::{Opened, Proxy};
 use self::upstream::Label;
 pub(crate) use self::upstream::hub_id;
 use crate::{

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use nuncio_protocol::{A2aService, AgentCard};
 use nuncio_server::{
     Runtime,
-    bind::{self, BindOptions, OnDenied},
+    bind::{self, BindOptions, OnDenied, Relay},
 };
 
 use super::Behind;
@@ -15,8 +15,9 @@ use crate::{
     agents::Proxy,
     audit::{Audit, Row, What},
     config::{self, AgentKind, Cards},
+    dispatch::{Dispatch, Layers},
     identity::Identity,
-    limits::{Gate, Guarded, Relayed},
+    limits::Gate,
     telemetry::Telemetry,
 };
 
@@ -32,8 +33,8 @@ pub(crate) enum Made {
 pub(crate) struct Agent {
     name: Arc<str>,
     runtime: Option<Runtime>,
-    /// What takes calls as they came, if somebody else keeps its tasks.
-    relayed: Option<Arc<Relayed>>,
+    proxy: Option<Arc<Proxy>>,
+    relay: Option<Arc<dyn Relay>>,
     /// What carries calls out, with all that stands around it.
     service: Arc<dyn A2aService>,
     identity: Arc<Identity>,
@@ -79,19 +80,19 @@ impl Agent {
         let name: Arc<str> = name.into();
         options.agent_name = Some(Arc::clone(&name));
         let calls = telemetry.calls(&name);
-        let relayed = |proxy| Relayed { proxy, gate: Arc::clone(&gate), calls: Arc::clone(&calls) };
-        let relayed = proxy.map(relayed).map(Arc::new);
-        let guarded = Guarded { service, gate, identity: Arc::clone(&identity) };
-        // Around the limits, too: what they refuse is counted.
-        let service = Telemetry::around(calls, Arc::new(guarded));
-        let shown = show(&name, &service, relayed.as_ref(), &card, &identity, &options)?;
+        let layers = Layers { calls, gate, identity: Arc::clone(&identity) };
+        let relay = |proxy| Arc::new(Dispatch::new(layers.clone(), proxy)) as Arc<dyn Relay>;
+        let relay = proxy.clone().map(relay);
+        let service: Arc<dyn A2aService> = Arc::new(Dispatch::new(layers, service));
+        let shown = show(&name, &service, relay.as_ref(), &card, &identity, &options)?;
         let shown = ArcSwap::from_pointee(shown);
         let card = ArcSwap::new(card);
         let (behind, is_listed, cards, kind) = (OnceLock::new(), true, None, None);
         Ok(Self {
             name,
             runtime,
-            relayed,
+            proxy,
+            relay,
             service,
             identity,
             card,
@@ -163,7 +164,7 @@ impl Agent {
 
     /// What hands its calls on, if somebody else keeps its tasks.
     pub(crate) fn proxy(&self) -> Option<&Arc<Proxy>> {
-        self.relayed.as_ref().map(|relayed| &relayed.proxy)
+        self.proxy.as_ref()
     }
 
     /// As callers see it now.
@@ -182,7 +183,7 @@ impl Agent {
         let shown = show(
             &self.name,
             &self.service,
-            self.relayed.as_ref(),
+            self.relay.as_ref(),
             &self.card.load(),
             &self.identity,
             &self.options,
@@ -214,7 +215,7 @@ fn denied(agent: &str, audit: &Audit) -> OnDenied {
 fn show(
     name: &str,
     service: &Arc<dyn A2aService>,
-    relayed: Option<&Arc<Relayed>>,
+    relay: Option<&Arc<dyn Relay>>,
     card: &AgentCard,
     identity: &Identity,
     options: &BindOptions,
@@ -222,8 +223,8 @@ fn show(
     let mut card = card.clone();
     identity.declare(&mut card);
     let (service, options) = (Arc::clone(service), options.clone());
-    let bound = match relayed {
-        Some(relayed) => bind::Agent::relayed(service, Arc::<Relayed>::clone(relayed), &card, options),
+    let bound = match relay {
+        Some(relay) => bind::Agent::relayed(service, Arc::clone(relay), &card, options),
         None => bind::Agent::new(service, &card, options),
     };
     let bound = bound.with_context(|| format!("the card of {name} is wrong"))?;

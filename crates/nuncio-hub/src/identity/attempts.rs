@@ -4,12 +4,14 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::time::Instant;
+
+use crate::network::subscriber_network;
 
 /// For how long attempts are counted, from the first.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -32,7 +34,7 @@ impl Attempts {
     /// How long this address has to wait, if it has to.
     pub(super) fn wait(&self, peer: IpAddr, now: Instant) -> Option<Duration> {
         let windows = self.windows();
-        let window = windows.get(&who(peer)).filter(|window| window.failed >= MOST)?;
+        let window = windows.get(&subscriber_network(peer)).filter(|window| window.failed >= MOST)?;
         window.ends.checked_duration_since(now).filter(|wait| !wait.is_zero())
     }
 
@@ -46,7 +48,8 @@ impl Attempts {
                 windows.clear();
             }
         }
-        let window = windows.entry(who(peer)).or_insert(Window { ends: now + WINDOW, failed: 0 });
+        let window =
+            windows.entry(subscriber_network(peer)).or_insert(Window { ends: now + WINDOW, failed: 0 });
         if window.ends <= now {
             *window = Window { ends: now + WINDOW, failed: 0 };
         }
@@ -55,14 +58,6 @@ impl Attempts {
 
     fn windows(&self) -> MutexGuard<'_, HashMap<IpAddr, Window>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The address, or the network of it that one subscriber has.
-pub(crate) fn who(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        address @ IpAddr::V4(_) => address,
     }
 }
 

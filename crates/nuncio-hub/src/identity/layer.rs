@@ -18,7 +18,7 @@ use nuncio_protocol::{Caller, Error, ErrorKind};
 use nuncio_server::bind;
 
 use super::{Ended, Identity, Known, Refused};
-use crate::{listen::Peer, place};
+use crate::{listen::Peer, target::Target};
 
 /// What is asked again when nobody could say.
 const LATER: Duration = Duration::from_secs(5);
@@ -27,13 +27,11 @@ const LATER: Duration = Duration::from_secs(5);
 /// ones: whoever shows some wants to hear that they are wrong.
 pub(crate) async fn identify<F: Future<Output = Response>>(
     identity: &Identity,
-    mut request: Box<Request>,
+    target: Target,
     reads_public_card: bool,
+    mut request: Box<Request>,
     next: impl FnOnce(Box<Request>) -> F,
 ) -> Response {
-    if is_open(request.uri().path()) {
-        return Box::pin(next(request)).await;
-    }
     let nowhere = Ipv4Addr::UNSPECIFIED.into();
     let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::new(nowhere, nowhere));
     match identity.find(request.uri(), request.headers(), &peer).await {
@@ -55,16 +53,11 @@ pub(crate) async fn identify<F: Future<Output = Response>>(
             request.extensions_mut().insert(Caller::anonymous());
             next(request).await
         }
-        Err(refused) => refuse(&request, &refused),
+        Err(refused) => refuse(target, &request, &refused),
     }
 }
 
-/// What says nothing about agents: whether the port is well, and which services the protocol has.
-fn is_open(path: &str) -> bool {
-    path.starts_with("/grpc.health.v1.Health/") || path.starts_with("/grpc.reflection.")
-}
-
-fn refuse(request: &Request, refused: &Refused) -> Response {
+fn refuse(target: Target, request: &Request, refused: &Refused) -> Response {
     let (error, challenge) = match refused {
         Refused::Missing => {
             let how = "authentication required; send an API key or a token as Authorization: Bearer";
@@ -90,7 +83,7 @@ fn refuse(request: &Request, refused: &Refused) -> Response {
             (Error::new(ErrorKind::Unavailable, why).with_retry_after(LATER), None)
         }
     };
-    let mut response = refuse_with(request, &error);
+    let mut response = refuse_with(target, request, &error);
     if let Some(value) = challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok()) {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
     }
@@ -98,10 +91,8 @@ fn refuse(request: &Request, refused: &Refused) -> Response {
 }
 
 /// Answers with an error in the words of the binding, the same for agents that are there and for those that are not.
-pub(crate) fn refuse_with(request: &Request, error: &Error) -> Response {
-    let name = request.uri().path().strip_prefix("/agents/").and_then(|below| below.split('/').next());
-    let prefix = name.map(place::path).unwrap_or_default();
-    let mut response = bind::refuse(&prefix, request, error);
+pub(crate) fn refuse_with(target: Target, request: &Request, error: &Error) -> Response {
+    let mut response = bind::refuse(target.agent_path(request.uri().path()), request, error);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

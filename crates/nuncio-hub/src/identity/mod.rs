@@ -7,7 +7,7 @@
 //! | nobody in particular | nothing, where that is allowed | anonymous |
 //!
 //! Reading order: this file decides, `layer` is where requests pass, `text`, `key` and `keyring` are about API
-//! keys, `jwt` and `issuer` about tokens, `attempts` counts who is wrong, `access` says which agents there are
+//! keys, `jwt` and `issuer` about tokens, `attempts` counts who is wrong, `caller_id` is what limits go by, `access` says which agents there are
 //! for a caller, `ended` until when, `declare` what cards say about all this.
 
 mod layer;
@@ -23,6 +23,8 @@ mod jwt;
 mod issuer;
 
 mod attempts;
+
+mod caller_id;
 
 mod access;
 
@@ -42,7 +44,7 @@ use tokio::{sync::watch, time::Instant};
 
 pub(crate) use self::{
     access::Access,
-    attempts::who as network_of,
+    caller_id::CallerId,
     layer::{identify, refuse_with},
 };
 use self::{access::Witness, attempts::Attempts, ended::Ended, issuer::Issuer};
@@ -55,7 +57,6 @@ use crate::{
     audit::{Audit, Row, What},
     clock,
     config::{self, Anonymous, Cards},
-    limits::Who,
     listen::Peer,
 };
 
@@ -190,9 +191,9 @@ impl Identity {
     }
 
     /// What holders of keys may ask for, where that is not as for all.
-    pub(crate) fn limits(&self) -> HashMap<Who, KeyLimits> {
+    pub(crate) fn limits(&self) -> HashMap<CallerId, KeyLimits> {
         let keys = self.keyring.list().into_iter().map(|(key, _)| key);
-        keys.filter(|key| !key.limits.is_empty()).map(|key| (Who::holder_of(&key), key.limits)).collect()
+        keys.filter(|key| !key.limits.is_empty()).map(|key| (CallerId::from(&key), key.limits)).collect()
     }
 
     /// Looks after keys and issuers for as long as it is polled.

@@ -14,6 +14,7 @@ use super::{
     issuer::tests::{Pair, Server, seconds},
     *,
 };
+use crate::target::{RouteAccess, Target};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -206,7 +207,7 @@ async fn a_change_of_keys_is_told() {
     let limits = KeyLimits { streams: Some(2), ..KeyLimits::default() };
     identity.keyring().create(NewKey { limits, ..NewKey::named("a") }).await.unwrap();
     changes.next().await;
-    let who = |key: &Key| Who::holder_of(key);
+    let who = |key: &Key| CallerId::from(key);
     let keys = identity.keyring().list();
     assert_eq!(identity.limits(), HashMap::from([(who(&keys[0].0), limits)]));
 }
@@ -218,8 +219,9 @@ async fn open(identity: &Arc<Identity>, shown: &str) -> Body {
         let events = event.chain(futures_util::stream::pending());
         ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
     };
+    let target = Target::new(0, RouteAccess::Caller, false, None);
     let request = http::Request::get("/stream").header("x-api-key", shown).body(Body::empty()).unwrap();
-    let response = identify(identity, Box::new(request), false, endless).await;
+    let response = identify(identity, target, false, Box::new(request), endless).await;
     assert_eq!(response.status(), http::StatusCode::OK);
     response.into_body()
 }

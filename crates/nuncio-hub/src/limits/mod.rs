@@ -12,12 +12,9 @@
 //! The last two are counted where the work is done, by [`TaskQuota`] and [`CallerPool`](nuncio_server::CallerPool);
 //! here are their settings. Callers are told apart by principal and tenant; all who are anonymous are one.
 //!
-//! Reading order: this file keeps the shares, `share` counts, `guarded` stands around a service.
+//! Reading order: this file keeps the shares, `share` counts. Every call passes a [`Gate`] in `dispatch`.
 
-mod relayed;
 mod share;
-
-mod guarded;
 
 use std::{
     collections::HashMap,
@@ -33,11 +30,11 @@ use nuncio_protocol::{Caller, Error, ErrorKind, Result, op::Op};
 use nuncio_server::{CallerShare, TaskQuota};
 use tokio::time::Instant;
 
+pub(crate) use self::share::Permit;
 use self::share::{Bounds, Share};
-pub(crate) use self::{guarded::Guarded, relayed::Relayed, share::Permit};
 use crate::{
     config::{AgentLimits, Limits},
-    identity::{Key, KeyLimits},
+    identity::{CallerId, KeyLimits},
 };
 
 /// A caller that has asked for nothing for this long is forgotten: any burst has come back by then, or nearly.
@@ -61,36 +58,18 @@ pub(crate) struct Callers {
     apart: AtomicBool,
     quota: TaskQuota,
     /// The lock is held for a look, or for a walk over all now and then.
-    shares: Mutex<HashMap<Who, Kept>>,
+    shares: Mutex<HashMap<CallerId, Kept>>,
 }
 
 #[derive(Default)]
 struct Rules {
     usual: Bounds,
-    special: HashMap<Who, Bounds>,
+    special: HashMap<CallerId, Bounds>,
 }
 
 impl Rules {
-    fn of(&self, who: &Who) -> Bounds {
+    fn of(&self, who: &CallerId) -> Bounds {
         self.special.get(who).copied().unwrap_or(self.usual)
-    }
-}
-
-/// A caller, as far as limits tell callers apart: a principal of one tenant is not that of another.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Who {
-    principal: Option<Arc<str>>,
-    tenant: Option<Arc<str>>,
-}
-
-impl Who {
-    fn calling(caller: &Caller) -> Self {
-        Self { principal: caller.principal().cloned(), tenant: caller.tenant().cloned() }
-    }
-
-    /// Whoever shows this key.
-    pub(crate) fn holder_of(key: &Key) -> Self {
-        Self { principal: Some(key.principal.as_str().into()), tenant: key.tenant.as_deref().map(Into::into) }
     }
 }
 
@@ -100,7 +79,7 @@ struct Kept {
 }
 
 impl Callers {
-    pub(crate) fn new(limits: &Limits, special: &HashMap<Who, KeyLimits>) -> Self {
+    pub(crate) fn new(limits: &Limits, special: &HashMap<CallerId, KeyLimits>) -> Self {
         let (rules, any, closed, shares) = Default::default();
         let (share, share_percent, apart, quota) = Default::default();
         let callers = Self { rules, any, closed, share, share_percent, apart, quota, shares };
@@ -109,7 +88,7 @@ impl Callers {
     }
 
     /// Other limits from now on. Whoever has others than before begins anew.
-    pub(crate) fn configure(&self, limits: &Limits, special: &HashMap<Who, KeyLimits>) {
+    pub(crate) fn configure(&self, limits: &Limits, special: &HashMap<CallerId, KeyLimits>) {
         let usual = Bounds { rate: limits.rate, tasks: limits.tasks, streams: limits.streams };
         let bounds = |own: &KeyLimits| Bounds {
             rate: own.rate().or(usual.rate),
@@ -170,7 +149,7 @@ impl Callers {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        let who = Who::calling(caller);
+        let who = CallerId::from(caller);
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = shares.get_mut(&who) {
             kept.used = now;

@@ -15,7 +15,7 @@ use governor::{
 };
 use nuncio_protocol::{Error, ErrorKind, Result, op::Op};
 
-use crate::config::Rate;
+use crate::{call::StreamObserver, config::Rate};
 
 /// When to come again where nobody knows: somebody else's call has to end first.
 const SOON: Duration = Duration::from_secs(1);
@@ -129,7 +129,10 @@ impl Permit {
     }
 
     /// True if nothing is counted.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }
 }
+
+/// An open stream counts until it ends.
+impl StreamObserver for Permit {}

@@ -30,11 +30,7 @@ use nuncio_protocol::{
 use nuncio_server::store::Store;
 
 use self::owner::Owner;
-pub(crate) use self::{
-    owners::Owners,
-    push::Opened,
-    relay::{Answered, Taken},
-};
+pub(crate) use self::{owners::Owners, push::Opened};
 use super::upstream::{
     Label, card,
     hops::Hop,

@@ -4,8 +4,9 @@ use std::sync::Mutex;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use nuncio_protocol::{
-    Binding, CancelTaskRequest, Error, ErrorKind, Event, GetTaskRequest, SubscribeToTaskRequest, Task,
-    TraceContext,
+    A2aService, Binding, CancelTaskRequest, Error, ErrorKind, Event, GetTaskRequest, StreamItem,
+    SubscribeToTaskRequest, Task, TraceContext,
+    op::{Call, Carrier, Reply},
 };
 use opentelemetry::trace::SpanKind;
 use opentelemetry_sdk::{
@@ -37,6 +38,20 @@ impl Carrier for Agent {
             Call::CancelTask(_) => std::future::pending().await,
             _ => Err(Error::task_not_found(&"t-9".into())),
         }
+    }
+}
+
+/// An agent whose calls are observed.
+struct Watched {
+    calls: Arc<Calls>,
+    service: Arc<Agent>,
+}
+
+impl Carrier for Watched {
+    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+        let observed = self.calls.begin(cx, &call);
+        let traced = observed.traced();
+        observed.end(self.service.call(traced.as_ref().unwrap_or(cx), call).await)
     }
 }
 
@@ -80,7 +95,7 @@ fn context() -> CallContext {
 fn watched(traces: Option<Traces>) -> (Arc<Metrics>, Arc<Agent>, Watched) {
     let (metrics, agent) = (Arc::new(Metrics::default()), Arc::new(Agent::default()));
     let calls = Arc::new(Calls { metrics: metrics.agent(&"echo".into()), traces });
-    let watched = Watched::new(calls, Arc::clone(&agent) as _);
+    let watched = Watched { calls, service: Arc::clone(&agent) };
     (metrics, agent, watched)
 }
 

@@ -33,14 +33,14 @@ use crate::{
     agents::{echo, slow},
     config::{self, AgentKind, AgentOrigin, Mode, Upstream},
     fleet::{Agent, Fleet, Workshop},
-    front::{Front, Guard},
     identity::{Keyring, NewKey},
     limits::Callers,
     listen::Peer,
+    pipeline::{Pipeline, Stations},
     place::Place,
     push::Pushing,
     registry::Maker as _,
-    router,
+    routes::RouteTable,
     telemetry::Requests,
 };
 
@@ -248,18 +248,14 @@ async fn hub_of(
         let open = config::Identity { anonymous: config::Anonymous::Always, ..config::Identity::default() };
         workshop.identity.configure(&open).unwrap();
     }
-    let guard = Guard {
-        origins: Arc::default(),
-        identity: Arc::clone(&workshop.identity),
-        fleet: Arc::clone(&fleet),
-    };
-    let (routes, _health) = router::router(&fleet, &store, &place, &options, &guard).await.unwrap();
+    let (routes, _health) = RouteTable::new(&fleet, &store, &place, &options).await.unwrap();
     let requests = Requests::new(Arc::clone(&workshop.telemetry.metrics));
-    let front = Front::new(requests, guard, routes);
+    let identity = Arc::clone(&workshop.identity);
+    let pipeline = Pipeline::new(Stations { requests, origins: Arc::default(), identity, routes });
     // The edge says where requests come from, and there is none here.
     let local = Ipv4Addr::LOCALHOST.into();
     let peer = axum::Extension(Peer::new(local, local));
-    serve(listener, Router::new().fallback_service(front).layer(peer));
+    serve(listener, Router::new().fallback_service(pipeline).layer(peer));
     Hub { base, agent, keyring: Arc::clone(workshop.identity.keyring()), keys }
 }
 

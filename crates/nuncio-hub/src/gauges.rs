@@ -11,10 +11,10 @@ use nuncio_server::{
 };
 use tokio::sync::Mutex;
 
-use super::Metrics;
 use crate::{
     fleet::{Condition, Fleet},
     memory,
+    telemetry::Metrics,
 };
 
 /// Between two questions to the store: counting costs it something, and whoever asks can be anybody.
