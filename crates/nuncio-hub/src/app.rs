@@ -24,11 +24,10 @@ use url::Url;
 use crate::{
     admin::{Admin, Desk, Reloader},
     agents,
-    audit::{self, Audit},
     config::{self, Config},
     data,
     fleet::{Agent, Fleet, Workshop},
-    gauges::Levels,
+    gauges::Gauges,
     grpc::Health,
     identity::{Identity, Keyring},
     limits::Callers,
@@ -44,6 +43,7 @@ use crate::{
     signing::CardKeys,
     target::RouteAccess,
     telemetry::{Requests, Telemetry},
+    trail::{self, Trail},
 };
 
 /// How many connections wait to be accepted.
@@ -74,7 +74,7 @@ pub struct Hub {
     admin: Option<Admin>,
     live: Live,
     reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
-    audit: audit::Writer,
+    trail: trail::Writer,
     memory: MemoryAccount,
     config: Config,
 }
@@ -150,9 +150,9 @@ impl Hub {
         let start = |(push, master)| push::start(push, &store, master, base.as_str().trim_end_matches('/'));
         let pushing = push.zip(master).map(start).transpose()?;
         let retention = config.keep.map(Retention::finished).unwrap_or_default();
-        let (audit, writer) = Audit::new(&store);
-        let audit = audit.counted_by(&telemetry.metrics);
-        let identity = Identity::open(&config.identity, &store, audit, address.ip().is_loopback()).await?;
+        let (trail, writer) = Trail::new(&store);
+        let trail = trail.counted_by(&telemetry.metrics);
+        let identity = Identity::open(&config.identity, &store, trail, address.ip().is_loopback()).await?;
         let callers = Arc::new(Callers::new(&config.limits, &identity.limits()));
         // Before there is an agent: what it takes up after a restart is shared out, too.
         callers.tell_apart(identity.has_any());
@@ -218,12 +218,12 @@ impl Hub {
             telemetry: telemetry.clone(),
         };
         let metrics = Arc::clone(&telemetry.metrics);
-        let levels = Levels::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
-        let admin = Admin::bind(&config, local, Arc::new(desk), levels).await?;
+        let gauges = Gauges::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
+        let admin = Admin::bind(&config, local, Arc::new(desk), gauges).await?;
         // Last: whoever gets through here finds all of the hub, and the token in its file.
         let socket = socket.listen(BACKLOG).map_err(|error| unheard(config.listen, error))?;
         let listener = Listener { socket, certificates, names: own_names, connections: config.connections };
-        let audit = writer;
+        let trail = writer;
         Ok(Self {
             listener,
             address,
@@ -236,7 +236,7 @@ impl Hub {
             admin,
             live,
             reloader,
-            audit,
+            trail,
             memory,
             config,
         })
@@ -346,7 +346,7 @@ impl Hub {
             never = ready::watch(&*self.store, &self.fleet, &self.health) => match never {},
             never = self.live.identity.work() => match never {},
             never = follow(&self.live) => match never {},
-            never = self.audit.run() => match never {},
+            never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
             // Nobody comes in any more while it drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
@@ -365,7 +365,7 @@ impl Hub {
             push.drain(PUSH_GRACE).await;
         }
         self.live.identity.close().await;
-        self.audit.close().await;
+        self.trail.close().await;
         self.store.close().await;
         self.live.telemetry.close(TELEMETRY_GRACE).await;
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`config`] says what is wanted, [`Hub`] composes it and runs it, `listen` is the
 //! network edge, `cors` answers browsers, `identity` finds who calls, `limits` says how much,
-//! `audit` takes down who was refused, `pipeline` has the stations of a request, `routes` every path and `grpc` its
+//! `trail` takes down who was refused, `pipeline` has the stations of a request, `routes` every path and `grpc` its
 //! own, `dispatch` the path of a call to an agent and `call` what a call is, `fleet` has the agents that
 //! are served, `place` says where agents are reached, `data` opens the
 //! store and `ready` watches it, `memory` has the limit of the process, `signing` has the keys of cards, `master` the key behind the others, `push`
@@ -13,7 +13,6 @@
 mod admin;
 mod agents;
 mod app;
-mod audit;
 mod call;
 mod check;
 mod clock;
@@ -43,6 +42,7 @@ mod routes;
 mod signing;
 mod target;
 mod telemetry;
+mod trail;
 
 pub use nuncio_server::store::OpenError;
 

@@ -18,10 +18,10 @@ use super::{
     route::{Call, Reply, Route, route},
 };
 use crate::{
-    audit::What,
     config::{AgentKind, AgentName, AgentOrigin, Mode},
     fleet,
     registry::{Refused, Settings, Wanted},
+    trail::What,
 };
 
 pub(super) fn routes() -> Vec<Route> {

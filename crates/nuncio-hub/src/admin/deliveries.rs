@@ -20,7 +20,7 @@ use super::{
     query::{LARGEST_PAGE, USUAL_PAGE},
     route::{Call, Reply, Route, route},
 };
-use crate::{audit::What, clock::now};
+use crate::{clock::now, trail::What};
 
 pub(super) fn routes() -> Vec<Route> {
     let (get, post) = (Method::GET, Method::POST);

@@ -14,8 +14,8 @@ use super::{
     route::{Call, Reply, Route, route},
 };
 use crate::{
-    audit::What,
     identity::{self, KeyText, KeyringError, NewKey, key_prefix},
+    trail::What,
 };
 
 /// For how long the secret before is taken, if nobody says for how long.

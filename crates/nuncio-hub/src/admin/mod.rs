@@ -44,14 +44,14 @@ use self::{
 };
 pub use self::{reload::Reloader, token::admin_token_file};
 use crate::{
-    audit::{Row, What},
     config::{self, Config, Data},
     fleet::Fleet,
-    gauges::Levels,
+    gauges::Gauges,
     health::router_with_agents,
     identity::Identity,
     listen::{Listener, Names, Open},
     registry::Registry,
+    trail::{Row, What},
 };
 
 /// What whoever administers the hub works on.
@@ -82,7 +82,7 @@ impl Desk {
             }
             _ => row.detail = Some(about).filter(|about| !about.is_empty()),
         }
-        self.identity.audit().note(row);
+        self.identity.trail().note(row);
     }
 }
 
@@ -116,7 +116,7 @@ impl Admin {
         config: &Config,
         names: impl FnOnce(SocketAddr) -> Names,
         desk: Arc<Desk>,
-        levels: Levels,
+        gauges: Gauges,
     ) -> Result<Option<Self>> {
         let Some(admin) = &config.admin else { return Ok(None) };
         let socket = TcpListener::bind(admin.listen).await.with_context(|| {
@@ -135,7 +135,7 @@ impl Admin {
             names: names(address),
             connections: config.connections,
         };
-        let router = router(desk, levels, file.token());
+        let router = router(desk, gauges, file.token());
         Ok(Some(Self { listener, address, file, router }))
     }
 
@@ -172,7 +172,7 @@ fn token_file(config: &Config, admin: &config::Admin, port: u16) -> Result<Optio
     Ok(file)
 }
 
-fn router(desk: Arc<Desk>, levels: Levels, token: &Token) -> Router {
+fn router(desk: Arc<Desk>, gauges: Gauges, token: &Token) -> Router {
     let health = router_with_agents(&desk.fleet);
     let api = Router::new()
         .fallback(table::serve)
@@ -180,7 +180,7 @@ fn router(desk: Arc<Desk>, levels: Levels, token: &Token) -> Router {
         // Around all of it: without the token one does not even learn what there is.
         .layer(middleware::from_fn_with_state(token.clone(), with_token));
     // Numbers without names of callers or tasks, for whoever is on this machine: scrapers have no token.
-    let metrics = Router::new().route("/metrics", get(metrics)).with_state(Arc::new(levels));
+    let metrics = Router::new().route("/metrics", get(metrics)).with_state(Arc::new(gauges));
     health.merge(metrics).nest("/api", api).fallback(nothing)
 }
 
@@ -200,9 +200,9 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-async fn metrics(State(levels): State<Arc<Levels>>) -> Response {
+async fn metrics(State(gauges): State<Arc<Gauges>>) -> Response {
     const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, TYPE)], levels.text().await).into_response()
+    ([(header::CONTENT_TYPE, TYPE)], gauges.text().await).into_response()
 }
 
 async fn nothing(request: Request) -> Problem {

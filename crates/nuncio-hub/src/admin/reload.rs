@@ -14,8 +14,8 @@ use super::{
     route::{Call, Reply, Route, route},
 };
 use crate::{
-    audit::What,
     config::{Agent, AgentChanges, Changes, Problems},
+    trail::What,
 };
 
 /// Whoever read the configuration, and can do it again.

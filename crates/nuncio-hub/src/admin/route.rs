@@ -16,7 +16,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Desk, answer::Problem, query};
-use crate::audit::What;
+use crate::trail::What;
 
 /// One line of the table.
 pub(super) struct Route {

@@ -24,7 +24,7 @@ use super::{
     query::{LARGEST_PAGE, USUAL_PAGE},
     route::{Call, Reply, Route, route},
 };
-use crate::{audit::What, fleet::Agent};
+use crate::{fleet::Agent, trail::What};
 
 pub(super) fn routes() -> Vec<Route> {
     let (get, post) = (Method::GET, Method::POST);

@@ -14,7 +14,7 @@ use super::{
     query::{LARGEST_PAGE, USUAL_PAGE},
     route::{Call, Reply, Route, route},
 };
-use crate::audit::{Row, What};
+use crate::trail::{Row, What};
 
 /// How many rows one request looks at: a filter that nothing passes would read all of them.
 const MOST_READ: usize = 20 * LARGEST_PAGE;
@@ -78,7 +78,7 @@ async fn list(desk: Arc<Desk>, call: Call<Wanted>) -> Result<Reply<Page>, Proble
     let limit = wanted.limit.unwrap_or(USUAL_PAGE);
     let (mut rows, mut next) = (Vec::new(), wanted.after.clone());
     for _ in 0..MOST_READ / LARGEST_PAGE {
-        let page = desk.identity.audit().page(next.take(), LARGEST_PAGE).await?;
+        let page = desk.identity.trail().page(next.take(), LARGEST_PAGE).await?;
         let is_last = page.len() < LARGEST_PAGE;
         for (id, row) in page {
             if wanted.since.is_some_and(|since| row.at < since) {

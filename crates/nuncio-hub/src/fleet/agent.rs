@@ -13,12 +13,12 @@ use nuncio_server::{
 use super::Behind;
 use crate::{
     agents::Proxy,
-    audit::{Audit, Row, What},
     config::{self, AgentKind, Cards},
     dispatch::{Dispatch, Layers},
     identity::Identity,
     limits::Gate,
     telemetry::Telemetry,
+    trail::{Row, Trail, What},
 };
 
 /// What a kind of agent is made of.
@@ -76,7 +76,7 @@ impl Agent {
             Made::Relayed { proxy, card } => (None, Some(Arc::clone(&proxy)), proxy, card),
         };
         let Around { identity, gate, telemetry } = around;
-        options.on_denied = Some(denied(name, identity.audit()));
+        options.on_denied = Some(denied(name, identity.trail()));
         let name: Arc<str> = name.into();
         options.agent_name = Some(Arc::clone(&name));
         let calls = telemetry.calls(&name);
@@ -200,10 +200,10 @@ pub(crate) struct Around {
     pub(crate) telemetry: Telemetry,
 }
 
-fn denied(agent: &str, audit: &Audit) -> OnDenied {
-    let (agent, audit) = (agent.to_owned(), audit.clone());
+fn denied(agent: &str, trail: &Trail) -> OnDenied {
+    let (agent, trail) = (agent.to_owned(), trail.clone());
     OnDenied::new(move |cx, op| {
-        audit.note(Row {
+        trail.note(Row {
             principal: cx.caller.principal().map(ToString::to_string),
             agent: Some(agent.clone()),
             operation: Some(op.name().to_owned()),

@@ -17,7 +17,7 @@ use http_body::{Frame, SizeHint};
 use nuncio_protocol::{Caller, Error, ErrorKind};
 use nuncio_server::bind;
 
-use super::{Ended, Identity, Known, Refused};
+use super::{CredentialExpiry, Identity, Known, Refused};
 use crate::{listen::Peer, target::Target};
 
 /// What is asked again when nobody could say.
@@ -35,7 +35,7 @@ pub(crate) async fn identify<F: Future<Output = Response>>(
     let nowhere = Ipv4Addr::UNSPECIFIED.into();
     let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::new(nowhere, nowhere));
     match identity.find(request.uri(), request.headers(), &peer).await {
-        Ok(Known { caller, access, ended }) => {
+        Ok(Known { caller, access, expiry }) => {
             let is_somebody = caller.principal().is_some();
             request.extensions_mut().insert(caller);
             request.extensions_mut().insert(access);
@@ -43,10 +43,10 @@ pub(crate) async fn identify<F: Future<Output = Response>>(
             if is_somebody {
                 for_this_caller(response.headers_mut());
             }
-            if ended.is_never() || !is_stream(&response) {
+            if expiry.is_never() || !is_stream(&response) {
                 return response;
             }
-            response.map(|body| Body::new(UntilEnded::new(body, ended)))
+            response.map(|body| Body::new(ExpiringBody::new(body, expiry)))
         }
         // Without an `Access` there is no other agent for this caller.
         Err(Refused::Missing) if reads_public_card => {
@@ -128,21 +128,20 @@ fn is_stream(response: &Response) -> bool {
     })
 }
 
-/// A body that ends when that is worth nothing any more by which it was asked for. Whoever then comes back is
-/// refused.
-struct UntilEnded {
+/// Ends the response stream when the caller's credential expires or is revoked. A caller that comes back is refused.
+struct ExpiringBody {
     body: Body,
-    ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+    expiry: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_over: bool,
 }
 
-impl UntilEnded {
-    fn new(body: Body, ended: Ended) -> Self {
-        Self { body, ended: Box::pin(ended.come()), is_over: false }
+impl ExpiringBody {
+    fn new(body: Body, expiry: CredentialExpiry) -> Self {
+        Self { body, expiry: Box::pin(expiry.expired()), is_over: false }
     }
 }
 
-impl HttpBody for UntilEnded {
+impl HttpBody for ExpiringBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -150,7 +149,7 @@ impl HttpBody for UntilEnded {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.is_over || self.ended.as_mut().poll(cx).is_ready() {
+        if self.is_over || self.expiry.as_mut().poll(cx).is_ready() {
             self.is_over = true;
             return Poll::Ready(None);
         }

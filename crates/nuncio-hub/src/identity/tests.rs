@@ -23,11 +23,11 @@ async fn identity(
     anonymous: Anonymous,
     jwt: Vec<config::Issuer>,
     on_loopback: bool,
-) -> (Arc<Identity>, crate::audit::Writer) {
+) -> (Arc<Identity>, crate::trail::Writer) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(10));
-    let (audit, writer) = Audit::new(&store);
+    let (trail, writer) = Trail::new(&store);
     let config = config::Identity { anonymous, jwt, ..config::Identity::default() };
-    (Identity::open(&config, &store, audit, on_loopback).await.unwrap(), writer)
+    (Identity::open(&config, &store, trail, on_loopback).await.unwrap(), writer)
 }
 
 fn issuer() -> config::Issuer {
@@ -163,13 +163,13 @@ async fn who_is_wrong_too_often_waits_and_who_is_right_does_not() {
     let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 8));
     let right = who_at(&identity, &[("x-api-key", text.reveal())], Peer::new(elsewhere, elsewhere)).await;
     assert_eq!(right, "a");
-    let audit = identity.audit().clone();
+    let trail = identity.trail().clone();
     tokio::select! {
         never = writer.run() => match never {},
-        () = async { while audit.page(None, 10).await.unwrap().len() < 2 { tokio::task::yield_now().await } } => {}
+        () = async { while trail.page(None, 10).await.unwrap().len() < 2 { tokio::task::yield_now().await } } => {}
     }
     writer.close().await;
-    let rows = audit.page(None, 10).await.unwrap();
+    let rows = trail.page(None, 10).await.unwrap();
     let rows: Vec<_> = rows.iter().map(|(_, row)| (row.what, row.peer, row.count)).collect();
     assert_eq!(
         rows,

@@ -13,13 +13,13 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    audit::Audit,
     config::{AgentKind, AgentLimits, AgentOrigin, Upstream},
     fleet::{Made, Workshop},
     identity::Identity,
     limits::Callers,
     place::Place,
     telemetry::Telemetry,
+    trail::Trail,
 };
 
 struct Silent;
@@ -49,8 +49,8 @@ impl Maker for Names {
 
 /// All that an agent needs, and nothing more.
 pub(crate) async fn workshop(store: &Arc<dyn Store>) -> Workshop {
-    let (audit, _) = Audit::new(store);
-    let identity = Identity::open(&config::Identity::default(), store, audit, true).await.unwrap();
+    let (trail, _) = Trail::new(store);
+    let identity = Identity::open(&config::Identity::default(), store, trail, true).await.unwrap();
     let limits = config::Limits::default();
     Workshop {
         place: Place::new(&"http://127.0.0.1:2602".parse().unwrap(), None),

@@ -1,12 +1,12 @@
 //! What the hub tells about itself: numbers, traces, and the names by which the lines of its log belong together.
 //!
 //! Reading order: `metrics` has every number and what it means, `calls` counts and traces the calls of
-//! each agent, `leaving` traces calls to others, `traces` sends spans to a collector, `request` gives each request its
+//! each agent, `outbound` traces calls to others, `traces` sends spans to a collector, `request` gives each request its
 //! id and its line in the log.
 
 mod calls;
-mod leaving;
 mod metrics;
+mod outbound;
 mod request;
 mod traces;
 
@@ -21,7 +21,7 @@ pub(crate) use self::{
     metrics::{Metrics, Translations},
     request::Requests,
 };
-use self::{leaving::Leaving, traces::Traces};
+use self::{outbound::Outbound, traces::Traces};
 use crate::config;
 
 /// The numbers and the traces of a hub.
@@ -43,14 +43,14 @@ impl Telemetry {
     }
 
     /// A service somewhere else, as this agent calls it for somebody whose trace this is: traced.
-    pub(crate) fn leaving(
+    pub(crate) fn outbound(
         &self,
         agent: &Arc<str>,
         parent: Option<&TraceContext>,
         service: Arc<dyn A2aService>,
     ) -> Arc<dyn A2aService> {
         let Some(traces) = self.traces.clone() else { return service };
-        Arc::new(Leaving { traces, agent: Arc::clone(agent), parent: parent.cloned(), service })
+        Arc::new(Outbound { traces, agent: Arc::clone(agent), parent: parent.cloned(), service })
     }
 
     /// The store, measured.

@@ -88,7 +88,7 @@ impl Traces {
     }
 
     /// The span of a call that an agent makes to somebody else, for one of this trace.
-    pub(super) fn leave(&self, agent: &Arc<str>, op: Op, parent: Option<&TraceContext>) -> CallSpan {
+    pub(super) fn begin_outbound(&self, agent: &Arc<str>, op: Op, parent: Option<&TraceContext>) -> CallSpan {
         let attributes = [
             KeyValue::new("gen_ai.agent.name", Arc::clone(agent)),
             KeyValue::new("a2a.operation", op.name()),

@@ -178,7 +178,7 @@ impl<'a> Turn<'a> {
 
     pub(super) fn service(&self) -> Arc<dyn A2aService> {
         let service = self.connected.client().service();
-        self.shared.telemetry.leaving(&self.shared.name, self.cx.call.trace.as_ref(), service)
+        self.shared.telemetry.outbound(&self.shared.name, self.cx.call.trace.as_ref(), service)
     }
 
     /// The context of a call upstream, with this long to answer.

@@ -15,7 +15,7 @@ use opentelemetry_sdk::{
 };
 
 use super::*;
-use crate::telemetry::{Metrics, leaving::Leaving};
+use crate::telemetry::{Metrics, outbound::Outbound};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
@@ -199,7 +199,7 @@ async fn a_call_to_somebody_else_is_a_span_below_the_one_it_is_made_for() {
     let exported = Exported::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(exported.clone()).build();
     let agent = Arc::new(Agent::default());
-    let leaving = Leaving {
+    let outbound = Outbound {
         traces: Traces::of(provider),
         agent: "echo".into(),
         parent: context().trace,
@@ -214,7 +214,7 @@ async fn a_call_to_somebody_else_is_a_span_below_the_one_it_is_made_for() {
         (subscribe(), Some("UNAVAILABLE")),
         (Call::ListTasks(Box::default()), Some("TASK_NOT_FOUND")),
     ] {
-        if let Ok(Reply::Stream(events)) = leaving.carry(&cx, call).await {
+        if let Ok(Reply::Stream(events)) = outbound.carry(&cx, call).await {
             assert!(exported.0.lock().unwrap().is_empty(), "it is open");
             events.count().await;
         }

@@ -146,21 +146,21 @@ impl Row {
 
 /// Takes rows down. Clones write to the same place.
 #[derive(Clone)]
-pub(crate) struct Audit {
+pub(crate) struct Trail {
     sender: mpsc::Sender<Row>,
     lost: Arc<AtomicU64>,
     metrics: Option<Arc<Metrics>>,
     store: Arc<dyn Store>,
 }
 
-impl Audit {
+impl Trail {
     /// And what writes them.
     pub(crate) fn new(store: &Arc<dyn Store>) -> (Self, Writer) {
         let (sender, receiver) = mpsc::channel(WAITING);
         let lost = Arc::<AtomicU64>::default();
-        let audit = Self { sender, lost: Arc::clone(&lost), metrics: None, store: Arc::clone(store) };
+        let trail = Self { sender, lost: Arc::clone(&lost), metrics: None, store: Arc::clone(store) };
         let writer = Writer { receiver, lost, store: Arc::clone(store), open: HashMap::new() };
-        (audit, writer)
+        (trail, writer)
     }
 
     /// Refusals are counted there, too.
