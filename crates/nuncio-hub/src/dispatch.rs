@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::response::Response;
 use nuncio_protocol::{
-    A2aService, CallContext, Result,
-    op::{Call, Carrier, Op, Reply},
+    A2aService, CallContext, Carrier, Result,
+    op::{Call, Op, Reply},
 };
 use nuncio_server::bind::{Relay, SealedCall};
 

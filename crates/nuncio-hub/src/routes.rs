@@ -69,7 +69,7 @@ struct Route {
 enum To {
     /// The agent that the path names, or the default one.
     Agent,
-    Handler(Handler),
+    Handler(Box<Handler>),
 }
 
 /// The routes of a path.
@@ -140,7 +140,7 @@ impl RouteTable {
     }
 
     fn push(&mut self, access: RouteAccess, handler: Handler) -> usize {
-        self.routes.push(Route { access, to: To::Handler(handler) });
+        self.routes.push(Route { access, to: To::Handler(Box::new(handler)) });
         self.routes.len() - 1
     }
 
@@ -174,7 +174,7 @@ impl RouteTable {
     ) -> Response {
         if let To::Handler(handler) = &self.routes[target.route].to {
             request.extensions_mut().insert(target);
-            let Ok(response) = tower::Service::call(&mut handler.clone(), *request).await;
+            let Ok(response) = tower::Service::call(&mut *handler.clone(), *request).await;
             return response;
         }
         let is_head = request.method() == Method::HEAD;

@@ -4,9 +4,9 @@ use std::sync::Mutex;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use nuncio_protocol::{
-    A2aService, Binding, CancelTaskRequest, Error, ErrorKind, Event, GetTaskRequest, StreamItem,
+    A2aService, Binding, CancelTaskRequest, Carrier, Error, ErrorKind, Event, GetTaskRequest, StreamItem,
     SubscribeToTaskRequest, Task, TraceContext,
-    op::{Call, Carrier, Reply},
+    op::{Call, Reply},
 };
 use opentelemetry::trace::SpanKind;
 use opentelemetry_sdk::{
