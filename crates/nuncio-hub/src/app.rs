@@ -25,23 +25,25 @@ use crate::{
     admin::{Admin, AdminState, Reloader},
     agent_urls::AgentUrls,
     agents::{self, AgentFactory},
-    audit::{self, Audit},
     config::{self, Config},
     data,
     fleet::{Agent, Fleet},
-    front::{Front, Guard},
+    gauges::Gauges,
     grpc::Health,
     identity::{Identity, Keyring},
     limits::Callers,
     listen::{Certificates, Listener, Names},
     master, memory,
+    pipeline::{Pipeline, Stations},
     push::{self, Pushing},
     ready,
     registry::{AgentRecords, Registry, Vault},
     reload::{Live, Reloading},
-    router,
+    routes::RouteTable,
     signing::CardKeys,
-    telemetry::{Levels, Requests, Telemetry},
+    target::RouteAccess,
+    telemetry::{Requests, Telemetry},
+    trail::{self, Trail},
 };
 
 /// How many connections wait to be accepted.
@@ -68,11 +70,11 @@ pub struct Hub {
     store: Arc<dyn Store>,
     pushing: Option<Pushing>,
     health: Health,
-    front: Front,
+    pipeline: Pipeline,
     admin: Option<Admin>,
     live: Live,
     reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
-    audit: audit::Writer,
+    trail: trail::Writer,
     memory: MemoryAccount,
     config: Config,
 }
@@ -148,9 +150,9 @@ impl Hub {
         let start = |(push, master)| push::start(push, &store, master, base.as_str().trim_end_matches('/'));
         let pushing = push.zip(master).map(start).transpose()?;
         let retention = config.data.keep().map(Retention::finished).unwrap_or_default();
-        let (audit, writer) = Audit::new(&store);
-        let audit = audit.counted_by(&telemetry.metrics);
-        let identity = Identity::open(&config.identity, &store, audit, address.ip().is_loopback()).await?;
+        let (trail, writer) = Trail::new(&store);
+        let trail = trail.counted_by(&telemetry.metrics);
+        let identity = Identity::open(&config.identity, &store, trail, address.ip().is_loopback()).await?;
         let callers = Arc::new(Callers::new(&config.limits, &identity.limits()));
         // Before there is an agent: what it takes up after a restart is shared out, too.
         callers.tell_apart(identity.has_any());
@@ -177,15 +179,12 @@ impl Hub {
                 fleet.put(agent);
             }
         }
-        let guard = Guard {
-            origins: Arc::clone(&origins),
-            identity: Arc::clone(&identity),
-            fleet: Arc::clone(&fleet),
-        };
-        let (routes, health) = router::router(&fleet, &store, &urls, &options, &guard).await?;
-        let routes = routes.merge(keys.router(push_key.as_ref(), &options)?);
+        let (mut routes, health) = RouteTable::new(&fleet, &store, &urls, &options).await?;
+        routes.add_all(RouteAccess::Anyone, keys.route(push_key.as_ref(), &options)?)?;
         let requests = Requests::new(Arc::clone(&telemetry.metrics));
-        let front = Front::new(requests, guard, routes);
+        let (origins_now, identity_now) = (Arc::clone(&origins), Arc::clone(&identity));
+        let pipeline =
+            Pipeline::new(Stations { requests, origins: origins_now, identity: identity_now, routes });
         let local = |address| Names { proxies: Vec::new(), follow: false, ..names(&config, address) };
         let woken = pushing.as_ref().map(|pushing| pushing.push.clone());
         let wake = Arc::new(move || woken.iter().for_each(Push::wake));
@@ -220,12 +219,12 @@ impl Hub {
             telemetry: telemetry.clone(),
         };
         let metrics = Arc::clone(&telemetry.metrics);
-        let levels = Levels::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
-        let admin = Admin::bind(&config, local, Arc::new(admin_state), levels).await?;
+        let gauges = Gauges::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
+        let admin = Admin::bind(&config, local, Arc::new(admin_state), gauges).await?;
         // Last: whoever gets through here finds all of the hub, and the token in its file.
         let socket = socket.listen(BACKLOG).map_err(|error| unheard(config.listen, error))?;
         let listener = Listener { socket, certificates, names: own_names, connections: config.connections };
-        let audit = writer;
+        let trail = writer;
         Ok(Self {
             listener,
             address,
@@ -234,11 +233,11 @@ impl Hub {
             store,
             pushing,
             health,
-            front,
+            pipeline,
             admin,
             live,
             reloader,
-            audit,
+            trail,
             memory,
             config,
         })
@@ -325,7 +324,7 @@ impl Hub {
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<()> {
         let stopping = CancellationToken::new();
         let calls = async {
-            let open = self.listener.serve(self.front, shutdown).await;
+            let open = self.listener.serve(self.pipeline, shutdown).await;
             stopping.cancel();
             open
         };
@@ -348,7 +347,7 @@ impl Hub {
             never = ready::watch(&*self.store, &self.fleet, &self.health) => match never {},
             never = self.live.identity.work() => match never {},
             never = follow(&self.live) => match never {},
-            never = self.audit.run() => match never {},
+            never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
             // Nobody comes in any more while it drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
@@ -367,7 +366,7 @@ impl Hub {
             push.drain(PUSH_GRACE).await;
         }
         self.live.identity.close().await;
-        self.audit.close().await;
+        self.trail.close().await;
         self.store.close().await;
         self.live.telemetry.close(TELEMETRY_GRACE).await;
         Ok(())

@@ -45,14 +45,14 @@ use self::{
 };
 pub use self::{reload::Reloader, token::admin_token_file};
 use crate::{
-    audit::{Row, What},
     config::{self, Config, Data},
     fleet::Fleet,
+    gauges::Gauges,
     health::router_with_agents,
     identity::Identity,
     listen::{Listener, Names, Open},
     registry::Registry,
-    telemetry::Levels,
+    trail::{Row, What},
 };
 
 /// The parts of the hub that handlers work on.
@@ -83,7 +83,7 @@ impl AdminState {
             }
             _ => row.detail = Some(subject).filter(|subject| !subject.is_empty()),
         }
-        self.identity.audit().note(row);
+        self.identity.trail().note(row);
     }
 }
 
@@ -117,7 +117,7 @@ impl Admin {
         config: &Config,
         names: impl FnOnce(SocketAddr) -> Names,
         state: Arc<AdminState>,
-        levels: Levels,
+        gauges: Gauges,
     ) -> Result<Option<Self>> {
         let admin = &config.admin;
         let Some(listen) = admin.listen else { return Ok(None) };
@@ -137,7 +137,7 @@ impl Admin {
             names: names(address),
             connections: config.connections,
         };
-        let router = router(state, levels, file.token());
+        let router = router(state, gauges, file.token());
         Ok(Some(Self { listener, address, file, router }))
     }
 
@@ -174,7 +174,7 @@ fn token_file(config: &Config, admin: &config::Admin, port: u16) -> Result<Optio
     Ok(file)
 }
 
-fn router(state: Arc<AdminState>, levels: Levels, token: &Token) -> Router {
+fn router(state: Arc<AdminState>, gauges: Gauges, token: &Token) -> Router {
     let health = router_with_agents(&state.fleet);
     let api = Router::new()
         .fallback(table::serve)
@@ -182,7 +182,7 @@ fn router(state: Arc<AdminState>, levels: Levels, token: &Token) -> Router {
         // Around all of it: without the token not even the routes are visible.
         .layer(middleware::from_fn_with_state(token.clone(), with_token));
     // Without the token, since scrapers have none: metrics name no callers and no tasks.
-    let metrics = Router::new().route("/metrics", get(metrics)).with_state(Arc::new(levels));
+    let metrics = Router::new().route("/metrics", get(metrics)).with_state(Arc::new(gauges));
     health.merge(metrics).nest("/api", api).fallback(nothing)
 }
 
@@ -202,9 +202,9 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-async fn metrics(State(levels): State<Arc<Levels>>) -> Response {
+async fn metrics(State(gauges): State<Arc<Gauges>>) -> Response {
     const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, TYPE)], levels.text().await).into_response()
+    ([(header::CONTENT_TYPE, TYPE)], gauges.text().await).into_response()
 }
 
 async fn nothing(request: Request) -> Problem {

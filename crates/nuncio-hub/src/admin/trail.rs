@@ -8,7 +8,7 @@ use super::{
     endpoint::Reply,
     problem::Problem,
 };
-use crate::audit::Row;
+use crate::trail::Row;
 
 /// The most rows that one request reads: a filter that matches nothing would read all of them.
 const MAX_ROWS_READ: usize = 20 * MAX_PAGE_SIZE;
@@ -18,7 +18,7 @@ pub(super) async fn list(state: Arc<AdminState>, request: ListTrail) -> Result<R
     let limit = filter.paging.limit();
     let (mut rows, mut next) = (Vec::new(), filter.paging.after.clone());
     for _ in 0..MAX_ROWS_READ / MAX_PAGE_SIZE {
-        let page = state.identity.audit().page(next.take(), MAX_PAGE_SIZE).await?;
+        let page = state.identity.trail().page(next.take(), MAX_PAGE_SIZE).await?;
         let is_last = page.len() < MAX_PAGE_SIZE;
         for (id, row) in page {
             if filter.since.is_some_and(|since| row.at < since) {

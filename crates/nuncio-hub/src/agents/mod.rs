@@ -29,8 +29,7 @@ pub(crate) use self::{
     demo::demo_agents,
     factory::{AgentFactory, Isolation},
     kind::{Kind, Prepared},
-    remote::{Answered, Proxy, Taken},
-    routes::{KindRoute, RouteAccess, RouteCall},
+    routes::{KindRoute, RouteCall},
 };
 use crate::{
     agent_urls::AgentUrls,

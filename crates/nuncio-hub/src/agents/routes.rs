@@ -7,24 +7,16 @@ use futures_util::future::BoxFuture;
 use http::Method;
 use nuncio_server::store::Store;
 
-use crate::fleet::Agent;
+use crate::{fleet::Agent, target::RouteAccess};
 
 /// A route of a kind.
 pub(crate) struct KindRoute {
     pub(crate) method: Method,
     /// Below `/agents/{name}/`, such as `upstream-card` or `push/{address}`.
     pub(crate) path: &'static str,
+    /// `Caller`: the agent is one that the caller may know of. `Capability`: nobody is identified.
     pub(crate) access: RouteAccess,
     pub(crate) handler: RouteHandler,
-}
-
-/// The proof that a request needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum RouteAccess {
-    /// The caller is identified as for a call of an operation; the agent is one that it may know of.
-    Caller,
-    /// The path itself is the credential; nobody is identified.
-    Capability,
 }
 
 /// Answers a request. `None`: there is nothing here, said in the words for any unknown path.

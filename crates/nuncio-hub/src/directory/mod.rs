@@ -11,10 +11,10 @@ mod search;
 use std::sync::Arc;
 
 use axum::{
-    Extension, Json, Router,
+    Extension, Json,
     extract::{RawQuery, State},
     response::{IntoResponse as _, Response},
-    routing::get,
+    routing::{MethodRouter, get},
 };
 use http::{HeaderValue, StatusCode, header};
 use nuncio_protocol::AgentCard;
@@ -44,12 +44,15 @@ struct Entry {
     is_behind: bool,
 }
 
-pub(crate) fn router(fleet: &Arc<Fleet>, urls: &AgentUrls) -> Router {
-    Router::new()
-        .route("/agents", get(list))
-        .route("/.well-known/ai-catalog.json", get(ai_catalog))
-        .route("/.well-known/api-catalog", get(api_catalog))
-        .with_state(Directory { fleet: Arc::clone(fleet), urls: urls.clone() })
+/// The paths of the directory, with their handlers.
+pub(crate) fn routes(fleet: &Arc<Fleet>, urls: &AgentUrls) -> [(&'static str, MethodRouter); 3] {
+    let directory = Directory { fleet: Arc::clone(fleet), urls: urls.clone() };
+    [
+        ("/agents", get(list)),
+        ("/.well-known/ai-catalog.json", get(ai_catalog)),
+        ("/.well-known/api-catalog", get(api_catalog)),
+    ]
+    .map(|(path, handler)| (path, handler.with_state(directory.clone())))
 }
 
 type Seen = (Option<Extension<Access>>, Option<Extension<PublicBase>>);

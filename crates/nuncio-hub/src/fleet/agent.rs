@@ -12,11 +12,12 @@ use nuncio_server::{
 
 use super::UpstreamStatus;
 use crate::{
-    audit::{Audit, Row, What},
     config::Cards,
+    dispatch::{Dispatch, Layers},
     identity::Identity,
-    limits::{Gate, Guarded},
-    telemetry::{Calls, Telemetry},
+    limits::Gate,
+    telemetry::Telemetry,
+    trail::{Row, Trail, What},
 };
 
 /// The service behind an agent, as its kind gives it.
@@ -33,7 +34,7 @@ pub(crate) enum Backend {
 }
 
 /// Puts the limits and the telemetry of an agent around its relay.
-pub(crate) type RelayLayer = Box<dyn FnOnce(Arc<Gate>, Arc<Calls>) -> Arc<dyn Relay> + Send>;
+pub(crate) type RelayLayer = Box<dyn FnOnce(Layers) -> Arc<dyn Relay> + Send>;
 
 /// Properties of an agent that its service knows nothing about.
 pub(crate) struct AgentInfo {
@@ -87,14 +88,13 @@ impl Agent {
             Backend::Service { service, card, relay } => (None, relay, service, card),
         };
         let Middleware { identity, gate, telemetry } = middleware;
-        options.on_denied = Some(denied(name, identity.audit()));
+        options.on_denied = Some(denied(name, identity.trail()));
         let name: Arc<str> = name.into();
         options.agent_name = Some(Arc::clone(&name));
         let calls = telemetry.calls(&name);
-        let relay = relay.map(|layer| layer(Arc::clone(&gate), Arc::clone(&calls)));
-        let guarded = Guarded { service, gate, identity: Arc::clone(&identity) };
-        // Around the limits, too: what they refuse is counted.
-        let service = Telemetry::around(calls, Arc::new(guarded));
+        let layers = Layers { calls, gate, identity: Arc::clone(&identity) };
+        let relay = relay.map(|layer| layer(layers.clone()));
+        let service: Arc<dyn A2aService> = Arc::new(Dispatch::new(layers, service));
         let shown = show(&name, &service, relay.as_ref(), &card, &identity, &options)?;
         let (card, shown) = (ArcSwap::new(card), ArcSwap::from_pointee(shown));
         Ok(Self { name, runtime, relay, service, identity, card, options, shown, upstream: None, info })
@@ -187,10 +187,10 @@ pub(crate) struct Middleware {
     pub(crate) telemetry: Telemetry,
 }
 
-fn denied(agent: &str, audit: &Audit) -> OnDenied {
-    let (agent, audit) = (agent.to_owned(), audit.clone());
+fn denied(agent: &str, trail: &Trail) -> OnDenied {
+    let (agent, trail) = (agent.to_owned(), trail.clone());
     OnDenied::new(move |cx, op| {
-        audit.note(Row {
+        trail.note(Row {
             principal: cx.caller.principal().map(ToString::to_string),
             agent: Some(agent.clone()),
             operation: Some(op.name().to_owned()),

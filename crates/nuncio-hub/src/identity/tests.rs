@@ -14,6 +14,7 @@ use super::{
     issuer::tests::{Pair, Server, seconds},
     *,
 };
+use crate::target::{RouteAccess, Target};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -22,11 +23,11 @@ async fn identity(
     anonymous: Anonymous,
     jwt: Vec<config::Issuer>,
     on_loopback: bool,
-) -> (Arc<Identity>, crate::audit::Writer) {
+) -> (Arc<Identity>, crate::trail::Writer) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(10));
-    let (audit, writer) = Audit::new(&store);
+    let (trail, writer) = Trail::new(&store);
     let config = config::Identity { anonymous, jwt, ..config::Identity::default() };
-    (Identity::open(&config, &store, audit, on_loopback).await.unwrap(), writer)
+    (Identity::open(&config, &store, trail, on_loopback).await.unwrap(), writer)
 }
 
 fn issuer() -> config::Issuer {
@@ -162,13 +163,13 @@ async fn who_is_wrong_too_often_waits_and_who_is_right_does_not() {
     let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 8));
     let right = who_at(&identity, &[("x-api-key", text.reveal())], Peer::new(elsewhere, elsewhere)).await;
     assert_eq!(right, "a");
-    let audit = identity.audit().clone();
+    let trail = identity.trail().clone();
     tokio::select! {
         never = writer.run() => match never {},
-        () = async { while audit.page(None, 10).await.unwrap().len() < 2 { tokio::task::yield_now().await } } => {}
+        () = async { while trail.page(None, 10).await.unwrap().len() < 2 { tokio::task::yield_now().await } } => {}
     }
     writer.close().await;
-    let rows = audit.page(None, 10).await.unwrap();
+    let rows = trail.page(None, 10).await.unwrap();
     let rows: Vec<_> = rows.iter().map(|(_, row)| (row.what, row.peer, row.count)).collect();
     assert_eq!(
         rows,
@@ -206,7 +207,7 @@ async fn a_change_of_keys_is_told() {
     let limits = KeyLimits { streams: Some(2), ..KeyLimits::default() };
     identity.keyring().create(NewKey { limits, ..NewKey::named("a") }).await.unwrap();
     changes.next().await;
-    let who = |key: &Key| Who::holder_of(key);
+    let who = |key: &Key| CallerId::from(key);
     let keys = identity.keyring().list();
     assert_eq!(identity.limits(), HashMap::from([(who(&keys[0].0), limits)]));
 }
@@ -218,8 +219,9 @@ async fn open(identity: &Arc<Identity>, shown: &str) -> Body {
         let events = event.chain(futures_util::stream::pending());
         ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
     };
+    let target = Target::new(0, RouteAccess::Caller, false, None);
     let request = http::Request::get("/stream").header("x-api-key", shown).body(Body::empty()).unwrap();
-    let response = identify(identity, Box::new(request), false, endless).await;
+    let response = identify(identity, target, false, Box::new(request), endless).await;
     assert_eq!(response.status(), http::StatusCode::OK);
     response.into_body()
 }

@@ -15,12 +15,12 @@ use super::*;
 use crate::{
     agent_urls::AgentUrls,
     agents::AgentFactory,
-    audit::Audit,
     config::{AgentKind, AgentLimits, AgentOrigin, Upstream},
     fleet::{AgentInfo, Backend},
     identity::Identity,
     limits::Callers,
     telemetry::Telemetry,
+    trail::Trail,
 };
 
 struct Silent;
@@ -57,8 +57,8 @@ impl PrepareAgent for Names {
 
 /// All that an agent needs, and nothing more.
 pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
-    let (audit, _) = Audit::new(store);
-    let identity = Identity::open(&config::Identity::default(), store, audit, true).await.unwrap();
+    let (trail, _) = Trail::new(store);
+    let identity = Identity::open(&config::Identity::default(), store, trail, true).await.unwrap();
     let limits = config::Limits::default();
     AgentFactory {
         urls: AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None),

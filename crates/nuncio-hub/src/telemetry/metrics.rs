@@ -137,10 +137,10 @@ pub(crate) struct Metrics {
     unsaid: Counters<2>,
     responses: Counters<1>,
     by_status: [OnceLock<Counter>; 600],
-    pub(super) tasks: Gauges<2>,
+    pub(crate) tasks: Gauges<2>,
     pub(super) running: Gauges<1>,
-    pub(super) owed: Gauge,
-    pub(super) oldest_owed: Gauge<f64, AtomicU64>,
+    pub(crate) owed: Gauge,
+    pub(crate) oldest_owed: Gauge<f64, AtomicU64>,
     deliveries: [Counter; 3],
     delivery_seconds: Histogram,
     translations: Counters<6>,
@@ -152,7 +152,7 @@ pub(crate) struct Metrics {
     memory_resident: Gauge,
     memory_reserved: [Gauge; MemoryUse::ALL.len()],
     memory_refusals: [Counter; MemoryUse::ALL.len()],
-    pub(super) ready: Gauge,
+    pub(crate) ready: Gauge,
     reloads: Counters<1>,
 }
 
@@ -269,18 +269,18 @@ impl Metrics {
     }
 
     /// So many more tasks of this agent are in this state.
-    pub(super) fn add_tasks(&self, agent: &str, state: TaskState, tasks: u64) {
+    pub(crate) fn add_tasks(&self, agent: &str, state: TaskState, tasks: u64) {
         let state = state.as_str().trim_start_matches("TASK_STATE_").to_ascii_lowercase();
         self.tasks.get_or_create(&labels(&TASKS, [agent, &state])).inc_by(tasks.cast_signed());
     }
 
     /// How many executions of this agent run here.
-    pub(super) fn running(&self, agent: &str, running: usize) {
+    pub(crate) fn running(&self, agent: &str, running: usize) {
         self.running.get_or_create(&labels(&RUNNING, [agent])).set(running.cast_signed() as i64);
     }
 
     /// Copies the figures of the memory account.
-    pub(super) fn memory(&self, account: &MemoryAccount, resident: Option<usize>) {
+    pub(crate) fn memory(&self, account: &MemoryAccount, resident: Option<usize>) {
         let bytes = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
         self.memory_limit.set(bytes(account.limit()));
         self.memory_resident.set(bytes(resident.unwrap_or_default()));
@@ -304,7 +304,7 @@ impl Metrics {
     }
 
     /// Whether the agent behind us answers.
-    pub(super) fn agent_is(&self, agent: &str, up: bool) {
+    pub(crate) fn agent_is(&self, agent: &str, up: bool) {
         self.agent_up.get_or_create(&labels(&AGENT_UP, [agent])).set(i64::from(up));
     }
 

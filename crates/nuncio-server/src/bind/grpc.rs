@@ -3,7 +3,13 @@
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
-use axum::{Router, body::Body, extract::Request, response::Response, routing::any};
+use axum::{
+    Router,
+    body::Body,
+    extract::Request,
+    response::Response,
+    routing::{MethodRouter, any},
+};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use futures_util::{StreamExt as _, stream::BoxStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
@@ -27,7 +33,7 @@ use super::{
     body::{self, ReadBody},
     context,
     piece_body::HeldBody,
-    relay::{self, Raw},
+    sealed::{self, SealedCall},
     version::{self, CODECS},
 };
 use crate::memory::Reservation;
@@ -91,13 +97,17 @@ impl Grpc {
 
     /// The routes of both packages.
     pub fn router(&self) -> Router {
-        let mut router = Router::new();
-        for codec in CODECS {
+        self.routes().into_iter().fold(Router::new(), |router, (path, route)| router.route(&path, route))
+    }
+
+    /// The path of each package, with its service.
+    pub fn routes(&self) -> Vec<(String, MethodRouter)> {
+        let route = |codec: &'static Codec| {
             let grpc = self.clone();
             let serve = move |request: Request| async move { grpc.serve(codec, request).await };
-            router = router.route(&format!("/{}/{{rpc}}", codec.service), any(serve));
-        }
-        router
+            (format!("/{}/{{rpc}}", codec.service), any(serve))
+        };
+        CODECS.into_iter().map(route).collect()
     }
 
     async fn serve(self, codec: &'static Codec, request: Request) -> Response {
@@ -270,8 +280,7 @@ struct Exchange {
 type Answer<T> = std::result::Result<tonic::Response<T>, Status>;
 
 impl Exchange {
-    /// What becomes of a call that is handed on as it came. What is wrong with one that is not is told when it is
-    /// decoded.
+    /// Gives the call to the relay, still sealed. An error of a call that is decoded is told then.
     async fn relay(&self, parts: &Parts, body: &Bytes) -> Option<Response> {
         let mut message = body.clone();
         let is_compressed = message.split_to(FRAME).first() != Some(&0);
@@ -292,20 +301,19 @@ impl Exchange {
         let requested = version::requested(headers, None).ok()?;
         agent.grpc.confirm(self.codec.version, requested).ok()?;
         let cx = self.context(headers, parts.extensions.get::<Caller>(), &agent.options.keep_headers).ok()?;
-        let call = Raw {
+        let call = SealedCall {
             binding: Binding::Grpc,
             version: self.codec.version,
             op: self.op,
             glance,
-            cx: &cx,
             method: &parts.method,
             path: parts.uri.path(),
             query: None,
             headers,
             body: message,
-            form: relay::grpc(self.codec),
+            form: sealed::grpc(self.codec),
         };
-        let relayed = agent.relay(call).await?;
+        let relayed = agent.relay(&cx, call).await?;
         let mut response = relayed.unwrap_or_else(|error| status(self.codec, &error).into_http::<Body>());
         response.headers_mut().extend(self.grpc.named(agent, tenant.as_deref()));
         Some(response)

@@ -11,7 +11,7 @@ use super::{
     route::routes,
     schema::Time,
 };
-pub use crate::audit::What;
+pub use crate::trail::What;
 
 routes! {
     /// Lists refused calls and changes by administration, newest first.

@@ -30,11 +30,11 @@ use super::{
     *,
 };
 use crate::{
-    audit::{Audit, Writer},
     config,
     fleet::Fleet,
     identity::Identity,
     registry,
+    trail::{Trail, Writer},
 };
 
 /// A receiver that understands nothing.
@@ -99,8 +99,8 @@ async fn api() -> (Router, Arc<AtomicUsize>, Writer) {
     });
     let fleet = Arc::new(Fleet::new(None));
     let registry = registry::tests::registry(&store, &fleet, &MasterKey::random()).await;
-    let (audit, writer) = Audit::new(&store);
-    let identity = Identity::open(&config::Identity::default(), &store, audit, true).await.unwrap();
+    let (trail, writer) = Trail::new(&store);
+    let identity = Identity::open(&config::Identity::default(), &store, trail, true).await.unwrap();
     let (is_volatile, reloader) = (true, Arc::default());
     let state =
         AdminState { fleet, store, is_volatile, wake, registry: Arc::new(registry), identity, reloader };

@@ -46,7 +46,7 @@ use crate::{
     agent_urls::AgentUrls,
     config::{self, Mode, Upstream},
     fleet::{Agent, Backend, UpstreamStatus},
-    limits::Relayed,
+    dispatch::Dispatch,
     telemetry::Telemetry,
 };
 
@@ -112,7 +112,7 @@ impl Kind for Upstream {
                 Prepared::service(Backend::Service {
                     service: Arc::<Proxy>::clone(proxy),
                     card: Arc::new(remote.card()),
-                    relay: Some(Box::new(|gate, calls| Arc::new(Relayed { proxy: relayed, gate, calls }))),
+                    relay: Some(Box::new(|layers| Arc::new(Dispatch::new(layers, relayed)))),
                 })
             }
             Tasks::Durable(durable) => {

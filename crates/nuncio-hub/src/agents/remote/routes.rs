@@ -10,7 +10,10 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use http::{Method, StatusCode, header};
 
 use super::{proxy::Opened, proxy_of};
-use crate::agents::{KindRoute, RouteAccess, RouteCall};
+use crate::{
+    agents::{KindRoute, RouteCall},
+    target::RouteAccess,
+};
 
 pub(super) fn routes() -> Vec<KindRoute> {
     vec![

@@ -89,7 +89,7 @@ impl RemoteAgent<'_> {
 impl Delegate for RemoteAgent<'_> {
     fn service(&self) -> Arc<dyn A2aService> {
         let service = self.connected.client().service();
-        self.durable.telemetry.leaving(&self.durable.name, self.cx.call.trace.as_ref(), service)
+        self.durable.telemetry.outbound(&self.durable.name, self.cx.call.trace.as_ref(), service)
     }
 
     fn context(&self, call: &CallContext) -> CallContext {

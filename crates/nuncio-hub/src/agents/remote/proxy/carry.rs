@@ -93,7 +93,7 @@ impl Proxy {
         let place = ways.link.admit_call(&cx.caller, op).await?;
         // What a stream may take is how long it takes to begin.
         let service =
-            self.telemetry.leaving(&self.name, cx.trace.as_ref(), Arc::<Direct>::clone(&ways.typed));
+            self.telemetry.outbound(&self.name, cx.trace.as_ref(), Arc::<Direct>::clone(&ways.typed));
         let patience = ways.patience(op);
         let outcome = match timeout(patience, service.call(&out, call)).await {
             Ok(outcome) => outcome,

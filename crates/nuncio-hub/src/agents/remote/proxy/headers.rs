@@ -9,7 +9,7 @@ use http::{
     },
 };
 use nuncio_protocol::{HOPS_HEADER, TraceContext, Version};
-use nuncio_server::bind::Raw;
+use nuncio_server::bind::SealedCall;
 
 const VERSION: HeaderName = HeaderName::from_static("a2a-version");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -49,7 +49,7 @@ const FROM_AGENTS: [HeaderName; 14] = [
 
 /// What goes out with a call.
 pub(super) fn outgoing(
-    call: &Raw<'_>,
+    call: &SealedCall<'_>,
     allowed: &[HeaderName],
     trace: &TraceContext,
     hops: &[String],

@@ -31,10 +31,7 @@ use nuncio_server::store::Store;
 
 use self::owner::Owner;
 pub(super) use self::push::Opened;
-pub(crate) use self::{
-    owners::Owners,
-    relay::{Answered, Taken},
-};
+pub(crate) use self::owners::Owners;
 use super::{
     Parts,
     link::{Connected, Link, card},

@@ -15,7 +15,7 @@ use nuncio_client::ForwardBody;
 use nuncio_protocol::{Caller, Error, ErrorKind, Result, wire::sse::Decoder};
 use nuncio_server::{
     CallerPermit,
-    bind::{Form, Subject},
+    bind::{AnswerForm, Subject},
 };
 
 use super::{super::link::refusal, late, owners::Owners, progress::Progress};
@@ -41,7 +41,7 @@ pub(super) struct Passing {
     /// Whose answer it is, for the log.
     agent: Arc<str>,
     body: ForwardBody,
-    form: Form,
+    form: AnswerForm,
     framing: Framing,
     state: State,
     progress: Progress,
@@ -80,7 +80,7 @@ impl Passing {
     pub(super) fn new(
         agent: &Arc<str>,
         body: ForwardBody,
-        (form, framing): (Form, Framing),
+        (form, framing): (AnswerForm, Framing),
         learning: Option<Learning>,
         progress: Progress,
         place: Option<CallerPermit>,

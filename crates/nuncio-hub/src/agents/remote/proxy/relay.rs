@@ -10,10 +10,10 @@ use http::{
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
 use nuncio_client::{Forward, ForwardBody, Handed};
-use nuncio_protocol::{Binding, Caller, Error, ErrorKind, Result, op::Op};
+use nuncio_protocol::{Binding, CallContext, Caller, Error, ErrorKind, Result, op::Op};
 use nuncio_server::{
     CallerPermit,
-    bind::{Form, Raw},
+    bind::{AnswerForm, SealedCall},
 };
 use serde::de::IgnoredAny;
 use tokio::time::timeout;
@@ -24,33 +24,18 @@ use super::{
     passing::{Framing, Learning, Passing},
     progress::{Due, Progress},
 };
+use crate::call::{SealedAnswer, SealedBackend};
 
-/// Where a call goes as it came.
-pub(crate) struct Taken {
+/// The interface that a call goes to as it came.
+pub(crate) struct RelayRoute {
     ways: Arc<Ways>,
     /// The interface among them.
     at: usize,
 }
 
-/// What came back.
-pub(crate) struct Answered {
-    pub(crate) response: Response,
-    /// The agent's error, where it can be told before the answer is handed on.
-    pub(crate) refused: Option<ErrorKind>,
-}
-
 impl Proxy {
-    /// Where this call goes as it came; `None` if it has to be decoded.
-    ///
-    /// # Errors
-    /// `Unavailable` if the agent is not known yet.
-    pub(crate) fn take(&self, call: &Raw<'_>) -> Result<Option<Taken>> {
-        let ways = self.ways()?;
-        Ok(self.way(&ways, call).map(|at| Taken { ways, at }))
-    }
-
     /// The interface that this call can be handed on to as it came.
-    fn way(&self, ways: &Ways, call: &Raw<'_>) -> Option<usize> {
+    fn way(&self, ways: &Ways, call: &SealedCall<'_>) -> Option<usize> {
         let has_more_to_it = match call.op {
             Op::SendMessage | Op::SendStreamingMessage => call.glance.webhook,
             Op::GetTask | Op::CancelTask | Op::SubscribeToTask => false,
@@ -67,14 +52,24 @@ impl Proxy {
         };
         fits.then_some(at)
     }
+}
 
-    /// Hands a call on.
-    ///
-    /// # Errors
-    /// It is not the caller's to make, or there is no answer.
-    pub(crate) async fn hand_on(&self, taken: &Taken, call: Raw<'_>) -> Result<Answered> {
-        let (ways, way) = (&*taken.ways, &taken.ways.raw[taken.at]);
-        let (cx, glance) = (call.cx, &call.glance);
+impl SealedBackend for Proxy {
+    type Route = RelayRoute;
+
+    fn route(&self, call: &SealedCall<'_>) -> Result<Option<RelayRoute>> {
+        let ways = self.ways()?;
+        Ok(self.way(&ways, call).map(|at| RelayRoute { ways, at }))
+    }
+
+    async fn forward(
+        &self,
+        route: &RelayRoute,
+        cx: &CallContext,
+        call: SealedCall<'_>,
+    ) -> Result<SealedAnswer> {
+        let (ways, way) = (&*route.ways, &route.ways.raw[route.at]);
+        let glance = &call.glance;
         if let Some(owners) = self.owners() {
             let references = glance.references.iter().map(AsRef::as_ref);
             match call.op {
@@ -206,7 +201,7 @@ struct Exchange<'a> {
     due: Due,
     op: Op,
     caller: &'a Caller,
-    form: Form,
+    form: AnswerForm,
 }
 
 impl Exchange<'_> {
@@ -215,23 +210,23 @@ impl Exchange<'_> {
         self,
         answer: http::Response<AnswerBody>,
         place: Option<CallerPermit>,
-    ) -> Result<Answered> {
+    ) -> Result<SealedAnswer> {
         let (parts, body) = answer.into_parts();
         let framing = match headers::media_type(&parts.headers) {
             "text/event-stream" => Some(Framing::Sse),
             media_type if media_type.starts_with("application/grpc") => Some(Framing::Grpc),
             _ => None,
         };
-        let mut refused = None;
+        let mut refusal = None;
         let body = match framing {
             // After an error in the head there is nothing to come, whatever the agent sends.
             Some(Framing::Grpc) if is_grpc_error(&parts.headers) => {
-                refused = self.form.refusal(&parts, b"");
+                refusal = self.form.refusal(&parts, b"");
                 Body::empty()
             }
             Some(framing) if let AnswerBody::Coming(body) = body => {
                 if framing == Framing::Grpc {
-                    refused = self.form.refusal(&parts, b"");
+                    refusal = self.form.refusal(&parts, b"");
                 }
                 let learning = self.learning();
                 let progress = Progress::new(framing, self.due, self.patience);
@@ -243,7 +238,7 @@ impl Exchange<'_> {
             }
             _ => {
                 let body = self.whole(body).await?;
-                refused = self.form.refusal(&parts, &body);
+                refusal = self.form.refusal(&parts, &body);
                 Body::from(body)
             }
         };
@@ -254,7 +249,7 @@ impl Exchange<'_> {
             // It may end otherwise than the agent meant it to, and a wrong length hides how.
             response.headers_mut().remove(CONTENT_LENGTH);
         }
-        Ok(Answered { response, refused })
+        Ok(SealedAnswer { response, refusal, is_streaming: self.op.row().streaming })
     }
 
     /// What is to be learnt of an answer, and for whom.

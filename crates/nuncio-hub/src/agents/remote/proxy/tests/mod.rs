@@ -37,13 +37,13 @@ use crate::{
     },
     config::{self, AgentKind, AgentOrigin, Mode, Upstream},
     fleet::{Agent, Fleet},
-    front::{Front, Guard},
     identity::{Keyring, NewKey},
     limits::Callers,
     listen::Peer,
+    pipeline::{Pipeline, Stations},
     push::Pushing,
     registry::PrepareAgent as _,
-    router,
+    routes::RouteTable,
     telemetry::Requests,
 };
 
@@ -251,15 +251,14 @@ async fn hub_of(
         let open = config::Identity { anonymous: config::Anonymous::Always, ..config::Identity::default() };
         factory.identity.configure(&open).unwrap();
     }
-    let guard =
-        Guard { origins: Arc::default(), identity: Arc::clone(&factory.identity), fleet: Arc::clone(&fleet) };
-    let (routes, _health) = router::router(&fleet, &store, &urls, &options, &guard).await.unwrap();
+    let (routes, _health) = RouteTable::new(&fleet, &store, &urls, &options).await.unwrap();
     let requests = Requests::new(Arc::clone(&factory.telemetry.metrics));
-    let front = Front::new(requests, guard, routes);
+    let identity = Arc::clone(&factory.identity);
+    let pipeline = Pipeline::new(Stations { requests, origins: Arc::default(), identity, routes });
     // The edge says where requests come from, and there is none here.
     let local = Ipv4Addr::LOCALHOST.into();
     let peer = axum::Extension(Peer::new(local, local));
-    serve(listener, Router::new().fallback_service(front).layer(peer));
+    serve(listener, Router::new().fallback_service(pipeline).layer(peer));
     Hub { base, agent, keyring: Arc::clone(factory.identity.keyring()), keys }
 }
 

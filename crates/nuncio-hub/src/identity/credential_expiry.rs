@@ -1,4 +1,4 @@
-//! When what was shown is worth nothing any more: a stream that was asked for by it goes on for no longer.
+//! The end of a credential: a stream that was opened with it ends with it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::clock;
 
-/// Comes to an end, or not.
-pub(super) enum Ended {
+/// When a credential expires.
+pub(super) enum CredentialExpiry {
     /// Nothing was shown.
     Never,
     /// With the key, or before that with this secret of it, for as long as others are taken, too.
@@ -21,14 +21,14 @@ pub(super) enum Ended {
     Token { at: Option<Timestamp>, issuer: CancellationToken },
 }
 
-impl Ended {
-    /// True if it is so for as long as the hub runs.
+impl CredentialExpiry {
+    /// True if there is nothing that could expire.
     pub(super) fn is_never(&self) -> bool {
         matches!(self, Self::Never)
     }
 
-    /// Comes back when it is so.
-    pub(super) async fn come(self) {
+    /// Returns when the credential has expired or was revoked.
+    pub(super) async fn expired(self) {
         match self {
             Self::Never => std::future::pending().await,
             Self::Key { keyring, id, hash } => {

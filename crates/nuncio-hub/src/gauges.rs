@@ -11,10 +11,10 @@ use nuncio_server::{
 };
 use tokio::sync::Mutex;
 
-use super::Metrics;
 use crate::{
     fleet::{Condition, Fleet},
     memory,
+    telemetry::Metrics,
 };
 
 /// Between two questions to the store: counting costs it something, and whoever asks can be anybody.
@@ -23,7 +23,7 @@ const EVERY: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Knows where to look.
-pub(crate) struct Levels {
+pub(crate) struct Gauges {
     metrics: Arc<Metrics>,
     store: Arc<dyn Store>,
     fleet: Arc<Fleet>,
@@ -31,7 +31,7 @@ pub(crate) struct Levels {
     asked: Mutex<Option<Instant>>,
 }
 
-impl Levels {
+impl Gauges {
     pub(crate) fn new(
         metrics: Arc<Metrics>,
         store: Arc<dyn Store>,

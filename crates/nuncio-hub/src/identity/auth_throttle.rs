@@ -4,12 +4,14 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::time::Instant;
+
+use crate::network::subscriber_network;
 
 /// For how long attempts are counted, from the first.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -21,18 +23,18 @@ const ADDRESSES: usize = 10_000;
 
 /// The attempts that failed, by address.
 #[derive(Default)]
-pub(super) struct Attempts(Mutex<HashMap<IpAddr, Window>>);
+pub(super) struct AuthThrottle(Mutex<HashMap<IpAddr, Window>>);
 
 struct Window {
     ends: Instant,
     failed: u32,
 }
 
-impl Attempts {
+impl AuthThrottle {
     /// How long this address has to wait, if it has to.
     pub(super) fn wait(&self, peer: IpAddr, now: Instant) -> Option<Duration> {
         let windows = self.windows();
-        let window = windows.get(&who(peer)).filter(|window| window.failed >= MOST)?;
+        let window = windows.get(&subscriber_network(peer)).filter(|window| window.failed >= MOST)?;
         window.ends.checked_duration_since(now).filter(|wait| !wait.is_zero())
     }
 
@@ -46,7 +48,8 @@ impl Attempts {
                 windows.clear();
             }
         }
-        let window = windows.entry(who(peer)).or_insert(Window { ends: now + WINDOW, failed: 0 });
+        let window =
+            windows.entry(subscriber_network(peer)).or_insert(Window { ends: now + WINDOW, failed: 0 });
         if window.ends <= now {
             *window = Window { ends: now + WINDOW, failed: 0 };
         }
@@ -58,43 +61,35 @@ impl Attempts {
     }
 }
 
-/// The address, or the network of it that one subscriber has.
-pub(crate) fn who(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        address @ IpAddr::V4(_) => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn who_is_wrong_too_often_waits_for_the_minute_to_end() {
-        let (attempts, start) = (Attempts::default(), Instant::now());
+        let (throttle, start) = (AuthThrottle::default(), Instant::now());
         let [one, same, other]: [IpAddr; 3] =
             ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(|address| address.parse().unwrap());
         for _ in 1..MOST {
-            attempts.failed(one, start);
-            assert_eq!(attempts.wait(one, start), None);
+            throttle.failed(one, start);
+            assert_eq!(throttle.wait(one, start), None);
         }
-        attempts.failed(same, start);
+        throttle.failed(same, start);
         let soon = start + Duration::from_secs(1);
-        assert_eq!(attempts.wait(one, soon), Some(Duration::from_secs(59)));
-        assert_eq!(attempts.wait(same, soon), Some(Duration::from_secs(59)), "the same network");
-        assert_eq!(attempts.wait(other, soon), None);
-        assert_eq!(attempts.wait(one, start + WINDOW), None);
-        attempts.failed(one, start + WINDOW);
-        assert_eq!(attempts.wait(one, start + WINDOW), None, "counted from the first again");
+        assert_eq!(throttle.wait(one, soon), Some(Duration::from_secs(59)));
+        assert_eq!(throttle.wait(same, soon), Some(Duration::from_secs(59)), "the same network");
+        assert_eq!(throttle.wait(other, soon), None);
+        assert_eq!(throttle.wait(one, start + WINDOW), None);
+        throttle.failed(one, start + WINDOW);
+        assert_eq!(throttle.wait(one, start + WINDOW), None, "counted from the first again");
     }
 
     #[test]
     fn many_addresses_take_no_more_memory() {
-        let (attempts, now) = (Attempts::default(), Instant::now());
+        let (throttle, now) = (AuthThrottle::default(), Instant::now());
         for address in 0..3 * u32::try_from(ADDRESSES).unwrap() {
-            attempts.failed(std::net::Ipv4Addr::from_bits(address).into(), now);
-            assert!(attempts.windows().len() <= ADDRESSES);
+            throttle.failed(std::net::Ipv4Addr::from_bits(address).into(), now);
+            assert!(throttle.windows().len() <= ADDRESSES);
         }
     }
 }

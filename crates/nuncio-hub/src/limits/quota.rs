@@ -10,12 +10,12 @@ use std::{
 };
 
 use governor::{
-    DefaultDirectRateLimiter, Quota, RateLimiter,
+    DefaultDirectRateLimiter, RateLimiter,
     clock::{Clock as _, DefaultClock},
 };
 use nuncio_protocol::{Error, ErrorKind, Result, op::Op};
 
-use crate::config::Rate;
+use crate::{call::StreamObserver, config::Rate};
 
 /// When to come again where nobody knows: somebody else's call has to end first.
 const SOON: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ impl Bounds {
     }
 }
 
-pub(super) struct Share {
+pub(super) struct Quota {
     bounds: Bounds,
     rate: Option<DefaultDirectRateLimiter>,
     tasks: AtomicU32,
@@ -43,9 +43,9 @@ pub(super) struct Share {
     whose: &'static str,
 }
 
-impl Share {
+impl Quota {
     pub(super) fn new(bounds: Bounds, whose: &'static str) -> Arc<Self> {
-        let rate = bounds.rate.and_then(quota).map(RateLimiter::direct);
+        let rate = bounds.rate.and_then(rate_quota).map(RateLimiter::direct);
         let (tasks, streams) = Default::default();
         Arc::new(Self { bounds, rate, tasks, streams, whose })
     }
@@ -60,8 +60,8 @@ impl Share {
     }
 
     /// What is in progress first: whoever is refused for that has not used up anything else.
-    pub(super) fn admit(self: &Arc<Self>, op: Op) -> Result<Held> {
-        let mut held = Held { share: Arc::clone(self), task: false, stream: false };
+    pub(super) fn admit(self: &Arc<Self>, op: Op) -> Result<QuotaGuard> {
+        let mut held = QuotaGuard { quota: Arc::clone(self), task: false, stream: false };
         if matches!(op, Op::SendMessage | Op::SendStreamingMessage) {
             self.take(&self.tasks, self.bounds.tasks, "sends in progress")?;
             held.task = true;
@@ -93,22 +93,22 @@ impl Share {
 }
 
 /// `None` for a rate that is none, which settings do not have.
-fn quota(rate: Rate) -> Option<Quota> {
+fn rate_quota(rate: Rate) -> Option<governor::Quota> {
     let period = Duration::try_from_secs_f64(rate.per_second.recip()).ok()?;
-    let quota = Quota::with_period(period.max(Duration::from_nanos(1)))?;
+    let quota = governor::Quota::with_period(period.max(Duration::from_nanos(1)))?;
     Some(quota.allow_burst(NonZeroU32::new(rate.burst())?))
 }
 
-/// A part of a share that is in use.
-pub(super) struct Held {
-    share: Arc<Share>,
+/// The part of a quota that a call uses, until this is dropped.
+pub(super) struct QuotaGuard {
+    quota: Arc<Quota>,
     task: bool,
     stream: bool,
 }
 
-impl Drop for Held {
+impl Drop for QuotaGuard {
     fn drop(&mut self) {
-        for (is_held, count) in [(self.task, &self.share.tasks), (self.stream, &self.share.streams)] {
+        for (is_held, count) in [(self.task, &self.quota.tasks), (self.stream, &self.quota.streams)] {
             if is_held {
                 count.fetch_sub(1, Ordering::Relaxed);
             }
@@ -119,17 +119,20 @@ impl Drop for Held {
 /// A call that was let in, for as long as this is kept.
 #[derive(Default)]
 #[must_use]
-pub(crate) struct Permit([Option<Held>; 2]);
+pub(crate) struct Permit([Option<QuotaGuard>; 2]);
 
 impl Permit {
-    pub(super) fn hold(&mut self, held: Held) {
+    pub(super) fn hold(&mut self, held: QuotaGuard) {
         if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
             *place = Some(held);
         }
     }
 
     /// True if nothing is counted.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }
 }
+
+/// An open stream counts until it ends.
+impl StreamObserver for Permit {}

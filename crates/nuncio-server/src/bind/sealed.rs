@@ -1,7 +1,7 @@
-//! Calls that are handed on as they came: what is asked before a call is decoded.
+//! Sealed calls: calls that stay the bytes as which they came.
 //!
-//! A binding finds out which operation a call is, in which version, and whom it is about; then a [`Relay`] may take
-//! it as the bytes that it is. What it does not take is decoded and goes to the service.
+//! A binding finds the operation of a call, its version and its subject without decoding it. Then a [`Relay`] may take
+//! the call as bytes and answer with bytes. Every other call is decoded and goes to the service.
 
 use std::borrow::Cow;
 
@@ -26,37 +26,25 @@ use nuncio_protocol::{
 
 use super::{Inner, version::RestForm};
 
-/// Takes calls as they came.
+/// Takes sealed calls.
 #[async_trait]
 pub trait Relay: Send + Sync + 'static {
-    /// Answers a call that its caller may make, or gives it back.
-    async fn relay(&self, call: Raw<'_>) -> Relayed;
+    /// Answers a call that its caller may make; `None` if the call has to be decoded and given to the service.
+    /// The binding writes an error in its own form.
+    async fn relay(&self, cx: &CallContext, call: SealedCall<'_>) -> Option<Result<Response>>;
 }
 
-/// What became of a call.
+/// A call as it came, with what its binding knows of it.
 #[derive(Debug)]
-pub enum Relayed {
-    /// It is to be decoded and given to the service.
-    Decode,
-    /// This is the answer.
-    Answer(Response),
-    /// This is why not; the binding puts it into its own words.
-    Refuse(Error),
-}
-
-/// A call as it came.
-#[derive(Debug)]
-pub struct Raw<'a> {
-    /// How it came.
+pub struct SealedCall<'a> {
+    /// The binding that it came by.
     pub binding: Binding,
     /// The version it is in.
     pub version: Version,
-    /// What it asks for.
+    /// The operation.
     pub op: Op,
-    /// Whom it is about. A tenant that led to this agent is no longer in it.
+    /// The subject. A tenant that led to this agent is no longer in it.
     pub glance: Glance<'a>,
-    /// Who calls, and how.
-    pub cx: &'a CallContext,
     /// The verb.
     pub method: &'a Method,
     /// The path below the agent's address, still escaped; of gRPC the whole path.
@@ -67,13 +55,13 @@ pub struct Raw<'a> {
     pub headers: &'a HeaderMap,
     /// The body; of gRPC the message in it.
     pub body: Bytes,
-    /// How its answers are to be read.
-    pub form: Form,
+    /// Reads its answers.
+    pub form: AnswerForm,
 }
 
-/// How answers to a call are read, and an error is put at the end of one.
+/// The form of the answers to a call: reads their subject and their errors, and writes an error at the end of one.
 #[derive(Clone, Debug)]
-pub struct Form(Kind);
+pub struct AnswerForm(Kind);
 
 #[derive(Clone)]
 enum Kind {
@@ -109,7 +97,7 @@ pub struct Subject {
     pub context: Option<ContextId>,
 }
 
-impl Form {
+impl AnswerForm {
     /// Whom the answer to a send, or an event of a stream, is about: the body, the data of a frame, or the message.
     /// `None` if it says so to nobody who reads as we do; an error is one.
     #[must_use]
@@ -216,11 +204,11 @@ pub(super) fn jsonrpc<'a>(
     params: Option<&'a str>,
     body: &'a Bytes,
     data: ErrorData,
-) -> Option<(Glance<'a>, Form)> {
+) -> Option<(Glance<'a>, AnswerForm)> {
     let envelope = std::str::from_utf8(body).ok().filter(|envelope| glance::is_plain_envelope(envelope));
     envelope?;
     let glance = Glance::at(op, params)?;
-    Some((glance, Form(Kind::JsonRpc { dialect, request: body.clone(), data })))
+    Some((glance, AnswerForm(Kind::JsonRpc { dialect, request: body.clone(), data })))
 }
 
 /// An HTTP+JSON call as it came; `None` if it has to be decoded.
@@ -229,7 +217,7 @@ pub(super) fn rest<'a>(
     route: &'a Route<'_>,
     query: Option<&str>,
     body: &'a Bytes,
-) -> Option<(Glance<'a>, Form)> {
+) -> Option<(Glance<'a>, AnswerForm)> {
     if !glance::is_plain_query(query.unwrap_or_default()) {
         return None;
     }
@@ -250,26 +238,22 @@ pub(super) fn rest<'a>(
         }
         glance.tenant = Some(Cow::Borrowed(tenant));
     }
-    Some((glance, Form(Kind::Rest(form))))
+    Some((glance, AnswerForm(Kind::Rest(form))))
 }
 
 /// The form of gRPC.
 #[cfg(feature = "grpc")]
-pub(super) fn grpc(codec: &'static Codec) -> Form {
-    Form(Kind::Grpc(codec))
+pub(super) fn grpc(codec: &'static Codec) -> AnswerForm {
+    AnswerForm(Kind::Grpc(codec))
 }
 
 impl Inner {
-    /// Asks the relay, if there is one; `None` if the call is to be decoded.
-    pub(super) async fn relay(&self, call: Raw<'_>) -> Option<Result<Response>> {
+    /// Gives a sealed call to the relay, if there is one; `None` if the call is to be decoded.
+    pub(super) async fn relay(&self, cx: &CallContext, call: SealedCall<'_>) -> Option<Result<Response>> {
         let relay = self.relay.as_deref()?;
-        if let Err(error) = self.permit(call.op, call.cx) {
+        if let Err(error) = self.permit(call.op, cx) {
             return Some(Err(error));
         }
-        match relay.relay(call).await {
-            Relayed::Decode => None,
-            Relayed::Answer(response) => Some(Ok(response)),
-            Relayed::Refuse(error) => Some(Err(error)),
-        }
+        relay.relay(cx, call).await
     }
 }

@@ -12,7 +12,7 @@ use nuncio_protocol::{
 use super::traces::{CallSpan, Traces};
 
 /// The calls of one agent to a service, for one call that it works for.
-pub(super) struct Leaving {
+pub(super) struct Outbound {
     pub(super) traces: Traces,
     pub(super) agent: Arc<str>,
     /// The trace of what they are made for.
@@ -20,9 +20,9 @@ pub(super) struct Leaving {
     pub(super) service: Arc<dyn A2aService>,
 }
 
-impl Carrier for Leaving {
+impl Carrier for Outbound {
     async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
-        let span = self.traces.leave(&self.agent, call.op(), self.parent.as_ref());
+        let span = self.traces.begin_outbound(&self.agent, call.op(), self.parent.as_ref());
         let reply = self.service.call(&beneath(cx, &span), call).await;
         match reply {
             Ok(Reply::Stream(events)) => {

@@ -26,7 +26,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::{clock, identity::network_of, telemetry::Metrics};
+use crate::{clock, network::subscriber_network, telemetry::Metrics};
 
 /// What operators did; it stays, however many are refused meanwhile.
 const ACTS: &str = "audit";
@@ -146,21 +146,21 @@ impl Row {
 
 /// Takes rows down. Clones write to the same place.
 #[derive(Clone)]
-pub(crate) struct Audit {
+pub(crate) struct Trail {
     sender: mpsc::Sender<Row>,
     lost: Arc<AtomicU64>,
     metrics: Option<Arc<Metrics>>,
     store: Arc<dyn Store>,
 }
 
-impl Audit {
+impl Trail {
     /// And what writes them.
     pub(crate) fn new(store: &Arc<dyn Store>) -> (Self, Writer) {
         let (sender, receiver) = mpsc::channel(WAITING);
         let lost = Arc::<AtomicU64>::default();
-        let audit = Self { sender, lost: Arc::clone(&lost), metrics: None, store: Arc::clone(store) };
+        let trail = Self { sender, lost: Arc::clone(&lost), metrics: None, store: Arc::clone(store) };
         let writer = Writer { receiver, lost, store: Arc::clone(store), open: HashMap::new() };
-        (audit, writer)
+        (trail, writer)
     }
 
     /// Refusals are counted there, too.
@@ -217,7 +217,7 @@ struct Fold {
 impl Fold {
     fn of(row: &Row) -> Self {
         // Those who are known are told apart by who they are, the others by where they come from.
-        let peer = if row.principal.is_none() { row.peer.map(network_of) } else { None };
+        let peer = if row.principal.is_none() { row.peer.map(subscriber_network) } else { None };
         let Row { what, principal, agent, operation, .. } = row.clone();
         Self { what, principal, peer, agent, operation }
     }
