@@ -180,8 +180,10 @@ impl Shared {
             in_flight: guard,
             begun: None,
         });
-        if self.keeps_turns() && (immediately || self.is_idempotent()) {
-            turn.kept = Some(Kept::of(&turn).encode(!immediately)?);
+        // Otherwise the agent's first event tells whether there is a task at all.
+        let creates = immediately && self.present.load().executor.always_leaves_task();
+        if self.keeps_turns() && (creates || self.is_idempotent()) {
+            turn.kept = Some(Kept::of(&turn).encode(!creates)?);
         }
         {
             let mut state = live.lock();
@@ -190,10 +192,10 @@ impl Shared {
             state.turn.clone_from(&turn.kept);
             state.webhook = webhook;
         }
-        if !immediately && self.writes_ahead(key.is_some()) {
+        if !creates && self.writes_ahead(key.is_some()) {
             return Box::pin(self.begin_reserved(cx, live, turn, permit)).await;
         }
-        if immediately {
+        if creates {
             Box::pin(Recorder::new(self, &live).create()).await?;
         }
         if let Some(guard) = &turn.in_flight {

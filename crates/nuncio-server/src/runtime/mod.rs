@@ -83,6 +83,10 @@ fn unavailable() -> Error {
 /// How long an answer waits for the store to take in what it tells.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The longest time that a send with `returnImmediately` waits for the agent's first event: an agent that answers with a
+/// message does so within it, and a task that begins later than that is made by the runtime.
+const FIRST_EVENT_TIMEOUT: Duration = Duration::from_millis(25);
+
 /// How much is forgotten in one transaction.
 const ERASE_AT_A_TIME: usize = 256;
 
@@ -324,6 +328,22 @@ impl Shared {
         cx.deadline.map_or(ceiling, |deadline| ceiling.min(deadline.into()))
     }
 
+    /// Waits a moment until the agent's first event tells whether it answers with a task or with a message, then makes
+    /// the task.
+    async fn until_first_event(self: &Arc<Self>, live: &LiveRef) -> Result<()> {
+        let has_begun = |state: &State| state.broken || state.task.is_some() || state.answers(Seq::ZERO);
+        if has_begun(&live.lock()) {
+            return Ok(());
+        }
+        self.let_it_run().await;
+        if timeout(FIRST_EVENT_TIMEOUT, live.until(has_begun)).await.is_ok() {
+            return Ok(());
+        }
+        Recorder::new(self, live).ensure().await?;
+        // A reply that came at the last moment is on its way to the store.
+        timeout(COMMIT_PATIENCE, live.until(has_begun)).await.map_err(|_| unavailable())
+    }
+
     /// What a send answers when its task has settled, or the time is up.
     async fn answer(
         self: &Arc<Self>,
@@ -348,6 +368,8 @@ impl Shared {
                 // come back to.
                 Recorder::new(self, live).ensure().await?;
             }
+        } else {
+            self.until_first_event(live).await?;
         }
         let (answer, seq) = {
             let state = live.lock();
