@@ -73,9 +73,8 @@ const OLD_VERSION_WORDS: [&str; 3] = ["v03", "V03", "\"0.3\""];
 const OLD_VERSION_HOME: &str = "crates/nuncio-protocol/src/v03";
 
 /// Files that may name the old version, each with its reason.
-const OLD_VERSION_SELECTORS: [(&str, &str); 10] = [
+const OLD_VERSION_SELECTORS: [(&str, &str); 9] = [
     ("crates/nuncio-protocol/src/lib.rs", "declares the module"),
-    ("crates/nuncio-protocol/src/wire/glance.rs", "knows what a translation leaves in metadata"),
     ("crates/nuncio-protocol/src/version.rs", "parses the version from the wire"),
     ("crates/nuncio-server/src/bind/version.rs", "selects the dialect of a request"),
     ("crates/nuncio-server/src/push/payload.rs", "selects the dialect of a webhook"),

@@ -26,7 +26,7 @@ use self::token::Tokens;
 use crate::{
     egress::Egress,
     failure::{Failure, Reached},
-    transport::headers::FRAMING,
+    http_headers::FRAMING,
 };
 
 /// What a caller proves itself with: headers, the values of which are never printed, and access tokens

@@ -53,6 +53,23 @@ pub struct ClientBuilder {
     send_timeout: Duration,
 }
 
+/// Connecting: with the defaults, or with options.
+impl Client {
+    /// Fetches the card of the agent at this address and picks the first of its interfaces that we
+    /// speak. The address is the agent's, or that of its card.
+    ///
+    /// # Errors
+    /// There is no card, or it offers nothing that we speak.
+    pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
+        Self::builder().connect(url).await
+    }
+
+    /// To connect with credentials, a pinned version, and other options.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::new()
+    }
+}
+
 impl Default for ClientBuilder {
     fn default() -> Self {
         Self::new()

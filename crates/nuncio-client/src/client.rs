@@ -15,7 +15,6 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    ClientBuilder,
     card::{discover::FetchedCard, verify::Verified},
     choose::Candidate,
     failure::Failure,
@@ -66,20 +65,6 @@ impl fmt::Debug for Shared {
 }
 
 impl Client {
-    /// Fetches the card of the agent at this address and picks the first of its interfaces that we
-    /// speak. The address is the agent's, or that of its card.
-    ///
-    /// # Errors
-    /// There is no card, or it offers nothing that we speak.
-    pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
-        Self::builder().connect(url).await
-    }
-
-    /// To connect with credentials, a pinned version, and other options.
-    pub fn builder() -> ClientBuilder {
-        ClientBuilder::new()
-    }
-
     pub(crate) fn from_shared(shared: Shared) -> Self {
         Self { shared: Arc::new(shared) }
     }

@@ -59,6 +59,7 @@ pub mod receiver;
 
 mod egress;
 mod failure;
+mod http_headers;
 
 pub use nuncio_protocol as protocol;
 pub use nuncio_protocol::RESUME_EXTENSION;

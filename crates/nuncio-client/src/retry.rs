@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use nuncio_protocol::{ErrorKind, op::Op};
+use nuncio_protocol::{ErrorKind, op::Op, retry::Backoff};
 
 use crate::failure::{Failure, Reached};
 
@@ -31,9 +31,7 @@ impl RetryPolicy {
     /// The pause before repetition number `retry` (0 is the first). `chance` is from 0 to 1; it spreads
     /// the pauses over their upper half, so that callers cut off together do not return together.
     pub(crate) fn pause(&self, retry: u32, chance: f64) -> Duration {
-        let factor = 1_u32.checked_shl(retry).unwrap_or(u32::MAX);
-        let whole = self.base.saturating_mul(factor).min(self.cap);
-        whole.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
+        Backoff::doubling(self.base, self.cap).jittered(retry, 0.5..=1.0, chance)
     }
 
     /// The pause before a unary call is repeated; `None` if it must not be.

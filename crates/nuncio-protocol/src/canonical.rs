@@ -3,7 +3,10 @@
 
 use serde_json::Value;
 
-use crate::{AgentCard, Error, ErrorKind, Result, wire::decode};
+use crate::{
+    AgentCard, Error, ErrorKind, Result,
+    json::{decode, join},
+};
 
 /// Beyond this, not every integer is a double, and RFC 8785 writes doubles.
 const MAX_INTEGER: u64 = 1 << 53;
@@ -49,11 +52,6 @@ fn inexact(value: &Value) -> Option<(String, String)> {
         }),
         Value::Null | Value::Bool(_) | Value::String(_) => None,
     }
-}
-
-/// Two pieces of a path as one.
-pub(crate) fn join(head: &str, tail: &str) -> String {
-    if tail.is_empty() || tail.starts_with('[') { format!("{head}{tail}") } else { format!("{head}.{tail}") }
 }
 
 #[cfg(test)]

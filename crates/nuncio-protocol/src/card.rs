@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Metadata, SecurityRequirement, SecurityScheme, Version,
-    json::metadata,
     lenient::{none_if_empty, null_default},
+    metadata::metadata,
 };
 
 /// Says who an agent is, what it can do and where it is reached.

@@ -5,8 +5,6 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::wire::excerpt;
-
 /// `Result` with our [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -435,6 +433,20 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_deref().map(|source| source as _)
     }
+}
+
+/// The most that an error repeats of what it is about, in bytes: names and values are the caller's, and
+/// may be as long as a body.
+const EXCERPT: usize = 200;
+
+/// The beginning of a text that may be long.
+#[must_use]
+pub fn excerpt(mut text: String) -> String {
+    if text.len() > EXCERPT {
+        text.truncate(text.floor_char_boundary(EXCERPT));
+        text.push('…');
+    }
+    text
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Artifact, ContextId, Message, Metadata, Task, TaskId, TaskStatus,
-    json::metadata,
     lenient::{null_default, oneof},
+    metadata::metadata,
 };
 
 /// One event of a stream, the body of a webhook, and an entry of a task's log.

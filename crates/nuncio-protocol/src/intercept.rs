@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use futures_core::Stream;
 
 use crate::{
-    A2aService, CallContext, Event, EventStream, Metadata, Result, SendMessageResponse, StreamItem,
-    op::{Call, Carrier, Reply},
+    A2aService, CallContext, Carrier, Event, EventStream, Metadata, Result, SendMessageResponse, StreamItem,
+    op::{Call, Reply},
 };
 
 /// Stands around every call of a service.

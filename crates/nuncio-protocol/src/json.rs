@@ -5,6 +5,7 @@
 
 mod check;
 mod compact;
+mod decode;
 mod equal;
 mod members;
 mod read;
@@ -16,9 +17,9 @@ use serde_json::value::{RawValue, Value, to_raw_value};
 
 pub use self::members::Members;
 pub(crate) use self::{
-    check::{describe, split_place},
+    decode::{decode, join},
     equal::is_equal,
-    read::{At, metadata},
+    read::{At, object},
 };
 
 /// Any JSON value, as its text.

@@ -36,13 +36,16 @@ mod security;
 mod task;
 
 mod canonical;
+mod context;
 mod error;
 mod fold;
 mod intercept;
 pub mod op;
 #[cfg(feature = "grpc")]
 pub mod pb;
+pub mod retry;
 mod service;
+mod stream;
 pub mod v03;
 mod validate;
 pub mod wire;
@@ -53,6 +56,7 @@ pub use self::{
         AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider,
         AgentSkill, Binding, grpc_target,
     },
+    context::{CallContext, Caller, HOPS_HEADER, HOPS_TRACE_KEY, Headers, TraceContext},
     error::{ERROR_DOMAIN, Error, ErrorKind, ErrorRow, Fault, FieldViolation, GrpcCode, Result},
     event::{Event, TaskArtifactUpdateEvent, TaskStatusUpdateEvent},
     fold::{Refusal, fold},
@@ -74,10 +78,8 @@ pub use self::{
         OpenIdConnectSecurityScheme, PasswordOAuthFlow, Scopes, SecurityRequirement, SecurityScheme,
         StringList,
     },
-    service::{
-        A2aService, CallContext, Caller, EventStream, HOPS_HEADER, HOPS_TRACE_KEY, Headers, RESUME_EXTENSION,
-        StreamItem, TraceContext,
-    },
+    service::{A2aService, Carrier, RESUME_EXTENSION},
+    stream::{EventStream, StreamItem},
     task::{Artifact, Task, TaskState, TaskStatus},
     time::{InvalidTimestamp, Timestamp},
     v03::FileBytes,

@@ -11,8 +11,9 @@ use serde::{
 
 use crate::{
     ContextId, Json, MessageId, Metadata, TaskId,
-    json::{At, metadata},
+    json::At,
     lenient::{Key, base64_display, decode_base64, list, none_if_empty, null_default, proto_enum},
+    metadata::metadata,
 };
 
 proto_enum! {

@@ -2,13 +2,17 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use serde::{Serialize, Serializer, ser::Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error as _};
 use serde_json::{Map, Value, value::RawValue};
 
 use crate::{
     Json,
-    json::{Members, is_equal},
+    json::{At, Members, is_equal, object},
 };
+
+/// The key in metadata under which the leftover of a message or a part travels: what an older version of the protocol
+/// has no member for.
+pub const LEFTOVER: &str = "https://nuncio.dev/a2a/leftover/v1";
 
 /// Free-form data: a JSON object, as its text. Empty and absent are the same.
 ///
@@ -233,4 +237,25 @@ impl Serialize for Metadata {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.to_json().serialize(serializer)
     }
+}
+
+impl<'de, const OUTER: usize> Deserialize<'de> for At<OUTER, Metadata> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        object::<D, OUTER>(deserializer).map(|object| Self(Metadata::from_object(object)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        At::<0, Self>::deserialize(deserializer).map(|At(metadata)| metadata)
+    }
+}
+
+/// Reads metadata inside `OUTER` objects and lists; `null` for none.
+pub(crate) fn metadata<'de, D, const OUTER: usize>(deserializer: D) -> Result<Metadata, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let metadata = Option::<At<OUTER, Metadata>>::deserialize(deserializer)?;
+    Ok(metadata.map(|At(metadata)| metadata).unwrap_or_default())
 }

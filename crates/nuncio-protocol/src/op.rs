@@ -1,12 +1,10 @@
 //! The operations as a table. Dispatch, routes, client paths and labels are made from it.
 
-use async_trait::async_trait;
-
 use crate::{
-    A2aService, AgentCard, CallContext, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, Error,
-    EventStream, GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
+    AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, EventStream,
+    GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
     ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
-    ListTasksResponse, Result, SendMessageRequest, SendMessageResponse, SubscribeToTaskRequest, Task,
+    ListTasksResponse, SendMessageRequest, SendMessageResponse, SubscribeToTaskRequest, Task,
     TaskPushNotificationConfig,
 };
 
@@ -48,7 +46,32 @@ pub struct OpRow {
     pub streaming: bool,
 }
 
-macro_rules! op_table {
+/// The table: hands its rows to a macro that makes something of each.
+macro_rules! with_operations {
+    ($make:ident) => {
+        $make! {
+            SendMessage Post "/message:send" false send_message(SendMessageRequest) -> Sent(SendMessageResponse);
+            SendStreamingMessage Post "/message:stream" true send_streaming_message(SendMessageRequest) -> Stream(EventStream);
+            GetTask Get "/tasks/{id}" false get_task(GetTaskRequest) -> Task(Task);
+            ListTasks Get "/tasks" false list_tasks(ListTasksRequest) -> Tasks(ListTasksResponse);
+            CancelTask Post "/tasks/{id}:cancel" false cancel_task(CancelTaskRequest) -> Task(Task);
+            SubscribeToTask Get "/tasks/{id}:subscribe" true subscribe_to_task(SubscribeToTaskRequest) -> Stream(EventStream);
+            CreateTaskPushNotificationConfig Post "/tasks/{taskId}/pushNotificationConfigs" false
+                create_task_push_notification_config(TaskPushNotificationConfig) -> PushConfig(TaskPushNotificationConfig);
+            GetTaskPushNotificationConfig Get "/tasks/{taskId}/pushNotificationConfigs/{id}" false
+                get_task_push_notification_config(GetTaskPushNotificationConfigRequest) -> PushConfig(TaskPushNotificationConfig);
+            ListTaskPushNotificationConfigs Get "/tasks/{taskId}/pushNotificationConfigs" false
+                list_task_push_notification_configs(ListTaskPushNotificationConfigsRequest) -> PushConfigs(ListTaskPushNotificationConfigsResponse);
+            GetExtendedAgentCard Get "/extendedAgentCard" false get_extended_agent_card(GetExtendedAgentCardRequest) -> Card(AgentCard);
+            DeleteTaskPushNotificationConfig Delete "/tasks/{taskId}/pushNotificationConfigs/{id}" false
+                delete_task_push_notification_config(DeleteTaskPushNotificationConfigRequest) -> Empty(());
+        }
+    };
+}
+
+pub(crate) use with_operations;
+
+macro_rules! define_operations {
     ($($op:ident $verb:ident $path:literal $streaming:literal $method:ident($req:ty) -> $reply:ident($res:ty);)+) => {
         /// An operation of the protocol.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -92,59 +115,11 @@ macro_rules! op_table {
                     $(Self::$op(req) => req.tenant = tenant,)+
                 }
             }
-
-            /// Calls the operation that it names. To hand a call on, use [`A2aService::call`].
-            ///
-            /// # Errors
-            /// What the operation answers.
-            pub async fn dispatch<S: A2aService + ?Sized>(self, service: &S, cx: &CallContext) -> Result<Reply> {
-                match self {
-                    $(Self::$op(req) => service.$method(cx, *req).await.map(Answer::into_reply),)+
-                }
-            }
-        }
-
-        impl Reply {
-            /// True if this operation answers so.
-            fn is_of(&self, op: Op) -> bool {
-                match op {
-                    $(Op::$op => matches!(self, Self::$reply { .. }),)+
-                }
-            }
-        }
-
-        #[async_trait]
-        impl<T: Carrier> A2aService for T {
-            async fn call(&self, cx: &CallContext, call: Call) -> Result<Reply> {
-                let op = call.op();
-                let reply = self.carry(cx, call).await?;
-                if reply.is_of(op) { Ok(reply) } else { Err(mixed_up()) }
-            }
-
-            $(async fn $method(&self, cx: &CallContext, req: $req) -> Result<$res> {
-                answer(self.carry(cx, Call::$op(Box::new(req))).await?)
-            })+
         }
     };
 }
 
-op_table! {
-    SendMessage Post "/message:send" false send_message(SendMessageRequest) -> Sent(SendMessageResponse);
-    SendStreamingMessage Post "/message:stream" true send_streaming_message(SendMessageRequest) -> Stream(EventStream);
-    GetTask Get "/tasks/{id}" false get_task(GetTaskRequest) -> Task(Task);
-    ListTasks Get "/tasks" false list_tasks(ListTasksRequest) -> Tasks(ListTasksResponse);
-    CancelTask Post "/tasks/{id}:cancel" false cancel_task(CancelTaskRequest) -> Task(Task);
-    SubscribeToTask Get "/tasks/{id}:subscribe" true subscribe_to_task(SubscribeToTaskRequest) -> Stream(EventStream);
-    CreateTaskPushNotificationConfig Post "/tasks/{taskId}/pushNotificationConfigs" false
-        create_task_push_notification_config(TaskPushNotificationConfig) -> PushConfig(TaskPushNotificationConfig);
-    GetTaskPushNotificationConfig Get "/tasks/{taskId}/pushNotificationConfigs/{id}" false
-        get_task_push_notification_config(GetTaskPushNotificationConfigRequest) -> PushConfig(TaskPushNotificationConfig);
-    ListTaskPushNotificationConfigs Get "/tasks/{taskId}/pushNotificationConfigs" false
-        list_task_push_notification_configs(ListTaskPushNotificationConfigsRequest) -> PushConfigs(ListTaskPushNotificationConfigsResponse);
-    GetExtendedAgentCard Get "/extendedAgentCard" false get_extended_agent_card(GetExtendedAgentCardRequest) -> Card(AgentCard);
-    DeleteTaskPushNotificationConfig Delete "/tasks/{taskId}/pushNotificationConfigs/{id}" false
-        delete_task_push_notification_config(DeleteTaskPushNotificationConfigRequest) -> Empty(());
-}
+with_operations!(define_operations);
 
 impl Op {
     /// Its row.
@@ -213,59 +188,6 @@ pub enum Reply {
     Card(Box<AgentCard>),
     /// Nothing but success.
     Empty,
-}
-
-/// Takes calls whole, whatever their operation, and is an [`A2aService`] by that: for what stands
-/// between two of them, such as [interceptors](crate::Interceptors) and transports. The mirror image of
-/// [`Call::dispatch`].
-pub trait Carrier: Send + Sync + 'static {
-    /// Carries a call out. The reply is of the call's own operation.
-    fn carry(&self, cx: &CallContext, call: Call) -> impl Future<Output = Result<Reply>> + Send;
-}
-
-/// A result and its variant of [`Reply`]; one per result type, so that the table needs no second match.
-trait Answer: Sized {
-    fn into_reply(self) -> Reply;
-
-    /// `None` if the reply is of another operation.
-    fn from_reply(reply: Reply) -> Option<Self>;
-}
-
-fn answer<T: Answer>(reply: Reply) -> Result<T> {
-    T::from_reply(reply).ok_or_else(mixed_up)
-}
-
-fn mixed_up() -> Error {
-    Error::internal("the reply is of another operation than the call")
-}
-
-macro_rules! replies {
-    ($($ty:ty => |$value:ident| $reply:expr, $pattern:pat => $inner:expr;)+) => {$(
-        impl Answer for $ty {
-            fn into_reply(self) -> Reply {
-                let $value = self;
-                $reply
-            }
-
-            fn from_reply(reply: Reply) -> Option<Self> {
-                match reply {
-                    $pattern => Some($inner),
-                    _ => None,
-                }
-            }
-        }
-    )+};
-}
-
-replies! {
-    SendMessageResponse => |sent| Reply::Sent(sent), Reply::Sent(sent) => sent;
-    EventStream => |stream| Reply::Stream(stream), Reply::Stream(stream) => stream;
-    Task => |task| Reply::Task(task), Reply::Task(task) => task;
-    ListTasksResponse => |page| Reply::Tasks(page), Reply::Tasks(page) => page;
-    TaskPushNotificationConfig => |config| Reply::PushConfig(config), Reply::PushConfig(config) => config;
-    ListTaskPushNotificationConfigsResponse => |page| Reply::PushConfigs(page), Reply::PushConfigs(page) => page;
-    AgentCard => |card| Reply::Card(Box::new(card)), Reply::Card(card) => *card;
-    () => |_nothing| Reply::Empty, Reply::Empty => ();
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::{
     ContextId, Message, Metadata, PushConfigId, Task, TaskId, TaskPushNotificationConfig, TaskState,
     Timestamp,
-    json::metadata,
     lenient::{int32, int32_or_zero, list, none_if_empty, null_default, oneof},
+    metadata::metadata,
 };
 
 /// `SendMessage` and `SendStreamingMessage` (spec 3.2.1).

@@ -1,36 +1,20 @@
 //! The one trait of both sides: a server runtime implements it, a client transport implements it, and
 //! so does a gateway between them.
 
-use std::{
-    fmt,
-    pin::Pin,
-    sync::{Arc, OnceLock},
-    time::Instant,
-};
-
 use async_trait::async_trait;
-use bytes::Bytes;
-use futures_core::Stream;
 
 use crate::{
-    AgentCard, Binding, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, Event,
+    AgentCard, CallContext, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, Error, EventStream,
     GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
     ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
-    ListTasksResponse, Result, SendMessageRequest, SendMessageResponse, Seq, SubscribeToTaskRequest, Task,
-    TaskPushNotificationConfig, Version,
-    op::{Call, Op, OpSet, Reply},
+    ListTasksResponse, Result, SendMessageRequest, SendMessageResponse, SubscribeToTaskRequest, Task,
+    TaskPushNotificationConfig,
+    op::{Call, Op, Reply, with_operations},
 };
 
 /// The extension by which a server says: streams resume after `Last-Event-ID`, and a send may be
 /// repeated under its `Idempotency-Key`. Clients rely on either only where it is declared.
 pub const RESUME_EXTENSION: &str = "https://nuncio.dev/a2a/resume/v1";
-
-/// The header that carries [`CallContext::hops`], separated by commas.
-pub const HOPS_HEADER: &str = "nuncio-hops";
-
-/// The member of `tracestate` that carries them, separated by colons, past agents that hand on the trace and no
-/// other header.
-pub const HOPS_TRACE_KEY: &str = "nuncio";
 
 /// The eleven operations of the specification, by its own names.
 ///
@@ -91,276 +75,102 @@ pub trait A2aService: Send + Sync + 'static {
         req: GetExtendedAgentCardRequest,
     ) -> Result<AgentCard>;
 
-    /// Any of them, with its parameters. Whoever takes calls whole ([`Carrier`](crate::op::Carrier)) gets them as they
+    /// Any of them, with its parameters. Whoever takes calls whole ([`Carrier`]) gets them as they
     /// are, unopened; for everybody else it is the operation that the call names.
     async fn call(&self, cx: &CallContext, call: Call) -> Result<Reply> {
         call.dispatch(self, cx).await
     }
 }
 
-/// Who calls, and how: everything about a call that is not its parameters.
-#[derive(Clone, Debug)]
-pub struct CallContext {
-    /// The version the caller speaks.
-    pub version: Version,
-    /// The binding that the call came by; `None` where it came by none.
-    pub binding: Option<Binding>,
-    /// The caller did not say its version: it was taken from what the method or the path proves.
-    pub version_unsaid: bool,
-    /// The caller said something for which there is no place in the parameters as we know them.
-    pub said_more: bool,
-    /// URIs of the extensions the caller declared.
-    pub extensions: Vec<String>,
-    /// Routing, where the binding carries it outside of the parameters.
-    pub tenant: Option<String>,
-    /// Who calls.
-    pub caller: Caller,
-    /// When the caller stops waiting.
-    pub deadline: Option<Instant>,
-    /// W3C trace context, handed on to whatever the call causes.
-    pub trace: Option<TraceContext>,
-    /// Resume a stream after this entry.
-    pub last_event_id: Option<Seq>,
-    /// A repeat of the same send has the same key.
-    pub idempotency_key: Option<String>,
-    /// Further headers (in gRPC: metadata) that a client sends along. What the protocol itself says comes
-    /// before them. On a server there are none: what came with a call must not go out again with
-    /// another by accident.
-    pub headers: Headers,
-    /// What came with the call and may be handed on, if somebody decides to; only on a server, and only headers
-    /// that it was told to keep.
-    pub received: Headers,
-    /// The hubs that the call has come through, the first one first, so that it goes round in no circle.
-    pub hops: Vec<String>,
+/// Takes calls whole, whatever their operation, and is an [`A2aService`] by that: for what stands
+/// between two of them, such as [interceptors](crate::Interceptors) and transports. The mirror image of
+/// [`Call::dispatch`].
+pub trait Carrier: Send + Sync + 'static {
+    /// Carries a call out. The reply is of the call's own operation.
+    fn carry(&self, cx: &CallContext, call: Call) -> impl Future<Output = Result<Reply>> + Send;
 }
 
-impl CallContext {
-    /// A call by nobody in particular in this version.
-    #[must_use]
-    pub fn new(version: Version) -> Self {
-        Self {
-            version,
-            binding: None,
-            version_unsaid: false,
-            said_more: false,
-            extensions: Vec::new(),
-            tenant: None,
-            caller: Caller::anonymous(),
-            deadline: None,
-            trace: None,
-            last_event_id: None,
-            idempotency_key: None,
-            headers: Headers::default(),
-            received: Headers::default(),
-            hops: Vec::new(),
-        }
-    }
-
-    /// True if the caller declared the extension. It is active if the agent declares it, too (spec 4.6).
-    #[must_use]
-    pub fn declares(&self, uri: &str) -> bool {
-        self.extensions.iter().any(|declared| declared == uri)
-    }
-}
-
-impl Default for CallContext {
-    fn default() -> Self {
-        Self::new(Version::V1_0)
-    }
-}
-
-/// Headers by name, whatever its case, each with one value. Some are secrets, so none is printed.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub struct Headers(Vec<(String, String)>);
-
-impl Headers {
-    /// Sets a header, in place of another of this name.
-    pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
-        let name = name.into();
-        self.0.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
-        self.0.push((name, value.into()));
-    }
-
-    /// Names and values, in the order in which they were set.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-
-    /// True if there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl fmt::Debug for Headers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.iter().map(|(name, _)| name)).finish()
-    }
-}
-
-/// Who calls, and what they may do. Tasks belong to the principal that made them, within its tenant.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Caller {
-    principal: Option<Arc<str>>,
-    tenant: Option<Arc<str>>,
-    operations: OpSet,
-}
-
-impl Caller {
-    /// Nobody in particular.
-    #[must_use]
-    pub const fn anonymous() -> Self {
-        Self { principal: None, tenant: None, operations: OpSet::ALL }
-    }
-
-    /// Somebody who has proved it.
-    pub fn authenticated(principal: impl Into<Arc<str>>) -> Self {
-        Self { principal: Some(principal.into()), ..Self::anonymous() }
-    }
-
-    /// One who belongs to this tenant: tasks are kept apart from those of the same principal in others.
-    #[must_use]
-    pub fn of_tenant(mut self, tenant: impl Into<Arc<str>>) -> Self {
-        self.tenant = Some(tenant.into());
-        self
-    }
-
-    /// One who may do these and nothing else.
-    #[must_use]
-    pub fn limited_to(mut self, operations: OpSet) -> Self {
-        self.operations = operations;
-        self
-    }
-
-    /// The name under which this caller's tasks are kept; `None` for the anonymous caller.
-    #[must_use]
-    pub fn principal(&self) -> Option<&Arc<str>> {
-        self.principal.as_ref()
-    }
-
-    /// The tenant that the caller proved to belong to. What a call says about its tenant does not count then.
-    #[must_use]
-    pub fn tenant(&self) -> Option<&Arc<str>> {
-        self.tenant.as_ref()
-    }
-
-    /// True if the caller may do this.
-    #[must_use]
-    pub fn may(&self, op: Op) -> bool {
-        self.operations.contains(op)
-    }
-}
-
-/// W3C trace context as it came.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TraceContext {
-    /// `traceparent`.
-    pub parent: String,
-    /// `tracestate`.
-    pub state: Option<String>,
-}
-
-/// Events of a stream, in order. The end of the stream is the end of the interaction.
-pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamItem>> + Send>>;
-
-/// How many forms there are, JSON and protobuf; each has a slot for its encoding of an event.
-pub(crate) const FORMS: usize = 7;
-
-/// An event in a stream, with its number in the log. Cheap to clone: all subscribers of a task share
-/// one, and it is encoded once per dialect for all of them.
-#[derive(Clone, Debug)]
-pub struct StreamItem(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    seq: Option<Seq>,
-    event: Arc<Event>,
-    /// Not before somebody shares it: most have one reader.
-    encoded: OnceLock<Box<[OnceLock<Bytes>; FORMS]>>,
-}
-
-impl StreamItem {
-    /// An event; `seq` is its resume cursor, if it has one.
-    #[must_use]
-    pub fn new(seq: Option<Seq>, event: Arc<Event>) -> Self {
-        Self(Arc::new(Shared { seq, event, encoded: OnceLock::new() }))
-    }
-
-    /// The number in the task's log.
-    #[must_use]
-    pub fn seq(&self) -> Option<Seq> {
-        self.0.seq
-    }
-
-    /// The event.
-    #[must_use]
-    pub fn event(&self) -> &Arc<Event> {
-        &self.0.event
-    }
-
-    /// The event; a copy if others have it, too.
-    #[must_use]
-    pub fn into_event(self) -> Event {
-        match Arc::try_unwrap(self.0) {
-            Ok(shared) => Arc::unwrap_or_clone(shared.event),
-            Err(shared) => Event::clone(&shared.event),
-        }
-    }
-
-    /// The same entry with a changed event, for one stream only: the others keep theirs.
-    #[must_use]
-    pub fn changed(&self, change: impl FnOnce(&mut Event)) -> Self {
-        let mut event = Event::clone(&self.0.event);
-        change(&mut event);
-        Self::new(self.0.seq, Arc::new(event))
-    }
-
-    /// True if somebody else has it, too.
-    pub(crate) fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
-    }
-
-    /// The event in this slot's encoding, made by `encode` the first time.
-    pub(crate) fn encoded(&self, slot: usize, encode: impl FnOnce(&Event) -> Vec<u8>) -> &Bytes {
-        self.slot(slot).get_or_init(|| encode(&self.0.event).into())
-    }
-
-    fn slot(&self, slot: usize) -> &OnceLock<Bytes> {
-        &self.0.encoded.get_or_init(Box::default)[slot]
-    }
-
-    /// The same for an encoding that can fail.
-    #[cfg(feature = "grpc")]
-    pub(crate) fn try_encoded(
-        &self,
-        slot: usize,
-        encode: impl FnOnce(&Event) -> Result<Vec<u8>>,
-    ) -> Result<&Bytes> {
-        let slot = self.slot(slot);
-        match slot.get() {
-            Some(bytes) => Ok(bytes),
-            None => {
-                let bytes = encode(&self.0.event)?.into();
-                Ok(slot.get_or_init(|| bytes))
+macro_rules! implement_service {
+    ($($op:ident $verb:ident $path:literal $streaming:literal $method:ident($req:ty) -> $reply:ident($res:ty);)+) => {
+        impl Call {
+            /// Calls the operation that it names. To hand a call on, use [`A2aService::call`].
+            ///
+            /// # Errors
+            /// What the operation answers.
+            pub async fn dispatch<S: A2aService + ?Sized>(self, service: &S, cx: &CallContext) -> Result<Reply> {
+                match self {
+                    $(Self::$op(req) => service.$method(cx, *req).await.map(Answer::into_reply),)+
+                }
             }
         }
-    }
+
+        impl Reply {
+            /// True if this operation answers so.
+            fn is_of(&self, op: Op) -> bool {
+                match op {
+                    $(Op::$op => matches!(self, Self::$reply { .. }),)+
+                }
+            }
+        }
+
+        #[async_trait]
+        impl<T: Carrier> A2aService for T {
+            async fn call(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+                let op = call.op();
+                let reply = self.carry(cx, call).await?;
+                if reply.is_of(op) { Ok(reply) } else { Err(mixed_up()) }
+            }
+
+            $(async fn $method(&self, cx: &CallContext, req: $req) -> Result<$res> {
+                answer(self.carry(cx, Call::$op(Box::new(req))).await?)
+            })+
+        }
+    };
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+with_operations!(implement_service);
 
-    #[test]
-    fn headers_have_one_value_per_name_and_do_not_show_it() {
-        let mut cx = CallContext::default();
-        for (name, value) in [("X-Key", "old"), ("x-team", "a"), ("x-key", "s3cret")] {
-            cx.headers.set(name, value);
+/// A result and its variant of [`Reply`]; one per result type, so that the table needs no second match.
+trait Answer: Sized {
+    fn into_reply(self) -> Reply;
+
+    /// `None` if the reply is of another operation.
+    fn from_reply(reply: Reply) -> Option<Self>;
+}
+
+fn answer<T: Answer>(reply: Reply) -> Result<T> {
+    T::from_reply(reply).ok_or_else(mixed_up)
+}
+
+fn mixed_up() -> Error {
+    Error::internal("the reply is of another operation than the call")
+}
+
+macro_rules! replies {
+    ($($ty:ty => |$value:ident| $reply:expr, $pattern:pat => $inner:expr;)+) => {$(
+        impl Answer for $ty {
+            fn into_reply(self) -> Reply {
+                let $value = self;
+                $reply
+            }
+
+            fn from_reply(reply: Reply) -> Option<Self> {
+                match reply {
+                    $pattern => Some($inner),
+                    _ => None,
+                }
+            }
         }
-        let all: Vec<_> = cx.headers.iter().collect();
-        assert_eq!(all, [("x-team", "a"), ("x-key", "s3cret")]);
-        let shown = format!("{cx:?}");
-        assert!(shown.contains("x-key") && !shown.contains("s3cret"), "{shown}");
-    }
+    )+};
+}
+
+replies! {
+    SendMessageResponse => |sent| Reply::Sent(sent), Reply::Sent(sent) => sent;
+    EventStream => |stream| Reply::Stream(stream), Reply::Stream(stream) => stream;
+    Task => |task| Reply::Task(task), Reply::Task(task) => task;
+    ListTasksResponse => |page| Reply::Tasks(page), Reply::Tasks(page) => page;
+    TaskPushNotificationConfig => |config| Reply::PushConfig(config), Reply::PushConfig(config) => config;
+    ListTaskPushNotificationConfigsResponse => |page| Reply::PushConfigs(page), Reply::PushConfigs(page) => page;
+    AgentCard => |card| Reply::Card(Box::new(card)), Reply::Card(card) => *card;
+    () => |_nothing| Reply::Empty, Reply::Empty => ();
 }

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ArtifactId, ContextId, Message, Metadata, Part, TaskId, Timestamp,
-    json::metadata,
     lenient::{list, null_default, proto_enum},
     message::join_text,
+    metadata::metadata,
 };
 
 proto_enum! {

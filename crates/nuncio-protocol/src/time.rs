@@ -1,7 +1,7 @@
 //! A moment on the wire. Read liberally (any RFC 3339 offset, or none, which v0.3 peers send and mean
 //! as UTC); written exactly: UTC, milliseconds, `Z` (spec 5.6.1, trap T-28).
 
-use std::fmt;
+use std::{fmt, ops::Add, time::Duration};
 
 use jiff::{
     civil::DateTime,
@@ -63,6 +63,16 @@ impl Timestamp {
         let naive: DateTime = text.parse().map_err(|_| InvalidTimestamp)?;
         let zoned = naive.to_zoned(TimeZone::UTC).map_err(|_| InvalidTimestamp)?;
         Ok(Self(zoned.timestamp()))
+    }
+}
+
+/// The moment that much later, in whole milliseconds; [`Timestamp::MAX`] beyond what a date can say.
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        Self::from_millis(self.as_millis().saturating_add(millis)).unwrap_or(Self::MAX)
     }
 }
 

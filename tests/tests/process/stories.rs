@@ -203,7 +203,7 @@ async fn beside_an_agent(story: &str) -> Terminal {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bridge_versions() {
-    let mut terminal = beside_an_agent("S1").await;
+    let mut terminal = Terminal::open("S1");
     let versions = &[
         "\"protocolBinding\": \"GRPC\"",
         "\"protocolBinding\": \"JSONRPC\"",
@@ -214,14 +214,19 @@ async fn bridge_versions() {
     let started = &[
         "card  http://127.0.0.1:2602/agents/billing/.well-known/agent-card.json",
         "try   nuncio send http://127.0.0.1:2602/agents/billing \"hello\"\n",
+        "the agent answers",
     ];
+    const OPEN: &str = "Invoices 17 and 23 are open.";
     let steps = [
+        ends("cat > invoices.py", 0, &[]),
+        stays("python3 invoices.py", &[]),
         stays("nuncio serve --agent billing=", started),
         ends("nuncio card get", 0, versions),
-        ends("nuncio send", 0, &["hello\n", "completed"]),
-        ends("nuncio send", 0, &["hello\n", "completed"]),
-        ends("curl", 0, &["\"kind\":\"task\"", "\"state\":\"completed\"", "\"text\":\"hello\""]),
-        ends("curl", 0, &["\"task\":{", "\"state\":\"TASK_STATE_COMPLETED\"", "\"text\":\"hello\""]),
+        ends("nuncio send", 0, &[OPEN, "completed"]),
+        ends("nuncio send", 0, &[OPEN, "completed"]),
+        ends("nuncio task list", 0, &["completed", "2 of 2 tasks"]),
+        ends("curl", 0, &["\"kind\":\"task\"", "\"state\":\"completed\"", OPEN]),
+        ends("curl", 0, &["\"task\":{", "\"state\":\"TASK_STATE_COMPLETED\"", OPEN]),
     ];
     terminal.play("S1", &steps).await;
 }

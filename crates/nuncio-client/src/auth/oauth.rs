@@ -19,7 +19,7 @@ use super::secret::Secret;
 use crate::{
     egress::{is_loopback, shown},
     failure::Failure,
-    transport::status::retry_after,
+    http_headers::retry_after,
 };
 
 /// A token that does not say how long it is good is used until it is refused, but no longer than this.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::discover::{Answer, FetchedCard, SharedCard, card_urls, fetch, no_card};
-use crate::{Credentials, egress::Egress, transport::status::http_date};
+use crate::{Credentials, egress::Egress, http_headers::http_date};
 
 /// For answers that say nothing about caching; the specification leaves it to us.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);

@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep};
 use url::Url;
 
 use super::{Egress, IDLE_TIMEOUT, cause::Cause, guard::Refusal};
-use crate::transport::status;
+use crate::http_headers;
 
 /// How much of a body is kept, for people who look for what went wrong.
 const MAX_EXCERPT: usize = 1024;
@@ -45,7 +45,7 @@ impl Posted {
     /// How long the receiver asks to be left alone.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        status::retry_after(&self.headers, Timestamp::now())
+        http_headers::retry_after(&self.headers, Timestamp::now())
     }
 }
 

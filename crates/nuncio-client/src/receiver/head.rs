@@ -4,7 +4,7 @@ use http::{HeaderMap, header::CONTENT_TYPE};
 use nuncio_protocol::Version;
 
 use super::Rejected;
-use crate::{notification, transport::status::media_type};
+use crate::{http_headers::media_type, notification};
 
 /// The longest id that is remembered.
 const MAX_ID: usize = 256;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt as _;
 use nuncio_protocol::{
-    CallContext, Error, FileBytes, Result,
-    op::{Call, Carrier, Reply},
+    CallContext, Carrier, Error, FileBytes, Result,
+    op::{Call, Reply},
 };
 use url::Url;
 

@@ -13,6 +13,7 @@ use crate::{
     auth::Granted,
     egress::{Egress, ForwardBody, Wire, shown},
     failure::Failure,
+    http_headers,
 };
 
 /// An address, the way there, and the part of the caller's credentials that it may see.
@@ -79,7 +80,7 @@ impl Endpoint {
 
     /// True if the answer to a call that streams is a stream, false if it is to be read as a whole.
     pub(crate) fn is_stream(&self, expected: &str, response: &Response) -> Result<bool, Failure> {
-        let media_type = status::media_type(response.headers());
+        let media_type = http_headers::media_type(response.headers());
         if !response.status().is_success() {
             return Ok(false);
         }

@@ -52,6 +52,7 @@ use crate::{
     auth::Granted,
     egress::{failure, shown},
     failure::{Failure, Reached},
+    http_headers,
 };
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -291,7 +292,7 @@ impl Channel {
     /// The answer of a web server, a proxy or anything else that is no gRPC.
     fn check_head(&self, response: &http::Response<reqwest::Body>) -> Result<(), Failure> {
         let (code, headers) = (response.status(), response.headers());
-        let media_type = status::media_type(headers);
+        let media_type = http_headers::media_type(headers);
         if !code.is_success() {
             let head = self.endpoint().head(code, headers);
             return Err(Failure::answered(head.told(None, Timestamp::now())));

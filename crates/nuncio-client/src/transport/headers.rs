@@ -5,15 +5,13 @@ use std::borrow::Cow;
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
-    header::{
-        ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-    },
+    header::{ACCEPT, CONTENT_TYPE},
 };
 use nuncio_protocol::{CallContext, Error, HOPS_HEADER, Result, Version, op::Op};
 use uuid::Uuid;
 
 use super::within;
-use crate::{auth::Granted, choose::extensions_header, failure::Failure};
+use crate::{auth::Granted, choose::extensions_header, failure::Failure, http_headers::FRAMING};
 
 const A2A_VERSION: HeaderName = HeaderName::from_static("a2a-version");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -21,10 +19,6 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const HOPS: HeaderName = HeaderName::from_static(HOPS_HEADER);
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
-
-/// These frame the message; with them one request could be made to look like two.
-pub(crate) const FRAMING: [HeaderName; 7] =
-    [CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");

@@ -21,9 +21,9 @@ use super::{
     address::Address,
     endpoint::{Answer, Endpoint, Response},
     events::only,
-    headers, no_such_operation, status, with_tenant,
+    headers, no_such_operation, with_tenant,
 };
-use crate::{auth::Granted, failure::Failure};
+use crate::{auth::Granted, failure::Failure, http_headers};
 
 /// What is expected of an answer, in words.
 const EXPECTED: &str = "JSON-RPC";
@@ -80,7 +80,7 @@ impl JsonRpcTransport {
 
     fn understood<T>(&self, answer: &Answer, decoded: Result<T>) -> Result<T, Failure> {
         decoded.map_err(|error| {
-            let media_type = status::media_type(&answer.headers);
+            let media_type = http_headers::media_type(&answer.headers);
             if error.kind() != ErrorKind::InvalidAgentResponse || media_type.contains("json") {
                 return Failure::answered(error);
             }

@@ -21,12 +21,13 @@ use super::{
     address::Address,
     endpoint::{Answer, Endpoint, Response},
     events::only,
-    headers, no_such_operation, status, with_tenant,
+    headers, no_such_operation, with_tenant,
 };
 use crate::{
     auth::Granted,
     choose::{RestForm, has_operation},
     failure::Failure,
+    http_headers,
 };
 
 /// What is expected of an answer, in words.
@@ -97,7 +98,7 @@ impl RestTransport {
 
     /// The JSON of an answer; a body that is none says so together with what it claims to be.
     fn open<'a>(&self, op: Op, answer: &'a Answer) -> Result<&'a RawValue, Failure> {
-        let media_type = status::media_type(&answer.headers);
+        let media_type = http_headers::media_type(&answer.headers);
         let unexpected = || Failure::answered(self.endpoint.unexpected(EXPECTED, media_type));
         if answer.body.trim_ascii().is_empty() && op != Op::DeleteTaskPushNotificationConfig {
             return Err(unexpected());

@@ -11,8 +11,8 @@ use std::{
 
 use futures_util::stream;
 use nuncio_protocol::{
-    CallContext, EventStream, Result,
-    op::{Call, Carrier, Op, Reply},
+    CallContext, Carrier, EventStream, Result,
+    op::{Call, Op, Reply},
 };
 
 use super::{Transport, WireStream, headers, sse::Follow};

@@ -1,18 +1,17 @@
 //! What an HTTP status says when the body does not say it better (fact sheet 5.2: never by status alone).
 
-use std::time::Duration;
-
 use http::{
     HeaderMap, StatusCode,
-    header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{LOCATION, WWW_AUTHENTICATE},
 };
-use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
+use jiff::Timestamp;
 use nuncio_protocol::{Error, ErrorKind, wire::jsonrpc};
 use url::Url;
 
 use crate::{
     egress::{shown, shown_text},
     failure::NoAgent,
+    http_headers::{media_type, retry_after},
 };
 
 /// How many characters of a text are quoted.
@@ -130,31 +129,10 @@ fn is_vague(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Internal | ErrorKind::InvalidAgentResponse)
 }
 
-/// `Retry-After`: seconds, or a date.
-pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let at = http_date(text)?;
-    // A moment that has passed means now.
-    Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
-}
-
-/// A date as HTTP writes it (RFC 9110, 5.6.7).
-pub(crate) fn http_date(text: &str) -> Option<Timestamp> {
-    DateTimeParser::new().parse_timestamp(text).ok()
-}
-
-/// The media type of an answer, without its parameters; empty if it has none.
-pub(crate) fn media_type(headers: &HeaderMap) -> &str {
-    let whole = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    whole.split(';').next().unwrap_or_default().trim()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http_headers::http_date;
 
     fn check(
         status: u16,

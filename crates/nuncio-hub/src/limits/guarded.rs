@@ -8,8 +8,8 @@ use std::{
 
 use futures_util::Stream;
 use nuncio_protocol::{
-    A2aService, CallContext, EventStream, Result, StreamItem,
-    op::{Call, Carrier, Reply},
+    A2aService, CallContext, Carrier, EventStream, Result, StreamItem,
+    op::{Call, Reply},
 };
 
 use super::{Gate, Permit};

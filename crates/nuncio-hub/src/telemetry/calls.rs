@@ -9,9 +9,9 @@ use std::{
 
 use futures_util::Stream;
 use nuncio_protocol::{
-    A2aService, CallContext, ContextId, Error, ErrorKind, EventStream, Fault, Result, SendMessageResponse,
-    StreamItem, TaskId,
-    op::{Call, Carrier, Op, Reply},
+    A2aService, CallContext, Carrier, ContextId, Error, ErrorKind, EventStream, Fault, Result,
+    SendMessageResponse, StreamItem, TaskId,
+    op::{Call, Op, Reply},
 };
 use prometheus_client::metrics::{gauge::Gauge, histogram::Histogram};
 use tracing::Span;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use nuncio_protocol::{
-    A2aService, CallContext, Result, TraceContext,
-    op::{Call, Carrier, Reply},
+    A2aService, CallContext, Carrier, Result, TraceContext,
+    op::{Call, Reply},
 };
 
 use super::traces::{CallSpan, Traces};

@@ -1,4 +1,4 @@
-//! How JSON text is read out of a document.
+//! Reading JSON text out of a document.
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{
@@ -7,7 +7,6 @@ use serde_json::{
 };
 
 use super::{Json, check, compact::compact};
-use crate::Metadata;
 
 /// A value inside `OUTER` objects and lists of a document. All together they may nest as deep as serde_json reads.
 ///
@@ -17,24 +16,7 @@ pub(crate) struct At<const OUTER: usize, T>(pub(crate) T);
 
 impl<'de, const OUTER: usize> Deserialize<'de> for At<OUTER, Json> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        check::check(raw.get(), check::MAX_DEPTH - OUTER).map_err(D::Error::custom)?;
-        Ok(Self(Json::new(compact(raw))))
-    }
-}
-
-impl<'de, const OUTER: usize> Deserialize<'de> for At<OUTER, Metadata> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        if !raw.get().trim_ascii_start().starts_with('{') {
-            // Says what came and what was expected, and reads no further than to its first byte.
-            let read = serde_json::from_str::<Map<String, Value>>(raw.get());
-            return Err(D::Error::custom(
-                read.err().map_or_else(|| "expected a map".to_owned(), |error| check::describe(&error)),
-            ));
-        }
-        check::check(raw.get(), check::MAX_DEPTH - OUTER).map_err(D::Error::custom)?;
-        Ok(Self(Metadata::from_object(Json::new(compact(raw)))))
+        checked::<D::Error, OUTER>(Box::<RawValue>::deserialize(deserializer)?).map(Self)
     }
 }
 
@@ -44,17 +26,23 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-impl<'de> Deserialize<'de> for Metadata {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        At::<0, Self>::deserialize(deserializer).map(|At(metadata)| metadata)
-    }
-}
-
-/// Metadata inside `OUTER` objects and lists; `null` for none.
-pub(crate) fn metadata<'de, D, const OUTER: usize>(deserializer: D) -> Result<Metadata, D::Error>
+/// Reads an object inside `OUTER` objects and lists, and refuses any other value.
+pub(crate) fn object<'de, D, const OUTER: usize>(deserializer: D) -> Result<Json, D::Error>
 where
     D: Deserializer<'de>,
 {
-    let metadata = Option::<At<OUTER, Metadata>>::deserialize(deserializer)?;
-    Ok(metadata.map(|At(metadata)| metadata).unwrap_or_default())
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    if !raw.get().trim_ascii_start().starts_with('{') {
+        // Says what came and what was expected, and reads no further than to its first byte.
+        let read = serde_json::from_str::<Map<String, Value>>(raw.get());
+        return Err(D::Error::custom(
+            read.err().map_or_else(|| "expected a map".to_owned(), |error| check::describe(&error)),
+        ));
+    }
+    checked::<D::Error, OUTER>(raw)
+}
+
+fn checked<E: serde::de::Error, const OUTER: usize>(raw: Box<RawValue>) -> Result<Json, E> {
+    check::check(raw.get(), check::MAX_DEPTH - OUTER).map_err(E::custom)?;
+    Ok(Json::new(compact(raw)))
 }

@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::*;
+use super::{
+    check::{describe, split_place},
+    *,
+};
 use crate::Metadata;
 
 fn nested(depth: usize) -> String {

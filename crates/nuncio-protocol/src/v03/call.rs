@@ -24,10 +24,10 @@ use crate::{
     GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, Message,
     Metadata, PushConfigId, Result, SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
     TaskId, TaskPushNotificationConfig,
-    json::metadata,
+    json::decode,
     lenient::{self, int32, int32_or_zero, none_if_empty},
+    metadata::metadata,
     op::{Call, Op},
-    wire::decode,
 };
 
 /// ListTasks has no JSON-RPC method in v0.3, no rpc in its proto, and no shape on its REST path (REQ-206).

@@ -5,7 +5,7 @@ mod security;
 
 use serde_json::{Map, Value, json};
 
-use crate::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Version, wire::decode};
+use crate::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Version, json::decode};
 
 type Object = Map<String, Value>;
 

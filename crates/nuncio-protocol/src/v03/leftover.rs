@@ -9,10 +9,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
 
+pub use crate::metadata::LEFTOVER;
 use crate::{Json, Metadata, Role, TaskId};
-
-/// The key in metadata under which the leftover of a message or a part travels.
-pub const LEFTOVER: &str = "https://nuncio.dev/a2a/leftover/v1";
 
 /// The flag of the convention that a2a-python, a2a-js and a2a-go share for data that is not an object
 /// (fact sheet 3.4).

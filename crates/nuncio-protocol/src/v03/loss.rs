@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::form::Form;
 use crate::{
     Binding, Metadata, SendMessageConfiguration, TaskPushNotificationConfig, Version,
-    json::metadata,
+    metadata::metadata,
     op::{Call, Op, Reply},
 };
 

@@ -38,8 +38,9 @@ pub use self::{
 use self::{downgrade::down, form::Form, shape::Up};
 use crate::{
     Error, ErrorKind, Event, Result, Version,
+    json::decode,
     op::{Call, Op, Reply},
-    wire::{Dialect, decode, glance::TaskPlace, jsonrpc, rest::Paths},
+    wire::{Dialect, glance::TaskPlace, jsonrpc, rest::Paths},
 };
 
 /// Where the routes of v0.3's HTTP+JSON are (03 section 3.5.6).

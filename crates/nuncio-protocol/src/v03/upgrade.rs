@@ -13,8 +13,8 @@ use super::{
 use crate::{
     Artifact, ArtifactId, ContextId, Event, Message, MessageId, Metadata, Part, Role, SendMessageResponse,
     Task, TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
-    json::metadata,
     lenient::{self, Key, none_if_empty, null_default},
+    metadata::metadata,
 };
 
 /// `Up` of a type that has a shape.

@@ -16,7 +16,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 pub use self::task::{Frame, TaskPlace, task_of};
-use crate::{lenient::Key, op::Op, v03::LEFTOVER};
+use crate::{lenient::Key, metadata::LEFTOVER, op::Op};
 
 /// Whom a request is about.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

@@ -9,15 +9,13 @@ pub mod rest;
 pub mod sse;
 mod v1;
 
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use self::glance::TaskPlace;
 pub use self::v1::V1;
+pub use crate::error::excerpt;
 use crate::{
-    Error, ErrorKind, Event, Result, StreamItem, Version,
-    canonical::join,
-    json,
+    Event, Result, StreamItem, Version,
     op::{Call, Op, Reply},
 };
 
@@ -127,47 +125,4 @@ pub fn write_event(dialect: &dyn Dialect, item: &StreamItem, out: &mut Vec<u8>) 
         dialect.encode_event(event, &mut bytes);
         bytes
     }));
-}
-
-/// Reads typed JSON; on failure reads once more to find out where it went wrong, so that the good
-/// case pays nothing for the path.
-pub(crate) fn decode<T: DeserializeOwned>(kind: ErrorKind, json: &str) -> Result<T> {
-    serde_json::from_str(json).map_err(|_| locate::<T>(kind, json))
-}
-
-fn locate<T: DeserializeOwned>(kind: ErrorKind, json: &str) -> Error {
-    let mut reader = serde_json::Deserializer::from_str(json);
-    let (field, description) = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
-        Err(error) => {
-            let path = error.path().to_string();
-            let field = if path == "." { String::new() } else { path };
-            let why = json::describe(error.inner());
-            let (field, why) = match json::split_place(&why) {
-                Some((inside, why)) if field.is_empty() => (inside.to_owned(), why.to_owned()),
-                Some((inside, why)) => (join(&field, inside), why.to_owned()),
-                None => (field, why),
-            };
-            (excerpt(field), excerpt(why))
-        }
-        Ok(_) => (String::new(), "unexpected text after the value".to_owned()),
-    };
-    let error = Error::invalid_field(field, description);
-    if kind == ErrorKind::InvalidParams {
-        return error;
-    }
-    Error::new(kind, format!("{}: {}", kind.row().message, error.message()))
-}
-
-/// The most that an error repeats of what it is about, in bytes: names and values are the caller's, and
-/// may be as long as a body.
-const EXCERPT: usize = 200;
-
-/// The beginning of a text that may be long.
-#[must_use]
-pub fn excerpt(mut text: String) -> String {
-    if text.len() > EXCERPT {
-        text.truncate(text.floor_char_boundary(EXCERPT));
-        text.push('…');
-    }
-    text
 }

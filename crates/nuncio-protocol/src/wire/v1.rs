@@ -3,9 +3,10 @@
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-use super::{Dialect, Pieces, decode, glance::TaskPlace, jsonrpc, pieces};
+use super::{Dialect, Pieces, glance::TaskPlace, jsonrpc, pieces};
 use crate::{
     Error, ErrorKind, Event, Result, SendMessageResponse, Version,
+    json::decode,
     op::{Call, Op, Reply},
 };
 

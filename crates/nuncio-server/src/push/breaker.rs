@@ -2,46 +2,29 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use nuncio_protocol::Timestamp;
+use nuncio_protocol::{
+    Timestamp,
+    retry::{Backoff, Breaker, BreakerPolicy},
+};
 
-use super::schedule::after;
-
-/// So many failures in a row open the circuit.
-const FAILURES: u32 = 5;
-
-/// How long it stays open, at first and at most.
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
+/// The failures in a row that open the circuit of a receiver, and for how long.
+const POLICY: BreakerPolicy = BreakerPolicy {
+    failures: 5,
+    pauses: Backoff::doubling(Duration::from_secs(5), Duration::from_secs(5 * 60)),
+};
 
 /// So many receivers in trouble are remembered; those beyond are tried as their webhooks say.
 const MOST: usize = 10_000;
 
 /// The receivers that are in trouble, by URL.
 #[derive(Debug, Default)]
-pub(super) struct Breakers(HashMap<Arc<str>, Breaker>);
-
-#[derive(Debug)]
-struct Breaker {
-    /// In a row.
-    failures: u32,
-    /// Nobody goes there before.
-    until: Timestamp,
-}
+pub(super) struct Breakers(HashMap<Arc<str>, Breaker<Timestamp>>);
 
 impl Breakers {
     /// May this receiver be tried now? If not: when. After a pause one may try, and the others wait for what
     /// becomes of it, `probe` at most.
     pub(super) fn check(&mut self, url: &str, now: Timestamp, probe: Duration) -> Result<(), Timestamp> {
-        match self.0.get_mut(url) {
-            Some(breaker) if breaker.failures >= FAILURES => {
-                if now < breaker.until {
-                    return Err(breaker.until);
-                }
-                breaker.until = after(now, probe);
-                Ok(())
-            }
-            Some(_) | None => Ok(()),
-        }
+        self.0.get_mut(url).map_or(Ok(()), |breaker| breaker.check(now, probe))
     }
 
     /// It answered.
@@ -53,16 +36,12 @@ impl Breakers {
     pub(super) fn failed(&mut self, url: &Arc<str>, now: Timestamp) {
         if self.0.len() >= MOST && !self.0.contains_key(url) {
             // Those that nobody goes to any more would be remembered for ever.
-            self.0.retain(|_, breaker| now < breaker.until);
+            self.0.retain(|_, breaker| !breaker.is_stale(now));
             if self.0.len() >= MOST {
                 return;
             }
         }
-        let breaker = self.0.entry(Arc::clone(url)).or_insert(Breaker { failures: 0, until: now });
-        breaker.failures = breaker.failures.saturating_add(1);
-        let doublings = breaker.failures.saturating_sub(FAILURES).min(31);
-        let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(doublings)).min(LONGEST_PAUSE);
-        breaker.until = after(now, pause);
+        self.0.entry(Arc::clone(url)).or_insert_with(|| Breaker::new(POLICY)).failed(now);
     }
 }
 
@@ -70,6 +49,7 @@ impl Breakers {
 mod tests {
     use super::*;
 
+    const FAILURES: u32 = POLICY.failures;
     const PROBE: Duration = Duration::from_secs(10);
 
     fn at(seconds: i64) -> Timestamp {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use nuncio_protocol::Timestamp;
+use nuncio_protocol::{Timestamp, retry::Backoff};
 
 use super::courier::{Answer, Failure};
 
@@ -97,26 +97,19 @@ impl Retry {
             Err(Failure::Blocked(_)) => return Verdict::Dead,
             Err(Failure::Failed(_)) => Duration::ZERO,
         };
-        let end = after(since, self.give_up);
+        let end = since + self.give_up;
         if now >= end {
             return Verdict::Dead;
         }
         // At least one more attempt before it is given up, whatever the receiver asks for.
-        Verdict::Retry(after(now, self.pause(before, chance).max(asked)).min(end))
+        Verdict::Retry((now + self.pause(before, chance).max(asked)).min(end))
     }
 
     /// The pause after `before` failures and one more, a fifth more or less: receivers that failed together
     /// are not tried together.
     fn pause(&self, before: u32, chance: f64) -> Duration {
-        let doubled = self.first.saturating_mul(2_u32.saturating_pow(before.min(31)));
-        doubled.min(self.longest).mul_f64(0.8 + 0.4 * chance.clamp(0.0, 1.0))
+        Backoff::doubling(self.first, self.longest).jittered(before, 0.8..=1.2, chance)
     }
-}
-
-/// The moment that is so much later, as far as there is one.
-pub(super) fn after(moment: Timestamp, pause: Duration) -> Timestamp {
-    let pause = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
-    Timestamp::from_millis(moment.as_millis().saturating_add(pause)).unwrap_or(Timestamp::MAX)
 }
 
 /// How long it is until then.

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use nuncio_protocol::retry::Backoff;
 use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
@@ -18,8 +19,7 @@ const BATCH: usize = 512;
 const LINGER: Duration = Duration::from_millis(20);
 
 /// How long a store that fails is left alone, at first and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
 
 /// How long something is left alone that the store cannot take, though others it can.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
@@ -142,7 +142,7 @@ async fn now_and_then(store: Arc<dyn Store>, one: [Sum; 1], given_up: Cancellati
 
 /// Writes as soon as the store is there.
 async fn insist(store: &dyn Store, batch: &[Sum], given_up: &CancellationToken) -> Result<(), StoreError> {
-    let (mut pause, mut told) = (FIRST_PAUSE, false);
+    let (mut pause, mut told) = (PAUSES.base, false);
     loop {
         let settled = batch.iter().map(|sum| sum.settled.clone()).collect();
         match store.settle(settled).await {
@@ -154,7 +154,7 @@ async fn insist(store: &dyn Store, batch: &[Sum], given_up: &CancellationToken) 
             answer => return answer,
         }
         tokio::select! {
-            () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+            () = tokio::time::sleep(pause) => pause = PAUSES.after(pause),
             () = given_up.cancelled() => {}
         }
     }

@@ -17,7 +17,7 @@ use super::{
     payload::{Ahead, Entry, Payload},
     request::{Attempted, Request},
     room::LARGE,
-    schedule::{self, Verdict, after},
+    schedule::{self, Verdict},
     settle::Settler,
 };
 use crate::store::{
@@ -62,7 +62,7 @@ impl Worker {
     async fn serve(&self) -> (Vec<DeliveryOutcome>, Then) {
         let engine = &self.engine;
         let Some(options) = engine.options(&self.leased.scope.agent) else {
-            return (Vec::new(), Then::Release(after(engine.now(), engine.retry.longest)));
+            return (Vec::new(), Then::Release(engine.now() + engine.retry.longest));
         };
         let Some(config) = config::open(&engine.vault, &self.leased.task_id, &self.leased.webhook) else {
             return self.unreadable();
@@ -80,7 +80,7 @@ impl Worker {
             }
             // REQ-161: what is to be given up is tried, whatever is known about the receiver.
             let now = engine.now();
-            if now < after(owed.since, engine.retry.give_up)
+            if now < owed.since + engine.retry.give_up
                 && let Err(until) = engine.breakers().check(&url, now, engine.deadline)
             {
                 return (noted, Then::Release(until));
@@ -92,7 +92,7 @@ impl Worker {
                 tried = self.try_once(&options, &config, &url, *owed, &mut ahead) => tried,
             };
             let Some(Tried { attempt, verdict }) = tried else {
-                return (noted, Then::Release(after(engine.now(), engine.retry.first)));
+                return (noted, Then::Release(engine.now() + engine.retry.first));
             };
             let (state, then) = match verdict {
                 Verdict::Delivered => (DeliveryState::Delivered, None),
@@ -112,7 +112,7 @@ impl Worker {
     /// Nothing is lost: when the right key is back, it goes on. Told once: it stays so.
     fn unreadable(&self) -> (Vec<DeliveryOutcome>, Then) {
         let (now, webhook) = (self.engine.now(), &self.leased.webhook.uid);
-        let again = Then::Release(after(now, UNREADABLE));
+        let again = Then::Release(now + UNREADABLE);
         if !self.engine.hands().is_news(webhook) {
             return (Vec::new(), again);
         }

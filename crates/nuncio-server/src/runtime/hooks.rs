@@ -7,13 +7,13 @@ use std::{pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
 use nuncio_protocol::{
-    A2aService, AgentCard, AgentExtension, CallContext, CancelTaskRequest,
+    A2aService, AgentCard, AgentExtension, CallContext, CancelTaskRequest, Carrier,
     DeleteTaskPushNotificationConfigRequest, EventStream, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, Interceptor, Interceptors,
     ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
     ListTasksResponse, Next, RESUME_EXTENSION, Result, SendMessageRequest, SendMessageResponse,
     SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
-    op::{Call, Carrier, Reply},
+    op::{Call, Reply},
 };
 
 use super::{Runtime, Shared, service::Operations};

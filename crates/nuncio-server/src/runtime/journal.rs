@@ -18,7 +18,7 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use nuncio_protocol::{Error, ErrorKind, Event, Result};
+use nuncio_protocol::{Error, ErrorKind, Event, Result, retry::Backoff};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     time::{Instant, timeout},
@@ -48,8 +48,7 @@ const GATHER: Duration = Duration::from_millis(1);
 const SMALL_BATCH: usize = 16;
 
 /// How long a store that is down is left alone, at first and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
 
 /// Entries of one task that were folded together, on their way to the store.
 pub(super) struct Write {
@@ -174,12 +173,12 @@ impl Journal {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = PAUSES.base;
         loop {
             match ask().await {
                 Err(error) if error.is_down() && !self.health.abandoned.is_cancelled() => {
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = PAUSES.after(pause);
                 }
                 answer => return answer,
             }
@@ -303,7 +302,7 @@ impl Committer {
         // Copied for each attempt: hardly ever is there a second one.
         let batch = || writes.iter().flat_map(|write| &write.batch).cloned().collect::<Vec<Commit>>();
         let (mut pause, mut most) =
-            (FIRST_PAUSE, writes.iter().map(|write| write.batch.len()).sum::<usize>());
+            (PAUSES.base, writes.iter().map(|write| write.batch.len()).sum::<usize>());
         let mut answer =
             if again { self.again(&batch(), most).await } else { self.store.commit(batch()).await };
         while let Err(error) = &answer {
@@ -317,7 +316,7 @@ impl Committer {
                 () = tokio::time::sleep(pause) => {}
                 () = self.health.abandoned.cancelled() => break,
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = PAUSES.after(pause);
             // It may only take too long all at once.
             most = (most / 2).max(SMALL_BATCH);
             answer = self.again(&batch(), most).await;

@@ -6,9 +6,9 @@ use std::{sync::Arc, time::Duration};
 use futures_util::{StreamExt as _, stream};
 use nuncio_client::{Candidate, Direct};
 use nuncio_protocol::{
-    CallContext, Caller, Error, ErrorKind, Event, EventStream, Message, Result, SendMessageRequest,
+    CallContext, Caller, Carrier, Error, ErrorKind, Event, EventStream, Message, Result, SendMessageRequest,
     SendMessageResponse, StreamItem,
-    op::{Call, Carrier, Op, Reply},
+    op::{Call, Op, Reply},
 };
 use nuncio_server::bind::Subject;
 use tokio::time::timeout;

@@ -21,7 +21,7 @@ use futures_util::future::OptionFuture;
 use nuncio_client::was_not_sent;
 use nuncio_protocol::{
     A2aService, CallContext, CancelTaskRequest, ContextId, Error, ErrorKind, Event, Message, MessageId, Part,
-    Result, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    Result, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, retry::Backoff,
 };
 use nuncio_server::{CallerPermit, Emitter, ExecContext};
 use serde::{Deserialize, Serialize};
@@ -252,7 +252,8 @@ impl<'a> Turn<'a> {
             if !may_have_it || !self.may_repeat() || repeats == REPEATS {
                 break error;
             }
-            tokio::time::sleep(self.link.settings.poll_every * 2_u32.pow(repeats)).await;
+            let pauses = Backoff::doubling(self.link.settings.poll_every, Duration::MAX);
+            tokio::time::sleep(pauses.pause(repeats)).await;
             repeats += 1;
         };
         let told = shown(&error, self.as_caller());

@@ -14,7 +14,7 @@ use std::{sync::atomic::Ordering, task::Poll, time::Duration};
 use futures_util::{StreamExt as _, poll};
 use nuncio_protocol::{
     Artifact, Error, ErrorKind, Event, EventStream, GetTaskRequest, Result, SubscribeToTaskRequest, Task,
-    TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent, retry::Backoff,
 };
 use nuncio_server::CallerPermit;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -399,9 +399,9 @@ fn next_pause(pause: Duration, poll_every: Duration) -> Duration {
     if pause.is_zero() {
         poll_every
     } else if pause < poll_every {
-        pause.saturating_mul(2).min(poll_every)
+        Backoff::doubling(pause, poll_every).after(pause)
     } else {
-        pause.mul_f64(1.5).min(LONGEST_PAUSE.max(poll_every))
+        Backoff { base: poll_every, factor: 1.5, cap: LONGEST_PAUSE.max(poll_every) }.after(pause)
     }
 }
 

@@ -19,14 +19,15 @@ use nuncio_client::{
     RESUME_EXTENSION, RetryPolicy, Trust, TrustedKeys, was_not_sent,
 };
 use nuncio_protocol::{
-    AgentCard, CallContext, Caller, Error, ErrorKind, Result as CallResult, Version, op::Op,
+    AgentCard, CallContext, Caller, Error, ErrorKind, Result as CallResult, Version,
+    op::Op,
+    retry::{Backoff, Breaker, BreakerPolicy},
 };
 use nuncio_server::{CallerPermit, CallerPool, CallerShare};
 use tokio::time::{Instant, timeout};
 use url::Host;
 
 use super::{
-    breaker::Breaker,
     probe::{Condition, Probe},
     refusal,
 };
@@ -43,6 +44,14 @@ const KEEP_EXTENDED: Duration = Duration::from_secs(60);
 /// When to come back where nobody has said more.
 pub(crate) const COME_BACK: Duration = Duration::from_secs(5);
 
+/// The failures in a row that open the circuit of an agent, and for how long: callers are told at once, instead of
+/// waiting for one more attempt that comes to nothing.
+const BREAKER: BreakerPolicy =
+    BreakerPolicy { failures: 5, pauses: Backoff::doubling(Duration::from_secs(2), Duration::from_secs(60)) };
+
+/// The longest time that the others wait for the outcome of the call that tries.
+const TRIAL: Duration = Duration::from_secs(10);
+
 /// The way to one agent. Settings that change make a new one.
 pub(crate) struct Link {
     /// What the agent is called here.
@@ -56,7 +65,7 @@ pub(crate) struct Link {
     /// Whose signatures count.
     keys: TrustedKeys,
     connected: ArcSwapOption<Connected>,
-    breaker: Mutex<Breaker>,
+    breaker: Mutex<Breaker<Instant>>,
     /// For calls, if there is a bound.
     calls: Option<CallerPool>,
     /// The card says that it streams, and it does not.
@@ -141,7 +150,7 @@ impl Link {
             cards: CardCache::new(),
             keys,
             connected: ArcSwapOption::empty(),
-            breaker: Mutex::default(),
+            breaker: Mutex::new(Breaker::new(BREAKER)),
             calls,
             refuses_streams: AtomicBool::new(false),
             calls_fail: AtomicBool::new(false),
@@ -266,8 +275,10 @@ impl Link {
 
     /// Refuses what would reach nobody.
     fn may_pass(&self) -> CallResult<()> {
-        let pause = self.breaker().check(Instant::now());
-        pause.map_err(|pause| self.out_of_reach().with_retry_after(pause.max(Duration::from_secs(1))))
+        let now = Instant::now();
+        self.breaker()
+            .check(now, TRIAL)
+            .map_err(|until| self.out_of_reach().with_retry_after((until - now).max(Duration::from_secs(1))))
     }
 
     /// What callers are told as long as nobody answers there.
@@ -308,7 +319,7 @@ impl Link {
                 _ => Condition::Up,
             },
         };
-        self.breaker().well();
+        self.breaker().succeeded();
         condition
     }
 
@@ -348,7 +359,7 @@ impl Link {
             && !self.refuses_streams.load(Ordering::Relaxed)
     }
 
-    fn breaker(&self) -> std::sync::MutexGuard<'_, Breaker> {
+    fn breaker(&self) -> std::sync::MutexGuard<'_, Breaker<Instant>> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

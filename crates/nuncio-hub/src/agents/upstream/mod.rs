@@ -4,10 +4,9 @@
 //! Reading order: this file (an agent is started and looked after), `executor` (a message goes out), `ask` (what is said), `claim` (once),
 //! `follow` (what becomes of it), `withdraw` (what nobody wants any more), `difference` and `translate` (what that is
 //! in our terms), `refusal` (what callers are told when it goes wrong); `link` (connections and bounds), `card`,
-//! `contexts`, `task_owners`, `probe`, `breaker`, `hops`; `behind` (what administration sees of it).
+//! `contexts`, `task_owners`, `probe`, `hops`; `behind` (what administration sees of it).
 
 mod ask;
-mod breaker;
 pub(crate) mod card;
 mod claim;
 mod contexts;
@@ -28,7 +27,7 @@ use anyhow::Result;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use nuncio_client::FetchedCard;
-use nuncio_protocol::{AgentCard, Binding, CallContext, Version};
+use nuncio_protocol::{AgentCard, Binding, CallContext, Version, retry::Backoff};
 use nuncio_server::{
     Emitter, ExecContext, Executor, Runtime,
     store::{Expect, PutRecord, Store},
@@ -63,8 +62,7 @@ use crate::{
 const START: Duration = Duration::from_secs(5);
 
 /// The pauses between attempts to get a card that cannot be had.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const PAUSES: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 
 /// How often records are looked for that nobody uses any more.
 const FORGET_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -292,7 +290,7 @@ impl Shared {
 
     /// Looks for the card from time to time: often while there is none, as the settings say when all is well.
     async fn watch(self: Arc<Self>, agent: std::sync::Weak<Agent>) {
-        let (mut pause, mut forgotten) = (FIRST_PAUSE, None::<Instant>);
+        let (mut pause, mut forgotten) = (PAUSES.base, None::<Instant>);
         loop {
             if forgotten.is_none_or(|at| at.elapsed() >= FORGET_EVERY) {
                 lapse::forget(&*self.store).await;
@@ -306,7 +304,7 @@ impl Shared {
                 () = self.probe.fell() => continue,
             }
             let changed = self.refresh().await;
-            pause = if self.probe.is_up() { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+            pause = if self.probe.is_up() { PAUSES.base } else { PAUSES.after(pause) };
             let Some(agent) = agent.upgrade() else { return };
             if changed {
                 self.show(&agent);
@@ -393,7 +391,7 @@ impl UpstreamExecutor {
                 return None;
             }
             tokio::select! {
-                () = tokio::time::sleep(FIRST_PAUSE) => {}
+                () = tokio::time::sleep(PAUSES.base) => {}
                 () = cx.cancellation.cancelled() => return None,
             }
         }

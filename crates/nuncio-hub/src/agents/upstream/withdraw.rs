@@ -12,7 +12,9 @@
 use std::{sync::Arc, time::Duration};
 
 use nuncio_client::was_not_sent;
-use nuncio_protocol::{CallContext, CancelTaskRequest, Error, ErrorKind, Task, TaskId, Timestamp};
+use nuncio_protocol::{
+    CallContext, CancelTaskRequest, Error, ErrorKind, Task, TaskId, Timestamp, retry::Backoff,
+};
 use nuncio_server::store::{Expect, PutRecord, Record, RecordQuery, Store, StoreError};
 use tokio::{
     sync::Notify,
@@ -141,7 +143,7 @@ impl Shared {
             // Not at once: whatever it is, it is not over yet.
             let now = pause.unwrap_or_else(|| self.link.load().settings.poll_every);
             sleep(now).await;
-            pause = Some((now * 2).min(LONGEST_PAUSE));
+            pause = Some(Backoff::doubling(now, LONGEST_PAUSE).after(now));
         }
     }
 

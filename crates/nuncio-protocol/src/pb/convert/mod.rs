@@ -15,7 +15,7 @@ mod time;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{Error, ErrorKind, FieldViolation, wire::excerpt};
+use crate::{Error, ErrorKind, FieldViolation, error::excerpt};
 
 /// A type of ours that has the protobuf form `P`: a message, or the value of one of its fields.
 pub(crate) trait Convert<P>: Sized {

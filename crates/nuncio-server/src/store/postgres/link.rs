@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use nuncio_protocol::retry::Backoff;
 use tokio::{
     task::AbortHandle,
     time::{Instant, timeout},
@@ -24,7 +25,7 @@ use crate::store::{Durability, StoreError};
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// The first wait after a connection could not be made, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(50), Duration::from_secs(1));
 
 /// How often a transaction is tried that others were in the way of.
 pub(super) const ATTEMPTS: usize = 10;
@@ -246,13 +247,13 @@ impl Link {
                 return Err(StoreError::down("PostgreSQL was not reachable a moment ago"));
             }
             Some((_, wait)) => wait,
-            None => PAUSES.0,
+            None => PAUSES.base,
         };
         // Set before the attempt: whoever gives up waiting for it leaves no free way behind.
-        state.pause = Some((now + wait, (wait * 2).min(PAUSES.1)));
+        state.pause = Some((now + wait, PAUSES.after(wait)));
         let opened = timeout(self.setup.patience, Session::open(&self.address, self.setup)).await;
         // An attempt may take longer than the pause: those who waited for it do not each make another.
-        state.pause = Some((Instant::now() + wait, (wait * 2).min(PAUSES.1)));
+        state.pause = Some((Instant::now() + wait, PAUSES.after(wait)));
         let session =
             Arc::new(opened.map_err(|_| StoreError::down("PostgreSQL does not answer"))?.map_err(failed)?);
         (state.session, state.pause) = (Some(Arc::clone(&session)), None);

@@ -1,0 +1,122 @@
+//! A circuit breaker: a peer that fails again and again is left alone for a while.
+
+use std::{ops::Add, time::Duration};
+
+use super::Backoff;
+
+/// The failures in a row that open a circuit, and the pauses while it is open.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct BreakerPolicy {
+    /// The number of failures in a row that opens the circuit.
+    pub failures: u32,
+    /// The pauses: the first one when the circuit opens, the next one after each further failure.
+    pub pauses: Backoff,
+}
+
+/// The circuit to one peer. `T` is a moment, of whichever clock the caller has.
+///
+/// A closed circuit lets everybody pass. An open one refuses until its pause is over; then one call may try, and the
+/// others wait for its outcome. A success closes the circuit.
+#[derive(Clone, Debug)]
+pub struct Breaker<T> {
+    policy: BreakerPolicy,
+    /// In a row.
+    failures: u32,
+    /// The end of the pause after the last failure, or of the trial.
+    until: Option<T>,
+}
+
+impl<T: Copy + Ord + Add<Duration, Output = T>> Breaker<T> {
+    /// A closed circuit.
+    #[must_use]
+    pub const fn new(policy: BreakerPolicy) -> Self {
+        Self { policy, failures: 0, until: None }
+    }
+
+    /// Lets a call pass or not. After a pause one call passes; the others wait for its outcome, as long as `trial` at
+    /// most, so that a call that never ends does not keep the circuit open.
+    ///
+    /// # Errors
+    /// The moment before which no call passes.
+    pub fn check(&mut self, now: T, trial: Duration) -> Result<(), T> {
+        match self.until.filter(|_| self.failures >= self.policy.failures) {
+            Some(until) if now < until => Err(until),
+            Some(_) => {
+                self.until = Some(now + trial);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Closes the circuit: a call has succeeded.
+    pub fn succeeded(&mut self) {
+        *self = Self::new(self.policy);
+    }
+
+    /// Counts a failure, which may open the circuit.
+    pub fn failed(&mut self, now: T) {
+        self.failures = self.failures.saturating_add(1);
+        let beyond = self.failures.saturating_sub(self.policy.failures);
+        self.until = Some(now + self.policy.pauses.pause(beyond));
+    }
+
+    /// True if the last failure is longer ago than its pause: nobody has called since.
+    pub fn is_stale(&self, now: T) -> bool {
+        self.until.is_none_or(|until| until <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: BreakerPolicy = BreakerPolicy {
+        failures: 3,
+        pauses: Backoff::doubling(Duration::from_secs(2), Duration::from_secs(60)),
+    };
+    const TRIAL: Duration = Duration::from_secs(10);
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it_one_call_tries_and_success_closes_it() {
+        let mut breaker = Breaker::new(POLICY);
+        for _ in 1..POLICY.failures {
+            breaker.failed(at(0));
+            assert_eq!(breaker.check(at(0), TRIAL), Ok(()));
+        }
+        breaker.failed(at(0));
+        assert_eq!(breaker.check(at(1), TRIAL), Err(at(2)));
+        assert_eq!(breaker.check(at(2), TRIAL), Ok(()), "one may try");
+        assert_eq!(breaker.check(at(2), TRIAL), Err(at(12)), "and no other");
+        breaker.failed(at(3));
+        assert_eq!(breaker.check(at(3), TRIAL), Err(at(7)), "longer now");
+        for _ in 0..40 {
+            breaker.failed(at(3));
+        }
+        assert_eq!(breaker.check(at(3), TRIAL), Err(at(63)), "the cap");
+        breaker.succeeded();
+        assert_eq!(breaker.check(at(3), TRIAL), Ok(()));
+        breaker.failed(at(3));
+        assert_eq!(breaker.check(at(3), TRIAL), Ok(()), "it counts from the beginning");
+    }
+
+    #[test]
+    fn a_trial_that_never_ends_does_not_keep_it_open_for_ever() {
+        let mut breaker = Breaker::new(POLICY);
+        (0..POLICY.failures).for_each(|_| breaker.failed(at(0)));
+        assert_eq!(breaker.check(at(2), TRIAL), Ok(()));
+        assert_eq!(breaker.check(at(12), TRIAL), Ok(()), "the next one tries");
+    }
+
+    #[test]
+    fn a_circuit_that_nobody_uses_is_stale_after_its_pause() {
+        let mut breaker = Breaker::new(POLICY);
+        assert!(breaker.is_stale(at(0)));
+        breaker.failed(at(0));
+        assert!(!breaker.is_stale(at(1)) && breaker.is_stale(at(2)));
+    }
+}
