@@ -46,7 +46,8 @@ pub(crate) async fn identify<F: Future<Output = Response>>(
             if expiry.is_never() || !is_stream(&response) {
                 return response;
             }
-            response.map(|body| Body::new(ExpiringBody::new(body, expiry)))
+            let is_grpc = bind::is_grpc(response.headers());
+            response.map(|body| Body::new(ExpiringBody::new(body, expiry, is_grpc)))
         }
         // Without an `Access` there is no other agent for this caller.
         Err(Refused::Missing) if reads_public_card => {
@@ -131,14 +132,26 @@ fn is_stream(response: &Response) -> bool {
 /// Ends the response stream when the caller's credential expires or is revoked. A caller that comes back is refused.
 struct ExpiringBody {
     body: Body,
+    /// A gRPC stream says in its trailers why it ends.
+    is_grpc: bool,
     expiry: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_over: bool,
 }
 
 impl ExpiringBody {
-    fn new(body: Body, expiry: CredentialExpiry) -> Self {
-        Self { body, expiry: Box::pin(expiry.expired()), is_over: false }
+    fn new(body: Body, expiry: CredentialExpiry, is_grpc: bool) -> Self {
+        Self { body, is_grpc, expiry: Box::pin(expiry.expired()), is_over: false }
     }
+}
+
+/// The trailers of a gRPC stream whose credential has expired.
+fn unauthenticated() -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("16"));
+    // Printable ASCII, which gRPC takes without an encoding.
+    let why = "the credential of this stream has expired or was revoked";
+    trailers.insert("grpc-message", HeaderValue::from_static(why));
+    trailers
 }
 
 impl HttpBody for ExpiringBody {
@@ -149,11 +162,17 @@ impl HttpBody for ExpiringBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.is_over || self.expiry.as_mut().poll(cx).is_ready() {
-            self.is_over = true;
+        if self.is_over {
             return Poll::Ready(None);
         }
-        Pin::new(&mut self.body).poll_frame(cx)
+        if self.expiry.as_mut().poll(cx).is_ready() {
+            self.is_over = true;
+            return Poll::Ready(self.is_grpc.then(|| Ok(Frame::trailers(unauthenticated()))));
+        }
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        // After its own trailers there is nothing to be said.
+        self.is_over = matches!(&frame, Poll::Ready(Some(Ok(frame))) if frame.is_trailers());
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

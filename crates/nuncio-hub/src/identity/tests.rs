@@ -2,10 +2,14 @@
 
 use std::net::Ipv4Addr;
 
-use axum::{body::Body, response::IntoResponse as _};
+use axum::{
+    body::{Body, Bytes},
+    response::IntoResponse as _,
+};
 use futures_util::StreamExt as _;
-use http::HeaderValue;
-use http_body_util::BodyExt as _;
+use http::{HeaderMap, HeaderValue};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
 use jsonwebtoken::Algorithm;
 use nuncio_protocol::SecurityScheme;
 use nuncio_server::store::MemoryStore;
@@ -251,6 +255,30 @@ async fn a_stream_ends_when_its_key_expires() {
     let (_, newer) = identity.keyring().rotate("b", overlap).await.unwrap();
     assert_eq!(stream(&identity, &replaced).await, Some(9), "no longer than the key is taken");
     assert_eq!(stream(&identity, newer.reveal()).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grpc_stream_that_ends_with_its_key_has_trailers() {
+    let (identity, _writer) = identity(Anonymous::Never, Vec::new(), true).await;
+    let new = NewKey { expires: Some(clock::later(clock::now(), DAY)), ..NewKey::named("a") };
+    let (_, key) = identity.keyring().create(new).await.unwrap();
+    let mut own = HeaderMap::new();
+    own.insert("grpc-status", HeaderValue::from_static("0"));
+    for (ends, status) in [(false, "16"), (true, "0")] {
+        let trailers = own.clone();
+        let serve = move |_| async move {
+            let frames = [Frame::data(Bytes::from_static(b"message")), Frame::trailers(trailers)];
+            let frames = frames.into_iter().take(if ends { 2 } else { 1 }).map(Ok::<_, std::io::Error>);
+            let pending = futures_util::stream::pending();
+            let body = StreamBody::new(futures_util::stream::iter(frames).chain(pending));
+            ([(header::CONTENT_TYPE, "application/grpc")], Body::new(body)).into_response()
+        };
+        let request = http::Request::post("/stream").header("x-api-key", key.reveal());
+        let request = Box::new(request.body(Body::empty()).unwrap());
+        let body = identify(&identity, request, false, serve).await.into_body().collect().await.unwrap();
+        assert_eq!(body.trailers().unwrap()["grpc-status"], status);
+        assert_eq!(body.to_bytes(), "message");
+    }
 }
 
 /// What becomes of a stream that is open when its key changes.

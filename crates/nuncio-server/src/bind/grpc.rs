@@ -11,7 +11,10 @@ use axum::{
     routing::{MethodRouter, any},
 };
 use bytes::{Buf as _, BufMut as _, Bytes};
-use futures_util::{StreamExt as _, stream::BoxStream};
+use futures_util::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
 use http_body_util::Full;
 use nuncio_protocol::{
@@ -36,7 +39,10 @@ use super::{
     sealed::{self, SealedCall},
     version::{self, CODECS},
 };
-use crate::memory::Reservation;
+use crate::{
+    memory::{MemoryAccount, MemoryUse, Reservation},
+    size,
+};
 
 /// The gRPC of one port. All agents behind it share its paths.
 #[derive(Clone)]
@@ -331,7 +337,10 @@ impl Exchange {
 
     async fn stream(&self, request: tonic::Request<Bytes>) -> Answer<Messages> {
         self.carry_out(request, |reply, is_active| match reply {
-            Reply::Stream(stream) => Ok(messages(self.codec, stream, is_active(RESUME_EXTENSION))),
+            Reply::Stream(stream) => {
+                let memory = self.grpc.options().memory.clone();
+                Ok(messages(self.codec, stream, is_active(RESUME_EXTENSION), memory))
+            }
             _ => Err(Error::internal("a streaming operation answered without a stream")),
         })
         .await
@@ -430,13 +439,37 @@ pub(super) fn trailers(codec: &Codec, error: &Error) -> HeaderMap {
 
 type Messages = BoxStream<'static, Result<Bytes, Status>>;
 
-/// A stream of events as messages; an error ends it and goes into the trailers.
-fn messages(codec: &'static Codec, stream: EventStream, numbered: bool) -> Messages {
+/// A stream of events as messages; an error ends it and goes into the trailers. A large message has its memory until
+/// the next one is asked for.
+fn messages(codec: &'static Codec, events: EventStream, numbered: bool, memory: MemoryAccount) -> Messages {
     let write = if numbered { pb::encode_numbered_item } else { pb::encode_item };
-    let encode = move |item: Result<StreamItem>| {
-        item.and_then(|item| write(codec, &item)).map_err(|error| status(codec, &error))
+    let encode = move |(mut events, written): (EventStream, Reservation)| {
+        drop(written);
+        let memory = memory.clone();
+        async move {
+            let item = events.next().await?;
+            let message = async {
+                let item = item?;
+                let held = reserve(&memory, &item).await?;
+                Ok((write(codec, &item)?, held))
+            };
+            Some(match message.await {
+                Ok((message, held)) => (Ok(message), (events, held)),
+                Err(error) => (Err(status(codec, &error)), (events, Reservation::default())),
+            })
+        }
     };
-    stream.map(encode).boxed()
+    stream::unfold((events, Reservation::default()), encode).boxed()
+}
+
+/// The memory of an event on the wire.
+async fn reserve(memory: &MemoryAccount, item: &StreamItem) -> Result<Reservation> {
+    let bytes = size::event(item.event()) * COPIES;
+    match memory.try_reserve(MemoryUse::Responses, bytes) {
+        Some(held) => Ok(held),
+        // Boxed: it is rare.
+        None => Box::pin(memory.reserve(MemoryUse::Responses, bytes)).await,
+    }
 }
 
 /// Messages as they are: what is in them is for [`Codec`] to know.

@@ -3,13 +3,13 @@
 //! A binding finds the operation of a call, its version and its subject without decoding it. Then a [`Relay`] may take
 //! the call as bytes and answer with bytes. Every other call is decoded and goes to the service.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
-use axum::response::Response;
+use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use http_body::Frame;
+use http_body::{Body as _, Frame};
 #[cfg(feature = "grpc")]
 use nuncio_protocol::pb::Codec;
 use nuncio_protocol::{
@@ -24,7 +24,8 @@ use nuncio_protocol::{
     },
 };
 
-use super::{Inner, version::RestForm};
+use super::{Inner, piece_body::HeldBody, version::RestForm};
+use crate::memory::MemoryUse;
 
 /// Takes sealed calls.
 #[async_trait]
@@ -254,6 +255,20 @@ impl Inner {
         if let Err(error) = self.permit(call.op, cx) {
             return Some(Err(error));
         }
-        relay.relay(cx, call).await
+        match relay.relay(cx, call).await? {
+            Ok(response) => Some(self.hold(response).await),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// A relayed answer with the memory that it takes until it is written. A stream has a length of its own only at its
+    /// end: it is handed on piece by piece, and takes none.
+    async fn hold(&self, response: Response) -> Result<Response> {
+        let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+        let held = self.options.memory.reserve(MemoryUse::Responses, bytes.unwrap_or_default()).await?;
+        if held.is_empty() {
+            return Ok(response);
+        }
+        Ok(response.map(|body| Body::new(HeldBody { body, _memory: Arc::new(held) })))
     }
 }

@@ -116,12 +116,14 @@ impl Core {
             repeat_id,
             in_flight: guard,
         };
-        let stored = if self.keeps_turns() && (immediately || self.agent.is_idempotent()) {
-            Some(TurnBody::opening(&job).encode(!immediately)?)
+        // Otherwise the agent's first event tells whether there is a task at all.
+        let creates = immediately && self.agent.current().executor.always_leaves_task();
+        let stored = if self.keeps_turns() && (creates || self.agent.is_idempotent()) {
+            Some(TurnBody::opening(&job).encode(!creates)?)
         } else {
             None
         };
-        let acknowledged = stored.as_ref().filter(|_| immediately).map(|stored| Arc::clone(&stored.id));
+        let acknowledged = stored.as_ref().filter(|_| creates).map(|stored| Arc::clone(&stored.id));
         let turn = Box::new(OpeningTurn { job, acknowledged, reservation: None });
         {
             let mut state = live.lock();
@@ -129,10 +131,10 @@ impl Core {
             state.running = Some(execution::running());
             (state.attached.turn, state.attached.webhook) = (stored, webhook);
         }
-        if !immediately && self.writes_ahead(key.is_some()) {
+        if !creates && self.writes_ahead(key.is_some()) {
             return Box::pin(self.begin_reserved(cx, live, turn, permit)).await;
         }
-        if immediately {
+        if creates {
             Box::pin(Recorder::new(self, &live).create()).await?;
         }
         if let Some(guard) = &turn.job.in_flight {

@@ -89,6 +89,10 @@ fn unavailable() -> Error {
 /// How long an answer waits for the store to take in what it tells.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The longest time that a send with `returnImmediately` waits for the agent's first event: an agent that answers with a
+/// message does so within it, and a task that begins later than that is made by the runtime.
+const FIRST_EVENT_TIMEOUT: Duration = Duration::from_millis(25);
+
 /// How much is forgotten in one transaction.
 const ERASE_AT_A_TIME: usize = 256;
 
@@ -168,6 +172,23 @@ impl Core {
         cx.deadline.map_or(ceiling, |deadline| ceiling.min(deadline.into()))
     }
 
+    /// Waits a moment until the agent's first event tells whether it answers with a task or with a message, then makes
+    /// the task.
+    async fn until_first_event(self: &Arc<Self>, live: &LiveTaskRef) -> Result<()> {
+        let has_begun = |state: &State| {
+            matches!(state.phase, Phase::Task(_) | Phase::Lost(_)) || state.answers(Seq::ZERO)
+        };
+        if has_begun(&live.lock()) {
+            return Ok(());
+        }
+        if timeout(FIRST_EVENT_TIMEOUT, live.until(has_begun)).await.is_ok() {
+            return Ok(());
+        }
+        Recorder::new(self, live).ensure().await?;
+        // A reply that came at the last moment is on its way to the store.
+        timeout(COMMIT_PATIENCE, live.until(has_begun)).await.map_err(|_| unavailable())
+    }
+
     /// What a send answers when its task has settled, or the time is up.
     async fn answer(
         self: &Arc<Self>,
@@ -191,6 +212,8 @@ impl Core {
                 // come back to.
                 Recorder::new(self, live).ensure().await?;
             }
+        } else {
+            self.until_first_event(live).await?;
         }
         let (answer, seq) = {
             match &live.lock().phase {

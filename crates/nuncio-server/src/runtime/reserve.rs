@@ -4,7 +4,7 @@
 //! | what is executed | what is committed before |
 //! |---|---|
 //! | a message that begins a task | the task's id with the key ([`Reservation`]); the task itself is there from its first event on |
-//! | the same, and its caller does not wait | the task, with its key and its turn (`stored_turn`) |
+//! | the same, its caller does not wait, and its executor always leaves a task | the task, with its key and its turn (`stored_turn`) |
 //! | a message to a task | the message, with its key, as an entry of the log |
 //!
 //! An executor that is idempotent needs none of this, and a store in memory ends with the process.

@@ -220,7 +220,7 @@ async fn a_repeat_honours_history_length_and_return_immediately() {
     let counted = Counted::new([Step::Working, Step::Sleep(secs(60))]);
     let immediately = || Say::from(request("hi")).immediately().history(0);
     let first = counted.harness.task(immediately()).await.unwrap();
-    assert_eq!(summary(&first), "submitted |  | ");
+    assert_eq!(summary(&first), "working |  | ", "the agent's first event");
     settle().await;
     let again = counted.harness.task(immediately()).await.unwrap();
     assert_eq!((summary(&again).as_str(), again.id), ("working |  | ", first.id.clone()));

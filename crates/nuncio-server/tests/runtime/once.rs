@@ -126,6 +126,27 @@ const CUT_OFF: &str = "failed \"the server stopped while the agent was at work o
                        again, because the agent is not marked as idempotent\" | user: hi | ";
 
 #[tokio::test(start_paused = true)]
+async fn recovery_and_a_repeat_end_an_abandoned_message_at_the_same_time() {
+    // Both make its task. The store takes one, and the repeat is answered with that.
+    let world = World::new(&[Step::Hang]);
+    let first = world.server();
+    let _lost = begin(&first).await;
+    let task = world.runs.last();
+    crash(&first);
+    let second = world.server();
+    second.store.hold_writes(true);
+    let repeats = [begin(&second).await, begin(&second).await];
+    assert_eq!(all(&second).await, [], "both are under way");
+    second.store.hold_writes(false);
+    for repeat in repeats {
+        let SendMessageResponse::Task(found) = repeat.await.unwrap().unwrap() else { panic!("a message") };
+        assert_eq!((found.id.clone(), summary(&found).as_str()), (task.clone(), CUT_OFF));
+    }
+    assert_eq!(all(&second).await.len(), 1);
+    assert_eq!(world.runs.number(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_repeat_after_a_crash_finds_the_task_as_failed() {
     // It was run again, and the first run had left nothing.
     for (streams, looks_first) in [(false, false), (true, false), (false, true)] {

@@ -75,6 +75,19 @@ async fn return_immediately_answers_before_the_agent_has_said_anything() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn return_immediately_leaves_a_quick_message_a_message() {
+    let harness = Harness::new(ScriptedExecutor::steps([Step::Reply("hello")]));
+    for key in [None, Some("k")] {
+        let caller = harness.calling(|cx| cx.idempotency_key = key.map(str::to_owned));
+        let reply = caller.send(Say::from("hi").immediately()).await.unwrap();
+        let SendMessageResponse::Message(reply) = reply else { panic!("a task") };
+        assert_eq!(reply.text(), "hello");
+    }
+    let list = harness.runtime.list_tasks(&harness.cx, ListTasksRequest::default()).await.unwrap();
+    assert_eq!(list.total_size, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn ids_are_made_by_the_server_and_contexts_are_kept_or_made() {
     // REQ-100, REQ-101
     let harness = Harness::new(ScriptedExecutor::steps([]));
@@ -140,7 +153,7 @@ async fn a_reply_to_a_task_that_exists_completes_it() {
         let harness = Harness::new(ScriptedExecutor::steps(steps));
         assert_eq!(summary(&harness.task("hi").await.unwrap()), "completed \"done\" | user: hi | ");
     }
-    let harness = Harness::new(ScriptedExecutor::steps([Step::Reply("done")]));
+    let harness = Harness::new(ScriptedExecutor::steps([Step::Sleep(secs(1)), Step::Reply("done")]));
     let task = harness.begin("hi").await.unwrap();
     let task = harness.until(&task.id, TaskState::Completed).await.unwrap();
     assert_eq!(summary(&task), "completed \"done\" | user: hi | ");
@@ -245,7 +258,12 @@ async fn a_message_that_the_agent_refuses_gets_its_error_and_makes_no_task() {
     assert_eq!(listed.tasks, []);
     settle().await;
     assert_eq!(harness.runtime.live_tasks(), 0);
-    // Who would not wait has a task, which then fails with the same words.
+    // Who does not wait is told the same if it comes at once; otherwise there is a task, which fails with these words.
+    assert_eq!(harness.begin("hi").await.unwrap_err().violations(), dull().violations());
+    let harness = Harness::new(ScriptedExecutor::new(move |_, out| async move {
+        tokio::time::sleep(secs(1)).await;
+        out.refuse(dull())
+    }));
     let task = harness.begin("hi").await.unwrap();
     let failed = harness.until(&task.id, TaskState::Failed).await.unwrap();
     assert_eq!(failed.status.message.unwrap().text(), dull().message());
