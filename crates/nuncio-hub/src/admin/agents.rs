@@ -3,7 +3,7 @@
 //! Programs are configured on the machine only: the holder of the token may use what the hub can reach, and not run
 //! what the hub's user can.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use nuncio_protocol::{AgentCard, AgentInterface};
 use nuncio_server::store::Expect;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use nuncio_server::{CallerShare, Retention, Runtime, bind::BindOptions, store::Store};
 
 use super::{
-    ContextKey, Prepared, Profile,
+    ContextKey, Prepared,
     kind::{PreparedBackend, RuntimeSpec},
     kind_of, name_of,
 };
@@ -40,7 +40,7 @@ pub(crate) struct AgentFactory {
     /// Derives the names by which agents know conversations.
     pub(crate) contexts: ContextKey,
     /// The behaviour of the conformance agent.
-    pub(crate) profile: Option<Profile>,
+    pub(crate) profile: Option<config::Profile>,
 }
 
 /// Keeps the callers of an agent apart.

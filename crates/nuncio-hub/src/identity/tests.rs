@@ -275,7 +275,9 @@ async fn a_grpc_stream_that_ends_with_its_key_has_trailers() {
         };
         let request = http::Request::post("/stream").header("x-api-key", key.reveal());
         let request = Box::new(request.body(Body::empty()).unwrap());
-        let body = identify(&identity, request, false, serve).await.into_body().collect().await.unwrap();
+        let target = Target::new(0, RouteAccess::Caller, false, None);
+        let response = identify(&identity, target, false, request, serve).await;
+        let body = response.into_body().collect().await.unwrap();
         assert_eq!(body.trailers().unwrap()["grpc-status"], status);
         assert_eq!(body.to_bytes(), "message");
     }

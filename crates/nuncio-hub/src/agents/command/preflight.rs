@@ -20,7 +20,7 @@ fn is_folder(folder: &Path) -> Result<()> {
 
 /// Checks that the program exists and is executable.
 fn program(settings: &Command) -> Result<()> {
-    let name = &settings.program;
+    let name = &settings.line.program;
     let runs = |path: &Path| {
         fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };

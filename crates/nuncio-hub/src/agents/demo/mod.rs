@@ -10,23 +10,12 @@ use anyhow::Result;
 use async_trait::async_trait;
 use nuncio_protocol::AgentSkill;
 
-pub use self::conformance::Profile;
 use super::{AgentFactory, Kind, Label, Prepared, kind::RuntimeSpec};
 use crate::{
-    config::{self, AgentOrigin, Demo},
+    config::{self, AgentOrigin, Demo, Profile},
     fleet::Agent,
     registry::PrepareAgent as _,
 };
-
-/// All demo agents, by their names.
-const DEMOS: [(&str, Demo); 3] =
-    [(echo::NAME, Demo::Echo), (slow::NAME, Demo::Slow), (conformance::NAME, Demo::Conformance)];
-
-/// The names of the demo agents.
-#[must_use]
-pub fn demo_names() -> Vec<&'static str> {
-    DEMOS.map(|(name, _)| name).to_vec()
-}
 
 /// The demo agents, each under its own name.
 ///
@@ -34,8 +23,8 @@ pub fn demo_names() -> Vec<&'static str> {
 /// One of them cannot be served.
 pub(crate) async fn demo_agents(factory: &Arc<AgentFactory>) -> Result<Vec<Arc<Agent>>> {
     let mut agents = Vec::new();
-    for (name, demo) in DEMOS {
-        let name = name.parse().map_err(anyhow::Error::msg)?;
+    for demo in Demo::ALL {
+        let name = demo.name().parse().map_err(anyhow::Error::msg)?;
         let desired = config::Agent::new(name, demo.into(), AgentOrigin::Flag);
         let activate = Arc::clone(factory).prepare(desired, None).await?;
         agents.push(activate()?);

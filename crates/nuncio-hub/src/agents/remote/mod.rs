@@ -30,7 +30,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub(crate) use self::proxy::{Answered, Proxy, Taken};
+use self::proxy::Proxy;
 use self::{
     durable::{Durable, RemoteExecutor},
     link::{

@@ -10,8 +10,8 @@ use futures_util::FutureExt as _;
 use http::Method;
 use nuncio_server::{Emitter, ExecContext, Executor, Runtime};
 
-use super::{AgentFactory, Kind, KindRoute, Prepared, RouteAccess, kind::RuntimeSpec};
-use crate::config;
+use super::{AgentFactory, Kind, KindRoute, Prepared, kind::RuntimeSpec};
+use crate::{config, target::RouteAccess};
 
 /// Settings of a toy.
 #[derive(Clone, PartialEq, Eq, Debug)]

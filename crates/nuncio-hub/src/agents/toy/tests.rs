@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{Router, body::Body, extract::Request, response::Response};
+use axum::{body::Body, extract::Request, response::Response};
 use http::StatusCode;
 use http_body_util::BodyExt as _;
 use nuncio_server::{
@@ -18,18 +18,17 @@ use crate::{
     agents::{self, AgentFactory},
     config::{Agent, AgentKind, AgentOrigin},
     fleet::Fleet,
-    front::{Front, Guard},
     listen::Peer,
+    pipeline::{Pipeline, Stations},
     registry::{self, AgentRecords, Registry, Vault},
-    router,
+    routes::RouteTable,
     telemetry::Requests,
 };
 
 struct Hub {
     fleet: Arc<Fleet>,
     registry: Registry,
-    front: Front,
-    routes: Router,
+    pipeline: Pipeline,
 }
 
 impl Hub {
@@ -37,19 +36,15 @@ impl Hub {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let factory: AgentFactory = registry::tests::factory(&store).await;
         let fleet = Arc::new(Fleet::new(None));
-        let guard = Guard {
-            origins: Arc::default(),
-            identity: Arc::clone(&factory.identity),
-            fleet: Arc::clone(&fleet),
-        };
         let options = BindOptions::default();
-        let (routes, _) = router::router(&fleet, &store, &factory.urls, &options, &guard).await.unwrap();
+        let (routes, _) = RouteTable::new(&fleet, &store, &factory.urls, &options).await.unwrap();
         let requests = Requests::new(Arc::clone(&factory.telemetry.metrics));
-        let front = Front::new(requests, guard, routes.clone());
+        let identity = Arc::clone(&factory.identity);
+        let pipeline = Pipeline::new(Stations { requests, origins: Arc::default(), identity, routes });
         let vault = Vault::new(&MasterKey::random(), "agents").unwrap();
         let records = AgentRecords { store: Arc::clone(&store), vault: Some(vault) };
         let registry = Registry::new(Arc::clone(&fleet), Arc::new(factory), records);
-        Self { fleet, registry, front, routes }
+        Self { fleet, registry, pipeline }
     }
 
     /// Serves a toy of these settings; the error, if it cannot be.
@@ -62,7 +57,7 @@ impl Hub {
 
     async fn get(&self, path: &str) -> (StatusCode, String) {
         let request = http::Request::get(path);
-        let response = self.routes.clone().call(local(request, Body::empty())).await.unwrap();
+        let response = self.pipeline.clone().call(local(request, Body::empty())).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8_lossy(&body).into_owned())
@@ -77,7 +72,7 @@ impl Hub {
             .header("content-type", "application/json")
             .header("a2a-version", "1.0");
         let request = local(request, Body::from(call.to_string()));
-        let response: Response = self.front.clone().call(request).await.unwrap();
+        let response: Response = self.pipeline.clone().call(request).await.unwrap();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         serde_json::from_slice(&body).unwrap()
     }
