@@ -84,7 +84,7 @@ impl AgentFactory {
     ) -> Result<Arc<Agent>> {
         let Prepared { backend, keep_headers, example, upstream, on_activate } = prepared;
         let backend = match backend {
-            PreparedBackend::Runtime(spec) => Backend::Runtime(self.runtime(spec, desired, before)?),
+            PreparedBackend::Runtime(spec) => Backend::Runtime(self.runtime(*spec, desired, before)?),
             PreparedBackend::Ready(backend) => backend,
         };
         let info = AgentInfo {

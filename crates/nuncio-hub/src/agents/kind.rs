@@ -89,7 +89,7 @@ pub(crate) type OnActivate = Box<dyn FnOnce(&Arc<Agent>) + Send>;
 /// What will serve the calls.
 pub(crate) enum PreparedBackend {
     /// A runtime, built when the agent is activated, or the one of the agent before.
-    Runtime(RuntimeSpec),
+    Runtime(Box<RuntimeSpec>),
     /// Anything else.
     Ready(Backend),
 }
@@ -113,7 +113,7 @@ impl RuntimeSpec {
 impl Prepared {
     /// An agent whose tasks the hub stores.
     pub(crate) fn durable(spec: RuntimeSpec) -> Self {
-        Self::new(PreparedBackend::Runtime(spec))
+        Self::new(PreparedBackend::Runtime(Box::new(spec)))
     }
 
     /// An agent with a service of its own.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{AgentCard, Artifact, TaskState, TraceContext};
+use nuncio_protocol::{AgentCard, Artifact, TaskState};
 use nuncio_server::{
     Executor, Runtime,
     store::MemoryStore,
@@ -160,11 +160,11 @@ async fn an_agent_that_delegates_to_itself_is_stopped_and_a_long_chain_as_well()
 /// Hops go on in the trace as well, where a remote agent would hand on nothing else.
 #[tokio::test]
 async fn a_call_in_memory_has_the_hop_of_the_agent_that_makes_it() {
-    struct Seen(Arc<Mutex<Vec<(Vec<String>, Option<TraceContext>)>>>);
+    struct Seen(Arc<Mutex<Vec<CallContext>>>);
     #[async_trait]
     impl Executor for Seen {
         async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
-            self.0.lock().unwrap().push((cx.call.hops.clone(), cx.call.trace.clone()));
+            self.0.lock().unwrap().push(CallContext::clone(&cx.call));
             out.message(vec![Part::text("seen")]).await
         }
     }
@@ -174,7 +174,7 @@ async fn a_call_in_memory_has_the_hop_of_the_agent_that_makes_it() {
     let before = "far/agent".to_owned();
     let hub = harness(&runtime("room", Shared(agent))).calling(|cx| cx.hops = vec![before.clone()]);
     hub.send("hello").await.unwrap();
-    let (hops, trace) = seen.lock().unwrap().pop().unwrap();
+    let CallContext { hops, trace, .. } = seen.lock().unwrap().pop().unwrap();
     assert_eq!(hops, [before, "hub/room".to_owned()]);
     assert!(trace.unwrap().state.unwrap().starts_with("nuncio="), "hops are in the trace, too");
 }
