@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use nuncio_hub::{
     Hub, NewKey,
-    config::{Config, Data, Durability, Push},
+    config::{Config, Data, Durability, Push, Storage},
 };
 
 use crate::{bare, bare_tonic, place::Place, process, request::AGENT};
@@ -192,14 +192,14 @@ pub(crate) async fn serve(subject: Subject, data: &str, push: Option<PathBuf>, k
                 Subject::SqliteRelaxed => parse(data)?.with_durability(Durability::Relaxed),
                 _ => parse(data)?,
             };
+            let enabled = push.is_some();
             let hub = Hub::bind(Config {
-                data,
+                data: Storage { key_file: push, ..Storage::of(data) },
                 demo: true,
                 // Version 0.3 of gRPC cannot say which agent is meant.
                 default_agent: Some(AGENT.to_owned()),
                 drain_grace: Duration::ZERO,
-                push: push.as_ref().map(|_| Push { allow_private: true, ..Push::default() }),
-                key_file: push,
+                push: Push { enabled, allow_private: true, ..Push::default() },
                 ..Config::new(([127, 0, 0, 1], 0).into())
             })
             .await?;

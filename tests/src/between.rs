@@ -64,7 +64,7 @@ impl Between {
             // 0.3 over gRPC has no place for the name of an agent.
             default_agent: Some(AGENT.to_owned()),
             identity: Identity { anonymous: Anonymous::Always, ..Identity::default() },
-            push: pushes.then(|| Push { allow_private: true, ..Push::default() }),
+            push: Push { enabled: pushes, allow_private: true, ..Push::default() },
             drain_grace: Duration::ZERO,
             ..Config::new(([127, 0, 0, 1], 0).into())
         };
@@ -76,7 +76,7 @@ impl Between {
         let config = Config {
             demo: true,
             default_agent: Some(ECHO.to_owned()),
-            push: Some(Push { allow_private: true, ..Push::default() }),
+            push: Push { allow_private: true, ..Push::default() },
             drain_grace: Duration::ZERO,
             ..Config::new(([127, 0, 0, 1], 0).into())
         };

@@ -114,9 +114,9 @@ impl Hub {
         let keys = CardKeys::load(&config.card_keys)?;
         let telemetry = Telemetry::start(&config.telemetry)?;
         let memory = memory::account(config.limits.memory_limit_bytes);
-        let store = telemetry.watched(data::open(&config.data, &memory).await?);
-        let push = config.push.as_ref();
-        let master = match master::load(&config.data, config.key_file.as_deref()) {
+        let store = telemetry.watched(data::open(&config.data.store(), &memory).await?);
+        let push = Some(&config.push).filter(|push| push.enabled);
+        let master = match master::load(&config.data.store(), config.data.key_file.as_deref()) {
             Ok(master) => Some(master),
             // Only what callers confide cannot do without it.
             Err(_) if push.is_none() => None,
@@ -147,7 +147,7 @@ impl Hub {
         };
         let start = |(push, master)| push::start(push, &store, master, base.as_str().trim_end_matches('/'));
         let pushing = push.zip(master).map(start).transpose()?;
-        let retention = config.keep.map(Retention::finished).unwrap_or_default();
+        let retention = config.data.keep().map(Retention::finished).unwrap_or_default();
         let (audit, writer) = Audit::new(&store);
         let audit = audit.counted_by(&telemetry.metrics);
         let identity = Identity::open(&config.identity, &store, audit, address.ip().is_loopback()).await?;
@@ -155,7 +155,7 @@ impl Hub {
         // Before there is an agent: what it takes up after a restart is shared out, too.
         callers.tell_apart(identity.has_any());
         let limits = Arc::new(ArcSwap::from_pointee(config.limits.clone()));
-        let origins = Arc::new(ArcSwap::from_pointee(config.cors.clone()));
+        let origins = Arc::new(ArcSwap::from_pointee(config.cors.origins.clone()));
         let workshop = Workshop {
             place: place.clone(),
             store: Arc::clone(&store),
@@ -197,7 +197,7 @@ impl Hub {
             // What was added at some time must not keep the rest from being served.
             tracing::error!(%name, error = %format!("{error:#}"), "an agent that the API added cannot be served");
         }
-        anyhow::ensure!(config.admin.is_some() || !fleet.all().is_empty(), "{}", config::NO_AGENT);
+        anyhow::ensure!(config.admin.listen.is_some() || !fleet.all().is_empty(), "{}", config::NO_AGENT);
         let registry = Arc::new(registry);
         let reloader = Arc::new(OnceLock::new());
         let desk = Desk {

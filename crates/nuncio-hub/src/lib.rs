@@ -13,7 +13,6 @@ mod admin;
 mod agents;
 mod app;
 mod audit;
-mod check;
 mod clock;
 pub mod config;
 mod cors;
@@ -30,6 +29,7 @@ pub mod maintain;
 mod master;
 mod memory;
 mod place;
+mod preflight;
 mod push;
 mod ready;
 mod registry;
@@ -42,10 +42,9 @@ pub use nuncio_server::store::OpenError;
 
 pub use self::{
     admin::{Reloader, admin_token_file},
-    agents::{Profile, demo_names},
     app::{Administered, Hub, Served},
-    check::check,
     identity::{Key, KeyLimits, KeyText, Keyring, KeyringError, NewKey, key_prefix},
     listen::{Certificates, Reload},
+    preflight::preflight,
     reload::Reloading,
 };

@@ -35,8 +35,8 @@ impl Pushing {
         if let Some(dialect) = special.dialect {
             options.dialect = dialect;
         }
-        if let Some(secrets) = &special.secrets {
-            options.sign = sign(secrets)?;
+        if let Some(secrets) = special.signing_secrets() {
+            options.sign = sign(&secrets)?;
         }
         Ok(options)
     }
@@ -71,7 +71,7 @@ pub(crate) fn start(
     let mut options = PushOptions::default();
     options.chunks = config.chunks;
     options.dialect = config.dialect;
-    options.sign = sign(&config.secrets)?;
+    options.sign = sign(&config.signing_secrets())?;
     Ok(Pushing { push, options })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Three may ask for it: whoever saves a file ([`Reloading::watch`] looks every second), SIGHUP, and the admin API.
 //! What is wrong changes nothing, and is told to whoever asked; so does a file that was emptied, or has lost what
-//! nobody takes away by accident (`config/dropped.rs`), unless the admin API is told that it is meant. Files are read
+//! nobody takes away by accident (`config/lost.rs`), unless the admin API is told that it is meant. Files are read
 //! when they have not changed for an interval: somebody may still be writing. Connections, streams and tasks go on in
 //! any case.
 
@@ -60,7 +60,7 @@ impl Live {
         }
         self.identity.configure(&config.identity).map_err(|error| wrong(format!("identity: {error:#}")))?;
         self.callers.configure(&config.limits, &self.identity.limits());
-        self.origins.store(Arc::new(config.cors.clone()));
+        self.origins.store(Arc::new(config.cors.origins.clone()));
         self.fleet.set_default(config.default_agent.as_deref());
         Ok(())
     }
@@ -163,9 +163,9 @@ impl Reloading {
         let source = self.source.clone();
         let reading = tokio::task::spawn_blocking(move || source.load());
         let new = reading.await.map_err(|error| wrong(format!("it cannot be read: {error}")))??;
-        let dropped = config::dropped(&loaded, &new);
-        if !force && dropped.has_errors() {
-            return Err(dropped);
+        let lost = config::lost(&loaded, &new);
+        if !force && lost.has_errors() {
+            return Err(lost);
         }
         let changes = config::changes(&loaded.config, &new.config);
         self.live.apply(&new.config).await?;

@@ -118,12 +118,13 @@ impl Admin {
         desk: Arc<Desk>,
         levels: Levels,
     ) -> Result<Option<Self>> {
-        let Some(admin) = &config.admin else { return Ok(None) };
-        let socket = TcpListener::bind(admin.listen).await.with_context(|| {
+        let admin = &config.admin;
+        let Some(listen) = admin.listen else { return Ok(None) };
+        let socket = TcpListener::bind(listen).await.with_context(|| {
             format!(
                 "cannot listen on {} for administration; is another hub running? say --admin with another \
                  port, such as --admin 127.0.0.1:0 for a free one, or --admin off",
-                admin.listen
+                listen
             )
         })?;
         let address = socket.local_addr()?;
@@ -158,11 +159,11 @@ fn token_file(config: &Config, admin: &config::Admin, port: u16) -> Result<Optio
     if let Some(path) = &admin.token_file {
         return TokenFile::named(path).map(Some);
     }
-    let data = match &config.data {
-        Data::Sqlite { path, .. } => Some(path.as_path()),
+    let data = match &config.data.store() {
+        Data::Sqlite { path, .. } => Some(path.clone()),
         Data::Memory { .. } | Data::Postgres { .. } => None,
     };
-    let file = TokenFile::usual(port, data);
+    let file = TokenFile::usual(port, data.as_deref());
     if file.is_none() {
         tracing::warn!(
             "there is no administration: its token can be kept neither at home nor beside the data; name a file \

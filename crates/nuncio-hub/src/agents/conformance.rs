@@ -10,24 +10,10 @@ use nuncio_protocol::{
 use nuncio_server::{Emitter, ExecContext, Executor, Runtime, RuntimeBuilder};
 use serde_json::json;
 
-pub(super) const NAME: &str = "conformance";
+use crate::config::Profile;
 
 /// The extension that `--profile extension` demands; the official kit knows it by this name.
 const REQUIRED_EXTENSION: &str = "urn:a2a:tck:required-extension";
-
-/// What the agent's card promises, and how it behaves, for a run of an official test kit. The kit of
-/// v1.0 takes a card with the members of another version for wrong, so these speak one version.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Profile {
-    /// Everything there is.
-    Full,
-    /// No streams, no webhooks, no extended card.
-    Minimal,
-    /// An extension that callers must declare.
-    Extension,
-    /// As the v0.3 test kit expects it: each message ends in INPUT_REQUIRED after a while.
-    V03,
-}
 
 /// What the kits ask for by the beginning of the messageId. Of two that fit, the longer stands first.
 const BY_MESSAGE_ID: &[(&str, Act)] = &[

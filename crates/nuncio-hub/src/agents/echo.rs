@@ -5,8 +5,6 @@ use async_trait::async_trait;
 use nuncio_protocol::{AgentCard, Result};
 use nuncio_server::{Emitter, ExecContext, Executor, Runtime, RuntimeBuilder};
 
-pub(super) const NAME: &str = "echo";
-
 struct Echo;
 
 #[async_trait]

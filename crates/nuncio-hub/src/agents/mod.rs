@@ -16,13 +16,12 @@ use async_trait::async_trait;
 use nuncio_protocol::{AgentCard, AgentProvider, AgentSkill};
 use nuncio_server::CallerShare;
 
-pub use self::conformance::Profile;
 pub(crate) use self::context_key::ContextKey;
 pub(crate) use self::proxy::{Answered, Opened, Proxy, Taken};
 use self::upstream::Label;
 pub(crate) use self::upstream::hub_id;
 use crate::{
-    config::{self, AgentKind, Demo},
+    config::{self, AgentKind, Demo, Profile},
     fleet::{Agent, Durable, Workshop},
     place::Place,
     registry::{Enter, Maker},
@@ -37,15 +36,9 @@ pub(crate) struct Isolation {
     pub(crate) share: CallerShare,
 }
 
-/// The names of the demo agents.
-#[must_use]
-pub fn demo_names() -> Vec<&'static str> {
-    vec![echo::NAME, slow::NAME, conformance::NAME]
-}
-
 /// The demo agents.
 pub(crate) fn demo(workshop: &Workshop) -> Result<Vec<Agent>> {
-    [Demo::Echo, Demo::Slow, Demo::Conformance]
+    Demo::ALL
         .into_iter()
         .map(|demo| workshop.durable(of_demo(workshop, demo.name(), demo, &Label::default())))
         .collect()
@@ -62,16 +55,6 @@ fn of_demo<'a>(workshop: &Workshop, name: &'a str, demo: Demo, label: &Label) ->
             let pushes = workshop.profile != Some(Profile::Minimal);
             let durable = Durable::new(name, conformance::agent(card, workshop.profile), "chunks 5");
             Durable { pushes, ..durable }
-        }
-    }
-}
-
-impl Demo {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Echo => echo::NAME,
-            Self::Slow => slow::NAME,
-            Self::Conformance => conformance::NAME,
         }
     }
 }

@@ -7,8 +7,6 @@ use async_trait::async_trait;
 use nuncio_protocol::{AgentCard, Artifact, Part, Result};
 use nuncio_server::{Emitter, ExecContext, Executor, Runtime, RuntimeBuilder};
 
-pub(super) const NAME: &str = "slow";
-
 /// The longest countdown, and the longest step in milliseconds: with a second a step, an hour.
 const MOST: u32 = 3600;
 const SLOWEST: u64 = 60_000;

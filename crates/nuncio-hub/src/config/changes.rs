@@ -70,6 +70,7 @@ fn agents(old: &Config, new: &Config) -> AgentChanges {
 /// Every field stands here or in [`Changes`]: a new one does not compile until it is decided.
 fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     let Config {
+        include: _,
         listen,
         admin,
         tls,
@@ -79,8 +80,6 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         card_keys,
         legacy_card,
         data,
-        keep,
-        key_file,
         push,
         demo,
         profile: _,
@@ -104,7 +103,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("admin", *admin != new.admin),
         ("tls", *tls != new.tls),
         ("card_keys", *card_keys != new.card_keys),
-        ("data", (data, keep, key_file) != (&new.data, &new.keep, &new.key_file)),
+        ("data", *data != new.data),
         ("limits.memory_limit_bytes", limits.memory_limit_bytes != new.limits.memory_limit_bytes),
         ("connections", *connections != new.connections),
         ("push", *push != new.push),
@@ -167,12 +166,9 @@ mod tests {
         check(|new| new.default_agent = Some("a".to_owned()), &["default"]);
         check(|new| new.identity.anonymous = Anonymous::Never, &["identity"]);
         check(|new| new.limits = Limits { tasks: Some(1), ..Limits::default() }, &["limits"]);
-        check(|new| new.cors = vec![WebOrigin::Any], &["cors"]);
+        check(|new| new.cors.origins = vec![WebOrigin::Any], &["cors"]);
         check(|new| new.listen.set_port(1), &["restart listen"]);
-        check(|new| new.keep = Some(std::time::Duration::ZERO), &["restart data"]);
-        check(
-            |new| (new.demo, new.push) = (true, Some(Default::default())),
-            &["restart demo", "restart push"],
-        );
+        check(|new| new.data.keep_days = Some(1), &["restart data"]);
+        check(|new| (new.demo, new.push.enabled) = (true, true), &["restart demo", "restart push"]);
     }
 }

@@ -1,8 +1,22 @@
 //! Web pages, by their origin.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use url::Url;
+
+use super::form::text;
+
+/// Web pages that may call agents.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cors {
+    /// Origins whose pages may call agents, such as https://app.example.com; "*" for all. Cards are open to every
+    /// page.
+    #[schemars(example = ["https://app.example.com"])]
+    pub origins: Vec<WebOrigin>,
+}
 
 /// Pages that may call.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,6 +25,17 @@ pub enum WebOrigin {
     Any,
     /// Those of this origin, as browsers send it.
     Exact(String),
+}
+
+text!(WebOrigin);
+
+impl fmt::Display for WebOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::Exact(origin) => f.write_str(origin),
+        }
+    }
 }
 
 impl WebOrigin {

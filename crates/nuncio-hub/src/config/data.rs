@@ -1,21 +1,130 @@
-//! Where tasks are kept, as people write it: `memory`, a file, or the address of a database.
+//! Storage of tasks: where they are kept, and for how long.
 
 use std::{
     fmt,
     path::{Path, PathBuf},
     str::FromStr,
+    time::Duration,
 };
 
 pub use nuncio_server::store::Durability;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// What can be said, for whoever said something else.
+use super::form::{FilePath, Form, Opt, placed, schema_of};
+
+/// What is expected, for messages.
 const EXPECTED: &str = "expected memory, a file such as nuncio.db or sqlite:FILE, or a database such as \
                         postgres://USER@HOST/DATABASE";
 
-/// How many finished tasks are kept in memory.
+/// Finished tasks that are kept in memory by default.
 pub const KEEP_FINISHED: usize = 100_000;
+/// Days for which a durable store keeps finished tasks by default.
+const KEEP_DAYS: u32 = 30;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Where tasks are kept.
+/// Where tasks are kept, and for how long.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "Data")]
+pub struct Storage {
+    /// "memory" (gone with the process), a file (FILE or sqlite:FILE), or a database
+    /// (postgres://USER:PASSWORD@HOST/NAME).
+    #[serde(with = "StoreText")]
+    #[schemars(example = "nuncio.db")]
+    pub store: Data,
+    /// What an answer promises; in memory there is nothing to promise.
+    #[serde(with = "DurabilityWord")]
+    pub durability: Durability,
+    /// For how many days finished tasks are kept; 0: for ever. 30 when absent, but in memory only their number
+    /// counts.
+    #[schemars(example = 30)]
+    pub keep_days: Option<u32>,
+    /// How many finished tasks are kept in memory.
+    #[schemars(range(min = 1))]
+    pub keep_finished: usize,
+    /// The key that seals what callers confide, and signs notifications; made when it is not there. Beside the
+    /// data when absent; with a database it must be said, and be the same at every hub.
+    #[serde(with = "Opt::<FilePath>")]
+    #[schemars(example = "hub.key")]
+    pub key_file: Option<PathBuf>,
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self::of(Data::Memory { keep_finished: KEEP_FINISHED })
+    }
+}
+
+impl Storage {
+    /// Tasks are kept there, with the defaults of every other key.
+    #[must_use]
+    pub fn of(store: Data) -> Self {
+        let (durability, keep_finished) = match &store {
+            Data::Memory { keep_finished } => (Durability::default(), *keep_finished),
+            Data::Sqlite { durability, .. } | Data::Postgres { durability, .. } => {
+                (*durability, KEEP_FINISHED)
+            }
+        };
+        Self { store, durability, keep_days: None, keep_finished, key_file: None }
+    }
+
+    /// The store, with what it promises.
+    #[must_use]
+    pub fn store(&self) -> Data {
+        match self.store.clone().with_durability(self.durability) {
+            Data::Memory { .. } => Data::Memory { keep_finished: self.keep_finished },
+            durable => durable,
+        }
+    }
+
+    /// True if tasks outlive the process.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.store.is_durable()
+    }
+
+    /// How long finished tasks are kept; `None`: for ever, or until memory is full.
+    #[must_use]
+    pub fn keep(&self) -> Option<Duration> {
+        let days = self.keep_days.unwrap_or(if self.is_durable() { KEEP_DAYS } else { 0 });
+        (days > 0).then(|| DAY * days)
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(remote = "Durability", rename_all = "lowercase")]
+#[schemars(rename = "Durability")]
+enum DurabilityWord {
+    /// What is answered is on disk.
+    Full,
+    /// What is answered may be lost with the machine, not with the hub.
+    Relaxed,
+}
+
+/// A store as people write it. A file is seen from the file that names it.
+struct StoreText;
+
+schema_of!([] StoreText, String);
+
+impl Form for StoreText {
+    type Value = Data;
+
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Data, D::Error> {
+        let (folder, text): (PathBuf, String) = placed(deserializer)?;
+        let mut data: Data = text.parse().map_err(D::Error::custom)?;
+        if let Data::Sqlite { path, .. } = &mut data {
+            *path = folder.join(&*path);
+        }
+        Ok(data)
+    }
+
+    fn serialize<S: Serializer>(value: &Data, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+}
+
+/// Place of tasks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Data {
     /// Nowhere: they are gone with the process. So many finished ones are kept meanwhile.

@@ -1,4 +1,4 @@
-//! The names of a struct's fields, in the order in which they are declared.
+//! The keys of tables, in the order in which the fields of their types are declared.
 
 use std::fmt;
 
@@ -7,12 +7,47 @@ use serde::{
     forward_to_deserialize_any,
 };
 
+use super::{
+    Admin, AgentLimits, AgentPush, CardKey, Config, Connections, Cors, Identity, Issuer, Limits, Push, Rate,
+    Storage, Telemetry, TlsFiles, Trust,
+    agent::{self, AuthTable, OAuth2Table},
+    form::SecretFile,
+};
+
 /// The fields that `T` would read.
 pub(crate) fn of<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut fields: &'static [&'static str] = &[];
     // It always fails: nothing is read.
     let _ = T::deserialize(Names(&mut fields));
     fields
+}
+
+/// The keys of a table in the order in which people read them: a schema has them by the alphabet.
+pub(crate) fn order(table: &str) -> Vec<&'static str> {
+    let fields = match table {
+        "Config" => of::<Config>(),
+        "Admin" => of::<Admin>(),
+        "Tls" => of::<TlsFiles>(),
+        "CardKey" => of::<CardKey>(),
+        "Data" => of::<Storage>(),
+        "Connections" => of::<Connections>(),
+        "Push" => of::<Push>(),
+        "Cors" => of::<Cors>(),
+        "Identity" => of::<Identity>(),
+        "Issuer" => of::<Issuer>(),
+        "Limits" => of::<Limits>(),
+        "AgentLimits" => of::<AgentLimits>(),
+        "Rate" => of::<Rate>(),
+        "Telemetry" => of::<Telemetry>(),
+        "AgentPush" => of::<AgentPush>(),
+        "Auth" => of::<AuthTable>(),
+        "OAuth2" => of::<OAuth2Table>(),
+        "Trust" => of::<Trust>(),
+        "SecretFile" => of::<SecretFile>(),
+        "Agent" => return agent::order(),
+        _ => &[],
+    };
+    fields.to_vec()
 }
 
 /// Asked for a struct, it notes what is asked for.

@@ -1,33 +1,43 @@
-//! How much callers may ask for, as the operator wants it.
+//! Limits: how much callers may ask for.
 
 use nuncio_server::{Limits as RuntimeLimits, bind::BindOptions};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 /// What each caller may ask for.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Bytes of memory that the hub may use; `None`: three quarters of the container's or the machine's.
+    /// Bytes of memory that the hub may use: near it, large requests are refused with 429 and small ones are served.
+    /// Three quarters of the container's or the machine's memory when absent.
+    #[schemars(example = 536870912, range(min = 67108864))]
     pub memory_limit_bytes: Option<usize>,
     /// Bytes of a request.
+    #[schemars(range(min = 1))]
     pub body_bytes: usize,
     /// Parts of a message.
+    #[schemars(range(min = 1))]
     pub parts: usize,
-    /// Bytes of a task.
+    /// Bytes of a task: all that was said and made, replaced versions included. A task that grows beyond is stopped
+    /// and ends as failed.
+    #[schemars(range(min = 1))]
     pub max_task_bytes: usize,
-    /// Requests; `None`: as many as it likes.
+    /// Requests of a caller; as many as it likes when absent.
+    #[schemars(example = EXAMPLE_RATE)]
     pub rate: Option<Rate>,
-    /// Tasks at a time; `None`: as many as it likes.
+    /// Tasks of a caller at a time; as many as it likes when absent.
+    #[schemars(example = 100, range(min = 1))]
     pub tasks: Option<u32>,
-    /// Streams at a time; `None`: as many as it likes.
+    /// Streams of a caller at a time; as many as it likes when absent.
+    #[schemars(example = 100, range(min = 1))]
     pub streams: Option<u32>,
-    /// Tasks that the hub works on, in the background as well; `None`: as many as it likes.
+    /// Tasks of a caller that the hub works on at a time, in the background as well; as many as it likes when absent.
+    #[schemars(example = 1000, range(min = 1))]
     pub unfinished_tasks: Option<u32>,
-    /// The part of an agent's executions, processes and calls that it may hold while others want them, in percent;
-    /// 0: all.
+    /// Percent of an agent's executions, processes and calls that one caller may hold while others want them; 0: all.
+    #[schemars(range(max = 100))]
     pub caller_share_percent: u32,
 }
-
-/// What a caller may hold of an agent when nothing is said: a quarter.
-const CALLER_SHARE_PERCENT: u32 = 25;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -40,33 +50,64 @@ impl Default for Limits {
             tasks: None,
             streams: None,
             unfinished_tasks: None,
-            caller_share_percent: CALLER_SHARE_PERCENT,
+            caller_share_percent: 25,
         }
     }
 }
 
 /// What all callers together may ask of one agent, and how large a message for it may be.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct AgentLimits {
-    /// Bytes of a request; `None`: as for all agents.
+    /// Bytes of a request; as for all agents when absent.
+    #[schemars(example = 1048576, range(min = 1))]
     pub body_bytes: Option<usize>,
-    /// Parts of a message; `None`: as for all agents.
+    /// Parts of a message; as for all agents when absent.
+    #[schemars(example = 10, range(min = 1))]
     pub parts: Option<usize>,
-    /// Bytes of a task; `None`: as for all agents.
+    /// Bytes of a task; as for all agents when absent.
+    #[schemars(example = 16777216, range(min = 1))]
     pub max_task_bytes: Option<usize>,
-    /// Requests; `None`: as many as they like.
+    /// Requests; as many as they like when absent.
+    #[schemars(example = EXAMPLE_RATE)]
     pub rate: Option<Rate>,
-    /// Tasks at a time; `None`: as many as they like.
+    /// Tasks at a time; as many as they like when absent.
+    #[schemars(example = 10, range(min = 1))]
     pub tasks: Option<u32>,
-    /// Streams at a time; `None`: as many as they like.
+    /// Streams at a time; as many as they like when absent.
+    #[schemars(example = 100, range(min = 1))]
     pub streams: Option<u32>,
 }
 
-/// So many a second, and so many at once.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// So many requests a second, and so many at once.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Rate {
-    /// In the long run; more than 0, perhaps less than 1.
+    /// Requests a second in the long run; less than one is possible.
+    #[serde(deserialize_with = "per_second")]
+    #[schemars(example = 20)]
     pub per_second: f64,
-    /// At once after a rest; 1 or more.
-    pub burst: u32,
+    /// Requests at once after a rest; one second's worth when absent.
+    #[schemars(example = 40, range(min = 1))]
+    pub burst: Option<u32>,
+}
+
+const EXAMPLE_RATE: Rate = Rate { per_second: 20.0, burst: Some(40) };
+
+impl Rate {
+    /// Requests at once after a rest.
+    #[must_use]
+    pub fn burst(&self) -> u32 {
+        // A float becomes the nearest number there is.
+        self.burst.unwrap_or(self.per_second.ceil().max(1.0) as u32)
+    }
+}
+
+/// Refuses a rate that never or always lets requests pass: slower than one in a day, faster than a million a second.
+fn per_second<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let rate = f64::deserialize(deserializer)?;
+    if (1.0 / 86_400.0..=1_000_000.0).contains(&rate) {
+        return Ok(rate);
+    }
+    Err(D::Error::custom("expected more than 0, and at most 1000000"))
 }

@@ -1,25 +1,29 @@
-//! What the hub is to do: settings are what is meant, `raw` is what may be written.
+//! The configuration of the hub: one type per table of `nuncio.toml`, which is also the setting that the hub reads.
 //!
-//! Reading order: this file has the settings, with a file for each part that has several; `validate` says what
-//! does not go together. `raw` has the keys of `nuncio.toml`; `file` reads them: from texts to a tree whose every
-//! value knows where it comes from, checked by the schema. `read` makes settings of it. `source` puts flags,
-//! variables, files and defaults on top of each other, `added` reads what the admin API is given, `changes`
-//! compares two outcomes, and `dropped` says what a file may not lose while the hub runs.
+//! A key is a field: its type, its default, its checks (`range`, or the format by a form), its doc and its example
+//! stand there and nowhere else. The schema is made of the types, and by the schema files are checked, defaults filled
+//! in, `nuncio init` written and `nuncio config show` ordered.
+//!
+//! Reading order: this file has the root, a file for each table; `form` has the formats of values. `agent` has the keys
+//! of agents, a file per kind. `file` reads: from texts to a tree whose every value knows where it comes from, and from
+//! the tree to settings. `source` puts flags, variables, files and defaults on top of each other, `validate` finds
+//! settings that do not go together, `api` reads an agent for the admin API, `changes` compares two configurations, and
+//! `lost` says what a file may not lose while the hub runs.
 
-mod added;
 mod agent;
+mod api;
 mod changes;
 mod cors;
 mod data;
-mod dropped;
+mod edge;
 mod fields;
 pub(crate) mod file;
+mod form;
 mod identity;
 mod limits;
+mod lost;
 mod network;
 mod push;
-pub(crate) mod raw;
-mod read;
 mod secret;
 mod source;
 mod telemetry;
@@ -27,145 +31,126 @@ mod telemetry;
 mod tests;
 mod validate;
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use url::{Host, Url};
 
-pub(crate) use self::validate::NO_AGENT;
-pub(crate) use self::{added::added, dropped::dropped};
+pub(crate) use self::{agent::AgentTable, api::agent_from_api, lost::lost, validate::NO_AGENT};
+use self::{
+    agent::AgentTables,
+    form::{Address, BaseUrl, Form, HostText, List, Opt, Seconds},
+};
 pub use self::{
     agent::{
-        Agent, AgentKind, AgentName, AgentOrigin, AgentPush, Auth, CardSource, ClientIdentity, Command,
-        Credential, Demo, Environment, Follow, Format, Mode, OAuth2, Trust, Upstream,
+        Agent, AgentKind, AgentName, AgentOrigin, Auth, CardSource, ClientIdentity, Command, CommandLine,
+        Credential, Demo, Environment, Follow, Format, Mode, OAuth2, Profile, Trust, Upstream,
     },
     changes::{AgentChanges, Changes, changes},
-    cors::WebOrigin,
-    data::{Data, DatabaseUrl, Durability, KEEP_FINISHED},
+    cors::{Cors, WebOrigin},
+    data::{Data, DatabaseUrl, Durability, KEEP_FINISHED, Storage},
+    edge::{Admin, CardKey, Connections, TlsFiles},
     file::{Origin, Problem, Problems, Severity, init, schema, show},
     identity::{Algorithm, Anonymous, Cards, Identity, Issuer},
     limits::{AgentLimits, Limits, Rate},
     network::Network,
-    push::{Dialect, Push},
+    push::{AgentPush, Dialect, Push},
     secret::Secret,
     source::{Given, Loaded, Source, Told, Variables, agent_spec, fuzz_config},
     telemetry::{LogFormat, Telemetry},
     validate::Invalid,
 };
-use crate::agents::Profile;
 
-/// What the hub is to do.
-#[derive(Clone, PartialEq, Debug)]
+/// The configuration of a Nuncio hub.
+///
+/// `${NAME}` in a text stands for the environment variable, `${NAME:-text}` for the text if there is none, and
+/// `$${` for `${` itself. Paths are seen from the file that names them.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where callers reach us; port 0 takes a free one.
+    /// Files to read as well; a star stands for any characters of a file's name. Agents and issuers come
+    /// together from all files, any other key is in one of them.
+    #[schemars(example = ["conf.d/*.toml"])]
+    pub include: Vec<String>,
+    /// Where callers reach the agents; port 0 takes a free one.
+    #[serde(with = "Address")]
     pub listen: SocketAddr,
-    /// Where whoever administers us reaches us; `None`: nowhere.
-    pub admin: Option<Admin>,
-    /// Speak TLS with these; `None`: plain HTTP.
-    pub tls: Option<TlsFiles>,
-    /// How callers see us, if not at the address we listen on.
+    /// How callers see the hub, if not at the address where it listens.
+    #[serde(with = "Opt::<BaseUrl>")]
+    #[schemars(example = "https://agents.example.com")]
     pub public_url: Option<Url>,
-    /// Names to answer to on loopback, besides our own and that of the public address.
-    pub allowed_hosts: Vec<Host>,
-    /// Who may say how callers see us. Whoever else sends such headers is not believed.
-    pub trusted_proxies: Vec<Network>,
-    /// The keys that cards are signed with, all of them. None: cards are not signed. Behind proxies they
-    /// need a public address: what is signed is not for proxies to say.
-    pub card_keys: Vec<CardKey>,
-    /// Serve cards also where old clients look for them.
-    pub legacy_card: bool,
-    /// Where tasks are kept.
-    pub data: Data,
-    /// How long finished tasks are kept; `None`: for ever, or until memory is full.
-    pub keep: Option<Duration>,
-    /// The key from which the hub makes its others; `None`: beside the data. A database needs one.
-    pub key_file: Option<PathBuf>,
-    /// Webhooks; `None`: no agent has any.
-    pub push: Option<Push>,
-    /// Serves the demo agents.
-    pub demo: bool,
-    /// How the demo's conformance agent behaves for a test kit; `None`: for people.
-    pub profile: Option<Profile>,
-    /// Agents besides those of the demo.
-    pub agents: Vec<Agent>,
     /// This agent answers at the root, too.
+    #[schemars(example = &"billing")]
     pub default_agent: Option<String>,
-    /// Who may call.
-    pub identity: Identity,
-    /// How much callers may ask for.
-    pub limits: Limits,
-    /// Web pages that may call.
-    pub cors: Vec<WebOrigin>,
-    /// Logs and traces.
-    pub telemetry: Telemetry,
-    /// How long running tasks may go on after the signal to stop.
+    /// Serve the demo agents: echo, slow and conformance.
+    pub demo: bool,
+    /// On loopback, host names to answer to besides our own and that of public_url. To others we do not
+    /// answer: a web page could call us by them (DNS rebinding).
+    #[serde(rename = "allow_hosts", with = "List::<HostText>")]
+    #[schemars(example = ["agents.internal"])]
+    pub allowed_hosts: Vec<Host>,
+    /// Networks of proxies that are believed about how they were called (Forwarded, X-Forwarded-*). Name only
+    /// networks from which nobody but your proxies can connect.
+    #[schemars(example = ["10.0.0.0/8"])]
+    pub trusted_proxies: Vec<Network>,
+    /// How many seconds running tasks may go on after the signal to stop.
+    #[serde(rename = "drain_seconds", with = "Seconds")]
     pub drain_grace: Duration,
+    /// Serve cards at /.well-known/agent.json, too, where clients older than 0.3 look for them.
+    pub legacy_card: bool,
+    /// Administration: for this machine only, with a token.
+    pub admin: Admin,
+    /// TLS; without it the hub speaks plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// Keys that sign cards, all of them. The public ones are served at /.well-known/jwks.json.
+    pub card_keys: Vec<CardKey>,
+    /// Where tasks are kept, and for how long.
+    pub data: Storage,
     /// What connections may do.
     pub connections: Connections,
+    /// Webhooks: where notifications may go, how long they are tried, and what they look like.
+    pub push: Push,
+    /// Web pages that may call agents.
+    pub cors: Cors,
+    /// Who may call.
+    pub identity: Identity,
+    /// How much a caller may ask for.
+    pub limits: Limits,
+    /// Logs and traces.
+    pub telemetry: Telemetry,
+    /// The agents, by name: a to z, 0 to 9 and -, at most 63 characters.
+    #[serde(with = "AgentTables")]
+    pub agents: Vec<Agent>,
+    /// Behaviour of the demo's conformance agent for a test kit; `None`: for people.
+    #[serde(skip)]
+    pub profile: Option<Profile>,
 }
 
-/// Where whoever administers the hub reaches it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Admin {
-    /// On this machine; port 0 takes a free one.
-    pub listen: SocketAddr,
-    /// Where the token is written to; `None`: where the commands of this user look for it.
-    pub token_file: Option<PathBuf>,
-}
-
-/// A certificate and its key, as PEM.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TlsFiles {
-    /// The certificate, and those between it and its root.
-    pub cert: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
-}
-
-/// A private key that signs cards.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CardKey {
-    /// A PKCS#8 PEM.
-    pub file: PathBuf,
-    /// How verifiers find the public key; `None`: by its thumbprint (RFC 7638).
-    pub kid: Option<String>,
-}
-
-/// What connections may do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Connections {
-    /// The most at a time.
-    pub most: usize,
-    /// The most at a time of one address, unless it is this machine's or a trusted proxy's; `None`: no limit.
-    pub most_per_address: Option<usize>,
-    /// The most requests at a time on one connection of HTTP/2.
-    pub streams: u32,
-    /// How long a handshake of TLS may take, and how long the head of a request, from its first byte.
-    pub head_timeout: Duration,
-    /// How long one may stay open with nothing to answer.
-    pub idle_timeout: Duration,
-    /// How long a caller may take nothing of what we have for it. With nothing to say we wait for ever.
-    pub write_timeout: Duration,
-}
-
-impl Default for Connections {
+impl Default for Config {
     fn default() -> Self {
         Self {
-            // More than the usual limit of open files allows: the system's limit then decides.
-            most: 100_000,
-            // Enough for an office behind one address, and for a client that opens one for each of many calls.
-            most_per_address: Some(1000),
-            // A proxy puts the streams of many callers on one connection. Each may hold a whole body while it
-            // comes in: the window that they share is given back as bodies are read, and bounds no memory.
-            streams: 250,
-            head_timeout: Duration::from_secs(30),
-            // Longer than proxies and clients usually keep one (60 and 90 seconds): whoever may send next
-            // should be the one to close, or requests meet a connection that has just gone.
-            idle_timeout: Duration::from_secs(120),
-            write_timeout: Duration::from_secs(60),
+            include: Vec::new(),
+            listen: ([127, 0, 0, 1], 2602).into(),
+            public_url: None,
+            default_agent: None,
+            demo: false,
+            allowed_hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
+            drain_grace: Duration::from_secs(30),
+            legacy_card: true,
+            admin: Admin::default(),
+            tls: None,
+            card_keys: Vec::new(),
+            data: Storage::default(),
+            connections: Connections::default(),
+            push: Push::default(),
+            cors: Cors::default(),
+            identity: Identity::default(),
+            limits: Limits::default(),
+            telemetry: Telemetry::default(),
+            agents: Vec::new(),
+            profile: None,
         }
     }
 }
@@ -180,32 +165,14 @@ pub(crate) fn shown_path(path: &Path) -> String {
 }
 
 impl Config {
-    /// A hub at this address with no agent yet, and everything else as usual.
+    /// A hub at this address without agents, administration and webhooks, with the defaults of every other key.
     #[must_use]
     pub fn new(listen: SocketAddr) -> Self {
         Self {
             listen,
-            admin: None,
-            tls: None,
-            public_url: None,
-            allowed_hosts: Vec::new(),
-            trusted_proxies: Vec::new(),
-            card_keys: Vec::new(),
-            legacy_card: true,
-            data: Data::Memory { keep_finished: KEEP_FINISHED },
-            keep: None,
-            key_file: None,
-            push: None,
-            demo: false,
-            profile: None,
-            agents: Vec::new(),
-            default_agent: None,
-            identity: Identity::default(),
-            limits: Limits::default(),
-            cors: Vec::new(),
-            telemetry: Telemetry::default(),
-            drain_grace: Duration::from_secs(30),
-            connections: Connections::default(),
+            admin: Admin { listen: None, token_file: None },
+            push: Push { enabled: false, ..Push::default() },
+            ..Self::default()
         }
     }
 

@@ -4,9 +4,13 @@ use std::{fmt, net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
 
+use super::form::text;
+
 /// The addresses of a network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Network(IpNet);
+
+text!(Network);
 
 impl Network {
     /// As a library knows it.

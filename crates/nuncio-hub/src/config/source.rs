@@ -10,11 +10,10 @@ use std::{
 use serde_json::{Value as Json, json};
 
 use super::{
-    Config,
-    file::{self, Files, Node, Origin, Problem, Problems, Severity, Spot, Value},
-    raw, read,
+    Config, Profile,
+    agent::read_agents,
+    file::{self, Files, Findings, Node, Origin, Problem, Problems, Severity, Spot, Value},
 };
-use crate::agents::Profile;
 
 /// Where a configuration comes from: enough to read it again.
 #[derive(Clone, Debug, Default)]
@@ -166,14 +165,14 @@ impl Source {
     /// # Errors
     /// All that is wrong.
     pub fn load(&self) -> Result<Loaded, Problems> {
-        let mut problems = Vec::new();
+        let mut findings = Findings::default();
         let mut files = Files::default();
         let variable = |name: &str| (self.variables.0)(name);
         let mut tree = Node::table(Spot::Default);
         if let Some(path) = &self.file {
-            match file::read(path, &variable, &mut files, &mut problems) {
+            match file::load(path, &variable, &mut files, &mut findings) {
                 Some(read) => tree = read,
-                None => return Err(Problems(problems)),
+                None => return Err(Problems(findings.problems)),
             }
         }
         for given in &self.given {
@@ -184,37 +183,25 @@ impl Source {
             };
             tree.put(&given.path, given.told.node(&spot));
         }
-        finish(tree, self.profile, files, problems)
+        finish(tree, self.profile, files, findings)
     }
 }
 
-/// Holds a tree to the schema and makes settings of it.
+/// Holds a tree to the schema and makes settings of it. Every mistake is found: a value that is wrong is left out, and
+/// settings are compared with each other where they are right.
 pub(super) fn finish(
     mut tree: Node,
     profile: Option<Profile>,
-    files: Files,
-    mut problems: Vec<Problem>,
+    mut files: Files,
+    mut findings: Findings,
 ) -> Result<Loaded, Problems> {
-    file::check(&mut tree, &mut problems);
-    if problems.iter().any(|problem| problem.severity == Severity::Error) {
-        return Err(Problems(problems));
-    }
-    let written: raw::File = match serde_json::from_value(tree.json()) {
-        Ok(written) => written,
-        // The schema lets nothing pass that the types do not take; if it does, that is for us to mend.
-        Err(error) => {
-            problems.push(Problem::general(Severity::Error, unread(&error)));
-            return Err(Problems(problems));
-        }
-    };
-    let mut reader = read::Reader::new(&tree, files, problems);
-    let mut config = reader.config(&written);
-    config.profile = profile;
-    let (files, mut problems) = reader.done();
-    if !problems.iter().any(|problem| problem.severity == Severity::Error) {
-        problems.extend(config.validate().into_iter().map(|invalid| placed(&tree, &invalid)));
-    }
-    let problems = Problems(problems);
+    file::check(&mut tree, &mut findings);
+    let config: Option<Config> = file::read(&tree, &[], &mut files, &mut findings);
+    let agents = read_agents(&tree, &mut files, &mut findings);
+    let Some(mut config) = config else { return Err(Problems(findings.problems)) };
+    (config.agents, config.profile) = (agents, profile);
+    config.compare(&tree, &mut findings);
+    let problems = Problems(findings.problems);
     if problems.has_errors() {
         return Err(problems);
     }
@@ -223,21 +210,16 @@ pub(super) fn finish(
     Ok(Loaded { config, origins, files: files.read, folders: files.folders, warnings: problems, tree })
 }
 
-/// Says where serde stopped; its own words may quote a value.
-fn unread(error: &serde_json::Error) -> String {
-    format!("the configuration cannot be read: a value is not as expected ({:?})", error.classify())
-}
-
 /// Reads one text as if it were the file, without looking at anything else. For tests that throw bytes at it.
 #[doc(hidden)]
 pub fn fuzz_config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let mut problems = Vec::new();
+    let mut findings = Findings::default();
     let variables = |name: &str| (name.len() < 4).then(|| name.to_owned());
-    let tree = file::parse_text(Path::new("nuncio.toml"), text, &variables, &mut problems);
+    let tree = file::parse_text(Path::new("nuncio.toml"), text, &variables, &mut findings);
     let loaded = match tree {
-        Some(tree) => finish(tree, None, Files::sealed(), problems),
-        None => Err(Problems(problems)),
+        Some(tree) => finish(tree, None, Files::sealed(), findings),
+        None => Err(Problems(findings.problems)),
     };
     match loaded {
         Ok(loaded) => {
@@ -247,18 +229,6 @@ pub fn fuzz_config(bytes: &[u8]) {
             let _ = loaded.shown(true);
         }
         Err(problems) => assert!(!problems.to_string().is_empty() && problems.has_errors()),
-    }
-}
-
-/// A mistake with the place where it is written.
-fn placed(tree: &Node, invalid: &super::Invalid) -> Problem {
-    if invalid.key.is_empty() {
-        return Problem::general(Severity::Error, &invalid.text);
-    }
-    let path: Vec<&str> = invalid.key.split('.').collect();
-    match tree.find(&path) {
-        Some(node) => Problem::about(Severity::Error, &path, node, &invalid.text),
-        None => Problem::at(Severity::Error, &path, &tree.nearest(&path).key, &invalid.text),
     }
 }
 
@@ -279,7 +249,8 @@ impl Loaded {
     /// A mistake that only the caller can see, with the place where it is written.
     #[must_use]
     pub fn problem(&self, key: &str, text: impl Into<String>) -> Problem {
-        placed(&self.tree, &super::Invalid { key: key.to_owned(), text: text.into() })
+        let path: Vec<&str> = key.split('.').collect();
+        Problem::at(Severity::Error, &path, self.tree.spot_of(&path), text)
     }
 
     /// What is in force as JSON, without secrets; with where it comes from, if that is wanted.

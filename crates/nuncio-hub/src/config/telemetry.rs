@@ -1,22 +1,35 @@
-//! Logs and traces, as the operator wants them.
+//! Logs and traces.
+
+use std::collections::BTreeMap;
 
 use http::HeaderName;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::Secret;
+use super::{
+    Secret,
+    form::{Form, Headers, HttpUrl, Opt},
+};
 
-/// What the hub tells about itself, and to whom.
-#[derive(Clone, PartialEq, Debug)]
+/// Logs and traces of the hub.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct Telemetry {
-    /// Where traces go; `None`: nowhere.
+    /// Where traces go, by OTLP over HTTP; nowhere when absent.
+    #[serde(with = "Opt::<HttpUrl>")]
+    #[schemars(example = "http://127.0.0.1:4318")]
     pub otlp_endpoint: Option<Url>,
-    /// Headers for that.
+    /// Headers for that: a text, or { file = "…" }.
+    #[serde(with = "Headers")]
+    #[schemars(example = BTreeMap::from([("Authorization", "Bearer ${OTLP_TOKEN:-none}")]))]
     pub otlp_headers: Vec<(HeaderName, Secret)>,
     /// How much is traced of what nobody upstream has decided about: from 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
     pub sample_ratio: f64,
     /// How traces call this hub.
     pub service_name: String,
-    /// A level, or a filter.
+    /// What to log: off, error, warn, info, debug, trace, or a filter such as nuncio_server=debug.
     pub log_level: String,
     /// How to log.
     pub log_format: LogFormat,
@@ -35,8 +48,9 @@ impl Default for Telemetry {
     }
 }
 
-/// How to log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Form of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people.
     Text,

@@ -1,11 +1,14 @@
-//! What does not go together, found without touching the world.
+//! Settings that do not go together.
 
 use std::{collections::BTreeSet, fmt};
 
-use url::Url;
+use url::{Host, Url};
 
-use super::{AgentKind, Anonymous, Config};
-use crate::agents;
+use super::{
+    AgentKind, Anonymous, Config, Data, Demo,
+    file::{Findings, Node, Problem, Severity, did_you_mean},
+    form::{BASE_URL, is_base},
+};
 
 /// What to do about a hub that would serve nobody.
 pub(crate) const NO_AGENT: &str = "there is no agent to serve; say --agent NAME=URL, list agents in nuncio.toml (`nuncio init` writes one), say \
@@ -36,13 +39,92 @@ impl fmt::Display for Invalid {
 }
 
 impl Config {
-    /// Every mistake that can be seen without touching the world.
+    /// Every mistake that can be seen without files and network.
     #[must_use]
     pub fn validate(&self) -> Vec<Invalid> {
+        [self.validate_hub(), self.validate_agents()].concat()
+    }
+
+    /// Compares the settings of a tree with each other, where they are right: what follows from a mistake is not
+    /// another one.
+    pub(super) fn compare(&self, tree: &Node, findings: &mut Findings) {
+        let is_error = |problem: &&Problem| problem.severity == Severity::Error;
+        let is_of_agent = |problem: &Problem| problem.key.starts_with("agents.");
+        if findings.problems.iter().filter(is_error).all(is_of_agent) {
+            self.compare_store(tree, findings);
+            self.compare_issuers(tree, findings);
+            self.warn_of_silent_proxy(tree, findings);
+            note(self.validate_hub(), tree, findings);
+        }
+        if !findings.problems.iter().any(|problem| is_error(&problem)) {
+            note(self.validate_agents(), tree, findings);
+        }
+    }
+
+    /// What has no effect in the store is a mistake on the command line; in a file it may wait for another store.
+    fn compare_store(&self, tree: &Node, findings: &mut Findings) {
+        let store = self.data.store();
+        let (key, text) = match &store {
+            Data::Memory { .. } => {
+                ("durability", "memory promises nothing; add --data with a file or a database".to_owned())
+            }
+            Data::Sqlite { .. } | Data::Postgres { .. } => (
+                "keep_finished",
+                format!("is for memory; tasks in {store} are kept by their age, say --keep-days"),
+            ),
+        };
+        let path = ["data", key];
+        if tree.find(&path).is_some_and(|node| node.spot.is_file()) {
+            findings.warn_in(tree, &path, text);
+        } else if tree.is_said(&path) {
+            findings.refuse_in(tree, &path, text);
+        }
+    }
+
+    /// Each issuer is there once, and names agents that there are, or will be by the admin API.
+    fn compare_issuers(&self, tree: &Node, findings: &mut Findings) {
+        let known: Vec<&str> = tree.find(&["agents"]).into_iter().flat_map(Node::keys).collect();
+        for (at, issuer) in self.identity.jwt.iter().enumerate() {
+            let index = at.to_string();
+            if self.identity.jwt[..at].iter().any(|other| other.issuer == issuer.issuer) {
+                let text = "there are two of this issuer; say its audiences in one of them";
+                findings.refuse_in(tree, &["identity", "jwt", &index, "issuer"], text);
+            }
+            for (at, name) in issuer.allow.iter().flatten().enumerate() {
+                let is_demo = self.demo && Demo::has_name(name);
+                if !known.contains(&&**name) && !is_demo {
+                    let hint = did_you_mean(name, &known);
+                    let path = ["identity", "jwt", &index, "allow", &at.to_string()];
+                    findings.warn_in(tree, &path, format!("there is no agent of this name yet{hint}"));
+                }
+            }
+        }
+    }
+
+    /// An address of another machine on loopback means a proxy. One that is not trusted is not known to the hub, and
+    /// one that tells nothing of its callers makes them look like programs of this machine.
+    fn warn_of_silent_proxy(&self, tree: &Node, findings: &mut Findings) {
+        let is_foreign = |host: &Host<&str>| match host {
+            Host::Domain(name) => *name != "localhost",
+            Host::Ipv4(address) => !address.is_loopback(),
+            Host::Ipv6(address) => !address.is_loopback(),
+        };
+        let url = self.public_url.as_ref().and_then(Url::host);
+        let is_open = self.identity.anonymous == Anonymous::Loopback && self.identity.jwt.is_empty();
+        if self.listen.ip().is_loopback() && url.is_some_and(|host| is_foreign(&host)) && is_open {
+            findings.warn_in(
+                tree,
+                &["public_url"],
+                "callers of a proxy that adds no X-Forwarded-For need no credentials, as long as there is no key; set \
+                 identity.anonymous = \"never\" (--no-anonymous), or say --allow-anonymous if that is what you want",
+            );
+        }
+    }
+
+    fn validate_hub(&self) -> Vec<Invalid> {
         let mut found = Vec::new();
         self.validate_edge(&mut found);
         self.validate_connections(&mut found);
-        self.validate_agents(&mut found);
         found
     }
 
@@ -76,9 +158,7 @@ impl Config {
                 ),
             ));
         }
-        if let Some(admin) = &self.admin
-            && !admin.listen.ip().is_loopback()
-        {
+        if self.admin.listen.is_some_and(|listen| !listen.ip().is_loopback()) {
             found.push(Invalid::new(
                 "admin.listen",
                 "administration is for this machine only; listen on 127.0.0.1, and from elsewhere come by a \
@@ -88,11 +168,7 @@ impl Config {
         if let Some(url) = &self.public_url
             && !is_base(url)
         {
-            found.push(Invalid::new(
-                "public_url",
-                "expected an address such as https://agents.example.com, without credentials and without a \
-                 query",
-            ));
+            found.push(Invalid::new("public_url", BASE_URL));
         }
         if !self.card_keys.is_empty() && !self.trusted_proxies.is_empty() && self.public_url.is_none() {
             found.push(Invalid::new(
@@ -118,12 +194,14 @@ impl Config {
         }
     }
 
-    fn validate_agents(&self, found: &mut Vec<Invalid>) {
-        let mut names: Vec<&str> = if self.demo { agents::demo_names() } else { Vec::new() };
+    fn validate_agents(&self) -> Vec<Invalid> {
+        let mut found = Vec::new();
+        let demo = Demo::ALL.into_iter().filter(|_| self.demo);
+        let mut names: Vec<&str> = demo.map(Demo::name).collect();
         let mut seen: BTreeSet<&str> = names.iter().copied().collect();
         for agent in &self.agents {
             if !seen.insert(&agent.name) {
-                let text = if self.demo && agents::demo_names().contains(&&*agent.name) {
+                let text = if self.demo && Demo::has_name(&agent.name) {
                     "the demo has an agent of this name; choose another one, or leave out the demo"
                 } else {
                     "there are two agents of this name"
@@ -138,26 +216,29 @@ impl Config {
             }
         }
         // One may be added by the API, or was when there was one and is kept.
-        if names.is_empty() && self.admin.is_none() && !self.data.is_durable() {
+        if names.is_empty() && self.admin.listen.is_none() && !self.data.is_durable() {
             found.push(Invalid::new("", NO_AGENT));
         }
         let known = |name: &str| names.contains(&name);
         let names_of = || if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         if let Some(name) = self.default_agent.as_deref().filter(|name| !known(name)) {
-            let hint = super::file::did_you_mean(name, &names);
+            let hint = did_you_mean(name, &names);
             let text = format!("there is no agent of this name; there are {}{hint}", names_of());
             found.push(Invalid::new("default_agent", text));
         }
+        found
     }
 }
 
-/// True for an address to which paths can be added.
-pub(super) fn is_base(url: &Url) -> bool {
-    matches!(url.scheme(), "http" | "https")
-        && url.username().is_empty()
-        && url.password().is_none()
-        && url.query().is_none()
-        && url.fragment().is_none()
+/// Notes mistakes with the place where they are written.
+fn note(found: Vec<Invalid>, tree: &Node, findings: &mut Findings) {
+    for Invalid { key, text } in found {
+        if key.is_empty() {
+            findings.problems.push(Problem::general(Severity::Error, text));
+        } else {
+            findings.refuse_in(tree, &key.split('.').collect::<Vec<_>>(), text);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -165,7 +246,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{Admin, CardKey, Data, Durability};
+    use crate::config::{Admin, CardKey, Durability, Storage};
 
     fn config() -> Config {
         Config { demo: true, ..Config::new(([127, 0, 0, 1], 2602).into()) }
@@ -189,7 +270,7 @@ mod tests {
 
     #[test]
     fn administration_is_for_this_machine() {
-        let at = |ip: [u8; 4]| Some(Admin { listen: (ip, 2603).into(), token_file: None });
+        let at = |ip: [u8; 4]| Admin { listen: Some((ip, 2603).into()), token_file: None };
         check(|config| config.admin = at([127, 0, 0, 1]), &[]);
         check(|config| config.admin = at([0, 0, 0, 0]), &["admin.listen: ", "127.0.0.1", "ssh -L"]);
         check(|config| config.admin = at([192, 0, 2, 1]), &["admin.listen: "]);
@@ -236,8 +317,8 @@ mod tests {
 
     #[test]
     fn without_agents_there_must_be_a_way_to_get_some() {
-        let administered = Some(Admin { listen: ([127, 0, 0, 1], 2603).into(), token_file: None });
-        let kept = Data::Sqlite { path: "a.db".into(), durability: Durability::Full };
+        let administered = Admin::default();
+        let kept = Storage::of(Data::Sqlite { path: "a.db".into(), durability: Durability::Full });
         check(|config| config.demo = false, &["no agent to serve", "nuncio agent add"]);
         check(|config| (config.demo, config.admin) = (false, administered), &[]);
         check(|config| (config.demo, config.data) = (false, kept), &[]);

@@ -10,8 +10,8 @@ use nuncio_server::{Retention, Runtime, RuntimeBuilder, bind::BindOptions, store
 
 use super::{Agent, Made, agent::Around};
 use crate::{
-    agents::{ContextKey, Isolation, Profile, Proxy},
-    config::{self, AgentLimits},
+    agents::{ContextKey, Isolation, Proxy},
+    config::{self, AgentLimits, Profile},
     identity::Identity,
     limits::{Callers, Gate},
     place::Place,

@@ -77,9 +77,7 @@ impl KeyLimits {
     /// The rate, if it says one.
     pub(crate) fn rate(&self) -> Option<Rate> {
         let per_second = self.per_second?;
-        // One second's worth; a float becomes the nearest number there is.
-        let usual = per_second.ceil().max(1.0) as u32;
-        Some(Rate { per_second, burst: self.burst.unwrap_or(usual) })
+        Some(Rate { per_second, burst: self.burst })
     }
 }
 

@@ -96,7 +96,7 @@ impl Share {
 fn quota(rate: Rate) -> Option<Quota> {
     let period = Duration::try_from_secs_f64(rate.per_second.recip()).ok()?;
     let quota = Quota::with_period(period.max(Duration::from_nanos(1)))?;
-    Some(quota.allow_burst(NonZeroU32::new(rate.burst)?))
+    Some(quota.allow_burst(NonZeroU32::new(rate.burst())?))
 }
 
 /// A part of a share that is in use.

@@ -8,7 +8,7 @@ use crate::config::Rate;
 
 /// So slow that nothing comes back while a test runs.
 fn rate(burst: u32) -> Option<Rate> {
-    Some(Rate { per_second: 0.001, burst })
+    Some(Rate { per_second: 0.001, burst: Some(burst) })
 }
 
 fn gate(limits: &Limits, agent: &AgentLimits) -> Gate {

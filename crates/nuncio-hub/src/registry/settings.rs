@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::Refused;
-pub(crate) use crate::config::raw::Agent as Settings;
+pub(crate) use crate::config::AgentTable as Settings;
 use crate::config::{self, AgentName};
 
 /// Reads it.
@@ -19,5 +19,5 @@ pub(super) fn read(name: &AgentName, given: &Map<String, Value>) -> Result<confi
                 .to_owned(),
         ));
     }
-    config::added(name, given).map_err(Refused::Invalid)
+    config::agent_from_api(name, given).map_err(Refused::Invalid)
 }

@@ -14,8 +14,8 @@ fn token_file(test: &str) -> PathBuf {
 }
 
 fn administered(file: &std::path::Path) -> Config {
-    let admin = Admin { listen: ([127, 0, 0, 1], 0).into(), token_file: Some(file.to_owned()) };
-    Config { admin: Some(admin), ..config() }
+    let admin = Admin { listen: Some(([127, 0, 0, 1], 0).into()), token_file: Some(file.to_owned()) };
+    Config { admin, ..config() }
 }
 
 /// A hub that is administered, and how to ask it.
@@ -170,7 +170,7 @@ async fn of_two_hubs_with_one_file_the_later_has_it() {
 #[tokio::test]
 async fn what_keeps_it_from_starting_is_told_with_what_to_do() {
     let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = |listen, token_file| Config { admin: Some(Admin { listen, token_file }), ..config() };
+    let at = |listen, token_file| Config { admin: Admin { listen: Some(listen), token_file }, ..config() };
     for (config, words) in [
         (
             at(holder.local_addr().unwrap(), Some(token_file("taken"))),

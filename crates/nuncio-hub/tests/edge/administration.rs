@@ -48,8 +48,8 @@ impl Api {
 
     async fn with(test: &str, prepare: impl FnOnce(&Hub)) -> Self {
         let file = directory("administration").join(format!("{test}.token"));
-        let admin = Admin { listen: ([127, 0, 0, 1], 0).into(), token_file: Some(file.clone()) };
-        let hub = Hub::bind(Config { admin: Some(admin), ..config() }).await.unwrap();
+        let admin = Admin { listen: Some(([127, 0, 0, 1], 0).into()), token_file: Some(file.clone()) };
+        let hub = Hub::bind(Config { admin, ..config() }).await.unwrap();
         prepare(&hub);
         let base = format!("http://{}/api/v1", hub.administered().unwrap().address);
         let token = fs::read_to_string(&file).unwrap().trim_end().to_owned();

@@ -9,7 +9,7 @@ use std::{
 
 use nuncio_hub::{
     NewKey,
-    config::{Agent, AgentKind, AgentOrigin, Command, Config, Data, Format, Upstream},
+    config::{Agent, AgentKind, AgentOrigin, Command, Config, Data, Format, Storage, Upstream},
 };
 use nuncio_protocol::{AgentCard, Artifact, Message, Part, SendMessageRequest, Version, op::Call};
 use nuncio_server::{
@@ -78,7 +78,7 @@ async fn agents() -> Vec<(&'static str, AgentKind)> {
 async fn start(data: &Path, name: &str, kind: &AgentKind) -> Running {
     let agent = Agent::new(name.parse().unwrap(), kind.clone(), AgentOrigin::File);
     Running::start(|config| {
-        let data = Data::Sqlite { path: data.to_owned(), durability: Default::default() };
+        let data = Storage::of(Data::Sqlite { path: data.to_owned(), durability: Default::default() });
         // The older gRPC has no name for an agent.
         let default_agent = Some(name.to_owned());
         *config = Config { data, demo: false, default_agent, agents: vec![agent], ..config.clone() };

@@ -59,12 +59,12 @@ impl Running {
             demo: true,
             drain_grace: Duration::ZERO,
             default_agent: Some("echo".to_owned()),
-            push: Some(Push { allow_private: true, ..Push::default() }),
+            push: Push { allow_private: true, ..Push::default() },
             ..Config::new(([127, 0, 0, 1], 0).into())
         };
         change(&mut config);
         let token = file("token");
-        config.admin = Some(Admin { listen: ([127, 0, 0, 1], 0).into(), token_file: Some(token.clone()) });
+        config.admin = Admin { listen: Some(([127, 0, 0, 1], 0).into()), token_file: Some(token.clone()) };
         let hub = Hub::bind(config).await.unwrap();
         let (url, keyring) = (hub.local_url(), hub.keyring());
         let admin = format!("http://{}", hub.administered().unwrap().address);

@@ -123,7 +123,7 @@ async fn an_operation_that_is_not_for_you() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_than_is_yours() {
-    let rate = Some(Rate { per_second: 0.001, burst: 2 });
+    let rate = Some(Rate { per_second: 0.001, burst: Some(2) });
     let hub = Running::start(|config| config.limits = Limits { rate, ..Limits::default() }).await;
     for (number, wire) in WIRES.into_iter().enumerate() {
         let key = hub.key(&format!("team-{number}"), None).await;

@@ -13,10 +13,7 @@ use clap::{
     error::ErrorKind,
     parser::ValueSource,
 };
-use nuncio_hub::{
-    Profile,
-    config::{AgentName, Given, Origin, Source, Told, Variables, agent_spec},
-};
+use nuncio_hub::config::{AgentName, Given, Origin, Profile, Source, Told, Variables, agent_spec};
 
 /// The file that is used if it is there and nothing else is said.
 const USUAL: &str = "nuncio.toml";

@@ -4,8 +4,8 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use nuncio_hub::{
-    check,
     config::{Problem, Problems, Severity},
+    preflight,
 };
 use serde_json::json;
 
@@ -27,7 +27,7 @@ pub(super) async fn run(command: Check, format: Format) -> Result<ExitCode> {
         Ok(loaded) => {
             let mut problems = loaded.warnings.clone();
             problems.0.extend(super::config::log_problem(&loaded));
-            problems.0.extend(check(&loaded, command.offline).await);
+            problems.0.extend(preflight(&loaded, command.offline).await);
             problems
         }
         Err(problems) => problems,

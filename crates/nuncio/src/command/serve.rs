@@ -117,8 +117,9 @@ fn public_cards(names: &[String]) -> String {
 
 /// Where tasks are kept, how safely, and for how long.
 fn kept(config: &Config) -> String {
-    let age = config.keep.map(days).map(|days| format!("finished ones are forgotten after {days} days"));
-    match &config.data {
+    let age =
+        config.data.keep().map(days).map(|days| format!("finished ones are forgotten after {days} days"));
+    match &config.data.store() {
         Data::Memory { keep_finished } => {
             let age = age.map(|age| format!("; {age}")).unwrap_or_default();
             format!(
@@ -154,10 +155,11 @@ fn opens_again(config: &Config) -> &'static str {
 
 /// The same for programs.
 fn data_json(config: &Config) -> Value {
-    let (kind, durability) = match &config.data {
+    let store = config.data.store();
+    let (kind, durability) = match &store {
         Data::Memory { keep_finished } => {
             return json!({
-                "kind": "memory", "keepFinished": keep_finished, "keepDays": config.keep.map(days),
+                "kind": "memory", "keepFinished": keep_finished, "keepDays": config.data.keep().map(days),
             });
         }
         Data::Sqlite { durability, .. } => ("sqlite", durability),
@@ -168,8 +170,8 @@ fn data_json(config: &Config) -> Value {
         Durability::Relaxed => "relaxed",
     };
     json!({
-        "kind": kind, "place": config.data.to_string(), "durability": durability,
-        "keepDays": config.keep.map(days),
+        "kind": kind, "place": store.to_string(), "durability": durability,
+        "keepDays": config.data.keep().map(days),
     })
 }
 

@@ -58,23 +58,23 @@ pub(super) fn find(settings: &Command) -> Result<PathBuf, Problem> {
     if let Some(directory) = settings.directory.as_ref().filter(|directory| !directory.is_dir()) {
         return Err(Problem::Directory(directory.clone()));
     }
-    if settings.program.contains('/') {
+    if settings.line.program.contains('/') {
         // A relative path would be looked for in the program's own working directory.
-        let path = std::path::absolute(&settings.program).map_err(Problem::System)?;
+        let path = std::path::absolute(&settings.line.program).map_err(Problem::System)?;
         return match path.is_file() {
             true if is_executable(&path) => Ok(path),
             true => Err(Problem::Forbidden(path)),
-            false => Err(Problem::Missing(settings.program.clone())),
+            false => Err(Problem::Missing(settings.line.program.clone())),
         };
     }
     let candidates: Vec<PathBuf> = std::env::split_paths(&search_path(settings))
-        .filter_map(|directory| std::path::absolute(directory.join(&settings.program)).ok())
+        .filter_map(|directory| std::path::absolute(directory.join(&settings.line.program)).ok())
         .filter(|path| path.is_file())
         .collect();
     match candidates.iter().find(|path| is_executable(path)).or(candidates.first()) {
         Some(path) if is_executable(path) => Ok(path.clone()),
         Some(path) => Err(Problem::Forbidden(path.clone())),
-        None => Err(Problem::Missing(settings.program.clone())),
+        None => Err(Problem::Missing(settings.line.program.clone())),
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn executor(settings: &Command, name: &str, isolation: &Isolation) ->
 /// What the card says of it.
 pub(crate) fn card(place: &Place, name: &str, settings: &Command) -> AgentCard {
     let mut card = super::card(place, name);
-    let program = settings.program.rsplit('/').next().unwrap_or_default();
+    let program = settings.line.program.rsplit('/').next().unwrap_or_default();
     card.description = settings.description.clone().unwrap_or_else(|| format!("Runs {program}."));
     let (input, output) = match settings.format {
         Format::Text => (text::INPUT, text::OUTPUT),

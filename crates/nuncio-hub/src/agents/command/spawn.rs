@@ -32,7 +32,7 @@ pub(super) fn spawn(
 ) -> Result<Started, Problem> {
     let mut builder = Builder::new(find(settings)?);
     builder
-        .args(&settings.arguments)
+        .args(&settings.line.arguments)
         .env_clear()
         .envs(environment(settings, agent, cx, context))
         .stdin(Stdio::piped())

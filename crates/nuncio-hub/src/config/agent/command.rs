@@ -1,55 +1,156 @@
-//! A program that is run for each message.
+//! Programs that run once for each message: `command`.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{MAIN_SEPARATOR, Path, PathBuf},
+    time::Duration,
+};
 
-use super::words;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-/// What is run, how it is spoken to, and within which bounds.
-#[derive(Clone, PartialEq, Eq, Debug)]
+use super::{Agent, AgentKind, command_line, kinds::Keys};
+use crate::config::form::{FilePath, Form, Opt, SecondsOrNever, SecretText, placed};
+
+/// A program: how it is started, how it is spoken to, and its limits.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(default = "Command::nothing", deny_unknown_fields)]
 pub struct Command {
-    /// The program: looked for in `PATH`, or a path, which is relative to the hub's working directory.
-    pub program: String,
-    /// Its arguments.
-    pub arguments: Vec<String>,
-    /// What is said on its standard input and output.
+    /// A program: a line, split at spaces as a shell would (none is started), or a list of words. It runs once for
+    /// each message.
+    #[serde(rename = "command")]
+    #[schemars(example = "./my-agent --fast")]
+    pub line: CommandLine,
+    /// text: the text of a message goes in, text comes out. json: JSON lines both ways.
     pub format: Format,
-    /// Where it runs; `None`: where the hub does.
+    /// Where it runs; where the hub does when absent.
+    #[serde(with = "Opt::<FilePath>")]
+    #[schemars(example = &"work")]
     pub directory: Option<PathBuf>,
-    /// The variables of the hub's own environment that it sees.
-    pub inherit: Vec<String>,
-    /// Further variables, in place of those of the same name.
+    /// Variables of its environment: a text, or { file = "…" }.
+    #[serde(rename = "env")]
+    #[schemars(with = "BTreeMap<String, SecretText>", example = BTreeMap::from([("MODE", "fast")]))]
     pub environment: Environment,
-    /// How long it may run; `None`: for ever.
+    /// Variables of our environment that it gets, too.
+    #[serde(rename = "env_allow")]
+    pub inherit: Vec<String>,
+    /// How many seconds it may run; 0: as long as it likes.
+    #[serde(rename = "time_limit_seconds", with = "SecondsOrNever")]
     pub time_limit: Option<Duration>,
-    /// The most bytes it may write to its standard output.
+    /// How many bytes it may say.
+    #[serde(rename = "output_limit_bytes")]
+    #[schemars(range(min = 1))]
     pub output_limit: u64,
-    /// The most bytes in one line of JSON.
-    pub line_limit: usize,
-    /// The most bytes of address space of each of its processes; `None`: as many as the system allows.
+    /// How many bytes of memory it may take, as far as the system can see to it.
+    #[serde(rename = "memory_limit_bytes")]
+    #[schemars(example = 1073741824, range(min = 1))]
     pub memory_limit: Option<u64>,
+    /// How many run at a time; further messages wait.
+    #[serde(rename = "max_concurrent")]
+    #[schemars(with = "u32", range(min = 1))]
+    pub processes: usize,
+    /// The most bytes in one line of JSON.
+    #[serde(skip)]
+    pub line_limit: usize,
     /// How long it may take to end when it is asked to, before it is killed; and how long whatever it has
     /// started may hold its output open when it has ended.
+    #[serde(skip)]
     pub grace: Duration,
-    /// The most of them that run at a time; further messages wait.
-    pub processes: usize,
-    /// What the card says it does; `None`: that it runs the program.
+    /// The description of its agent.
+    #[serde(skip)]
     pub description: Option<String>,
-    /// What the card says it is good for.
+    /// The tags of its agent.
+    #[serde(skip)]
     pub tags: Vec<String>,
 }
 
-/// What is said on standard input and output.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A program and its arguments.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CommandLine {
+    /// The program: looked for in `PATH`, or a path, which is relative to the hub's working directory.
+    pub program: String,
+    pub arguments: Vec<String>,
+}
+
+/// A program and its arguments.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "CommandLine")]
+enum WrittenLine {
+    /// As one would type it.
+    Line(String),
+    /// Word by word.
+    Words(Vec<String>),
+}
+
+impl JsonSchema for CommandLine {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        WrittenLine::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        WrittenLine::json_schema(generator)
+    }
+}
+
+impl<'de> Deserialize<'de> for CommandLine {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (folder, written): (PathBuf, WrittenLine) = placed(deserializer)?;
+        let words = match written {
+            WrittenLine::Line(line) => command_line::split(&line).map_err(D::Error::custom)?,
+            WrittenLine::Words(words) => words,
+        };
+        let mut line = Self::new(words);
+        // A bare name is looked for in PATH.
+        if line.program.contains(['/', MAIN_SEPARATOR]) && !Path::new(&line.program).is_absolute() {
+            line.program = folder.join(line.program).to_string_lossy().into_owned();
+        }
+        Ok(line)
+    }
+}
+
+impl CommandLine {
+    fn new(words: impl IntoIterator<Item = String>) -> Self {
+        let mut words = words.into_iter();
+        Self { program: words.next().unwrap_or_default(), arguments: words.collect() }
+    }
+}
+
+/// The language of standard input and output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// Text in, text out.
+    // Text in, text out.
+    #[default]
     Text,
-    /// A JSON object per line.
+    // A JSON object per line.
     Json,
+}
+
+impl Keys for Command {
+    const KEY: &'static str = "command";
+    const EXAMPLE: &'static str = "coder";
+
+    fn into_kind(mut self, agent: &Agent) -> Result<AgentKind, String> {
+        self.description.clone_from(&agent.description);
+        self.tags.clone_from(&agent.tags);
+        self.validate()?;
+        Ok(AgentKind::Command(Box::new(self)))
+    }
 }
 
 /// Variables and their values. Some are secrets, so none is printed.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Environment(pub BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Environment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let variables = BTreeMap::<String, SecretText>::deserialize(deserializer)?;
+        let reveal = |(name, text): (String, SecretText)| (name, text.into_secret().reveal().to_owned());
+        Ok(Self(variables.into_iter().map(reveal).collect()))
+    }
+}
 
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,18 +159,22 @@ impl fmt::Debug for Environment {
 }
 
 impl Command {
-    /// What a program sees of the hub's environment when nothing is said.
+    /// Variables of the hub's environment that a program sees by default.
     pub const INHERIT: &[&str] = &["PATH", "HOME", "LANG", "TZ"];
 
-    /// This program with its arguments, and everything else as usual.
+    /// Defaults of every key for the schema and for serde. The program is always written: by it the kind is known.
+    fn nothing() -> Self {
+        Self::new(Format::default(), "", [])
+    }
+
+    /// This program with its arguments, and the defaults of every other key.
     pub fn new(
         format: Format,
         program: impl Into<String>,
         arguments: impl IntoIterator<Item = String>,
     ) -> Self {
         Self {
-            program: program.into(),
-            arguments: arguments.into_iter().collect(),
+            line: CommandLine { program: program.into(), arguments: arguments.into_iter().collect() },
             format,
             directory: None,
             inherit: Self::INHERIT.iter().map(|&name| name.to_owned()).collect(),
@@ -88,15 +193,14 @@ impl Command {
         }
     }
 
-    /// What stands behind `cmd:` or `cmd+json:`: a program and its arguments, quoted as for a shell. No
-    /// shell is started.
+    /// A program and its arguments, quoted as for a shell. No shell is started.
     ///
     /// # Errors
     /// Says what is wrong with the text.
-    pub fn parse(format: Format, line: &str) -> Result<Self, String> {
-        let mut words = words::split(line)?.into_iter();
-        let program = words.next().unwrap_or_default();
-        let command = Self::new(format, program, words);
+    #[cfg(test)]
+    fn parse(format: Format, line: &str) -> Result<Self, String> {
+        let line = CommandLine::new(command_line::split(line)?);
+        let command = Self { format, line, ..Self::nothing() };
         command.validate().map(|()| command)
     }
 
@@ -105,11 +209,11 @@ impl Command {
     /// # Errors
     /// Says what is wrong and what to do.
     pub fn validate(&self) -> Result<(), String> {
-        if self.program.is_empty() {
+        let CommandLine { program, arguments } = &self.line;
+        if program.is_empty() {
             return Err("the command is empty; expected a program and its arguments".to_owned());
         }
-        let mut texts =
-            std::iter::once(&self.program).chain(&self.arguments).chain(self.environment.0.values());
+        let mut texts = std::iter::once(program).chain(arguments).chain(self.environment.0.values());
         if texts.any(|text| text.contains('\0')) {
             return Err("neither a command nor a variable can hold the character 0".to_owned());
         }
@@ -119,7 +223,7 @@ impl Command {
                 "a name of a variable is empty or has a = in it; expected one such as TOKEN".to_owned()
             );
         }
-        if is_assignment(&self.program) {
+        if is_assignment(program) {
             return Err(
                 "the command begins with a variable, and no shell is started; set it in env".to_owned()
             );
@@ -176,7 +280,7 @@ mod tests {
         check(|_| {}, "");
         check(|command| command.time_limit = None, "");
         check(|command| command.grace = Duration::ZERO, "");
-        check(|command| command.program.clear(), "expected a program");
+        check(|command| command.line.program.clear(), "expected a program");
         check(|command| command.time_limit = Some(Duration::ZERO), "the time limit is 0");
         check(|command| command.output_limit = 0, "the output limit is 0");
         check(|command| command.line_limit = 0, "the line limit is 0");
@@ -187,7 +291,7 @@ mod tests {
             |command| drop(command.environment.0.insert(String::new(), String::new())),
             "a name of a variable is empty",
         );
-        check(|command| command.program = "KEY=s3cret".to_owned(), "begins with a variable");
+        check(|command| command.line.program = "KEY=s3cret".to_owned(), "begins with a variable");
     }
 
     #[test]

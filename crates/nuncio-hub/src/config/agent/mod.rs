@@ -1,49 +1,74 @@
-//! The agents that the hub serves, a file per kind that has settings of its own.
+//! The agents that the hub serves: the keys of all of them here, those of a kind in its own file.
 
+mod auth;
 mod command;
+mod command_line;
+mod demo;
+mod kinds;
 mod name;
-mod upstream;
-mod words;
+mod remote;
 
 use nuncio_protocol::Version;
-use nuncio_server::push::Dialect;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IgnoredAny};
 
 pub use self::{
-    command::{Command, Environment, Format},
+    auth::{Auth, ClientIdentity, Credential, OAuth2},
+    command::{Command, CommandLine, Environment, Format},
+    demo::{Demo, Profile},
     name::AgentName,
-    upstream::{Auth, CardSource, ClientIdentity, Credential, Follow, Mode, OAuth2, Trust, Upstream},
+    remote::{CardSource, Follow, Mode, Trust, Upstream},
 };
-use super::{AgentLimits, Cards, Secret};
+pub(crate) use self::{
+    auth::{AuthTable, OAuth2Table},
+    kinds::{AgentTable, KINDS, Kind, order},
+};
+use super::{
+    AgentLimits, AgentPush, Cards, fields,
+    file::{Files, Findings, Node, read},
+    form::{Form, List, schema_of, word},
+};
 
-/// An agent, as the operator wants it.
-#[derive(Clone, PartialEq, Debug)]
+/// An agent: exactly one of url, command and demo says what it is.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(default = "Agent::unnamed", deny_unknown_fields)]
 pub struct Agent {
-    /// How callers call it.
+    /// Name by which callers address it.
+    #[serde(skip)]
     pub name: AgentName,
-    /// What it is.
+    /// Settings of its kind.
+    #[serde(skip)]
     pub kind: AgentKind,
-    /// What its card calls it; `None`: what it calls itself.
+    /// What the agent is called on its card, instead of its own words.
+    #[schemars(example = &"Billing")]
     pub title: Option<String>,
-    /// What its card says it does; `None`: what it says itself.
+    /// What it does, on its card, instead of its own words.
+    #[schemars(example = "Knows every invoice")]
     pub description: Option<String>,
-    /// Words by which it is found.
+    /// Words by which it is found in the directory.
+    #[schemars(example = ["finance"])]
     pub tags: Vec<String>,
-    /// The directory lists it.
+    /// Whether the directory lists it. Who knows its name can call it in any case.
     pub visible: bool,
-    /// Access to its card; `None`: as for all agents if it is visible, else protected.
+    /// public: anybody may read its card, without credentials. protected: only who may call it, and for others there
+    /// is no such agent. When absent: as identity.cards says if it is visible, else protected.
+    #[schemars(example = Cards::Public)]
     pub cards: Option<Cards>,
-    /// The versions in which callers reach it.
+    /// The versions in which callers reach it: its card shows these, and others are refused.
+    #[serde(with = "Versions")]
+    #[schemars(length(min = 1))]
     pub versions: Vec<Version>,
     /// What all callers together may ask of it.
     pub limits: AgentLimits,
     /// What its notifications look like, if not as those of all agents.
     pub push: AgentPush,
-    /// Who named it.
+    /// Source that named it.
+    #[serde(skip)]
     pub origin: AgentOrigin,
 }
 
 impl Agent {
-    /// An agent with nothing else said about it.
+    /// An agent with the defaults of every key.
     #[must_use]
     pub fn new(name: AgentName, kind: AgentKind, origin: AgentOrigin) -> Self {
         Self {
@@ -60,9 +85,14 @@ impl Agent {
             origin,
         }
     }
+
+    /// Defaults of every key for the schema and for serde. Name, kind and origin are known by the place in the file.
+    fn unnamed() -> Self {
+        Self::new(AgentName::default(), AgentKind::default(), AgentOrigin::default())
+    }
 }
 
-/// What an agent is.
+/// Settings of an agent's kind.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AgentKind {
     /// One of those that come with the hub.
@@ -73,32 +103,85 @@ pub enum AgentKind {
     Command(Box<Command>),
 }
 
-/// An agent that comes with the hub.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Demo {
-    Echo,
-    Slow,
-    Conformance,
+impl Default for AgentKind {
+    fn default() -> Self {
+        Self::Demo(Demo::default())
+    }
 }
 
-/// Who named an agent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Source that named an agent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AgentOrigin {
     /// The command line.
     Flag,
     /// The file.
+    #[default]
     File,
     /// The admin API.
     Api,
 }
 
-/// What the notifications of one agent look like; `None`: as those of all agents.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct AgentPush {
-    /// Artifacts are sent piece by piece.
-    pub chunks: Option<bool>,
-    /// What receivers of the old version get.
-    pub dialect: Option<Dialect>,
-    /// Notifications are signed with these.
-    pub secrets: Option<Vec<Secret>>,
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(remote = "Version")]
+#[schemars(rename = "Version")]
+pub(super) enum VersionWord {
+    #[serde(rename = "1.0")]
+    V1_0,
+    #[serde(rename = "0.3")]
+    V0_3,
+}
+
+word!(VersionWord => Version);
+
+/// Versions, the newest first and each once, in whatever order they are written.
+pub(super) struct Versions;
+
+schema_of!([] Versions, List<VersionWord>);
+
+impl Form for Versions {
+    type Value = Vec<Version>;
+
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Version>, D::Error> {
+        let written = List::<VersionWord>::deserialize(deserializer)?;
+        Ok(Version::ALL.iter().copied().filter(|version| written.contains(version)).collect())
+    }
+
+    fn serialize<S: Serializer>(value: &Vec<Version>, serializer: S) -> Result<S::Ok, S::Error> {
+        List::<VersionWord>::serialize(value, serializer)
+    }
+}
+
+/// The tables of the agents, by name. Each is read by its kind, in [`read_agents`].
+pub(super) struct AgentTables;
+
+schema_of!([] AgentTables, std::collections::BTreeMap<String, AgentTable>);
+
+impl Form for AgentTables {
+    type Value = Vec<Agent>;
+
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Agent>, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| Vec::new())
+    }
+
+    fn serialize<S: Serializer>(_: &Vec<Agent>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(std::iter::empty::<((), ())>())
+    }
+}
+
+/// Reads every agent that can be read.
+pub(super) fn read_agents(tree: &Node, files: &mut Files, findings: &mut Findings) -> Vec<Agent> {
+    let Some(tables) = tree.find(&["agents"]) else { return Vec::new() };
+    tables.keys().filter_map(|name| read_agent(tables, name, files, findings)).collect()
+}
+
+fn read_agent(tables: &Node, name: &str, files: &mut Files, findings: &mut Findings) -> Option<Agent> {
+    let path = ["agents", name];
+    let table = tables.find(&[name]).filter(|_| !findings.is_left_out(&path.map(str::to_owned)))?;
+    let parsed = name.parse::<AgentName>().map_err(|wrong| findings.refuse(&path, &table.spot, wrong));
+    let shared = table.with_keys(|key| fields::of::<Agent>().contains(&key));
+    let mut agent: Agent = read(&shared, &path, files, findings)?;
+    agent.kind = kinds::read_of_kind(table, &path, &agent, files, findings)?;
+    agent.name = parsed.ok()?;
+    agent.origin = if table.spot.is_file() { AgentOrigin::File } else { AgentOrigin::Flag };
+    Some(agent)
 }

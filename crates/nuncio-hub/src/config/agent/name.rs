@@ -2,13 +2,17 @@
 
 use std::{borrow::Borrow, fmt, ops::Deref, str::FromStr};
 
+use crate::config::form::text;
+
 /// Where a name would be taken for something else: paths that a binding has below the hub's own address.
 const RESERVED: &[&str] = &["agents", "card", "extendedagentcard", "message", "tasks", "v1"];
-const LONGEST: usize = 63;
+const MAX_NAME_CHARS: usize = 63;
 
 /// The name of an agent: part of addresses, and a tenant in gRPC.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct AgentName(String);
+
+text!(AgentName);
 
 impl FromStr for AgentName {
     type Err = String;
@@ -17,10 +21,10 @@ impl FromStr for AgentName {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         if !text.starts_with(is_plain)
             || !text.chars().all(|c| is_plain(c) || c == '-')
-            || text.len() > LONGEST
+            || text.len() > MAX_NAME_CHARS
         {
             return Err(format!(
-                "is no name of an agent; expected a to z, 0 to 9 and -, a letter or digit first, at most {LONGEST} \
+                "is no name of an agent; expected a to z, 0 to 9 and -, a letter or digit first, at most {MAX_NAME_CHARS} \
                  characters"
             ));
         }
@@ -60,8 +64,8 @@ mod tests {
 
     #[test]
     fn what_an_agent_may_be_called() {
-        let longest = "a".repeat(LONGEST);
-        let too_long = "a".repeat(LONGEST + 1);
+        let longest = "a".repeat(MAX_NAME_CHARS);
+        let too_long = "a".repeat(MAX_NAME_CHARS + 1);
         for (text, ok) in [
             ("billing", true),
             ("7-of-9", true),

@@ -5,29 +5,31 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use super::{
-    problem::{Problem, Severity, did_you_mean},
-    schema::{resolve, schema},
+    problem::{Findings, did_you_mean},
+    schema::{is_agent, resolve, schema},
     tree::{Node, Spot, Value},
 };
 
 /// Finds every mistake in a tree, and puts in the defaults.
-pub(crate) fn check(tree: &mut Node, problems: &mut Vec<Problem>) {
-    Checker { path: Vec::new(), problems }.node(tree, schema());
+pub(crate) fn check(tree: &mut Node, findings: &mut Findings) {
+    Checker { path: Vec::new(), findings }.node(tree, schema());
 }
 
 struct Checker<'a> {
     path: Vec<String>,
-    problems: &'a mut Vec<Problem>,
+    findings: &'a mut Findings,
 }
 
 impl Checker<'_> {
     fn wrong(&mut self, node: &Node, text: impl Into<String>) {
-        self.problems.push(Problem::about(Severity::Error, &self.path, node, text));
+        self.findings.refuse(&self.path, &node.spot, text);
     }
 
     fn below(&mut self, key: &str, node: &mut Node, schema: &'static Json) {
         self.path.push(key.to_owned());
-        self.node(node, schema);
+        if !self.findings.is_left_out(&self.path) {
+            self.node(node, schema);
+        }
         self.path.pop();
     }
 
@@ -121,9 +123,12 @@ impl Checker<'_> {
         }
         for key in schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str) {
             if !table.contains_key(key) {
-                let text = format!("{key} is missing");
-                self.problems.push(Problem::at(Severity::Error, &self.path, spot, text));
+                self.findings.miss(&self.path, key, spot);
             }
+        }
+        // An agent shows what was written about it; its defaults depend on its kind.
+        if is_agent(schema) {
+            return;
         }
         for key in known {
             if let Some(mut node) = absent(&properties[key]).filter(|_| !table.contains_key(key)) {
@@ -144,7 +149,7 @@ impl Checker<'_> {
         }
         self.path.push(key.to_owned());
         let text = format!("there is no such key{hint}");
-        self.problems.push(Problem::at(Severity::Error, &self.path, &node.key, text));
+        self.findings.refuse(&self.path, &node.key, text);
         self.path.pop();
     }
 }

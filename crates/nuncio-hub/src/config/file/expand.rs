@@ -1,7 +1,7 @@
 //! `${NAME}` in texts: variables of the environment.
 
 use super::{
-    problem::{Problem, Severity},
+    problem::Findings,
     tree::{Node, Value},
 };
 
@@ -10,20 +10,20 @@ pub(crate) fn expand(
     node: &mut Node,
     path: &mut Vec<String>,
     variable: &dyn Fn(&str) -> Option<String>,
-    problems: &mut Vec<Problem>,
+    findings: &mut Findings,
 ) {
     match &mut node.value {
         Value::Table(table) => {
             for (key, node) in table {
                 path.push(key.clone());
-                expand(node, path, variable, problems);
+                expand(node, path, variable, findings);
                 path.pop();
             }
         }
         Value::List(items) => {
             for (at, node) in items.iter_mut().enumerate() {
                 path.push(at.to_string());
-                expand(node, path, variable, problems);
+                expand(node, path, variable, findings);
                 path.pop();
             }
         }
@@ -32,7 +32,7 @@ pub(crate) fn expand(
                 *text = expanded;
                 node.is_loose = true;
             }
-            Err(wrong) => problems.push(Problem::at(Severity::Error, path, &node.spot, wrong)),
+            Err(wrong) => findings.refuse(path, &node.spot, wrong),
         },
         Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Bool(_) | Value::Date => {}
     }

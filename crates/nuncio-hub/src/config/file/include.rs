@@ -11,12 +11,12 @@ use aws_lc_rs::digest;
 use super::{
     expand::expand,
     parse::parse,
-    problem::{Problem, Severity},
+    problem::{Findings, Problem, Severity},
     tree::{Node, Text, Value},
 };
 
-/// Beyond this nobody has written it by hand.
-const LARGEST: u64 = 16 * 1024 * 1024;
+/// The largest file that is read. Nobody writes more by hand.
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// What was read, and where something new would be found.
 #[derive(Default, Debug)]
@@ -42,13 +42,16 @@ impl Files {
         }
         let failed = |error: std::io::Error| format!("cannot be read: {error}");
         let size = fs::metadata(path).map_err(failed)?.len();
-        if size > LARGEST {
-            return Err(format!("is too large: {size} bytes, expected at most {LARGEST}"));
+        if size > MAX_FILE_BYTES {
+            return Err(format!("is too large: {size} bytes, expected at most {MAX_FILE_BYTES}"));
         }
         let bytes = fs::read(path).map_err(failed)?;
         let mut sum = [0; 32];
         sum.copy_from_slice(digest::digest(&digest::SHA256, &bytes).as_ref());
-        self.read.push((path.to_owned(), sum));
+        // A table in which something is wrong is read again.
+        if !self.read.iter().any(|(known, _)| known == path) {
+            self.read.push((path.to_owned(), sum));
+        }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         self.look_at(folder.unwrap_or(Path::new(".")));
         String::from_utf8(bytes).map_err(|_| "is no text; expected UTF-8".to_owned())
@@ -62,13 +65,13 @@ impl Files {
 }
 
 /// The tree of a file and of those that it includes; `None` if the file is none.
-pub(crate) fn read(
+pub(crate) fn load(
     path: &Path,
     variable: &dyn Fn(&str) -> Option<String>,
     files: &mut Files,
-    problems: &mut Vec<Problem>,
+    findings: &mut Findings,
 ) -> Option<Node> {
-    let mut tree = one(path, variable, files, problems)?;
+    let mut tree = one(path, variable, files, findings)?;
     let Some(include) = tree.find(&["include"]).cloned() else { return Some(tree) };
     if let Value::List(patterns) = &include.value {
         for (at, node) in patterns.iter().enumerate() {
@@ -77,13 +80,13 @@ pub(crate) fn read(
             match matching(folder, pattern, files) {
                 Ok(found) => {
                     for path in found {
-                        let Some(other) = one(&path, variable, files, problems) else { continue };
-                        join(&mut tree, other, &mut Vec::new(), problems);
+                        let Some(other) = one(&path, variable, files, findings) else { continue };
+                        join(&mut tree, other, &mut Vec::new(), findings);
                     }
                 }
                 Err(wrong) => {
                     let path = ["include".to_owned(), at.to_string()];
-                    problems.push(Problem::about(Severity::Error, &path, node, wrong));
+                    findings.refuse(&path, &node.spot, wrong);
                 }
             }
         }
@@ -95,16 +98,16 @@ fn one(
     path: &Path,
     variable: &dyn Fn(&str) -> Option<String>,
     files: &mut Files,
-    problems: &mut Vec<Problem>,
+    findings: &mut Findings,
 ) -> Option<Node> {
     let text = match files.text(path) {
         Ok(text) => text,
         Err(wrong) => {
-            problems.push(Problem::general(Severity::Error, format!("{}: {wrong}", path.display())));
+            findings.problems.push(Problem::general(Severity::Error, format!("{}: {wrong}", path.display())));
             return None;
         }
     };
-    parse_text(path, &text, variable, problems)
+    parse_text(path, &text, variable, findings)
 }
 
 /// The tree of a text; `None` if it is no TOML.
@@ -112,15 +115,15 @@ pub(crate) fn parse_text(
     path: &Path,
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
-    problems: &mut Vec<Problem>,
+    findings: &mut Findings,
 ) -> Option<Node> {
     let text = Arc::new(Text { path: path.to_owned(), text: text.to_owned() });
-    let known = problems.len();
-    let mut tree = parse(&text, problems);
-    if problems.len() > known {
+    let known = findings.problems.len();
+    let mut tree = parse(&text, &mut findings.problems);
+    if findings.problems.len() > known {
         return None;
     }
-    expand(&mut tree, &mut Vec::new(), variable, problems);
+    expand(&mut tree, &mut Vec::new(), variable, findings);
     Some(tree)
 }
 
@@ -157,14 +160,14 @@ fn matching(folder: &Path, pattern: &str, files: &mut Files) -> Result<Vec<PathB
 }
 
 /// Adds what another file says. Agents and issuers come together, any other key is said once.
-fn join(into: &mut Node, from: Node, path: &mut Vec<String>, problems: &mut Vec<Problem>) {
+fn join(into: &mut Node, from: Node, path: &mut Vec<String>, findings: &mut Findings) {
     let (Value::Table(known), Value::Table(table)) = (&mut into.value, from.value) else { return };
     for (key, node) in table {
         path.push(key.clone());
         let words: Vec<&str> = path.iter().map(String::as_str).collect();
         if words == ["include"] {
             let text = "an included file includes no others; say it in the first file";
-            problems.push(Problem::at(Severity::Error, path, &node.key, text));
+            findings.refuse(path, &node.key, text);
             path.pop();
             continue;
         }
@@ -177,11 +180,11 @@ fn join(into: &mut Node, from: Node, path: &mut Vec<String>, problems: &mut Vec<
                         items.extend(more);
                     }
                     (Value::Table(_), value @ Value::Table(_)) if !is_agent => {
-                        join(first, Node { value, ..Node::table(node.spot) }, path, problems);
+                        join(first, Node { value, ..Node::table(node.spot) }, path, findings);
                     }
                     _ => {
                         let text = format!("is in two files; {} has it, too", first.key.origin());
-                        problems.push(Problem::at(Severity::Error, path, &node.key, text));
+                        findings.refuse(path, &node.key, text);
                     }
                 }
             }

@@ -5,10 +5,13 @@ use std::fmt::Write as _;
 use serde_json::Value as Json;
 
 use super::{
-    schema::{resolve, schema, type_name},
+    schema::{agent as agent_table, resolve, schema, type_name},
     show::{bare, toml_text},
 };
-use crate::config::raw;
+use crate::config::{
+    agent::{KINDS, Kind},
+    fields,
+};
 
 /// How wide the comments are.
 const WIDTH: usize = 100;
@@ -21,84 +24,6 @@ const HEAD: &str = "\
 # Lines with a space after the # explain. Lines without one are keys, with their default or with an example: take
 # the # away to set them.
 ";
-
-/// Agents that show every key: the keys that go together, with the name that stands in the examples.
-const AGENTS: &[(&str, &[&str])] = &[
-    (
-        "billing",
-        &[
-            "url",
-            "title",
-            "description",
-            "tags",
-            "visible",
-            "cards",
-            "versions",
-            "mode",
-            "version",
-            "binding",
-            "card",
-            "card_refresh_seconds",
-            "allow_hosts",
-            "forward_headers",
-            "timeout_seconds",
-            "send_timeout_seconds",
-            "give_up_hours",
-            "idempotent",
-            "follow",
-            "poll_seconds",
-            "file_bytes",
-            "extended_card",
-            "max_concurrent",
-            "trust.keys",
-            "trust.require",
-            "auth.bearer_file",
-            "auth.headers",
-            "auth.client_cert",
-            "auth.client_key",
-            "auth.ca",
-            "limits.body_bytes",
-            "limits.parts",
-            "limits.max_task_bytes",
-            "limits.rate",
-            "limits.tasks",
-            "limits.streams",
-            "push.chunks",
-            "push.dialect",
-            "push.secrets",
-            "push.secret_files",
-        ],
-    ),
-    ("search", &["url", "auth.bearer"]),
-    ("orders", &["url", "auth.user", "auth.password"]),
-    ("stock", &["url", "auth.user", "auth.password_file"]),
-    (
-        "partner",
-        &[
-            "url",
-            "auth.oauth2.token_url",
-            "auth.oauth2.client_id",
-            "auth.oauth2.client_secret",
-            "auth.oauth2.scopes",
-            "auth.oauth2.audience",
-        ],
-    ),
-    ("desk", &["url", "auth.oauth2.token_url", "auth.oauth2.client_id", "auth.oauth2.client_secret_file"]),
-    (
-        "coder",
-        &[
-            "command",
-            "format",
-            "directory",
-            "env",
-            "env_allow",
-            "time_limit_seconds",
-            "output_limit_bytes",
-            "memory_limit_bytes",
-        ],
-    ),
-    ("hello", &["demo"]),
-];
 
 /// The text of a file to begin with. It serves the demo agents.
 #[must_use]
@@ -115,17 +40,50 @@ pub fn init() -> String {
     }
     out.push('\n');
     describe(&mut out, &root["properties"]["agents"]);
-    for (name, keys) in AGENTS {
-        agent(&mut out, name, keys);
+    let mut shown = Vec::new();
+    for kind in KINDS {
+        let keys = every_key(kind, &shown);
+        agent(&mut out, kind.example, &keys);
+        shown.extend(keys);
+        for (name, keys) in kind.alternatives {
+            let keys: Vec<String> = keys.iter().map(|&key| key.to_owned()).collect();
+            agent(&mut out, name, &keys);
+        }
     }
     out
 }
 
+/// The keys that an agent of this kind can have at the same time, but for those that an earlier kind has shown.
+fn every_key(kind: &Kind, shown: &[String]) -> Vec<String> {
+    let properties = &agent_table()["properties"];
+    let is_of_other = |key: &str| {
+        let has = |kind: &Kind| (kind.keys)().contains(&key);
+        KINDS.iter().any(has) && !has(kind)
+    };
+    let mut keys = Vec::new();
+    for key in fields::order("Agent").into_iter().filter(|key| !is_of_other(key)) {
+        let table = &properties[key];
+        if is_table(table) && example(table).is_none() {
+            keys.extend(fields::order(type_name(table)).iter().map(|below| format!("{key}.{below}")));
+        } else {
+            keys.push(key.to_owned());
+        }
+    }
+    let is_alternative = |key: &String| {
+        let is_within = |other: &&str| {
+            other.strip_prefix(key.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        *key != kind.key
+            && kind.alternatives.iter().any(|(_, keys)| keys.iter().any(|other| is_within(&other)))
+    };
+    keys.retain(|key| !is_alternative(key) && !shown.contains(key));
+    keys
+}
+
 /// The keys of a table in the order in which people read them.
 fn keys(schema: &'static Json) -> Vec<&'static str> {
-    let order = raw::orders().get(type_name(schema)).copied().unwrap_or_default();
     let known = &resolve(schema)["properties"];
-    order.iter().copied().filter(|key| known.get(key).is_some()).collect()
+    fields::order(type_name(schema)).into_iter().filter(|key| known.get(key).is_some()).collect()
 }
 
 fn is_table(schema: &'static Json) -> bool {
@@ -154,14 +112,14 @@ fn section(out: &mut String, path: &str, schema: &'static Json) {
 }
 
 /// An agent with these keys. What belongs to a table stands in it.
-fn agent(out: &mut String, name: &str, keys: &[&str]) {
-    let mut known = &schema()["$defs"]["Agent"];
+fn agent(out: &mut String, name: &str, keys: &[String]) {
+    let mut known = agent_table();
     let mut within = "";
     let _ = writeln!(out, "\n#[agents.{name}]");
     for key in keys {
         let (table, key) = key.rsplit_once('.').unwrap_or(("", key));
         if table != within {
-            known = &schema()["$defs"]["Agent"];
+            known = agent_table();
             let mut property = known;
             for part in table.split('.') {
                 property = &resolve(known)["properties"][part];

@@ -1,8 +1,8 @@
-//! From texts to a tree whose every value knows where it comes from, checked by the schema.
+//! From texts to settings, by a tree whose every value knows where it comes from.
 //!
-//! Reading order: `tree` has the values, `problem` what is wrong with them; `parse` reads TOML, `expand` puts
-//! variables in, `include` brings files together; `schema` is made of the types in `raw`, and `check` holds a tree
-//! to it; `show` and `init` write, `mask` hides what may be secret in addresses.
+//! Reading order: `tree` has the values, `problem` the mistakes in them; `parse` reads TOML, `expand` puts variables
+//! in, `include` brings files together; `schema` is made of the settings, `check` holds a tree to it, and `read` makes
+//! settings of the tree; `show` and `init` write, `mask` hides secrets in addresses.
 
 mod check;
 mod expand;
@@ -11,15 +11,17 @@ mod init;
 mod mask;
 mod parse;
 mod problem;
+mod read;
 mod schema;
 mod show;
 mod tree;
 
 pub(crate) use self::{
     check::check,
-    include::{Files, parse_text, read},
+    include::{Files, load, parse_text},
     mask::masked,
-    problem::did_you_mean,
+    problem::{Findings, did_you_mean},
+    read::read,
     show::shown_json,
     tree::{Node, Spot, Value},
 };

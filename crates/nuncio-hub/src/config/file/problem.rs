@@ -3,7 +3,7 @@
 //! A problem names keys and positions, never values: a secret may stand under any key, mistyped, of the wrong type or
 //! in the wrong place. Whoever reads the message has the file.
 
-use std::{fmt, ops::Range, path::PathBuf};
+use std::{collections::BTreeSet, fmt, ops::Range, path::PathBuf};
 
 use super::tree::{Node, Spot, Text};
 
@@ -72,16 +72,6 @@ impl Problem {
         }
         problem
     }
-
-    /// About a value.
-    pub(crate) fn about<K: AsRef<str>>(
-        severity: Severity,
-        path: &[K],
-        node: &Node,
-        text: impl Into<String>,
-    ) -> Self {
-        Self::at(severity, path, &node.spot, text)
-    }
 }
 
 impl Place {
@@ -117,6 +107,56 @@ impl fmt::Display for Problem {
             (None, None) if self.key.is_empty() => f.write_str(&self.text),
             (None, None) => write!(f, "{}: {}", self.key, self.text),
         }
+    }
+}
+
+/// Mistakes as they are found, one per value: what follows from a mistake is not another one.
+#[derive(Default, Debug)]
+pub(crate) struct Findings {
+    pub(crate) problems: Vec<Problem>,
+    /// The keys of values that are wrong. They are left out, and reading goes on without them.
+    wrong: BTreeSet<Vec<String>>,
+}
+
+impl Findings {
+    /// Notes a mistake in a value.
+    pub(crate) fn refuse<K: AsRef<str>>(&mut self, path: &[K], spot: &Spot, text: impl Into<String>) {
+        self.problems.push(Problem::at(Severity::Error, path, spot, text));
+        self.leave_out(path);
+    }
+
+    /// Notes that a table has no such key. What the table has is read all the same.
+    pub(crate) fn miss(&mut self, path: &[String], key: &str, spot: &Spot) {
+        self.problems.push(Problem::at(Severity::Error, path, spot, format!("{key} is missing")));
+        self.leave_out(&[path, &[key.to_owned()]].concat());
+    }
+
+    /// Notes a mistake in the value at this path of a tree, or in the nearest above it.
+    pub(crate) fn refuse_in<K: AsRef<str>>(&mut self, tree: &Node, path: &[K], text: impl Into<String>) {
+        self.refuse(path, tree.spot_of(path), text);
+    }
+
+    /// Notes what somebody should look at.
+    pub(crate) fn warn_in<K: AsRef<str>>(&mut self, tree: &Node, path: &[K], text: impl Into<String>) {
+        self.problems.push(Problem::at(Severity::Warning, path, tree.spot_of(path), text));
+    }
+
+    /// Leaves out a value in which a mistake was noted.
+    pub(crate) fn leave_out<K: AsRef<str>>(&mut self, path: &[K]) {
+        self.wrong.insert(path.iter().map(|key| key.as_ref().to_owned()).collect());
+    }
+
+    /// True for a value that is left out.
+    pub(crate) fn is_left_out(&self, path: &[String]) -> bool {
+        self.wrong.contains(path)
+    }
+
+    /// True if something is wrong at this path or below it.
+    pub(crate) fn is_wrong_within<K: AsRef<str>>(&self, path: &[K]) -> bool {
+        let is_within = |wrong: &Vec<String>| {
+            wrong.len() >= path.len() && wrong.iter().zip(path).all(|(wrong, key)| wrong == key.as_ref())
+        };
+        self.wrong.iter().any(is_within)
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value as Json, json};
 
-use crate::config::raw;
+use crate::config::Config;
 
 static SCHEMA: LazyLock<Json> = LazyLock::new(|| {
-    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<raw::File>();
+    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Config>();
     let mut schema = schema.to_value();
     clean(&mut schema);
     schema["title"] = json!("nuncio.toml");
@@ -31,7 +31,17 @@ pub(crate) fn resolve(schema: &'static Json) -> &'static Json {
 
 /// The name of the type that a schema refers to.
 pub(crate) fn type_name(schema: &'static Json) -> &'static str {
-    schema["$ref"].as_str().and_then(|reference| reference.strip_prefix("#/$defs/")).unwrap_or("File")
+    schema["$ref"].as_str().and_then(|reference| reference.strip_prefix("#/$defs/")).unwrap_or("Config")
+}
+
+/// True for the table of an agent.
+pub(super) fn is_agent(schema: &'static Json) -> bool {
+    std::ptr::eq(schema, agent())
+}
+
+/// The table of an agent.
+pub(super) fn agent() -> &'static Json {
+    &SCHEMA["$defs"]["Agent"]
 }
 
 /// TOML has no null, so nothing may be one; and how wide a number is, is said by its bounds.

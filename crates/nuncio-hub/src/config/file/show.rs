@@ -9,7 +9,7 @@ use super::{
     schema::{resolve, schema, type_name},
     tree::{Node, Value},
 };
-use crate::config::{Data, Loaded, raw, secret::HIDDEN};
+use crate::config::{Data, Loaded, fields, secret::HIDDEN};
 
 /// The configuration that is in force, without secrets.
 #[must_use]
@@ -74,8 +74,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn table(&mut self, path: &mut Vec<String>, node: &Node, schema: &'static Json, is_item: bool) {
         let Value::Table(table) = &node.value else { return };
-        let orders = raw::orders();
-        let order = orders.get(type_name(schema)).copied().unwrap_or_default();
+        let order = fields::order(type_name(schema));
         let schema = branch(node, schema);
         let mut keys: Vec<&String> = table.keys().collect();
         keys.sort_by_key(|key| order.iter().position(|known| known == key).unwrap_or(usize::MAX));

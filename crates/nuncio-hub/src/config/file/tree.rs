@@ -192,8 +192,44 @@ impl Node {
         next?.find(rest)
     }
 
+    /// Where the value below these keys is written, or the key of the nearest above it.
+    pub(crate) fn spot_of<K: AsRef<str>>(&self, path: &[K]) -> &Spot {
+        match self.find(path) {
+            Some(node) => &node.spot,
+            None => &self.nearest(path).key,
+        }
+    }
+
+    /// True if the value below these keys was written, in a file or elsewhere.
+    pub(crate) fn is_said<K: AsRef<str>>(&self, path: &[K]) -> bool {
+        self.find(path).is_some_and(|node| !node.spot.is_default())
+    }
+
+    /// The keys of a table.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        let table = match &self.value {
+            Value::Table(table) => Some(table),
+            Value::List(_)
+            | Value::Text(_)
+            | Value::Integer(_)
+            | Value::Float(_)
+            | Value::Bool(_)
+            | Value::Date => None,
+        };
+        table.into_iter().flat_map(|table| table.keys().map(String::as_str))
+    }
+
+    /// A table with some of its keys.
+    pub(crate) fn with_keys(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        let mut node = self.clone();
+        if let Value::Table(table) = &mut node.value {
+            table.retain(|key, _| is_wanted(key));
+        }
+        node
+    }
+
     /// The value below these keys, or the nearest above it that there is.
-    pub(crate) fn nearest<K: AsRef<str>>(&self, path: &[K]) -> &Self {
+    fn nearest<K: AsRef<str>>(&self, path: &[K]) -> &Self {
         let found = (0..=path.len()).rev().find_map(|end| self.find(&path[..end]));
         found.unwrap_or(self)
     }

@@ -105,11 +105,16 @@ fn an_upstream_agent_word_by_word() {
             body_bytes: Some(1),
             parts: Some(2),
             max_task_bytes: Some(7),
-            rate: Some(Rate { per_second: 0.5, burst: 1 }),
+            rate: Some(Rate { per_second: 0.5, burst: None }),
             tasks: Some(3),
             streams: Some(4),
         },
-        push: AgentPush { chunks: Some(true), dialect: Some(Dialect::NeuralPost), secrets: Some(Vec::new()) },
+        push: AgentPush {
+            chunks: Some(true),
+            dialect: Some(Dialect::NeuralPost),
+            secrets: Some(Vec::new()),
+            secret_files: None,
+        },
         ..Agent::new("a".parse().unwrap(), AgentKind::Upstream(Box::new(upstream)), AgentOrigin::File)
     };
     assert_eq!(found, expected);
@@ -167,5 +172,5 @@ fn a_program_word_by_word() {
     assert_eq!(found.kind, AgentKind::Command(Box::new(command)));
     assert!(!format!("{found:?}").contains("s3cret"), "{found:?}");
     let plain = agent("[agents.a]\ncommand = \"run\"");
-    assert_eq!(plain.kind, AgentKind::Command(Box::new(Command::parse(Format::Text, "run").unwrap())));
+    assert_eq!(plain.kind, AgentKind::Command(Box::new(Command::new(Format::Text, "run", []))));
 }

@@ -61,14 +61,10 @@ fn the_defaults_are_those_of_a_hub_without_a_file() {
         ..Source::default()
     };
     let found = must(source.load()).config;
-    let usual = Config {
-        demo: true,
-        admin: found.admin.clone(),
-        push: Some(Default::default()),
-        ..Config::new(([127, 0, 0, 1], 2602).into())
-    };
-    assert_eq!(found, usual);
-    assert_eq!(found.admin.unwrap().listen, ([127, 0, 0, 1], 2603).into());
+    assert_eq!(found, Config { demo: true, ..Config::default() });
+    assert_eq!(found.listen, ([127, 0, 0, 1], 2602).into());
+    assert_eq!(found.admin.listen, Some(([127, 0, 0, 1], 2603).into()));
+    assert!(found.push.enabled);
 }
 
 #[test]
@@ -115,16 +111,16 @@ fn paths_are_seen_from_the_file_that_names_them() {
     let config = &loaded.config;
     let tls = config.tls.as_ref().unwrap();
     assert_eq!((&tls.cert, tls.key.to_str()), (&folder.path("c.pem"), Some("/k.pem")));
-    assert!(matches!(&config.data, Data::Sqlite { path, .. } if *path == folder.path("n.db")));
+    assert!(matches!(&config.data.store(), Data::Sqlite { path, .. } if *path == folder.path("n.db")));
     let AgentKind::Upstream(upstream) = &config.agents[0].kind else { panic!() };
     assert!(format!("{:?}", upstream.card).contains("conf.d/card.json"), "{upstream:?}");
     let expected = crate::config::Credential::Bearer(crate::config::Secret::new("abc"));
     assert_eq!(upstream.auth.credential, Some(expected), "the end of the line is no part of it");
     let AgentKind::Command(command) = &config.agents[1].kind else { panic!() };
-    assert_eq!(command.program, folder.path("conf.d/./run").to_str().unwrap());
+    assert_eq!(command.line.program, folder.path("conf.d/./run").to_str().unwrap());
     assert_eq!(command.directory, Some(folder.path("conf.d/work")));
     let AgentKind::Command(command) = &config.agents[2].kind else { panic!() };
-    assert_eq!(command.program, "run");
+    assert_eq!(command.line.program, "run");
     let read: Vec<_> = loaded.files.iter().map(|(path, _)| name(path)).collect();
     assert_eq!(read, ["nuncio.toml", "a.toml", "b.toml", "token"], "so that a change is seen");
     assert!(loaded.folders.contains(&folder.path("conf.d")), "{:?}", loaded.folders);
@@ -163,7 +159,7 @@ fn an_agent_of_a_flag_takes_the_place_of_the_files() {
     source.given = vec![given("cmd+json:./x --y 'a b'")];
     let agent = &must(source.load()).config.agents[0];
     let AgentKind::Command(command) = &agent.kind else { panic!("{agent:?}") };
-    assert_eq!((command.program.as_str(), command.arguments.len()), ("./x", 2));
+    assert_eq!((command.line.program.as_str(), command.line.arguments.len()), ("./x", 2));
 }
 
 #[test]

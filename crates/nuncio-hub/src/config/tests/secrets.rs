@@ -1,7 +1,7 @@
 //! Secrets stay where they are, whatever is wrong with their file.
 
 use super::{Folder, load, must};
-use crate::{check::check, config::show};
+use crate::{config::show, preflight::preflight};
 
 /// Files with a secret in them that cannot be read.
 const WRONG: &[&str] = &[
@@ -86,7 +86,7 @@ async fn what_is_shown_and_checked_holds_no_secret() {
     ] {
         let folder = Folder::new(&[("nuncio.toml", text)]);
         let loaded = must(folder.source().load());
-        let found = check(&loaded, false).await;
+        let found = preflight(&loaded, false).await;
         let shown = [
             show(&loaded, true),
             loaded.shown(true).to_string(),
@@ -111,7 +111,7 @@ async fn what_is_no_file_is_not_quoted() {
         ("card_keys", "[[card_keys]]\nfile = \"x\\ns3cret\""),
     ] {
         let folder = Folder::new(&[("nuncio.toml", &format!("[agents.a]\nurl = \"https://a\"\n{line}"))]);
-        let found = check(&must(folder.source().load()), true).await;
+        let found = preflight(&must(folder.source().load()), true).await;
         let told: String = found.iter().map(ToString::to_string).collect();
         assert!(told.contains(&format!(" {key}: ")) && !told.contains("s3cret"), "{line}: {told}");
     }

@@ -76,6 +76,36 @@ fn all_mistakes_are_told_at_once() {
     );
 }
 
+/// One reading finds what the schema refuses, what has the wrong format and what does not go together; what follows
+/// from a mistake is not another one.
+#[test]
+fn mistakes_of_every_kind_are_told_at_once() {
+    check(
+        "trusted_proxies = [\"lan\", \"10.0.0.0/8\", \"x\"]\ndrain_seconds = -1\ndefault_agent = \"b\"\n\
+         [agents.a]\nurl = \"ftp://a\"\npoll_seconds = 0\nforward_headers = [\"host\"]\nmdoe = 1\n\
+         [agents.b]\nurl = \"https://b\"\n[agents.b.auth]\nuser = \"me\"\nclient_key = \"k\"\n\
+         [agents.c]\nurl = 1\n[[identity.jwt]]\nissuer = \"x\"\n",
+        &[
+            "1:20: trusted_proxies.0: expected a network",
+            "1:41: trusted_proxies.2: expected a network",
+            "2:17: drain_seconds: expected 0 or more",
+            "agents.a.url: expected an address",
+            "agents.a.poll_seconds: expected more than 0",
+            "agents.a.forward_headers.0: is for the next connection",
+            "agents.a.mdoe: there is no such key",
+            "agents.b.auth.user: needs password or password_file",
+            "agents.b.auth.client_key: needs client_cert",
+            "agents.c.url: expected a text",
+            "identity.jwt.0: audience is missing",
+            "identity.jwt.0.issuer: expected an address",
+        ],
+    );
+    check(
+        "listen = \"0.0.0.0:1\"\n[agents.a]\nurl = \"ftp://a\"\n",
+        &["agents.a.url: ", "listen: would let anybody call", "listen: cards must say"],
+    );
+}
+
 #[test]
 fn what_is_no_toml() {
     check("listen = 127.0.0.1:2602\n", &["nuncio.toml:1:"]);

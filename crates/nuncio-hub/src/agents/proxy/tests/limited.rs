@@ -72,7 +72,7 @@ fn exhausted(form: (Binding, Version), id: impl Into<Value>, (status, headers, b
 
 #[tokio::test]
 async fn requests_beyond_the_rate_do_not_reach_the_agent() {
-    let rate = Some(Rate { per_second: 0.001, burst: 1 });
+    let rate = Some(Rate { per_second: 0.001, burst: Some(1) });
     for bounds in each(Limits { rate, ..Limits::default() }) {
         for case in cases() {
             let upstream = upstream(&case).await;

@@ -1,4 +1,4 @@
-//! An agent as the admin API is given it: what the file would say below its name, read the same way.
+//! An agent of the admin API: a document with the keys of its table in the file, read the same way.
 //!
 //! What names a file of the machine, or a program, is said on the machine only.
 
@@ -6,15 +6,15 @@ use serde_json::{Map, Value as Json};
 
 use super::{
     Agent, AgentKind, AgentName, AgentOrigin, CardSource, Problem, Severity,
-    file::{Files, Node, Spot},
+    file::{Files, Findings, Node, Spot},
     source::finish,
 };
 
-/// The agent that is meant.
+/// Reads an agent.
 ///
 /// # Errors
 /// All that is wrong with what is said about it.
-pub(crate) fn added(name: &AgentName, given: &Map<String, Json>) -> Result<Agent, String> {
+pub(crate) fn agent_from_api(name: &AgentName, given: &Map<String, Json>) -> Result<Agent, String> {
     let mut tree = Node::table(Spot::Default);
     let path = ["agents".to_owned(), name.to_string()];
     // As if it were said on the command line.
@@ -22,7 +22,7 @@ pub(crate) fn added(name: &AgentName, given: &Map<String, Json>) -> Result<Agent
     if let Some(node) = Node::of(&Json::Object(given.clone()), &said) {
         tree.put(&path, node);
     }
-    let loaded = finish(tree, None, Files::sealed(), Vec::new());
+    let loaded = finish(tree, None, Files::sealed(), Findings::default());
     let loaded = loaded.map_err(|problems| told(&path.join("."), &problems.0))?;
     let agent = loaded.config.agents.into_iter().next().ok_or("what is it? say its url")?;
     match &agent.kind {
@@ -62,7 +62,7 @@ mod tests {
 
     fn read(given: Json) -> Result<Agent, String> {
         let Json::Object(given) = given else { panic!("expected an object, got {given}") };
-        added(&"billing".parse().unwrap(), &given)
+        agent_from_api(&"billing".parse().unwrap(), &given)
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a configuration refers to: whether files are there and hold what they should, and whether agents and
+//! Checks of what a configuration refers to: that files are there and hold what they should, and that agents and
 //! issuers can be reached.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
@@ -20,10 +20,10 @@ use crate::{
 };
 
 /// How long somebody may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Everything that is wrong with what a configuration refers to. Nobody is called if `offline`.
-pub async fn check(loaded: &Loaded, offline: bool) -> Vec<Problem> {
+pub async fn preflight(loaded: &Loaded, offline: bool) -> Vec<Problem> {
     let config = &loaded.config;
     let mut found = files(config);
     if !offline {
@@ -44,7 +44,7 @@ fn files(config: &Config) -> Vec<Finding> {
         note("tls", Certificates::load(tls.clone()).map(drop));
     }
     note("card_keys", CardKeys::load(&config.card_keys).map(drop));
-    if let Data::Sqlite { path, .. } = &config.data {
+    if let Data::Sqlite { path, .. } = &config.data.store() {
         note("data.store", folder_of(path));
     }
     for agent in &config.agents {
@@ -96,7 +96,7 @@ fn card(file: &Path) -> Result<()> {
 
 /// A program that there is, and that may be run.
 fn program(command: &Command) -> Result<()> {
-    let name = &command.program;
+    let name = &command.line.program;
     let runs = |path: &Path| {
         fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
@@ -128,8 +128,8 @@ async fn reach(config: &Config) -> Vec<Finding> {
 }
 
 async fn in_time(call: impl Future<Output = Result<()>>) -> Result<()> {
-    let late = || anyhow::anyhow!("no answer within {} seconds", PATIENCE.as_secs());
-    let called = tokio::time::timeout(PATIENCE, call).await.unwrap_or_else(|_| Err(late()));
+    let late = || anyhow::anyhow!("no answer within {} seconds", ANSWER_TIMEOUT.as_secs());
+    let called = tokio::time::timeout(ANSWER_TIMEOUT, call).await.unwrap_or_else(|_| Err(late()));
     called.context("cannot be reached (--offline does not look)")
 }
 

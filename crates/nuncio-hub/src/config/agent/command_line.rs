@@ -1,4 +1,4 @@
-//! A command line as words: quotes and backslashes as a shell reads them, and nothing else of a shell.
+//! A command line split into words: quotes and backslashes as a shell reads them, and nothing else of a shell.
 //!
 //! Written here and not taken from a crate, because what matters most is what it refuses: whoever writes
 //! `./agent | tee log` expects a shell, and would otherwise get a program with odd arguments.

@@ -1,12 +1,12 @@
-//! What a file may not lose while the hub runs: an editor that empties a file before it writes it, a full disk or a
+//! Settings that a file may not lose while the hub runs: an editor that empties a file before it writes it, a full disk or a
 //! template that failed would open the hub, or take all agents away.
 
 use super::{AgentOrigin, Identity, Loaded, Origin, Problem, Problems, Severity};
 
 const IF_MEANT: &str = "what was in force stays; if this is meant, say `nuncio config reload --force`";
 
-/// What a new configuration has lost that nobody takes away by accident; nothing if all is well.
-pub(crate) fn dropped(old: &Loaded, new: &Loaded) -> Problems {
+/// Finds settings that a new configuration has lost and that nobody takes away by accident.
+pub(crate) fn lost(old: &Loaded, new: &Loaded) -> Problems {
     let mut found = Vec::new();
     let mut refuse = |text: &str| {
         found.push(Problem::general(Severity::Error, format!("{text}; {IF_MEANT}")));
@@ -70,7 +70,7 @@ mod tests {
             ("", "", &[]),
             ("", AGENT, &[]),
         ] {
-            let found = dropped(&must(load(old)), &must(load(new)));
+            let found = lost(&must(load(old)), &must(load(new)));
             assert_eq!(found.0.len(), expected.len(), "{old:?} to {new:?}: {found}");
             for words in expected {
                 assert!(found.to_string().contains(words), "{old:?} to {new:?}: {found}");
@@ -88,6 +88,6 @@ mod tests {
         source.given.push(crate::config::Given::new("agents.a", spec, Origin::Flag("--agent a".to_owned())));
         let old = must(source.load());
         folder.write("nuncio.toml", "drain_seconds = 2\n");
-        assert_eq!(dropped(&old, &must(source.load())), Problems::default());
+        assert_eq!(lost(&old, &must(source.load())), Problems::default());
     }
 }

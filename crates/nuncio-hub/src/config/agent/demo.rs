@@ -1,0 +1,71 @@
+//! The agents that come with the hub: `demo`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Agent, AgentKind, kinds::Keys};
+
+/// One of the demo agents.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct DemoKeys {
+    /// One of the demo agents.
+    #[schemars(example = &"echo")]
+    demo: Demo,
+}
+
+impl Keys for DemoKeys {
+    const KEY: &'static str = "demo";
+    const EXAMPLE: &'static str = "hello";
+
+    fn into_kind(self, _: &Agent) -> Result<AgentKind, String> {
+        Ok(AgentKind::Demo(self.demo))
+    }
+}
+
+/// An agent that comes with the hub.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Demo {
+    /// Answers with what it is told.
+    #[default]
+    Echo,
+    /// Counts, a step a second.
+    Slow,
+    /// Shows every state, for test kits.
+    Conformance,
+}
+
+impl Demo {
+    /// Every demo agent.
+    pub const ALL: [Self; 3] = [Self::Echo, Self::Slow, Self::Conformance];
+
+    /// The name under which `demo = true` serves it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Echo => "echo",
+            Self::Slow => "slow",
+            Self::Conformance => "conformance",
+        }
+    }
+
+    /// True for the name of a demo agent.
+    pub(crate) fn has_name(name: &str) -> bool {
+        Self::ALL.iter().any(|demo| demo.name() == name)
+    }
+}
+
+/// Behaviour of the conformance agent for a run of an official test kit. The kit of v1.0 takes a card with the members
+/// of another version for wrong, so each profile speaks one version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Profile {
+    /// Everything there is.
+    Full,
+    /// No streams, no webhooks, no extended card.
+    Minimal,
+    /// An extension that callers must declare.
+    Extension,
+    /// As the v0.3 test kit expects it: each message ends in INPUT_REQUIRED after a while.
+    V03,
+}

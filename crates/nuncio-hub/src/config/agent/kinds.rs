@@ -1,0 +1,224 @@
+//! The kinds of agents, each with the keys that only it has.
+//!
+//! `nuncio.toml` is flat: the table of an agent has the keys of all agents and those of its kind, and the kind is the
+//! one whose own key (`url`, `command`, `demo`) is present. A new kind is a file with its settings, which implements
+//! [`Keys`], and a line in [`KINDS`].
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde_json::{Value as Json, json};
+
+use super::{Agent, AgentKind, Command, Upstream, demo::DemoKeys};
+use crate::config::{
+    fields,
+    file::{Files, Findings, Node, Value, read},
+};
+
+/// Every kind. Their keys stand in this order in the schema and in the file that `nuncio init` writes.
+pub(crate) const KINDS: &[Kind] = &[Kind::of::<Upstream>(), Kind::of::<Command>(), Kind::of::<DemoKeys>()];
+
+/// An agent in the file that `nuncio init` writes: its name, and the keys that it shows.
+pub(crate) type Example = (&'static str, &'static [&'static str]);
+
+/// The keys of one kind.
+pub(crate) trait Keys: DeserializeOwned + JsonSchema {
+    /// The key by which the kind is known.
+    const KEY: &'static str;
+    /// The name of the example that shows every key but those of the alternatives.
+    const EXAMPLE: &'static str;
+    /// Examples with keys that do not go together with the others.
+    const ALTERNATIVES: &'static [Example] = &[];
+
+    /// Notes keys that do not go together.
+    fn check(_: &mut Table<'_>) {}
+
+    /// Makes the kind of an agent.
+    ///
+    /// # Errors
+    /// Says what is wrong with the value of [`Keys::KEY`].
+    fn into_kind(self, agent: &Agent) -> Result<AgentKind, String>;
+}
+
+/// A kind, for those who go through all of them.
+pub(crate) struct Kind {
+    pub(crate) key: &'static str,
+    pub(crate) example: &'static str,
+    pub(crate) alternatives: &'static [Example],
+    /// Its keys, in the order in which they are declared.
+    pub(crate) keys: fn() -> &'static [&'static str],
+    schema: fn(&mut SchemaGenerator) -> Schema,
+    check: fn(&mut Table<'_>),
+    read: fn(&Node, &[&str], &Agent, &mut Files, &mut Findings) -> Option<AgentKind>,
+}
+
+impl Kind {
+    const fn of<K: Keys>() -> Self {
+        Self {
+            key: K::KEY,
+            example: K::EXAMPLE,
+            alternatives: K::ALTERNATIVES,
+            keys: fields::of::<K>,
+            schema: K::json_schema,
+            check: K::check,
+            read: read_kind::<K>,
+        }
+    }
+
+    fn has(&self, key: &str) -> bool {
+        (self.keys)().contains(&key)
+    }
+}
+
+fn read_kind<K: Keys>(
+    table: &Node,
+    path: &[&str],
+    agent: &Agent,
+    files: &mut Files,
+    findings: &mut Findings,
+) -> Option<AgentKind> {
+    let keys: K = read(table, path, files, findings)?;
+    // A default in place of a wrong value is no mistake of its own.
+    if findings.is_wrong_within(path) {
+        return None;
+    }
+    let wrong = |text| findings.refuse(&[path, &[K::KEY]].concat(), table.spot_of(&[K::KEY]), text);
+    keys.into_kind(agent).map_err(wrong).ok()
+}
+
+/// Reads the keys of an agent's kind.
+pub(super) fn read_of_kind(
+    table: &Node,
+    path: &[&str],
+    agent: &Agent,
+    files: &mut Files,
+    findings: &mut Findings,
+) -> Option<AgentKind> {
+    let kind = kind_of(table, path, findings)?;
+    // What does not go together is looked for where the keys themselves are right.
+    if !findings.is_wrong_within(path) {
+        for key in table.keys().filter(|key| !kind.has(key)) {
+            if let Some(other) = KINDS.iter().find(|kind| kind.has(key)) {
+                let text = format!("is for agents that have {}", other.key);
+                findings.refuse(&[path, &[key]].concat(), table.spot_of(&[key]), text);
+            }
+        }
+        (kind.check)(&mut Table { node: table, path, findings });
+    }
+    (kind.read)(&table.with_keys(|key| kind.has(key)), path, agent, files, findings)
+}
+
+/// The kind whose key is present: exactly one.
+fn kind_of(table: &Node, path: &[&str], findings: &mut Findings) -> Option<&'static Kind> {
+    let keys: Vec<_> = KINDS.iter().map(|kind| kind.key).collect();
+    let listed = match keys.split_last() {
+        Some((last, keys)) => format!("{} and {last}", keys.join(", ")),
+        None => String::new(),
+    };
+    let present: Vec<_> = KINDS.iter().filter(|kind| table.find(&[kind.key]).is_some()).collect();
+    match present[..] {
+        [kind] => return Some(kind),
+        [] if findings.is_wrong_within(path) => {}
+        [] => findings.refuse(path, &table.spot, format!("what is it? say one of {listed}")),
+        _ => findings.refuse(path, &table.spot, format!("expected only one of {listed}")),
+    }
+    None
+}
+
+/// The table of an agent, for checks of keys that do not go together.
+pub(crate) struct Table<'a> {
+    node: &'a Node,
+    path: &'a [&'a str],
+    findings: &'a mut Findings,
+}
+
+impl Table<'_> {
+    /// True if the key is written.
+    pub(super) fn has(&self, key: &[&str]) -> bool {
+        self.node.find(key).is_some()
+    }
+
+    pub(super) fn is_true(&self, key: &[&str]) -> bool {
+        self.node.find(key).is_some_and(|node| matches!(node.value, Value::Bool(true)))
+    }
+
+    /// True for a list without items, and for none.
+    pub(super) fn is_empty(&self, key: &[&str]) -> bool {
+        self.node.find(key).is_none_or(|node| matches!(&node.value, Value::List(items) if items.is_empty()))
+    }
+
+    pub(super) fn wrong(&mut self, key: &[&str], text: &str) {
+        self.findings.refuse(&[self.path, key].concat(), self.node.spot_of(key), text);
+    }
+
+    /// A secret is written here or in a file.
+    pub(super) fn not_both(&mut self, within: &[&str], key: &str, file: &str) {
+        let (key_path, file_path) = ([within, &[key]].concat(), [within, &[file]].concat());
+        if self.has(&key_path) && self.has(&file_path) {
+            self.wrong(&file_path, &format!("there is {key}, too; say one of them"));
+        }
+    }
+}
+
+/// The table of an agent as the schema has it: the keys of all agents, and those of every kind.
+pub(crate) struct AgentTable;
+
+impl JsonSchema for AgentTable {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Agent::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Agent::json_schema(generator);
+        let all = schema.ensure_object().entry("properties").or_insert_with(|| json!({}));
+        for kind in KINDS {
+            let keys = (kind.schema)(generator);
+            for (key, property) in keys.get("properties").and_then(Json::as_object).into_iter().flatten() {
+                let known = all.get(key).cloned();
+                all[key] = known.map_or_else(|| of_kind(kind, key, property), |known| of_both(kind, known));
+            }
+        }
+        schema
+    }
+}
+
+/// The property of a key that one kind has.
+fn of_kind(kind: &Kind, key: &str, property: &Json) -> Json {
+    let mut property = property.clone();
+    if key == kind.key {
+        // There is none: without the key it would be no agent of this kind.
+        property.as_object_mut().map(|property| property.remove("default"));
+    } else {
+        describe(&mut property, &format!(" With {}.", kind.key));
+    }
+    property
+}
+
+/// The property of a key that a further kind has, too: the first kind says what it is. Each has its own default.
+fn of_both(kind: &Kind, mut known: Json) -> Json {
+    let text = known["description"].as_str().unwrap_or_default().trim_end_matches('.').to_owned();
+    known["description"] = json!(format!("{text} or {}.", kind.key));
+    known.as_object_mut().map(|known| known.remove("default"));
+    known
+}
+
+fn describe(property: &mut Json, more: &str) {
+    let text = property["description"].as_str().unwrap_or_default();
+    property["description"] = json!(format!("{text}{more}"));
+}
+
+/// The keys of an agent in the order in which people read them: kind, the keys of all agents, the keys of each kind,
+/// then the tables of all agents.
+pub(crate) fn order() -> Vec<&'static str> {
+    let shared = fields::of::<Agent>();
+    let (first, last) =
+        shared.split_at(shared.iter().position(|key| *key == "limits").unwrap_or(shared.len()));
+    let mut order: Vec<&'static str> = KINDS.iter().map(|kind| kind.key).collect();
+    order.extend(first);
+    for key in KINDS.iter().flat_map(|kind| (kind.keys)()) {
+        if !order.contains(key) {
+            order.push(key);
+        }
+    }
+    order.extend(last);
+    order
+}

@@ -1,0 +1,273 @@
+//! Agents that speak A2A already, at an address: `url`.
+
+use std::{path::PathBuf, time::Duration};
+
+use http::HeaderName;
+use nuncio_protocol::{Binding, FileBytes, Version};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use url::{Host, Url};
+
+use super::{
+    Agent, AgentKind, VersionWord,
+    auth::{self, Auth},
+    kinds::{Example, Keys, Table},
+};
+use crate::config::form::{
+    FilePath, Form, Fraction, HostText, Hours, HttpUrl, List, Opt, Seconds, form, header, http_url, placed,
+    word,
+};
+
+/// An agent at an address: where it is, how it is spoken to, and how patiently.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(default = "Upstream::anywhere", deny_unknown_fields)]
+pub struct Upstream {
+    /// An agent that speaks A2A already, in any version: its address, or that of its card.
+    #[serde(with = "HttpUrl")]
+    #[schemars(example = "https://billing.internal")]
+    pub url: Url,
+    /// durable: tasks, their logs and webhooks are the hub's. proxy: calls are passed on, and nothing is kept but
+    /// who owns which task.
+    pub mode: Mode,
+    /// Speak this version to it: "1.0" or "0.3"; the best one of its card when absent.
+    #[serde(with = "Opt::<VersionWord>")]
+    #[schemars(example = "1.0")]
+    pub version: Option<Version>,
+    /// Speak this binding to it; the best one of its card when absent.
+    #[serde(with = "Opt::<BindingWord>")]
+    #[schemars(example = &"jsonrpc")]
+    pub binding: Option<Binding>,
+    /// Its card, if not where cards are: an address or a file.
+    #[schemars(with = "String", example = "https://billing.internal/cards/agent.json")]
+    pub card: Option<CardSource>,
+    /// After how many seconds to look for a new card.
+    #[serde(rename = "card_refresh_seconds", with = "Seconds")]
+    #[schemars(range(min = 1))]
+    pub card_refresh: Duration,
+    /// Hosts at which its interfaces may be, besides that of its card: names or addresses without a port.
+    #[serde(with = "List::<HostText>")]
+    #[schemars(example = ["calls.billing.internal"])]
+    pub allow_hosts: Vec<Host>,
+    /// Headers of the caller that are passed on.
+    #[serde(with = "List::<ForwardedHeader>")]
+    #[schemars(example = ["x-request-id"])]
+    pub forward_headers: Vec<HeaderName>,
+    /// How many seconds it may take to answer, except for a message.
+    #[serde(rename = "timeout_seconds", with = "Seconds")]
+    #[schemars(range(min = 1))]
+    pub timeout: Duration,
+    /// How many seconds it may take to answer a message.
+    #[serde(rename = "send_timeout_seconds", with = "Seconds")]
+    #[schemars(range(min = 1))]
+    pub send_timeout: Duration,
+    /// After how many hours a task is given up whose agent cannot be reached.
+    #[serde(rename = "give_up_hours", with = "Hours")]
+    #[schemars(range(min = 1))]
+    pub give_up: Duration,
+    /// A message may be sent to it twice, if nobody knows whether it arrived.
+    pub idempotent: bool,
+    /// How the hub follows its tasks; auto: as well as it can.
+    pub follow: Follow,
+    /// Seconds between two polls of a task that goes on. The first polls come sooner, after 1, 2, 4, 8 … ms, and later
+    /// ones more seldom.
+    #[serde(rename = "poll_seconds", with = "Fraction")]
+    pub poll_every: Duration,
+    /// Form of file content in version 0.3 over HTTP+JSON and gRPC. detect: base64 text is written, and decoded
+    /// where it looks like that. base64: base64 text (SDKs for Python, Go, Java). raw: the content itself (SDK for
+    /// JavaScript).
+    #[serde(with = "FileBytesWord")]
+    pub file_bytes: FileBytes,
+    /// Callers with credentials may read its extended card.
+    pub extended_card: bool,
+    /// How many may be at work at a time: calls of an agent, or runs of a program.
+    #[schemars(with = "Option<u32>", example = 64, range(min = 1))]
+    pub max_concurrent: Option<usize>,
+    /// Signatures of its card.
+    pub trust: Trust,
+    /// How the hub proves to it who it is.
+    pub auth: Auth,
+}
+
+impl Upstream {
+    /// Defaults of every key for the schema and for serde. The address is always written: by it the kind is known.
+    fn anywhere() -> Self {
+        Self::new(Url::parse("http://localhost").unwrap_or_else(|_| unreachable!("a constant")))
+    }
+
+    /// The agent at this address, with the defaults of every other key.
+    #[must_use]
+    pub fn new(url: Url) -> Self {
+        Self {
+            url,
+            mode: Mode::default(),
+            version: None,
+            binding: None,
+            card: None,
+            card_refresh: Duration::from_secs(300),
+            allow_hosts: Vec::new(),
+            trust: Trust::default(),
+            auth: Auth::default(),
+            forward_headers: Vec::new(),
+            timeout: Duration::from_secs(30),
+            // As long as a caller of ours would wait.
+            send_timeout: Duration::from_secs(600),
+            give_up: Duration::from_secs(24 * 60 * 60),
+            max_concurrent: None,
+            idempotent: false,
+            follow: Follow::default(),
+            poll_every: Duration::from_secs(1),
+            file_bytes: FileBytes::default(),
+            extended_card: false,
+        }
+    }
+}
+
+impl Keys for Upstream {
+    const KEY: &'static str = "url";
+    const EXAMPLE: &'static str = "billing";
+    const ALTERNATIVES: &'static [Example] = &[
+        ("search", &["url", "auth.bearer"]),
+        ("orders", &["url", "auth.user", "auth.password"]),
+        ("stock", &["url", "auth.user", "auth.password_file"]),
+        (
+            "partner",
+            &[
+                "url",
+                "auth.oauth2.token_url",
+                "auth.oauth2.client_id",
+                "auth.oauth2.client_secret",
+                "auth.oauth2.scopes",
+                "auth.oauth2.audience",
+            ],
+        ),
+        (
+            "desk",
+            &["url", "auth.oauth2.token_url", "auth.oauth2.client_id", "auth.oauth2.client_secret_file"],
+        ),
+    ];
+
+    fn check(table: &mut Table<'_>) {
+        if table.is_true(&["trust", "require"]) && table.is_empty(&["trust", "keys"]) {
+            table.wrong(&["trust", "require"], "needs keys that count; add keys = [\"FILE\"]");
+        }
+        auth::check(table);
+    }
+
+    fn into_kind(self, _: &Agent) -> Result<AgentKind, String> {
+        Ok(AgentKind::Upstream(Box::new(self)))
+    }
+}
+
+/// Owner of the tasks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    // The hub: own id, own log, own webhooks.
+    #[default]
+    Durable,
+    // The agent: calls are passed on.
+    Proxy,
+}
+
+/// Source of a card, if not where cards are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CardSource {
+    /// At an address.
+    Url(Url),
+    /// In a file.
+    File(PathBuf),
+}
+
+impl<'de> Deserialize<'de> for CardSource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (folder, text): (PathBuf, String) = placed(deserializer)?;
+        if text.contains("://") {
+            return http_url(&text).map(Self::Url).map_err(D::Error::custom);
+        }
+        Ok(Self::File(folder.join(text)))
+    }
+}
+
+/// Signatures of a card.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Trust {
+    /// Keys that count: JWKS, JWK or PEM files. A signature by another key is refused.
+    #[serde(with = "List::<FilePath>")]
+    #[schemars(example = ["billing.jwks.json"])]
+    pub keys: Vec<PathBuf>,
+    /// A card without a signature is refused, too.
+    pub require: bool,
+}
+
+/// The way in which tasks are followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Follow {
+    // As well as the agent can.
+    #[default]
+    Auto,
+    // By streams.
+    Stream,
+    // By polls.
+    Poll,
+    // By a call that answers when the task is done.
+    Block,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(remote = "Binding", rename_all = "lowercase")]
+#[schemars(rename = "Binding")]
+pub(super) enum BindingWord {
+    JsonRpc,
+    #[serde(rename = "rest")]
+    HttpJson,
+    Grpc,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(remote = "FileBytes", rename_all = "lowercase")]
+#[schemars(rename = "FileBytes")]
+pub(super) enum FileBytesWord {
+    Detect,
+    Base64,
+    Raw,
+}
+
+word!(BindingWord => Binding);
+
+/// Headers of a caller that are never passed on: what is between two neighbours (RFC 9110, 7.6.1), and what the hub
+/// says itself. A length or an encoding of a body that is another's hides one call in another.
+const NOT_FORWARDED: &[&str] = &[
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "idempotency-key",
+    "keep-alive",
+    "nuncio-hops",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "traceparent",
+    "tracestate",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+form! {
+    /// A header of the caller that may be passed on.
+    ForwardedHeader: String => HeaderName,
+    |text| {
+        let name = header(&text)?;
+        if NOT_FORWARDED.contains(&name.as_str()) {
+            return Err("is for the next connection, or said by the hub itself; leave it out".to_owned());
+        }
+        Ok(name)
+    },
+    ToString::to_string
+}
