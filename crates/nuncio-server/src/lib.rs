@@ -70,8 +70,7 @@ pub use self::{
     caller_pool::{CallerKey, CallerPermit, CallerPool, CallerShare},
     extension::Extension,
     memory::{MemoryAccount, MemoryUsage, MemoryUse},
-    runtime::{
-        Emitter, ExecContext, Execution, Executor, Limits, MOST_MEMO, Retention, Runtime, RuntimeBuilder,
-    },
+    runtime::{Emitter, ExecContext, Execution, Executor, Limits, Retention, Runtime, RuntimeBuilder},
+    size::MOST_MEMO,
     task_quota::{CountedTask, TaskQuota},
 };

@@ -9,10 +9,7 @@ use nuncio_protocol::{
 };
 
 use super::record::Recorder;
-use crate::id::new_id;
-
-/// How many bytes an agent may [remember](Emitter::remember) with a task.
-pub const MOST_MEMO: usize = 64 << 10;
+use crate::{id::new_id, size::MOST_MEMO};
 
 /// Writes the events of an execution. When a call returns, the event has its place in the task's log; it is shown to
 /// callers when it is in the store ([`Self::flush`] waits for that). Parts of an agent may emit concurrently

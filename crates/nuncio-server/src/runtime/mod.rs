@@ -69,7 +69,7 @@ use self::{
 };
 pub use self::{
     builder::{Limits, RuntimeBuilder},
-    emitter::{Emitter, MOST_MEMO},
+    emitter::Emitter,
     executor::{ExecContext, Execution, Executor},
     recover::Retention,
 };
