@@ -114,7 +114,7 @@ impl Hub {
         let keys = CardKeys::load(&config.card_keys)?;
         let telemetry = Telemetry::start(&config.telemetry)?;
         let memory = memory::account(config.limits.memory_limit_bytes);
-        let store = telemetry.watched(data::open(&config.data, &memory).await?);
+        let store = telemetry.instrumented(data::open(&config.data, &memory).await?);
         let push = config.push.as_ref();
         let master = match master::load(&config.data, config.key_file.as_deref()) {
             Ok(master) => Some(master),

@@ -299,7 +299,7 @@ async fn erase(desk: Arc<Desk>, call: Call<(), Whose>) -> Result<Reply<Erased>, 
         erased += runtime.erase(tenant.as_deref(), &caller).await.map_err(|error| refused(&error))?;
     }
     // And what is left of agents that are served no more.
-    let whose = store::Whose {
+    let whose = store::ErasureTarget {
         agent: agent.map(Into::into),
         tenant: tenant.map(Into::into),
         owner: principal.as_deref().map(Into::into),

@@ -94,7 +94,8 @@ impl Shared {
 
     /// Changes a kept turn, when the store is there.
     pub(super) async fn change_turn(&self, live: &LiveRef, change: TurnChange) -> Result<()> {
-        let changed = self.journal.insist(|| self.store.turn(&live.scope, &live.id, change.clone())).await?;
+        let changed =
+            self.journal.insist(|| self.store.update_turn(&live.scope, &live.id, change.clone())).await?;
         changed.map_err(|refused| {
             tracing::warn!(task = %live.id, ?refused, "the store refused a turn; somebody else has the task");
             live.break_off();

@@ -69,7 +69,7 @@ use crate::{
     CallerKey, CallerPermit, CallerPool, CountedTask, TaskQuota,
     executor::Executor,
     push::AgentPush,
-    store::{Projection, Scope, Store, Whose},
+    store::{ErasureTarget, Projection, Scope, Store},
 };
 
 /// What a caller is told to wait when a limit is reached.
@@ -464,7 +464,7 @@ impl Runtime {
     /// # Errors
     /// The store is not there. What was forgotten until then stays forgotten; ask again.
     pub async fn erase(&self, tenant: Option<&str>, caller: &Caller) -> Result<usize> {
-        let whose = Whose {
+        let whose = ErasureTarget {
             agent: Some(Arc::clone(&self.shared.agent)),
             tenant: tenant.map(Into::into),
             owner: caller.principal().cloned(),

@@ -193,7 +193,7 @@ impl Recorder {
         };
         if let Some((key, message)) = key {
             let (Shared { journal, store, .. }, at) = (&*self.shared, now());
-            let keep = || store.keep_reply(&self.live.scope, key.clone(), Arc::clone(&message), at);
+            let keep = || store.put_reply(&self.live.scope, key.clone(), Arc::clone(&message), at);
             if let Err(error) = journal.insist(keep).await {
                 self.live.break_off();
                 return Err(error.into());
