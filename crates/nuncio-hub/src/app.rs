@@ -116,7 +116,7 @@ impl Hub {
         let keys = CardKeys::load(&config.card_keys)?;
         let telemetry = Telemetry::start(&config.telemetry)?;
         let memory = memory::account(config.limits.memory_limit_bytes);
-        let store = telemetry.watched(data::open(&config.data.store(), &memory).await?);
+        let store = telemetry.instrumented(data::open(&config.data.store(), &memory).await?);
         let push = Some(&config.push).filter(|push| push.enabled);
         let master = match master::load(&config.data.store(), config.data.key_file.as_deref()) {
             Ok(master) => Some(master),

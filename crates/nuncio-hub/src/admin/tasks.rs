@@ -156,7 +156,7 @@ pub(super) async fn erase(state: Arc<AdminState>, request: EraseTasks) -> Result
         erased += runtime.erase(tenant.as_deref(), &caller).await.map_err(|error| refused(&error))?;
     }
     // And the tasks of agents that are no longer served.
-    let whose = store::Whose {
+    let whose = store::ErasureTarget {
         agent: agent.map(Into::into),
         tenant: tenant.map(Into::into),
         owner: principal.as_deref().map(Into::into),

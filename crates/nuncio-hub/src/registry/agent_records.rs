@@ -79,7 +79,7 @@ impl AgentRecords {
 
     pub(super) async fn drop(&self, name: &str, version: u64) -> Result<(), Refused> {
         self.store
-            .drop_record(KIND, name, Expect::Version(version))
+            .delete_record(KIND, name, Expect::Version(version))
             .await?
             .map(drop)
             .map_err(|refused| lost(&refused))

@@ -13,7 +13,7 @@ use std::{
 use nuncio_protocol::{Binding, ErrorKind, TaskState, Version, op::Op};
 use nuncio_server::{
     MemoryAccount, MemoryUse,
-    store::{Asked, DeliveryState, Settled, Watch},
+    store::{DeliveryState, Settled, StoreOp, Watch},
 };
 use prometheus_client::{
     encoding::text,
@@ -146,8 +146,8 @@ pub(crate) struct Metrics {
     translations: Counters<6>,
     denials: Counters<1>,
     agent_up: Gauges<1>,
-    store_seconds: [Histogram; Asked::ALL.len()],
-    store_errors: [Counter; Asked::ALL.len()],
+    store_seconds: [Histogram; StoreOp::ALL.len()],
+    store_errors: [Counter; StoreOp::ALL.len()],
     memory_limit: Gauge,
     memory_resident: Gauge,
     memory_reserved: [Gauge; MemoryUse::ALL.len()],
@@ -210,9 +210,9 @@ impl Default for Metrics {
         Self {
             deliveries: DeliveryState::ALL
                 .map(|state| deliveries.get_or_create_owned(&labels(&DELIVERIES, [outcome_of(state)]))),
-            store_seconds: Asked::ALL
+            store_seconds: StoreOp::ALL
                 .map(|asked| store_seconds.get_or_create_owned(&labels(&STORE_SECONDS, [asked.name()]))),
-            store_errors: Asked::ALL
+            store_errors: StoreOp::ALL
                 .map(|asked| store_errors.get_or_create_owned(&labels(&STORE_ERRORS, [asked.name()]))),
             memory_reserved: MemoryUse::ALL
                 .map(|of| memory_reserved.get_or_create_owned(&labels(&MEMORY_RESERVED, [of.name()]))),
@@ -324,7 +324,7 @@ impl Metrics {
 }
 
 impl Watch for Metrics {
-    fn answered(&self, asked: Asked, took: Duration, is_ok: bool) {
+    fn answered(&self, asked: StoreOp, took: Duration, is_ok: bool) {
         self.store_seconds[asked as usize].observe(took.as_secs_f64());
         if !is_ok {
             self.store_errors[asked as usize].inc();

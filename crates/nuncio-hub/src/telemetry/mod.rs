@@ -54,8 +54,8 @@ impl Telemetry {
     }
 
     /// The store, measured.
-    pub(crate) fn watched(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
-        nuncio_server::store::watched(store, Arc::clone(&self.metrics) as _)
+    pub(crate) fn instrumented(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        nuncio_server::store::instrumented(store, Arc::clone(&self.metrics) as _)
     }
 
     /// Sends what is left, if that takes no longer than this.

@@ -47,12 +47,12 @@ impl Settler {
         Self(settler)
     }
 
-    /// Hands in what happened, in order; it is written down soon.
+    /// LeaseTable in what happened, in order; it is written down soon.
     pub(super) fn note(&self, settled: Settled) {
         let _ = self.0.send((settled, None));
     }
 
-    /// Hands in what happened, and waits until it is written down.
+    /// LeaseTable in what happened, and waits until it is written down.
     pub(super) async fn settle(&self, settled: Settled) {
         let (written, done) = oneshot::channel();
         let _ = self.0.send((settled, Some(written)));

@@ -146,7 +146,9 @@ impl Core {
             };
         };
         loop {
-            let Some(Answer { digest, outcome }) = self.store.answer(&live.scope, &key.key).await? else {
+            let Some(Answer { digest, outcome }) =
+                self.store.idempotent_outcome(&live.scope, &key.key).await?
+            else {
                 return Ok(Ok(guard));
             };
             same_request(digest, key)?;

@@ -75,7 +75,7 @@ pub use self::{
 };
 use crate::{
     push::AgentPush,
-    store::{Projection, Scope, Store, Whose},
+    store::{ErasureTarget, Projection, Scope, Store},
 };
 
 /// What a caller is told to wait when a limit is reached.
@@ -323,7 +323,7 @@ impl Runtime {
     /// # Errors
     /// The store is not there. What was forgotten until then stays forgotten; ask again.
     pub async fn erase(&self, tenant: Option<&str>, caller: &Caller) -> Result<usize> {
-        let whose = Whose {
+        let whose = ErasureTarget {
             agent: Some(Arc::clone(&self.core.agent.name)),
             tenant: tenant.map(Into::into),
             owner: caller.principal().cloned(),

@@ -192,7 +192,7 @@ impl Recorder {
         };
         if let Some((key, message)) = key {
             let (Core { journal, store, .. }, at) = (&*self.core, now());
-            let keep = || store.keep_reply(&self.live.scope, key.clone(), Arc::clone(&message), at);
+            let keep = || store.put_reply(&self.live.scope, key.clone(), Arc::clone(&message), at);
             if let Err(error) = journal.retry_while_down(keep).await {
                 self.live.evict();
                 return Err(error.into());

@@ -42,7 +42,7 @@ impl Core {
         let known: Vec<(TaskId, Seq)> =
             live.iter().map(|live| (live.id.clone(), live.lock().committed().seq)).collect();
         // A store that is down will be back, and has taken in nothing meanwhile.
-        let moved = self.store.moved(&known).await.unwrap_or_default();
+        let moved = self.store.changed_since(&known).await.unwrap_or_default();
         for live in live.iter().filter(|live| moved.contains(&live.id)) {
             self.follow_other(live).await;
         }

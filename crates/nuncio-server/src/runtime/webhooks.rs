@@ -143,7 +143,7 @@ impl Core {
         req: &DeleteTaskPushNotificationConfigRequest,
     ) -> Result<()> {
         let push = self.push()?;
-        match self.store.drop_webhook(scope, &req.task_id, &req.id).await? {
+        match self.store.delete_webhook(scope, &req.task_id, &req.id).await? {
             Ok(uid) => {
                 if let Some(uid) = uid {
                     push.forget(&uid).await;

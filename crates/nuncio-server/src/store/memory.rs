@@ -250,7 +250,7 @@ impl Stored {
     }
 
     /// Drops the turns that a status of this state ends.
-    fn drop_turns(&mut self, state: TaskState) {
+    fn delete_turns(&mut self, state: TaskState) {
         if state.is_terminal() {
             self.turns = Vec::new();
         } else if state.is_interrupted() {
@@ -295,7 +295,7 @@ impl Inner {
             if state.is_terminal() {
                 stored.log.shrink_to_fit();
             }
-            stored.drop_turns(state);
+            stored.delete_turns(state);
             self.relist(&commit.task_id, (status.timestamp.unwrap_or(Timestamp::EPOCH), state));
         }
         Ok(())
@@ -331,7 +331,7 @@ impl Inner {
         };
         self.bytes += stored.bytes;
         if let Some((_, state)) = status {
-            stored.drop_turns(state);
+            stored.delete_turns(state);
         }
         for parent in references(&commit.event) {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
@@ -349,7 +349,7 @@ impl Inner {
     /// Keeps the webhook of an entry, and writes down who is owed the entry.
     fn push(&mut self, commit: &Commit) {
         if let Some(webhook) = &commit.webhook {
-            self.keep_webhook(&commit.task_id, webhook.clone(), commit.at);
+            self.upsert_webhook(&commit.task_id, webhook.clone(), commit.at);
         }
         if let Some(stored) = self.tasks.get(&commit.task_id).filter(|_| commit.push) {
             self.outbox.owe(stored.webhooks.values(), commit.expected.next(), commit.at);

@@ -18,9 +18,10 @@
 //! - `scope`, `error`: what they share
 //! - `judge`: who may write, decided once for all stores
 //! - `memory`, `sqlite`, `postgres`: the stores; `codec`: what the two databases share; `open`: how they are opened
-//! - `watched`: any store, with measurements
+//! - `instrumented`: any store, with measurements
 
 mod error;
+mod instrumented;
 mod judge;
 mod open;
 mod operator_queries;
@@ -28,7 +29,6 @@ mod outbox;
 mod records;
 mod scope;
 mod task_log;
-mod watched;
 
 pub mod memory;
 #[cfg(feature = "postgres")]
@@ -52,9 +52,10 @@ pub use self::sqlite::{SqliteOptions, SqliteStore};
 pub(crate) use self::task_log::{PageBytes, references};
 pub use self::{
     error::{Refused, StoreError},
+    instrumented::{StoreOp, Watch, instrumented},
     memory::MemoryStore,
     open::{Durability, OpenError},
-    operator_queries::{AdminTask, AdminTaskPage, AdminTaskQuery, OperatorQueries, TaskCount, Whose},
+    operator_queries::{AdminTask, AdminTaskPage, AdminTaskQuery, ErasureTarget, OperatorQueries, TaskCount},
     outbox::{
         Attempt, Backlog, Delivery, DeliveryId, DeliveryOutcome, DeliveryQuery, DeliveryState, Lease, Leased,
         Leases, MOST_WEBHOOKS, Outbox, Owed, Redrive, Settled, Then, Webhook,
@@ -66,7 +67,6 @@ pub use self::{
         Pruned, Reservation, StoredEvent, StoredTask, StoredTurn, TaskLog, TaskPage, TaskQuery, TurnChange,
         busy_after,
     },
-    watched::{Asked, Watch, watched},
 };
 
 /// A store: the four parts over the same data, and the handle that opened it.

@@ -37,7 +37,7 @@ pub trait OperatorQueries: Send + Sync + 'static {
     async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError>;
 
     /// Forgets at most so many tasks, replies and reservations of a caller, whatever their state; says how many.
-    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError>;
+    async fn erase(&self, whose: &ErasureTarget, limit: usize) -> Result<usize, StoreError>;
 }
 
 /// A query for tasks over all callers. Filters combine by AND.
@@ -96,7 +96,7 @@ pub struct TaskCount {
 
 /// A caller, for the deletion of its data.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Whose {
+pub struct ErasureTarget {
     /// At this agent only; `None`: at all.
     pub agent: Option<Arc<str>>,
     /// In this tenant; `None`: in all, and without one.
@@ -105,7 +105,7 @@ pub struct Whose {
     pub owner: Option<Arc<str>>,
 }
 
-impl Whose {
+impl ErasureTarget {
     /// True if what is kept in this scope is theirs.
     #[must_use]
     pub fn is(&self, scope: &Scope) -> bool {

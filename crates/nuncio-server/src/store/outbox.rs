@@ -55,7 +55,7 @@ pub trait Outbox: Send + Sync + 'static {
 
     /// Deletes a webhook and all it is owed; says its uid, if there was one. [`Refused::NotFound`] without
     /// the task.
-    async fn drop_webhook(
+    async fn delete_webhook(
         &self,
         scope: &Scope,
         id: &TaskId,

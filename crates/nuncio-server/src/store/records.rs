@@ -34,7 +34,7 @@ pub trait Records: Send + Sync + 'static {
     async fn put_records(&self, puts: Vec<PutRecord>) -> Result<Vec<Result<u64, Refused>>, StoreError>;
 
     /// Deletes a record; says whether there was one. Refused as in [`Self::put_records`].
-    async fn drop_record(
+    async fn delete_record(
         &self,
         kind: &str,
         key: &str,

@@ -69,9 +69,9 @@ pub trait TaskLog: Send + Sync + 'static {
     /// The task as its log tells it, and the number of its last entry.
     async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError>;
 
-    /// Those of these tasks whose logs go on after the number that is known of each. Asked only where owners
+    /// Those of these tasks whose logs go on after the number that is known of each. StoreOp only where owners
     /// share the store.
-    async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError>;
+    async fn changed_since(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError>;
 
     /// The task, without what is not to be shown of it.
     async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError>;
@@ -92,12 +92,12 @@ pub trait TaskLog: Send + Sync + 'static {
     async fn links(&self, scope: &Scope, id: &TaskId) -> Result<Links, StoreError>;
 
     /// The answer under an idempotency key.
-    async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError>;
+    async fn idempotent_outcome(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError>;
 
     /// Keeps a direct reply under an idempotency key, in place of this owner's reservation of the key if there is
     /// one. A key that has an answer already, or that another owner has reserved, stays as it is. Tasks are kept by
     /// their first [`Commit`].
-    async fn keep_reply(
+    async fn put_reply(
         &self,
         scope: &Arc<Scope>,
         key: IdempotencyKey,
@@ -118,7 +118,7 @@ pub trait TaskLog: Send + Sync + 'static {
 
     /// Keeps a turn that waits, marks it as begun or drops it. Refused as [`Refused::Held`] unless this
     /// owner has the task, in progress or not; one that begins and is not there is not found.
-    async fn turn(
+    async fn update_turn(
         &self,
         scope: &Scope,
         id: &TaskId,

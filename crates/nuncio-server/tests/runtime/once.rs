@@ -433,7 +433,7 @@ async fn a_caller_that_is_erased_leaves_no_reservation() {
         assert_eq!(server.runtime.erase(None, &Caller::authenticated("ann")).await.unwrap(), 1);
         tokio::time::sleep(secs(60)).await;
         assert_eq!(all(&second.as_caller("ann")).await, [], "crashes: {crashes}");
-        assert!(second.store.answer(&scope(Some("ann")), "k").await.unwrap().is_none());
+        assert!(second.store.idempotent_outcome(&scope(Some("ann")), "k").await.unwrap().is_none());
         assert_eq!(world.runs.number(), 1);
         lost.abort();
     }
@@ -452,6 +452,6 @@ async fn what_was_cut_off_is_forgotten_in_its_time_with_its_key() {
     let second = world.server_with(|builder| builder.retention(Retention::finished(secs(0))));
     tokio::time::sleep(secs(3_600)).await;
     assert_eq!(all(&second).await, []);
-    assert!(second.store.answer(&scope(None), "k").await.unwrap().is_none());
+    assert!(second.store.idempotent_outcome(&scope(None), "k").await.unwrap().is_none());
     assert!(second.store.abandoned("scripted", 9).await.unwrap().is_empty());
 }

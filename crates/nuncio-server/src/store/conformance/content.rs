@@ -191,7 +191,7 @@ pub async fn the_same_content_in_two_tasks_is_each_ones_own(store: Arc<dyn Store
 pub async fn a_large_reply_comes_back_equal(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let reply = Arc::new(Message::agent("r", parts(200 * KIB, 1)));
-    works(store.keep_reply(&ann, super::key("k", 1), Arc::clone(&reply), at(1)).await);
-    let answer = works(store.answer(&ann, "k").await).map(|answer| answer.outcome);
+    works(store.put_reply(&ann, super::key("k", 1), Arc::clone(&reply), at(1)).await);
+    let answer = works(store.idempotent_outcome(&ann, "k").await).map(|answer| answer.outcome);
     assert!(matches!(answer, Some(crate::store::Outcome::Reply(kept)) if kept == reply));
 }

@@ -61,7 +61,7 @@ async fn prepare(store: &Arc<dyn Store>, case: &Case) -> Seq {
         Condition::Ended => writer.status(TaskState::Completed, 3).await,
     }
     if case.condition == Condition::Waiting {
-        let queued = store.turn(&writer.scope, &writer.task.id, TurnChange::Queue(turn("1"))).await;
+        let queued = store.update_turn(&writer.scope, &writer.task.id, TurnChange::Queue(turn("1"))).await;
         assert_eq!(works(queued), Ok(()));
     }
     writer.seq
@@ -100,7 +100,8 @@ pub async fn every_write_is_judged_by_the_one_rule<H: Handles>(handles: &H) {
         let scope = scope(if case.in_scope { "ann" } else { "bob" });
         let told = format!("{facts:?}, off by {}, taken: {}", case.off, case.take);
         // First what changes nothing if it is accepted: to drop a turn that is not there.
-        let dropped = store.turn(&scope, &case.id.as_str().into(), TurnChange::Drop("none".into())).await;
+        let dropped =
+            store.update_turn(&scope, &case.id.as_str().into(), TurnChange::Drop("none".into())).await;
         assert_eq!(works(dropped), judge::turn(Some(facts)), "a turn: {told}");
         let writer = Writer::open(&store, &scope, super::creation(&case.id, "c-1", 1), seq);
         let entry = Commit {

@@ -6,7 +6,7 @@ use nuncio_protocol::{Seq, TaskState};
 
 use super::{Writer, at, stored, works};
 use crate::store::{
-    AdminTask, AdminTaskPage, AdminTaskQuery, Keyset, Prune, Pruned, Scope, Store, TaskCount, Whose,
+    AdminTask, AdminTaskPage, AdminTaskQuery, ErasureTarget, Keyset, Prune, Pruned, Scope, Store, TaskCount,
 };
 
 const STATES: [TaskState; 4] =
@@ -140,7 +140,7 @@ pub async fn tasks_are_counted_by_agent_and_state(store: Arc<dyn Store>) {
     assert_eq!(works(store.prune(&prune, 99).await), 3);
     tasks.retain(|task| &*task.scope.agent != "a" || task.state != TaskState::Completed);
     assert_eq!(works(store.count_tasks().await), counted(&tasks));
-    let whose = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
+    let whose = ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) };
     assert!(works(store.erase(&whose, 99).await) > 0);
     tasks.retain(|task| !whose.is(&task.scope));
     assert_eq!(works(store.count_tasks().await), counted(&tasks));

@@ -7,8 +7,8 @@ use nuncio_protocol::{TaskId, TaskState, Timestamp};
 
 use super::{Inner, MemoryStore, Owner, Stored, index};
 use crate::store::{
-    AdminTask, AdminTaskPage, AdminTaskQuery, Backlog, Delivery, DeliveryQuery, Keyset, OperatorQueries,
-    Redrive, Scope, StoreError, StoredTask, TaskCount, TaskQuery, Whose,
+    AdminTask, AdminTaskPage, AdminTaskQuery, Backlog, Delivery, DeliveryQuery, ErasureTarget, Keyset,
+    OperatorQueries, Redrive, Scope, StoreError, StoredTask, TaskCount, TaskQuery,
 };
 
 /// The number of tasks in each state, by the number of the state.
@@ -100,7 +100,7 @@ impl OperatorQueries for MemoryStore {
         Ok(self.lock().counts())
     }
 
-    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
+    async fn erase(&self, whose: &ErasureTarget, limit: usize) -> Result<usize, StoreError> {
         Ok(self.lock().erase(whose, limit))
     }
 }

@@ -168,7 +168,7 @@ impl Stored {
 
 impl Inner {
     /// Keeps a webhook of a task that is there.
-    pub(super) fn keep_webhook(&mut self, id: &TaskId, mut webhook: Webhook, now: Timestamp) {
+    pub(super) fn upsert_webhook(&mut self, id: &TaskId, mut webhook: Webhook, now: Timestamp) {
         let Some(stored) = self.tasks.get_mut(id) else { return };
         stored.take_webhook(&mut webhook);
         let (uid, scope) = (Arc::clone(&webhook.uid), Arc::clone(&stored.scope));
@@ -209,7 +209,7 @@ impl Inner {
         if self.active(stored).filter(|known| known.id != webhook.id).count() >= MOST_WEBHOOKS {
             return Err(Refused::Full);
         }
-        self.keep_webhook(id, webhook, now);
+        self.upsert_webhook(id, webhook, now);
         Ok(())
     }
 
@@ -229,7 +229,7 @@ impl Inner {
         Some(wanted.take(limit).cloned().collect())
     }
 
-    pub(super) fn drop_webhook(
+    pub(super) fn delete_webhook(
         &mut self,
         scope: &Scope,
         id: &TaskId,
@@ -403,13 +403,13 @@ impl Outbox for MemoryStore {
         Ok(self.lock().webhooks(scope, id, after, limit))
     }
 
-    async fn drop_webhook(
+    async fn delete_webhook(
         &self,
         scope: &Scope,
         id: &TaskId,
         webhook: &PushConfigId,
     ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError> {
-        Ok(self.lock().drop_webhook(scope, id, webhook))
+        Ok(self.lock().delete_webhook(scope, id, webhook))
     }
 
     async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError> {

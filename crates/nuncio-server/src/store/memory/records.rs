@@ -136,7 +136,7 @@ impl Records for MemoryStore {
         Ok(puts.into_iter().map(|put| inner.records.put(put)).collect())
     }
 
-    async fn drop_record(
+    async fn delete_record(
         &self,
         kind: &str,
         key: &str,

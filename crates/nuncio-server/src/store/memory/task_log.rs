@@ -32,7 +32,7 @@ impl TaskLog for MemoryStore {
         Ok(stored.map(|stored| stored.task(shown)))
     }
 
-    async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+    async fn changed_since(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
         let inner = self.lock();
         let has_moved =
             |(id, seq): &&(TaskId, Seq)| inner.tasks.get(id).is_some_and(|stored| stored.seq() > *seq);
@@ -69,12 +69,12 @@ impl TaskLog for MemoryStore {
         Ok(self.lock().links(scope, id))
     }
 
-    async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
+    async fn idempotent_outcome(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
         let (slot, inner) = ((Arc::new(scope.clone()), Arc::from(key)), self.lock());
         Ok(inner.answers.get(&slot).cloned().or_else(|| inner.reserved(&slot.0, &slot.1)))
     }
 
-    async fn keep_reply(
+    async fn put_reply(
         &self,
         scope: &Arc<Scope>,
         key: IdempotencyKey,
@@ -114,13 +114,13 @@ impl TaskLog for MemoryStore {
         Ok(self.lock().abandoned(agent, limit))
     }
 
-    async fn turn(
+    async fn update_turn(
         &self,
         scope: &Scope,
         id: &TaskId,
         change: TurnChange,
     ) -> Result<Result<(), Refused>, StoreError> {
-        Ok(self.lock().turn(self.me, scope, id, change))
+        Ok(self.lock().update_turn(self.me, scope, id, change))
     }
 
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {

@@ -8,7 +8,7 @@ use super::{Inner, Owner, Stored};
 use crate::store::{Orphan, Refused, Scope, TurnChange, judge};
 
 impl Inner {
-    pub(super) fn turn(
+    pub(super) fn update_turn(
         &mut self,
         me: Owner,
         scope: &Scope,

@@ -14,8 +14,8 @@ use super::{
     read::{self, seq},
 };
 use crate::store::{
-    AdminTask, AdminTaskPage, AdminTaskQuery, Backlog, Delivery, DeliveryQuery, OperatorQueries, Redrive,
-    Scope, StoreError, StoredTask, TaskCount, Whose,
+    AdminTask, AdminTaskPage, AdminTaskQuery, Backlog, Delivery, DeliveryQuery, ErasureTarget,
+    OperatorQueries, Redrive, Scope, StoreError, StoredTask, TaskCount,
     codec::{millis_from, moment, state_code, state_of},
 };
 
@@ -105,7 +105,7 @@ impl OperatorQueries for PostgresStore {
         rows.iter().map(count).collect()
     }
 
-    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
+    async fn erase(&self, whose: &ErasureTarget, limit: usize) -> Result<usize, StoreError> {
         persist(|| forget::erase(self, whose, limit)).await
     }
 }

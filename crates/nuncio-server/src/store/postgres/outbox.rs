@@ -39,7 +39,7 @@ impl Outbox for PostgresStore {
         webhooks::list(self, scope, id, after, limit).await
     }
 
-    async fn drop_webhook(
+    async fn delete_webhook(
         &self,
         scope: &Scope,
         id: &TaskId,

@@ -118,7 +118,7 @@ impl Records for PostgresStore {
     }
 
     /// Not asked twice: the second answer would not be that of the first.
-    async fn drop_record(
+    async fn delete_record(
         &self,
         kind: &str,
         key: &str,

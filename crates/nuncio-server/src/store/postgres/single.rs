@@ -74,7 +74,7 @@ const SECRET: &str = "WITH made AS (
       INSERT INTO secrets VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING value)
   SELECT value FROM made UNION ALL SELECT value FROM secrets WHERE name = $1 LIMIT 1";
 
-pub(super) async fn keep_reply(
+pub(super) async fn put_reply(
     store: &PostgresStore,
     scope: &Scope,
     key: &IdempotencyKey,
@@ -103,7 +103,7 @@ pub(super) async fn keep_reply(
     Ok(())
 }
 
-pub(super) async fn turn(
+pub(super) async fn update_turn(
     store: &PostgresStore,
     scope: &Scope,
     id: &TaskId,

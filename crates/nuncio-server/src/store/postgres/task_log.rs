@@ -29,8 +29,8 @@ impl TaskLog for PostgresStore {
         read::shown(self, scope, id, shown).await
     }
 
-    async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
-        read::moved(self, known).await
+    async fn changed_since(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+        read::changed_since(self, known).await
     }
 
     async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
@@ -51,18 +51,18 @@ impl TaskLog for PostgresStore {
         read::links(self, scope, id).await
     }
 
-    async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
-        read::answer(self, scope, key).await
+    async fn idempotent_outcome(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
+        read::idempotent_outcome(self, scope, key).await
     }
 
-    async fn keep_reply(
+    async fn put_reply(
         &self,
         scope: &Arc<Scope>,
         key: IdempotencyKey,
         reply: Arc<Message>,
         at: Timestamp,
     ) -> Result<(), StoreError> {
-        single::keep_reply(self, scope, &key, &reply, at).await
+        single::put_reply(self, scope, &key, &reply, at).await
     }
 
     async fn reserve(&self, reservation: Reservation) -> Result<Result<(), Refused>, StoreError> {
@@ -77,13 +77,13 @@ impl TaskLog for PostgresStore {
         reservations::abandoned(self, agent, limit).await
     }
 
-    async fn turn(
+    async fn update_turn(
         &self,
         scope: &Scope,
         id: &TaskId,
         change: TurnChange,
     ) -> Result<Result<(), Refused>, StoreError> {
-        single::turn(self, scope, id, change).await
+        single::update_turn(self, scope, id, change).await
     }
 
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {

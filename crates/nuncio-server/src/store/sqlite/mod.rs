@@ -39,7 +39,7 @@ use async_trait::async_trait;
 use rusqlite::params;
 
 use self::{
-    lease::Hands,
+    lease::HeldLeases,
     lock::Lock,
     readers::{NearReaders, Readers},
     write::Writer,
@@ -92,7 +92,7 @@ pub struct SqliteStore {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The owner that this handle is.
     me: i64,
-    hands: Arc<Hands>,
+    held_leases: Arc<HeldLeases>,
     large: usize,
     path: PathBuf,
 }
@@ -138,7 +138,7 @@ impl SqliteStore {
             operator_queries,
             threads: Mutex::new(threads),
             me,
-            hands: Arc::default(),
+            held_leases: Arc::default(),
             large: options.large_content,
             path: path.to_owned(),
         })

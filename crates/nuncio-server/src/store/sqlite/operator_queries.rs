@@ -8,8 +8,8 @@ use rusqlite::{Connection, Row, Rows, params, params_from_iter};
 
 use super::{SqliteStore, bounded, deliveries, list::Filter, read};
 use crate::store::{
-    AdminTask, AdminTaskPage, AdminTaskQuery, Backlog, Delivery, DeliveryQuery, OperatorQueries, Redrive,
-    Scope, StoreError, StoredTask, TaskCount, Whose,
+    AdminTask, AdminTaskPage, AdminTaskQuery, Backlog, Delivery, DeliveryQuery, ErasureTarget,
+    OperatorQueries, Redrive, Scope, StoreError, StoredTask, TaskCount,
     codec::{millis_from, moment, state_code, state_of},
 };
 
@@ -134,7 +134,7 @@ impl OperatorQueries for SqliteStore {
         let query = query.clone();
         let (mut page, more) =
             self.operator_queries.ask(move |db| deliveries::deliveries(db, &query)).await?;
-        for delivery in page.iter_mut().filter(|delivery| self.hands.hold(&delivery.webhook.uid)) {
+        for delivery in page.iter_mut().filter(|delivery| self.held_leases.hold(&delivery.webhook.uid)) {
             delivery.due = None;
         }
         Ok((page, more))
@@ -163,7 +163,7 @@ impl OperatorQueries for SqliteStore {
         self.operator_queries.ask(count).await
     }
 
-    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
+    async fn erase(&self, whose: &ErasureTarget, limit: usize) -> Result<usize, StoreError> {
         let whose = whose.clone();
         self.writer.alone(move |session| session.erase(&whose, bounded(limit))).await
     }

@@ -1,5 +1,5 @@
 //! Webhooks, and what they are owed, as rows: what is written. Who has one in hand is not, see
-//! [`Hands`](super::lease::Hands).
+//! [`HeldLeases`](super::lease::HeldLeases).
 
 use std::sync::Arc;
 
@@ -28,11 +28,11 @@ impl Session {
         if others >= MOST_WEBHOOKS as i64 {
             return Ok(Err(Refused::Full));
         }
-        self.keep_webhook(task, webhook, now).map(Ok)
+        self.upsert_webhook(task, webhook, now).map(Ok)
     }
 
     /// Keeps a webhook. One that takes the place of another has its uid, and what that is owed.
-    pub(super) fn keep_webhook(
+    pub(super) fn upsert_webhook(
         &self,
         task: i64,
         webhook: &Webhook,
@@ -56,7 +56,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn drop_webhook(
+    pub(super) fn delete_webhook(
         &self,
         scope: &Scope,
         id: &TaskId,
@@ -223,30 +223,30 @@ impl Outbox for SqliteStore {
         self.readers.ask(move |db| deliveries::webhooks(db, &scope, &id, after.as_ref(), limit)).await
     }
 
-    async fn drop_webhook(
+    async fn delete_webhook(
         &self,
         scope: &Scope,
         id: &TaskId,
         webhook: &PushConfigId,
     ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError> {
         let (scope, id, webhook) = (scope.clone(), id.clone(), webhook.clone());
-        self.writer.shared(move |session| session.drop_webhook(&scope, &id, &webhook)).await
+        self.writer.shared(move |session| session.delete_webhook(&scope, &id, &webhook)).await
     }
 
     async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError> {
-        let (hands, lease) = (Arc::clone(&self.hands), lease.clone());
-        self.readers.ask(move |db| lease::lease(db, &hands, &lease)).await
+        let (held_leases, lease) = (Arc::clone(&self.held_leases), lease.clone());
+        self.readers.ask(move |db| lease::lease(db, &held_leases, &lease)).await
     }
 
     async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
-        let settled = self.hands.ours(settled);
+        let settled = self.held_leases.ours(settled);
         if settled.is_empty() {
             return Ok(());
         }
         let done: Vec<_> = settled.iter().map(|one| (Arc::clone(&one.webhook), one.then)).collect();
         let work = move |session: &mut Session| settled.iter().try_for_each(|one| session.settle(one));
         self.writer.shared(work).await?;
-        self.hands.let_go(&done);
+        self.held_leases.let_go(&done);
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{
     reservations,
-    schema::{LAST_SEQ, place},
+    schema::{LAST_SEQ, log_rowid},
 };
 use crate::store::{
     Answer, Links, MOST_CHILDREN, Outcome, Projection, Scope, StoreError, StoredEvent, StoredTask,
@@ -48,7 +48,7 @@ pub(super) fn draft(db: &Connection, row: &Row<'_>, shown: Projection) -> Result
     if at < seq {
         let mut log =
             db.prepare_cached("SELECT body, refs FROM log WHERE place > ?1 AND place <= ?2 ORDER BY place")?;
-        let mut segments = log.query([place(key, at), place(key, seq)])?;
+        let mut segments = log.query([log_rowid(key, at), log_rowid(key, seq)])?;
         while let Some(segment) = segments.next()? {
             let (json, refs) = (bytes(segment, 0)?, bytes(segment, 1)?);
             draft.segment(json.unwrap_or_default(), refs.unwrap_or_default(), Seq(at))?;
@@ -186,7 +186,7 @@ pub(super) fn events(
         let mut found = Vec::new();
         let mut log =
             db.prepare_cached("SELECT body, refs FROM log WHERE place > ?1 AND place <= ?2 ORDER BY place")?;
-        let mut segments = log.query([place(key, after.0), place(key, LAST_SEQ)])?;
+        let mut segments = log.query([log_rowid(key, after.0), log_rowid(key, LAST_SEQ)])?;
         while found.len() < limit
             && let Some(segment) = segments.next()?
         {
@@ -217,7 +217,7 @@ pub(super) fn links(db: &Connection, scope: &Scope, id: &TaskId) -> Result<Links
     })
 }
 
-pub(super) fn answer(
+pub(super) fn idempotent_outcome(
     db: &Connection,
     me: i64,
     scope: &Arc<Scope>,

@@ -82,7 +82,7 @@ impl Session {
         Ok(found.optional()?.unwrap_or(0) as u64)
     }
 
-    pub(super) fn drop_record(
+    pub(super) fn delete_record(
         &mut self,
         kind: &str,
         key: &str,
@@ -129,14 +129,14 @@ impl Records for SqliteStore {
         self.writer.shared(move |session| session.put_records(&puts)).await
     }
 
-    async fn drop_record(
+    async fn delete_record(
         &self,
         kind: &str,
         key: &str,
         expect: Expect,
     ) -> Result<Result<bool, Refused>, StoreError> {
         let (kind, key) = (kind.to_owned(), key.to_owned());
-        self.writer.shared(move |session| session.drop_record(&kind, &key, expect)).await
+        self.writer.shared(move |session| session.delete_record(&kind, &key, expect)).await
     }
 
     async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError> {

@@ -40,7 +40,7 @@ impl Session {
 
     pub(super) fn release_reservation(&mut self, scope: &Arc<Scope>, id: &TaskId) -> Result<(), StoreError> {
         let Some(scope) = self.known_scope(scope)? else { return Ok(()) };
-        if let Some(Some(key)) = self.drop_reservation(scope, id, false)? {
+        if let Some(Some(key)) = self.delete_reservation(scope, id, false)? {
             self.free_key(scope, &key)?;
         }
         Ok(())
@@ -68,7 +68,7 @@ impl Session {
         if let Err(refused) = judge::reserved_creation(found.optional()?, write.take) {
             return Ok(Err(refused));
         }
-        if let Some(Some(key)) = self.drop_reservation(scope, &write.id, write.take)? {
+        if let Some(Some(key)) = self.delete_reservation(scope, &write.id, write.take)? {
             let answer = "UPDATE answers SET task = ?3, reserved = NULL WHERE scope = ?1 AND key = ?2";
             self.db.prepare_cached(answer)?.execute(params![scope, key, task])?;
         }
@@ -76,7 +76,7 @@ impl Session {
     }
 
     /// Keeps a reply, in place of this owner's reservation of the key.
-    pub(super) fn keep_reply(
+    pub(super) fn put_reply(
         &mut self,
         scope: &Arc<Scope>,
         IdempotencyKey { key, digest }: &IdempotencyKey,
@@ -99,7 +99,7 @@ impl Session {
     }
 
     /// Drops a reservation of this owner, or of any; says which key it has, if it was there.
-    fn drop_reservation(
+    fn delete_reservation(
         &self,
         scope: i64,
         id: &TaskId,

@@ -36,7 +36,7 @@ impl TaskLog for SqliteStore {
         self.readers.ask(move |db| read::shown(db, &scope, id.as_str(), shown)).await
     }
 
-    async fn moved(&self, _: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+    async fn changed_since(&self, _: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
         // The file is ours alone.
         Ok(Vec::new())
     }
@@ -62,12 +62,12 @@ impl TaskLog for SqliteStore {
         self.readers.ask(move |db| read::links(db, &scope, &id)).await
     }
 
-    async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
+    async fn idempotent_outcome(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
         let (me, scope, key) = (self.me, Arc::new(scope.clone()), key.to_owned());
-        self.readers.ask(move |db| read::answer(db, me, &scope, &key)).await
+        self.readers.ask(move |db| read::idempotent_outcome(db, me, &scope, &key)).await
     }
 
-    async fn keep_reply(
+    async fn put_reply(
         &self,
         scope: &Arc<Scope>,
         key: IdempotencyKey,
@@ -75,7 +75,7 @@ impl TaskLog for SqliteStore {
         at: Timestamp,
     ) -> Result<(), StoreError> {
         let (scope, reply) = (Arc::clone(scope), reservations::encode_reply(&reply)?);
-        self.writer.shared(move |session| session.keep_reply(&scope, &key, &reply, at)).await
+        self.writer.shared(move |session| session.put_reply(&scope, &key, &reply, at)).await
     }
 
     async fn reserve(&self, reservation: Reservation) -> Result<Result<(), Refused>, StoreError> {
@@ -92,14 +92,14 @@ impl TaskLog for SqliteStore {
         self.readers.ask(move |db| reservations::abandoned(db, me, &agent, bounded(limit))).await
     }
 
-    async fn turn(
+    async fn update_turn(
         &self,
         scope: &Scope,
         id: &TaskId,
         change: TurnChange,
     ) -> Result<Result<(), Refused>, StoreError> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.writer.shared(move |session| session.turn(&scope, &id, &change)).await
+        self.writer.shared(move |session| session.update_turn(&scope, &id, &change)).await
     }
 
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {

@@ -14,7 +14,7 @@ use crate::store::{
 };
 
 impl Session {
-    pub(super) fn turn(
+    pub(super) fn update_turn(
         &mut self,
         scope: &Scope,
         id: &TaskId,
@@ -37,7 +37,7 @@ impl Session {
             TurnChange::Queue(turn) => {
                 let take = "UPDATE tasks SET owner = ?2 WHERE key = ?1";
                 self.db.prepare_cached(take)?.execute([key, self.me])?;
-                self.keep_turn(key, turn)?;
+                self.put_turn(key, turn)?;
             }
             TurnChange::Begin(id) => {
                 let begin = "UPDATE turns SET begun = TRUE WHERE task = ?1 AND id = ?2";

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! reserve ─► entry that creates the task   the key finds the task
-//!         ├► keep_reply                    the key finds the reply
+//!         ├► put_reply                    the key finds the reply
 //!         ├► release                       the key is free
 //!         └► the owner is gone             abandoned: whoever finds it makes the task, which has failed
 //! ```

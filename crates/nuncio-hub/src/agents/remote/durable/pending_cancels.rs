@@ -88,7 +88,7 @@ impl PendingCancels {
     }
 
     async fn forget(&self, record: &Record) -> Result<(), StoreError> {
-        self.store.drop_record(KIND, &record.key, Expect::Anything).await.map(drop)
+        self.store.delete_record(KIND, &record.key, Expect::Anything).await.map(drop)
     }
 }
 

@@ -57,7 +57,7 @@ impl<'a> Claim<'a> {
 
     /// The answer is stored, or there was nothing to answer: a repeat finds it, or may be sent.
     pub(super) async fn give_back(self) {
-        if let Err(error) = self.store.drop_record(KIND, &self.key, Expect::Anything).await {
+        if let Err(error) = self.store.delete_record(KIND, &self.key, Expect::Anything).await {
             tracing::debug!(%error, "that a message was sent is noted for longer than it need be");
         }
     }

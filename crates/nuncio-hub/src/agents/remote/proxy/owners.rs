@@ -142,10 +142,10 @@ impl Owners {
     /// Undoes what was written with the claim to a task that turned out to be somebody else's.
     async fn give_back(&self, caller: &Caller, task: &str, taken: Vec<&Arc<str>>) -> Result<()> {
         if let Some(counted) = self.counted(&self.name(&Owner::of(caller)), task) {
-            let _ = self.store.drop_record(OWNED, &counted, Expect::Anything).await?;
+            let _ = self.store.delete_record(OWNED, &counted, Expect::Anything).await?;
         }
         for key in taken {
-            let _ = self.store.drop_record(OWNER, key, Expect::Version(1)).await?;
+            let _ = self.store.delete_record(OWNER, key, Expect::Version(1)).await?;
             self.known().forget(key);
         }
         Ok(())

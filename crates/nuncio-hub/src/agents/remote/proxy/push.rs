@@ -130,7 +130,7 @@ impl Proxy {
         };
         let given = self.settle(cx, inline, &task, told.id).await?;
         if let Some((key, _)) = before {
-            self.store.drop_record(WEBHOOK, &key, Expect::Anything).await?.ok();
+            self.store.delete_record(WEBHOOK, &key, Expect::Anything).await?.ok();
         }
         Ok(given)
     }
@@ -159,7 +159,7 @@ impl Proxy {
 
     /// The agent did not take it.
     pub(super) async fn forget_webhook(&self, inline: &Inline) {
-        if let Err(error) = self.store.drop_record(WEBHOOK, &inline.key, Expect::Anything).await {
+        if let Err(error) = self.store.delete_record(WEBHOOK, &inline.key, Expect::Anything).await {
             tracing::warn!(%error, "a webhook that is of no use stays until it is old");
         }
     }
@@ -276,8 +276,8 @@ impl Proxy {
         };
         self.ask(ways, cx, Call::DeleteTaskPushNotificationConfig(Box::new(theirs))).await?;
         let index = self.index(&req.task_id, Some(&req.id));
-        self.store.drop_record(WEBHOOKS_OF, &index, Expect::Anything).await?.ok();
-        self.store.drop_record(WEBHOOK, &key, Expect::Anything).await?.ok();
+        self.store.delete_record(WEBHOOKS_OF, &index, Expect::Anything).await?.ok();
+        self.store.delete_record(WEBHOOK, &key, Expect::Anything).await?.ok();
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nuncio_server::{
-    store::{Asked, MemoryStore, Settled, Watch, watched},
+    store::{MemoryStore, Settled, StoreOp, Watch, instrumented},
     testing::FailingStore,
 };
 
@@ -44,10 +44,10 @@ async fn what_is_recorded_is_the_callers_and_nobody_elses() {
 }
 
 #[derive(Default)]
-struct Questions(Mutex<Vec<Asked>>);
+struct Questions(Mutex<Vec<StoreOp>>);
 
 impl Watch for Questions {
-    fn answered(&self, asked: Asked, _: Duration, _: bool) {
+    fn answered(&self, asked: StoreOp, _: Duration, _: bool) {
         self.0.lock().unwrap().push(asked);
     }
 
@@ -59,16 +59,16 @@ impl Watch for Questions {
 async fn an_answer_is_recorded_in_one_piece() {
     let questions = Arc::new(Questions::default());
     let store = Arc::new(FailingStore::waiting(MemoryStore::default()));
-    let owners = Owners::new(watched(store, Arc::clone(&questions) as Arc<dyn Watch>), "a");
+    let owners = Owners::new(instrumented(store, Arc::clone(&questions) as Arc<dyn Watch>), "a");
     for _ in 0..2 {
         owners.record(&Caller::authenticated("ann"), &subject("t", "c")).await.unwrap();
-        assert_eq!(*questions.0.lock().unwrap(), [Asked::Write]);
+        assert_eq!(*questions.0.lock().unwrap(), [StoreOp::Write]);
     }
     // Some agents have one context for all.
     let elsewhere = Owners::new(Arc::clone(&owners.store), "a");
     for _ in 0..2 {
         elsewhere.record(&Caller::authenticated("bob"), &subject("u", "c")).await.unwrap();
-        assert_eq!(*questions.0.lock().unwrap(), [Asked::Write, Asked::Write, Asked::Read]);
+        assert_eq!(*questions.0.lock().unwrap(), [StoreOp::Write, StoreOp::Write, StoreOp::Read]);
     }
 }
 

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Who serves which webhook.
 #[derive(Default)]
-pub(super) struct Hands {
-    workers: HashMap<Arc<str>, Hand>,
+pub(super) struct LeaseTable {
+    workers: HashMap<Arc<str>, LeaseHandle>,
     /// A lease is under way: what is forgotten now may be in it.
     leasing: bool,
     /// What was forgotten during the lease.
@@ -24,7 +24,7 @@ const MOST_UNREADABLE: usize = 10_000;
 
 /// A worker, as others see it.
 #[derive(Clone)]
-pub(super) struct Hand {
+pub(super) struct LeaseHandle {
     /// It is to stop.
     pub(super) over: CancellationToken,
     /// It has: nothing more is sent.
@@ -33,7 +33,7 @@ pub(super) struct Hand {
     pub(super) done: CancellationToken,
 }
 
-impl Hands {
+impl LeaseTable {
     pub(super) fn len(&self) -> usize {
         self.workers.len()
     }
@@ -57,11 +57,11 @@ impl Hands {
     /// A webhook has a worker from now on. If it was forgotten since it was leased, that worker is over before
     /// it begins. `None` if it has one already: the store was told that it is free, and the answer was lost. It
     /// stays in hand until the store has answered.
-    pub(super) fn take(&mut self, uid: &Arc<str>, over: CancellationToken) -> Option<Hand> {
+    pub(super) fn take(&mut self, uid: &Arc<str>, over: CancellationToken) -> Option<LeaseHandle> {
         if self.workers.get(uid).is_some_and(|hand| !hand.done.is_cancelled()) {
             return None;
         }
-        let hand = Hand { over, ended: CancellationToken::new(), done: CancellationToken::new() };
+        let hand = LeaseHandle { over, ended: CancellationToken::new(), done: CancellationToken::new() };
         if self.forgotten.contains(uid) {
             hand.over.cancel();
         }
@@ -91,40 +91,40 @@ impl Hands {
 mod tests {
     use super::*;
 
-    fn take(hands: &mut Hands) -> Hand {
-        hands.take(&"w".into(), CancellationToken::new()).unwrap()
+    fn take(leases: &mut LeaseTable) -> LeaseHandle {
+        leases.take(&"w".into(), CancellationToken::new()).unwrap()
     }
 
     #[test]
     fn what_is_forgotten_while_it_is_leased_is_over_before_it_begins() {
-        let mut hands = Hands::default();
-        hands.forget(&"w".into());
-        hands.begin_lease();
-        let first = take(&mut hands);
+        let mut leases = LeaseTable::default();
+        leases.forget(&"w".into());
+        leases.begin_lease();
+        let first = take(&mut leases);
         assert!(!first.over.is_cancelled(), "it was leased after that");
         first.done.cancel();
-        hands.end_lease();
-        hands.begin_lease();
-        hands.forget(&"w".into());
-        let second = take(&mut hands);
+        leases.end_lease();
+        leases.begin_lease();
+        leases.forget(&"w".into());
+        let second = take(&mut leases);
         assert!(second.over.is_cancelled());
         second.done.cancel();
-        hands.end_lease();
-        hands.begin_lease();
-        assert!(!take(&mut hands).over.is_cancelled(), "somebody has put it again");
+        leases.end_lease();
+        leases.begin_lease();
+        assert!(!take(&mut leases).over.is_cancelled(), "somebody has put it again");
     }
 
     #[test]
     fn a_webhook_that_is_leased_again_is_not_let_go_with_its_last_worker() {
-        let mut hands = Hands::default();
-        let first = take(&mut hands);
-        assert!(hands.take(&"w".into(), CancellationToken::new()).is_none(), "it is in hand");
+        let mut leases = LeaseTable::default();
+        let first = take(&mut leases);
+        assert!(leases.take(&"w".into(), CancellationToken::new()).is_none(), "it is in hand");
         first.done.cancel();
-        let second = take(&mut hands);
-        hands.let_go("w");
-        assert!(hands.forget(&"w".into()).is_some() && second.over.is_cancelled());
+        let second = take(&mut leases);
+        leases.let_go("w");
+        assert!(leases.forget(&"w".into()).is_some() && second.over.is_cancelled());
         second.done.cancel();
-        hands.let_go("w");
-        assert_eq!(hands.len(), 0);
+        leases.let_go("w");
+        assert_eq!(leases.len(), 0);
     }
 }

@@ -9,16 +9,16 @@ use async_trait::async_trait;
 use nuncio_protocol::{Message, PushConfigId, Seq, Task, TaskId, Timestamp};
 
 use super::{
-    AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
-    Lease, Leases, Links, OperatorQueries, Orphan, Outbox, Projection, Prune, PutRecord, Record, RecordQuery,
-    Records, Redrive, Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask,
-    TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange, Webhook, Whose,
+    AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect,
+    IdempotencyKey, Lease, Leases, Links, OperatorQueries, Orphan, Outbox, Projection, Prune, PutRecord,
+    Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope, Settled, Store, StoreError,
+    StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange, Webhook,
 };
 
 /// Receives the measurements. It is called in the middle of things and must not wait.
 pub trait Watch: Send + Sync + 'static {
     /// The store has answered, after this long.
-    fn answered(&self, asked: Asked, took: Duration, is_ok: bool);
+    fn answered(&self, asked: StoreOp, took: Duration, is_ok: bool);
 
     /// This is written down about webhooks.
     fn settled(&self, settled: &[Settled]);
@@ -26,7 +26,7 @@ pub trait Watch: Send + Sync + 'static {
 
 /// A kind of call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum StoreOp {
     /// To append to logs.
     Commit,
     /// To read.
@@ -35,7 +35,7 @@ pub enum Asked {
     Write,
 }
 
-impl Asked {
+impl StoreOp {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Commit, Self::Read, Self::Write];
 
@@ -51,21 +51,21 @@ impl Asked {
 }
 
 /// Measures a store. A memory store is not timed: its calls take no time.
-pub fn watched(store: Arc<dyn Store>, watch: Arc<dyn Watch>) -> Arc<dyn Store> {
+pub fn instrumented(store: Arc<dyn Store>, watch: Arc<dyn Watch>) -> Arc<dyn Store> {
     let timed = !store.is_immediate();
-    Arc::new(Watched { store, watch, timed })
+    Arc::new(Instrumented { store, watch, timed })
 }
 
-struct Watched {
+struct Instrumented {
     store: Arc<dyn Store>,
     watch: Arc<dyn Watch>,
     timed: bool,
 }
 
-impl Watched {
+impl Instrumented {
     async fn time<T>(
         &self,
-        asked: Asked,
+        asked: StoreOp,
         answer: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         if !self.timed {
@@ -82,9 +82,9 @@ impl Watched {
 macro_rules! timed {
     ($trait:ident { $($asked:ident $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)+ } $($other:tt)*) => {
         #[async_trait]
-        impl $trait for Watched {
+        impl $trait for Instrumented {
             $(async fn $method(&self, $($name: $type),*) -> Result<$answer, StoreError> {
-                self.time(Asked::$asked, self.store.$method($($name),*)).await
+                self.time(StoreOp::$asked, self.store.$method($($name),*)).await
             })+
             $($other)*
         }
@@ -94,17 +94,17 @@ macro_rules! timed {
 timed! { TaskLog {
     Commit commit(batch: Vec<Commit>) -> Vec<Result<(), Refused>>;
     Read task(scope: &Scope, id: &TaskId) -> Option<StoredTask>;
-    Read moved(known: &[(TaskId, Seq)]) -> Vec<TaskId>;
+    Read changed_since(known: &[(TaskId, Seq)]) -> Vec<TaskId>;
     Read shown(scope: &Scope, id: &TaskId, shown: Projection) -> Option<Task>;
     Read tasks(scope: &Scope, query: &TaskQuery) -> TaskPage;
     Read events(scope: &Scope, id: &TaskId, after: Seq, limit: usize) -> Vec<StoredEvent>;
     Read links(scope: &Scope, id: &TaskId) -> Links;
-    Read answer(scope: &Scope, key: &str) -> Option<Answer>;
-    Write keep_reply(scope: &Arc<Scope>, key: IdempotencyKey, reply: Arc<Message>, at: Timestamp) -> ();
+    Read idempotent_outcome(scope: &Scope, key: &str) -> Option<Answer>;
+    Write put_reply(scope: &Arc<Scope>, key: IdempotencyKey, reply: Arc<Message>, at: Timestamp) -> ();
     Write reserve(reservation: Reservation) -> Result<(), Refused>;
     Write release(scope: &Scope, id: &TaskId) -> ();
     Read abandoned(agent: &str, limit: usize) -> Vec<Reservation>;
-    Write turn(scope: &Scope, id: &TaskId, change: TurnChange) -> Result<(), Refused>;
+    Write update_turn(scope: &Scope, id: &TaskId, change: TurnChange) -> Result<(), Refused>;
     Write adopt(agent: &str, limit: usize) -> Vec<Orphan>;
     Write prune(what: &Prune, limit: usize) -> usize;
 } }
@@ -113,12 +113,12 @@ timed! { Outbox {
     Write put_webhook(scope: &Scope, id: &TaskId, webhook: Webhook, now: Timestamp) -> Result<(), Refused>;
     Read webhook(scope: &Scope, id: &TaskId, webhook: &PushConfigId) -> Option<Webhook>;
     Read webhooks(scope: &Scope, id: &TaskId, after: Option<&PushConfigId>, limit: usize) -> Option<Vec<Webhook>>;
-    Write drop_webhook(scope: &Scope, id: &TaskId, webhook: &PushConfigId) -> Result<Option<Arc<str>>, Refused>;
+    Write delete_webhook(scope: &Scope, id: &TaskId, webhook: &PushConfigId) -> Result<Option<Arc<str>>, Refused>;
     Write lease(lease: &Lease) -> Leases;
 }
     async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
         self.watch.settled(&settled);
-        self.time(Asked::Write, self.store.settle(settled)).await
+        self.time(StoreOp::Write, self.store.settle(settled)).await
     }
 }
 
@@ -126,7 +126,7 @@ timed! { Records {
     Read record(kind: &str, key: &str) -> Option<Record>;
     Read records(query: &RecordQuery) -> Vec<Record>;
     Write put_records(puts: Vec<PutRecord>) -> Vec<Result<u64, Refused>>;
-    Write drop_record(kind: &str, key: &str, expect: Expect) -> Result<bool, Refused>;
+    Write delete_record(kind: &str, key: &str, expect: Expect) -> Result<bool, Refused>;
     Write prune_records(kind: &str, before: Timestamp, limit: usize) -> usize;
 } }
 
@@ -137,7 +137,7 @@ timed! { OperatorQueries {
     Read deliveries(query: &DeliveryQuery) -> (Vec<Delivery>, bool);
     Read backlog() -> Backlog;
     Write redrive(what: &Redrive, now: Timestamp) -> usize;
-    Write erase(whose: &Whose, limit: usize) -> usize;
+    Write erase(whose: &ErasureTarget, limit: usize) -> usize;
 } }
 
 timed! { Store {
@@ -168,7 +168,7 @@ mod tests {
     struct Notes(Mutex<Vec<String>>);
 
     impl Watch for Notes {
-        fn answered(&self, asked: Asked, _: Duration, is_ok: bool) {
+        fn answered(&self, asked: StoreOp, _: Duration, is_ok: bool) {
             self.0.lock().unwrap().push(format!("{} {is_ok}", asked.name()));
         }
 
@@ -183,7 +183,7 @@ mod tests {
         use super::*;
 
         fn store() -> Arc<dyn Store> {
-            watched(Arc::new(FailingStore::waiting(MemoryStore::default())), Arc::new(Notes::default()))
+            instrumented(Arc::new(FailingStore::waiting(MemoryStore::default())), Arc::new(Notes::default()))
         }
 
         crate::store_conformance!(store());
@@ -199,7 +199,7 @@ mod tests {
     async fn what_takes_time_is_told_and_what_becomes_of_deliveries() {
         let (inner, notes) =
             (Arc::new(FailingStore::waiting(MemoryStore::default())), Arc::new(Notes::default()));
-        let store = watched(Arc::clone(&inner) as _, Arc::clone(&notes) as _);
+        let store = instrumented(Arc::clone(&inner) as _, Arc::clone(&notes) as _);
         assert_eq!((store.is_immediate(), store.is_shared()), (inner.is_immediate(), inner.is_shared()));
         store.commit(Vec::new()).await.unwrap();
         store.backlog().await.unwrap();
@@ -214,7 +214,7 @@ mod tests {
     #[tokio::test]
     async fn in_memory_no_time_is_taken() {
         let notes = Arc::new(Notes::default());
-        let store = watched(Arc::new(MemoryStore::default()), Arc::clone(&notes) as _);
+        let store = instrumented(Arc::new(MemoryStore::default()), Arc::clone(&notes) as _);
         store.commit(Vec::new()).await.unwrap();
         store.settle(settled()).await.unwrap();
         assert_eq!(*notes.0.lock().unwrap(), ["Delivered"]);
