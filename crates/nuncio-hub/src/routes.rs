@@ -117,12 +117,7 @@ impl RouteTable {
     }
 
     /// Adds routes that take their own method only; all other methods of their paths are the agent's.
-    fn add_kinds(
-        &mut self,
-        fleet: &Arc<Fleet>,
-        store: &Arc<dyn Store>,
-        options: &BindOptions,
-    ) -> Result<()> {
+    fn add_kinds(&mut self, fleet: &Arc<Fleet>, store: &Arc<dyn Store>, options: &BindOptions) -> Result<()> {
         let mut paths = BTreeMap::<_, Found>::new();
         for route in agents::routes() {
             let handler = kind_handler(&route, fleet, store)?;

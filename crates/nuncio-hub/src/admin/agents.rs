@@ -20,7 +20,7 @@ use super::{
 use crate::{
     config::{AgentName, AgentOrigin},
     fleet::{self, Condition},
-    registry::{Refused, Desired},
+    registry::{Desired, Refused},
 };
 
 pub(super) async fn list(state: Arc<AdminState>, _: ListAgents) -> Result<Reply<Agents>, Problem> {

@@ -53,11 +53,6 @@ macro_rules! kinds {
             }
         }
 
-        /// The names of all kinds.
-        pub(crate) fn names() -> Vec<&'static str> {
-            vec![$($(#[$attribute])* <$settings as Kind>::name(),)*]
-        }
-
         /// The routes of all kinds.
         pub(crate) fn routes() -> Vec<KindRoute> {
             [$($(#[$attribute])* <$settings as Kind>::routes(),)*].into_iter().flatten().collect()

@@ -105,8 +105,10 @@ impl Core {
 
     /// Changes a kept turn, when the store is there.
     pub(super) async fn change_turn(&self, live: &LiveTaskRef, change: TurnChange) -> Result<()> {
-        let changed =
-            self.journal.retry_while_down(|| self.store.update_turn(&live.scope, &live.id, change.clone())).await?;
+        let changed = self
+            .journal
+            .retry_while_down(|| self.store.update_turn(&live.scope, &live.id, change.clone()))
+            .await?;
         changed.map_err(|refused| {
             tracing::warn!(task = %live.id, ?refused, "the store refused a turn; somebody else has the task");
             live.evict();

@@ -14,8 +14,8 @@ use nuncio_server::protocol::{
 };
 use nuncio_server::{
     MemoryAccount, MemoryUse,
-    bind::{Agent, BindOptions, Raw, Relay, Relayed},
-    protocol::{Artifact, Part, Task, TaskState},
+    bind::{Agent, BindOptions, Relay, SealedCall},
+    protocol::{Artifact, CallContext, Part, Result, Task, TaskState},
     testing::{Harness, ScriptedExecutor},
 };
 use serde_json::{Value, json};
@@ -190,8 +190,8 @@ struct Answers(usize);
 
 #[async_trait]
 impl Relay for Answers {
-    async fn relay(&self, _: Raw<'_>) -> Relayed {
-        Relayed::Answer(Response::new(Body::from(vec![b' '; self.0])))
+    async fn relay(&self, _: &CallContext, _: SealedCall<'_>) -> Option<Result<Response>> {
+        Some(Ok(Response::new(Body::from(vec![b' '; self.0]))))
     }
 }
 

@@ -45,8 +45,8 @@ use super::{
 use crate::{
     agent_urls::AgentUrls,
     config::{self, Mode, Upstream},
-    fleet::{Agent, Backend, UpstreamStatus},
     dispatch::Dispatch,
+    fleet::{Agent, Backend, UpstreamStatus},
     telemetry::Telemetry,
 };
 

@@ -30,8 +30,8 @@ use nuncio_protocol::{
 use nuncio_server::store::Store;
 
 use self::owner::Owner;
-pub(super) use self::push::Opened;
 pub(crate) use self::owners::Owners;
+pub(super) use self::push::Opened;
 use super::{
     Parts,
     link::{Connected, Link, card},
