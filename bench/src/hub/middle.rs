@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use nuncio_hub::{
     Hub,
-    config::{Agent, AgentKind, AgentOrigin, Config, Mode, Upstream},
+    config::{Agent, AgentKind, AgentOrigin, Config, Mode, Storage, Upstream},
 };
 use nuncio_protocol::{Binding, Version};
 
@@ -172,7 +172,7 @@ impl Between {
         let name = AGENT.parse().map_err(anyhow::Error::msg)?;
         let agent = Agent::new(name, AgentKind::Upstream(Box::new(upstream)), AgentOrigin::Flag);
         let config = Config {
-            data: parse(&self.data)?,
+            data: Storage::of(parse(&self.data)?),
             agents: vec![agent],
             drain_grace: Duration::ZERO,
             ..Config::new(([127, 0, 0, 1], 0).into())

@@ -73,8 +73,7 @@ fn every_key(kind: &Kind, shown: &[String]) -> Vec<String> {
         let is_within = |other: &&str| {
             other.strip_prefix(key.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        *key != kind.key
-            && kind.alternatives.iter().any(|(_, keys)| keys.iter().any(&is_within))
+        *key != kind.key && kind.alternatives.iter().any(|(_, keys)| keys.iter().any(&is_within))
     };
     keys.retain(|key| !is_alternative(key) && !shown.contains(key));
     keys

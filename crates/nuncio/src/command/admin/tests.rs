@@ -30,9 +30,11 @@ struct Client {
 
 impl Client {
     async fn start(token_file: &Path) -> Self {
-        let admin =
-            config::Admin { listen: ([127, 0, 0, 1], 0).into(), token_file: Some(token_file.to_owned()) };
-        let config = Config { admin: Some(admin), demo: true, ..Config::new(([127, 0, 0, 1], 0).into()) };
+        let admin = config::Admin {
+            listen: Some(([127, 0, 0, 1], 0).into()),
+            token_file: Some(token_file.to_owned()),
+        };
+        let config = Config { admin, demo: true, ..Config::new(([127, 0, 0, 1], 0).into()) };
         let hub = Hub::bind(config).await.unwrap();
         let address = hub.administered().unwrap().address;
         let admin = Admin {
