@@ -122,9 +122,8 @@ impl Admin {
         let Some(listen) = admin.listen else { return Ok(None) };
         let socket = TcpListener::bind(listen).await.with_context(|| {
             format!(
-                "cannot listen on {} for administration; is another hub running? say --admin with another \
-                 port, such as --admin 127.0.0.1:0 for a free one, or --admin off",
-                listen
+                "cannot listen on {listen} for administration; is another hub running? say --admin with another \
+                 port, such as --admin 127.0.0.1:0 for a free one, or --admin off"
             )
         })?;
         let address = socket.local_addr()?;
