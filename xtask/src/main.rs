@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore reports to the terminal")]
 
+mod api;
 mod codegen;
 mod supply;
 mod tidy;
@@ -14,6 +15,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask <chore>
 
+  api               list the public API of the SDK crates in docs/api/
+  api --check       fail if what is committed is not the public API
   codegen           make the protobuf messages and the descriptor set from proto/
   codegen --check   fail if what is committed is not what codegen makes
   supply            check licenses, bans and sources of all dependencies against deny.toml, offline
@@ -36,6 +39,8 @@ fn main() -> ExitCode {
 
 fn run(args: &[&str]) -> Result<()> {
     match args {
+        ["api"] => api::write(&root()?),
+        ["api", "--check"] => api::check(&root()?),
         ["codegen"] => codegen::write(&root()?),
         ["codegen", "--check"] => codegen::check(&root()?),
         ["supply"] => supply::run(&root()?),

@@ -43,13 +43,16 @@ struct Finding {
     advice: String,
 }
 
-const RULES: [Rule; 6] = [
+const RULES: [Rule; 9] = [
     Rule { name: "file-ceiling", check: file_ceiling },
     Rule { name: "module-doc", check: module_doc },
     Rule { name: "protocol-without-io", check: protocol_without_io },
     Rule { name: "old-version-words", check: old_version_words },
     Rule { name: "one-caller-of-commit", check: one_caller_of_commit },
+    Rule { name: "typed-answers", check: typed_answers },
+    Rule { name: "one-table-of-kinds", check: one_table_of_kinds },
     Rule { name: "nothing-unfinished", check: nothing_unfinished },
+    Rule { name: "sources-of-our-own", check: sources_of_our_own },
 ];
 
 const TREE_RULES: [TreeRule; 2] = [
@@ -79,7 +82,7 @@ const OLD_VERSION_SELECTORS: [(&str, &str); 9] = [
     ("crates/nuncio-server/src/bind/version.rs", "selects the dialect of a request"),
     ("crates/nuncio-server/src/push/payload.rs", "selects the dialect of a webhook"),
     ("crates/nuncio-client/src/choose.rs", "selects the dialect of an agent"),
-    ("crates/nuncio-hub/src/agents/conformance.rs", "has a profile for the test kit of that version"),
+    ("crates/nuncio-hub/src/agents/demo/conformance.rs", "has a profile for the test kit of that version"),
     ("crates/nuncio-hub/src/config/raw/agent.rs", "reads the version to speak from a file"),
     ("crates/nuncio/src/args.rs", "takes the version to speak from the command line"),
     ("crates/nuncio/src/args/options.rs", "takes that profile from the command line"),
@@ -89,9 +92,19 @@ const OLD_VERSION_SELECTORS: [(&str, &str); 9] = [
 const COMMIT_CALLER: &str = "crates/nuncio-server/src/runtime/journal.rs";
 const COMMIT_HOME: &str = "crates/nuncio-server/src/store";
 
+/// The commands, which read answers of the administration API by its types.
+const COMMANDS: &str = "crates/nuncio/src";
+/// The enum of all kinds of agents, the table that tells them apart, and the settings that it is read into.
+const AGENT_KIND: &str = "AgentKind";
+const KIND_TABLE: &str = "crates/nuncio-hub/src/agents/mod.rs";
+const KIND_HOME: &str = "crates/nuncio-hub/src/config";
+
 /// Joined here, so that this file does not break its own rule.
 const UNFINISHED_WORDS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 const UNFINISHED_MACRO: &str = concat!("to", "do!(");
+
+/// Papers that are not part of the repository, so that a citation of them leads nowhere.
+const FOREIGN_PAPERS: [&str; 2] = [concat!("fact ", "sheet"), concat!("product ", "decision")];
 
 /// Prints every violation in the repository; fails if there is one.
 pub(crate) fn run(root: &Path) -> Result<()> {
@@ -214,6 +227,43 @@ fn calls_commit(code: &str) -> bool {
         .any(|call| code.match_indices(call).any(|(at, _)| !code[at + call.len()..].starts_with(')')))
 }
 
+fn typed_answers(source: &Source) -> Vec<Finding> {
+    if !source.is_rust() || !source.is_under(COMMANDS) || source.is_test() {
+        return Vec::new();
+    }
+    let body_len = source.body_len();
+    let code = source.code().into_iter().filter(|(line, code)| *line <= body_len && indexes_by_name(code));
+    let advice =
+        "reads JSON by the name of a member; use the types of `nuncio_hub::admin::api` or of the protocol";
+    code.map(|(line, _)| Finding { line, advice: advice.to_owned() }).collect()
+}
+
+/// Whether a value is indexed by a string, as in `answer["keys"]`; a list such as `&["keys"]` is none.
+fn indexes_by_name(code: &str) -> bool {
+    let is_value = |c: char| c.is_alphanumeric() || matches!(c, '_' | ')' | ']' | '?');
+    code.contains(".pointer(")
+        || code.match_indices("[\"").any(|(at, _)| code[..at].chars().next_back().is_some_and(is_value))
+}
+
+fn one_table_of_kinds(source: &Source) -> Vec<Finding> {
+    let allowed = source.path == KIND_TABLE || source.is_under(KIND_HOME) || source.is_test();
+    if !source.is_rust() || !source.is_under("crates") || allowed {
+        return Vec::new();
+    }
+    let body_len = source.body_len();
+    let tokens = tokens::tokens(&source.text);
+    let names_variant = |at: usize| {
+        let is_kind = tokens::text(&tokens, at) == AGENT_KIND;
+        is_kind && matches!(tokens::text(&tokens, at + 1), "::" | "as") && tokens[at].line <= body_len
+    };
+    let advice = format!(
+        "tells kinds of agents apart; give the trait `Kind` a method for it, or make the settings by `From`: \
+         a variant of `{AGENT_KIND}` is named in {KIND_TABLE} and in {KIND_HOME} only"
+    );
+    let found = (0..tokens.len()).filter(|&at| names_variant(at));
+    found.map(|at| Finding { line: tokens[at].line, advice: advice.clone() }).collect()
+}
+
 fn nothing_unfinished(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (line, text) in (1..).zip(source.text.lines()) {
@@ -221,6 +271,21 @@ fn nothing_unfinished(source: &Source) -> Vec<Finding> {
         let found = word.or_else(|| text.contains(UNFINISHED_MACRO).then_some(UNFINISHED_MACRO));
         if let Some(found) = found {
             let advice = format!("`{found}` marks unfinished work; finish it, or write it down as an issue");
+            findings.push(Finding { line, advice });
+        }
+    }
+    findings
+}
+
+fn sources_of_our_own(source: &Source) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (line, text) in (1..).zip(source.text.lines()) {
+        let text = text.to_lowercase();
+        if let Some(paper) = FOREIGN_PAPERS.into_iter().find(|paper| text.contains(paper)) {
+            let advice = format!(
+                "cites a {paper}, which is not in this repository; cite a row of docs/requirements.md, \
+                 a decision, or a section of docs/protocol-notes.md"
+            );
             findings.push(Finding { line, advice });
         }
     }

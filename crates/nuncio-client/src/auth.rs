@@ -29,7 +29,7 @@ use crate::{
     http_headers::FRAMING,
 };
 
-/// What a caller proves itself with: headers, the values of which are never printed, and access tokens
+/// The credentials of a caller: headers, the values of which are never printed, and access tokens
 /// that are fetched when they are needed. Clones share the tokens.
 ///
 /// A card may ask for an API key in the query of the address. That is left out on purpose: addresses are
@@ -45,7 +45,7 @@ use crate::{
 #[derive(Clone, Default)]
 pub struct Credentials {
     headers: HeaderMap,
-    /// Where `Authorization` comes from, if not from the headers.
+    /// The source of `Authorization`, if not the headers.
     tokens: Option<Arc<Tokens>>,
     /// Origins beside the card's own that may see the headers and tokens.
     origins: Vec<Origin>,
@@ -195,7 +195,7 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
-    /// What to send, after a token was fetched if need be.
+    /// The headers to send, after a token was fetched if need be.
     pub(crate) async fn headers(&self) -> Result<HeaderMap, Failure> {
         let mut headers = self.headers.clone();
         if let Some((tokens, egress)) = &self.tokens {

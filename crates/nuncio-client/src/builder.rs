@@ -1,4 +1,4 @@
-//! How a [`Client`] is made: required things in the constructor, options by setters.
+//! The builder of a [`Client`]: required things in the constructor, options by setters.
 
 use std::{
     sync::Arc,
@@ -195,7 +195,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How long to wait: for an answer, for the beginning of a stream, for the card. By default 30
+    /// Sets the timeout: for an answer, for the beginning of a stream, for the card. By default 30
     /// seconds, and 11 minutes for sends, which wait for the agent's work.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -203,7 +203,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How often and how patiently to try again what may be tried again.
+    /// Sets the policy of retries.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
         self

@@ -102,7 +102,7 @@ pub(crate) fn jsonrpc_dialect(version: Version) -> Arc<dyn Dialect> {
     }
 }
 
-/// What HTTP+JSON is in one version.
+/// HTTP+JSON in one version.
 #[derive(Clone)]
 pub(crate) struct RestForm {
     /// Shapes.

@@ -116,7 +116,7 @@ impl Client {
     /// Says something to the agent, a text or a whole message or request, and waits for the outcome.
     ///
     /// # Errors
-    /// What the agent answers, or what keeps it from answering.
+    /// The agent's error, or the failure to reach it.
     pub async fn send(&self, message: impl Into<Outgoing>) -> Result<SendMessageResponse> {
         let cx = self.until(self.shared.send_timeout);
         self.shared.service.send_message(&cx, message.into().0).await
@@ -125,7 +125,7 @@ impl Client {
     /// Says something to a task that exists: the answer to its question, or more for it to do.
     ///
     /// # Errors
-    /// What the agent answers, or what keeps it from answering.
+    /// The agent's error, or the failure to reach it.
     pub async fn reply(&self, task: &Task, message: impl Into<Outgoing>) -> Result<SendMessageResponse> {
         let mut req = message.into().0;
         req.message.task_id = Some(task.id.clone());
@@ -138,7 +138,7 @@ impl Client {
     /// its events.
     ///
     /// # Errors
-    /// What the agent answers, or what keeps it from answering.
+    /// The agent's error, or the failure to reach it.
     pub async fn stream(&self, message: impl Into<Outgoing>) -> Result<EventStream> {
         let (cx, req) = (self.context(), message.into().0);
         self.open(self.shared.send_timeout, self.shared.service.send_streaming_message(&cx, req)).await
@@ -147,7 +147,7 @@ impl Client {
     /// The task as it stands.
     ///
     /// # Errors
-    /// What the agent answers, or what keeps it from answering.
+    /// The agent's error, or the failure to reach it.
     pub async fn get(&self, id: impl Into<TaskId>) -> Result<Task> {
         self.get_with(GetTaskRequest { id: id.into(), ..GetTaskRequest::default() }).await
     }
@@ -155,7 +155,7 @@ impl Client {
     /// The task as it stands, with as much of its history as the request asks for.
     ///
     /// # Errors
-    /// What the agent answers, or what keeps it from answering.
+    /// The agent's error, or the failure to reach it.
     pub async fn get_with(&self, req: GetTaskRequest) -> Result<Task> {
         self.shared.service.get_task(&self.until(self.shared.timeout), req).await
     }
@@ -163,7 +163,7 @@ impl Client {
     /// A page of the caller's tasks. Agents of v0.3 cannot do it: `UnsupportedOperation`.
     ///
     /// # Errors
-    /// What the agent answers, or what keeps it from answering.
+    /// The agent's error, or the failure to reach it.
     pub async fn list(&self, req: ListTasksRequest) -> Result<ListTasksResponse> {
         self.shared.service.list_tasks(&self.until(self.shared.timeout), req).await
     }
@@ -171,7 +171,7 @@ impl Client {
     /// Ends a task.
     ///
     /// # Errors
-    /// What the agent answers, or what keeps it from answering.
+    /// The agent's error, or the failure to reach it.
     pub async fn cancel(&self, id: impl Into<TaskId>) -> Result<Task> {
         let req = CancelTaskRequest { id: id.into(), ..CancelTaskRequest::default() };
         self.shared.service.cancel_task(&self.until(self.shared.timeout), req).await
@@ -180,7 +180,7 @@ impl Client {
     /// Follows a task that goes on. Resumes by itself, as [`Self::stream`].
     ///
     /// # Errors
-    /// What the agent answers, or what keeps it from answering.
+    /// The agent's error, or the failure to reach it.
     pub async fn subscribe(&self, id: impl Into<TaskId>) -> Result<EventStream> {
         self.subscribe_with(self.context(), id.into()).await
     }
@@ -189,7 +189,7 @@ impl Client {
     /// [`RESUME_EXTENSION`](crate::RESUME_EXTENSION).
     ///
     /// # Errors
-    /// What the agent answers, or what keeps it from answering.
+    /// The agent's error, or the failure to reach it.
     pub async fn subscribe_after(&self, id: impl Into<TaskId>, seq: Seq) -> Result<EventStream> {
         let cx = CallContext { last_event_id: Some(seq), ..self.context() };
         self.subscribe_with(cx, id.into()).await
@@ -215,7 +215,7 @@ impl Client {
     }
 }
 
-/// What can be said to an agent: a text, a message, or a whole request.
+/// A message to an agent: a text, a message, or a whole request.
 #[derive(Clone, Debug)]
 pub struct Outgoing(SendMessageRequest);
 

@@ -11,13 +11,13 @@
 //! nor redirects. Every binding goes through here, gRPC too, and so does the fetching of cards and tokens.
 //!
 //! Reading order: [`guard`] (the rules, pure), [`resolve`] (the rules at work on names), [`post`] (one request to
-//! a webhook), [`forward`] and [`lane`] (requests to agents), [`tls`] (what is special about TLS), [`cause`] (what errors mean).
+//! a webhook), [`forward`] and [`http1_pool`] (requests to agents), [`tls`] (what is special about TLS), [`cause`] (what errors mean).
 
 mod guard;
 mod resolve;
 
 mod forward;
-mod lane;
+mod http1_pool;
 
 mod post;
 
@@ -37,7 +37,7 @@ use url::{Host, Url};
 
 use self::{
     cause::Cause,
-    lane::Lanes,
+    http1_pool::Pool,
     post::Kept,
     resolve::{Resolver, Screening},
 };
@@ -50,7 +50,7 @@ pub use self::{
 pub(crate) use self::{forward::Wire, guard::is_localhost};
 use crate::failure::Failure;
 
-/// How we introduce ourselves.
+/// Our user agent.
 const USER_AGENT: &str = concat!("nuncio/", env!("CARGO_PKG_VERSION"));
 /// A peer that takes longer to accept a connection is taken for down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,11 +60,11 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 /// that asks more than once in five minutes whether they are still there.
 #[cfg(feature = "grpc")]
 const HTTP2_PING: Duration = Duration::from_secs(5 * 60 + 15);
-/// How many idle connections a guarded way out keeps per host, and for how long: callers name many hosts, most of
+/// The idle connections that a guarded egress keeps per host, and for how long: callers name many hosts, most of
 /// them seldom.
 const MAX_IDLE_PER_HOST: usize = 8;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// What we speak over TLS.
+/// The protocols that we offer over TLS.
 const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
 #[cfg(feature = "grpc")]
 const HTTP2: &[&[u8]] = &[b"h2"];
@@ -85,7 +85,7 @@ pub struct Egress {
     #[cfg(feature = "grpc")]
     http2_direct: Client,
     /// For what is handed on as it is; `None` on a guarded way.
-    lanes: Option<Arc<Lanes>>,
+    pool: Option<Arc<Pool>>,
     /// The environment names a proxy.
     has_proxy: bool,
     max_body: usize,
@@ -97,7 +97,7 @@ pub struct Egress {
     guard: Option<Arc<Guard>>,
 }
 
-/// What a guarded way out has besides.
+/// The parts that only a guarded egress has.
 #[derive(Debug)]
 struct Guard {
     /// Knows the rules.
@@ -157,10 +157,10 @@ impl Egress {
             http2: build(http2())?,
             #[cfg(feature = "grpc")]
             http2_direct: build(http2().no_proxy())?,
-            lanes: match names {
+            pool: match names {
                 Names::Guarded(_) => None,
-                Names::Screened(names) => Some(Arc::new(Lanes::new(tls, Some(Arc::clone(names.screen()))))),
-                Names::Open => Some(Arc::new(Lanes::new(tls, None))),
+                Names::Screened(names) => Some(Arc::new(Pool::new(tls, Some(Arc::clone(names.screen()))))),
+                Names::Open => Some(Arc::new(Pool::new(tls, None))),
             },
             has_proxy: names_a_proxy(),
             max_body: DEFAULT_MAX_BODY,
@@ -295,7 +295,7 @@ fn names_a_proxy() -> bool {
     })
 }
 
-/// What all of our clients have in common, and all of those with a guard.
+/// The settings that all of our clients share, and all of those with a guard.
 fn client_builder(tls: &ClientConfig, alpn: &[&[u8]], names: &Names) -> ClientBuilder {
     let mut tls = tls.clone();
     tls.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();

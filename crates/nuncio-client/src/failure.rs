@@ -42,7 +42,7 @@ pub fn has_no_agent(error: &Error) -> bool {
     error.source().is_some_and(|source| source.is::<NoAgent>())
 }
 
-/// How far a call got before it failed.
+/// The progress of a call before it failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reached {
     /// No connection came about: the peer has not seen the call, and it may be made again elsewhere.
@@ -56,9 +56,9 @@ pub(crate) enum Reached {
 /// An error with how far the call got.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// How far the call got.
+    /// The progress of the call.
     pub(crate) reached: Reached,
-    /// What the caller is told.
+    /// The error for the caller.
     pub(crate) error: Error,
 }
 

@@ -1,4 +1,4 @@
-//! When to try again, and after how long: pure functions. Chance and failures are given, the waiting is
+//! Retries, and the pauses before them: pure functions. Chance and failures are given, the waiting is
 //! done by others.
 
 use std::time::Duration;
@@ -7,10 +7,10 @@ use nuncio_protocol::{ErrorKind, op::Op, retry::Backoff};
 
 use crate::failure::{Failure, Reached};
 
-/// How often and how patiently to try again.
+/// The policy of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How many times a call is repeated, and a broken stream taken up again, without any progress.
+    /// The most times a call is repeated, and a broken stream taken up again, without any progress.
     pub retries: u32,
     /// The pause before the first repetition; each further one doubles it.
     pub base: Duration,

@@ -22,26 +22,28 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::{
-    admin::{Admin, Desk, Reloader},
-    agents,
-    audit::{self, Audit},
+    admin::{Admin, AdminState, Reloader},
+    agent_urls::AgentUrls,
+    agents::{self, AgentFactory},
     config::{self, Config},
     data,
-    fleet::{Agent, Fleet, Workshop},
-    front::{Front, Guard},
+    fleet::{Agent, Fleet},
+    gauges::Gauges,
     grpc::Health,
     identity::{Identity, Keyring},
     limits::Callers,
     listen::{Certificates, Listener, Names},
     master, memory,
-    place::Place,
+    pipeline::{Pipeline, Stations},
     push::{self, Pushing},
     ready,
-    registry::{Cabinet, Registry, Vault},
+    registry::{AgentRecords, Registry, Vault},
     reload::{Live, Reloading},
-    router,
+    routes::RouteTable,
     signing::CardKeys,
-    telemetry::{Levels, Requests, Telemetry},
+    target::RouteAccess,
+    telemetry::{Requests, Telemetry},
+    trail::{self, Trail},
 };
 
 /// How many connections wait to be accepted.
@@ -63,16 +65,16 @@ const TELEMETRY_GRACE: Duration = Duration::from_secs(5);
 pub struct Hub {
     listener: Listener,
     address: SocketAddr,
-    place: Place,
+    urls: AgentUrls,
     fleet: Arc<Fleet>,
     store: Arc<dyn Store>,
     pushing: Option<Pushing>,
     health: Health,
-    front: Front,
+    pipeline: Pipeline,
     admin: Option<Admin>,
     live: Live,
     reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
-    audit: audit::Writer,
+    trail: trail::Writer,
     memory: MemoryAccount,
     config: Config,
 }
@@ -114,7 +116,7 @@ impl Hub {
         let keys = CardKeys::load(&config.card_keys)?;
         let telemetry = Telemetry::start(&config.telemetry)?;
         let memory = memory::account(config.limits.memory_limit_bytes);
-        let store = telemetry.watched(data::open(&config.data.store(), &memory).await?);
+        let store = telemetry.instrumented(data::open(&config.data.store(), &memory).await?);
         let push = Some(&config.push).filter(|push| push.enabled);
         let master = match master::load(&config.data.store(), config.data.key_file.as_deref()) {
             Ok(master) => Some(master),
@@ -134,7 +136,7 @@ impl Hub {
         let base = PublicBase::parse(&base).with_context(|| {
             format!("{base} is no address; expected one such as https://agents.example.com")
         })?;
-        let place = Place::new(&Url::parse(base.as_str())?, config.default_agent.as_deref());
+        let urls = AgentUrls::new(&Url::parse(base.as_str())?, config.default_agent.as_deref());
         let own_names = names(&config, address);
         let options = BindOptions {
             legacy_card_path: config.legacy_card,
@@ -148,16 +150,16 @@ impl Hub {
         let start = |(push, master)| push::start(push, &store, master, base.as_str().trim_end_matches('/'));
         let pushing = push.zip(master).map(start).transpose()?;
         let retention = config.data.keep().map(Retention::finished).unwrap_or_default();
-        let (audit, writer) = Audit::new(&store);
-        let audit = audit.counted_by(&telemetry.metrics);
-        let identity = Identity::open(&config.identity, &store, audit, address.ip().is_loopback()).await?;
+        let (trail, writer) = Trail::new(&store);
+        let trail = trail.counted_by(&telemetry.metrics);
+        let identity = Identity::open(&config.identity, &store, trail, address.ip().is_loopback()).await?;
         let callers = Arc::new(Callers::new(&config.limits, &identity.limits()));
         // Before there is an agent: what it takes up after a restart is shared out, too.
         callers.tell_apart(identity.has_any());
         let limits = Arc::new(ArcSwap::from_pointee(config.limits.clone()));
         let origins = Arc::new(ArcSwap::from_pointee(config.cors.origins.clone()));
-        let workshop = Workshop {
-            place: place.clone(),
+        let factory = AgentFactory {
+            urls: urls.clone(),
             store: Arc::clone(&store),
             retention,
             pushing: pushing.clone(),
@@ -170,26 +172,24 @@ impl Hub {
             contexts: agents::ContextKey::open(&*store).await?,
             profile: config.profile,
         };
+        let factory = Arc::new(factory);
         let fleet = Arc::new(Fleet::new(config.default_agent.as_deref()));
         if config.demo {
-            for agent in agents::demo(&workshop)? {
-                fleet.put(Arc::new(agent));
+            for agent in agents::demo_agents(&factory).await? {
+                fleet.put(agent);
             }
         }
-        let guard = Guard {
-            origins: Arc::clone(&origins),
-            identity: Arc::clone(&identity),
-            fleet: Arc::clone(&fleet),
-        };
-        let (routes, health) = router::router(&fleet, &store, &place, &options, &guard).await?;
-        let routes = routes.merge(keys.router(push_key.as_ref(), &options)?);
+        let (mut routes, health) = RouteTable::new(&fleet, &store, &urls, &options).await?;
+        routes.add_all(RouteAccess::Anyone, keys.route(push_key.as_ref(), &options)?)?;
         let requests = Requests::new(Arc::clone(&telemetry.metrics));
-        let front = Front::new(requests, guard, routes);
+        let (origins_now, identity_now) = (Arc::clone(&origins), Arc::clone(&identity));
+        let pipeline =
+            Pipeline::new(Stations { requests, origins: origins_now, identity: identity_now, routes });
         let local = |address| Names { proxies: Vec::new(), follow: false, ..names(&config, address) };
         let woken = pushing.as_ref().map(|pushing| pushing.push.clone());
         let wake = Arc::new(move || woken.iter().for_each(Push::wake));
-        let cabinet = Cabinet { store: Arc::clone(&store), vault };
-        let registry = Registry::new(Arc::clone(&fleet), Arc::new(workshop), cabinet);
+        let records = AgentRecords { store: Arc::clone(&store), vault };
+        let registry = Registry::new(Arc::clone(&fleet), factory, records);
         for (name, error) in registry.configure(config.agents.clone(), false).await? {
             if config.agents.iter().any(|agent| agent.name == name) {
                 return Err(error.context(format!("the agent {name} cannot be served")));
@@ -200,7 +200,7 @@ impl Hub {
         anyhow::ensure!(config.admin.listen.is_some() || !fleet.all().is_empty(), "{}", config::NO_AGENT);
         let registry = Arc::new(registry);
         let reloader = Arc::new(OnceLock::new());
-        let desk = Desk {
+        let admin_state = AdminState {
             fleet: Arc::clone(&fleet),
             store: Arc::clone(&store),
             is_volatile: !config.data.is_durable(),
@@ -219,25 +219,25 @@ impl Hub {
             telemetry: telemetry.clone(),
         };
         let metrics = Arc::clone(&telemetry.metrics);
-        let levels = Levels::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
-        let admin = Admin::bind(&config, local, Arc::new(desk), levels).await?;
+        let gauges = Gauges::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
+        let admin = Admin::bind(&config, local, Arc::new(admin_state), gauges).await?;
         // Last: whoever gets through here finds all of the hub, and the token in its file.
         let socket = socket.listen(BACKLOG).map_err(|error| unheard(config.listen, error))?;
         let listener = Listener { socket, certificates, names: own_names, connections: config.connections };
-        let audit = writer;
+        let trail = writer;
         Ok(Self {
             listener,
             address,
-            place,
+            urls,
             fleet,
             store,
             pushing,
             health,
-            front,
+            pipeline,
             admin,
             live,
             reloader,
-            audit,
+            trail,
             memory,
             config,
         })
@@ -296,12 +296,12 @@ impl Hub {
     #[must_use]
     pub fn served(&self) -> Vec<Served> {
         let served = |agent: &Arc<Agent>| {
-            let url = self.place.url(agent.name());
+            let url = self.urls.url(agent.name());
             Served {
                 name: agent.name().to_string(),
                 card_url: format!("{url}/.well-known/agent-card.json"),
                 url,
-                example: agent.example,
+                example: agent.example(),
             }
         };
         self.fleet.all().iter().map(served).collect()
@@ -324,7 +324,7 @@ impl Hub {
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<()> {
         let stopping = CancellationToken::new();
         let calls = async {
-            let open = self.listener.serve(self.front, shutdown).await;
+            let open = self.listener.serve(self.pipeline, shutdown).await;
             stopping.cancel();
             open
         };
@@ -347,7 +347,7 @@ impl Hub {
             never = ready::watch(&*self.store, &self.fleet, &self.health) => match never {},
             never = self.live.identity.work() => match never {},
             never = follow(&self.live) => match never {},
-            never = self.audit.run() => match never {},
+            never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
             // Nobody comes in any more while it drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
@@ -366,7 +366,7 @@ impl Hub {
             push.drain(PUSH_GRACE).await;
         }
         self.live.identity.close().await;
-        self.audit.close().await;
+        self.trail.close().await;
         self.store.close().await;
         self.live.telemetry.close(TELEMETRY_GRACE).await;
         Ok(())

@@ -5,6 +5,8 @@
 //! nor a header of its own, such as a cancel: where no credentials are needed, that would be carried out. So what
 //! changes something is refused if a page of another site sends it, by what the browser says and no page can forge:
 //! `Sec-Fetch-Site`, or `Origin`.
+//!
+//! Hand-written although tower-http has a layer for CORS: decision 0007 has the reasons.
 
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ use http::{
 use nuncio_protocol::{Error, ErrorKind};
 use nuncio_server::bind::PublicBase;
 
-use crate::{config::WebOrigin, identity::refuse_with};
+use crate::{config::WebOrigin, identity::refuse_with, target::Target};
 
 /// What callers send besides what every page may.
 const SENT: &str = "authorization, x-api-key, content-type, accept, a2a-version, a2a-extensions, \
@@ -38,17 +40,18 @@ pub(crate) type Origins = Arc<ArcSwap<Vec<WebOrigin>>>;
 /// Answers a browser that asks first, and tells it whether its page may read the answer.
 pub(crate) async fn cross_origin<F: Future<Output = Response>>(
     origins: &Origins,
+    target: Target,
     request: Box<Request>,
     next: impl FnOnce(Box<Request>) -> F,
 ) -> Response {
     let Some(origin) = request.headers().get(ORIGIN).cloned() else {
         return match is_by_foreign_page(&request) {
-            true => refuse_with(&request, &foreign_page()),
+            true => refuse_with(target, &request, &foreign_page()),
             false => next(request).await,
         };
     };
     let origins = origins.load_full();
-    let allowed = if is_card(&request) {
+    let allowed = if target.is_card {
         Some(HeaderValue::from_static("*"))
     } else {
         let admits = |origin: &str| origins.iter().any(|known| known.admits(origin));
@@ -67,7 +70,7 @@ pub(crate) async fn cross_origin<F: Future<Output = Response>>(
             headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
             response
         }
-        None if is_by_foreign_page(&request) => refuse_with(&request, &foreign_page()),
+        None if is_by_foreign_page(&request) => refuse_with(target, &request, &foreign_page()),
         _ => Box::pin(next(request)).await,
     };
     if let Some(allowed) = allowed {
@@ -119,25 +122,6 @@ fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(TOLD));
     }
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-}
-
-/// True for a card, or a question about one.
-fn is_card(request: &Request) -> bool {
-    let asked = request.headers().get(ACCESS_CONTROL_REQUEST_METHOD).map(HeaderValue::as_bytes);
-    let is_read = match (request.method(), asked) {
-        (&Method::GET | &Method::HEAD, _) => true,
-        (&Method::OPTIONS, Some(asked)) => asked == b"GET" || asked == b"HEAD",
-        _ => false,
-    };
-    let path = request.uri().path();
-    let is_named = || {
-        let name = path.strip_prefix("/agents/").map(|below| below.trim_end_matches('/'));
-        name.is_some_and(|name| !name.is_empty() && !name.contains('/'))
-    };
-    is_read
-        && (path.ends_with("/.well-known/agent-card.json")
-            || path.ends_with("/.well-known/agent.json")
-            || is_named())
 }
 
 #[cfg(test)]

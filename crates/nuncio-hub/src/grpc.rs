@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use axum::Router;
+use axum::routing::{MethodRouter, any_service};
 use nuncio_protocol::pb::DESCRIPTOR_SET;
 use nuncio_server::bind::{BindOptions, Directory, Grpc};
 use tonic_health::{ServingStatus, server::HealthReporter};
@@ -35,8 +35,13 @@ fn services() -> impl Iterator<Item = &'static str> {
     std::iter::once("").chain(Grpc::services())
 }
 
-/// The routes of gRPC for the agents of a directory.
-pub(crate) async fn router(directory: Arc<dyn Directory>, options: BindOptions) -> Result<(Router, Health)> {
+type Routes = Vec<(String, MethodRouter)>;
+
+/// The routes of gRPC: calls to the agents of a directory, and those that say nothing about agents.
+pub(crate) async fn routes(
+    directory: Arc<dyn Directory>,
+    options: BindOptions,
+) -> Result<(Routes, Routes, Health)> {
     let (health, health_server) = tonic_health::server::health_reporter();
     let health = Health(health);
     health.set(true).await;
@@ -48,10 +53,10 @@ pub(crate) async fn router(directory: Arc<dyn Directory>, options: BindOptions) 
     // Tools ask for either version of reflection.
     let v1 = reflection().build_v1().context("the descriptors are broken")?;
     let v1alpha = reflection().build_v1alpha().context("the descriptors are broken")?;
-    let router = Grpc::shared(directory, options)
-        .router()
-        .route_service("/grpc.health.v1.Health/{rpc}", health_server)
-        .route_service("/grpc.reflection.v1.ServerReflection/{rpc}", v1)
-        .route_service("/grpc.reflection.v1alpha.ServerReflection/{rpc}", v1alpha);
-    Ok((router, health))
+    let protocol = vec![
+        ("/grpc.health.v1.Health/{rpc}".to_owned(), any_service(health_server)),
+        ("/grpc.reflection.v1.ServerReflection/{rpc}".to_owned(), any_service(v1)),
+        ("/grpc.reflection.v1alpha.ServerReflection/{rpc}".to_owned(), any_service(v1alpha)),
+    ];
+    Ok((Grpc::shared(directory, options).routes(), protocol, health))
 }

@@ -10,7 +10,7 @@ use axum::{
     Json, Router,
     extract::{Request, State},
     response::{IntoResponse as _, Response},
-    routing::get,
+    routing::{MethodRouter, get},
 };
 use http::{StatusCode, header};
 use serde_json::{Value, json};
@@ -18,13 +18,14 @@ use serde_json::{Value, json};
 use crate::fleet::{Agent, Fleet};
 
 /// For callers.
-pub(crate) fn router(fleet: &Arc<Fleet>) -> Router {
-    routes(Asked { fleet: Arc::clone(fleet), tells_agents: false })
+pub(crate) fn public_routes(fleet: &Arc<Fleet>) -> [(&'static str, MethodRouter); 2] {
+    routes(&Asked { fleet: Arc::clone(fleet), tells_agents: false })
 }
 
 /// For whoever runs the hub.
 pub(crate) fn router_with_agents(fleet: &Arc<Fleet>) -> Router {
-    routes(Asked { fleet: Arc::clone(fleet), tells_agents: true })
+    let routes = routes(&Asked { fleet: Arc::clone(fleet), tells_agents: true });
+    routes.into_iter().fold(Router::new(), |router, (path, handler)| router.route(path, handler))
 }
 
 #[derive(Clone)]
@@ -33,8 +34,8 @@ struct Asked {
     tells_agents: bool,
 }
 
-fn routes(asked: Asked) -> Router {
-    Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(ready)).with_state(asked)
+fn routes(asked: &Asked) -> [(&'static str, MethodRouter); 2] {
+    [("/healthz", get(async || "ok\n")), ("/readyz", get(ready).with_state(asked.clone()))]
 }
 
 async fn ready(State(Asked { fleet, tells_agents }): State<Asked>, request: Request) -> Response {
@@ -59,7 +60,7 @@ fn wants_all(request: &Request) -> bool {
 }
 
 fn tell(agent: &Agent) -> Value {
-    let Some(behind) = agent.behind() else { return json!({ "name": **agent.name(), "state": "up" }) };
-    let condition = &behind.health().condition;
+    let Some(upstream) = agent.upstream() else { return json!({ "name": **agent.name(), "state": "up" }) };
+    let condition = &upstream.health().condition;
     json!({ "name": **agent.name(), "state": condition.word(), "reason": condition.reason() })
 }

@@ -24,11 +24,9 @@ pub(crate) struct Pushing {
 
 impl Pushing {
     /// What an agent says by it: as all do, but for what is special to this one.
-    pub(crate) fn options_of(&self, wanted: Option<&config::Agent>) -> Result<PushOptions> {
+    pub(crate) fn options_of(&self, desired: &config::Agent) -> Result<PushOptions> {
         let mut options = self.options.clone();
-        let Some(wanted) = wanted else { return Ok(options) };
-        options.unmarked_artifacts = matches!(wanted.kind, config::AgentKind::Upstream(_));
-        let special = &wanted.push;
+        let special = &desired.push;
         if let Some(chunks) = special.chunks {
             options.chunks = chunks;
         }

@@ -21,13 +21,13 @@ use tokio::sync::{Mutex, Notify};
 
 use crate::{
     admin::Reloader,
-    audit::{Row, What},
     config::{self, Changes, Config, Loaded, Problem, Problems, Source, WebOrigin},
     fleet::Fleet,
     identity::Identity,
     limits::Callers,
     registry::Registry,
     telemetry::Telemetry,
+    trail::{Row, What},
 };
 
 /// Between two looks at the files, and how long they have to stay as they are before they are read.
@@ -123,7 +123,7 @@ impl Reloading {
             match self.reload(false).await {
                 Ok(changes) if changes.is_empty() => tracing::info!("the configuration has not changed"),
                 Ok(changes) => {
-                    self.live.identity.audit().note(Row::of(What::ConfigReloaded));
+                    self.live.identity.trail().note(Row::of(What::ConfigReloaded));
                     tell(&changes);
                 }
                 Err(problems) => {

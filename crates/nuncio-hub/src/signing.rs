@@ -6,7 +6,7 @@
 use std::{fs, sync::Arc, time::SystemTime};
 
 use anyhow::{Context as _, Result, bail};
-use axum::{Router, routing::get};
+use axum::routing::{MethodRouter, get};
 use http::HeaderMap;
 use nuncio_client::{SigningKey, sign_card};
 use nuncio_server::bind::{BindOptions, CardSigner, Document};
@@ -59,10 +59,14 @@ impl CardKeys {
     }
 
     /// Publishes the public keys, with that of notifications, if there are any.
-    pub(crate) fn router(&self, push: Option<&SigningKey>, options: &BindOptions) -> Result<Router> {
+    pub(crate) fn route(
+        &self,
+        push: Option<&SigningKey>,
+        options: &BindOptions,
+    ) -> Result<Option<(&'static str, MethodRouter)>> {
         let keys: Vec<Value> = self.keys.iter().chain(push).map(SigningKey::jwk).collect();
         if keys.is_empty() {
-            return Ok(Router::new());
+            return Ok(None);
         }
         let document = Document::new(&json!({ "keys": keys }), options.card_max_age, SystemTime::now())?;
         let document = Arc::new(document);
@@ -70,6 +74,6 @@ impl CardKeys {
             let document = Arc::clone(&document);
             async move { document.respond(&headers) }
         };
-        Ok(Router::new().route(JWKS, get(serve)))
+        Ok(Some((JWKS, get(serve))))
     }
 }

@@ -19,22 +19,22 @@ pub struct AgentCard {
     /// The agent's name.
     #[serde(deserialize_with = "null_default")]
     pub name: String,
-    /// What it is for.
+    /// The purpose of the agent.
     #[serde(deserialize_with = "null_default")]
     pub description: String,
-    /// Where it is reached, in the agent's order of preference.
+    /// The interfaces, in the agent's order of preference.
     #[serde(alias = "supported_interfaces", deserialize_with = "null_default")]
     pub supported_interfaces: Vec<AgentInterface>,
-    /// Who runs it.
+    /// The organisation that runs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<AgentProvider>,
     /// The agent's own version.
     #[serde(deserialize_with = "null_default")]
     pub version: String,
-    /// Where it is documented.
+    /// The address of its documentation.
     #[serde(alias = "documentation_url", skip_serializing_if = "Option::is_none")]
     pub documentation_url: Option<String>,
-    /// What of the protocol it can do.
+    /// The optional parts of the protocol that it supports.
     #[serde(deserialize_with = "null_default")]
     pub capabilities: AgentCapabilities,
     /// The ways to authenticate, by name.
@@ -44,7 +44,7 @@ pub struct AgentCard {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub security_schemes: BTreeMap<String, SecurityScheme>,
-    /// What a caller must present: any one of these.
+    /// The credentials that a caller must present: any one of these.
     #[serde(
         alias = "security_requirements",
         deserialize_with = "null_default",
@@ -57,7 +57,7 @@ pub struct AgentCard {
     /// Media types it makes.
     #[serde(alias = "default_output_modes", deserialize_with = "null_default")]
     pub default_output_modes: Vec<String>,
-    /// What it is good at.
+    /// The skills of the agent.
     #[serde(deserialize_with = "null_default")]
     pub skills: Vec<AgentSkill>,
     /// Signatures over the card without this member.
@@ -208,7 +208,7 @@ pub fn grpc_target(base: &str) -> String {
     }
 }
 
-/// How calls travel.
+/// A binding of the protocol: the transport of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Binding {
     /// JSON-RPC 2.0 over HTTP.
@@ -242,7 +242,7 @@ impl Binding {
     }
 }
 
-/// Who runs an agent.
+/// The organisation that runs an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AgentProvider {
@@ -254,7 +254,7 @@ pub struct AgentProvider {
     pub organization: String,
 }
 
-/// What of the protocol an agent can do; absent means no.
+/// The optional parts of the protocol that an agent supports; absent means no.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AgentCapabilities {
@@ -306,7 +306,7 @@ pub struct AgentSkill {
     /// For search.
     #[serde(deserialize_with = "null_default")]
     pub tags: Vec<String>,
-    /// What one might ask.
+    /// Examples of requests.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
     /// Media types it takes, if other than the card's.
@@ -319,7 +319,7 @@ pub struct AgentSkill {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub output_modes: Vec<String>,
-    /// What it needs beyond the card's requirements.
+    /// The security requirements beyond those of the card.
     #[serde(
         alias = "security_requirements",
         deserialize_with = "null_default",

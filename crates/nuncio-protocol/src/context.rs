@@ -14,24 +14,24 @@ pub const HOPS_HEADER: &str = "nuncio-hops";
 /// other header.
 pub const HOPS_TRACE_KEY: &str = "nuncio";
 
-/// Who calls, and how: everything about a call that is not its parameters.
+/// Everything about a call beside its parameters: the caller, the version, the binding, the deadline.
 #[derive(Clone, Debug)]
 pub struct CallContext {
     /// The version the caller speaks.
     pub version: Version,
     /// The binding that the call came by; `None` where it came by none.
     pub binding: Option<Binding>,
-    /// The caller did not say its version: it was taken from what the method or the path proves.
-    pub version_unsaid: bool,
-    /// The caller said something for which there is no place in the parameters as we know them.
-    pub said_more: bool,
+    /// True if the caller did not name its version: the method or the path proves it.
+    pub version_inferred: bool,
+    /// True if the parameters have members that our types do not know.
+    pub has_unknown_fields: bool,
     /// URIs of the extensions the caller declared.
     pub extensions: Vec<String>,
     /// Routing, where the binding carries it outside of the parameters.
     pub tenant: Option<String>,
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
-    /// When the caller stops waiting.
+    /// The moment at which the caller stops waiting.
     pub deadline: Option<Instant>,
     /// W3C trace context, handed on to whatever the call causes.
     pub trace: Option<TraceContext>,
@@ -43,9 +43,9 @@ pub struct CallContext {
     /// before them. On a server there are none: what came with a call must not go out again with
     /// another by accident.
     pub headers: Headers,
-    /// What came with the call and may be handed on, if somebody decides to; only on a server, and only headers
-    /// that it was told to keep.
-    pub received: Headers,
+    /// Headers that came with the call and may be forwarded; only on a server, and only those that it was told to
+    /// keep.
+    pub forwardable_headers: Headers,
     /// The hubs that the call has come through, the first one first, so that it goes round in no circle.
     pub hops: Vec<String>,
 }
@@ -57,8 +57,8 @@ impl CallContext {
         Self {
             version,
             binding: None,
-            version_unsaid: false,
-            said_more: false,
+            version_inferred: false,
+            has_unknown_fields: false,
             extensions: Vec::new(),
             tenant: None,
             caller: Caller::anonymous(),
@@ -67,7 +67,7 @@ impl CallContext {
             last_event_id: None,
             idempotency_key: None,
             headers: Headers::default(),
-            received: Headers::default(),
+            forwardable_headers: Headers::default(),
             hops: Vec::new(),
         }
     }
@@ -115,7 +115,7 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// Who calls, and what they may do. Tasks belong to the principal that made them, within its tenant.
+/// A caller, and the operations that it may use. Tasks belong to the principal that made them, within its tenant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Caller {
     principal: Option<Arc<str>>,

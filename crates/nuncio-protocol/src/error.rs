@@ -44,7 +44,7 @@ const INTERNAL: GrpcCode = grpc(13, "INTERNAL");
 const UNAVAILABLE: GrpcCode = grpc(14, "UNAVAILABLE");
 const UNAUTHENTICATED: GrpcCode = grpc(16, "UNAUTHENTICATED");
 
-/// What one kind of error is called on each binding.
+/// The codes and names of one kind of error on each binding.
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorRow {
     /// The kind.
@@ -57,7 +57,7 @@ pub struct ErrorRow {
     pub grpc: GrpcCode,
     /// `reason` of the `ErrorInfo`.
     pub reason: &'static str,
-    /// What it says when nobody said more.
+    /// The default message.
     pub message: &'static str,
 }
 
@@ -122,7 +122,7 @@ error_table! {
     DeadlineExceeded -32055 504 DEADLINE_EXCEEDED "DEADLINE_EXCEEDED" "the deadline has passed";
 }
 
-/// Whose fault an error is.
+/// The side that is at fault for an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The caller's: the same request will fail again.
@@ -166,7 +166,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whose fault it is, unless the error itself says otherwise.
+    /// The side at fault, unless the error itself says otherwise.
     #[must_use]
     pub fn fault(self) -> Fault {
         match self {
@@ -188,11 +188,11 @@ impl ErrorKind {
 pub struct FieldViolation {
     /// Path of the field in JSON names, such as `message.parts[0]`.
     pub field: String,
-    /// What was expected.
+    /// The expectation that the field does not meet.
     pub description: String,
 }
 
-/// What went wrong, in words for the caller, and the cause, for the log only.
+/// An error: its message for the caller, and its cause for the log only.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -204,7 +204,7 @@ struct Inner {
     /// Details of an upstream that we do not know; passed on.
     foreign: Vec<Value>,
     retry_after: Option<Duration>,
-    /// Whose it is, if not as its kind says.
+    /// The side at fault, if not as its kind says.
     fault: Option<Fault>,
     /// Never shown to a caller.
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -290,7 +290,7 @@ impl Error {
         self.with_metadata(DELIVERED, "false")
     }
 
-    /// Whose fault it is.
+    /// The side at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         self.0.fault.unwrap_or_else(|| self.kind().fault())
@@ -326,7 +326,7 @@ impl Error {
         &self.0.violations
     }
 
-    /// When the caller may try again.
+    /// The pause before the caller may try again.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
@@ -361,7 +361,7 @@ impl Error {
     }
 
     /// Rebuilds an error that a peer sent. The reason of an `ErrorInfo` of our domain decides, then the
-    /// code, which the caller of this gives as `fallback` (fact sheet 5.2: never by status alone).
+    /// code, which the caller of this gives as `fallback` (protocol-notes.md, Errors: never by status alone).
     pub fn from_details(fallback: ErrorKind, message: impl Into<String>, details: Vec<Value>) -> Self {
         let mut error = Self::new(fallback, message);
         for detail in details {
@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     fn the_nine_of_the_specification() {
-        // Spec 5.4 as of 1.0.1 (REQ-007, REQ-065; fact sheet 5.1)
+        // Spec 5.4 as of 1.0.1 (REQ-007, REQ-065)
         let expected = "\
             -32001 404 NOT_FOUND TASK_NOT_FOUND\n\
             -32002 400 FAILED_PRECONDITION TASK_NOT_CANCELABLE\n\

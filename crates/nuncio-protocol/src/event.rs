@@ -1,4 +1,4 @@
-//! What a stream carries (spec 4.2 and 3.2.3). [`Event`] is the specification's `StreamResponse`.
+//! The events of a stream (spec 4.2 and 3.2.3). [`Event`] is the specification's `StreamResponse`.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use crate::{
     Artifact, Event, Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent, Timestamp,
 };
 
-/// Why an event does not apply to a task. The task is left as it was.
+/// The reason why an event does not apply to a task. The task is left as it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// The task has ended.

@@ -57,7 +57,7 @@ impl Next<'_> {
     /// Goes on with the call.
     ///
     /// # Errors
-    /// What those further in, or the service, answer.
+    /// The error of the interceptors further in, or of the service.
     pub async fn run(self, cx: &mut CallContext, call: Call) -> Result<Reply> {
         match self.interceptors.split_first() {
             Some((first, interceptors)) => first.intercept(cx, call, Next { interceptors, ..self }).await,
@@ -100,7 +100,7 @@ impl Interceptors {
     /// Makes one call of the service with these around it.
     ///
     /// # Errors
-    /// What they, or the service, answer.
+    /// The error of the interceptors, or of the service.
     pub async fn call(&self, service: &dyn A2aService, cx: &CallContext, call: Call) -> Result<Reply> {
         Next { interceptors: &self.0, service }.run(&mut cx.clone(), call).await
     }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 proto_enum! {
-    /// Who speaks.
+    /// The speaker of a message.
     Role {
         /// Invalid on the wire.
         #[default]
@@ -46,7 +46,7 @@ pub struct Message {
     /// The task this message continues (from a client) or belongs to (from a server).
     #[serde(alias = "task_id", deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
-    /// Who speaks.
+    /// The speaker.
     #[serde(deserialize_with = "null_default")]
     pub role: Role,
     /// The content; at least one.
@@ -93,14 +93,14 @@ pub(crate) fn join_text<'a>(parts: &'a [Part], between: &str) -> Cow<'a, str> {
     joined
 }
 
-/// What a part holds: exactly one of the four.
+/// The content of a part: exactly one of the four.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// Text; may be empty.
     Text(String),
     /// The bytes of a file, inline.
     Raw(Bytes),
-    /// Where the bytes of a file are.
+    /// The address of a file's bytes.
     Url(String),
     /// Any JSON value, `null` included.
     Data(Json),
@@ -109,7 +109,7 @@ pub enum Content {
 /// A piece of a message or an artifact.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// What it holds.
+    /// The content.
     pub content: Content,
     /// Free-form data.
     pub metadata: Metadata,
@@ -253,7 +253,7 @@ impl<'de> Deserialize<'de> for Part {
     }
 }
 
-/// How many objects and lists a part of a request stands in, its own included.
+/// The number of objects and lists around a part of a request, its own included.
 pub(crate) const PART_DEPTH: usize = 4;
 
 /// The metadata of a part; `null` for none.

@@ -93,7 +93,7 @@ macro_rules! define_operations {
         }
 
         impl Call {
-            /// Which operation it is.
+            /// The operation.
             #[must_use]
             pub fn op(&self) -> Op {
                 match self {
@@ -169,7 +169,7 @@ impl std::fmt::Debug for OpSet {
     }
 }
 
-/// What an operation answers.
+/// The answer of an operation.
 #[expect(missing_debug_implementations, reason = "a stream cannot be printed")]
 pub enum Reply {
     /// A task or a direct reply.

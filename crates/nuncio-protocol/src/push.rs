@@ -9,7 +9,7 @@ use crate::{
     lenient::{none_if_empty, null_default},
 };
 
-/// Where and how the updates of a task are to be posted. Also the request of
+/// A webhook: the address and the credentials by which updates of a task are posted. Also the request of
 /// `CreateTaskPushNotificationConfig`.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -29,7 +29,7 @@ pub struct TaskPushNotificationConfig {
     /// A secret of the receiver's, sent back with each notification.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// How the agent proves itself to the webhook.
+    /// The credentials that the agent presents to the webhook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authentication: Option<AuthenticationInfo>,
 }
@@ -47,7 +47,7 @@ impl fmt::Debug for TaskPushNotificationConfig {
     }
 }
 
-/// How the agent authenticates itself to a webhook.
+/// The credentials that an agent presents to a webhook.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AuthenticationInfo {

@@ -18,10 +18,10 @@ pub struct SendMessageRequest {
     /// Routing; echoed from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// What is said.
+    /// The message.
     #[serde(deserialize_with = "null_default")]
     pub message: Message,
-    /// How it is to be done.
+    /// Options of the send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configuration: Option<SendMessageConfiguration>,
     /// Free-form data about the request.
@@ -29,7 +29,7 @@ pub struct SendMessageRequest {
     pub metadata: Metadata,
 }
 
-/// How a message is to be handled (spec 3.2.2).
+/// Options of a send (spec 3.2.2).
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SendMessageConfiguration {
@@ -43,7 +43,7 @@ pub struct SendMessageConfiguration {
     /// A webhook for the task of this call.
     #[serde(alias = "task_push_notification_config", skip_serializing_if = "Option::is_none")]
     pub task_push_notification_config: Option<TaskPushNotificationConfig>,
-    /// How much history the answer may hold.
+    /// The most messages of history in the answer.
     #[serde(alias = "history_length", deserialize_with = "int32", skip_serializing_if = "Option::is_none")]
     pub history_length: Option<i32>,
     /// True: answer as soon as the task exists. False: wait until it is terminal or interrupted.
@@ -65,7 +65,7 @@ pub enum SendMessageResponse {
 }
 
 impl SendMessageResponse {
-    /// What was said: the text of the reply, or of the task's artifacts, joined by line breaks.
+    /// The text of the answer: that of the reply, or of the task's artifacts, joined by line breaks.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -93,7 +93,7 @@ pub struct GetTaskRequest {
     /// The task.
     #[serde(deserialize_with = "null_default")]
     pub id: TaskId,
-    /// How much history the answer may hold.
+    /// The most messages of history in the answer.
     #[serde(alias = "history_length", deserialize_with = "int32", skip_serializing_if = "Option::is_none")]
     pub history_length: Option<i32>,
 }
@@ -118,14 +118,14 @@ pub struct ListTasksRequest {
     /// 1 to 100; 50 when absent.
     #[serde(alias = "page_size", deserialize_with = "int32", skip_serializing_if = "Option::is_none")]
     pub page_size: Option<i32>,
-    /// Where the last page ended; opaque.
+    /// The end of the last page; opaque.
     #[serde(
         alias = "page_token",
         deserialize_with = "none_if_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub page_token: Option<String>,
-    /// How much history each task may hold.
+    /// The most messages of history in each task.
     #[serde(alias = "history_length", deserialize_with = "int32", skip_serializing_if = "Option::is_none")]
     pub history_length: Option<i32>,
     /// Only those whose status is from this moment or later (trap T-26: inclusive).
@@ -154,7 +154,7 @@ pub struct ListTasksResponse {
     /// The page size that was applied.
     #[serde(alias = "page_size", deserialize_with = "int32_or_zero")]
     pub page_size: i32,
-    /// How many tasks match, over all pages.
+    /// The number of tasks that match, over all pages.
     #[serde(alias = "total_size", deserialize_with = "int32_or_zero")]
     pub total_size: i32,
 }
@@ -214,7 +214,7 @@ pub struct ListTaskPushNotificationConfigsRequest {
     /// 0: as many as the server likes.
     #[serde(alias = "page_size", deserialize_with = "int32_or_zero", skip_serializing_if = "is_zero")]
     pub page_size: i32,
-    /// Where the last page ended; opaque.
+    /// The end of the last page; opaque.
     #[serde(
         alias = "page_token",
         deserialize_with = "none_if_empty",

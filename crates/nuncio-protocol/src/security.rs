@@ -88,7 +88,7 @@ pub struct OAuth2SecurityScheme {
     /// For people.
     #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// How a token is got.
+    /// The flow by which a token is obtained.
     pub flows: OAuthFlows,
     /// An RFC 8414 document.
     #[serde(
@@ -151,13 +151,13 @@ pub type Scopes = BTreeMap<String, String>;
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AuthorizationCodeOAuthFlow {
-    /// Where the user agrees.
+    /// The address at which the user agrees.
     #[serde(alias = "authorization_url", deserialize_with = "null_default")]
     pub authorization_url: String,
-    /// Where the token is got.
+    /// The address of the token endpoint.
     #[serde(alias = "token_url", deserialize_with = "null_default")]
     pub token_url: String,
-    /// Where it is renewed.
+    /// The address at which the token is renewed.
     #[serde(
         alias = "refresh_url",
         deserialize_with = "null_default",
@@ -180,10 +180,10 @@ pub struct AuthorizationCodeOAuthFlow {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClientCredentialsOAuthFlow {
-    /// Where the token is got.
+    /// The address of the token endpoint.
     #[serde(alias = "token_url", deserialize_with = "null_default")]
     pub token_url: String,
-    /// Where it is renewed.
+    /// The address at which the token is renewed.
     #[serde(
         alias = "refresh_url",
         deserialize_with = "null_default",
@@ -199,13 +199,13 @@ pub struct ClientCredentialsOAuthFlow {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DeviceCodeOAuthFlow {
-    /// Where the device asks.
+    /// The address at which the device asks.
     #[serde(alias = "device_authorization_url", deserialize_with = "null_default")]
     pub device_authorization_url: String,
-    /// Where the token is got.
+    /// The address of the token endpoint.
     #[serde(alias = "token_url", deserialize_with = "null_default")]
     pub token_url: String,
-    /// Where it is renewed.
+    /// The address at which the token is renewed.
     #[serde(
         alias = "refresh_url",
         deserialize_with = "null_default",
@@ -221,14 +221,14 @@ pub struct DeviceCodeOAuthFlow {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ImplicitOAuthFlow {
-    /// Where the user agrees.
+    /// The address at which the user agrees.
     #[serde(
         alias = "authorization_url",
         deserialize_with = "null_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub authorization_url: String,
-    /// Where it is renewed.
+    /// The address at which the token is renewed.
     #[serde(
         alias = "refresh_url",
         deserialize_with = "null_default",
@@ -244,14 +244,14 @@ pub struct ImplicitOAuthFlow {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PasswordOAuthFlow {
-    /// Where the token is got.
+    /// The address of the token endpoint.
     #[serde(
         alias = "token_url",
         deserialize_with = "null_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub token_url: String,
-    /// Where it is renewed.
+    /// The address at which the token is renewed.
     #[serde(
         alias = "refresh_url",
         deserialize_with = "null_default",

@@ -18,7 +18,7 @@ pub const RESUME_EXTENSION: &str = "https://nuncio.dev/a2a/resume/v1";
 
 /// The eleven operations of the specification, by its own names.
 ///
-/// What implementors keep: an answer or an event shows only what is safely recorded; a task of
+/// Rules for implementors: an answer or an event shows only what is safely recorded; a task of
 /// somebody else is not found; dropping a future or a stream never stops a task.
 #[async_trait]
 pub trait A2aService: Send + Sync + 'static {
@@ -96,7 +96,7 @@ macro_rules! implement_service {
             /// Calls the operation that it names. To hand a call on, use [`A2aService::call`].
             ///
             /// # Errors
-            /// What the operation answers.
+            /// The error of the operation.
             pub async fn dispatch<S: A2aService + ?Sized>(self, service: &S, cx: &CallContext) -> Result<Reply> {
                 match self {
                     $(Self::$op(req) => service.$method(cx, *req).await.map(Answer::into_reply),)+

@@ -13,7 +13,7 @@ use crate::{Event, Result, Seq};
 /// Events of a stream, in order. The end of the stream is the end of the interaction.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamItem>> + Send>>;
 
-/// How many forms there are, JSON and protobuf; each has a slot for its encoding of an event.
+/// The number of wire forms, JSON and protobuf; each has a slot for its encoding of an event.
 pub(crate) const FORMS: usize = 7;
 
 /// An event in a stream, with its number in the log. Cheap to clone: all subscribers of a task share

@@ -12,7 +12,7 @@ use crate::{
 };
 
 proto_enum! {
-    /// Where a task stands.
+    /// The state of a task.
     TaskState {
         /// Unknown; never emitted by a server, never terminal.
         #[default]
@@ -70,13 +70,13 @@ pub struct Task {
         skip_serializing_if = "ContextId::is_empty"
     )]
     pub context_id: ContextId,
-    /// Where it stands.
+    /// The status.
     #[serde(deserialize_with = "null_default")]
     pub status: TaskStatus,
-    /// What it made.
+    /// The artifacts.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Arc<Artifact>>,
-    /// What was said, oldest first.
+    /// The messages, oldest first.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Arc<Message>>,
     /// Free-form data.
@@ -94,7 +94,7 @@ impl Task {
     }
 }
 
-/// Where a task stands, since when, and what the agent says about it.
+/// The status of a task: its state, since when, and the agent's message.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskStatus {
@@ -104,7 +104,7 @@ pub struct TaskStatus {
     /// The agent's words about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<Message>>,
-    /// When it was recorded.
+    /// The moment at which it was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
 }

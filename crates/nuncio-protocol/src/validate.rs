@@ -1,4 +1,4 @@
-//! What a request must hold beyond its shape: REQUIRED fields are set, lists that need an element have
+//! Demands on a request beyond its shape: REQUIRED fields are set, lists that need an element have
 //! one, numbers are in range (spec 5.7). Every violation names its field.
 
 use crate::{

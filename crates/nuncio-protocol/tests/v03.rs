@@ -88,7 +88,7 @@ fn golden_files_of_rest() {
 
 #[test]
 fn methods() {
-    // Fact sheet 2.2
+    // REQ-033
     let expected = "\
         SendMessage message/send\n\
         SendStreamingMessage message/stream\n\
@@ -136,7 +136,7 @@ fn part_up(dialect: &dyn Dialect, part: &Value) -> Result<Value, Error> {
 
 #[test]
 fn parts_are_read_in_every_shape() {
-    // Trap T-08; contradictions C-05 to C-07; fact sheet 3.4
+    // Trap T-08; contradictions C-05 to C-07
     let uri = json!({"url": "https://a.example/x", "filename": "x", "mediaType": "a/b"});
     let bytes = json!({"raw": "+/8=", "filename": "x"});
     for (part, expected) in [
@@ -235,7 +235,7 @@ fn enums_are_read_by_every_name() {
 
 #[test]
 fn kind_is_inferred_where_it_is_missing() {
-    // Fact sheet 2.1: many peers leave it out. Bare and wrapped, in both dialects (trap T-08).
+    // C-05: many peers leave it out. Bare and wrapped, in both dialects (trap T-08).
     let status = json!({"state": "working"});
     for (event, expected) in [
         (json!({"id": "t", "contextId": "c", "status": status}), "task"),
@@ -323,7 +323,7 @@ fn blocking_is_the_inverse_of_return_immediately() {
 
 #[test]
 fn a_history_length_of_zero_is_said_and_understood() {
-    // Fact sheet 3.2: the proto cannot tell it from unset, but JSON can, and all SDKs write it when they
+    // protocol-notes.md, loss table: the proto cannot tell it from unset, but JSON can, and all SDKs write it when they
     // mean it.
     for dialect in BOTH {
         for zero in [json!(0), json!("0")] {
@@ -370,7 +370,7 @@ fn targets_are_read_by_every_name() {
 
 #[test]
 fn a_webhook_without_an_id_has_the_id_of_its_task() {
-    // Fact sheet 3.2: a2a-python 0.3 stored it so, and a get may leave the id out.
+    // protocol-notes.md, loss table: a2a-python 0.3 stored it so, and a get may leave the id out.
     let set = json!({"taskId": "t", "pushNotificationConfig": {"url": "https://me.example"}});
     let own = json!({"taskId": "t", "id": "t", "url": "https://me.example"});
     let op = "CreateTaskPushNotificationConfig";
@@ -386,7 +386,7 @@ fn a_webhook_without_an_id_has_the_id_of_its_task() {
 
 #[test]
 fn webhooks_are_read_in_every_shape() {
-    // Fact sheet 2.3 and 3.6
+    // REQ-043, REQ-110
     let inner = json!({"id": "c", "url": "https://me.example"});
     let named = json!({"name": "tasks/t/pushNotificationConfigs/c", "pushNotificationConfig": inner});
     let flat = json!({"id": "c", "taskId": "t", "url": "https://me.example"});
@@ -457,7 +457,7 @@ fn lists_of_webhooks_are_read_as_array_and_as_page() {
 
 #[test]
 fn routes_of_rest() {
-    // Fact sheet 2.3; what a client sends, a server understands.
+    // REQ-043; what a client sends, a server understands.
     let push = json!({"taskId": "t", "id": "c", "url": "https://me.example"});
     for (op, v1_params, verb, path) in [
         ("SendMessage", json!({"message": {"messageId": "m"}}), "POST", "/v1/message:send"),
@@ -561,7 +561,7 @@ fn a_direct_reply_is_not_taken_for_a_task() {
 
 #[test]
 fn statuses_of_rest_errors() {
-    // Fact sheet 5.3: the statuses of a2a-python 0.3
+    // protocol-notes.md, Errors: the statuses of a2a-python 0.3
     let expected = "\
         -32001 404\n-32002 409\n-32003 501\n-32004 501\n-32005 415\n-32006 502\n-32007 404\n-32008 400\n-32009 400\n\
         -32700 400\n-32600 400\n-32601 404\n-32602 422\n-32603 500\n\
@@ -607,7 +607,7 @@ fn rest_errors_are_read_by_all_sdks() {
 
 #[test]
 fn rest_errors_of_others() {
-    // Fact sheet 5.3: by code, then by class name, then by status
+    // protocol-notes.md, Errors: by code, then by class name, then by status
     for (status, body, kind) in [
         (404, r#"{"code":-32007,"message":"TaskNotFoundError"}"#, ErrorKind::ExtendedAgentCardNotConfigured),
         (500, r#"{"message":"TaskNotFoundError: gone"}"#, ErrorKind::TaskNotFound),

@@ -1,4 +1,4 @@
-//! Agent cards between the versions (fact sheet 3.7; traps T-14, T-15, T-16, T-24; REQ-208).
+//! Agent cards between the versions (decision 0005; traps T-14, T-15, T-16, T-24; REQ-208).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use nuncio_protocol::{

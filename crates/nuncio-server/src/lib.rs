@@ -47,8 +47,9 @@
 
 pub mod bind;
 mod caller_pool;
-mod executor;
+mod clock;
 mod extension;
+mod id;
 mod memory;
 #[cfg(feature = "push")]
 pub mod push;
@@ -67,9 +68,9 @@ pub use nuncio_protocol as protocol;
 
 pub use self::{
     caller_pool::{CallerKey, CallerPermit, CallerPool, CallerShare},
-    executor::{Emitter, ExecContext, Execution, Executor, MOST_MEMO},
     extension::Extension,
     memory::{MemoryAccount, MemoryUsage, MemoryUse},
-    runtime::{Limits, Retention, Runtime, RuntimeBuilder},
+    runtime::{Emitter, ExecContext, Execution, Executor, Limits, Retention, Runtime, RuntimeBuilder},
+    size::MOST_MEMO,
     task_quota::{CountedTask, TaskQuota},
 };

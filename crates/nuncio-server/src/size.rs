@@ -7,6 +7,9 @@ use nuncio_protocol::{
     op::{Call, Reply},
 };
 
+/// How many bytes an agent may [remember](crate::Emitter::remember) with a task.
+pub const MOST_MEMO: usize = 64 << 10;
+
 /// The names, quotes and braces around a part.
 const PART: usize = 16;
 

@@ -38,8 +38,8 @@ use nuncio_protocol::{
 
 pub use crate::store::failing::{FailingStore, STORE_SECRET};
 use crate::{
-    executor::{Emitter, ExecContext, Executor},
-    runtime::{Runtime, RuntimeBuilder, new_id},
+    id::new_id,
+    runtime::{Emitter, ExecContext, Executor, Runtime, RuntimeBuilder},
     store::MemoryStore,
 };
 

@@ -1,4 +1,4 @@
-//! The command line as it is typed.
+//! The command line, as clap parses it.
 
 mod admin;
 mod agent;
@@ -44,100 +44,100 @@ const GLOBAL: &str = "Global options";
 const CONNECTION: &str = "Connection";
 /// The heading of the options that say who we are.
 const IDENTITY: &str = "Identity";
-/// What has no option, because others can see the command line.
-const KEY_HELP: &str = "A bearer token is taken from the environment variable NUNCIO_KEY.";
+/// The help on bearer tokens, which have no option because others can see the command line.
+const KEY_HELP: &str = "The bearer token is read from the environment variable NUNCIO_KEY.";
 
-/// The durable hub of agents: every agent speaks A2A, in both versions, and loses nothing.
+/// The durable hub of agents: makes every agent speak A2A 1.0 and 0.3, and loses no task.
 #[derive(Debug, Parser)]
 #[command(version, after_help = exit::HELP, propagate_version = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    /// For people, or JSON for programs.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t, global = true, help_heading = GLOBAL)]
     pub(crate) output: Format,
 
-    /// What to log: a level, or a filter such as nuncio_server=debug; info when absent.
+    /// Log level (off, error, warn, info, debug, trace), or a filter such as nuncio_server=debug [default: info].
     #[arg(id = "log-level", long, global = true, env = "NUNCIO_LOG", help_heading = GLOBAL, value_parser = log_filter)]
     pub(crate) log_level: Option<String>,
 
-    /// How to log; text when absent.
+    /// Log format [default: text].
     #[arg(id = "log-format", long, global = true, value_enum, help_heading = GLOBAL)]
     pub(crate) log_format: Option<LogFormat>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// One line of text per event.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve agents.
+    /// Start the hub and serve agents.
     Serve(Serve),
-    /// Write a nuncio.toml to begin with, and its JSON Schema for editors.
+    /// Write a first nuncio.toml, and its JSON Schema for editors.
     Init(Init),
-    /// Look for mistakes in a nuncio.toml: syntax, references, and whether agents can be reached.
+    /// Check a nuncio.toml: syntax, references, and whether its agents can be reached.
     Check(Check),
-    /// Look at the configuration: what is in force, and what can be written.
+    /// Show the configuration and its schema, and have a hub reload it.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Say something to an agent.
+    /// Send a message to an agent.
     Send(Send),
-    /// Receive notifications of agents and show them, to try out webhooks.
+    /// Receive webhook notifications and print them, to try out webhooks.
     Listen(Listen),
-    /// Look at tasks, cancel them, follow them.
+    /// Show, list, cancel and watch tasks.
     #[command(subcommand)]
     Task(TaskCommand),
-    /// Have the updates of tasks posted to webhooks.
+    /// Manage the webhooks of a task.
     #[command(subcommand)]
     Push(PushCommand),
-    /// Look at the agents of a hub, add some, take them away.
+    /// List, add, change and remove the agents of a hub.
     #[command(subcommand)]
     Agent(AgentCommand),
-    /// Make API keys for the callers of a hub, look after them, take them back.
+    /// Create, list, rotate and revoke the API keys of a hub.
     #[command(subcommand)]
     Key(KeyCommand),
-    /// See who was refused at a hub, and what was changed there.
+    /// List the audit trail of a hub: refused calls and changes by administration.
     Trail(Trail),
-    /// Have a hub forget all tasks and replies of a caller, for good.
+    /// Erase all tasks and replies of a caller from a hub, irrevocably.
     Erase(Erase),
-    /// Look at what a hub owes to webhooks, and have it try again.
+    /// List the webhook deliveries of a hub, and retry them.
     #[command(subcommand)]
     Delivery(DeliveryCommand),
-    /// Look at agent cards, verify and sign them.
+    /// Show, verify and sign agent cards.
     #[command(subcommand)]
     Card(CardCommand),
-    /// Look after the place where tasks are kept: check, copy, bring up to date, make small.
+    /// Maintain the task store: check, back up, migrate, vacuum.
     #[command(subcommand)]
     Store(StoreCommand),
-    /// Ask a hub whether it is well: exit code 0 if it is, 1 if not.
+    /// Check the health of a hub: exit code 0 if it is healthy, 1 if not.
     Healthcheck(Healthcheck),
-    /// Print a script that completes commands in a shell.
+    /// Print a completion script for a shell.
     Completion(Completion),
-    /// Print the manual page, or write the pages of all commands to a folder.
+    /// Print the manual page, or write the pages of all commands to a directory.
     Man(Man),
 }
 
-/// Where, and as whom.
+/// The agent to call, and how.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Target {
-    /// The agent's address, or that of its card.
+    /// The URL of the agent, or of its card.
     pub(crate) url: String,
 
     #[command(flatten)]
     pub(crate) connection: Connection,
 }
 
-/// How, and as whom.
+/// Options of a connection to an agent.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Connection {
-    /// Speak this version only.
+    /// Use this protocol version only.
     #[arg(long, value_parser = version, value_name = "1.0|0.3", help_heading = CONNECTION)]
     pub(crate) a2a_version: Option<Version>,
 
@@ -145,7 +145,7 @@ pub(crate) struct Connection {
     #[arg(long, value_parser = binding, value_name = "jsonrpc|rest|grpc", help_heading = CONNECTION)]
     pub(crate) binding: Option<Binding>,
 
-    /// A header to send along, as 'Name: value'; may be repeated.
+    /// An HTTP header to send with every call, as 'Name: value'; may be repeated.
     #[arg(short = 'H', long = "header", value_name = "HEADER", help_heading = CONNECTION)]
     pub(crate) headers: Vec<String>,
 
@@ -154,11 +154,11 @@ pub(crate) struct Connection {
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) extensions: Vec<String>,
 
-    /// How many seconds to wait for an answer, or for a stream to begin.
+    /// Seconds to wait for an answer, or for a stream to begin.
     #[arg(long, value_parser = seconds, value_name = "SECONDS", help_heading = CONNECTION)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Trust the certificate authorities in this PEM file, too; may be repeated.
+    /// Also trust the certificate authorities in this PEM file; may be repeated.
     #[arg(long = "ca", value_name = "FILE", help_heading = CONNECTION)]
     pub(crate) authorities: Vec<PathBuf>,
 
@@ -166,31 +166,31 @@ pub(crate) struct Connection {
     pub(crate) identity: Identity,
 }
 
-/// As whom. A bearer token comes from the environment.
+/// Credentials of the caller. A bearer token comes from the environment.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Identity {
-    /// A certificate to show to servers that ask for one: a PEM file.
+    /// Client certificate for servers that ask for one: a PEM file.
     #[arg(long, value_name = "FILE", requires = "client_key", help_heading = IDENTITY)]
     pub(crate) client_cert: Option<PathBuf>,
 
-    /// The private key of the certificate: a PEM file.
+    /// Private key of the client certificate: a PEM file.
     #[arg(long, value_name = "FILE", requires = "client_cert", help_heading = IDENTITY)]
     pub(crate) client_key: Option<PathBuf>,
 
-    /// Get access tokens here, by OAuth 2.0 client credentials.
+    /// Token endpoint of OAuth 2.0 client credentials.
     #[arg(long, value_name = "URL", requires = "oauth_client_id", help_heading = IDENTITY)]
     pub(crate) oauth_token_url: Option<String>,
 
-    /// Get them as this client; its secret is taken from the environment variable NUNCIO_OAUTH_SECRET.
+    /// OAuth client id; its secret is read from the environment variable NUNCIO_OAUTH_SECRET.
     #[arg(long, value_name = "ID", requires = "oauth_token_url", help_heading = IDENTITY)]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) oauth_client_id: Option<String>,
 
-    /// Ask for this scope; may be repeated.
+    /// OAuth scope to request; may be repeated.
     #[arg(long, value_name = "SCOPE", requires = "oauth_token_url", help_heading = IDENTITY)]
     pub(crate) oauth_scope: Vec<String>,
 
-    /// Ask for tokens for this audience.
+    /// OAuth audience to request.
     #[arg(long, value_name = "AUDIENCE", requires = "oauth_token_url", help_heading = IDENTITY)]
     pub(crate) oauth_audience: Option<String>,
 }
@@ -201,22 +201,22 @@ pub(crate) struct Send {
     #[command(flatten)]
     pub(crate) target: Target,
 
-    /// What to say; from stdin when absent or -.
+    /// The text of the message; read from stdin if absent or -.
     pub(crate) text: Option<String>,
 
-    /// Show events as they come.
+    /// Print events as they arrive.
     #[arg(long, conflicts_with = "no_wait")]
     pub(crate) stream: bool,
 
-    /// Do not wait until the task is done.
+    /// Return at once, without waiting for the task to finish.
     #[arg(long)]
     pub(crate) no_wait: bool,
 
-    /// Send a file along; may be repeated.
+    /// A file to send with the message; may be repeated.
     #[arg(long = "file", value_name = "PATH")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Send JSON along; may be repeated.
+    /// JSON data to send with the message; may be repeated.
     #[arg(long = "data", value_name = "JSON")]
     pub(crate) data: Vec<String>,
 
@@ -232,19 +232,19 @@ pub(crate) struct Send {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) metadata: Vec<String>,
 
-    /// The id of the message; made when absent.
+    /// The id of the message; generated by default.
     #[arg(long, value_name = "ID")]
     pub(crate) message_id: Option<String>,
 
-    /// Show so many messages of history with -o json.
+    /// The most messages of history to include, with -o json.
     #[arg(long, value_name = "N")]
     pub(crate) history: Option<i32>,
 
-    /// Have the updates of the task posted to this webhook.
+    /// A webhook that receives the updates of the task.
     #[arg(long, value_name = "URL")]
     pub(crate) push: Option<Hidden>,
 
-    /// A secret that comes back with each update; better in the environment variable NUNCIO_PUSH_TOKEN.
+    /// A token that the webhook receives with each update; better set as the environment variable NUNCIO_PUSH_TOKEN.
     #[arg(long, value_name = "TOKEN", requires = "push")]
     pub(crate) push_token: Option<Hidden>,
 }
@@ -256,57 +256,57 @@ pub(crate) enum TaskCommand {
     Get {
         #[command(flatten)]
         target: Target,
-        /// The task.
+        /// The id of the task.
         id: String,
-        /// Show so many messages of history.
+        /// The most messages of history to include.
         #[arg(long, value_name = "N")]
         history: Option<i32>,
     },
-    /// List tasks, newest status first: ours at an agent, or those of all callers of a hub.
+    /// List tasks, the latest status first: your own at an agent, or those of all callers of a hub.
     #[command(after_help = KEY_HELP)]
     List {
-        /// The agent's address, or that of its card. Without it the hub is asked, as whoever runs it.
+        /// The URL of the agent, or of its card. Without it the hub's administration is asked.
         url: Option<String>,
         #[command(flatten)]
         connection: Box<Connection>,
         #[command(flatten)]
         hub: Admin,
-        /// Of a hub: only of this agent.
+        /// Only tasks of this agent (administration).
         #[arg(long, value_name = "NAME", conflicts_with = "url")]
         agent: Option<String>,
-        /// Of a hub: only of this principal.
+        /// Only tasks of this principal (administration).
         #[arg(long, value_name = "NAME", conflicts_with = "url")]
         principal: Option<String>,
-        /// Of a hub: only with a status since then: so long ago (90s, 30m, 2h, 7d), or a time
-        /// (2026-11-15T12:00:00Z).
+        /// Only tasks whose status changed since this time: an age (90s, 30m, 2h, 7d) or a timestamp
+        /// (2026-11-15T12:00:00Z) (administration).
         #[arg(long, value_name = "WHEN", conflicts_with = "url")]
         since: Option<Since>,
-        /// Only of this conversation.
+        /// Only tasks of this conversation (agent).
         #[arg(long, value_name = "ID", requires = "url")]
         context: Option<String>,
-        /// Only in this state.
+        /// Only tasks in this state, such as working or input-required.
         #[arg(long, value_parser = state)]
         state: Option<TaskState>,
-        /// At most so many; all pages are read.
+        /// The most tasks to list.
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
-    /// Show what happened to a task of a hub, whoever owns it.
+    /// Show the timeline of a task of any caller of a hub.
     Show {
         #[command(flatten)]
         hub: Admin,
-        /// The task.
+        /// The id of the task.
         id: String,
-        /// With what was said and made. It is the callers': think before you look.
+        /// Include the content of messages and artifacts. It belongs to the callers: think before you look.
         #[arg(long)]
         content: bool,
     },
-    /// Cancel a task: ours at an agent, or any caller's of a hub.
+    /// Cancel a task: your own at an agent, or any caller's of a hub.
     #[command(after_help = KEY_HELP, allow_missing_positional = true)]
     Cancel {
-        /// The agent's address, or that of its card. Without it the hub is asked, as whoever runs it.
+        /// The URL of the agent, or of its card. Without it the hub's administration is asked.
         url: Option<String>,
-        /// The task.
+        /// The id of the task.
         #[arg(required = true)]
         id: String,
         #[command(flatten)]
@@ -314,14 +314,14 @@ pub(crate) enum TaskCommand {
         #[command(flatten)]
         hub: Admin,
     },
-    /// Follow a task until it ends.
+    /// Watch the events of a task until it ends.
     #[command(after_help = KEY_HELP)]
     Watch {
         #[command(flatten)]
         target: Target,
-        /// The task.
+        /// The id of the task.
         id: String,
-        /// Begin after the event of this id.
+        /// Start after the event with this id.
         #[arg(long, value_name = "EVENT")]
         after: Option<u64>,
     },
@@ -335,34 +335,34 @@ pub(crate) enum CardCommand {
         #[command(flatten)]
         target: Target,
     },
-    /// Verify the signatures of a card; offline, except to fetch the card from an address.
+    /// Verify the signatures of a card; offline, except to fetch the card from a URL.
     #[command(after_help = KEY_HELP)]
     Verify {
-        /// A file, or the agent's address.
+        /// The card: a file, or the URL of the agent.
         card: String,
-        /// Keys to trust: a JWKS, a JWK or a PEM file; may be repeated.
+        /// Trusted keys: a JWKS, JWK or PEM file; may be repeated.
         #[arg(long = "key", value_name = "FILE", required = true)]
         keys: Vec<PathBuf>,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Sign a card; the signed card goes to stdout.
+    /// Sign a card and print it.
     Sign {
-        /// The card.
+        /// The file of the card.
         card: PathBuf,
         /// The private key: a PKCS#8 PEM file for ES256, EdDSA or RS256.
         #[arg(long, value_name = "FILE")]
         key: PathBuf,
-        /// The name of the key, by which verifiers find it.
+        /// The id of the key, by which verifiers find it.
         #[arg(long, value_name = "ID")]
         kid: String,
-        /// Where verifiers find the public key.
+        /// The URL of the JWKS with the public key.
         #[arg(long, value_name = "URL")]
         jku: Option<Url>,
     },
 }
 
-/// A bare word is a level: as the name of a module it would silence everything else without a word.
+/// Reads a log filter. A bare word must be a level: as the name of a module it would silently disable all other logs.
 pub(crate) fn log_filter(text: &str) -> Result<String, String> {
     let is_level = |word: &str| word.trim().parse::<LevelFilter>().is_ok();
     let is_known = text.split(',').all(|word| word.contains(['=', '[', '}', ']']) || is_level(word));
@@ -380,7 +380,7 @@ fn version(text: &str) -> Result<Version, String> {
     Version::parse(text).ok_or_else(|| "expected 1.0 or 0.3".to_owned())
 }
 
-/// `rest`, or the name that a card has for it.
+/// Reads `rest`, or the name of a binding on cards.
 fn binding(text: &str) -> Result<Binding, String> {
     let name = if text.eq_ignore_ascii_case("rest") { Binding::HttpJson.as_str() } else { text };
     Binding::from_name(name).ok_or_else(|| "expected jsonrpc, rest or grpc".to_owned())
@@ -392,7 +392,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.ok_or_else(|| "expected a number of seconds, more than 0".to_owned())
 }
 
-/// `completed`, `input-required` or the name on the wire.
+/// Reads `completed`, `input-required` or the name on the wire.
 fn state(text: &str) -> Result<TaskState, String> {
     let name = format!("TASK_STATE_{}", text.to_ascii_uppercase().replace('-', "_"));
     TaskState::from_name(&name).or_else(|| TaskState::from_name(text)).ok_or_else(|| {

@@ -7,46 +7,46 @@ use nuncio_protocol::{Error, ErrorKind, TaskState};
 
 use crate::output;
 
-/// All went well.
+/// Success.
 pub(crate) const OK: u8 = 0;
-/// Something else.
+/// Any other error.
 pub(crate) const OTHER: u8 = 1;
 /// The command line is wrong; clap gives the same code.
 pub(crate) const USAGE: u8 = 2;
-/// The agent could not be reached, or not now, or there is none at the address; or so with the store.
+/// The agent, the hub or the store cannot be reached or is overloaded, or there is no agent at the URL.
 pub(crate) const UNREACHABLE: u8 = 3;
-/// Credentials are missing, wrong, or not enough.
+/// Credentials are missing, wrong or insufficient.
 pub(crate) const DENIED: u8 = 4;
-/// There is no such task, delivery, agent or key.
+/// The task, delivery, agent or key does not exist.
 pub(crate) const NOT_FOUND: u8 = 5;
 /// The agent refused the call.
 pub(crate) const REFUSED: u8 = 6;
 /// The task failed, was rejected or was canceled.
 pub(crate) const TASK_FAILED: u8 = 7;
-/// The task waits for input or for an authorisation.
+/// The task waits for input or authorisation.
 pub(crate) const TASK_WAITS: u8 = 8;
 
-/// The place where tasks are kept is damaged.
+/// The store is damaged.
 pub(crate) const DAMAGED: u8 = 9;
 /// The configuration is wrong; sysexits(3) has the same code.
 pub(crate) const CONFIG: u8 = 78;
 
-/// For `--help`.
+/// The exit codes in `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  0  all went well
-  1  something else
+  0  success
+  1  any other error
   2  the command line is wrong
-  3  the agent, the hub or the store could not be reached, or not now, or there is no agent at the address
-  4  credentials are missing, wrong, or not enough
-  5  there is no such task, delivery, agent or key
+  3  the agent, the hub or the store cannot be reached or is overloaded, or there is no agent at the URL
+  4  credentials are missing, wrong or insufficient
+  5  the task, delivery, agent or key does not exist
   6  the agent refused the call
   7  the task failed, was rejected or was canceled
-  8  the task waits for input or for an authorisation
+  8  the task waits for input or authorisation
   9  the store is damaged
  78  the configuration is wrong";
 
-/// A mistake on the command line that only we can see.
+/// A mistake on the command line that clap does not check.
 #[derive(Debug)]
 pub(crate) struct Usage(String);
 
@@ -58,18 +58,18 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Says what is wrong on the command line and what is expected.
+/// An error of the command line: what is wrong and what is expected.
 pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
     Usage(message.into()).into()
 }
 
-/// An error of a call, with what only the command knows about it.
+/// An error of a call, with a hint by the command.
 #[derive(Debug)]
 pub(crate) struct Told {
     error: Error,
-    /// What to do about it: a line of its own, so that a command in it can be pasted.
+    /// What to do, on a line of its own, so that a command in it can be pasted.
     hint: Option<String>,
-    /// The code, if not that of the error's kind.
+    /// The exit code, if it is not that of the error's kind.
     code: Option<u8>,
 }
 
@@ -81,23 +81,23 @@ impl std::fmt::Display for Told {
 
 impl std::error::Error for Told {}
 
-/// An error with a line that says what to do about it.
+/// An error with a hint that says what to do.
 pub(crate) fn hinted(error: Error, hint: impl Into<String>) -> anyhow::Error {
     Told { error, hint: Some(hint.into()), code: None }.into()
 }
 
-/// An error of finding an agent: what answers at the address, if anything, does not answer as one.
+/// An error of a connection whose peer is not what the command expects.
 pub(crate) fn no_agent(error: Error) -> anyhow::Error {
     let code = (error.kind() == ErrorKind::InvalidAgentResponse).then_some(UNREACHABLE);
     Told { error, hint: None, code }.into()
 }
 
-/// Something else than a task that is not there.
+/// A missing thing other than a task.
 pub(crate) fn not_found(message: impl Into<String>) -> anyhow::Error {
     Told { error: Error::new(ErrorKind::InvalidParams, message), hint: None, code: Some(NOT_FOUND) }.into()
 }
 
-/// Tells the error and gives its code. A broken pipe of our own is none, and nothing is said about it.
+/// Prints the error and returns its exit code. A broken pipe of stdout is no error.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     let mut words = Vec::new();
     let mut hint = None;
@@ -109,8 +109,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         if let Some(told) = cause.downcast_ref::<Told>() {
             hint = told.hint.as_deref();
         }
-        // Its message says all that people need; what is beneath it repeats that in other words, and a pipe
-        // that broke there was the connection.
+        // Its message is complete: the causes beneath repeat it, and a broken pipe there was the connection.
         if cause.is::<Error>() {
             break;
         }
@@ -129,7 +128,7 @@ fn code(error: &anyhow::Error) -> u8 {
             return USAGE;
         }
         if let Some(problems) = cause.downcast_ref::<Problems>() {
-            // Without a file it is the command line that is wrong.
+            // Without a file the mistake is on the command line.
             return if problems.in_files() { CONFIG } else { USAGE };
         }
         if let Some(told) = cause.downcast_ref::<Told>() {
@@ -161,7 +160,7 @@ fn of_kind(kind: ErrorKind) -> u8 {
 
 fn of_store(error: &OpenError) -> u8 {
     match error {
-        // The command line names a place where no store can be.
+        // The command line names a place that cannot hold a store.
         OpenError::NoSuchDirectory(_) | OpenError::NotOurs { .. } | OpenError::Invalid(_) => USAGE,
         OpenError::LockedBy { .. } | OpenError::Unreachable { .. } => UNREACHABLE,
         OpenError::Denied { .. } => DENIED,
@@ -170,12 +169,12 @@ fn of_store(error: &OpenError) -> u8 {
     }
 }
 
-/// Whoever read us has had enough: that is not an error.
+/// True if the reader of stdout has gone, which is no error.
 pub(crate) fn is_broken_pipe(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::BrokenPipe
 }
 
-/// What the state of a task means for a script.
+/// The exit code for the state of a task.
 pub(crate) fn of_state(state: TaskState) -> u8 {
     match state {
         TaskState::Failed | TaskState::Rejected | TaskState::Canceled => TASK_FAILED,

@@ -1,8 +1,7 @@
-//! The log of the process, on stderr: for people, or as JSON.
+//! The log of the process, on stderr: as text or JSON.
 //!
-//! Much of what is logged comes from agents, programs and callers. For people an event is one line, whatever is in it:
-//! what ends a line, moves the cursor or turns text around is escaped where the line is written. JSON escapes it
-//! by itself.
+//! Much of what is logged comes from agents, programs and callers. As text an event is one line: line breaks, control
+//! characters and bidirectional overrides are escaped when the line is written. JSON escapes them by itself.
 
 use std::io::{self, IsTerminal as _, Write};
 
@@ -11,14 +10,14 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{args::LogFormat, exit, output};
 
-/// Shows the spans that the hub puts around requests.
-const NAMES: &str = "nuncio::request=debug";
+/// Enables the spans of requests.
+const REQUEST_SPANS: &str = "nuncio::request=debug";
 
 pub(crate) fn start(level: &str, format: LogFormat) -> Result<()> {
     let mut filter = EnvFilter::try_new(level).map_err(|error| exit::usage(error.to_string()))?;
     if format == LogFormat::Json {
-        // The names of a request on every line about it; for people that is too much.
-        filter = filter.add_directive(NAMES.parse().context("the names of requests")?);
+        // Every event of a request carries its ids; as text that is too much.
+        filter = filter.add_directive(REQUEST_SPANS.parse().context("the filter of request spans")?);
     }
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
     match format {
@@ -46,7 +45,7 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
-/// As for a row, but for the colours, which are ours: the same character in what is logged has been escaped before.
+/// As for a row, except for the escape character of our own colours: tracing has escaped it in values already.
 fn acts(c: char) -> bool {
     c != '\u{1b}' && output::breaks_row(c)
 }

@@ -1,5 +1,5 @@
-//! `nuncio`: `serve` starts the hub, `listen` receives what a hub sends, `store` and parts of `card` work
-//! offline, every other command is a client of a public API.
+//! `nuncio`: `serve` starts the hub, `listen` receives notifications, `store`, `init`, `check` and parts of `config` and
+//! `card` work offline, every other command is a client of a hub or an agent.
 
 mod args;
 mod command;

@@ -1,4 +1,4 @@
-//! What is printed: data to stdout, the rest to stderr; for people, or as JSON.
+//! Output: data to stdout, everything else to stderr; as text or JSON.
 #![expect(clippy::print_stderr, reason = "the one place that prints")]
 
 use std::{
@@ -13,44 +13,44 @@ use nuncio_protocol::{
 };
 use serde::Serialize;
 
-/// For people, or for programs.
+/// The output format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// Text for people.
     #[default]
     Human,
-    /// v1.0 JSON, one document a line.
+    /// JSON for programs, one document per line; of agents in the form of A2A 1.0.
     Json,
 }
 
-/// True while the last line of text on stdout has not ended.
+/// True while stdout ends in an unfinished line of text.
 static OPEN_LINE: AtomicBool = AtomicBool::new(false);
 
-/// A line for people, beside the data. Much of it comes from agents, so what acts on terminals is escaped, and what
-/// follows the first line is indented: an agent's words must not pass for a line of ours.
+/// Prints a message to stderr. Much of it comes from agents: control characters are escaped and further lines
+/// indented, so that an agent's text cannot pass for a message of ours.
 pub(crate) fn note(text: &str) {
-    // Elsewhere the data goes its own way, and may be in the middle of an artifact.
+    // Not in a pipe or file: the data there may be in the middle of an artifact.
     if std::io::stdout().is_terminal() {
         end_line();
     }
     eprintln!("{}", escaped(text, acts).replace('\n', "\n  "));
 }
 
-/// Ends the line of text on stdout that has no end yet, if there is one.
+/// Ends the unfinished line of text on stdout, if there is one.
 pub(crate) fn end_line() {
     if OPEN_LINE.swap(false, Ordering::Relaxed) {
         let mut out = std::io::stdout();
-        // Whoever reads us has gone; there is nobody to tell.
+        // Fails only if the reader has gone.
         let _ = out.write_all(b"\n").and_then(|()| out.flush());
     }
 }
 
-/// A row of a table for people: one line, also for whoever reads it from a pipe, whatever is in its cells.
+/// Prints a row of a table as one line, whatever its cells contain.
 pub(crate) fn row(text: &str) -> Result<()> {
     raw_line(&escaped(text, breaks_row))
 }
 
-/// A line of data.
+/// Prints a line of data.
 pub(crate) fn line(text: &str) -> Result<()> {
     raw_line(&for_stdout(text))
 }
@@ -60,7 +60,7 @@ fn raw_line(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Data as it is.
+/// Prints bytes unchanged.
 pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
     std::io::stdout().write_all(bytes)?;
     Ok(())
@@ -74,13 +74,12 @@ pub(crate) fn pretty(value: &impl Serialize) -> Result<()> {
     raw_line(&serde_json::to_string_pretty(value)?)
 }
 
-/// Text as it is for programs, and escaped for people.
+/// Escapes text for a terminal, and leaves it unchanged elsewhere.
 fn for_stdout(text: &str) -> Cow<'_, str> {
     if std::io::stdout().is_terminal() { escaped(text, acts) } else { Cow::Borrowed(text) }
 }
 
-/// A text in which these characters are escaped. A line that ends as on Windows ends as any other, where ends of
-/// lines stay.
+/// Escapes these characters. CRLF becomes LF unless ends of lines are escaped.
 pub(crate) fn escaped(text: &str, is_escaped: fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(is_escaped) {
         return Cow::Borrowed(text);
@@ -93,15 +92,14 @@ pub(crate) fn escaped(text: &str, is_escaped: fn(char) -> bool) -> Cow<'_, str> 
     Cow::Owned(safe)
 }
 
-/// True for what moves the cursor, rings, overwrites or turns text around: an agent's words must not pass for ours.
-/// Ends of lines and tabs stay.
+/// True for control characters and bidirectional overrides, except for newlines and tabs.
 fn acts(c: char) -> bool {
     let turns_text =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns_text || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
-/// True for what acts on terminals, and for what would end a row or a column.
+/// True for what acts on terminals, and for what ends a row or a column.
 pub(crate) fn breaks_row(c: char) -> bool {
     acts(c) || matches!(c, '\n' | '\t' | '\u{2028}' | '\u{2029}')
 }
@@ -121,7 +119,7 @@ pub(crate) fn task(format: Format, task: &Task) -> Result<()> {
     }
 }
 
-/// The artifacts are the data; where it stands is told beside them.
+/// Prints artifacts to stdout and the status to stderr.
 fn human_task(task: &Task) -> Result<()> {
     for artifact in &task.artifacts {
         human_parts(&artifact.parts)?;
@@ -133,7 +131,7 @@ fn human_task(task: &Task) -> Result<()> {
 
 fn human_status(status: &TaskStatus) {
     if status.state.is_terminal() || status.state.is_interrupted() {
-        // No more text comes.
+        // No more text follows.
         end_line();
     }
     match &status.message {
@@ -152,7 +150,7 @@ fn human_parts(parts: &[Part]) -> Result<()> {
     Ok(())
 }
 
-/// Pieces of one artifact follow each other without a break.
+/// Writes parts without line breaks between them, since they may be chunks of one artifact.
 fn write_parts(parts: &[Part]) -> Result<()> {
     let mut out = std::io::stdout().lock();
     for part in parts {
@@ -178,7 +176,7 @@ fn part_text(part: &Part) -> Result<String> {
     })
 }
 
-/// An event, and its number if the stream has one: `task watch --after` takes it.
+/// An event, and its id for `task watch --after` if the stream has one.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Numbered<'a> {
@@ -188,7 +186,7 @@ struct Numbered<'a> {
     event_id: Option<u64>,
 }
 
-/// An event of a stream, as it comes.
+/// Prints an event of a stream.
 pub(crate) fn event(format: Format, item: &StreamItem) -> Result<()> {
     let event: &Event = item.event();
     if format == Format::Json {
@@ -200,7 +198,7 @@ pub(crate) fn event(format: Format, item: &StreamItem) -> Result<()> {
             for artifact in &task.artifacts {
                 write_parts(&artifact.parts)?;
             }
-            // A question that has been answered is no news; its words have moved to the history.
+            // An answered question is not shown again: its message has moved to the history.
             if !task.status.state.is_interrupted() || task.status.message.is_some() {
                 human_status(&task.status);
             }
@@ -217,7 +215,7 @@ pub(crate) fn event(format: Format, item: &StreamItem) -> Result<()> {
     Ok(())
 }
 
-/// As people say it.
+/// The name of a state for people.
 pub(crate) fn state(state: TaskState) -> &'static str {
     match state {
         TaskState::Unspecified => "unknown",

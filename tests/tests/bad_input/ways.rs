@@ -141,7 +141,7 @@ pub(crate) async fn check(
     }
 }
 
-/// REQ-055 to REQ-058; fact sheet 5.3.
+/// REQ-055 to REQ-058; protocol-notes.md, Errors.
 pub(crate) fn check_rest(version: Version, answer: &Answer, kind: ErrorKind, field: &str, what: &str) {
     let body = answer.json();
     let (status, code, error, details) = match version {

@@ -8,4 +8,5 @@ mod clients;
 mod quirks;
 mod sdk;
 mod servers;
+mod setup;
 mod table;

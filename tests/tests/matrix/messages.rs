@@ -199,7 +199,7 @@ fn every_kind_of_part() -> Vec<Part> {
             json!({"url": "https://elsewhere.example"}),
         ),
         Part::data(json!({"named": true})).with_filename("d.json").with_media_type("application/json"),
-        // The marks that 0.3 uses for itself, used by a caller (fact sheet 3.4).
+        // The marks that 0.3 uses for itself, used by a caller (protocol-notes.md, loss table).
         with_metadata(Part::data(json!({"value": 1})), json!({"data_part_compat": true})),
         with_metadata(Part::data(json!("x")), json!({"data_part_compat": false})),
     ];
@@ -267,7 +267,7 @@ pub(crate) async fn metadata_survives_everywhere(way: Way) -> Transcript {
     seen
 }
 
-/// Fact sheet 10.4: a reference is a hint, and stays within the caller's scope.
+/// protocol-notes.md, v1.0: a reference is a hint, and stays within the caller's scope.
 pub(crate) async fn references_are_those_of_the_caller(way: Way) -> Transcript {
     let (world, mut seen) = (World::open(way).await, Transcript::default());
     let own = world.alice.task(say("m-1", "text a mine; completed")).await;
@@ -328,7 +328,7 @@ pub(crate) async fn a_conversation_spans_tasks(way: Way) -> Transcript {
     seen
 }
 
-/// Product decision 5: by its `Idempotency-Key`, within the caller's own sends.
+/// protocol-notes.md, v1.0: by its `Idempotency-Key`, within the caller's own sends.
 pub(crate) async fn a_repeated_send_finds_its_task(way: Way) -> Transcript {
     let (world, mut seen) = (World::open(way).await, Transcript::default());
     let send = async |party: &Party, req: SendMessageRequest| {

@@ -87,7 +87,7 @@ pub(crate) async fn a_direct_reply_is_the_only_event(way: Way) -> Transcript {
     seen
 }
 
-/// Product decision 6, trap T-02.
+/// Trap T-02.
 pub(crate) async fn a_question_ends_the_stream_of_a_send_and_no_subscription(way: Way) -> Transcript {
     let (world, mut seen) = (World::open(way).await, Transcript::default());
     let events = rest(world.alice.stream(say("m-1", "working; ask Which?")).await.unwrap()).await;
@@ -193,7 +193,7 @@ pub(crate) async fn all_subscribers_see_the_same_and_one_may_leave(way: Way) -> 
     seen
 }
 
-/// Product decision 9: the events after the given one, no snapshot, and the end when there is one.
+/// protocol-notes.md, v1.0: the events after the given one, no snapshot, and the end when there is one.
 pub(crate) async fn a_stream_resumes_after_the_last_event(way: Way) -> Transcript {
     let (world, mut seen) = (World::open(way).await, Transcript::default());
     let mut stream =
@@ -221,7 +221,7 @@ pub(crate) async fn a_stream_resumes_after_the_last_event(way: Way) -> Transcrip
     seen
 }
 
-/// Product decisions 5 and 9: the same key finds the same task, the last id the rest of its events. Right
+/// protocol-notes.md, v1.0: the same key finds the same task, the last id the rest of its events. Right
 /// after the end a repeat once got the whole log instead of the task as it is.
 pub(crate) async fn a_repeated_streaming_send_resumes(way: Way) -> Transcript {
     let (world, mut seen) = (World::open(way).await, Transcript::default());
@@ -280,7 +280,7 @@ pub(crate) async fn streams_show_the_cancel(way: Way) -> Transcript {
     seen
 }
 
-/// Fact sheet 10.1.
+/// protocol-notes.md, v1.0: `historyLength` of a stream.
 pub(crate) async fn history_length_is_for_the_first_event(way: Way) -> Transcript {
     let (world, mut seen) = (World::open(way).await, Transcript::default());
     let events = rest(world.alice.stream(with_history(say("m-1", "ask Which?"), 0)).await.unwrap()).await;

@@ -59,12 +59,12 @@ async fn what_a_hub_owes_is_asked_with_its_token() {
     says(&with(&["delivery", "show", "w-1"]).await, 5, &["there is no delivery w-1"]);
     says(&with(&["delivery", "show", "../../healthz"]).await, 5, &["there is no delivery"]);
     says(&with(&["delivery", "replay", "w-1"]).await, 5, &["there is no delivery w-1"]);
-    says(&with(&["delivery", "redrive", "--since", "2h"]).await, 0, &["0 that were given up since 20"]);
+    says(&with(&["delivery", "redrive", "--since", "2h"]).await, 0, &["0 dead deliveries since 20"]);
     let redrive = ["delivery", "redrive", "--since", "2026-11-15T12:00:00Z", "--agent", "echo", "-o", "json"];
     assert_eq!(json(&with(&redrive).await), json!({ "redriven": 0 }));
 
     let wrong = cli_with_env(&list, &[("NUNCIO_ADMIN_TOKEN", "s3cret")]).await;
-    says(&wrong, 4, &["does not take the token from NUNCIO_ADMIN_TOKEN", "--admin-token-file"]);
+    says(&wrong, 4, &["does not accept the token from NUNCIO_ADMIN_TOKEN", "--admin-token-file"]);
     assert!(!wrong.stderr.contains("s3cret"), "{wrong:?}");
     let none = cli_with_env(&list, &[("NUNCIO_ADMIN_TOKEN_FILE", "no/file")]).await;
     says(&none, 4, &["cannot read the hub's token from no/file", "NUNCIO_ADMIN_TOKEN"]);
@@ -138,12 +138,12 @@ async fn what_is_no_hub_is_told_apart() {
     tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await.unwrap() });
     let list = ["delivery", "list", "--admin", &*other];
     let token = [("NUNCIO_ADMIN_TOKEN", "x")];
-    says(&cli_with_env(&list, &token).await, 3, &["is no hub's administration"]);
+    says(&cli_with_env(&list, &token).await, 3, &["is not the administration of a hub"]);
     // Nobody elsewhere gets what is in our files.
     check(
         &["delivery", "list", "--admin", "http://hub.example:2603"],
         2,
-        &["which token?", "--admin-token-file"],
+        &["no token for a hub on another machine", "--admin-token-file"],
     )
     .await;
     check(&["delivery", "list", "--admin", "hub.example"], 2, &["http://127.0.0.1:2603"]).await;
@@ -151,7 +151,7 @@ async fn what_is_no_hub_is_told_apart() {
     check(&["delivery", "list", "--state", "gone"], 2, &["pending", "delivered", "dead"]).await;
     check(&["delivery", "redrive"], 2, &["--since"]).await;
     let bad = cli_with_env(&list, &[("NUNCIO_ADMIN_TOKEN", "a\nb")]).await;
-    says(&bad, 2, &["NUNCIO_ADMIN_TOKEN: holds what cannot stand in a header"]);
+    says(&bad, 2, &["NUNCIO_ADMIN_TOKEN: not a token: it contains characters that a header cannot hold"]);
 }
 
 /// Whoever waits for the public port and then asks for a key found no token: the port was open before the file was

@@ -38,8 +38,8 @@ async fn an_agent_is_added_called_looked_at_and_removed() {
         ["conformance", "echo", "far", "slow"]
     );
     let shown = ask(&["agent", "show", "far"]).await;
-    assert!(shown.stdout.contains("upstream") && shown.stdout.contains("spoken"), "{shown:?}");
-    says(&ask(&["agent", "refresh", "far"]).await, 0, &["its card"]);
+    assert!(shown.stdout.contains("upstream") && shown.stdout.contains("called by"), "{shown:?}");
+    says(&ask(&["agent", "refresh", "far"]).await, 0, &["far: the card is up to date"]);
 
     let tasks = documents(&ask(&["task", "list", "--agent", "far", "-o", "json"]).await);
     assert_eq!(tasks.len(), 1);
@@ -70,7 +70,7 @@ async fn an_agent_is_added_called_looked_at_and_removed() {
     says(&ask(&["agent", "add", "far", &url]).await, 6, &["already"]);
     says(&ask(&["agent", "add", "x", "cmd:./agent"]).await, 6, &["never from here"]);
     says(&ask(&["agent", "remove", "echo"]).await, 6, &["on the command line"]);
-    says(&ask(&["agent", "remove", "far"]).await, 0, &["served no more"]);
+    says(&ask(&["agent", "remove", "far"]).await, 0, &["far is removed"]);
     says(&ask(&["agent", "show", "far"]).await, 5, &["there is no agent far"]);
     let trail = documents(&ask(&["trail", "--agent", "far", "-o", "json"]).await);
     assert_eq!(text(&trail[0]["what"]), "agent-removed");

@@ -16,7 +16,7 @@ async fn a_file_to_begin_with_is_written_checked_and_served() {
     assert!(output.stdout.contains("nuncio.toml\n") && output.stdout.contains("nuncio.schema.json\n"));
     let again = cli(&["init", path(&file)]).await;
     assert_eq!(again.code, Some(2), "{again:?}");
-    assert!(again.stderr.contains("is there already") && again.stderr.contains("--force"), "{again:?}");
+    assert!(again.stderr.contains("it exists already") && again.stderr.contains("--force"), "{again:?}");
     assert_eq!(cli(&["init", path(&file), "--force"]).await.code, Some(0));
     let schema = fs::read_to_string(folder.join("nuncio.schema.json")).unwrap();
     let printed = cli(&["config", "schema"]).await.stdout;

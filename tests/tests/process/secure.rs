@@ -36,7 +36,7 @@ async fn a_hangup_replaces_the_certificate() {
 
     fs::write(&cert, "no certificate").unwrap();
     hub.process.signal("HUP").await;
-    hub.process.says("the certificate is not replaced; the one in use stays").await;
+    hub.process.says("cannot reload the certificate; the current one stays in use").await;
     hub.process.says("BEGIN CERTIFICATE").await;
     assert!(get(&old).await.is_some());
 

@@ -68,7 +68,7 @@ async fn a_second_signal_ends_at_once() {
     let mut hub = Hub::start(&["--drain-seconds", "3600"]).await;
     let _send = waiting_send(&hub, "echo", "hold").await;
     hub.process.signal("INT").await;
-    hub.process.says("a second Ctrl-C ends at once").await;
+    hub.process.says("press Ctrl-C again to stop at once").await;
     hub.process.signal("INT").await;
     assert_eq!(hub.process.end().await.code(), Some(130));
 }

@@ -217,7 +217,7 @@ async fn it_is_said_where_tasks_are_kept_and_for_how_long() {
                 "add --data nuncio.db",
             ][..],
         ),
-        (in_file(&[]), &[&kept, "on disk (durability full)", "forgotten after 30 days"]),
+        (in_file(&[]), &[&kept, "on disk before it is sent (durability full)", "deleted after 30 days"]),
         (
             in_file(&["--keep-days", "0", "--durability", "relaxed"]),
             &[&kept, "durability relaxed", "kept for ever"],
@@ -305,8 +305,8 @@ async fn what_cannot_be_looked_after_is_refused() {
         let store = async |data: &[&str], code, words: &[&str]| {
             check(&[&["store", command][..], data, to].concat(), code, words).await;
         };
-        store(&[], 2, &["which store", "--data", "NUNCIO_DATA"]).await;
-        store(&["--data", "memory"], 2, &["--data memory", "nothing to look after"]).await;
+        store(&[], 2, &["no store is named", "--data", "NUNCIO_DATA"]).await;
+        store(&["--data", "memory"], 2, &["--data memory", "cannot be maintained"]).await;
         store(&["--data", "mysql:x"], 2, &["--data: this is no kind of store", "expected memory"]).await;
         store(&["--data", path(&missing)], 2, &["there is no file", "missing.db"]).await;
         store(&["--data", path(&garbage)], 2, &["garbage.db is not a task store"]).await;

@@ -119,7 +119,7 @@ async fn what_is_to_be_sent_is_checked_before_anybody_is_called() {
     check(&["task", "list", &url, "--state", "busy"], 2, &["input-required"]).await;
     let output = cli_with_stdin(&["send", &url], " \n").await;
     assert_eq!(output.code, Some(2));
-    assert!(output.stderr.contains("nothing to say"), "{output:?}");
+    assert!(output.stderr.contains("the message is empty"), "{output:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -108,7 +108,7 @@ pub(super) async fn a_conversation_is_of_one_caller_and_so_is_a_list(way: Way) {
     assert_eq!(fields(&list(&world.alice, bent).await.unwrap_err()), ["pageToken"]);
 }
 
-/// Fact sheet 10.4.
+/// protocol-notes.md, v1.0: `referenceTaskIds`.
 pub(super) async fn references_go_on_or_are_not_found(way: Way) {
     let world = World::open(way).await;
     let own = world.alice.task(say("m-1", "text a mine; completed")).await;

@@ -47,6 +47,18 @@ fn a_module_begins_with_its_doc() {
 }
 
 #[test]
+fn commands_read_answers_by_their_types() {
+    let path = "crates/nuncio/src/command/key.rs";
+    check(path, "//! Doc.\nlet keys = &answer[\"keys\"];\n", &["2 typed-answers"]);
+    check(path, "//! Doc.\nlet ends = call()?[\"key\"][\"ends\"].as_str();\n", &["2 typed-answers"]);
+    check(path, "//! Doc.\nlet ends = answer.pointer(\"/key/ends\");\n", &["2 typed-answers"]);
+    check(path, "//! Doc.\nlet words = [&[\"a\"][..], &vec![\"b\"]];\n", &[]);
+    check(path, "//! Doc.\n#[cfg(test)]\nmod tests {\n    fn f() { answer[\"keys\"] }\n}\n", &[]);
+    check("crates/nuncio/src/command/admin/tests.rs", "//! Doc.\nlet keys = &answer[\"keys\"];\n", &[]);
+    check("crates/nuncio-hub/src/app.rs", "//! Doc.\nlet keys = &answer[\"keys\"];\n", &[]);
+}
+
+#[test]
 fn the_protocol_depends_on_no_io() {
     let path = "crates/nuncio-protocol/Cargo.toml";
     check(
@@ -95,6 +107,32 @@ fn only_record_commits() {
     check("crates/nuncio-server/src/store/conformance.rs", call, &[]);
     check("crates/nuncio-hub/src/registry/sql.rs", "//! Doc.\ntransaction.commit().await\n", &[]);
     check("crates/nuncio-hub/src/app.rs", "//! Calls `.commit(batch)`.\n", &[]);
+}
+
+#[test]
+fn kinds_of_agents_are_told_apart_in_their_table() {
+    let rule = ["3 one-table-of-kinds"];
+    for matched in [
+        "match kind { AgentKind::Demo(_) => {} }",
+        "let config::AgentKind::Upstream(upstream) = kind else { return };",
+        "matches!(wanted.kind, AgentKind :: Command(_))",
+        "use crate::config::AgentKind::*;",
+        "use crate::config::{AgentKind as Kind, Agent};",
+    ] {
+        let text = format!("//! Doc of AgentKind::Demo.\nuse crate::config::AgentKind;\n{matched}\n");
+        check("crates/nuncio-hub/src/check.rs", &text, &rule);
+        check("crates/nuncio-hub/src/agents/demo/mod.rs", &text, &rule);
+        check("crates/nuncio-hub/src/agents/mod.rs", &text, &[]);
+        check("crates/nuncio-hub/src/config/read/agent.rs", &text, &[]);
+        check("crates/nuncio-hub/src/registry/tests.rs", &text, &[]);
+        check("bench/src/hub/middle.rs", &text, &[]);
+        check(
+            "crates/nuncio-hub/src/check.rs",
+            &format!("//! Doc.\n#[cfg(test)]\nmod tests {{\n{matched}\n}}\n"),
+            &[],
+        );
+    }
+    check("crates/nuncio-hub/src/check.rs", "//! Doc.\nfn f(kind: &AgentKind) {}\nMyAgentKind::A;\n", &[]);
 }
 
 #[test]
@@ -250,4 +288,15 @@ fn a_listed_edge_may_close_a_cycle_as_long_as_it_does() {
         &[up, back, (BACK_EDGES, "# Edges\n\nx: b -> a\n")],
         &["xtask/src/tidy/back_edges.txt:3 module-cycle", "crates/x/src/a.rs:2 module-cycle"],
     );
+}
+
+#[test]
+fn what_is_cited_is_in_the_repository() {
+    let rule = &["2 sources-of-our-own"];
+    for paper in super::FOREIGN_PAPERS {
+        let capital = format!("{}{}", paper[..1].to_uppercase(), &paper[1..]);
+        check("docs/operating.md", &format!("\nSee the {paper}, 2.1.\n"), rule);
+        check("tests/tests/matrix/x.rs", &format!("//! Doc.\n// {capital}s 5 and 9\n"), rule);
+    }
+    check("docs/operating.md", "\nSee decision 0011 and the product.\n", &[]);
 }

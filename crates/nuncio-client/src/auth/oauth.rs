@@ -30,7 +30,7 @@ const MARGIN: Duration = Duration::from_secs(60);
 /// Of what a token endpoint says about an error, this much is passed on.
 const MAX_SAID: usize = 300;
 
-/// How to get access tokens by OAuth 2.0 client credentials: from which endpoint, as which client.
+/// Access tokens by OAuth 2.0 client credentials: the endpoint, and the client's id and secret.
 ///
 /// The secret goes to the token endpoint, which is the caller's own word, and nowhere else; the tokens go
 /// where all credentials go. There is no way to take the endpoint from an agent's card, because a card
@@ -105,12 +105,12 @@ impl ClientCredentials {
         self
     }
 
-    /// Where tokens are asked for.
+    /// The token endpoint.
     pub(super) fn token_url(&self) -> &Url {
         &self.token_url
     }
 
-    /// What is posted to the token endpoint.
+    /// The form that is posted to the token endpoint.
     pub(super) fn request(&self) -> (HeaderMap, Bytes) {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -182,7 +182,7 @@ impl ClientCredentials {
         NoToken { retry_after: retry_after(headers, now), ..NoToken::new(kind, &message) }
     }
 
-    /// What the endpoint says, for people; nothing if it repeats the secret in any form that we sent.
+    /// The endpoint's description of an error, for people; nothing if it repeats the secret in any form that we sent.
     fn harmless(&self, text: &str) -> Option<String> {
         let secret = self.secret.reveal();
         let basic = self.basic.to_str().unwrap_or_default().trim_start_matches("Basic ");
@@ -235,7 +235,7 @@ struct Refusal {
 pub(super) struct Issued {
     /// Of the header `Authorization`.
     pub(super) value: HeaderValue,
-    /// How long it is used.
+    /// The time for which it is used.
     pub(super) lifetime: Duration,
 }
 
@@ -258,7 +258,7 @@ fn lifetime(stated: Option<Duration>) -> Duration {
     stated - (stated / 10).min(MARGIN)
 }
 
-/// Why there is no token. Told to everyone who waited for it.
+/// The reason why there is no token. Told to everyone who waited for it.
 #[derive(Clone, Debug)]
 pub(super) struct NoToken {
     kind: ErrorKind,

@@ -33,9 +33,9 @@ pub(super) struct Tokens {
 
 #[derive(Default)]
 struct State {
-    /// How many fetches have ended. It also tells tokens apart.
+    /// The number of fetches that have ended. It also tells tokens apart.
     flights: u64,
-    /// How the last one ended; `None` if there was none, or its token was refused.
+    /// The outcome of the last one; `None` if there was none, or its token was refused.
     outcome: Option<Result<Token, NoToken>>,
 }
 
@@ -128,7 +128,7 @@ impl Tokens {
     }
 }
 
-/// What keeps us from talking to the token endpoint.
+/// The error for a token endpoint that cannot be reached.
 fn told(failure: &Failure) -> NoToken {
     let kind = if failure.kind().is_retryable() { failure.kind() } else { ErrorKind::Unauthenticated };
     NoToken::new(kind, failure.error.message())

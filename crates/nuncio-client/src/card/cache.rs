@@ -1,4 +1,4 @@
-//! How long a card may be kept (spec 8.6, RFC 9111), and a small store that keeps them.
+//! The lifetime of a card (spec 8.6, RFC 9111), and a small cache.
 //!
 //! The store is private to one set of credentials: share it between clients that present the same ones.
 
@@ -23,17 +23,17 @@ use crate::{Credentials, egress::Egress, http_headers::http_date};
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
 /// A card that claims to be good for longer is asked about once a day all the same.
 const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
-/// How many cards are kept; the one that was stored longest ago goes first.
+/// The most cards that are kept; the one that was stored longest ago goes first.
 const MAX_CARDS: usize = 256;
 
-/// What a later request presents to learn whether the card has changed.
+/// The validators of a later request, by which it learns whether the card has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Validators {
     pub(crate) etag: Option<HeaderValue>,
     pub(crate) last_modified: Option<HeaderValue>,
 }
 
-/// How an answer may be kept.
+/// The rules by which an answer may be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Storage {
     /// For this long it is used without asking.
@@ -41,7 +41,7 @@ pub(crate) struct Storage {
     pub(crate) validators: Validators,
 }
 
-/// How the answer with these headers may be kept; `None` if not at all.
+/// The rules by which the answer with these headers may be kept; `None` if not at all.
 pub(crate) fn storage(headers: &HeaderMap) -> Option<Storage> {
     let directives: Vec<_> = headers
         .get_all(CACHE_CONTROL)
@@ -74,7 +74,7 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// How long the answer has been under way in other caches.
+/// The time that the answer has spent in other caches.
 fn age(headers: &HeaderMap) -> Duration {
     text(headers, AGE).and_then(seconds).unwrap_or_default()
 }

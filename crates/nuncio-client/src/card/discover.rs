@@ -1,4 +1,4 @@
-//! Where an agent's card is, and fetching it (spec 8.2).
+//! Discovery of an agent's card (spec 8.2).
 
 use std::sync::Arc;
 
@@ -23,17 +23,17 @@ use crate::{
 };
 
 const WELL_KNOWN: &str = ".well-known/agent-card.json";
-/// Where cards were before v0.3.
+/// The path of cards before v0.3.
 const LEGACY: &str = ".well-known/agent.json";
 
 /// A card as it was fetched.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FetchedCard {
-    /// What it says, in v1.0 terms.
+    /// The card, in v1.0 terms.
     pub card: AgentCard,
     /// As it came: signatures are made over this, and members that we do not know are here.
     pub json: Value,
-    /// Where it came from.
+    /// The address that it came from.
     pub url: Url,
 }
 
@@ -87,7 +87,7 @@ pub fn agent_url(text: &str) -> Result<Url> {
     Ok(url)
 }
 
-/// Where the card of an agent may be, in the order to try. An address that ends in `.json` is the card
+/// The addresses at which the card of an agent may be, in the order to try. An address that ends in `.json` is the card
 /// itself; below any other, which may have a path, the well-known places are tried.
 #[must_use]
 pub fn card_urls(agent: &Url) -> Vec<Url> {

@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 
 use super::pem;
 
-/// What a card may be signed with.
+/// The algorithms by which a card may be signed.
 const ALGORITHMS: [(Algorithm, &str); 3] =
     [(Algorithm::ES256, "ES256"), (Algorithm::EdDSA, "EdDSA"), (Algorithm::RS256, "RS256")];
 
-/// What stands before the seed in the PKCS#8 form of an Ed25519 key (RFC 8410, 7).
+/// The bytes before the seed in the PKCS#8 form of an Ed25519 key (RFC 8410, 7).
 const ED25519_PKCS8: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 
-/// Why a key cannot be used.
+/// The reason why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -109,7 +109,7 @@ impl SigningKey {
         self
     }
 
-    /// How verifiers find the public key.
+    /// The key id, by which verifiers find the public key.
     #[must_use]
     pub fn kid(&self) -> &str {
         &self.kid

@@ -31,7 +31,7 @@ pub fn sign_card(card: &mut Value, keys: &[SigningKey]) -> Result<()> {
     Ok(())
 }
 
-/// What is signed: one text, or two if they differ.
+/// The texts that are signed: one, or two if they differ.
 fn payloads(card: &Value) -> Result<Vec<Vec<u8>>> {
     let whole = canonical_json(&without_signatures(card)?)?;
     if !has_v1_members(card) {
@@ -68,7 +68,7 @@ fn sign(key: &SigningKey, payload: &[u8]) -> Result<Value> {
     Ok(json!({ "protected": protected, "signature": signature }))
 }
 
-/// What the algorithm is applied to (RFC 7515, 5.1).
+/// The input of the algorithm (RFC 7515, 5.1).
 pub(crate) fn signing_input(protected: &str, payload: &[u8]) -> String {
     let mut input = String::with_capacity(protected.len() + 1 + payload.len() * 4 / 3 + 4);
     input.push_str(protected);

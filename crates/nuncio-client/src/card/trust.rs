@@ -1,4 +1,4 @@
-//! What a client makes of the signatures of a card.
+//! The trust of a client in the signatures of a card.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{
     verify::{Verified, verify_card},
 };
 
-/// What to do about the signatures of a card.
+/// The handling of a card's signatures.
 #[derive(Clone, Debug, Default)]
 pub enum Trust {
     /// They are not looked at.

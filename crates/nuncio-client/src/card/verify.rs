@@ -20,7 +20,7 @@ use super::{
 /// Each signature costs a few operations of public-key cryptography; no honest card has more.
 const MAX_SIGNATURES: usize = 16;
 
-/// What a signature was made over.
+/// The document that a signature was made over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
     /// The v1.0 members, by the rules of the specification. If the card has others, nobody vouches for
@@ -61,7 +61,7 @@ pub struct Verified {
     pub kid: String,
     /// The algorithm.
     pub algorithm: &'static str,
-    /// What it was made over.
+    /// The document that it was made over.
     pub over: Over,
 }
 
@@ -84,7 +84,7 @@ impl Verified {
     }
 }
 
-/// Why no signature of a card can be trusted.
+/// The reason why no signature of a card can be trusted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {

@@ -1,4 +1,4 @@
-//! Why a request did not come through, out of the chain of causes that the HTTP client gives.
+//! The reason why a request failed, out of the chain of causes that the HTTP client gives.
 
 use std::error::Error as StdError;
 
@@ -7,13 +7,13 @@ use super::{
     tls::{self, Trouble},
 };
 
-/// What the causes of an error say.
+/// The causes of an error.
 pub(super) struct Cause {
     /// In words: the last cause ("connection refused") is the one that helps, with advice if there is any.
     pub(super) why: String,
     /// The guard's reason, if it was the guard.
     pub(super) refusal: Option<Refusal>,
-    /// What there is to say about TLS.
+    /// The failure of TLS.
     pub(super) trouble: Option<Trouble>,
     /// True if TLS failed.
     pub(super) is_tls: bool,

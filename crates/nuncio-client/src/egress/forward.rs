@@ -21,13 +21,13 @@ use url::Url;
 use super::{
     Egress, blocked,
     cause::Cause,
-    failure, is_loopback,
-    lane::{Fault, Host, Lane, Lanes, Outgoing},
-    told,
+    failure,
+    http1_pool::{Fault, Host, Outgoing, Pool, PooledConnection},
+    is_loopback, told,
 };
 use crate::failure::Failure;
 
-/// How a request goes out.
+/// The client or pool that a request goes out by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wire {
     /// By HTTP/1.1, on a connection of its own for as long as it takes.
@@ -43,16 +43,16 @@ pub(crate) enum Wire {
 pub struct ForwardBody(Source);
 
 enum Source {
-    Lane(Box<OnLane>),
+    Pooled(Box<PooledBody>),
     Client(Box<reqwest::Body>, Url),
 }
 
 /// A body and the connection that it comes by.
-struct OnLane {
-    /// `None` when it rests again.
-    lane: Option<Lane>,
+struct PooledBody {
+    /// `None` when it is parked again.
+    connection: Option<PooledConnection>,
     body: Incoming,
-    lanes: Arc<Lanes>,
+    pool: Arc<Pool>,
     host: Host,
 }
 
@@ -71,19 +71,20 @@ impl Egress {
         request: Box<Request<Bytes>>,
         wire: Wire,
     ) -> Result<Response<ForwardBody>, Failure> {
-        let by_lane = match wire {
+        let by_pool = match wire {
             Wire::Http1 => true,
             Wire::Best => url.scheme() == "http",
             Wire::Http2 => false,
         };
-        let Some(lanes) = self.lanes.as_ref().filter(|_| by_lane && self.is_direct(url)) else {
+        let Some(pool) = self.pool.as_ref().filter(|_| by_pool && self.is_direct(url)) else {
             return Box::pin(self.forward_by_client(url, request, wire == Wire::Http2)).await;
         };
         let (host, request) = addressed(request).map_err(Failure::answered)?;
-        let (response, lane) = lanes.exchange(&host, request).await.map_err(|fault| broken(url, fault))?;
+        let (response, connection) =
+            pool.exchange(&host, request).await.map_err(|fault| broken(url, fault))?;
         Ok(response.map(|body| {
-            let on_lane = OnLane { lane: Some(lane), body, lanes: Arc::clone(lanes), host };
-            ForwardBody(Source::Lane(Box::new(on_lane)))
+            let pooled = PooledBody { connection: Some(connection), body, pool: Arc::clone(pool), host };
+            ForwardBody(Source::Pooled(Box::new(pooled)))
         }))
     }
 
@@ -148,7 +149,7 @@ impl Body for ForwardBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         match &mut self.get_mut().0 {
-            Source::Lane(on_lane) => on_lane.poll_frame(cx),
+            Source::Pooled(pooled) => pooled.poll_frame(cx),
             Source::Client(body, url) => {
                 let frame = ready!(Pin::new(&mut **body).poll_frame(cx));
                 Poll::Ready(frame.map(|frame| frame.map_err(|error| failure(url, error).error)))
@@ -158,33 +159,33 @@ impl Body for ForwardBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Source::Lane(on_lane) => on_lane.body.is_end_stream(),
+            Source::Pooled(pooled) => pooled.body.is_end_stream(),
             Source::Client(body, _) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Source::Lane(on_lane) => on_lane.body.size_hint(),
+            Source::Pooled(pooled) => pooled.body.size_hint(),
             Source::Client(body, _) => body.size_hint(),
         }
     }
 }
 
-impl OnLane {
+impl PooledBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let frame = match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
                 // Nothing is there: only the connection can bring more.
-                if let Some(lane) = &mut self.lane {
-                    lane.drive(cx);
+                if let Some(connection) = &mut self.connection {
+                    connection.drive(cx);
                 }
                 ready!(Pin::new(&mut self.body).poll_frame(cx))
             }
         };
         if self.body.is_end_stream() || frame.is_none() {
-            self.rest();
+            self.park();
         }
         Poll::Ready(frame.map(|frame| {
             frame.map_err(|error| {
@@ -195,18 +196,18 @@ impl OnLane {
     }
 
     /// The answer is over.
-    fn rest(&mut self) {
-        if let Some(lane) = self.lane.take() {
-            self.lanes.rest(&self.host, lane);
+    fn park(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.pool.park(&self.host, connection);
         }
     }
 }
 
-impl Drop for OnLane {
+impl Drop for PooledBody {
     fn drop(&mut self) {
         // Of an empty body nobody reads a frame.
         if self.body.is_end_stream() {
-            self.rest();
+            self.park();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which addresses a caller may name: pure rules over the text of an address and over what a name resolved to.
+//! Rules for addresses that callers name: pure over the text of an address and over what a name resolved to.
 //!
 //! The same rules stand at two doors. [`Policy::check`] reads an address as it is written, and resolves
 //! nothing: it is for the moment in which an address is stored, and for the moment before a request.
@@ -18,7 +18,8 @@ use self::AddressKind::{
     Documentation, LinkLocal, Loopback, Metadata, Multicast, Private, Reserved, Transition, Unspecified,
 };
 
-/// What a caller may name. By default: http and https, the ports 80, 443 and those from 1024 on, and
+/// The policy for addresses that callers name.
+/// By default: http and https, the ports 80, 443 and those from 1024 on, and
 /// addresses of the public internet.
 ///
 /// ```
@@ -58,7 +59,7 @@ impl Default for Policy {
     }
 }
 
-/// Why an address is refused. Its text is fit for the log and for the caller: it repeats what the caller
+/// The reason why an address is refused. Its text is fit for the log and for the caller: it repeats what the caller
 /// wrote, but not what a name resolved to.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -83,7 +84,7 @@ pub enum Refusal {
     Address {
         /// As it was understood.
         host: String,
-        /// What is wrong with it.
+        /// The reason.
         kind: AddressKind,
     },
     /// The name of the host has an address that is not allowed.
@@ -91,7 +92,7 @@ pub enum Refusal {
     Resolved {
         /// The name.
         name: String,
-        /// What is wrong with one of its addresses.
+        /// The kind of the refused address.
         kind: AddressKind,
     },
 }
@@ -108,7 +109,7 @@ pub enum AddressKind {
     Private,
     /// The same cable.
     LinkLocal,
-    /// Where clouds tell their machines secrets.
+    /// The address at which clouds serve secrets to their machines.
     Metadata,
     /// Many machines.
     Multicast,
@@ -148,7 +149,7 @@ const fn v6(begin: [u16; 4], end: u16, length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, 0, 0, 0, end), length)
 }
 
-/// What is not public in the old family; the first row that fits counts.
+/// The networks of IPv4 that are not public; the first row that fits counts.
 const V4: &[(Ipv4Net, AddressKind)] = &[
     // AWS, Azure, Google and most others; AWS for containers; Alibaba; Oracle; Azure's second, which looks
     // public.
@@ -283,7 +284,7 @@ impl Screen {
     }
 }
 
-/// What kind of address this is; `None` if it is of the public internet.
+/// The kind of an address; `None` if it is of the public internet.
 fn kind(address: IpAddr) -> Option<AddressKind> {
     match address {
         IpAddr::V4(address) => V4.iter().find(|(network, _)| network.contains(&address)).map(|row| row.1),
@@ -294,7 +295,7 @@ fn kind(address: IpAddr) -> Option<AddressKind> {
     }
 }
 
-/// Where the packets end up: an address of the old family may be dressed as one of the new.
+/// The address at which packets arrive: an IPv4 address may be embedded in one of IPv6.
 fn carried(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if NAT64.contains(&address) => {

@@ -22,7 +22,7 @@ use url::Url;
 use super::{Egress, IDLE_TIMEOUT, cause::Cause, guard::Refusal};
 use crate::http_headers;
 
-/// How much of a body is kept, for people who look for what went wrong.
+/// The most bytes of a body that are kept, for people who look for what went wrong.
 const MAX_EXCERPT: usize = 1024;
 /// With how many hosts connections are kept open. Each is kept for some seconds only, but those who name hosts
 /// can name many.
@@ -37,12 +37,12 @@ pub struct Posted {
     pub headers: HeaderMap,
     /// The beginning of its body, at most one KiB, as far as it came in time.
     pub excerpt: Bytes,
-    /// Who answered.
+    /// The address that answered.
     pub remote: Option<SocketAddr>,
 }
 
 impl Posted {
-    /// How long the receiver asks to be left alone.
+    /// The pause that the receiver asks for.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         http_headers::retry_after(&self.headers, Timestamp::now())
@@ -54,12 +54,12 @@ impl Posted {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct PostError {
-    /// What it was.
+    /// The kind of the failure.
     pub kind: PostErrorKind,
     message: String,
 }
 
-/// Why a POST got no answer.
+/// The reason why a POST got no answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PostErrorKind {

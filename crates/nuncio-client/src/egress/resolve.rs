@@ -18,13 +18,13 @@ use tokio::sync::Semaphore;
 
 use super::guard::{Policy, Refusal, Screen};
 
-/// How many lookups run at once. Each holds a thread that cannot be interrupted, and how long is for the
+/// The most lookups that run at once. Each holds a thread that cannot be interrupted, and how long is for the
 /// owner of the name to say; the other threads are for other work.
 const MAX_LOOKUPS: usize = 64;
-/// How many of them are for the same name: many webhooks at one that takes long must not hold all threads.
+/// The most of them for the same name: many webhooks at one that takes long must not hold all threads.
 const MAX_LOOKUPS_OF_A_NAME: usize = 2;
 
-/// How many addresses of a family are tried, however many a name has. Who owns the name says how many those are, and
+/// The most addresses of a family that are tried, however many a name has. The owner of the name says how many, and
 /// each is called on in turn.
 const MAX_TRIED: usize = 8;
 

@@ -22,7 +22,7 @@ use super::{
     resolve::{self, Lookup, Resolver, Screening},
 };
 
-/// Why a certificate or key cannot be used.
+/// The reason why a certificate or key cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -32,9 +32,9 @@ pub enum TlsError {
     /// One cannot be read.
     #[error("certificate number {number} in it cannot be read: {why}")]
     BadCertificate {
-        /// Which one, counted from 1.
+        /// Its number, counted from 1.
         number: usize,
-        /// What the reader says.
+        /// The message of the parser.
         why: String,
     },
     /// There is none.
@@ -72,7 +72,7 @@ pub struct EgressBuilder {
     identity: Option<Arc<CertifiedKey>>,
     policy: Option<Policy>,
     screen: Option<Screen>,
-    /// Who knows the addresses of names, if it is not the system.
+    /// The resolver, if it is not the system's.
     lookup: Option<Lookup>,
 }
 
@@ -97,7 +97,7 @@ impl EgressBuilder {
         Ok(self)
     }
 
-    /// Who we are, for servers that ask (mutual TLS): our certificate and those that lead from it to an
+    /// Sets our identity for servers that ask (mutual TLS): our certificate and those that lead from it to an
     /// authority, and the key of the first. Both in PEM; they may be in one file.
     ///
     /// # Errors
@@ -256,7 +256,7 @@ pub(super) fn is_tls(cause: &(dyn StdError + 'static)) -> bool {
     }
 }
 
-/// What there is to say about a cause of an error.
+/// The trouble with TLS that a cause of an error names.
 pub(super) fn trouble(cause: &(dyn StdError + 'static)) -> Option<Trouble> {
     if let Some(error) = cause.downcast_ref::<io::Error>() {
         // An I/O error skips what it wraps in its own chain of causes.

@@ -22,7 +22,7 @@ const SKEW: i64 = 60;
 /// The longest token that is looked at; ours have a few hundred bytes.
 const MAX_LENGTH: usize = 8 << 10;
 
-/// What the sender of a notification vouches for. Times are in Unix seconds.
+/// The claims of a notification's sender. Times are in Unix seconds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Claims {
     /// The base address of the sender.
@@ -31,7 +31,7 @@ pub struct Claims {
     /// The address of the webhook.
     #[serde(rename = "aud")]
     pub audience: String,
-    /// When it was signed.
+    /// The moment of the signature.
     #[serde(rename = "iat")]
     pub issued_at: i64,
     /// Until when it is good.
@@ -82,7 +82,7 @@ pub fn sign(key: &SigningKey, claims: &Claims) -> Result<String> {
     Ok(token)
 }
 
-/// What the claims of a notification are compared with.
+/// The values that the claims of a notification are compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
     /// The delivery, as the header [`ID`](super::ID) has it.
@@ -100,11 +100,11 @@ pub struct Expected<'a> {
 pub struct Signed {
     /// The key that the token names; empty if it names none.
     pub kid: String,
-    /// What was claimed.
+    /// The claimed value.
     pub claims: Claims,
 }
 
-/// Why the claims of a notification do not hold. Fit for logs.
+/// The reason why the claims of a notification do not hold. Fit for logs.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Invalid {
@@ -183,7 +183,7 @@ fn check(claims: &Claims, expected: &Expected<'_>) -> Result<(), Invalid> {
 
 /// A token as it presents itself.
 struct Token<'a> {
-    /// What was signed.
+    /// The signed text.
     input: &'a str,
     payload: &'a str,
     signature: &'a str,

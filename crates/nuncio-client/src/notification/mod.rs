@@ -23,9 +23,9 @@ pub const SIGNATURE: &str = "a2a-notification-signature";
 pub const VERSION: &str = "a2a-version";
 /// The id of the delivery: the same for every attempt.
 pub const ID: &str = "webhook-id";
-/// When this attempt was made, in Unix seconds.
+/// The moment of this attempt, in Unix seconds.
 pub const TIMESTAMP: &str = "webhook-timestamp";
-/// Which attempt this is; the first is 1.
+/// The number of this attempt; the first is 1.
 pub const ATTEMPT: &str = "webhook-attempt";
 /// The signatures by shared secrets, separated by spaces.
 pub const SECRET_SIGNATURE: &str = "webhook-signature";

@@ -8,7 +8,7 @@ use base64::{
     engine::general_purpose::{STANDARD, STANDARD_NO_PAD},
 };
 
-/// What stands before a secret.
+/// The prefix of a secret.
 const PREFIX: &str = "whsec_";
 /// The version of the signature.
 const VERSION: &str = "v1,";
@@ -24,7 +24,7 @@ const MAX_SIGNATURES: usize = 8;
 )]
 pub struct SecretError;
 
-/// Why the signatures by shared secrets do not hold. Fit for logs.
+/// The reason why the signatures by shared secrets do not hold. Fit for logs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WrongSignature {

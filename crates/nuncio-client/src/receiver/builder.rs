@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{DEFAULT_MAX_BODY, Egress, TrustedKeys, notification::WebhookSecret};
 
-/// How many deliveries are remembered: enough for hours of retries of a busy sender, and a few megabytes.
+/// The number of deliveries that are remembered: enough for hours of retries of a busy sender, and a few megabytes.
 const REMEMBERED: usize = 10_000;
 
 type Predicate = Arc<dyn Fn(&TaskId) -> bool + Send + Sync>;

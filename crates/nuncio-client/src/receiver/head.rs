@@ -9,7 +9,7 @@ use crate::{http_headers::media_type, notification};
 /// The longest id that is remembered.
 const MAX_ID: usize = 256;
 
-/// What the headers say.
+/// The relevant headers of a notification.
 pub(super) struct Head<'a> {
     pub(super) id: Option<&'a str>,
     pub(super) attempt: Option<u32>,

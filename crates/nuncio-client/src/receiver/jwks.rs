@@ -20,7 +20,7 @@ use crate::{Egress, TrustedKeys, card::cache::storage, egress::shown, failure::F
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest set that is read.
 const MAX_BODY: usize = 256 << 10;
-/// How long we wait at least between two requests, whatever happens.
+/// The shortest time between two requests, whatever happens.
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
 /// For how long keys are used although they cannot be had again.
 const MAX_STALE: Duration = Duration::from_secs(60 * 60);
@@ -95,9 +95,9 @@ pub(super) struct Jwks {
 #[derive(Default)]
 struct State {
     kept: Option<Kept>,
-    /// When the last request ended, however it did.
+    /// The end of the last request, whatever its outcome.
     asked: Option<Instant>,
-    /// Why it failed, if it did.
+    /// The reason of its failure.
     trouble: String,
 }
 
@@ -108,7 +108,7 @@ struct Kept {
 }
 
 impl State {
-    /// What can be said without a request.
+    /// The answer that needs no request.
     fn answer(&self, need: Need, now: Instant) -> Option<Result<Arc<TrustedKeys>, String>> {
         let kept = self.kept.as_ref();
         let age = |kept: &Kept| now.saturating_duration_since(kept.since);

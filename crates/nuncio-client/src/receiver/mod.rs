@@ -61,27 +61,27 @@ pub struct Receiver {
     max_body: usize,
 }
 
-/// What came.
+/// A notification that was verified.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Notification {
     /// The id of the delivery, the same for every attempt; `None` if the sender gives none.
     pub id: Option<String>,
-    /// Which attempt this is, as the sender says.
+    /// The number of this attempt, as the sender says.
     pub attempt: Option<u32>,
-    /// When this attempt was made, in Unix seconds, as the sender says. Proven by a secret only.
+    /// The moment of this attempt, in Unix seconds, as the sender says. Proven by a secret only.
     pub timestamp: Option<i64>,
     /// The version of the body.
     pub version: Version,
-    /// What has happened. In v0.3 it is mostly the whole task as it is now.
+    /// The event. In v0.3 it is mostly the whole task as it is now.
     pub event: Event,
-    /// What proves that it is from who should send it.
+    /// The proof of its sender.
     pub proofs: Vec<Proof>,
 }
 
 /// A notification to be handled.
 #[derive(Debug)]
 pub struct Accepted {
-    /// What came.
+    /// The notification.
     pub notification: Notification,
     /// To be [done](Receipt::done) when it has been handled. Dropped, the same delivery is accepted again.
     pub receipt: Receipt,

@@ -1,4 +1,4 @@
-//! What a notification says, in any of the shapes that senders have for it:
+//! The content of a notification, in any of the shapes that senders have for it:
 //!
 //! | shape | who sends it |
 //! |---|---|

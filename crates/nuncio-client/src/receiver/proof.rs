@@ -1,4 +1,4 @@
-//! Who has sent a notification (REQ-170). Every kind of proof that is asked for must hold.
+//! Proof of a notification's sender (REQ-170). Every kind of proof that is asked for must hold.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::notification::{self, Expected, Invalid, WebhookSecret, verify};
 
-/// What proves where a notification comes from.
+/// A proof of a notification's sender.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Proof {
@@ -60,7 +60,7 @@ impl Digest {
     }
 }
 
-/// What is expected in the header `Authorization`.
+/// The expected header `Authorization`.
 pub(super) struct Authorization {
     pub(super) scheme: String,
     pub(super) credentials: Digest,

@@ -5,7 +5,7 @@ use nuncio_protocol::{Error, TaskId, wire::excerpt};
 
 use crate::notification::{Invalid, WrongSignature};
 
-/// Why a notification is not handled. Its text is fit for logs: no secrets, and nothing that acts on
+/// The reason why a notification is not handled. Its text is fit for logs: no secrets, and nothing that acts on
 /// terminals.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -55,7 +55,7 @@ pub enum Rejected {
 }
 
 impl Rejected {
-    /// What to answer. A duplicate is answered as if it had been handled, because it has been.
+    /// The status of the answer. A duplicate is answered as if it had been handled, because it has been.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {

@@ -1,4 +1,4 @@
-//! Which deliveries have been handled: the last so many, and those that are being handled.
+//! The deliveries that have been handled: the last so many, and those that are being handled.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,7 +20,7 @@ enum Stage {
 
 /// The deliveries of a receiver.
 pub(super) struct Seen {
-    /// How many are remembered once they are done.
+    /// The number that is remembered once they are done.
     most: usize,
     /// The lock is held for a look or a change.
     state: Mutex<State>,

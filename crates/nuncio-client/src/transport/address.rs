@@ -1,4 +1,4 @@
-//! Where calls of one interface go.
+//! The address of one interface.
 
 use http::Uri;
 use nuncio_protocol::{Error, Result};

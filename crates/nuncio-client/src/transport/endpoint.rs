@@ -107,7 +107,7 @@ impl Endpoint {
         events(response.into_body(), self.egress.max_event(), decode)
     }
 
-    /// What the head of an answer says that is not one of success.
+    /// The head of an answer that is not one of success.
     pub(crate) fn head<'a>(&'a self, status: StatusCode, headers: &'a HeaderMap) -> status::Head<'a> {
         status::Head { url: &self.url, status, headers, withheld: self.granted.withheld }
     }

@@ -77,7 +77,7 @@ impl<D: Fn(&str) -> Result<Event>> Connection<D> {
     }
 }
 
-/// The name of a frame does not matter (fact sheet 4.1).
+/// The name of a frame does not matter (protocol-notes.md, v1.0).
 fn item(decode: impl Fn(&str) -> Result<Event>, frame: Frame<'_>) -> Result<StreamItem> {
     let event = decode(frame.data)?;
     let seq = frame.id.and_then(|id| id.parse().ok()).map(Seq);

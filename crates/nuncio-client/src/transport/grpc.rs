@@ -331,7 +331,7 @@ impl Channel {
         Failure::perhaps(Error::new(ErrorKind::Unavailable, message))
     }
 
-    /// What a call failed with: our own failure if there is one in the status, else what tonic complains about.
+    /// The failure of a call: our own failure if there is one in the status, else what tonic complains about.
     fn failure(&self, status: &Status, limit: usize) -> Failure {
         let cut = std::error::Error::source(status).and_then(|source| source.downcast_ref::<Cut>());
         if let Some(failure) = cut.and_then(Cut::take) {

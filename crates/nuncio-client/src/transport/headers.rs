@@ -1,4 +1,4 @@
-//! What is said around the body of a call: the service parameters of the specification (section 3.2.6)
+//! The headers of a call: the service parameters of the specification (section 3.2.6)
 //! and the headers that carry the rest of a [`CallContext`].
 
 use std::borrow::Cow;
@@ -24,7 +24,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
 
 /// As many headers as a call has, usually: there is room for them from the beginning.
-const MOST: usize = 12;
+const USUAL_HEADERS: usize = 12;
 
 /// The headers of a call, with its credentials. What the protocol says wins over headers of the call's own,
 /// and those over static headers of the same name.
@@ -51,7 +51,7 @@ fn describe(
     granted: &Granted,
 ) -> Result<()> {
     let streaming = op.row().streaming;
-    headers.reserve(MOST);
+    headers.reserve(USUAL_HEADERS);
     own(cx, granted, headers)?;
     let extensions = extensions(cx, headers);
     headers.insert(CONTENT_TYPE, JSON);

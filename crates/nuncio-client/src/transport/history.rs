@@ -1,5 +1,5 @@
 //! A history of no messages, on wires where asking for it need not help: servers of the time take 0 for all
-//! of them (fact sheet 10.1), and protobuf cannot even say it. What comes unasked is dropped on arrival, and
+//! of them (protocol-notes.md, loss table), and protobuf cannot even say it. What comes unasked is dropped on arrival, and
 //! answers are as on any other wire.
 
 use std::sync::Arc;

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{auth::Granted, failure::Failure, http_headers};
 
-/// What is expected of an answer, in words.
+/// The expected answer, in words.
 const EXPECTED: &str = "JSON-RPC";
 
 /// One JSON-RPC interface of an agent.
@@ -108,7 +108,7 @@ impl Transport for JsonRpcTransport {
         let response = self.post(cx, call).await?;
         if self.endpoint.is_stream(EXPECTED, &response)? {
             let dialect = Arc::clone(&self.dialect);
-            // Each frame is a whole JSON-RPC response (fact sheet 4.1).
+            // Each frame is a whole JSON-RPC response (REQ-038).
             return Ok(self.endpoint.events(response, move |data| dialect.decode_event_response(data)));
         }
         // An error, or, from some servers, the only event there is. Boxed, since most are streams.

@@ -51,11 +51,11 @@ pub(crate) type WireStream = Pin<Box<dyn Stream<Item = Result<StreamItem, Failur
 
 /// One interface of an agent.
 ///
-/// What implementors keep: one exchange per call, no repetition; the deadline of the context is kept;
+/// Rules for implementors: one exchange per call, no repetition; the deadline of the context is kept;
 /// a failure says truthfully how far the call got.
 #[async_trait]
 pub(crate) trait Transport: Send + Sync + 'static {
-    /// What its calls prove the caller with; renewing it is not for the wire to do.
+    /// The credentials of its calls; renewing it is not for the wire to do.
     fn granted(&self) -> &Granted;
 
     /// Makes a call that has one answer.

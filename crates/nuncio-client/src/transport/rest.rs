@@ -30,7 +30,7 @@ use crate::{
     http_headers,
 };
 
-/// What is expected of an answer, in words.
+/// The expected answer, in words.
 const EXPECTED: &str = "JSON";
 
 /// One HTTP+JSON interface of an agent.

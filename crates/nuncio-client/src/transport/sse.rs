@@ -40,13 +40,13 @@ pub(crate) struct Follow {
     /// The connection, and since when; `None` once there will be no more events.
     connection: Option<(WireStream, Instant)>,
     seen: Seen,
-    /// How often it was taken up again without any progress.
+    /// The number of reconnects without any progress.
     retries: u32,
     /// The message went out once, whatever became of it.
     sent: bool,
 }
 
-/// What the next event brings.
+/// The outcome of waiting for the next event.
 enum Step {
     Item(StreamItem),
     /// The stream has come to its end.
@@ -168,7 +168,7 @@ impl Follow {
         }
     }
 
-    /// What is asked instead of the original call once there is a task: to follow it.
+    /// The call that replaces the original one once there is a task: to follow it.
     fn subscription(&mut self) -> Option<Box<(CallContext, Call)>> {
         let id = self.seen.task.clone()?;
         let resume_after = self.seen.seq.filter(|_| self.route.resumes() || self.seen.by_request());
@@ -200,14 +200,14 @@ impl Follow {
     }
 }
 
-/// What the events so far say about how the stream goes on. Pure.
+/// The state of a stream by its events so far. Pure.
 #[derive(Debug, Default)]
 struct Seen {
     /// The original call is a send.
     is_send: bool,
     /// The original call goes on with a task that is there already.
     is_follow_up: bool,
-    /// Where the task of a follow-up stood when the stream began.
+    /// The status of a follow-up's task when the stream began.
     before: Option<TaskStatus>,
     /// The task that is followed.
     task: Option<TaskId>,
@@ -219,7 +219,7 @@ struct Seen {
     replied: bool,
     /// The number of the last event.
     seq: Option<Seq>,
-    /// How many events have come.
+    /// The number of events so far.
     events: usize,
     /// The connection is a subscription, whatever the original call was.
     subscribed: bool,

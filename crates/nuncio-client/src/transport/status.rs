@@ -1,4 +1,5 @@
-//! What an HTTP status says when the body does not say it better (fact sheet 5.2: never by status alone).
+//! The meaning of an HTTP status when the body does not say it better.
+//! An error is never read by its status alone (protocol-notes.md, Errors).
 
 use http::{
     HeaderMap, StatusCode,
@@ -14,7 +15,7 @@ use crate::{
     http_headers::{media_type, retry_after},
 };
 
-/// How many characters of a text are quoted.
+/// The most characters of a text that are quoted.
 const MAX_QUOTED: usize = 200;
 
 /// The head of an answer and where it came from.
@@ -106,7 +107,7 @@ impl Head<'_> {
     }
 }
 
-/// What somebody can do who is refused for want of credentials that there are.
+/// The advice to a caller that is refused because its credentials were withheld.
 const WITHHELD: &str = "; the credentials were not sent, because they are bound to the origin of the card; \
                         allow this origin to send them";
 

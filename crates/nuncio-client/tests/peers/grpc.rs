@@ -460,7 +460,7 @@ async fn a_cut_stream_goes_on_with_a_snapshot() {
 
 #[tokio::test]
 async fn a_history_of_none_is_none_in_the_old_version_too() {
-    // Fact sheet 10.1: there 0 means all.
+    // protocol-notes.md, loss table: there 0 means all.
     let peer = Peer::of(OLD, &[], |asked| {
         let mut task = a_task(TaskState::Completed);
         task.history = vec![Arc::new(Message::user("m", Part::text("hello")))];

@@ -208,7 +208,7 @@ async fn errors_keep_their_kind_and_details() {
     assert_eq!((error.kind(), error.message()), (ErrorKind::TaskNotCancelable, "it has ended"));
     assert_eq!(error.metadata()["taskId"], "t-1");
 
-    // Fact sheet 5.3: by code, by the name of a class, by status.
+    // protocol-notes.md, Errors: by code, by the name of a class, by status.
     for (code, body, kind) in [
         (400, json!({ "code": -32004, "message": "no" }), ErrorKind::UnsupportedOperation),
         (404, json!({ "message": "TaskNotFoundError: no" }), ErrorKind::TaskNotFound),
@@ -328,7 +328,7 @@ async fn credentials_that_were_not_sent_are_told_of() {
 
 #[tokio::test]
 async fn a_history_of_none_is_none_in_the_old_version_too() {
-    // Fact sheet 10.1: there 0 means all.
+    // protocol-notes.md, loss table: there 0 means all.
     let script = |asked: &Asked| {
         let mut task = task("TASK_STATE_COMPLETED");
         task["history"] =

@@ -1,234 +1,108 @@
-//! Agents: what is served and how it is, and what is added, changed and taken away.
+//! Agents: listed, shown, added, changed, removed.
 //!
-//! Programs are named on the machine only: whoever has the token may use what the hub can reach, and not run
+//! Programs are configured on the machine only: the holder of the token may use what the hub can reach, and not run
 //! what the hub's user can.
 
 use std::sync::Arc;
 
-use http::Method;
-use nuncio_protocol::{AgentCard, AgentInterface, Timestamp};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use nuncio_protocol::{AgentCard, AgentInterface};
+use nuncio_server::store::Expect;
 
 use super::{
-    Desk,
-    answer::Problem,
-    openapi::Time,
-    route::{Call, Reply, Route, route},
+    AdminState,
+    api::{
+        self, AddAgent, Agent, AgentDetails, AgentHealth, Agents, ChangeAgent, HealthState, Interface,
+        ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent, ShowAgentHealth, TaskMode,
+    },
+    endpoint::Reply,
+    problem::Problem,
 };
 use crate::{
-    audit::What,
-    config::{AgentKind, AgentName, AgentOrigin, Mode},
-    fleet,
-    registry::{Refused, Settings, Wanted},
+    config::{AgentName, AgentOrigin},
+    fleet::{self, Condition},
+    registry::{Desired, Refused},
 };
 
-pub(super) fn routes() -> Vec<Route> {
-    let (get, post) = (Method::GET, Method::POST);
-    vec![
-        route(get.clone(), "/agents", "agents.list", "The agents that are served.", list),
-        route(
-            post.clone(),
-            "/agents",
-            "agents.add",
-            "Serves one more, which is kept: one that speaks A2A at a URL.",
-            add,
-        )
-        .creates()
-        .noted(What::AgentAdded),
-        route(get.clone(), "/agents/{name}", "agents.show", "One agent, with its cards.", show),
-        route(
-            Method::PATCH,
-            "/agents/{name}",
-            "agents.change",
-            "Changes what was said of it when it was added: what is given replaces, null takes away.",
-            change,
-        )
-        .versioned()
-        .noted(What::AgentChanged),
-        route(
-            Method::DELETE,
-            "/agents/{name}",
-            "agents.remove",
-            "Serves it no more. Its tasks stay where they are kept.",
-            remove,
-        )
-        .versioned()
-        .noted(What::AgentRemoved),
-        route(post, "/agents/{name}:refresh", "agents.refresh", "Looks for its card now.", refresh)
-            .noted(What::AgentRefreshed),
-        route(get, "/agents/{name}/health", "agents.health", "How it is.", health),
-    ]
-}
-
-/// All agents.
-#[derive(Serialize, JsonSchema)]
-struct Agents {
-    agents: Vec<Agent>,
-}
-
-/// An agent that is served.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct Agent {
-    name: String,
-    kind: Kind,
-    /// Whose the tasks are.
-    mode: TaskMode,
-    /// Who named it.
-    origin: Origin,
-    /// Where the agent behind it is, without credentials.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    url: Option<String>,
-    /// How the agent behind it is spoken to, once that is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    speaks: Option<Speaks>,
-    health: Health,
-    /// How callers may speak to it.
-    interfaces: Vec<Speaks>,
-    /// How many of its tasks run in this hub.
-    tasks_in_flight: usize,
-    /// Where callers find its card.
-    card_url: String,
-    description: String,
-}
-
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
-    Demo,
-    Upstream,
-    Command,
-}
-
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum TaskMode {
-    Durable,
-    Proxy,
-}
-
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Origin {
-    Flag,
-    File,
-    Api,
-}
-
-/// A version and a binding of the protocol.
-#[derive(Serialize, JsonSchema)]
-struct Speaks {
-    version: String,
-    binding: String,
-}
-
-/// How an agent is.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Health {
-    /// `up`, `degraded`, `down`, or `unknown` before it was heard of.
-    pub(super) state: &'static str,
-    /// Since when; absent: since the hub is there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Time>")]
-    since: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-}
-
-/// An agent with its cards.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct Whole {
-    #[serde(flatten)]
-    agent: Agent,
-    /// The card that callers see, before signatures.
-    card: Value,
-    /// The card of the agent behind it, as it came.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    upstream_card: Option<Value>,
-}
-
-async fn list(desk: Arc<Desk>, _: Call) -> Result<Reply<Agents>, Problem> {
+pub(super) async fn list(state: Arc<AdminState>, _: ListAgents) -> Result<Reply<Agents>, Problem> {
     let mut agents = Vec::new();
-    for agent in desk.fleet.all() {
-        let wanted = desk.registry.find(agent.name()).await;
-        agents.push(told(&agent, wanted.as_ref()));
+    for agent in state.fleet.all() {
+        let wanted = state.registry.find(agent.name()).await;
+        agents.push(shown(&agent, wanted.as_ref()));
     }
     Ok(Reply::new(Agents { agents }))
 }
 
-async fn show(desk: Arc<Desk>, call: Call) -> Result<Reply<Whole>, Problem> {
-    whole(&desk, call.name()).await
+pub(super) async fn show(state: Arc<AdminState>, request: ShowAgent) -> Result<Reply<AgentDetails>, Problem> {
+    details(&state, &request.name).await
 }
 
-async fn whole(desk: &Desk, name: &str) -> Result<Reply<Whole>, Problem> {
-    let agent = find(desk, name)?;
-    let wanted = desk.registry.find(name).await;
-    let card = serde_json::to_value(&*agent.shown().card).map_err(|_| Problem::broken())?;
-    let upstream_card = agent.behind().and_then(|behind| behind.card());
-    let reply = Reply::new(Whole { agent: told(&agent, wanted.as_ref()), card, upstream_card });
+async fn details(state: &AdminState, name: &str) -> Result<Reply<AgentDetails>, Problem> {
+    let agent = find(state, name)?;
+    let wanted = state.registry.find(name).await;
+    let card = serde_json::to_value(&*agent.shown().card).map_err(|_| Problem::internal())?;
+    let upstream_card = agent.upstream().and_then(|upstream| upstream.card());
+    let reply = Reply::new(AgentDetails { agent: shown(&agent, wanted.as_ref()), card, upstream_card });
     Ok(match wanted.and_then(|wanted| wanted.given) {
         Some((_, version)) => reply.version(version),
         None => reply,
     })
 }
 
-async fn health(desk: Arc<Desk>, call: Call) -> Result<Reply<Health>, Problem> {
-    Ok(Reply::new(health_of(&*find(&desk, call.name())?)))
+pub(super) async fn health(
+    state: Arc<AdminState>,
+    request: ShowAgentHealth,
+) -> Result<Reply<AgentHealth>, Problem> {
+    Ok(Reply::new(health_of(&*find(&state, &request.name)?)))
 }
 
-async fn refresh(desk: Arc<Desk>, call: Call) -> Result<Reply<Whole>, Problem> {
-    let agent = find(&desk, call.name())?;
-    let behind = agent.behind().ok_or_else(|| {
+pub(super) async fn refresh(
+    state: Arc<AdminState>,
+    request: RefreshAgent,
+) -> Result<Reply<AgentDetails>, Problem> {
+    let RefreshAgent { name } = request;
+    let agent = find(&state, &name)?;
+    let upstream = agent.upstream().ok_or_else(|| {
         Problem::conflict(format!(
-            "{} is this hub's own, and so is its card: there is nothing to look for",
-            call.name()
+            "{name} is this hub's own, and so is its card: there is nothing to look for"
         ))
     })?;
-    behind
+    upstream
         .refresh(&agent)
         .await
         .map_err(|why| Problem::unavailable(format!("there is no new card: {why}")))?;
-    whole(&desk, call.name()).await
+    details(&state, &name).await
 }
 
-/// An agent to be served: its name, and what the file would say below it.
-#[derive(Deserialize, JsonSchema)]
-struct New {
-    /// How callers call it: a to z, 0 to 9 and -, at most 63 characters.
-    name: String,
-    #[serde(flatten)]
-    #[schemars(with = "Settings")]
-    settings: Map<String, Value>,
-}
-
-async fn add(desk: Arc<Desk>, call: Call<(), New>) -> Result<Reply<Whole>, Problem> {
-    let New { name, settings } = call.body;
+pub(super) async fn add(state: Arc<AdminState>, request: AddAgent) -> Result<Reply<AgentDetails>, Problem> {
+    let NewAgent { name, settings } = request.agent;
     let parsed: AgentName = name.parse().map_err(|why| Problem::invalid(format!("name: {name} {why}")))?;
-    desk.registry.add(&parsed, settings).await.map_err(|refused| problem(&name, refused))?;
-    Ok(whole(&desk, &name).await?.about(name))
+    state.registry.add(&parsed, settings.0).await.map_err(|refused| problem(&name, refused))?;
+    Ok(details(&state, &name).await?.subject(name))
 }
 
-/// What is to be otherwise.
-#[derive(Deserialize, JsonSchema)]
-struct Patch(#[schemars(with = "Settings")] Map<String, Value>);
-
-async fn change(desk: Arc<Desk>, call: Call<(), Patch>) -> Result<Reply<Whole>, Problem> {
-    let name = call.name().to_owned();
-    let Patch(patch) = call.body;
-    desk.registry.change(&name, patch, call.expect).await.map_err(|refused| problem(&name, refused))?;
-    whole(&desk, &name).await
+pub(super) async fn change(
+    state: Arc<AdminState>,
+    request: ChangeAgent,
+) -> Result<Reply<AgentDetails>, Problem> {
+    let ChangeAgent { name, settings, version } = request;
+    let changed = state.registry.change(&name, settings.0, expect(version)).await;
+    changed.map_err(|refused| problem(&name, refused))?;
+    details(&state, &name).await
 }
 
-async fn remove(desk: Arc<Desk>, call: Call) -> Result<Reply<()>, Problem> {
-    desk.registry.remove(call.name(), call.expect).await.map_err(|refused| problem(call.name(), refused))?;
+pub(super) async fn remove(state: Arc<AdminState>, request: RemoveAgent) -> Result<Reply<()>, Problem> {
+    let RemoveAgent { name, version } = request;
+    let removed = state.registry.remove(&name, expect(version)).await;
+    removed.map_err(|refused| problem(&name, refused))?;
     Ok(Reply::new(()))
 }
 
-fn find(desk: &Desk, name: &str) -> Result<Arc<fleet::Agent>, Problem> {
-    desk.fleet.get(name).ok_or_else(|| missing(name))
+fn expect(version: Option<u64>) -> Expect {
+    version.map_or(Expect::Anything, Expect::Version)
+}
+
+fn find(state: &AdminState, name: &str) -> Result<Arc<fleet::Agent>, Problem> {
+    state.fleet.get(name).ok_or_else(|| missing(name))
 }
 
 fn missing(name: &str) -> Problem {
@@ -260,67 +134,46 @@ fn problem(name: &str, refused: Refused) -> Problem {
     }
 }
 
-fn told(agent: &fleet::Agent, wanted: Option<&Wanted>) -> Agent {
-    let shown = agent.shown();
-    let card: &AgentCard = &shown.card;
-    let speaks = |interface: &AgentInterface| Speaks {
+fn shown(agent: &fleet::Agent, wanted: Option<&Desired>) -> Agent {
+    let served = agent.shown();
+    let card: &AgentCard = &served.card;
+    let offered = |interface: &AgentInterface| Interface {
         version: interface.protocol_version.clone(),
         binding: interface.protocol_binding.clone(),
     };
-    let (kind, mode, url) = kind_of(wanted);
     let base = card.supported_interfaces.first().map(|interface| interface.url.as_str()).unwrap_or_default();
     Agent {
         name: agent.name().to_string(),
-        kind,
-        mode,
+        kind: agent.kind().to_owned(),
+        mode: if agent.runtime().is_some() { TaskMode::Durable } else { TaskMode::Proxy },
         origin: match wanted.map(|wanted| wanted.agent.origin) {
-            None | Some(AgentOrigin::Flag) => Origin::Flag,
-            Some(AgentOrigin::File) => Origin::File,
-            Some(AgentOrigin::Api) => Origin::Api,
+            None | Some(AgentOrigin::Flag) => api::AgentOrigin::Flag,
+            Some(AgentOrigin::File) => api::AgentOrigin::File,
+            Some(AgentOrigin::Api) => api::AgentOrigin::Api,
         },
-        url,
-        speaks: agent.behind().and_then(|behind| behind.speaks()).map(|(version, binding)| Speaks {
+        url: agent.upstream().map(|upstream| upstream.url()),
+        speaks: agent.upstream().and_then(|upstream| upstream.speaks()).map(|(version, binding)| Interface {
             version: version.as_str().to_owned(),
             binding: binding.as_str().to_owned(),
         }),
         health: health_of(agent),
-        interfaces: card.supported_interfaces.iter().map(speaks).collect(),
+        interfaces: card.supported_interfaces.iter().map(offered).collect(),
         tasks_in_flight: agent.runtime().map_or(0, |runtime| runtime.running()),
         card_url: format!("{base}/.well-known/agent-card.json"),
         description: card.description.clone(),
     }
 }
 
-fn kind_of(wanted: Option<&Wanted>) -> (Kind, TaskMode, Option<String>) {
-    match wanted.map(|wanted| &wanted.agent.kind) {
-        None | Some(AgentKind::Demo(_)) => (Kind::Demo, TaskMode::Durable, None),
-        Some(AgentKind::Command(_)) => (Kind::Command, TaskMode::Durable, None),
-        Some(AgentKind::Upstream(upstream)) => {
-            let mode = match upstream.mode {
-                Mode::Durable => TaskMode::Durable,
-                Mode::Proxy => TaskMode::Proxy,
-            };
-            (Kind::Upstream, mode, Some(without_credentials(&upstream.url)))
-        }
-    }
-}
-
-/// A user, a password or a query in an address may be secret.
-fn without_credentials(url: &url::Url) -> String {
-    let mut url = url.clone();
-    // Neither can fail where there is a host, and there is one.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.set_query(None);
-    url.set_fragment(None);
-    url.to_string()
-}
-
-/// What the hub does by itself is as well as the hub.
-pub(super) fn health_of(agent: &fleet::Agent) -> Health {
-    let Some(health) = agent.behind().map(|behind| behind.health()) else {
-        return Health { state: "up", since: None, reason: None };
+/// The health of an agent. One that runs in the hub is up.
+pub(super) fn health_of(agent: &fleet::Agent) -> AgentHealth {
+    let Some(health) = agent.upstream().map(|upstream| upstream.health()) else {
+        return AgentHealth { state: HealthState::Up, since: None, reason: None };
     };
-    let reason = health.condition.reason().map(str::to_owned);
-    Health { state: health.condition.word(), since: Some(health.since), reason }
+    let state = match health.condition {
+        Condition::Unknown => HealthState::Unknown,
+        Condition::Up => HealthState::Up,
+        Condition::Degraded(_) => HealthState::Degraded,
+        Condition::Down(_) => HealthState::Down,
+    };
+    AgentHealth { state, since: Some(health.since), reason: health.condition.reason().map(str::to_owned) }
 }

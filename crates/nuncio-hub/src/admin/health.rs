@@ -1,51 +1,26 @@
-//! How the hub and its agents are. An agent that is down is none of the hub's own faults.
+//! The health of the hub and of its agents.
 
 use std::sync::Arc;
 
-use http::Method;
-use schemars::JsonSchema;
-use serde::Serialize;
-
 use super::{
-    Desk, agents,
-    answer::Problem,
-    route::{Call, Reply, Route, route},
+    AdminState, agents,
+    api::{AgentStatus, HubHealth, ShowHealth},
+    endpoint::Reply,
+    problem::Problem,
 };
+use crate::fleet;
 
-pub(super) fn routes() -> Vec<Route> {
-    vec![route(Method::GET, "/health", "health.show", "How the hub and each agent are.", show)]
-}
-
-/// How all is.
-#[derive(Serialize, JsonSchema)]
-struct Health {
-    /// Calls may come.
-    ready: bool,
-    /// Why they may not.
-    reasons: Vec<&'static str>,
-    version: &'static str,
-    agents: Vec<Agent>,
-}
-
-/// How one is.
-#[derive(Serialize, JsonSchema)]
-struct Agent {
-    name: String,
-    #[serde(flatten)]
-    health: agents::Health,
-}
-
-async fn show(desk: Arc<Desk>, _: Call) -> Result<Reply<Health>, Problem> {
-    let reasons = desk.fleet.why_not_ready();
-    let agents = desk.fleet.all();
-    let agent = |agent: &Arc<crate::fleet::Agent>| Agent {
+pub(super) async fn show(state: Arc<AdminState>, _: ShowHealth) -> Result<Reply<HubHealth>, Problem> {
+    let reasons = state.fleet.why_not_ready();
+    let agents = state.fleet.all();
+    let status = |agent: &Arc<fleet::Agent>| AgentStatus {
         name: agent.name().to_string(),
         health: agents::health_of(agent),
     };
-    Ok(Reply::new(Health {
+    Ok(Reply::new(HubHealth {
         ready: reasons.is_empty(),
-        reasons,
-        version: env!("CARGO_PKG_VERSION"),
-        agents: agents.iter().map(agent).collect(),
+        reasons: reasons.into_iter().map(str::to_owned).collect(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        agents: agents.iter().map(status).collect(),
     }))
 }

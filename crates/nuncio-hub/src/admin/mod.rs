@@ -1,18 +1,19 @@
-//! The operators' side of the hub, on a listener of its own: health for all, an API for whoever has the token.
+//! Administration of the hub, on a listener of its own: health for all, an API for the holder of the token.
 //!
-//! Reading order: this file binds and mounts, `token` makes the token and keeps its file, `table` has every
-//! route, `route` and `query` say what one is, `openapi` describes them, `answer` has the errors; then a file
-//! per kind of thing that the API is about.
+//! Reading order: [`api`] is the contract, route by route, as types; this file binds and mounts, `token` makes the
+//! token and its file, `table` has every endpoint, `endpoint` and `query` read requests as the types of their routes,
+//! `openapi` describes the table, `problem` has the refusals; then handlers, a file per kind of thing.
 
 mod agents;
-mod answer;
+pub mod api;
 mod deliveries;
+mod endpoint;
 mod health;
 mod keys;
 mod openapi;
+mod problem;
 mod query;
 mod reload;
-mod route;
 mod table;
 mod tasks;
 mod token;
@@ -38,55 +39,55 @@ use nuncio_server::store::Store;
 use tokio::net::TcpListener;
 
 use self::{
-    answer::Problem,
+    problem::Problem,
     table::Table,
     token::{Token, TokenFile},
 };
 pub use self::{reload::Reloader, token::admin_token_file};
 use crate::{
-    audit::{Row, What},
     config::{self, Config, Data},
     fleet::Fleet,
+    gauges::Gauges,
     health::router_with_agents,
     identity::Identity,
     listen::{Listener, Names, Open},
     registry::Registry,
-    telemetry::Levels,
+    trail::{Row, What},
 };
 
-/// What whoever administers the hub works on.
-pub(crate) struct Desk {
+/// The parts of the hub that handlers work on.
+pub(crate) struct AdminState {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) store: Arc<dyn Store>,
-    /// The store is gone with the process, and API keys with it.
+    /// The store ends with the process, and API keys with it.
     pub(crate) is_volatile: bool,
-    /// Tells whoever delivers that there is something to deliver.
+    /// Wakes the delivery of notifications.
     pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) identity: Arc<Identity>,
-    /// Whoever read the configuration says so after the hub was made.
+    /// Set after the hub was made, by the code that read the configuration.
     pub(crate) reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
 }
 
-impl Desk {
-    /// Something was changed.
-    fn note(&self, what: What, about: String) {
-        tracing::info!(?what, about, "changed by administration");
+impl AdminState {
+    /// Writes a change to the log and to the audit trail.
+    fn note(&self, what: What, subject: String) {
+        tracing::info!(?what, about = subject, "changed by administration");
         let mut row = Row::of(what);
         match what {
             What::AgentAdded | What::AgentChanged | What::AgentRemoved | What::AgentRefreshed => {
-                row.agent = Some(about);
+                row.agent = Some(subject);
             }
             What::KeyCreated | What::KeyRotated | What::KeyRevoked | What::KeyDeleted => {
-                row.key = Some(about)
+                row.key = Some(subject)
             }
-            _ => row.detail = Some(about).filter(|about| !about.is_empty()),
+            _ => row.detail = Some(subject).filter(|subject| !subject.is_empty()),
         }
-        self.identity.audit().note(row);
+        self.identity.trail().note(row);
     }
 }
 
-/// Bound, and ready to serve.
+/// The listener of administration, bound and ready to serve.
 pub(crate) struct Admin {
     listener: Listener,
     address: SocketAddr,
@@ -94,14 +95,14 @@ pub(crate) struct Admin {
     router: Router,
 }
 
-/// What is left of it when it is to end.
+/// The listener of administration while it shuts down.
 pub(crate) struct Closing {
     open: Open,
     file: TokenFile,
 }
 
 impl Closing {
-    /// Tells them to close, and waits until they have; false if some did not in time. The token's file goes.
+    /// Closes its connections, and returns false if some did not end in time. The token's file is deleted.
     pub(crate) async fn close(self, grace: Duration) -> bool {
         let Self { open, file } = self;
         let ended = open.close(grace).await;
@@ -115,8 +116,8 @@ impl Admin {
     pub(crate) async fn bind(
         config: &Config,
         names: impl FnOnce(SocketAddr) -> Names,
-        desk: Arc<Desk>,
-        levels: Levels,
+        state: Arc<AdminState>,
+        gauges: Gauges,
     ) -> Result<Option<Self>> {
         let admin = &config.admin;
         let Some(listen) = admin.listen else { return Ok(None) };
@@ -135,7 +136,7 @@ impl Admin {
             names: names(address),
             connections: config.connections,
         };
-        let router = router(desk, levels, file.token());
+        let router = router(state, gauges, file.token());
         Ok(Some(Self { listener, address, file, router }))
     }
 
@@ -147,13 +148,13 @@ impl Admin {
         self.file.path()
     }
 
-    /// Serves until `shutdown` is done, and then until what it gives is closed.
+    /// Serves until `shutdown` is done. Connections stay open until [`Closing::close`].
     pub(crate) async fn serve(self, shutdown: impl Future<Output = ()>) -> Closing {
         Closing { open: self.listener.serve(self.router, shutdown).await, file: self.file }
     }
 }
 
-/// Where the token is; `None`, with a warning, if nobody said where and there is no place for it.
+/// The token's file; `None`, with a warning, if none is configured and there is no default place for it.
 fn token_file(config: &Config, admin: &config::Admin, port: u16) -> Result<Option<TokenFile>> {
     if let Some(path) = &admin.token_file {
         return TokenFile::named(path).map(Some);
@@ -172,20 +173,20 @@ fn token_file(config: &Config, admin: &config::Admin, port: u16) -> Result<Optio
     Ok(file)
 }
 
-fn router(desk: Arc<Desk>, levels: Levels, token: &Token) -> Router {
-    let health = router_with_agents(&desk.fleet);
+fn router(state: Arc<AdminState>, gauges: Gauges, token: &Token) -> Router {
+    let health = router_with_agents(&state.fleet);
     let api = Router::new()
         .fallback(table::serve)
-        .with_state(Arc::new(Table::new(desk)))
-        // Around all of it: without the token one does not even learn what there is.
+        .with_state(Arc::new(Table::new(state)))
+        // Around all of it: without the token not even the routes are visible.
         .layer(middleware::from_fn_with_state(token.clone(), with_token));
-    // Numbers without names of callers or tasks, for whoever is on this machine: scrapers have no token.
-    let metrics = Router::new().route("/metrics", get(metrics)).with_state(Arc::new(levels));
+    // Without the token, since scrapers have none: metrics name no callers and no tasks.
+    let metrics = Router::new().route("/metrics", get(metrics)).with_state(Arc::new(gauges));
     health.merge(metrics).nest("/api", api).fallback(nothing)
 }
 
-/// Lets in whoever has the token. No other site's page can: it would have to know it, and is answered nothing
-/// that its browser lets it read.
+/// Requires the token. Web pages of other sites cannot call: they do not know it, and their browser lets them read
+/// no answer.
 async fn with_token(State(token): State<Token>, request: Request, next: Next) -> Response {
     let mut response = match bearer(request.headers()) {
         Some(given) if token.is(given) => next.run(request).await,
@@ -200,9 +201,9 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-async fn metrics(State(levels): State<Arc<Levels>>) -> Response {
+async fn metrics(State(gauges): State<Arc<Gauges>>) -> Response {
     const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, TYPE)], levels.text().await).into_response()
+    ([(header::CONTENT_TYPE, TYPE)], gauges.text().await).into_response()
 }
 
 async fn nothing(request: Request) -> Problem {

@@ -1,39 +1,22 @@
-//! The document that describes the API (OpenAPI 3.1), made from the table that serves it.
+//! The OpenAPI 3.1 document, made from the table that serves the API.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
+use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::{
-    answer::Failure,
-    route::{Route, Shape},
+    api::ErrorBody,
+    endpoint::{Endpoint, Schemas},
 };
 
-/// A moment, as schemas have it.
-pub(super) struct Time;
-
-impl JsonSchema for Time {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Time".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "date-time" })
-    }
-}
-
-/// The document of these routes.
-pub(super) fn document(routes: &[Route]) -> Value {
-    // One for all that goes in and comes out: types of one name are told apart only within one.
+/// Describes these endpoints.
+pub(super) fn document(endpoints: &[Endpoint]) -> Value {
+    // One for requests and answers: only within one are types of the same name told apart.
     let mut generator = generator();
-    let failure = generator.subschema_for::<Failure>();
+    let refusal = generator.subschema_for::<ErrorBody>();
     let mut paths = Map::new();
-    for route in routes {
-        let methods = paths.entry(route.path).or_insert_with(|| json!({}));
-        methods[route.method.as_str().to_lowercase()] = operation(route, &mut generator, &failure);
+    for endpoint in endpoints {
+        let methods = paths.entry(endpoint.path).or_insert_with(|| json!({}));
+        methods[endpoint.method.as_str().to_lowercase()] = operation(endpoint, &mut generator, &refusal);
     }
     let schemas = generator.take_definitions(true);
     json!({
@@ -41,7 +24,7 @@ pub(super) fn document(routes: &[Route]) -> Value {
         "info": {
             "title": "Administration of a Nuncio hub",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "For whoever runs the hub. The token is in the file that the hub names at its start.",
+            "description": "For the operator of the hub. The token is in the file that the hub names when it starts.",
         },
         "servers": [{ "url": "/api/v1" }],
         "security": [{ "token": [] }],
@@ -62,29 +45,29 @@ fn generator() -> SchemaGenerator {
         .into_generator()
 }
 
-fn operation(route: &Route, generator: &mut SchemaGenerator, failure: &Schema) -> Value {
-    let Shape { query, body, answer } = route.shape;
+fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator, refusal: &Schema) -> Value {
+    let Schemas { query, body, answer } = endpoint.schemas;
     let mut parameters: Vec<Value> =
-        named(route.path).map(|name| parameter("path", name, &json!({ "type": "string" }))).collect();
+        named(endpoint.path).map(|name| parameter("path", name, &json!({ "type": "string" }))).collect();
     if let Some(query) = query {
         parameters.extend(queried(&query(&mut inline())));
     }
-    if route.versioned {
-        let seen = json!({ "type": "string", "description": "The ETag of what is changed, as it was seen." });
+    if endpoint.versioned {
+        let seen = json!({ "type": "string", "description": "The ETag of the version to change; any version by default." });
         parameters.push(json!({ "in": "header", "name": "If-Match", "required": false, "schema": seen }));
     }
     let done = match answer {
         Some(answer) => json!({ "description": "Done.", "content": content(&answer(generator)) }),
-        None => json!({ "description": "Done; there is nothing to say about it." }),
+        None => json!({ "description": "Done, without a body." }),
     };
     let mut operation = json!({
-        "operationId": route.id,
-        "summary": route.summary,
-        "tags": [route.id.split('.').next()],
+        "operationId": endpoint.id,
+        "summary": endpoint.summary,
+        "tags": [endpoint.id.split('.').next()],
         "parameters": parameters,
         "responses": {
-            route.status().as_str(): done,
-            "default": { "description": "What is wrong, and what to do.", "content": content(failure) },
+            endpoint.status.as_str(): done,
+            "default": { "description": "What is wrong, and what to do.", "content": content(refusal) },
         },
     });
     if let Some(body) = body {
@@ -93,7 +76,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, failure: &Schema) -
     operation
 }
 
-/// Queries are flat.
+/// A generator without references: queries are flat.
 fn inline() -> SchemaGenerator {
     SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true).into_generator()
 }

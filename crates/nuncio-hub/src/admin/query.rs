@@ -1,17 +1,13 @@
-//! The part of an address after its question mark, as a type whose members all may be absent.
+//! Query strings, read as the types of the API.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
-use super::answer::Problem;
+use super::problem::Problem;
 
-/// How many are told at a time, if nobody says how many, and at most.
-pub(super) const USUAL_PAGE: usize = 50;
-pub(super) const LARGEST_PAGE: usize = 1000;
-
-/// What is asked for. What we do not know is refused: a filter that is not understood would show too much.
+/// Reads a query. Unknown parameters are refused: a filter that is ignored would show too much.
 pub(super) fn read<Q: DeserializeOwned + JsonSchema>(query: &str) -> Result<Q, Problem> {
     let schema = document::<Q>();
     let mut given = Map::new();
@@ -20,7 +16,7 @@ pub(super) fn read<Q: DeserializeOwned + JsonSchema>(query: &str) -> Result<Q, P
             return Err(Problem::invalid(format!("{name}: is no parameter; {}", there_are(&schema))));
         };
         let value = value_of(known, &name, &value)?;
-        // Alone, to know whose fault it is.
+        // One at a time, so that the error names its parameter.
         serde_json::from_value::<Q>(json!({ &*name: value }))
             .map_err(|error| Problem::invalid(format!("{name}: {error}")))?;
         if given.insert(name.to_string(), value).is_some() {
@@ -31,8 +27,8 @@ pub(super) fn read<Q: DeserializeOwned + JsonSchema>(query: &str) -> Result<Q, P
     serde_json::from_value(given).map_err(|error| Problem::invalid(error.to_string()))
 }
 
-/// The schema of a query, with nothing elsewhere.
-pub(super) fn document<Q: JsonSchema>() -> Value {
+/// The schema of a query, without references.
+fn document<Q: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     settings.into_generator().into_root_schema_for::<Q>().to_value()
 }
@@ -47,7 +43,7 @@ fn there_are(schema: &Value) -> String {
     }
 }
 
-/// A text as what it stands for.
+/// The value that a text stands for, by the schema of its parameter.
 fn value_of(known: &Value, name: &str, text: &str) -> Result<Value, Problem> {
     let is = |kind: &str| {
         known["type"] == kind

@@ -1,4 +1,4 @@
-//! The table of routes, and what becomes of a request: it finds its route, and what it changes is written down.
+//! The table of routes: each endpoint, the way of a request to its own, and the row it leaves in the trail.
 
 use std::sync::Arc;
 
@@ -8,60 +8,71 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderValue, Method, header};
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    Desk, agents,
-    answer::Problem,
-    deliveries, health, keys, openapi, reload,
-    route::{Call, Done, Given, Reply, Route, route},
-    tasks, trail,
+    AdminState, agents,
+    api::{About, ShowAbout, ShowDocument},
+    deliveries,
+    endpoint::{Done, Endpoint, Received, Reply, endpoint},
+    health, keys, openapi,
+    problem::Problem,
+    reload, tasks, trail,
 };
 
-/// More than any document that is meant.
-const LARGEST_BODY: usize = 1 << 20;
+/// More than any document of this API needs.
+const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// Everything that there is below `/api/v1`, in the order of the document.
-fn routes() -> Vec<Route> {
-    let mut routes = vec![
-        route(Method::GET, "", "about", "Says what answers here.", about),
-        route(Method::GET, "/openapi.json", "openapi", "This document.", document),
-    ];
-    routes.extend(health::routes());
-    routes.extend(agents::routes());
-    routes.extend(keys::routes());
-    routes.extend(tasks::routes());
-    routes.extend(deliveries::routes());
-    routes.extend(reload::routes());
-    routes.extend(trail::routes());
-    routes
+/// Everything below `/api/v1`, in the order of the document.
+fn endpoints() -> Vec<Endpoint> {
+    vec![
+        endpoint(about),
+        endpoint(document),
+        endpoint(health::show),
+        endpoint(agents::list),
+        endpoint(agents::add),
+        endpoint(agents::show),
+        endpoint(agents::change),
+        endpoint(agents::remove),
+        endpoint(agents::refresh),
+        endpoint(agents::health),
+        endpoint(keys::list),
+        endpoint(keys::create),
+        endpoint(keys::show),
+        endpoint(keys::rotate),
+        endpoint(keys::revoke),
+        endpoint(keys::delete),
+        endpoint(tasks::list),
+        endpoint(tasks::show),
+        endpoint(tasks::cancel),
+        endpoint(tasks::erase),
+        endpoint(deliveries::list),
+        endpoint(deliveries::show),
+        endpoint(deliveries::replay),
+        endpoint(deliveries::redrive),
+        endpoint(reload::show),
+        endpoint(reload::reload),
+        endpoint(trail::list),
+    ]
 }
 
-#[derive(Serialize, JsonSchema)]
-struct About {
-    /// The version of the hub.
-    version: &'static str,
+async fn about(_: Arc<AdminState>, _: ShowAbout) -> Result<Reply<About>, Problem> {
+    Ok(Reply::new(About { version: env!("CARGO_PKG_VERSION").to_owned() }))
 }
 
-async fn about(_: Arc<Desk>, _: Call) -> Result<Reply<About>, Problem> {
-    Ok(Reply::new(About { version: env!("CARGO_PKG_VERSION") }))
+async fn document(_: Arc<AdminState>, _: ShowDocument) -> Result<Reply<Value>, Problem> {
+    Ok(Reply::new(openapi::document(&endpoints())))
 }
 
-async fn document(_: Arc<Desk>, _: Call) -> Result<Reply<Value>, Problem> {
-    Ok(Reply::new(openapi::document(&routes())))
-}
-
-/// The routes, and what they work on.
+/// The endpoints, and the state that they work on.
 pub(super) struct Table {
-    routes: Vec<Route>,
-    desk: Arc<Desk>,
+    endpoints: Vec<Endpoint>,
+    state: Arc<AdminState>,
 }
 
 impl Table {
-    pub(super) fn new(desk: Arc<Desk>) -> Self {
-        Self { routes: routes(), desk }
+    pub(super) fn new(state: Arc<AdminState>) -> Self {
+        Self { endpoints: endpoints(), state }
     }
 
     async fn run(&self, request: Request) -> Result<Response, Problem> {
@@ -69,26 +80,30 @@ impl Table {
         let Some(path) = head.uri.path().strip_prefix("/v1") else { return Err(nothing(head.uri.path())) };
         let path = if path == "/" { "" } else { path };
         let method = if head.method == Method::HEAD { Method::GET } else { head.method };
-        let found = self.routes.iter().find_map(|route| {
-            (route.method == method).then_some(())?;
-            Some((route, route.matches(path)?))
+        let found = self.endpoints.iter().find_map(|endpoint| {
+            (endpoint.method == method).then_some(())?;
+            Some((endpoint, endpoint.names(path)?))
         });
-        let (route, named) = found.ok_or_else(|| self.no_route(&method, path))?;
-        let body = to_bytes(body, LARGEST_BODY).await.map_err(|_| {
-            Problem::too_large(format!("the body has more than {LARGEST_BODY} bytes, or was cut off"))
+        let (endpoint, names) = found.ok_or_else(|| self.no_route(&method, path))?;
+        let body = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| {
+            Problem::too_large(format!("the body has more than {MAX_BODY_BYTES} bytes, or was cut off"))
         })?;
         let query = head.uri.query().unwrap_or_default().to_owned();
-        let given = Given { path: named, query, headers: head.headers, body };
-        let Done { response, about } = route.run(Arc::clone(&self.desk), given).await?;
-        if let Some(what) = route.what {
-            self.desk.note(what, about);
+        let received = Received { names, query, headers: head.headers, body };
+        let Done { response, subject } = endpoint.run(Arc::clone(&self.state), received).await?;
+        if let Some(what) = endpoint.trail {
+            self.state.note(what, subject);
         }
         Ok(response)
     }
 
     fn no_route(&self, method: &Method, path: &str) -> Problem {
-        let near: Vec<String> =
-            self.routes.iter().filter(|route| route.is_near(path)).map(ToString::to_string).collect();
+        let near: Vec<String> = self
+            .endpoints
+            .iter()
+            .filter(|endpoint| endpoint.is_near(path))
+            .map(ToString::to_string)
+            .collect();
         match &near[..] {
             [] => nothing(&format!("/v1{path}")),
             near => Problem::wrong_method(format!(
@@ -103,10 +118,10 @@ fn nothing(path: &str) -> Problem {
     Problem::not_found(format!("there is nothing at /api{path}; /api/v1/openapi.json says what there is"))
 }
 
-/// Answers whatever is below `/api`, which the caller has the token for.
+/// Serves everything below `/api`, to callers with the token.
 pub(super) async fn serve(State(table): State<Arc<Table>>, request: Request) -> Response {
     let mut response = table.run(request).await.unwrap_or_else(Problem::into_response);
-    // What is answered is of this moment, and some of it is nobody else's matter.
+    // Answers change from moment to moment, and some are confidential.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
@@ -115,13 +130,15 @@ pub(super) async fn serve(State(table): State<Arc<Table>>, request: Request) -> 
 mod tests {
     use std::collections::BTreeSet;
 
+    use http::StatusCode;
+
     use super::*;
 
-    /// One table makes both, so what can go wrong is two lines that are one path, or a name that is there twice.
+    /// One table makes both, so what can go wrong is two routes with one path, or one id.
     #[test]
-    fn every_route_is_in_the_document_and_the_other_way_round() {
-        let routes = routes();
-        let document = openapi::document(&routes);
+    fn every_endpoint_is_in_the_document_and_the_other_way_round() {
+        let endpoints = endpoints();
+        let document = openapi::document(&endpoints);
         let listed: BTreeSet<(String, String, String)> = document["paths"]
             .as_object()
             .unwrap()
@@ -136,20 +153,28 @@ mod tests {
                 })
             })
             .collect();
-        let served: BTreeSet<_> = routes
+        let served: BTreeSet<_> = endpoints
             .iter()
-            .map(|route| (route.path.to_owned(), route.method.to_string(), route.id.to_owned()))
+            .map(|endpoint| (endpoint.path.to_owned(), endpoint.method.to_string(), endpoint.id.to_owned()))
             .collect();
         assert_eq!(listed, served);
-        assert_eq!(served.len(), routes.len());
-        let ids: BTreeSet<_> = routes.iter().map(|route| route.id).collect();
-        assert_eq!(ids.len(), routes.len(), "names are those of one route each");
+        assert_eq!(served.len(), endpoints.len());
+        let ids: BTreeSet<_> = endpoints.iter().map(|endpoint| endpoint.id).collect();
+        assert_eq!(ids.len(), endpoints.len(), "an id is that of one route");
     }
 
     #[test]
     fn what_changes_something_leaves_a_row_in_the_trail_and_nothing_else_does() {
-        for route in routes() {
-            assert_eq!(route.what.is_some(), route.method != Method::GET, "{route}");
+        for endpoint in endpoints() {
+            assert_eq!(endpoint.trail.is_some(), endpoint.method != Method::GET, "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn the_status_says_whether_there_is_an_answer() {
+        for endpoint in endpoints() {
+            let is_empty = endpoint.status == StatusCode::NO_CONTENT;
+            assert_eq!(is_empty, endpoint.schemas.answer.is_none(), "{endpoint}");
         }
     }
 
@@ -168,7 +193,7 @@ mod tests {
                 _ => {}
             }
         }
-        let document = openapi::document(&routes());
+        let document = openapi::document(&endpoints());
         check(&document, &document);
     }
 }

@@ -25,21 +25,17 @@ pub(crate) fn agent_from_api(name: &AgentName, given: &Map<String, Json>) -> Res
     let loaded = finish(tree, None, Files::sealed(), Findings::default());
     let loaded = loaded.map_err(|problems| told(&path.join("."), &problems.0))?;
     let agent = loaded.config.agents.into_iter().next().ok_or("what is it? say its url")?;
-    match &agent.kind {
-        AgentKind::Upstream(upstream) => {
-            let named = [
-                ("card", matches!(upstream.card, Some(CardSource::File(_)))),
-                ("trust.keys", !upstream.trust.keys.is_empty()),
-                ("auth.client_cert", upstream.auth.identity.is_some()),
-                ("auth.ca", !upstream.auth.authorities.is_empty()),
-            ];
-            if let Some((key, _)) = named.iter().find(|(_, is_said)| *is_said) {
-                return Err(format!(
-                    "{key}: names a file of the hub's machine; say that in the hub's own file"
-                ));
-            }
-        }
-        AgentKind::Demo(_) | AgentKind::Command(_) => return Err("expected an agent with a url".to_owned()),
+    let AgentKind::Upstream(upstream) = &agent.kind else {
+        return Err("expected an agent with a url".to_owned());
+    };
+    let named = [
+        ("card", matches!(upstream.card, Some(CardSource::File(_)))),
+        ("trust.keys", !upstream.trust.keys.is_empty()),
+        ("auth.client_cert", upstream.auth.identity.is_some()),
+        ("auth.ca", !upstream.auth.authorities.is_empty()),
+    ];
+    if let Some((key, _)) = named.iter().find(|(_, is_said)| *is_said) {
+        return Err(format!("{key}: names a file of the hub's machine; say that in the hub's own file"));
     }
     Ok(Agent { origin: AgentOrigin::Api, ..agent })
 }

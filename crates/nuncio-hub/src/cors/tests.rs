@@ -1,8 +1,22 @@
 //! Browsers, and what they are told.
 
 use axum::response::IntoResponse as _;
+use nuncio_server::{
+    bind::BindOptions,
+    store::{MemoryStore, Store},
+};
 
 use super::*;
+use crate::{agent_urls::AgentUrls, fleet::Fleet, routes::RouteTable};
+
+/// The target of a request to a hub without agents.
+async fn target(request: &Request) -> Target {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let urls = AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None);
+    let fleet = Arc::new(Fleet::new(None));
+    let (routes, _health) = RouteTable::new(&fleet, &store, &urls, &BindOptions::default()).await.unwrap();
+    routes.find(request)
+}
 
 /// What a browser is told: the status, the origin that may read, and what may be sent.
 async fn ask(
@@ -17,8 +31,10 @@ async fn ask(
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
+    let request = Box::new(request.body(Body::empty()).unwrap());
+    let target = target(&request).await;
     let refuse = |_| async { StatusCode::UNAUTHORIZED.into_response() };
-    let response = cross_origin(&origins, Box::new(request.body(Body::empty()).unwrap()), refuse).await;
+    let response = cross_origin(&origins, target, request, refuse).await;
     let header =
         |name| response.headers().get(name).map_or("", |value: &HeaderValue| value.to_str().unwrap());
     assert!(!response.headers().contains_key("access-control-allow-credentials"));

@@ -11,10 +11,10 @@ mod search;
 use std::sync::Arc;
 
 use axum::{
-    Extension, Json, Router,
+    Extension, Json,
     extract::{RawQuery, State},
     response::{IntoResponse as _, Response},
-    routing::get,
+    routing::{MethodRouter, get},
 };
 use http::{HeaderValue, StatusCode, header};
 use nuncio_protocol::AgentCard;
@@ -23,16 +23,16 @@ use serde_json::{Value, json};
 
 use self::{catalog::card_url, filter::Filter};
 use crate::{
+    agent_urls::{self, AgentUrls},
     fleet::Fleet,
     identity::Access,
-    place::{self, Place},
 };
 
 /// What the directory is made of.
 #[derive(Clone)]
 struct Directory {
     fleet: Arc<Fleet>,
-    place: Place,
+    urls: AgentUrls,
 }
 
 /// An agent as one caller sees it.
@@ -44,19 +44,22 @@ struct Entry {
     is_behind: bool,
 }
 
-pub(crate) fn router(fleet: &Arc<Fleet>, place: &Place) -> Router {
-    Router::new()
-        .route("/agents", get(list))
-        .route("/.well-known/ai-catalog.json", get(ai_catalog))
-        .route("/.well-known/api-catalog", get(api_catalog))
-        .with_state(Directory { fleet: Arc::clone(fleet), place: place.clone() })
+/// The paths of the directory, with their handlers.
+pub(crate) fn routes(fleet: &Arc<Fleet>, urls: &AgentUrls) -> [(&'static str, MethodRouter); 3] {
+    let directory = Directory { fleet: Arc::clone(fleet), urls: urls.clone() };
+    [
+        ("/agents", get(list)),
+        ("/.well-known/ai-catalog.json", get(ai_catalog)),
+        ("/.well-known/api-catalog", get(api_catalog)),
+    ]
+    .map(|(path, handler)| (path, handler.with_state(directory.clone())))
 }
 
 type Seen = (Option<Extension<Access>>, Option<Extension<PublicBase>>);
 
 impl Directory {
     fn base(&self, seen: &Seen) -> String {
-        seen.1.as_ref().map_or_else(|| self.place.base().to_owned(), |Extension(base)| base.to_string())
+        seen.1.as_ref().map_or_else(|| self.urls.base().to_owned(), |Extension(base)| base.to_string())
     }
 
     fn entries(&self, seen: &Seen) -> Vec<Entry> {
@@ -66,9 +69,9 @@ impl Directory {
         agents
             .map(|agent| Entry {
                 name: Arc::clone(agent.name()),
-                url: format!("{base}{}", place::path(agent.name())),
+                url: format!("{base}{}", agent_urls::path(agent.name())),
                 card: Arc::clone(&agent.shown().card),
-                is_behind: agent.behind().is_some_and(|behind| behind.card().is_some()),
+                is_behind: agent.upstream().is_some_and(|upstream| upstream.card().is_some()),
             })
             .collect()
     }

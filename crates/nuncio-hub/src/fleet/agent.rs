@@ -1,56 +1,69 @@
-//! One agent of the fleet: what carries calls out, and how it is shown.
+//! One agent of the fleet: what serves its calls, and how it is shown.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
 use nuncio_protocol::{A2aService, AgentCard};
 use nuncio_server::{
     Runtime,
-    bind::{self, BindOptions, OnDenied},
+    bind::{self, BindOptions, OnDenied, Relay},
 };
 
-use super::Behind;
+use super::UpstreamStatus;
 use crate::{
-    agents::Proxy,
-    audit::{Audit, Row, What},
-    config::{self, AgentKind, Cards},
+    config::Cards,
+    dispatch::{Dispatch, Layers},
     identity::Identity,
-    limits::{Gate, Guarded, Relayed},
+    limits::Gate,
     telemetry::Telemetry,
+    trail::{Row, Trail, What},
 };
 
-/// What a kind of agent is made of.
-pub(crate) enum Made {
-    /// The hub keeps its tasks.
-    Durable(Runtime),
-    /// Somebody else keeps its tasks.
-    Relayed { proxy: Arc<Proxy>, card: Arc<AgentCard> },
+/// The service behind an agent, as its kind gives it.
+pub(crate) enum Backend {
+    /// A runtime: the hub stores its tasks.
+    Runtime(Runtime),
+    /// A service of the kind's own: the hub stores nothing of its tasks.
+    Service {
+        service: Arc<dyn A2aService>,
+        card: Arc<AgentCard>,
+        /// Takes calls as bytes, for those that need no decoding.
+        relay: Option<RelayLayer>,
+    },
+}
+
+/// Puts the limits and the telemetry of an agent around its relay.
+pub(crate) type RelayLayer = Box<dyn FnOnce(Layers) -> Arc<dyn Relay> + Send>;
+
+/// Properties of an agent that its service knows nothing about.
+pub(crate) struct AgentInfo {
+    /// The kind, as operators know it.
+    pub(crate) kind: &'static str,
+    /// Agents with the same key can take over each other's tasks.
+    pub(crate) runtime_key: String,
+    /// The directory lists it.
+    pub(crate) is_listed: bool,
+    /// Access to its card; `None`: as for all agents.
+    pub(crate) cards: Option<Cards>,
+    /// A word to try it with.
+    pub(crate) example: &'static str,
 }
 
 /// An agent that is served.
 pub(crate) struct Agent {
     name: Arc<str>,
     runtime: Option<Runtime>,
-    /// What takes calls as they came, if somebody else keeps its tasks.
-    relayed: Option<Arc<Relayed>>,
-    /// What carries calls out, with all that stands around it.
+    relay: Option<Arc<dyn Relay>>,
+    /// The backend with all middleware around it.
     service: Arc<dyn A2aService>,
     identity: Arc<Identity>,
     /// Its own card, without what the hub says about who may call.
     card: ArcSwap<AgentCard>,
     options: BindOptions,
     shown: ArcSwap<Shown>,
-    /// Who does its work, if somebody else does.
-    behind: OnceLock<Arc<dyn Behind>>,
-    /// The directory shows it.
-    is_listed: bool,
-    /// Access to its card, if not as for all agents.
-    cards: Option<Cards>,
-    /// What it was made of, if a configuration or the API has named it.
-    kind: Option<AgentKind>,
-    /// A word to try it with.
-    pub(crate) example: &'static str,
+    upstream: Option<Arc<dyn UpstreamStatus>>,
+    info: AgentInfo,
 }
 
 /// An agent as callers see it.
@@ -62,92 +75,72 @@ pub(crate) struct Shown {
 impl Agent {
     pub(crate) fn new(
         name: &str,
-        made: Made,
-        around: Around,
+        backend: Backend,
+        info: AgentInfo,
+        middleware: Middleware,
         mut options: BindOptions,
-        example: &'static str,
     ) -> Result<Self> {
-        let (runtime, proxy, service, card): (_, _, Arc<dyn A2aService>, _) = match made {
-            Made::Durable(runtime) => {
+        let (runtime, relay, service, card): (_, _, Arc<dyn A2aService>, _) = match backend {
+            Backend::Runtime(runtime) => {
                 let card = runtime.card();
                 (Some(runtime.clone()), None, Arc::new(runtime), card)
             }
-            Made::Relayed { proxy, card } => (None, Some(Arc::clone(&proxy)), proxy, card),
+            Backend::Service { service, card, relay } => (None, relay, service, card),
         };
-        let Around { identity, gate, telemetry } = around;
-        options.on_denied = Some(denied(name, identity.audit()));
+        let Middleware { identity, gate, telemetry } = middleware;
+        options.on_denied = Some(denied(name, identity.trail()));
         let name: Arc<str> = name.into();
         options.agent_name = Some(Arc::clone(&name));
         let calls = telemetry.calls(&name);
-        let relayed = |proxy| Relayed { proxy, gate: Arc::clone(&gate), calls: Arc::clone(&calls) };
-        let relayed = proxy.map(relayed).map(Arc::new);
-        let guarded = Guarded { service, gate, identity: Arc::clone(&identity) };
-        // Around the limits, too: what they refuse is counted.
-        let service = Telemetry::around(calls, Arc::new(guarded));
-        let shown = show(&name, &service, relayed.as_ref(), &card, &identity, &options)?;
-        let shown = ArcSwap::from_pointee(shown);
-        let card = ArcSwap::new(card);
-        let (behind, is_listed, cards, kind) = (OnceLock::new(), true, None, None);
-        Ok(Self {
-            name,
-            runtime,
-            relayed,
-            service,
-            identity,
-            card,
-            options,
-            shown,
-            behind,
-            is_listed,
-            cards,
-            kind,
-            example,
-        })
+        let layers = Layers { calls, gate, identity: Arc::clone(&identity) };
+        let relay = relay.map(|layer| layer(layers.clone()));
+        let service: Arc<dyn A2aService> = Arc::new(Dispatch::new(layers, service));
+        let shown = show(&name, &service, relay.as_ref(), &card, &identity, &options)?;
+        let (card, shown) = (ArcSwap::new(card), ArcSwap::from_pointee(shown));
+        Ok(Self { name, runtime, relay, service, identity, card, options, shown, upstream: None, info })
     }
 
-    /// One that was made of this.
-    #[must_use]
-    pub(crate) fn made_as(self, wanted: &config::Agent) -> Self {
-        let (is_listed, cards) = (wanted.visible, wanted.cards);
-        Self { kind: Some(wanted.kind.clone()), is_listed, cards, ..self }
+    /// Has its work done by an agent elsewhere, whose status this is.
+    pub(crate) fn set_upstream(&mut self, upstream: Arc<dyn UpstreamStatus>) {
+        self.upstream = Some(upstream);
     }
 
-    /// True if it is of the same kind, so that what keeps its tasks can go on with this one.
-    pub(crate) fn is_made_as(&self, wanted: &config::Agent) -> bool {
-        match (&self.kind, &wanted.kind) {
-            (Some(AgentKind::Upstream(before)), AgentKind::Upstream(now)) => before.mode == now.mode,
-            (Some(AgentKind::Command(before)), AgentKind::Command(now)) => before.grace == now.grace,
-            (Some(AgentKind::Demo(before)), AgentKind::Demo(now)) => before == now,
-            _ => false,
-        }
+    /// The status of the agent that does its work, if one elsewhere does.
+    pub(crate) fn upstream(&self) -> Option<&Arc<dyn UpstreamStatus>> {
+        self.upstream.as_ref()
     }
 
-    /// True if the directory shows it.
+    /// The kind, as operators know it.
+    pub(crate) fn kind(&self) -> &'static str {
+        self.info.kind
+    }
+
+    /// A word to try it with.
+    pub(crate) fn example(&self) -> &'static str {
+        self.info.example
+    }
+
+    /// Agents with the same key can take over each other's tasks.
+    pub(crate) fn runtime_key(&self) -> &str {
+        &self.info.runtime_key
+    }
+
+    /// True if the directory lists it.
     pub(crate) fn is_listed(&self) -> bool {
-        self.is_listed
+        self.info.is_listed
     }
 
-    /// True if anybody may read its card, also who may not call it.
+    /// True if anybody may read its card, also a caller who may not call it.
     pub(crate) fn has_public_card(&self) -> bool {
-        let usual = if self.is_listed { self.identity.cards() } else { Cards::Protected };
-        self.cards.unwrap_or(usual) == Cards::Public
-    }
-
-    /// Its work is done by this one. Said once.
-    pub(crate) fn stand_behind(&self, behind: Arc<dyn Behind>) {
-        let _ = self.behind.set(behind);
-    }
-
-    /// Who does its work, if somebody else does.
-    pub(crate) fn behind(&self) -> Option<&Arc<dyn Behind>> {
-        self.behind.get()
+        let default = if self.is_listed() { self.identity.cards() } else { Cards::Protected };
+        self.info.cards.unwrap_or(default) == Cards::Public
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// What keeps its tasks, if the hub does.
+    /// The runtime that stores its tasks, if the hub does.
     pub(crate) fn runtime(&self) -> Option<&Runtime> {
         self.runtime.as_ref()
     }
@@ -159,11 +152,6 @@ impl Agent {
             (_, None) => true,
             (None, Some(_)) => false,
         }
-    }
-
-    /// What hands its calls on, if somebody else keeps its tasks.
-    pub(crate) fn proxy(&self) -> Option<&Arc<Proxy>> {
-        self.relayed.as_ref().map(|relayed| &relayed.proxy)
     }
 
     /// As callers see it now.
@@ -182,7 +170,7 @@ impl Agent {
         let shown = show(
             &self.name,
             &self.service,
-            self.relayed.as_ref(),
+            self.relay.as_ref(),
             &self.card.load(),
             &self.identity,
             &self.options,
@@ -192,17 +180,17 @@ impl Agent {
     }
 }
 
-/// What stands around every agent.
-pub(crate) struct Around {
+/// The layers around the service of every agent.
+pub(crate) struct Middleware {
     pub(crate) identity: Arc<Identity>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) telemetry: Telemetry,
 }
 
-fn denied(agent: &str, audit: &Audit) -> OnDenied {
-    let (agent, audit) = (agent.to_owned(), audit.clone());
+fn denied(agent: &str, trail: &Trail) -> OnDenied {
+    let (agent, trail) = (agent.to_owned(), trail.clone());
     OnDenied::new(move |cx, op| {
-        audit.note(Row {
+        trail.note(Row {
             principal: cx.caller.principal().map(ToString::to_string),
             agent: Some(agent.clone()),
             operation: Some(op.name().to_owned()),
@@ -214,7 +202,7 @@ fn denied(agent: &str, audit: &Audit) -> OnDenied {
 fn show(
     name: &str,
     service: &Arc<dyn A2aService>,
-    relayed: Option<&Arc<Relayed>>,
+    relay: Option<&Arc<dyn Relay>>,
     card: &AgentCard,
     identity: &Identity,
     options: &BindOptions,
@@ -222,8 +210,8 @@ fn show(
     let mut card = card.clone();
     identity.declare(&mut card);
     let (service, options) = (Arc::clone(service), options.clone());
-    let bound = match relayed {
-        Some(relayed) => bind::Agent::relayed(service, Arc::<Relayed>::clone(relayed), &card, options),
+    let bound = match relay {
+        Some(relay) => bind::Agent::relayed(service, Arc::clone(relay), &card, options),
         None => bind::Agent::new(service, &card, options),
     };
     let bound = bound.with_context(|| format!("the card of {name} is wrong"))?;

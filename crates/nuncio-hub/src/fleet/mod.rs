@@ -1,12 +1,11 @@
 //! The agents that are served, by name. What a request finds is a snapshot: agents come, go and change while
 //! calls are under way, and no call notices.
 //!
-//! Reading order: this file has the snapshot, `agent` one agent in it, `behind` what may stand behind one,
-//! `workshop` how agents are made.
+//! Reading order: this file has the snapshot, `agent` one agent in it, `upstream_status` the status of one whose work
+//! is done elsewhere.
 
 mod agent;
-mod behind;
-mod workshop;
+mod upstream_status;
 
 use std::{
     collections::BTreeMap,
@@ -21,9 +20,8 @@ use arc_swap::ArcSwap;
 use nuncio_server::bind::{self, Directory};
 
 pub(crate) use self::{
-    agent::{Agent, Made},
-    behind::{Behind, Condition, Health},
-    workshop::{Durable, Workshop},
+    agent::{Agent, AgentInfo, Backend, Middleware},
+    upstream_status::{Condition, Health, UpstreamStatus},
 };
 use crate::identity::Access;
 
@@ -93,7 +91,7 @@ impl Fleet {
 
     /// Serves these from now on, and those of these names no more, in one step. Gives back those that nobody goes on
     /// with; whoever has one does.
-    pub(crate) fn turn<'a>(
+    pub(crate) fn swap<'a>(
         &self,
         come: Vec<Arc<Agent>>,
         gone: impl Iterator<Item = &'a str>,

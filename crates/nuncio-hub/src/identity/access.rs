@@ -2,7 +2,7 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-use crate::audit::{Audit, Row, What};
+use crate::trail::{Row, Trail, What};
 
 /// Which agents a caller may know of. An extension of every request; one without it may know of none.
 #[derive(Clone)]
@@ -15,7 +15,7 @@ pub(crate) struct Access {
 /// Who asks, and who is told when it asks for what it may not.
 #[derive(Clone)]
 pub(super) struct Witness {
-    pub(super) audit: Audit,
+    pub(super) trail: Trail,
     pub(super) principal: Option<Arc<str>>,
     pub(super) key: Option<String>,
     pub(super) peer: IpAddr,
@@ -43,7 +43,7 @@ impl Access {
     pub(crate) fn admits(&self, agent: &str) -> bool {
         let admits = self.may_call(agent);
         if let Some(witness) = self.witness.as_ref().filter(|_| !admits) {
-            witness.audit.note(Row {
+            witness.trail.note(Row {
                 principal: witness.principal.as_deref().map(str::to_owned),
                 key: witness.key.clone(),
                 peer: Some(witness.peer),

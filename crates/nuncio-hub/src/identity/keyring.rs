@@ -327,7 +327,7 @@ impl Keyring {
         let _alone = self.changing.lock().await;
         for kind in [KEY, USED] {
             // Whether it is there does not matter.
-            let _ = self.store.drop_record(kind, &key.id, Expect::Anything).await?;
+            let _ = self.store.delete_record(kind, &key.id, Expect::Anything).await?;
         }
         let _ = self.store.put_records(vec![changed_now()]).await?;
         self.load().await?;

@@ -17,8 +17,8 @@ use http_body::{Frame, SizeHint};
 use nuncio_protocol::{Caller, Error, ErrorKind};
 use nuncio_server::bind;
 
-use super::{Ended, Identity, Known, Refused};
-use crate::{listen::Peer, place};
+use super::{CredentialExpiry, Identity, Known, Refused};
+use crate::{listen::Peer, target::Target};
 
 /// What is asked again when nobody could say.
 const LATER: Duration = Duration::from_secs(5);
@@ -27,17 +27,15 @@ const LATER: Duration = Duration::from_secs(5);
 /// ones: whoever shows some wants to hear that they are wrong.
 pub(crate) async fn identify<F: Future<Output = Response>>(
     identity: &Identity,
-    mut request: Box<Request>,
+    target: Target,
     reads_public_card: bool,
+    mut request: Box<Request>,
     next: impl FnOnce(Box<Request>) -> F,
 ) -> Response {
-    if is_open(request.uri().path()) {
-        return Box::pin(next(request)).await;
-    }
     let nowhere = Ipv4Addr::UNSPECIFIED.into();
     let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::new(nowhere, nowhere));
     match identity.find(request.uri(), request.headers(), &peer).await {
-        Ok(Known { caller, access, ended }) => {
+        Ok(Known { caller, access, expiry }) => {
             let is_somebody = caller.principal().is_some();
             request.extensions_mut().insert(caller);
             request.extensions_mut().insert(access);
@@ -45,26 +43,22 @@ pub(crate) async fn identify<F: Future<Output = Response>>(
             if is_somebody {
                 for_this_caller(response.headers_mut());
             }
-            if ended.is_never() || !is_stream(&response) {
+            if expiry.is_never() || !is_stream(&response) {
                 return response;
             }
-            response.map(|body| Body::new(UntilEnded::new(body, ended)))
+            let is_grpc = bind::is_grpc(response.headers());
+            response.map(|body| Body::new(ExpiringBody::new(body, expiry, is_grpc)))
         }
         // Without an `Access` there is no other agent for this caller.
         Err(Refused::Missing) if reads_public_card => {
             request.extensions_mut().insert(Caller::anonymous());
             next(request).await
         }
-        Err(refused) => refuse(&request, &refused),
+        Err(refused) => refuse(target, &request, &refused),
     }
 }
 
-/// What says nothing about agents: whether the port is well, and which services the protocol has.
-fn is_open(path: &str) -> bool {
-    path.starts_with("/grpc.health.v1.Health/") || path.starts_with("/grpc.reflection.")
-}
-
-fn refuse(request: &Request, refused: &Refused) -> Response {
+fn refuse(target: Target, request: &Request, refused: &Refused) -> Response {
     let (error, challenge) = match refused {
         Refused::Missing => {
             let how = "authentication required; send an API key or a token as Authorization: Bearer";
@@ -90,7 +84,7 @@ fn refuse(request: &Request, refused: &Refused) -> Response {
             (Error::new(ErrorKind::Unavailable, why).with_retry_after(LATER), None)
         }
     };
-    let mut response = refuse_with(request, &error);
+    let mut response = refuse_with(target, request, &error);
     if let Some(value) = challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok()) {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
     }
@@ -98,10 +92,8 @@ fn refuse(request: &Request, refused: &Refused) -> Response {
 }
 
 /// Answers with an error in the words of the binding, the same for agents that are there and for those that are not.
-pub(crate) fn refuse_with(request: &Request, error: &Error) -> Response {
-    let name = request.uri().path().strip_prefix("/agents/").and_then(|below| below.split('/').next());
-    let prefix = name.map(place::path).unwrap_or_default();
-    let mut response = bind::refuse(&prefix, request, error);
+pub(crate) fn refuse_with(target: Target, request: &Request, error: &Error) -> Response {
+    let mut response = bind::refuse(target.agent_path(request.uri().path()), request, error);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
@@ -137,21 +129,32 @@ fn is_stream(response: &Response) -> bool {
     })
 }
 
-/// A body that ends when that is worth nothing any more by which it was asked for. Whoever then comes back is
-/// refused.
-struct UntilEnded {
+/// Ends the response stream when the caller's credential expires or is revoked. A caller that comes back is refused.
+struct ExpiringBody {
     body: Body,
-    ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// A gRPC stream says in its trailers why it ends.
+    is_grpc: bool,
+    expiry: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_over: bool,
 }
 
-impl UntilEnded {
-    fn new(body: Body, ended: Ended) -> Self {
-        Self { body, ended: Box::pin(ended.come()), is_over: false }
+impl ExpiringBody {
+    fn new(body: Body, expiry: CredentialExpiry, is_grpc: bool) -> Self {
+        Self { body, is_grpc, expiry: Box::pin(expiry.expired()), is_over: false }
     }
 }
 
-impl HttpBody for UntilEnded {
+/// The trailers of a gRPC stream whose credential has expired.
+fn unauthenticated() -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("16"));
+    // Printable ASCII, which gRPC takes without an encoding.
+    let why = "the credential of this stream has expired or was revoked";
+    trailers.insert("grpc-message", HeaderValue::from_static(why));
+    trailers
+}
+
+impl HttpBody for ExpiringBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -159,11 +162,17 @@ impl HttpBody for UntilEnded {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.is_over || self.ended.as_mut().poll(cx).is_ready() {
-            self.is_over = true;
+        if self.is_over {
             return Poll::Ready(None);
         }
-        Pin::new(&mut self.body).poll_frame(cx)
+        if self.expiry.as_mut().poll(cx).is_ready() {
+            self.is_over = true;
+            return Poll::Ready(self.is_grpc.then(|| Ok(Frame::trailers(unauthenticated()))));
+        }
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        // After its own trailers there is nothing to be said.
+        self.is_over = matches!(&frame, Poll::Ready(Some(Ok(frame))) if frame.is_trailers());
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

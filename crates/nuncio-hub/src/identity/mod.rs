@@ -7,8 +7,8 @@
 //! | nobody in particular | nothing, where that is allowed | anonymous |
 //!
 //! Reading order: this file decides, `layer` is where requests pass, `text`, `key` and `keyring` are about API
-//! keys, `jwt` and `issuer` about tokens, `attempts` counts who is wrong, `access` says which agents there are
-//! for a caller, `ended` until when, `declare` what cards say about all this.
+//! keys, `jwt` and `issuer` about tokens, `auth_throttle` counts who is wrong, `caller_id` is what limits go by, `access` says which agents there are
+//! for a caller, `credential_expiry` until when, `declare` what cards say about all this.
 
 mod layer;
 
@@ -22,11 +22,13 @@ mod jwt;
 
 mod issuer;
 
-mod attempts;
+mod auth_throttle;
+
+mod caller_id;
 
 mod access;
 
-mod ended;
+mod credential_expiry;
 
 mod declare;
 
@@ -42,21 +44,22 @@ use tokio::{sync::watch, time::Instant};
 
 pub(crate) use self::{
     access::Access,
-    attempts::who as network_of,
+    caller_id::CallerId,
     layer::{identify, refuse_with},
 };
-use self::{access::Witness, attempts::Attempts, ended::Ended, issuer::Issuer};
+use self::{
+    access::Witness, auth_throttle::AuthThrottle, credential_expiry::CredentialExpiry, issuer::Issuer,
+};
 pub use self::{
     key::{Key, KeyLimits, NewKey},
     keyring::{Keyring, KeyringError},
     text::{KeyText, key_prefix},
 };
 use crate::{
-    audit::{Audit, Row, What},
     clock,
     config::{self, Anonymous, Cards},
-    limits::Who,
     listen::Peer,
+    trail::{Row, Trail, What},
 };
 
 /// The other header for a key.
@@ -68,8 +71,8 @@ const LOOK: Duration = Duration::from_secs(5);
 pub(crate) struct Identity {
     settings: ArcSwap<Settings>,
     keyring: Arc<Keyring>,
-    attempts: Attempts,
-    audit: Audit,
+    throttle: AuthThrottle,
+    trail: Trail,
     egress: Egress,
     /// Only programs of this machine reach us, and what they let in.
     on_loopback: bool,
@@ -87,7 +90,7 @@ struct Settings {
 struct Known {
     caller: Caller,
     access: Access,
-    ended: Ended,
+    expiry: CredentialExpiry,
 }
 
 /// Why nobody knows who calls.
@@ -109,14 +112,14 @@ impl Identity {
     pub(crate) async fn open(
         config: &config::Identity,
         store: &Arc<dyn Store>,
-        audit: Audit,
+        trail: Trail,
         on_loopback: bool,
     ) -> Result<Arc<Self>> {
         let egress = Egress::operator()?;
         let keyring = Arc::new(Keyring::open(Arc::clone(store)).await?);
         let settings = ArcSwap::from_pointee(Settings::new(config, &[], &egress)?);
-        let (attempts, configured) = Default::default();
-        Ok(Arc::new(Self { settings, keyring, attempts, audit, egress, on_loopback, configured }))
+        let (throttle, configured) = Default::default();
+        Ok(Arc::new(Self { settings, keyring, throttle, trail, egress, on_loopback, configured }))
     }
 
     /// Other settings from now on. What stays the same is kept, with all that is known about it; streams of those
@@ -134,8 +137,8 @@ impl Identity {
         &self.keyring
     }
 
-    pub(crate) fn audit(&self) -> &Audit {
-        &self.audit
+    pub(crate) fn trail(&self) -> &Trail {
+        &self.trail
     }
 
     /// True if callers on this machine need no credentials, or nobody does.
@@ -190,9 +193,9 @@ impl Identity {
     }
 
     /// What holders of keys may ask for, where that is not as for all.
-    pub(crate) fn limits(&self) -> HashMap<Who, KeyLimits> {
+    pub(crate) fn limits(&self) -> HashMap<CallerId, KeyLimits> {
         let keys = self.keyring.list().into_iter().map(|(key, _)| key);
-        keys.filter(|key| !key.limits.is_empty()).map(|key| (Who::holder_of(&key), key.limits)).collect()
+        keys.filter(|key| !key.limits.is_empty()).map(|key| (CallerId::from(&key), key.limits)).collect()
     }
 
     /// Looks after keys and issuers for as long as it is polled.
@@ -235,13 +238,13 @@ impl Identity {
     /// Counts wrong credentials. Only they have to wait: right ones pass, whoever else is wrong at that address.
     fn refuse(&self, why: &'static str, peer: IpAddr) -> Refused {
         let now = Instant::now();
-        if let Some(wait) = self.attempts.wait(peer, now) {
-            self.audit.note(Row { peer: Some(peer), ..Row::of(What::AttemptsLimited) });
+        if let Some(wait) = self.throttle.wait(peer, now) {
+            self.trail.note(Row { peer: Some(peer), ..Row::of(What::AttemptsLimited) });
             return Refused::TooMany(wait);
         }
-        self.attempts.failed(peer, now);
+        self.throttle.failed(peer, now);
         let detail = Some(why.to_owned());
-        self.audit.note(Row { peer: Some(peer), detail, ..Row::of(What::CredentialsRefused) });
+        self.trail.note(Row { peer: Some(peer), detail, ..Row::of(What::CredentialsRefused) });
         Refused::Invalid(why)
     }
 
@@ -251,8 +254,8 @@ impl Identity {
             let entry = self.keyring.find(&given, clock::now()).map_err(Refused::Invalid)?;
             let access = self.access(&entry.caller, entry.agents.clone(), Some(entry.id()), peer);
             let (keyring, id) = (Arc::clone(&self.keyring), entry.id().to_owned());
-            let ended = Ended::Key { keyring, id, hash: given.hash };
-            return Ok(Known { caller: entry.caller.clone(), access, ended });
+            let expiry = CredentialExpiry::Key { keyring, id, hash: given.hash };
+            return Ok(Known { caller: entry.caller.clone(), access, expiry });
         }
         let issuers = self.settings.load().issuers.clone();
         if issuers.is_empty() || !jwt::is_token(text) {
@@ -262,7 +265,7 @@ impl Identity {
         match Box::pin(jwt::verify(text, &issuers)).await {
             Ok(jwt::Bearer { caller, agents, until, issuer }) => {
                 let access = self.access(&caller, agents, None, peer);
-                Ok(Known { caller, access, ended: Ended::Token { at: until, issuer } })
+                Ok(Known { caller, access, expiry: CredentialExpiry::Token { at: until, issuer } })
             }
             Err(jwt::Refusal::Invalid(why)) => Err(Refused::Invalid(why)),
             Err(jwt::Refusal::Unreachable) => Err(Refused::Unavailable),
@@ -277,7 +280,7 @@ impl Identity {
         peer: IpAddr,
     ) -> Access {
         let witness = Witness {
-            audit: self.audit.clone(),
+            trail: self.trail.clone(),
             principal: caller.principal().cloned(),
             key: key.map(str::to_owned),
             peer,
@@ -300,7 +303,7 @@ impl Settings {
 
 impl Known {
     fn anonymous() -> Self {
-        Self { caller: Caller::anonymous(), access: Access::all(), ended: Ended::Never }
+        Self { caller: Caller::anonymous(), access: Access::all(), expiry: CredentialExpiry::Never }
     }
 }
 

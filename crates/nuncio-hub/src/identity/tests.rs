@@ -2,10 +2,14 @@
 
 use std::net::Ipv4Addr;
 
-use axum::{body::Body, response::IntoResponse as _};
+use axum::{
+    body::{Body, Bytes},
+    response::IntoResponse as _,
+};
 use futures_util::StreamExt as _;
-use http::HeaderValue;
-use http_body_util::BodyExt as _;
+use http::{HeaderMap, HeaderValue};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
 use jsonwebtoken::Algorithm;
 use nuncio_protocol::SecurityScheme;
 use nuncio_server::store::MemoryStore;
@@ -14,6 +18,7 @@ use super::{
     issuer::tests::{Pair, Server, seconds},
     *,
 };
+use crate::target::{RouteAccess, Target};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -22,11 +27,11 @@ async fn identity(
     anonymous: Anonymous,
     jwt: Vec<config::Issuer>,
     on_loopback: bool,
-) -> (Arc<Identity>, crate::audit::Writer) {
+) -> (Arc<Identity>, crate::trail::Writer) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(10));
-    let (audit, writer) = Audit::new(&store);
+    let (trail, writer) = Trail::new(&store);
     let config = config::Identity { anonymous, jwt, ..config::Identity::default() };
-    (Identity::open(&config, &store, audit, on_loopback).await.unwrap(), writer)
+    (Identity::open(&config, &store, trail, on_loopback).await.unwrap(), writer)
 }
 
 fn issuer() -> config::Issuer {
@@ -162,13 +167,13 @@ async fn who_is_wrong_too_often_waits_and_who_is_right_does_not() {
     let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 8));
     let right = who_at(&identity, &[("x-api-key", text.reveal())], Peer::new(elsewhere, elsewhere)).await;
     assert_eq!(right, "a");
-    let audit = identity.audit().clone();
+    let trail = identity.trail().clone();
     tokio::select! {
         never = writer.run() => match never {},
-        () = async { while audit.page(None, 10).await.unwrap().len() < 2 { tokio::task::yield_now().await } } => {}
+        () = async { while trail.page(None, 10).await.unwrap().len() < 2 { tokio::task::yield_now().await } } => {}
     }
     writer.close().await;
-    let rows = audit.page(None, 10).await.unwrap();
+    let rows = trail.page(None, 10).await.unwrap();
     let rows: Vec<_> = rows.iter().map(|(_, row)| (row.what, row.peer, row.count)).collect();
     assert_eq!(
         rows,
@@ -206,7 +211,7 @@ async fn a_change_of_keys_is_told() {
     let limits = KeyLimits { streams: Some(2), ..KeyLimits::default() };
     identity.keyring().create(NewKey { limits, ..NewKey::named("a") }).await.unwrap();
     changes.next().await;
-    let who = |key: &Key| Who::holder_of(key);
+    let who = |key: &Key| CallerId::from(key);
     let keys = identity.keyring().list();
     assert_eq!(identity.limits(), HashMap::from([(who(&keys[0].0), limits)]));
 }
@@ -218,8 +223,9 @@ async fn open(identity: &Arc<Identity>, shown: &str) -> Body {
         let events = event.chain(futures_util::stream::pending());
         ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
     };
+    let target = Target::new(0, RouteAccess::Caller, false, None);
     let request = http::Request::get("/stream").header("x-api-key", shown).body(Body::empty()).unwrap();
-    let response = identify(identity, Box::new(request), false, endless).await;
+    let response = identify(identity, target, false, Box::new(request), endless).await;
     assert_eq!(response.status(), http::StatusCode::OK);
     response.into_body()
 }
@@ -249,6 +255,32 @@ async fn a_stream_ends_when_its_key_expires() {
     let (_, newer) = identity.keyring().rotate("b", overlap).await.unwrap();
     assert_eq!(stream(&identity, &replaced).await, Some(9), "no longer than the key is taken");
     assert_eq!(stream(&identity, newer.reveal()).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grpc_stream_that_ends_with_its_key_has_trailers() {
+    let (identity, _writer) = identity(Anonymous::Never, Vec::new(), true).await;
+    let new = NewKey { expires: Some(clock::later(clock::now(), DAY)), ..NewKey::named("a") };
+    let (_, key) = identity.keyring().create(new).await.unwrap();
+    let mut own = HeaderMap::new();
+    own.insert("grpc-status", HeaderValue::from_static("0"));
+    for (ends, status) in [(false, "16"), (true, "0")] {
+        let trailers = own.clone();
+        let serve = move |_| async move {
+            let frames = [Frame::data(Bytes::from_static(b"message")), Frame::trailers(trailers)];
+            let frames = frames.into_iter().take(if ends { 2 } else { 1 }).map(Ok::<_, std::io::Error>);
+            let pending = futures_util::stream::pending();
+            let body = StreamBody::new(futures_util::stream::iter(frames).chain(pending));
+            ([(header::CONTENT_TYPE, "application/grpc")], Body::new(body)).into_response()
+        };
+        let request = http::Request::post("/stream").header("x-api-key", key.reveal());
+        let request = Box::new(request.body(Body::empty()).unwrap());
+        let target = Target::new(0, RouteAccess::Caller, false, None);
+        let response = identify(&identity, target, false, request, serve).await;
+        let body = response.into_body().collect().await.unwrap();
+        assert_eq!(body.trailers().unwrap()["grpc-status"], status);
+        assert_eq!(body.to_bytes(), "message");
+    }
 }
 
 /// What becomes of a stream that is open when its key changes.

@@ -12,12 +12,9 @@
 //! The last two are counted where the work is done, by [`TaskQuota`] and [`CallerPool`](nuncio_server::CallerPool);
 //! here are their settings. Callers are told apart by principal and tenant; all who are anonymous are one.
 //!
-//! Reading order: this file keeps the shares, `share` counts, `guarded` stands around a service.
+//! Reading order: this file keeps the quotas, `quota` counts. Every call passes a [`Gate`] in `dispatch`.
 
-mod relayed;
-mod share;
-
-mod guarded;
+mod quota;
 
 use std::{
     collections::HashMap,
@@ -33,20 +30,20 @@ use nuncio_protocol::{Caller, Error, ErrorKind, Result, op::Op};
 use nuncio_server::{CallerShare, TaskQuota};
 use tokio::time::Instant;
 
-use self::share::{Bounds, Share};
-pub(crate) use self::{guarded::Guarded, relayed::Relayed, share::Permit};
+pub(crate) use self::quota::Permit;
+use self::quota::{Bounds, Quota};
 use crate::{
     config::{AgentLimits, Limits},
-    identity::{Key, KeyLimits},
+    identity::{CallerId, KeyLimits},
 };
 
 /// A caller that has asked for nothing for this long is forgotten: any burst has come back by then, or nearly.
 const FORGET: Duration = Duration::from_secs(10 * 60);
 
 /// A hub that ends is there again after so long, if it is to be.
-const RETURN: Duration = Duration::from_secs(5);
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// The shares of all callers.
+/// The quotas of all callers.
 pub(crate) struct Callers {
     rules: ArcSwap<Rules>,
     /// Somebody is limited.
@@ -61,55 +58,37 @@ pub(crate) struct Callers {
     apart: AtomicBool,
     quota: TaskQuota,
     /// The lock is held for a look, or for a walk over all now and then.
-    shares: Mutex<HashMap<Who, Kept>>,
+    quotas: Mutex<HashMap<CallerId, Kept>>,
 }
 
 #[derive(Default)]
 struct Rules {
     usual: Bounds,
-    special: HashMap<Who, Bounds>,
+    special: HashMap<CallerId, Bounds>,
 }
 
 impl Rules {
-    fn of(&self, who: &Who) -> Bounds {
+    fn of(&self, who: &CallerId) -> Bounds {
         self.special.get(who).copied().unwrap_or(self.usual)
     }
 }
 
-/// A caller, as far as limits tell callers apart: a principal of one tenant is not that of another.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Who {
-    principal: Option<Arc<str>>,
-    tenant: Option<Arc<str>>,
-}
-
-impl Who {
-    fn calling(caller: &Caller) -> Self {
-        Self { principal: caller.principal().cloned(), tenant: caller.tenant().cloned() }
-    }
-
-    /// Whoever shows this key.
-    pub(crate) fn holder_of(key: &Key) -> Self {
-        Self { principal: Some(key.principal.as_str().into()), tenant: key.tenant.as_deref().map(Into::into) }
-    }
-}
-
 struct Kept {
-    share: Arc<Share>,
+    quota: Arc<Quota>,
     used: Instant,
 }
 
 impl Callers {
-    pub(crate) fn new(limits: &Limits, special: &HashMap<Who, KeyLimits>) -> Self {
-        let (rules, any, closed, shares) = Default::default();
+    pub(crate) fn new(limits: &Limits, special: &HashMap<CallerId, KeyLimits>) -> Self {
+        let (rules, any, closed, quotas) = Default::default();
         let (share, share_percent, apart, quota) = Default::default();
-        let callers = Self { rules, any, closed, share, share_percent, apart, quota, shares };
+        let callers = Self { rules, any, closed, share, share_percent, apart, quota, quotas };
         callers.configure(limits, special);
         callers
     }
 
     /// Other limits from now on. Whoever has others than before begins anew.
-    pub(crate) fn configure(&self, limits: &Limits, special: &HashMap<Who, KeyLimits>) {
+    pub(crate) fn configure(&self, limits: &Limits, special: &HashMap<CallerId, KeyLimits>) {
         let usual = Bounds { rate: limits.rate, tasks: limits.tasks, streams: limits.streams };
         let bounds = |own: &KeyLimits| Bounds {
             rate: own.rate().or(usual.rate),
@@ -119,11 +98,11 @@ impl Callers {
         let special = special.iter().map(|(who, own)| (who.clone(), bounds(own))).collect();
         let rules = Rules { usual, special };
         let any = !usual.is_none() || !rules.special.is_empty();
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        shares.retain(|who, kept| kept.share.bounds() == rules.of(who));
+        let mut quotas = self.quotas.lock().unwrap_or_else(PoisonError::into_inner);
+        quotas.retain(|who, kept| kept.quota.bounds() == rules.of(who));
         self.rules.store(Arc::new(rules));
         self.any.store(any, Ordering::Release);
-        drop(shares);
+        drop(quotas);
         self.quota.set(limits.unfinished_tasks.unwrap_or_default());
         self.share_percent.store(limits.caller_share_percent, Ordering::Relaxed);
         self.tell_apart(self.apart.load(Ordering::Relaxed));
@@ -154,45 +133,45 @@ impl Callers {
     fn check_open(&self, op: Op) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) && matches!(op, Op::SendMessage | Op::SendStreamingMessage) {
             let error = Error::new(ErrorKind::Unavailable, "the hub is shutting down");
-            return Err(error.with_retry_after(RETURN));
+            return Err(error.with_retry_after(DEFAULT_RETRY_AFTER));
         }
         Ok(())
     }
 
     /// Forgets who has not come for long.
     pub(crate) fn forget(&self, now: Instant) {
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        shares.retain(|_, kept| now.duration_since(kept.used) < FORGET || !kept.share.is_idle());
+        let mut quotas = self.quotas.lock().unwrap_or_else(PoisonError::into_inner);
+        quotas.retain(|_, kept| now.duration_since(kept.used) < FORGET || !kept.quota.is_idle());
     }
 
-    /// The share of a caller; `None` if it may ask for as much as it likes.
-    fn share_of(&self, caller: &Caller, now: Instant) -> Option<Arc<Share>> {
+    /// The quota of a caller; `None` if it has no limit.
+    fn quota_of(&self, caller: &Caller, now: Instant) -> Option<Arc<Quota>> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        let who = Who::calling(caller);
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = shares.get_mut(&who) {
+        let who = CallerId::from(caller);
+        let mut quotas = self.quotas.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = quotas.get_mut(&who) {
             kept.used = now;
-            return Some(Arc::clone(&kept.share));
+            return Some(Arc::clone(&kept.quota));
         }
         let bounds = self.rules.load().of(&who);
-        let share = Share::new(bounds, "you");
-        shares.insert(who, Kept { share: Arc::clone(&share), used: now });
-        Some(share)
+        let quota = Quota::new(bounds, "you");
+        quotas.insert(who, Kept { quota: Arc::clone(&quota), used: now });
+        Some(quota)
     }
 }
 
 /// Where calls to an agent are let in.
 pub(crate) struct Gate {
     callers: Arc<Callers>,
-    agent: Option<Arc<Share>>,
+    agent: Option<Arc<Quota>>,
 }
 
 impl Gate {
     pub(crate) fn new(callers: &Arc<Callers>, limits: &AgentLimits) -> Self {
         let bounds = Bounds { rate: limits.rate, tasks: limits.tasks, streams: limits.streams };
-        let agent = (!bounds.is_none()).then(|| Share::new(bounds, "all callers of this agent together"));
+        let agent = (!bounds.is_none()).then(|| Quota::new(bounds, "all callers of this agent together"));
         Self { callers: Arc::clone(callers), agent }
     }
 
@@ -202,10 +181,10 @@ impl Gate {
     /// `ResourceExhausted`, or `Unavailable` if the hub ends, with when to come again.
     pub(crate) fn admit(&self, caller: &Caller, op: Op) -> Result<Permit> {
         self.callers.check_open(op)?;
-        let caller = self.callers.share_of(caller, Instant::now());
+        let caller = self.callers.quota_of(caller, Instant::now());
         let mut permit = Permit::default();
-        for share in caller.iter().chain(&self.agent) {
-            permit.hold(share.admit(op)?);
+        for quota in caller.iter().chain(&self.agent) {
+            permit.hold(quota.admit(op)?);
         }
         Ok(permit)
     }

@@ -90,7 +90,7 @@ fn a_key_may_say_otherwise_and_change_its_mind() {
     let usual = Limits { tasks: Some(1), rate: rate(2), ..Limits::default() };
     let special = |tasks| {
         HashMap::from([(
-            Who::calling(&caller("a")),
+            CallerId::from(&caller("a")),
             KeyLimits {
                 tasks: Some(tasks),
                 per_second: Some(1000.0),
@@ -116,7 +116,7 @@ fn a_key_says_it_for_its_own_tenant() {
     let tasks = |tasks| KeyLimits { tasks: Some(tasks), ..KeyLimits::default() };
     let callers = [caller("a"), caller("a").of_tenant("north"), caller("a").of_tenant("south")];
     let [none, north, _] = &callers;
-    let special = HashMap::from([(Who::calling(none), tasks(3)), (Who::calling(north), tasks(5))]);
+    let special = HashMap::from([(CallerId::from(none), tasks(3)), (CallerId::from(north), tasks(5))]);
     let usual = Limits { tasks: Some(1), ..Limits::default() };
     let gate = Gate::new(&Arc::new(Callers::new(&usual, &special)), &AgentLimits::default());
     for (caller, expected) in callers.iter().zip([3, 5, 1]) {
@@ -145,7 +145,7 @@ fn who_does_not_come_is_forgotten_and_who_is_still_there_is_not() {
         drop(gate.admit(&caller(&name.to_string()), Op::GetTask).unwrap());
     }
     let held = gate.admit(&caller("follows"), Op::SubscribeToTask).unwrap();
-    let known = || callers.shares.lock().unwrap().len();
+    let known = || callers.quotas.lock().unwrap().len();
     callers.forget(Instant::now());
     assert_eq!(known(), 101);
     let later = Instant::now() + FORGET;

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{config::Network, identity::network_of};
+use crate::{config::Network, network::subscriber_network};
 
 /// Counts connections by address.
 pub(super) struct Addresses {
@@ -36,7 +36,7 @@ impl Addresses {
     /// Counts a connection; `None` if its address has as many as it may.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Counted> {
         let max = self.max.filter(|_| !self.is_exempt(peer));
-        let address = max.map(|_| network_of(peer));
+        let address = max.map(|_| subscriber_network(peer));
         if let Some((max, address)) = max.zip(address) {
             let mut open = self.open();
             let count = open.entry(address).or_default();

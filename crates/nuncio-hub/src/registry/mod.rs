@@ -1,14 +1,14 @@
-//! The agents that are wanted, from all who may name them, and the fleet as it follows from that.
+//! The agents that are desired, from all who may name them, and the fleet as it follows from that.
 //!
 //! | who names an agent | kept | wins |
 //! |---|---|---|
 //! | the command line, the file | there | over the API: it is what the operator sees when looking at the machine |
 //! | the admin API | as a record of the store, sealed | if nobody else has the name |
 //!
-//! Reading order: this file holds what is wanted and makes it so, `kept` has the records, `settings` reads what
-//! the API is given.
+//! Reading order: this file holds what is desired and makes it so, `agent_records` stores what the API was given,
+//! `settings` reads it.
 
-mod kept;
+mod agent_records;
 mod settings;
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
 pub(crate) use self::{
-    kept::{Cabinet, Vault},
+    agent_records::{AgentRecords, Vault},
     settings::Settings,
 };
 use crate::{
@@ -29,20 +29,21 @@ use crate::{
 };
 
 /// How long tasks of an agent that is taken away may go on.
-const FAREWELL: Duration = Duration::from_secs(5);
+const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 /// How often a hub looks for what others have been told.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Puts an agent that is made to work.
-pub(crate) type Enter = Box<dyn FnOnce() -> Result<Arc<Agent>> + Send>;
+/// Activates an agent that was prepared.
+pub(crate) type Activate = Box<dyn FnOnce() -> Result<Arc<Agent>> + Send>;
 
-/// Makes agents.
+/// Prepares agents.
 #[async_trait]
-pub(crate) trait Maker: Send + Sync {
-    /// An agent as it is wanted; in place of this one, whose running tasks go on. All that may go wrong goes wrong
-    /// here, and nothing has changed until it enters.
-    async fn make(self: Arc<Self>, wanted: config::Agent, before: Option<Arc<Agent>>) -> Result<Enter>;
+pub(crate) trait PrepareAgent: Send + Sync {
+    /// Prepares an agent, in place of the one before, whose running tasks go on. All that can fail fails here, and
+    /// nothing has changed until the agent is activated.
+    async fn prepare(self: Arc<Self>, desired: config::Agent, before: Option<Arc<Agent>>)
+    -> Result<Activate>;
 }
 
 /// Why something was not done.
@@ -71,45 +72,45 @@ impl From<StoreError> for Refused {
     }
 }
 
-/// An agent that is wanted.
+/// An agent that is desired.
 #[derive(Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct Desired {
     pub(crate) agent: config::Agent,
     /// What the API was given, and the version of it.
     pub(crate) given: Option<(Map<String, Value>, u64)>,
 }
 
-/// What is wanted by whom, and what is there.
+/// The agents that each origin desires, and those that are served.
 #[derive(Default)]
 struct State {
     /// By the command line and the file.
     configured: BTreeMap<AgentName, config::Agent>,
     /// By the API.
-    added: BTreeMap<AgentName, Wanted>,
+    added: BTreeMap<AgentName, Desired>,
     /// As it was made.
     made: BTreeMap<AgentName, config::Agent>,
 }
 
 impl State {
     /// Whoever is seen on the machine wins.
-    fn wanted(&self, name: &str) -> Option<Wanted> {
-        let configured = self.configured.get(name).map(|agent| Wanted { agent: agent.clone(), given: None });
+    fn desired(&self, name: &str) -> Option<Desired> {
+        let configured = self.configured.get(name).map(|agent| Desired { agent: agent.clone(), given: None });
         configured.or_else(|| self.added.get(name).cloned())
     }
 }
 
-/// The agents that are wanted.
+/// The agents that are desired.
 pub(crate) struct Registry {
     fleet: Arc<Fleet>,
-    maker: Arc<dyn Maker>,
-    cabinet: Cabinet,
+    factory: Arc<dyn PrepareAgent>,
+    records: AgentRecords,
     /// Changes are one at a time, however long one takes; whoever calls agents does not wait for it.
     state: Mutex<State>,
 }
 
 impl Registry {
-    pub(crate) fn new(fleet: Arc<Fleet>, maker: Arc<dyn Maker>, cabinet: Cabinet) -> Self {
-        Self { fleet, maker, cabinet, state: Mutex::default() }
+    pub(crate) fn new(fleet: Arc<Fleet>, factory: Arc<dyn PrepareAgent>, records: AgentRecords) -> Self {
+        Self { fleet, factory, records, state: Mutex::default() }
     }
 
     /// Serves these, and what was added before; all made anew, if what the hub says about all of them has changed. If
@@ -121,7 +122,7 @@ impl Registry {
         anew: bool,
     ) -> Result<Vec<(AgentName, anyhow::Error)>, StoreError> {
         let mut state = self.state.lock().await;
-        let added = self.cabinet.all().await?;
+        let added = self.records.all().await?;
         let configured: BTreeMap<_, _> =
             agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect();
         for name in added.keys().filter(|name| configured.contains_key(*name)) {
@@ -131,8 +132,8 @@ impl Registry {
         let mut failed = Vec::new();
         let is_made = |agent: &config::Agent| !anew && state.made.get(&agent.name) == Some(agent);
         for agent in configured.values().filter(|agent| !is_made(agent)) {
-            match self.make(agent).await {
-                Ok(enter) => ready.push((agent.clone(), enter)),
+            match self.prepare(agent).await {
+                Ok(activate) => ready.push((agent.clone(), activate)),
                 Err(error) => failed.push((agent.name.clone(), error)),
             }
         }
@@ -140,43 +141,43 @@ impl Registry {
             return Ok(failed);
         }
         (state.configured, state.added) = (configured, added);
-        let mut left = self.enter(&mut state, ready);
+        let mut left = self.activate(&mut state, ready);
         left.extend(self.follow(&mut state, anew).await);
-        farewell(left).await;
+        drain(left).await;
         Ok(Vec::new())
     }
 
     /// Serves what other hubs of the same store have been told, too.
     pub(crate) async fn look(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
-        state.added = self.cabinet.all().await?;
-        farewell(self.follow(&mut state, false).await).await;
+        state.added = self.records.all().await?;
+        drain(self.follow(&mut state, false).await).await;
         Ok(())
     }
 
     /// Looks now and then, where there are other hubs, for as long as it is polled.
     pub(crate) async fn watch(&self) -> Infallible {
-        if !self.cabinet.store.is_shared() {
+        if !self.records.store.is_shared() {
             return std::future::pending().await;
         }
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(LOOK_INTERVAL).await;
             if let Err(error) = self.look().await {
                 tracing::debug!(%error, "agents that other hubs have been told of could not be read");
             }
         }
     }
 
-    /// What is wanted of this name, if somebody has named it.
-    pub(crate) async fn find(&self, name: &str) -> Option<Wanted> {
-        self.state.lock().await.wanted(name)
+    /// The desired agent of this name, if somebody has named it.
+    pub(crate) async fn find(&self, name: &str) -> Option<Desired> {
+        self.state.lock().await.desired(name)
     }
 
     /// Serves one more.
     pub(crate) async fn add(&self, name: &AgentName, given: Map<String, Value>) -> Result<u64, Refused> {
         let agent = settings::read(name, &given)?;
         let mut state = self.state.lock().await;
-        if let Some(taken) = state.wanted(name) {
+        if let Some(taken) = state.desired(name) {
             return Err(Refused::Taken(taken.agent.origin));
         }
         if self.fleet.get(name).is_some() {
@@ -211,10 +212,10 @@ impl Registry {
     ) -> Result<u64, Refused> {
         let name = agent.name.clone();
         let failed = |error: anyhow::Error| Refused::Failed(format!("{error:#}"));
-        let enter = self.make(&agent).await.map_err(failed)?;
-        let version = self.cabinet.put(&name, &given, expect).await?;
-        state.added.insert(name, Wanted { agent: agent.clone(), given: Some((given, version)) });
-        farewell(self.enter(state, vec![(agent, enter)])).await;
+        let activate = self.prepare(&agent).await.map_err(failed)?;
+        let version = self.records.put(&name, &given, expect).await?;
+        state.added.insert(name, Desired { agent: agent.clone(), given: Some((given, version)) });
+        drain(self.activate(state, vec![(agent, activate)])).await;
         Ok(version)
     }
 
@@ -223,82 +224,82 @@ impl Registry {
         let mut state = self.state.lock().await;
         let (_, version) = self.ours(&state, name)?;
         expected(expect, version)?;
-        self.cabinet.drop(name, version).await?;
+        self.records.drop(name, version).await?;
         state.added.remove(name);
-        farewell(self.enter(&mut state, Vec::new())).await;
+        drain(self.activate(&mut state, Vec::new())).await;
         Ok(())
     }
 
     /// What the API was given about an agent, which nobody else has named.
     fn ours(&self, state: &State, name: &str) -> Result<(Map<String, Value>, u64), Refused> {
-        match state.wanted(name) {
-            Some(Wanted { given: Some(given), .. }) => Ok(given),
-            Some(Wanted { agent, given: None }) => Err(Refused::Elsewhere(agent.origin)),
+        match state.desired(name) {
+            Some(Desired { given: Some(given), .. }) => Ok(given),
+            Some(Desired { agent, given: None }) => Err(Refused::Elsewhere(agent.origin)),
             None if self.fleet.get(name).is_some() => Err(Refused::Elsewhere(config::AgentOrigin::Flag)),
             None => Err(Refused::Missing),
         }
     }
 
-    async fn make(&self, agent: &config::Agent) -> Result<Enter> {
-        Arc::clone(&self.maker).make(agent.clone(), self.fleet.get(&agent.name)).await
+    async fn prepare(&self, agent: &config::Agent) -> Result<Activate> {
+        Arc::clone(&self.factory).prepare(agent.clone(), self.fleet.get(&agent.name)).await
     }
 
-    /// Serves these and no more what nobody wants, all at once: nobody sees a half of it. Gives back whose work ends
+    /// Serves these and no more what nobody desires, all at once: nobody sees a half of it. Gives back whose work ends
     /// with that.
-    fn enter(&self, state: &mut State, ready: Vec<(config::Agent, Enter)>) -> Vec<Arc<Agent>> {
+    fn activate(&self, state: &mut State, ready: Vec<(config::Agent, Activate)>) -> Vec<Arc<Agent>> {
         let mut come = Vec::new();
-        for (wanted, enter) in ready {
-            match enter() {
+        for (desired, activate) in ready {
+            match activate() {
                 Ok(agent) => {
-                    state.made.insert(wanted.name.clone(), wanted);
+                    state.made.insert(desired.name.clone(), desired);
                     come.push(agent);
                 }
                 Err(error) => {
-                    let (name, error) = (&wanted.name, format!("{error:#}"));
+                    let (name, error) = (&desired.name, format!("{error:#}"));
                     tracing::error!(%name, error, "this agent cannot be served");
                 }
             }
         }
         let gone: Vec<AgentName> =
-            state.made.keys().filter(|name| state.wanted(name).is_none()).cloned().collect();
+            state.made.keys().filter(|name| state.desired(name).is_none()).cloned().collect();
         state.made.retain(|name, _| !gone.contains(name));
-        self.fleet.turn(come, gone.iter().map(|name| &**name))
+        self.fleet.swap(come, gone.iter().map(|name| &**name))
     }
 
-    /// Makes what is wanted and not there, all that was added by the API if it is to be made anew, and takes away what is
-    /// there and not wanted.
+    /// Makes what is desired and not there, all that was added by the API if it is to be made anew, and takes away what is
+    /// there and not desired.
     async fn follow(&self, state: &mut State, anew: bool) -> Vec<Arc<Agent>> {
         let mut ready = Vec::new();
         let names = state.configured.keys().chain(state.added.keys());
         let names: std::collections::BTreeSet<AgentName> = names.cloned().collect();
-        for Wanted { agent, given } in names.iter().filter_map(|name| state.wanted(name)) {
+        for Desired { agent, given } in names.iter().filter_map(|name| state.desired(name)) {
             let anew = anew && given.is_some();
             if !anew && state.made.get(&agent.name) == Some(&agent) {
                 continue;
             }
-            match self.make(&agent).await {
-                Ok(enter) => ready.push((agent, enter)),
+            match self.prepare(&agent).await {
+                Ok(activate) => ready.push((agent, activate)),
                 Err(error) => {
                     let (name, error) = (&agent.name, format!("{error:#}"));
                     tracing::error!(%name, error, "this agent cannot be served");
                 }
             }
         }
-        self.enter(state, ready)
+        self.activate(state, ready)
     }
 }
 
 /// Ends what agents that are served no more still do, side by side: nobody waits for them but whoever made the change.
-async fn farewell(agents: Vec<Arc<Agent>>) {
-    let drain = |agent: &Arc<Agent>| {
+async fn drain(agents: Vec<Arc<Agent>>) {
+    let drain_one = |agent: &Arc<Agent>| {
         let (name, runtime) = (Arc::clone(agent.name()), agent.runtime().cloned());
         async move {
             let Some(runtime) = runtime else { return };
             tracing::info!(agent = &*name, running = runtime.running(), "this agent is served no more");
-            runtime.drain(FAREWELL).await;
+            runtime.drain(DRAIN_GRACE).await;
         }
     };
-    futures_util::future::join_all(agents.iter().map(drain)).await;
+    futures_util::future::join_all(agents.iter().map(drain_one)).await;
 }
 
 fn expected(expect: Expect, version: u64) -> Result<(), Refused> {

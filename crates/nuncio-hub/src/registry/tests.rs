@@ -13,13 +13,14 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    audit::Audit,
+    agent_urls::AgentUrls,
+    agents::AgentFactory,
     config::{AgentKind, AgentLimits, AgentOrigin, Upstream},
-    fleet::{Made, Workshop},
+    fleet::{AgentInfo, Backend},
     identity::Identity,
     limits::Callers,
-    place::Place,
     telemetry::Telemetry,
+    trail::Trail,
 };
 
 struct Silent;
@@ -32,28 +33,35 @@ impl Executor for Silent {
 }
 
 /// The description of what it makes says by which settings; some it cannot make.
-struct Names(Workshop);
+struct Names(AgentFactory);
 
 #[async_trait]
-impl Maker for Names {
-    async fn make(self: Arc<Self>, wanted: config::Agent, _before: Option<Arc<Agent>>) -> Result<Enter> {
+impl PrepareAgent for Names {
+    async fn prepare(
+        self: Arc<Self>,
+        wanted: config::Agent,
+        _before: Option<Arc<Agent>>,
+    ) -> Result<Activate> {
         let title = wanted.title.as_deref().unwrap_or_default();
         anyhow::ensure!(title != "broken", "it cannot be made");
         let mut card = AgentCard::new(&*wanted.name, title);
-        card.supported_interfaces = self.0.place.interfaces(&wanted.name);
-        let made = Made::Durable(Runtime::builder(card, Silent).build());
-        let agent = self.0.finish(&wanted.name, made, BindOptions::default(), "", &AgentLimits::default())?;
+        card.supported_interfaces = self.0.urls.interfaces(&wanted.name);
+        let backend = Backend::Runtime(Runtime::builder(card, Silent).build());
+        let info =
+            AgentInfo { kind: "test", runtime_key: String::new(), is_listed: true, cards: None, example: "" };
+        let (options, limits) = (BindOptions::default(), AgentLimits::default());
+        let agent = self.0.serve(&wanted.name, backend, info, options, &limits)?;
         Ok(Box::new(move || Ok(Arc::new(agent))))
     }
 }
 
 /// All that an agent needs, and nothing more.
-pub(crate) async fn workshop(store: &Arc<dyn Store>) -> Workshop {
-    let (audit, _) = Audit::new(store);
-    let identity = Identity::open(&config::Identity::default(), store, audit, true).await.unwrap();
+pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
+    let (trail, _) = Trail::new(store);
+    let identity = Identity::open(&config::Identity::default(), store, trail, true).await.unwrap();
     let limits = config::Limits::default();
-    Workshop {
-        place: Place::new(&"http://127.0.0.1:2602".parse().unwrap(), None),
+    AgentFactory {
+        urls: AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None),
         store: Arc::clone(store),
         retention: Retention::default(),
         pushing: None,
@@ -71,8 +79,8 @@ pub(crate) async fn workshop(store: &Arc<dyn Store>) -> Workshop {
 /// One that makes only such agents.
 pub(crate) async fn registry(store: &Arc<dyn Store>, fleet: &Arc<Fleet>, key: &MasterKey) -> Registry {
     let vault = Vault::new(key, "agents").unwrap();
-    let cabinet = Cabinet { store: Arc::clone(store), vault: Some(vault) };
-    Registry::new(Arc::clone(fleet), Arc::new(Names(workshop(store).await)), cabinet)
+    let records = AgentRecords { store: Arc::clone(store), vault: Some(vault) };
+    Registry::new(Arc::clone(fleet), Arc::new(Names(factory(store).await)), records)
 }
 
 struct World {

@@ -13,7 +13,7 @@ use std::{
 use nuncio_protocol::{Binding, ErrorKind, TaskState, Version, op::Op};
 use nuncio_server::{
     MemoryAccount, MemoryUse,
-    store::{Asked, DeliveryState, Settled, Watch},
+    store::{DeliveryState, Settled, StoreOp, Watch},
 };
 use prometheus_client::{
     encoding::text,
@@ -137,22 +137,22 @@ pub(crate) struct Metrics {
     unsaid: Counters<2>,
     responses: Counters<1>,
     by_status: [OnceLock<Counter>; 600],
-    pub(super) tasks: Gauges<2>,
+    pub(crate) tasks: Gauges<2>,
     pub(super) running: Gauges<1>,
-    pub(super) owed: Gauge,
-    pub(super) oldest_owed: Gauge<f64, AtomicU64>,
+    pub(crate) owed: Gauge,
+    pub(crate) oldest_owed: Gauge<f64, AtomicU64>,
     deliveries: [Counter; 3],
     delivery_seconds: Histogram,
     translations: Counters<6>,
     denials: Counters<1>,
     agent_up: Gauges<1>,
-    store_seconds: [Histogram; Asked::ALL.len()],
-    store_errors: [Counter; Asked::ALL.len()],
+    store_seconds: [Histogram; StoreOp::ALL.len()],
+    store_errors: [Counter; StoreOp::ALL.len()],
     memory_limit: Gauge,
     memory_resident: Gauge,
     memory_reserved: [Gauge; MemoryUse::ALL.len()],
     memory_refusals: [Counter; MemoryUse::ALL.len()],
-    pub(super) ready: Gauge,
+    pub(crate) ready: Gauge,
     reloads: Counters<1>,
 }
 
@@ -210,9 +210,9 @@ impl Default for Metrics {
         Self {
             deliveries: DeliveryState::ALL
                 .map(|state| deliveries.get_or_create_owned(&labels(&DELIVERIES, [outcome_of(state)]))),
-            store_seconds: Asked::ALL
+            store_seconds: StoreOp::ALL
                 .map(|asked| store_seconds.get_or_create_owned(&labels(&STORE_SECONDS, [asked.name()]))),
-            store_errors: Asked::ALL
+            store_errors: StoreOp::ALL
                 .map(|asked| store_errors.get_or_create_owned(&labels(&STORE_ERRORS, [asked.name()]))),
             memory_reserved: MemoryUse::ALL
                 .map(|of| memory_reserved.get_or_create_owned(&labels(&MEMORY_RESERVED, [of.name()]))),
@@ -269,18 +269,18 @@ impl Metrics {
     }
 
     /// So many more tasks of this agent are in this state.
-    pub(super) fn add_tasks(&self, agent: &str, state: TaskState, tasks: u64) {
+    pub(crate) fn add_tasks(&self, agent: &str, state: TaskState, tasks: u64) {
         let state = state.as_str().trim_start_matches("TASK_STATE_").to_ascii_lowercase();
         self.tasks.get_or_create(&labels(&TASKS, [agent, &state])).inc_by(tasks.cast_signed());
     }
 
     /// How many executions of this agent run here.
-    pub(super) fn running(&self, agent: &str, running: usize) {
+    pub(crate) fn running(&self, agent: &str, running: usize) {
         self.running.get_or_create(&labels(&RUNNING, [agent])).set(running.cast_signed() as i64);
     }
 
     /// Copies the figures of the memory account.
-    pub(super) fn memory(&self, account: &MemoryAccount, resident: Option<usize>) {
+    pub(crate) fn memory(&self, account: &MemoryAccount, resident: Option<usize>) {
         let bytes = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
         self.memory_limit.set(bytes(account.limit()));
         self.memory_resident.set(bytes(resident.unwrap_or_default()));
@@ -304,7 +304,7 @@ impl Metrics {
     }
 
     /// Whether the agent behind us answers.
-    pub(super) fn agent_is(&self, agent: &str, up: bool) {
+    pub(crate) fn agent_is(&self, agent: &str, up: bool) {
         self.agent_up.get_or_create(&labels(&AGENT_UP, [agent])).set(i64::from(up));
     }
 
@@ -324,7 +324,7 @@ impl Metrics {
 }
 
 impl Watch for Metrics {
-    fn answered(&self, asked: Asked, took: Duration, is_ok: bool) {
+    fn answered(&self, asked: StoreOp, took: Duration, is_ok: bool) {
         self.store_seconds[asked as usize].observe(took.as_secs_f64());
         if !is_ok {
             self.store_errors[asked as usize].inc();

@@ -1,15 +1,12 @@
 //! What the hub tells about itself: numbers, traces, and the names by which the lines of its log belong together.
 //!
-//! Reading order: `metrics` has every number and what it means, `calls` stands around each agent and counts its
-//! calls, `relayed` does so for those that are handed on as they came, `leaving` traces calls to others, `levels`
-//! asks the store how full it is, `traces` sends spans to a collector, `request` gives each
-//! request its id and its line in the log.
+//! Reading order: `metrics` has every number and what it means, `calls` counts and traces the calls of
+//! each agent, `outbound` traces calls to others, `traces` sends spans to a collector, `request` gives each request its
+//! id and its line in the log.
 
 mod calls;
-mod leaving;
-mod levels;
 mod metrics;
-mod relayed;
+mod outbound;
 mod request;
 mod traces;
 
@@ -21,11 +18,10 @@ use nuncio_server::store::Store;
 
 pub(crate) use self::{
     calls::Calls,
-    levels::Levels,
     metrics::{Metrics, Translations},
     request::Requests,
 };
-use self::{calls::Watched, leaving::Leaving, traces::Traces};
+use self::{outbound::Outbound, traces::Traces};
 use crate::config;
 
 /// The numbers and the traces of a hub.
@@ -41,30 +37,25 @@ impl Telemetry {
         Ok(Self { metrics: Arc::default(), traces: Traces::start(config)? })
     }
 
-    /// What is told about the calls of this agent.
+    /// The telemetry of the calls of this agent.
     pub(crate) fn calls(&self, agent: &Arc<str>) -> Arc<Calls> {
         Arc::new(Calls { metrics: self.metrics.agent(agent), traces: self.traces.clone() })
     }
 
-    /// A service whose calls are counted and traced.
-    pub(crate) fn around(calls: Arc<Calls>, service: Arc<dyn A2aService>) -> Arc<dyn A2aService> {
-        Arc::new(Watched::new(calls, service))
-    }
-
     /// A service somewhere else, as this agent calls it for somebody whose trace this is: traced.
-    pub(crate) fn leaving(
+    pub(crate) fn outbound(
         &self,
         agent: &Arc<str>,
         parent: Option<&TraceContext>,
         service: Arc<dyn A2aService>,
     ) -> Arc<dyn A2aService> {
         let Some(traces) = self.traces.clone() else { return service };
-        Arc::new(Leaving { traces, agent: Arc::clone(agent), parent: parent.cloned(), service })
+        Arc::new(Outbound { traces, agent: Arc::clone(agent), parent: parent.cloned(), service })
     }
 
     /// The store, measured.
-    pub(crate) fn watched(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
-        nuncio_server::store::watched(store, Arc::clone(&self.metrics) as _)
+    pub(crate) fn instrumented(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        nuncio_server::store::instrumented(store, Arc::clone(&self.metrics) as _)
     }
 
     /// Sends what is left, if that takes no longer than this.

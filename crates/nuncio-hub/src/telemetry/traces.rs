@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 use nuncio_client::Egress;
-use nuncio_protocol::{CallContext, ContextId, Error, Fault, TaskId, TraceContext, op::Op};
+use nuncio_protocol::{CallContext, Error, Fault, TraceContext, op::Op};
 use opentelemetry::{
     Context, KeyValue,
     propagation::TextMapPropagator as _,
@@ -88,7 +88,7 @@ impl Traces {
     }
 
     /// The span of a call that an agent makes to somebody else, for one of this trace.
-    pub(super) fn leave(&self, agent: &Arc<str>, op: Op, parent: Option<&TraceContext>) -> CallSpan {
+    pub(super) fn begin_outbound(&self, agent: &Arc<str>, op: Op, parent: Option<&TraceContext>) -> CallSpan {
         let attributes = [
             KeyValue::new("gen_ai.agent.name", Arc::clone(agent)),
             KeyValue::new("a2a.operation", op.name()),
@@ -177,13 +177,13 @@ impl CallSpan {
     }
 
     /// What the call is about.
-    pub(super) fn about(&self, task: Option<&TaskId>, context: Option<&ContextId>) {
+    pub(super) fn about(&self, task: Option<&str>, context: Option<&str>) {
         let span = self.context.span();
         if let Some(task) = task {
-            span.set_attribute(KeyValue::new("a2a.task.id", task.to_string()));
+            span.set_attribute(KeyValue::new("a2a.task.id", task.to_owned()));
         }
         if let Some(context) = context {
-            span.set_attribute(KeyValue::new("gen_ai.conversation.id", context.to_string()));
+            span.set_attribute(KeyValue::new("gen_ai.conversation.id", context.to_owned()));
         }
     }
 

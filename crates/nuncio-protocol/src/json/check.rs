@@ -7,7 +7,7 @@ use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess};
 
 use crate::lenient::Key;
 
-/// How deep objects and lists of a document nest at most: the limit of serde_json.
+/// The deepest nesting of objects and lists in a document: the limit of serde_json.
 pub(super) const MAX_DEPTH: usize = 127;
 
 /// Begins the message of an error inside of a value that is read at once. The place and a colon follow.
@@ -30,7 +30,7 @@ fn locate(json: &str, seed: Check) -> serde_json::Error {
     de::Error::custom(if path == "." { why } else { format!("{INSIDE}{path}: {why}") })
 }
 
-/// What serde says, without the position, which means nothing inside of another document.
+/// The message of serde, without the position, which means nothing inside of another document.
 pub(crate) fn describe(error: &serde_json::Error) -> String {
     let mut text = error.to_string();
     if let Some(end) = text.rfind(" at line ") {
@@ -46,7 +46,7 @@ pub(crate) fn split_place(message: &str) -> Option<(&str, &str)> {
 
 #[derive(Clone, Copy)]
 struct Check {
-    /// How many levels there may still be.
+    /// The levels that are left.
     depth: usize,
 }
 

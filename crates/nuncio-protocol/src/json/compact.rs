@@ -37,7 +37,7 @@ fn without_space(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// How long the string is that begins here, with its quotes.
+/// The length of the string that begins here, with its quotes.
 fn string_length(bytes: &[u8]) -> usize {
     let mut at = 1;
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {

@@ -1,4 +1,4 @@
-//! Whether two JSON texts mean the same.
+//! Equality of JSON texts by their meaning.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

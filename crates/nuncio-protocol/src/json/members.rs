@@ -1,4 +1,4 @@
-//! What objects and lists hold, one after the other, without reading it.
+//! The members of objects and lists, one after the other, unread.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::lenient::Key;
 /// is shown twice; the last one counts.
 #[derive(Clone, Debug)]
 pub struct Members<'a> {
-    /// What follows the last one, from the comma on.
+    /// The text after the last one, from the comma on.
     rest: &'a str,
 }
 

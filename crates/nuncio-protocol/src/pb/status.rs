@@ -242,7 +242,7 @@ fn retry_after(detail: &Any) -> Option<Duration> {
     RetryInfo::decode(&*detail.value).ok()?.retry_delay?.try_into().ok()
 }
 
-/// What an error without a reason is, by its gRPC status: the best guess, as several kinds share one.
+/// The kind of an error without a reason, by its gRPC status: the best guess, as several kinds share one.
 #[must_use]
 pub fn kind_from_grpc(code: i32) -> ErrorKind {
     match code {

@@ -1,4 +1,4 @@
-//! The parameters of the operations, both ways (fact sheet 3.2).
+//! The parameters of the operations, both ways (REQ-200).
 //!
 //! HTTP+JSON merges path, query and body into one object before it comes here, with path variables under
 //! their v1.0 names (`id`, `taskId`); so those are read beside v0.3's own (`name`, `parent`).

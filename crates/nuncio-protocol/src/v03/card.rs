@@ -1,4 +1,4 @@
-//! Agent cards of both versions, and of both in one document (fact sheet 3.7). Cards are read once and
+//! Agent cards of both versions, and of both in one document (decision 0005). Cards are read once and
 //! cached, so here JSON trees are good enough.
 
 mod security;
@@ -9,7 +9,7 @@ use crate::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Versio
 
 type Object = Map<String, Value>;
 
-/// What v0.3 cards say of themselves.
+/// The version that v0.3 cards name.
 const PROTOCOL_VERSION: &str = "0.3.0";
 
 /// Reads a card of v1.0, of v0.3, or of both at once. Without `supportedInterfaces` but with `url` it is

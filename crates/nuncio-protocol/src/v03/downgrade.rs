@@ -1,4 +1,4 @@
-//! Messages, tasks, artifacts and events as v0.3 writes them (fact sheet 3.3 to 3.5). Nothing is copied:
+//! Messages, tasks, artifacts and events as v0.3 writes them (REQ-201 to REQ-204). Nothing is copied:
 //! [`Down`] borrows one of our types and writes it in a [`Form`].
 
 use std::{marker::PhantomData, sync::Arc};

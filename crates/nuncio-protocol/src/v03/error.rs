@@ -1,6 +1,6 @@
 //! Errors of v0.3's HTTP+JSON. The specification says no more than "appropriate status codes" and
 //! "consistent JSON"; we answer with the statuses of a2a-python 0.3 and a body that every client finds
-//! something in (fact sheet 5.3).
+//! something in (protocol-notes.md, Errors).
 
 use serde_json::{Value, json};
 

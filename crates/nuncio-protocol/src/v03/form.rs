@@ -1,4 +1,4 @@
-//! What differs between the two JSON forms of v0.3 (fact sheet 2, trap T-08): JSON-RPC has a schema of
+//! The differences between the two JSON forms of v0.3 (trap T-08): JSON-RPC has a schema of
 //! its own, HTTP+JSON carries the ProtoJSON of the v0.3 proto. Writing asks a [`Form`] for every name
 //! that differs; reading takes both forms everywhere and asks only where the same JSON means two things.
 
@@ -24,7 +24,7 @@ pub(super) trait Form: Send + Sync + 'static {
     /// The webhook in the configuration of a send.
     const INLINE_PUSH: &'static str;
 
-    /// The name of a state (fact sheet 3.5).
+    /// The name of a state (C-09).
     fn state(state: TaskState) -> &'static str;
 
     /// The name of a role; `None` if this form has no word for it.

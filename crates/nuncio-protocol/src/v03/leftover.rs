@@ -13,10 +13,10 @@ pub use crate::metadata::LEFTOVER;
 use crate::{Json, Metadata, Role, TaskId};
 
 /// The flag of the convention that a2a-python, a2a-js and a2a-go share for data that is not an object
-/// (fact sheet 3.4).
+/// (REQ-204).
 pub(super) const DATA_PART_COMPAT: &str = "data_part_compat";
 
-/// What v0.3 has no member for.
+/// The members that v0.3 does not have.
 #[derive(Default, Serialize, Deserialize)]
 // Strict, so that a peer's own data under our key is left as it is.
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]

@@ -43,10 +43,10 @@ use crate::{
     wire::{Dialect, glance::TaskPlace, jsonrpc, rest::Paths},
 };
 
-/// Where the routes of v0.3's HTTP+JSON are (03 section 3.5.6).
+/// The routes of v0.3's HTTP+JSON (03 section 3.5.6).
 pub const PATHS: Paths = Paths { prefix: "/v1", card: "/card", tenants: false };
 
-/// The JSON-RPC methods (fact sheet 2.2).
+/// The JSON-RPC methods (REQ-033).
 const METHODS: &[(Op, &str)] = &[
     (Op::SendMessage, "message/send"),
     (Op::SendStreamingMessage, "message/stream"),

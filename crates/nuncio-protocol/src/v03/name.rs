@@ -1,5 +1,5 @@
 //! Resource names of the v0.3 proto: `tasks/{id}` and `tasks/{id}/pushNotificationConfigs/{id}`
-//! (fact sheet 2.4).
+//! (REQ-067).
 
 use serde::{Deserialize, Deserializer, de};
 

@@ -1,4 +1,4 @@
-//! Webhooks: nested and named by task in v0.3, flat in v1.0 (fact sheet 3.6). Push configurations have no
+//! Webhooks: nested and named by task in v0.3, flat in v1.0 (REQ-110). Push configurations have no
 //! metadata, so what v0.3 cannot say is lost; the loss table in docs/protocol-notes.md has it.
 
 use std::fmt;

@@ -171,7 +171,7 @@ impl<'de> de::Visitor<'de> for FileVisitor {
         let mut file = File::default();
         while let Some(key) = map.next_key::<Key<'de>>()? {
             let source = match &*key.0 {
-                // Docs and peers disagree about these names (fact sheet 3.4).
+                // Docs and peers disagree about these names (C-06).
                 "bytes" | "data" => map.next_value_seed(Source::Bytes)?,
                 "fileWithBytes" | "file_with_bytes" => map.next_value_seed(Source::ProtoBytes)?,
                 "uri" | "fileWithUri" | "file_with_uri" | "url" => map.next_value_seed(Source::Uri)?,
@@ -198,7 +198,7 @@ impl<'de> de::Visitor<'de> for FileVisitor {
     }
 }
 
-/// Where the content of a file comes from: text, or one more object around it (contradiction C-06).
+/// The source of a file's content: text, or one more object around it (contradiction C-06).
 #[derive(Clone, Copy)]
 enum Source {
     Bytes,

@@ -1,4 +1,4 @@
-//! Messages, tasks, artifacts and events read from v0.3, in either form (fact sheet 3.3). Each shape
+//! Messages, tasks, artifacts and events read from v0.3, in either form (REQ-201). Each shape
 //! builds our own type at once; nothing goes through a JSON tree. Defaults are given member by member:
 //! a whole default value for every object that comes in would be made only to be thrown away.
 
@@ -149,7 +149,7 @@ struct TaskArtifactUpdateEventShape {
     metadata: Metadata,
 }
 
-/// What an object says it is.
+/// The kind that an object names.
 #[derive(Clone, Copy)]
 enum Kind {
     Task,
@@ -220,7 +220,7 @@ struct AnyShape {
 }
 
 impl AnyShape {
-    /// What it is by its members, for peers that leave `kind` out.
+    /// The kind by its members, for peers that leave `kind` out.
     fn infer(&self) -> Option<Kind> {
         if self.artifact.is_some() {
             return Some(Kind::ArtifactUpdate);

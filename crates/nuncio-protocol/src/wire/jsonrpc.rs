@@ -33,7 +33,7 @@ pub enum Incoming<'a> {
 pub struct Refused<'a> {
     /// The id to echo, or `null`.
     pub id: Option<&'a RawValue>,
-    /// What is wrong.
+    /// The error.
     pub error: Error,
 }
 
@@ -150,7 +150,7 @@ fn head(id: Option<&RawValue>, member: &str, out: &mut Vec<u8>) {
 /// Writes a response around what `result` writes.
 ///
 /// # Errors
-/// What `result` fails with; `out` is then as it was.
+/// The error of `result`; `out` is then as it was.
 pub fn encode_result(
     id: Option<&RawValue>,
     out: &mut Vec<u8>,
@@ -203,7 +203,7 @@ pub fn encode_error(id: Option<&RawValue>, error: &Error, data: ErrorData, out: 
 /// Writes a request.
 ///
 /// # Errors
-/// What `params` fails with.
+/// The error of `params`.
 pub fn encode_request(
     id: u64,
     method: &str,

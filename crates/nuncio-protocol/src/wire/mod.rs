@@ -53,14 +53,14 @@ pub trait Dialect: Send + Sync + 'static {
     /// Server: writes an answer other than a stream.
     ///
     /// # Errors
-    /// When the answer cannot be said in this version.
+    /// The answer cannot be written in this version.
     fn encode_reply(&self, op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()>;
 
     /// Server: writes a large answer other than a stream piece by piece, each when it is asked for. Together they are
     /// what [`Self::encode_reply`] writes; they may be one.
     ///
     /// # Errors
-    /// When the answer cannot be said in this version.
+    /// The answer cannot be written in this version.
     fn reply_pieces(&self, op: Op, reply: Reply) -> Result<Pieces> {
         let mut out = Vec::new();
         self.encode_reply(op, &reply, &mut out)?;
@@ -79,7 +79,7 @@ pub trait Dialect: Send + Sync + 'static {
     /// Client: writes the parameters.
     ///
     /// # Errors
-    /// When the call cannot be said in this version.
+    /// The call cannot be written in this version.
     fn encode_call(&self, call: &Call, out: &mut Vec<u8>) -> Result<()>;
 
     /// Client: reads an answer other than a stream.

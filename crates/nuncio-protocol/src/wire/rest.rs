@@ -21,7 +21,7 @@ pub use self::{
 };
 use crate::op::{Op, OpRow};
 
-/// Where the routes of one version are, below the agent's address.
+/// The routes of one version, below the agent's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paths {
     /// Before every route: empty, or such as `/v1`.

@@ -59,7 +59,7 @@ impl std::error::Error for DecodeError {}
 pub struct Decoder {
     /// Received and not yet taken as lines.
     buffer: Bytes,
-    /// Where in `buffer` the next line begins.
+    /// The beginning of the next line in `buffer`.
     start: usize,
     /// Up to where `buffer` was searched for a line end.
     searched: usize,
@@ -77,7 +77,7 @@ pub struct Decoder {
     after_cr: bool,
     /// The first bytes may be a BOM.
     at_start: bool,
-    /// What a line, and a frame, may be at most.
+    /// The limit of a line, and of a frame, in bytes.
     limit: usize,
 }
 
@@ -88,7 +88,7 @@ enum Data {
     None,
     /// A line, where it lies in the buffer.
     Line(Range<usize>),
-    /// What was joined.
+    /// The joined text.
     Joined,
 }
 

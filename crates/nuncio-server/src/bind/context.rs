@@ -32,7 +32,7 @@ pub(super) fn read(
         parent: parent.to_owned(),
         state: text(headers, "tracestate").map(str::to_owned),
     });
-    cx.received = kept(headers, keep);
+    cx.forwardable_headers = kept(headers, keep);
     cx.hops = hops(headers)?;
     if let Some(caller) = caller {
         cx.caller = caller.clone();
@@ -204,7 +204,7 @@ mod tests {
             HeaderMap::from_iter(names.map(|name| (HeaderName::from_static(name), "v".parse().unwrap())));
         let keep = [HeaderName::from_static("x-request-id"), HeaderName::from_static("x-absent")];
         let cx = read(Version::V1_0, Binding::Grpc, &headers, None, &keep).unwrap();
-        assert_eq!(cx.received.iter().collect::<Vec<_>>(), [("x-request-id", "v")]);
+        assert_eq!(cx.forwardable_headers.iter().collect::<Vec<_>>(), [("x-request-id", "v")]);
         assert!(cx.headers.is_empty(), "nothing goes out by itself");
     }
 

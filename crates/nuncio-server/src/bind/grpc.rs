@@ -3,9 +3,18 @@
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
-use axum::{Router, body::Body, extract::Request, response::Response, routing::any};
+use axum::{
+    Router,
+    body::Body,
+    extract::Request,
+    response::Response,
+    routing::{MethodRouter, any},
+};
 use bytes::{Buf as _, BufMut as _, Bytes};
-use futures_util::{StreamExt as _, stream::BoxStream};
+use futures_util::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
 use http_body_util::Full;
 use nuncio_protocol::{
@@ -27,10 +36,13 @@ use super::{
     body::{self, ReadBody},
     context,
     piece_body::HeldBody,
-    relay::{self, Raw},
+    sealed::{self, SealedCall},
     version::{self, CODECS},
 };
-use crate::memory::Reservation;
+use crate::{
+    memory::{MemoryAccount, MemoryUse, Reservation},
+    size,
+};
 
 /// The gRPC of one port. All agents behind it share its paths.
 #[derive(Clone)]
@@ -91,13 +103,17 @@ impl Grpc {
 
     /// The routes of both packages.
     pub fn router(&self) -> Router {
-        let mut router = Router::new();
-        for codec in CODECS {
+        self.routes().into_iter().fold(Router::new(), |router, (path, route)| router.route(&path, route))
+    }
+
+    /// The path of each package, with its service.
+    pub fn routes(&self) -> Vec<(String, MethodRouter)> {
+        let route = |codec: &'static Codec| {
             let grpc = self.clone();
             let serve = move |request: Request| async move { grpc.serve(codec, request).await };
-            router = router.route(&format!("/{}/{{rpc}}", codec.service), any(serve));
-        }
-        router
+            (format!("/{}/{{rpc}}", codec.service), any(serve))
+        };
+        CODECS.into_iter().map(route).collect()
     }
 
     async fn serve(self, codec: &'static Codec, request: Request) -> Response {
@@ -270,8 +286,7 @@ struct Exchange {
 type Answer<T> = std::result::Result<tonic::Response<T>, Status>;
 
 impl Exchange {
-    /// What becomes of a call that is handed on as it came. What is wrong with one that is not is told when it is
-    /// decoded.
+    /// Gives the call to the relay, still sealed. An error of a call that is decoded is told then.
     async fn relay(&self, parts: &Parts, body: &Bytes) -> Option<Response> {
         let mut message = body.clone();
         let is_compressed = message.split_to(FRAME).first() != Some(&0);
@@ -292,20 +307,19 @@ impl Exchange {
         let requested = version::requested(headers, None).ok()?;
         agent.grpc.confirm(self.codec.version, requested).ok()?;
         let cx = self.context(headers, parts.extensions.get::<Caller>(), &agent.options.keep_headers).ok()?;
-        let call = Raw {
+        let call = SealedCall {
             binding: Binding::Grpc,
             version: self.codec.version,
             op: self.op,
             glance,
-            cx: &cx,
             method: &parts.method,
             path: parts.uri.path(),
             query: None,
             headers,
             body: message,
-            form: relay::grpc(self.codec),
+            form: sealed::grpc(self.codec),
         };
-        let relayed = agent.relay(call).await?;
+        let relayed = agent.relay(&cx, call).await?;
         let mut response = relayed.unwrap_or_else(|error| status(self.codec, &error).into_http::<Body>());
         response.headers_mut().extend(self.grpc.named(agent, tenant.as_deref()));
         Some(response)
@@ -323,7 +337,10 @@ impl Exchange {
 
     async fn stream(&self, request: tonic::Request<Bytes>) -> Answer<Messages> {
         self.carry_out(request, |reply, is_active| match reply {
-            Reply::Stream(stream) => Ok(messages(self.codec, stream, is_active(RESUME_EXTENSION))),
+            Reply::Stream(stream) => {
+                let memory = self.grpc.options().memory.clone();
+                Ok(messages(self.codec, stream, is_active(RESUME_EXTENSION), memory))
+            }
             _ => Err(Error::internal("a streaming operation answered without a stream")),
         })
         .await
@@ -422,13 +439,37 @@ pub(super) fn trailers(codec: &Codec, error: &Error) -> HeaderMap {
 
 type Messages = BoxStream<'static, Result<Bytes, Status>>;
 
-/// A stream of events as messages; an error ends it and goes into the trailers.
-fn messages(codec: &'static Codec, stream: EventStream, numbered: bool) -> Messages {
+/// A stream of events as messages; an error ends it and goes into the trailers. A large message has its memory until
+/// the next one is asked for.
+fn messages(codec: &'static Codec, events: EventStream, numbered: bool, memory: MemoryAccount) -> Messages {
     let write = if numbered { pb::encode_numbered_item } else { pb::encode_item };
-    let encode = move |item: Result<StreamItem>| {
-        item.and_then(|item| write(codec, &item)).map_err(|error| status(codec, &error))
+    let encode = move |(mut events, written): (EventStream, Reservation)| {
+        drop(written);
+        let memory = memory.clone();
+        async move {
+            let item = events.next().await?;
+            let message = async {
+                let item = item?;
+                let held = reserve(&memory, &item).await?;
+                Ok((write(codec, &item)?, held))
+            };
+            Some(match message.await {
+                Ok((message, held)) => (Ok(message), (events, held)),
+                Err(error) => (Err(status(codec, &error)), (events, Reservation::default())),
+            })
+        }
     };
-    stream.map(encode).boxed()
+    stream::unfold((events, Reservation::default()), encode).boxed()
+}
+
+/// The memory of an event on the wire.
+async fn reserve(memory: &MemoryAccount, item: &StreamItem) -> Result<Reservation> {
+    let bytes = size::event(item.event()) * COPIES;
+    match memory.try_reserve(MemoryUse::Responses, bytes) {
+        Some(held) => Ok(held),
+        // Boxed: it is rare.
+        None => Box::pin(memory.reserve(MemoryUse::Responses, bytes)).await,
+    }
 }
 
 /// Messages as they are: what is in them is for [`Codec`] to know.

@@ -18,7 +18,7 @@ use super::{
     answer::{self, JSON},
     body::{self, ReadBody},
     card, context, piece_body,
-    relay::{self, Raw},
+    sealed::{self, SealedCall},
     sse::{self, Envelope},
     version::{self, IMPLIED, jsonrpc_dialect},
 };
@@ -163,8 +163,8 @@ impl Call<'_> {
         response
     }
 
-    /// What becomes of a call that is handed on as it came. A notification is not: whom its answer is about
-    /// could not be told.
+    /// Gives the call to the relay, still sealed. A notification is decoded: the subject of its answer would not be
+    /// known.
     async fn relay(
         &self,
         dialect: &'static dyn Dialect,
@@ -177,13 +177,12 @@ impl Call<'_> {
         if self.agent.relay.is_none() || request.id.is_none() {
             return None;
         }
-        let (glance, form) = relay::jsonrpc(dialect, op, request.params.map(RawValue::get), body, data)?;
-        let call = Raw {
+        let (glance, form) = sealed::jsonrpc(dialect, op, request.params.map(RawValue::get), body, data)?;
+        let call = SealedCall {
             binding: Binding::JsonRpc,
             version: dialect.version(),
             op,
             glance,
-            cx,
             method: &Method::POST,
             path: "",
             query: None,
@@ -191,7 +190,7 @@ impl Call<'_> {
             body: body.clone(),
             form,
         };
-        self.agent.relay(call).await
+        self.agent.relay(cx, call).await
     }
 
     async fn answer_batch(&self, requests: &[&RawValue], body: &ReadBody) -> Response {
@@ -269,7 +268,7 @@ impl Call<'_> {
             && let Some((dialect, op)) = self.proven(&request.method)?
         {
             let cx = self.context(dialect.version())?;
-            return Ok((dialect, op, CallContext { version_unsaid: true, ..cx }));
+            return Ok((dialect, op, CallContext { version_inferred: true, ..cx }));
         }
         let version = self.agent.jsonrpc.choose(requested)?;
         let dialect = jsonrpc_dialect(version);
@@ -277,8 +276,8 @@ impl Call<'_> {
             let method = wire::excerpt(request.method.to_string());
             Error::new(ErrorKind::MethodNotFound, format!("version {version} has no method {method}"))
         })?;
-        let said_more = dialect.says_more(op, request.params);
-        Ok((dialect, op, CallContext { said_more, ..self.context(version)? }))
+        let has_unknown_fields = dialect.says_more(op, request.params);
+        Ok((dialect, op, CallContext { has_unknown_fields, ..self.context(version)? }))
     }
 
     fn context(&self, version: Version) -> Result<CallContext> {

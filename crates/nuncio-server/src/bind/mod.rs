@@ -11,8 +11,8 @@ mod grpc;
 mod jsonrpc;
 mod piece_body;
 mod refuse;
-mod relay;
 mod rest;
+mod sealed;
 mod sse;
 mod version;
 
@@ -37,7 +37,7 @@ pub use self::{
     card::{CardSigner, PublicBase},
     document::Document,
     refuse::{OnDenied, refuse},
-    relay::{Form, Raw, Relay, Relayed, Subject},
+    sealed::{AnswerForm, Relay, SealedCall, Subject},
 };
 use crate::{
     memory::{MemoryAccount, MemoryUse, Reservation, exhausted},
@@ -113,7 +113,7 @@ pub struct Agent {
 
 struct Inner {
     service: Arc<dyn A2aService>,
-    /// Asked before a call is decoded.
+    /// Takes calls that need no decoding.
     relay: Option<Arc<dyn Relay>>,
     cards: Cards,
     /// URIs that the card declares: those of a request are active.
@@ -219,7 +219,8 @@ impl Agent {
         Self::build(service, None, card, options)
     }
 
-    /// As [`Self::new`], with a relay that is asked first: the service gets what it does not take.
+    /// Puts a service on the wire as [`Self::new`] does, with a relay that is given each call first, still sealed.
+    /// The service gets the calls that the relay does not take.
     ///
     /// # Errors
     /// When the card cannot be written as JSON or signed.

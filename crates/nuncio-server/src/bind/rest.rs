@@ -17,7 +17,7 @@ use super::{
     answer::{self, A2A_JSON, JSON},
     body::{self, ReadBody},
     card, context, piece_body,
-    relay::{self, Raw},
+    sealed::{self, SealedCall},
     sse::{self, Envelope},
     version::{self, IMPLIED, RestForm},
 };
@@ -103,18 +103,17 @@ impl Exchange<'_> {
         response
     }
 
-    /// What becomes of a call that is handed on as it came.
+    /// Gives the call to the relay, still sealed.
     async fn relay(&self, route: &Route<'_>, path: &str, body: &Bytes) -> Option<Result<Response>> {
         self.agent.relay.as_ref()?;
         let Parts { method, uri, headers, .. } = self.parts;
-        let (glance, form) = relay::rest(self.form, route, uri.query(), body)?;
+        let (glance, form) = sealed::rest(self.form, route, uri.query(), body)?;
         let cx = self.context().ok()?;
-        let call = Raw {
+        let call = SealedCall {
             binding: Binding::HttpJson,
             version: self.form.dialect.version(),
             op: route.op(),
             glance,
-            cx: &cx,
             method,
             path,
             query: uri.query(),
@@ -122,7 +121,7 @@ impl Exchange<'_> {
             body: body.clone(),
             form,
         };
-        self.agent.relay(call).await
+        self.agent.relay(&cx, call).await
     }
 
     fn context(&self) -> Result<CallContext> {
@@ -130,7 +129,7 @@ impl Exchange<'_> {
         let version = self.form.dialect.version();
         let (caller, keep) = (extensions.get::<Caller>(), &self.agent.options.keep_headers);
         let mut cx = context::read(version, Binding::HttpJson, headers, caller, keep)?;
-        cx.version_unsaid = version != IMPLIED && version::requested(headers, uri.query())?.is_none();
+        cx.version_inferred = version != IMPLIED && version::requested(headers, uri.query())?.is_none();
         Ok(cx)
     }
 

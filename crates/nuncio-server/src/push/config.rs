@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::{courier::Courier, seal::Vault};
-use crate::{runtime::new_id, store::Webhook};
+use crate::{id::new_id, store::Webhook};
 
 /// Bounds of what a caller may give, in bytes.
 const LONGEST_URL: usize = 2_048;

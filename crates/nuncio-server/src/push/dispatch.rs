@@ -42,7 +42,7 @@ pub(super) struct Dispatcher {
 
 impl Dispatcher {
     pub(super) fn new(engine: Arc<Engine>) -> Self {
-        let settler = Settler::start(Arc::clone(&engine.store), engine.over.clone());
+        let settler = Settler::start(engine.store.clone(), engine.over.clone());
         Self {
             engine,
             settler,
@@ -121,14 +121,14 @@ impl Dispatcher {
 
     /// Leases, and has what was leased served; says how many these are, and when the next is due.
     async fn take(&mut self, lease: &Lease) -> Result<(usize, Option<Timestamp>), StoreError> {
-        self.engine.hands().begin_lease();
+        self.engine.leases().begin_lease();
         let leases = self.engine.store.lease(lease).await;
         let taken = leases.map(|Leases { leased, next }| {
             let taken = leased.len();
             leased.into_iter().for_each(|leased| self.serve(leased));
             (taken, next)
         });
-        self.engine.hands().end_lease();
+        self.engine.leases().end_lease();
         taken
     }
 
@@ -158,7 +158,7 @@ impl Dispatcher {
     fn serve(&mut self, leased: Leased) {
         let (uid, target) = (Arc::clone(&leased.webhook.uid), Arc::clone(&leased.webhook.target));
         let over = self.engine.over.child_token();
-        let Some(hand) = self.engine.hands().take(&uid, over) else { return };
+        let Some(hand) = self.engine.leases().take(&uid, over) else { return };
         let worker = Worker { engine: Arc::clone(&self.engine), settler: self.settler.clone(), leased, hand };
         let id = self.workers.spawn(worker.run()).id();
         *self.busy.entry(Arc::clone(&target)).or_default() += 1;
@@ -171,7 +171,7 @@ impl Dispatcher {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
         let was_full = self.in_hand.len() >= self.engine.limits.at_once;
         let Some((uid, target)) = self.in_hand.remove(&id) else { return false };
-        self.engine.hands().let_go(&uid);
+        self.engine.leases().let_go(&uid);
         let busy = self.busy.get(&target).map_or(0, |busy| busy.saturating_sub(1));
         if busy == 0 {
             self.busy.remove(&target);

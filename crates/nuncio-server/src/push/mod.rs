@@ -14,7 +14,7 @@ mod breaker;
 mod config;
 mod courier;
 mod dispatch;
-mod hands;
+mod leases;
 mod onward;
 mod payload;
 mod request;
@@ -51,8 +51,8 @@ pub use self::{
     seal::{MasterKey, Vault},
     web::{sign_by_key, sign_by_secrets},
 };
-use self::{breaker::Breakers, dispatch::Dispatcher, hands::Hands, room::Room};
-use crate::{runtime::now, store::Store};
+use self::{breaker::Breakers, dispatch::Dispatcher, leases::LeaseTable, room::Room};
+use crate::{clock::now, store::Store};
 
 /// How much is on its way at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,7 +96,7 @@ struct Engine {
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     agents: RwLock<HashMap<Arc<str>, Arc<PushOptions>>>,
     breakers: Mutex<Breakers>,
-    hands: Mutex<Hands>,
+    leases: Mutex<LeaseTable>,
     large: Room,
     /// Something may be due.
     wake: Notify,
@@ -121,8 +121,8 @@ impl Engine {
         self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hands(&self) -> MutexGuard<'_, Hands> {
-        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
+    fn leases(&self) -> MutexGuard<'_, LeaseTable> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -189,7 +189,7 @@ impl PushBuilder {
             clock: self.clock,
             agents: RwLock::default(),
             breakers: Mutex::default(),
-            hands: Mutex::default(),
+            leases: Mutex::default(),
             large: Room::default(),
             wake: Notify::new(),
             draining: CancellationToken::new(),
@@ -231,7 +231,7 @@ impl Push {
 
     /// What is on its way to this webhook is stopped, and nothing more is sent of what was leased before.
     async fn forget(&self, uid: &Arc<str>) {
-        let ended = self.engine.hands().forget(uid);
+        let ended = self.engine.leases().forget(uid);
         if let Some(ended) = ended {
             ended.cancelled().await;
         }
@@ -240,7 +240,7 @@ impl Push {
     /// How many webhooks are being served.
     #[must_use]
     pub fn in_hand(&self) -> usize {
-        self.engine.hands().len()
+        self.engine.leases().len()
     }
 
     /// Ends in good order: what is on its way gets `grace`, the rest stays owed. What is in memory only is

@@ -53,7 +53,7 @@ impl Push {
         serde_json::from_str(&self.engine.vault.open(place, sealed)?).ok()
     }
 
-    /// Hands a notification on and waits for what its receiver says.
+    /// LeaseTable a notification on and waits for what its receiver says.
     ///
     /// # Errors
     /// There was no answer.

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     size,
-    store::{Scope, Store, StoreError, StoredEvent},
+    store::{Scope, StoreError, StoredEvent, TaskLog},
 };
 
 /// How many entries of a log are read at a time.
@@ -68,7 +68,7 @@ pub(super) type Ahead = Vec<StoredEvent>;
 
 /// What a payload is about.
 pub(super) struct Entry<'a> {
-    pub(super) store: &'a dyn Store,
+    pub(super) store: &'a dyn TaskLog,
     pub(super) scope: &'a Scope,
     pub(super) task_id: &'a TaskId,
     pub(super) seq: Seq,

@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{Settled, Store, StoreError, Then};
+use crate::store::{Outbox, Settled, StoreError, Then};
 
 /// How many go into one batch.
 const BATCH: usize = 512;
@@ -33,7 +33,7 @@ type Handed = (Settled, Option<oneshot::Sender<()>>);
 
 impl Settler {
     /// Starts the loop. It ends when nobody can hand in anything any more, or the store is given up.
-    pub(super) fn start(store: Arc<dyn Store>, given_up: CancellationToken) -> Self {
+    pub(super) fn start(store: Arc<dyn Outbox>, given_up: CancellationToken) -> Self {
         let (settler, mut queue) = mpsc::unbounded_channel::<Handed>();
         tokio::spawn(async move {
             let mut queued = Vec::new();
@@ -47,12 +47,12 @@ impl Settler {
         Self(settler)
     }
 
-    /// Hands in what happened, in order; it is written down soon.
+    /// LeaseTable in what happened, in order; it is written down soon.
     pub(super) fn note(&self, settled: Settled) {
         let _ = self.0.send((settled, None));
     }
 
-    /// Hands in what happened, and waits until it is written down.
+    /// LeaseTable in what happened, and waits until it is written down.
     pub(super) async fn settle(&self, settled: Settled) {
         let (written, done) = oneshot::channel();
         let _ = self.0.send((settled, Some(written)));
@@ -108,7 +108,7 @@ fn merge(handed: impl Iterator<Item = Handed>) -> Vec<Sum> {
 
 /// Writes until it is written. What the store cannot take stays in hand and is tried now and then: the others
 /// do not wait for it. False: nobody waits for the store any more.
-async fn write(store: &Arc<dyn Store>, batch: Vec<Sum>, given_up: &CancellationToken) -> bool {
+async fn write(store: &Arc<dyn Outbox>, batch: Vec<Sum>, given_up: &CancellationToken) -> bool {
     let Err(error) = insist(&**store, &batch, given_up).await else {
         batch.into_iter().for_each(Sum::tell);
         return true;
@@ -132,7 +132,7 @@ async fn write(store: &Arc<dyn Store>, batch: Vec<Sum>, given_up: &CancellationT
     true
 }
 
-async fn now_and_then(store: Arc<dyn Store>, one: [Sum; 1], given_up: CancellationToken) {
+async fn now_and_then(store: Arc<dyn Outbox>, one: [Sum; 1], given_up: CancellationToken) {
     while given_up.run_until_cancelled(tokio::time::sleep(LONG_PAUSE)).await.is_some() {
         if insist(&*store, &one, &given_up).await.is_ok() {
             return one.into_iter().for_each(Sum::tell);
@@ -141,7 +141,7 @@ async fn now_and_then(store: Arc<dyn Store>, one: [Sum; 1], given_up: Cancellati
 }
 
 /// Writes as soon as the store is there.
-async fn insist(store: &dyn Store, batch: &[Sum], given_up: &CancellationToken) -> Result<(), StoreError> {
+async fn insist(store: &dyn Outbox, batch: &[Sum], given_up: &CancellationToken) -> Result<(), StoreError> {
     let (mut pause, mut told) = (PAUSES.base, false);
     loop {
         let settled = batch.iter().map(|sum| sum.settled.clone()).collect();

@@ -13,7 +13,7 @@ use super::{
     agent::PushOptions,
     config::{self, Config},
     courier::{Answer, Failure},
-    hands::Hand,
+    leases::LeaseHandle,
     payload::{Ahead, Entry, Payload},
     request::{Attempted, Request},
     room::LARGE,
@@ -36,7 +36,7 @@ pub(super) struct Worker {
     pub(super) settler: Settler,
     pub(super) leased: Leased,
     /// Tells when the webhook is gone, or the server ends.
-    pub(super) hand: Hand,
+    pub(super) hand: LeaseHandle,
 }
 
 /// How an attempt was made, and what follows.
@@ -113,7 +113,7 @@ impl Worker {
     fn unreadable(&self) -> (Vec<DeliveryOutcome>, Then) {
         let (now, webhook) = (self.engine.now(), &self.leased.webhook.uid);
         let again = Then::Release(now + UNREADABLE);
-        if !self.engine.hands().is_news(webhook) {
+        if !self.engine.leases().is_news(webhook) {
             return (Vec::new(), again);
         }
         tracing::error!(%webhook, "a webhook cannot be read: it was sealed with another key");

@@ -4,56 +4,52 @@
 use std::sync::Arc;
 
 use nuncio_protocol::{
-    CallContext, ContextId, Error, ErrorKind, Message, Result, SendMessageRequest, Seq, Task, TaskId,
-    Validate as _, wire::excerpt,
+    CallContext, Error, ErrorKind, Message, Result, SendMessageRequest, Seq, Task, TaskId, Validate as _,
 };
 use tokio::{sync::oneshot, time::timeout_at};
 use tracing::Instrument as _;
 
 use super::{
-    Shared, TaskPermit,
-    execution::{self, Begun, Turn},
+    Core,
+    capacity::TaskPermit,
+    execution,
     in_flight::{InFlightGuard, idempotency_key},
-    kept::Kept,
-    live::LiveRef,
+    live::LiveTaskRef,
     record::Recorder,
+    stored_turn::TurnBody,
+    turn::{Begun, FollowUpTurn, Job, OpeningTurn, Turn},
 };
 use crate::{
+    id::new_id,
     memory::exhausted,
     size,
     store::{Projection, Scope, StoredTurn, TurnChange},
 };
 
-/// A new identifier: unique, URL-safe, and in the order of time.
-pub(crate) fn new_id<T: for<'a> From<&'a str>>() -> T {
-    let mut buffer = uuid::Uuid::encode_buffer();
-    T::from(uuid::Uuid::now_v7().hyphenated().encode_lower(&mut buffer))
-}
-
 /// What became of a message that was let in.
 pub(super) enum Admitted {
     /// It is handled by this task from here on.
-    Task(LiveRef, Begun),
+    Task(LiveTaskRef, Begun),
     /// It waits for its turn at this task, and the caller will not wait as long.
-    Queued(LiveRef),
+    Queued(LiveTaskRef),
     /// It is being said already: this is the task in the making, from the entry after this one on.
-    Joined(LiveRef, Seq),
+    Joined(LiveTaskRef, Seq),
     /// It was said before: this is the task of then.
     Known(TaskId),
     /// It was said before, and this was the reply.
     Replied(Arc<Message>),
 }
 
-/// What became of a turn.
+/// The outcome of handing a follow-up in.
 enum Taken {
     Runs,
     Queued,
     /// It has to wait, and would be lost with the process, or its webhook told too late: both are to be kept
     /// first.
-    NotKept(Box<Turn>),
+    NotKept(Box<FollowUpTurn>),
 }
 
-impl Shared {
+impl Core {
     /// Lets a message in and starts or joins its execution; `immediately` if the caller only wants to
     /// know the task.
     pub(super) async fn admit(
@@ -63,72 +59,18 @@ impl Shared {
         req: Box<SendMessageRequest>,
         immediately: bool,
     ) -> Result<Admitted> {
-        self.check_open()?;
+        self.lifecycle.check_open()?;
         self.journal.check()?;
         req.validate()?;
-        self.check_message(&req.message)?;
+        self.agent.check_message(&req.message, &self.limits)?;
+        if !self.registry.memory.admits_task(size::message(&req.message)) {
+            return Err(exhausted());
+        }
         match &req.message.task_id {
             // Boxed: most messages begin a task.
             Some(_) => Box::pin(self.follow_up(cx, scope, req, immediately)).await,
             None => self.begin(cx, scope, req, immediately).await,
         }
-    }
-
-    fn check_message(&self, message: &Message) -> Result<()> {
-        let present = self.present.load();
-        let (limits, most) = (&self.limits, present.parts);
-        if size::message(message) > present.max_task_bytes {
-            let why = format!("a task may have {} bytes (max_task_bytes)", present.max_task_bytes);
-            return Err(Error::new(ErrorKind::PayloadTooLarge, why));
-        }
-        if !self.registry.memory.admits_task(size::message(message)) {
-            return Err(exhausted());
-        }
-        if message.parts.len() > most {
-            return Err(Error::invalid_field("message.parts", format!("at most {most} parts are allowed")));
-        }
-        let ids = [
-            ("message.messageId", Some(message.message_id.as_str())),
-            ("message.contextId", message.context_id.as_ref().map(ContextId::as_str)),
-        ];
-        let references = message.reference_task_ids.iter();
-        let references = references.map(|id| ("message.referenceTaskIds", Some(id.as_str())));
-        for (field, id) in ids.into_iter().chain(references) {
-            if id.is_some_and(|id| id.len() > limits.id_bytes) {
-                return Err(Error::invalid_field(
-                    field,
-                    format!("at most {} bytes are allowed", limits.id_bytes),
-                ));
-            }
-        }
-        if message.reference_task_ids.len() > most {
-            return Err(Error::invalid_field(
-                "message.referenceTaskIds",
-                format!("at most {most} references are allowed"),
-            ));
-        }
-        let media_types =
-            message.parts.iter().enumerate().filter_map(|(i, part)| Some((i, part.media_type.as_deref()?)));
-        for (i, media_type) in media_types {
-            if !self.accepts(media_type) {
-                let media_type = excerpt(media_type.to_owned());
-                return Err(Error::new(
-                    ErrorKind::ContentTypeNotSupported,
-                    format!("message.parts[{i}].mediaType: this agent does not take {media_type}"),
-                )
-                .with_metadata("mediaType", media_type));
-            }
-        }
-        Ok(())
-    }
-
-    /// REQ-105.
-    fn accepts(&self, media_type: &str) -> bool {
-        let refused = self.refused_media_types.iter().any(|refused| match refused.strip_suffix('*') {
-            Some(prefix) => media_type.starts_with(prefix),
-            None => media_type == refused,
-        });
-        !refused && (self.any_media_type || self.present.load().card.accepts_input(media_type))
     }
 
     async fn begin(
@@ -139,9 +81,9 @@ impl Shared {
         immediately: bool,
     ) -> Result<Admitted> {
         let key = cx.idempotency_key.as_deref().map(|key| idempotency_key(key, &req)).transpose()?;
-        let (name, context) = match &key {
+        let (repeat_id, context) = match &key {
             Some(key) => {
-                let names = self.names().await?;
+                let names = self.sends.names().await?;
                 (Some(names.of_turn(scope, key)?), Some(names.of_context(scope, key)?))
             }
             None => (None, None),
@@ -159,59 +101,58 @@ impl Shared {
             },
             None => None,
         };
-        let permit = self.task_permit(scope)?;
+        let permit = self.capacity.task_permit(scope)?;
         let references = self.references(scope, &message).await?;
         // Once more, after the store was asked: nothing begins behind the back of a drain, which waits
         // for this token.
-        let _begins = self.tracker.token();
-        self.check_open()?;
-        let mut turn = Box::new(Turn {
+        let _begins = self.lifecycle.executions.token();
+        self.lifecycle.check_open()?;
+        let job = Job {
             message,
             configuration: req.configuration.unwrap_or_default(),
             metadata: req.metadata,
             references,
             call: cx.clone(),
-            claim: None,
-            name,
-            webhook: None,
-            kept: None,
-            reserved: None,
-            again: false,
+            repeat_id,
             in_flight: guard,
-            begun: None,
-        });
-        if self.keeps_turns() && (immediately || self.is_idempotent()) {
-            turn.kept = Some(Kept::of(&turn).encode(!immediately)?);
-        }
+        };
+        // Otherwise the agent's first event tells whether there is a task at all.
+        let creates = immediately && self.agent.current().executor.always_leaves_task();
+        let stored = if self.keeps_turns() && (creates || self.agent.is_idempotent()) {
+            Some(TurnBody::opening(&job).encode(!creates)?)
+        } else {
+            None
+        };
+        let acknowledged = stored.as_ref().filter(|_| creates).map(|stored| Arc::clone(&stored.id));
+        let turn = Box::new(OpeningTurn { job, acknowledged, reservation: None });
         {
             let mut state = live.lock();
             // Running before it is there: nobody finds it idle.
             state.running = Some(execution::running());
-            state.turn.clone_from(&turn.kept);
-            state.webhook = webhook;
+            (state.attached.turn, state.attached.webhook) = (stored, webhook);
         }
-        if !immediately && self.writes_ahead(key.is_some()) {
+        if !creates && self.writes_ahead(key.is_some()) {
             return Box::pin(self.begin_reserved(cx, live, turn, permit)).await;
         }
-        if immediately {
+        if creates {
             Box::pin(Recorder::new(self, &live).create()).await?;
         }
-        if let Some(guard) = &turn.in_flight {
+        if let Some(guard) = &turn.job.in_flight {
             guard.begins_after(Seq::ZERO);
         }
-        self.start(&live, turn, permit);
+        self.start(&live, Turn::Opening(turn), permit);
         Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }))
     }
 
     /// Runs the turn, and those that come to wait behind it.
-    pub(super) fn start(self: &Arc<Self>, live: &LiveRef, turn: Box<Turn>, permit: TaskPermit) {
-        let (shared, handle) = (Arc::clone(self), live.clone());
+    pub(super) fn start(self: &Arc<Self>, live: &LiveTaskRef, turn: Turn, permit: TaskPermit) {
+        let (core, handle) = (Arc::clone(self), live.clone());
         let run = async move {
             let _held = permit;
-            execution::run(shared, handle, turn).await;
+            execution::run(core, handle, turn).await;
         };
         // What it logs says whose call it works for.
-        self.tracker.spawn(run.in_current_span());
+        self.lifecycle.executions.spawn(run.in_current_span());
     }
 
     async fn follow_up(
@@ -245,30 +186,25 @@ impl Shared {
         };
         let message = Arc::new(std::mem::take(&mut req.message));
         let references = self.references(scope, &message).await?;
-        let name = match &key {
-            Some(key) => Some(self.names().await?.of_turn(scope, key)?),
+        let repeat_id = match &key {
+            Some(key) => Some(self.sends.names().await?.of_turn(scope, key)?),
             None => None,
         };
         let (begun, turn_begun) = oneshot::channel();
-        let turn = Box::new(Turn {
+        let job = Job {
             message,
             configuration: req.configuration.unwrap_or_default(),
             metadata: req.metadata,
             references,
             call: cx.clone(),
-            claim: key.clone(),
-            name,
-            webhook,
-            kept: None,
-            reserved: None,
-            again: false,
+            repeat_id,
             in_flight,
-            begun: Some(begun),
-        });
+        };
+        let turn = Box::new(FollowUpTurn { job, key: key.clone(), webhook, stored: None, begun });
         let queued = if self.keeps_turns() {
             // Not by the caller, who may leave: what is kept is also run.
-            let (shared, handle) = (Arc::clone(self), live.clone());
-            let handed_in = tokio::spawn(async move { shared.hand_in(&handle, turn).await });
+            let (core, handle) = (Arc::clone(self), live.clone());
+            let handed_in = tokio::spawn(async move { core.hand_in(&handle, turn).await });
             handed_in.await.map_err(Error::internal)??
         } else {
             self.hand_in(&live, turn).await?
@@ -289,15 +225,15 @@ impl Shared {
     }
 
     /// Keeps a follow-up where it must be, and starts or queues it; true if it is queued.
-    async fn hand_in(self: &Arc<Self>, live: &LiveRef, mut turn: Box<Turn>) -> Result<bool> {
+    async fn hand_in(self: &Arc<Self>, live: &LiveTaskRef, mut turn: Box<FollowUpTurn>) -> Result<bool> {
         let mut waits = live.lock().running.is_some();
         loop {
             if waits && let Some(webhook) = turn.webhook.take() {
                 // Whoever sent it may rely on it from now on, also if its turn never comes.
                 self.register(&live.scope, &live.id, webhook).await?;
             }
-            turn.kept = self.keep(live, &turn, waits).await?;
-            let waiting = turn.kept.as_ref().filter(|_| waits).map(|kept| Arc::clone(&kept.id));
+            turn.stored = self.store_turn(live, &turn, waits).await?;
+            let waiting = turn.stored.as_ref().filter(|_| waits).map(|stored| Arc::clone(&stored.id));
             match self.take_turn(live, turn) {
                 Ok(Taken::Runs) => return Ok(false),
                 Ok(Taken::Queued) => return Ok(true),
@@ -314,11 +250,16 @@ impl Shared {
     }
 
     /// Keeps a follow-up in the store if it has to wait, or if its agent may be asked again.
-    async fn keep(&self, live: &LiveRef, turn: &Turn, waits: bool) -> Result<Option<StoredTurn>> {
-        if !self.keeps_turns() || !(waits || self.is_idempotent()) {
+    async fn store_turn(
+        &self,
+        live: &LiveTaskRef,
+        turn: &FollowUpTurn,
+        waits: bool,
+    ) -> Result<Option<StoredTurn>> {
+        if !self.keeps_turns() || !(waits || self.agent.is_idempotent()) {
             return Ok(None);
         }
-        let turn = Kept::of(turn).encode(!waits)?;
+        let turn = TurnBody::follow_up(&turn.job, turn.key.as_ref()).encode(!waits)?;
         if waits {
             self.change_turn(live, TurnChange::Queue(turn.clone())).await?;
         }
@@ -326,30 +267,28 @@ impl Shared {
     }
 
     /// Starts the turn, or queues it behind the one that runs, if it is kept as one that waits.
-    fn take_turn(self: &Arc<Self>, live: &LiveRef, turn: Box<Turn>) -> Result<Taken> {
+    fn take_turn(self: &Arc<Self>, live: &LiveTaskRef, turn: Box<FollowUpTurn>) -> Result<Taken> {
         // Once more, as in `begin`.
-        let _begins = self.tracker.token();
-        self.check_open()?;
+        let _begins = self.lifecycle.executions.token();
+        self.lifecycle.check_open()?;
         let mut state = live.lock();
-        if state.broken {
-            return Err(super::unavailable());
-        }
-        if state.held {
+        state.check_kept()?;
+        if state.owned_elsewhere {
             return Err(Error::new(ErrorKind::Unavailable, "another server works on this task; try again")
                 .with_retry_after(super::RETRY_AFTER));
         }
-        if state.task.as_ref().is_some_and(|task| task.status.state.is_terminal()) {
+        if state.state().is_terminal() {
             return Err(execution::terminal());
         }
-        if state.task.as_ref().is_some_and(|task| task.history.len() >= self.limits.history) {
+        if state.task().is_some_and(|task| task.history.len() >= self.limits.history) {
             return Err(Error::new(
                 ErrorKind::ResourceExhausted,
                 "the task has as many messages as are kept",
             ));
         }
-        let waiting: usize = state.queue.iter().map(|turn| size::message(&turn.message)).sum();
-        let bytes = state.bytes.get() + waiting + size::message(&turn.message);
-        let most = self.present.load().max_task_bytes;
+        let waiting: usize = state.queue.iter().map(|turn| size::message(turn.message())).sum();
+        let bytes = state.bytes.get() + waiting + size::message(&turn.job.message);
+        let most = self.agent.current().max_task_bytes;
         if bytes > most {
             let why =
                 format!("with this message the task would have more than {most} bytes (max_task_bytes)");
@@ -360,30 +299,32 @@ impl Shared {
                 return Err(Error::new(ErrorKind::ResourceExhausted, "too many messages wait for this task")
                     .with_retry_after(super::RETRY_AFTER));
             }
-            let unkept = self.keeps_turns() && turn.kept.as_ref().is_none_or(|kept| kept.begun);
-            if unkept || turn.webhook.is_some() {
+            if (self.keeps_turns() && !turn.is_acknowledged()) || turn.webhook.is_some() {
                 return Ok(Taken::NotKept(turn));
             }
-            turn.in_flight.iter().for_each(InFlightGuard::waits);
-            state.queue.push_back(turn);
+            turn.job.in_flight.iter().for_each(InFlightGuard::waits);
+            state.queue.push_back(Turn::FollowUp(turn));
             drop(state);
             live.announce();
             return Ok(Taken::Queued);
         }
-        let permit = self.task_permit(&live.scope)?;
+        let permit = self.capacity.task_permit(&live.scope)?;
         state.running = Some(execution::running());
         drop(state);
-        self.start(live, turn, permit);
+        self.start(live, Turn::FollowUp(turn), permit);
         Ok(Taken::Runs)
     }
 
     /// The task in memory, from the store if need be.
-    pub(super) async fn live(self: &Arc<Self>, scope: &Arc<Scope>, id: &TaskId) -> Result<LiveRef> {
-        if let Some(live) = self.registry.get(scope, id) {
-            let (committed, folded, ended) = {
+    pub(super) async fn live(self: &Arc<Self>, scope: &Arc<Scope>, id: &TaskId) -> Result<LiveTaskRef> {
+        if let Some(live) = self.registry.get(scope, id)
+            && let Some((committed, folded, ended)) = {
                 let state = live.lock();
-                (state.committed.seq, state.folded.seq, state.state().is_terminal())
-            };
+                // One that is lost is on its way out of memory.
+                let known = || (state.committed().seq, state.folded().seq, state.state().is_terminal());
+                (!state.is_lost()).then(known)
+            }
+        {
             // Begun, but its first event has not come: for everybody else it does not exist yet.
             if committed == Seq::ZERO {
                 return Err(Error::task_not_found(id));
@@ -402,12 +343,12 @@ impl Shared {
             let newest = self.store.task(scope, id).await?;
             let (newest, pushes) = newest.map_or((Seq::ZERO, false), |stored| (stored.seq, stored.pushes));
             // What is folded here may be in the store before we are told so.
-            if newest <= live.lock().folded.seq {
+            if newest <= live.lock().folded().seq {
                 // A webhook that was registered before we were there was not told to us.
                 live.lock().pushes |= pushes;
                 return Ok(live);
             }
-            live.break_off();
+            live.evict();
         }
     }
 

@@ -4,20 +4,25 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use nuncio_protocol::{AgentCard, Caller, Interceptor, Interceptors};
-use tokio::sync::{OnceCell, Semaphore};
 
 use super::{
-    ExtendedCard, Present, Retention, Runtime, Shared,
+    Core, Retention, Runtime,
+    agent::{Agent, Current, ExtendedCard},
+    capacity::Capacity,
+    cursor::Cursors,
+    executor::Executor,
     hooks::{self, Declared, WhenActive},
+    in_flight::Sends,
     journal::Journal,
+    lifecycle::Lifecycle,
     live::Registry,
-    recover, watch,
+    recover::{self, Recovery},
+    watch,
 };
 #[cfg(feature = "push")]
 use crate::push::{Push, PushOptions};
 use crate::{
-    CallerPool, CallerShare, MemoryAccount, TaskQuota,
-    executor::Executor,
+    CallerShare, MemoryAccount, TaskQuota,
     extension::Extension,
     push::AgentPush,
     store::{MemoryStore, Scope, Store},
@@ -249,58 +254,52 @@ impl RuntimeBuilder {
     /// Gives the card, the executor and the bounds on parts and on bytes of a task to a runtime that is there, in place of its own, and
     /// leaves everything else there as it is: see [`Runtime::replace`].
     pub fn give_to(self, runtime: &Runtime) {
-        let Self { mut card, executor, .. } = self;
-        runtime.shared.declared.on(&mut card);
         let Limits { parts, max_task_bytes, .. } = self.limits;
-        let present = Present { card: Arc::new(card), executor, parts, max_task_bytes };
-        runtime.shared.present.store(Arc::new(present));
+        runtime.core.agent.replace(self.card, self.executor, parts, max_task_bytes);
     }
 
     /// The runtime. With a store that waits for a disk, or with a [`Retention`], it takes up what was left
     /// behind and forgets what is past its time in the background, and needs to be built within Tokio.
     #[must_use]
     pub fn build(mut self) -> Runtime {
-        let agent = self.agent.unwrap_or_else(|| self.card.name.as_str().into());
+        let name = self.agent.unwrap_or_else(|| self.card.name.as_str().into());
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
         #[cfg(feature = "push")]
-        let push = self.push.map(|(push, options)| Arc::new(AgentPush::new(&push, &agent, options)));
+        let push = self.push.map(|(push, options)| Arc::new(AgentPush::new(&push, &name, options)));
         #[cfg(not(feature = "push"))]
         let push: Option<Arc<AgentPush>> = None;
         self.declared.pushes(push.is_some());
         self.declared.on(&mut self.card);
-        let shared = Arc::new(Shared {
-            anonymous: Arc::new(Scope { agent: Arc::clone(&agent), tenant: None, owner: None }),
-            agent,
-            present: ArcSwap::from_pointee(Present {
-                card: Arc::new(self.card),
-                executor: self.executor,
-                parts: self.limits.parts,
-                max_task_bytes: self.limits.max_task_bytes,
-            }),
-            declared: self.declared,
-            extended_card: self.extended_card,
-            extended_card_is_open: self.extended_card_is_open,
-            refused_media_types: self.refused_media_types,
-            any_media_type: self.any_media_type,
+        let core = Arc::new(Core {
+            agent: Agent {
+                anonymous: Arc::new(Scope { agent: Arc::clone(&name), tenant: None, owner: None }),
+                name,
+                current: ArcSwap::from_pointee(Current {
+                    card: Arc::new(self.card),
+                    executor: self.executor,
+                    parts: self.limits.parts,
+                    max_task_bytes: self.limits.max_task_bytes,
+                }),
+                declared: self.declared,
+                extended_card: self.extended_card,
+                extended_card_is_open: self.extended_card_is_open,
+                refused_media_types: self.refused_media_types,
+                any_media_type: self.any_media_type,
+                idempotent: self.idempotent,
+            },
+            capacity: Capacity::new(&self.limits, self.caller_share, self.task_quota),
+            limits: self.limits,
+            registry: Arc::new(Registry::new(self.memory)),
+            sends: Arc::new(Sends::new(&store)),
             journal: Journal::new(Arc::clone(&store), push.clone()),
+            cursors: Cursors::new(&store),
             store,
             push,
-            tasks: CallerPool::new(self.limits.tasks, self.caller_share),
-            quota: self.task_quota,
-            streams: Arc::new(Semaphore::new(self.limits.streams)),
-            limits: self.limits,
-            idempotent: self.idempotent,
-            retention: self.retention,
-            registry: Arc::new(Registry::new(self.memory)),
-            in_flight: std::sync::Mutex::default(),
-            cursor_key: OnceCell::new(),
-            names: OnceCell::new(),
-            taking_up: tokio::sync::Mutex::default(),
-            draining: tokio_util::sync::CancellationToken::new(),
-            tracker: tokio_util::task::TaskTracker::new(),
+            recovery: Recovery::new(self.retention),
+            lifecycle: Lifecycle::default(),
         });
-        recover::keep_house(&shared);
-        watch::keep_watch(&shared);
-        Runtime { service: hooks::around(&shared, self.hooks), shared }
+        recover::spawn_maintenance(&core);
+        watch::spawn_watch(&core);
+        Runtime { service: hooks::around(&core, self.hooks), core }
     }
 }

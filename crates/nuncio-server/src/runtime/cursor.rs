@@ -1,12 +1,15 @@
 //! Page tokens of `ListTasks`: opaque, tamper-proof, bound to the caller and the filters.
 
+use std::sync::Arc;
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use nuncio_protocol::{Error, ListTasksRequest, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
+use tokio::sync::OnceCell;
 
-use crate::store::{Keyset, Scope};
+use crate::store::{Keyset, Scope, Store};
 
 const MAC: usize = 16;
 
@@ -23,11 +26,28 @@ pub(super) struct Cursor {
 #[derive(Serialize, Deserialize)]
 struct Payload<'a>(i64, #[serde(borrow)] std::borrow::Cow<'a, str>, usize);
 
+/// The key of page tokens. It is kept with the tasks, so that a list may go on after a restart, and elsewhere.
+pub(super) struct Cursors {
+    store: Arc<dyn Store>,
+    key: OnceCell<CursorKey>,
+}
+
+impl Cursors {
+    pub(super) fn new(store: &Arc<dyn Store>) -> Self {
+        Self { store: Arc::clone(store), key: OnceCell::new() }
+    }
+
+    pub(super) async fn key(&self) -> Result<&CursorKey> {
+        let make = || async { Ok(CursorKey::new(self.store.secret("cursor").await?)) };
+        self.key.get_or_try_init(make).await
+    }
+}
+
 /// Makes and reads tokens with a key that only those have who share the store.
 pub(super) struct CursorKey([u8; 32]);
 
 impl CursorKey {
-    pub(super) fn new(secret: [u8; 32]) -> Self {
+    fn new(secret: [u8; 32]) -> Self {
         Self(secret)
     }
 

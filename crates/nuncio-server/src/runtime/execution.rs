@@ -6,65 +6,23 @@ use std::{any::Any, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use nuncio_protocol::{
-    AgentCard, CallContext, Caller, Error, ErrorKind, Message, Metadata, Result, SendMessageConfiguration,
-    Seq, Task, TaskState,
+    AgentCard, CallContext, Caller, Error, ErrorKind, Metadata, Result, SendMessageConfiguration, Seq, Task,
+    TaskState,
 };
-use tokio::{sync::oneshot, time::timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Present, Shared,
-    in_flight::InFlightGuard,
-    live::{LiveRef, Running, Stop},
+    Core,
+    agent::Current,
+    emitter::Emitter,
+    executor::{ExecContext, Execution, Executor},
+    live::LiveTaskRef,
     record::Recorder,
+    state::{Phase, Running, Stop},
+    turn::{Begun, FollowUpTurn, Job, OpeningTurn, Turn},
 };
-use crate::{
-    executor::{Emitter, ExecContext, Execution, Executor},
-    store::{IdempotencyKey, Reservation, StoredTurn, TurnChange, Webhook},
-};
-
-/// A message that is to be handled.
-pub(super) struct Turn {
-    pub(super) message: Arc<Message>,
-    pub(super) configuration: SendMessageConfiguration,
-    pub(super) metadata: Metadata,
-    pub(super) references: Vec<Task>,
-    pub(super) call: CallContext,
-    /// The key that a follow-up's message is recorded with; the first message's is with its task.
-    pub(super) claim: Option<IdempotencyKey>,
-    /// The same for each repeat of it under its key.
-    pub(super) name: Option<Arc<str>>,
-    /// Kept with a follow-up's message; the first message's is with its task.
-    pub(super) webhook: Option<Webhook>,
-    /// How it is kept in the store until it is done, if it is.
-    pub(super) kept: Option<StoredTurn>,
-    /// What the store knows of it, if it begins a task and nothing has come of it yet.
-    pub(super) reserved: Option<Reservation>,
-    /// It was begun before, by an owner that is gone.
-    pub(super) again: bool,
-    /// Held until the turn is over, so that a repeat joins it.
-    pub(super) in_flight: Option<InFlightGuard>,
-    /// Told when a follow-up's turn has come and its message is recorded, or why it never will be.
-    /// `None` for the message that begins the task.
-    pub(super) begun: Option<oneshot::Sender<Result<Begun>>>,
-}
-
-/// Where a turn begins.
-pub(super) struct Begun {
-    /// The entry after which its events come.
-    pub(super) turn: Seq,
-    /// The task at that entry; `None` if the turn makes it.
-    pub(super) task: Option<Task>,
-}
-
-impl Turn {
-    fn refuse(self, error: Error) {
-        if let Some(begun) = self.begun {
-            // Nobody waits any more: then nobody needs to know.
-            let _ = begun.send(Err(error));
-        }
-    }
-}
+use crate::store::{Reservation, StoredTurn, TurnChange};
 
 /// How an execution ended.
 enum Ended {
@@ -79,17 +37,17 @@ pub(super) fn running() -> Running {
 }
 
 /// Runs this turn and those that queue behind it.
-pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
+pub(super) async fn run(core: Arc<Core>, live: LiveTaskRef, first: Turn) {
     let mut turn = first;
-    shared.begin_together().await;
+    core.journal.begins();
     loop {
-        run_turn(&shared, &live, turn).await;
+        run_turn(&core, &live, turn).await;
         turn = match next_turn(&live) {
             Next::Turn(next) => next,
             Next::Stop(why) => {
-                Box::pin(cancel_after_turn(&shared, &live)).await;
-                let recorder = Recorder::new(&shared, &live);
-                report(&live, Box::pin(end_stopped(&shared, &recorder, why)).await);
+                Box::pin(cancel_after_turn(&core, &live)).await;
+                let recorder = Recorder::new(&core, &live);
+                report(&live, Box::pin(end_stopped(&core, &recorder, why)).await);
                 // The task has ended now, or its store is gone: either way there is no next turn.
                 let _ = next_turn(&live);
                 break;
@@ -101,45 +59,40 @@ pub(super) async fn run(shared: Arc<Shared>, live: LiveRef, first: Box<Turn>) {
     live.announce();
 }
 
-/// Marks the turn that begins a task as begun, before the agent sees it: it was acknowledged already.
-async fn begin_kept(shared: &Shared, live: &LiveRef, kept: StoredTurn) -> Result<()> {
-    until_committed(live).await;
-    shared.change_turn(live, TurnChange::Begin(kept.id)).await
-}
-
-/// Waits until what a turn said is in the store: only then a repeat of its message finds it there.
-async fn until_committed(live: &LiveRef) {
-    live.until(|state| state.broken || state.is_committed()).await;
-}
-
 /// What comes after a turn.
 enum Next {
-    Turn(Box<Turn>),
+    Turn(Turn),
     /// It was stopped for good when the turn was over already.
     Stop(Stop),
     Done,
 }
 
 /// The next turn in the queue. A task that has ended takes no more: those that wait are told.
-fn next_turn(live: &LiveRef) -> Next {
+fn next_turn(live: &LiveTaskRef) -> Next {
     let mut state = live.lock();
-    let ended = state.task.is_none() || state.state().is_terminal();
     let stop = state.stopping();
-    // Whoever canceled waits for the end, so it must come. (What the server's end or the silence of a turn would
-    // have stopped is over.)
-    if let Some(why) = stop.filter(|why| why.is_for_good() && !ended && !state.broken) {
-        return Next::Stop(why);
+    let refused = match &state.phase {
+        Phase::Lost(_) => Some(super::unavailable as fn() -> Error),
+        Phase::Task(tracked) if tracked.task.status.state.is_terminal() => Some(terminal as fn() -> Error),
+        Phase::Opening(_) | Phase::Replied { .. } | Phase::Refused(_) => Some(terminal as fn() -> Error),
+        Phase::Task(_) => match stop {
+            // Whoever canceled waits for the end, so it must come.
+            Some(why) if why.is_for_good() => return Next::Stop(why),
+            Some(Stop::Shutdown) => Some(super::unavailable as fn() -> Error),
+            // What the silence of a turn would have stopped is over.
+            Some(_) | None => None,
+        },
+    };
+    let Some(refused) = refused else {
+        let turn = state.queue.pop_front();
+        state.running = turn.is_some().then(running);
+        return turn.map_or(Next::Done, Next::Turn);
+    };
+    state.running = None;
+    for turn in std::mem::take(&mut state.queue) {
+        turn.refuse(refused());
     }
-    if ended || state.broken || stop == Some(Stop::Shutdown) {
-        state.running = None;
-        for turn in std::mem::take(&mut state.queue) {
-            turn.refuse(if ended && !state.broken { terminal() } else { super::unavailable() });
-        }
-        return Next::Done;
-    }
-    let turn = state.queue.pop_front();
-    state.running = turn.is_some().then(running);
-    turn.map_or(Next::Done, Next::Turn)
+    Next::Done
 }
 
 /// The error for a message to a task that has ended (REQ-098).
@@ -147,108 +100,150 @@ pub(super) fn terminal() -> Error {
     Error::new(ErrorKind::UnsupportedOperation, "the task has ended; begin a new one with the same contextId")
 }
 
-async fn run_turn(shared: &Arc<Shared>, live: &LiveRef, mut turn: Box<Turn>) {
-    if turn.begun.is_none() && live.lock().state().is_terminal() {
-        // It was canceled before it could run again: its agent is not asked for what nobody wants.
-        return;
-    }
-    let recorder = Recorder::new(shared, live);
-    let before = live.lock().task.clone().filter(|_| turn.begun.is_some() || turn.again);
-    let mut turn_seq = if turn.again { live.lock().folded.seq } else { Seq::ZERO };
-    let waited = turn.kept.as_ref().is_some_and(|kept| !kept.begun);
-    if waited && is_shut_down(live) {
-        return leave(live).await;
-    }
-    if let Some(begun) = turn.begun.take() {
-        let kept = turn.kept.take().map(|kept| StoredTurn { begun: true, ..kept });
-        let waiting = kept.as_ref().filter(|_| waited).map(|kept| Arc::clone(&kept.id));
-        let webhook = turn.webhook.take();
-        let config = webhook.as_ref().map(|webhook| webhook.id.clone());
-        let ahead = waited || shared.writes_ahead(turn.claim.is_some());
+/// A turn that has begun.
+struct Started {
+    job: Job,
+    /// The task as it was before its message.
+    task: Option<Task>,
+    resumed: bool,
+    /// The entry after which its events come.
+    seq: Seq,
+    reservation: Option<Reservation>,
+}
+
+async fn run_turn(core: &Arc<Core>, live: &LiveTaskRef, turn: Turn) {
+    let started = match turn {
+        Turn::Opening(turn) => begin_opening(core, live, *turn).await,
         // Boxed: most turns are the first of their task.
-        match Box::pin(recorder.caller_message(&turn.message, turn.claim.take(), kept, webhook)).await {
-            Ok(seq) => {
-                turn_seq = seq;
-                if let Some(config) = config {
-                    until_committed(live).await;
-                    shared.replaced(&live.scope, &live.id, &config).await;
-                }
-                if ahead {
-                    // Acknowledged already, or not to be done twice: not begun before the store knows that it has.
-                    until_committed(live).await;
-                    if live.lock().broken {
-                        // In other hands: its agent sees it there.
-                        return drop(begun.send(Err(super::unavailable())));
-                    }
-                }
-                if let Some(in_flight) = &turn.in_flight {
-                    in_flight.begins_after(seq);
-                }
-                let _ = begun.send(Ok(Begun { turn: seq, task: live.lock().task.clone() }));
-            }
-            Err(error) => {
-                let _ = begun.send(Err(error));
-                if let Some(id) = waiting.filter(|_| !live.lock().broken) {
-                    // It never will be: the task has ended.
-                    report(live, shared.change_turn(live, TurnChange::Drop(id)).await);
-                }
-                return;
-            }
-        }
-    } else if let Some(kept) = turn.kept.take().filter(|_| waited)
-        && let Err(error) = begin_kept(shared, live, kept).await
-    {
-        return report(live, Err(error));
-    }
+        Turn::FollowUp(turn) => Box::pin(begin_follow_up(core, live, *turn)).await,
+        Turn::Resumed(job) => resume(live, *job),
+    };
+    let Some(Started { job, task, resumed, seq, reservation }) = started else { return };
+    let recorder = Recorder::new(core, live);
     let token =
         live.lock().running.as_ref().map_or_else(CancellationToken::new, |running| running.token.clone());
-    let Present { card, executor, .. } = &*shared.present.load_full();
+    let Current { card, executor, .. } = &*core.agent.current.load_full();
+    let Job { message, configuration, metadata, references, call, repeat_id, in_flight } = job;
     let cx = ExecContext::from(Execution {
         task_id: live.id.clone(),
         context_id: live.context_id.clone(),
-        message: turn.message,
-        task: before,
-        references: turn.references,
-        configuration: turn.configuration,
-        metadata: turn.metadata,
-        call: turn.call,
-        name: turn.name,
-        again: turn.again,
+        message,
+        task,
+        references,
+        configuration,
+        metadata,
+        call,
+        name: repeat_id,
+        again: resumed,
         memo: live.lock().memo.clone(),
         card: Arc::clone(card),
         cancellation: token.clone(),
     });
-    let ended = execute(shared, &**executor, live, cx, Emitter::new(recorder.clone()), token).await;
-    if is_shut_down(live)
-        && shared.keeps_turns()
-        && shared.is_idempotent()
-        && !live.lock().will_answer(turn_seq)
+    let ended = execute(core, &**executor, live, cx, Emitter::new(recorder.clone()), token).await;
+    if is_shut_down(live) && core.keeps_turns() && core.agent.is_idempotent() && !live.lock().will_answer(seq)
     {
         return leave(live).await;
     }
-    if !has_said_it_all(live, &ended, turn_seq) {
+    if !has_said_it_all(live, &ended, seq) {
         // Boxed: there is no need for its room while the agent works.
-        report(live, Box::pin(finish(shared, live, &recorder, ended, turn_seq)).await);
+        report(live, Box::pin(finish(core, live, &recorder, ended, seq)).await);
     }
-    until_committed(live).await;
-    if let Some(reservation) = turn.reserved {
-        Box::pin(shared.close_reservation(live, reservation)).await;
+    // Only then a repeat of its message finds in the store what came of it.
+    live.until_committed().await;
+    if let Some(reservation) = reservation {
+        Box::pin(core.close_reservation(live, reservation)).await;
     }
+    drop(in_flight);
 }
 
-fn is_shut_down(live: &LiveRef) -> bool {
+/// Begins the turn that makes a task. One that was acknowledged is marked as begun before the agent sees it.
+async fn begin_opening(core: &Arc<Core>, live: &LiveTaskRef, turn: OpeningTurn) -> Option<Started> {
+    let OpeningTurn { job, acknowledged, reservation } = turn;
+    if live.lock().state().is_terminal() {
+        // It was canceled before it could run: its agent is not asked for what nobody wants.
+        return None;
+    }
+    if let Some(id) = acknowledged {
+        if is_shut_down(live) {
+            leave(live).await;
+            return None;
+        }
+        live.until_committed().await;
+        if let Err(error) = core.change_turn(live, TurnChange::Begin(id)).await {
+            report(live, Err(error));
+            return None;
+        }
+    }
+    Some(Started { job, task: None, resumed: false, seq: Seq::ZERO, reservation })
+}
+
+/// Goes on with a turn that an owner which is gone had begun.
+fn resume(live: &LiveTaskRef, job: Job) -> Option<Started> {
+    let state = live.lock();
+    // Canceled before it could run again: its agent is not asked for what nobody wants.
+    let runs = !state.state().is_terminal();
+    let (task, seq) = (state.last_task().cloned(), state.folded().seq);
+    runs.then_some(Started { job, task, resumed: true, seq, reservation: None })
+}
+
+/// Begins the turn of a message to a task: the message is recorded, and whoever waits for the turn is told.
+async fn begin_follow_up(core: &Arc<Core>, live: &LiveTaskRef, turn: FollowUpTurn) -> Option<Started> {
+    let acknowledged = turn.is_acknowledged();
+    let FollowUpTurn { job, key, webhook, stored, begun } = turn;
+    let task = live.lock().last_task().cloned();
+    if acknowledged && is_shut_down(live) {
+        leave(live).await;
+        return None;
+    }
+    let stored = stored.map(|stored| StoredTurn { begun: true, ..stored });
+    let waiting = stored.as_ref().filter(|_| acknowledged).map(|stored| Arc::clone(&stored.id));
+    let config = webhook.as_ref().map(|webhook| webhook.id.clone());
+    let ahead = acknowledged || core.writes_ahead(key.is_some());
+    let recorder = Recorder::new(core, live);
+    let seq = match recorder.caller_message(&job.message, key, stored, webhook).await {
+        Ok(seq) => seq,
+        Err(error) => {
+            let _ = begun.send(Err(error));
+            if let Some(id) = waiting.filter(|_| !live.lock().is_lost()) {
+                // It never will be: the task has ended.
+                report(live, core.change_turn(live, TurnChange::Drop(id)).await);
+            }
+            return None;
+        }
+    };
+    if let Some(config) = config {
+        live.until_committed().await;
+        core.replaced(&live.scope, &live.id, &config).await;
+    }
+    if ahead {
+        // Acknowledged already, or not to be done twice: not begun before the store knows that it has.
+        live.until_committed().await;
+        if let Err(lost) = live.lock().check_kept() {
+            // In other hands: its agent sees it there.
+            drop(begun.send(Err(lost)));
+            return None;
+        }
+    }
+    if let Some(in_flight) = &job.in_flight {
+        in_flight.begins_after(seq);
+    }
+    let _ = begun.send(Ok(Begun { turn: seq, task: live.lock().task().cloned() }));
+    Some(Started { job, task, resumed: false, seq, reservation: None })
+}
+
+fn is_shut_down(live: &LiveTaskRef) -> bool {
     live.lock().stopping() == Some(Stop::Shutdown)
 }
 
 /// Leaves a kept turn to the next server, as a crash would: it may run there, or again.
-async fn leave(live: &LiveRef) {
-    until_committed(live).await;
-    live.break_off();
+async fn leave(live: &LiveTaskRef) {
+    live.until_committed().await;
+    live.evict();
 }
 
 /// An end that could not be recorded: the store is gone, or the task has an end already, which is no
 /// news.
-fn report(live: &LiveRef, recorded: Result<()>) {
+fn report(live: &LiveTaskRef, recorded: Result<()>) {
     if let Err(error) = recorded
         && error.kind() != ErrorKind::UnsupportedOperation
     {
@@ -257,9 +252,9 @@ fn report(live: &LiveRef, recorded: Result<()>) {
 }
 
 async fn execute(
-    shared: &Shared,
+    core: &Core,
     executor: &dyn Executor,
-    live: &LiveRef,
+    live: &LiveTaskRef,
     cx: ExecContext,
     out: Emitter,
     token: CancellationToken,
@@ -272,25 +267,25 @@ async fn execute(
         biased;
         returned = &mut work => return into_ended(returned),
         () = token.cancelled() => {}
-        () = silence(shared, live) => drop(stop(live, Stop::Silence)),
+        () = silence(core, live) => drop(stop(live, Stop::Silence)),
     }
     // Boxed: it is rare, and would make every execution's future larger.
-    Box::pin(wind_up(shared, executor, live, cx, work)).await;
+    Box::pin(wind_up(core, executor, live, cx, work)).await;
     Ended::Stopped
 }
 
 /// Gives the executor its grace. What comes of the work does not matter any more, unless it has
 /// recorded an end itself.
 async fn wind_up(
-    shared: &Shared,
+    core: &Core,
     executor: &dyn Executor,
-    live: &LiveRef,
+    live: &LiveTaskRef,
     cx: ExecContext,
     work: impl Future,
 ) {
     let cancel = caught(async move { executor.cancel(cx).await });
     let both = futures_util::future::join(work, cancel);
-    if timeout(shared.limits.cancel_grace, both).await.is_err() {
+    if timeout(core.limits.cancel_grace, both).await.is_err() {
         tracing::warn!(task = %live.id, "the executor did not stop within the grace period and was dropped");
     }
 }
@@ -308,23 +303,23 @@ fn into_ended(returned: Result<Result<()>, Box<dyn Any + Send>>) -> Ended {
 }
 
 /// Asks the running execution to stop; the first reason stands.
-pub(super) fn stop(live: &LiveRef, why: Stop) -> bool {
+pub(super) fn stop(live: &LiveTaskRef, why: Stop) -> bool {
     live.lock().stop(why)
 }
 
 /// Returns when nothing was recorded for the agent's watchdog time; never if it has none.
-async fn silence(shared: &Shared, live: &LiveRef) {
-    match shared.limits.silence {
-        Some(limit) => Box::pin(silence_of(shared, live, limit)).await,
+async fn silence(core: &Core, live: &LiveTaskRef) {
+    match core.limits.silence {
+        Some(limit) => Box::pin(silence_of(core, live, limit)).await,
         None => std::future::pending().await,
     }
 }
 
-async fn silence_of(shared: &Shared, live: &LiveRef, limit: Duration) {
+async fn silence_of(core: &Core, live: &LiveTaskRef, limit: Duration) {
     loop {
         let changed = live.changed();
         if timeout(limit, changed).await.is_err()
-            && shared.journal.check().is_ok()
+            && core.journal.check().is_ok()
             && !live.lock().awaits_store()
         {
             // An agent that waits for the store is not to blame.
@@ -334,15 +329,15 @@ async fn silence_of(shared: &Shared, live: &LiveRef, limit: Duration) {
 }
 
 /// True if there is nothing to add to what the executor has recorded.
-fn has_said_it_all(live: &LiveRef, ended: &Ended, turn_seq: Seq) -> bool {
+fn has_said_it_all(live: &LiveTaskRef, ended: &Ended, turn_seq: Seq) -> bool {
     let state = live.lock();
     matches!(ended, Ended::Returned(Ok(()))) && state.stopping().is_none() && state.will_answer(turn_seq)
 }
 
 /// Records the end of an executor that has not said it all.
 async fn finish(
-    shared: &Shared,
-    live: &LiveRef,
+    core: &Core,
+    live: &LiveTaskRef,
     recorder: &Recorder,
     ended: Ended,
     turn_seq: Seq,
@@ -359,10 +354,10 @@ async fn finish(
         }
         if why.is_for_good() && !matches!(ended, Ended::Stopped) {
             // The stop came when the executor was done.
-            cancel_after_turn(shared, live).await;
+            cancel_after_turn(core, live).await;
         }
         // Whatever the executor made of it: an emit that failed, or a return in time.
-        return end_stopped(shared, recorder, why).await;
+        return end_stopped(core, recorder, why).await;
     }
     match ended {
         Ended::Returned(Ok(())) => {
@@ -376,17 +371,17 @@ async fn finish(
             tracing::error!(task = %live.id, panic = panic_text(&*panic), "an executor panicked");
             recorder.end(TaskState::Failed, Some("the agent failed unexpectedly")).await?;
         }
-        Ended::Stopped => end_stopped(shared, recorder, Stop::Cancel).await?,
+        Ended::Stopped => end_stopped(core, recorder, Stop::Cancel).await?,
     }
     Ok(())
 }
 
-async fn end_stopped(shared: &Shared, recorder: &Recorder, why: Stop) -> Result<()> {
+async fn end_stopped(core: &Core, recorder: &Recorder, why: Stop) -> Result<()> {
     let reason = match why {
         Stop::Cancel => return recorder.end(TaskState::Canceled, None).await.map(drop),
         Stop::Shutdown => "the server was shut down before the task was done".to_owned(),
         Stop::Silence => "the agent gave no sign of life for too long".to_owned(),
-        Stop::TooLarge => shared.too_large().message().to_owned(),
+        Stop::TooLarge => core.agent.too_large().message().to_owned(),
         Stop::OutOfMemory => super::out_of_memory().message().to_owned(),
     };
     recorder.end(TaskState::Failed, Some(&reason)).await.map(drop)
@@ -405,20 +400,20 @@ pub(super) async fn cancel_idle(executor: &dyn Executor, cx: ExecContext, grace:
 }
 
 /// Tells the executor that the task of its last turn is canceled, when that turn is over.
-async fn cancel_after_turn(shared: &Shared, live: &LiveRef) {
+async fn cancel_after_turn(core: &Core, live: &LiveTaskRef) {
     let (task, memo) = {
         let state = live.lock();
-        (state.task.clone(), state.memo.clone())
+        (state.last_task().cloned(), state.memo.clone())
     };
     let Some(task) = task.filter(|task| !task.status.state.is_terminal()) else { return };
-    let Present { card, executor, .. } = &*shared.present.load_full();
+    let Current { card, executor, .. } = &*core.agent.current.load_full();
     let call = CallContext {
         tenant: live.scope.tenant.as_deref().map(str::to_owned),
         caller: live.scope.owner.clone().map_or_else(Caller::anonymous, Caller::authenticated),
         ..CallContext::default()
     };
     let cx = idle_context(card, &call, task, memo, Metadata::new());
-    cancel_idle(&**executor, cx, shared.limits.cancel_grace).await;
+    cancel_idle(&**executor, cx, core.limits.cancel_grace).await;
 }
 
 /// What an executor is told about a task that is canceled while nothing runs.
@@ -456,7 +451,7 @@ mod tests {
         store::{Scope, StoredTask},
     };
 
-    fn asking(stop: Option<Stop>) -> LiveRef {
+    fn asking(stop: Option<Stop>) -> LiveTaskRef {
         let status =
             TaskStatus { state: TaskState::InputRequired, message: None, timestamp: Some(Timestamp::EPOCH) };
         let task = Task { id: "t-1".into(), context_id: "c-1".into(), status, ..Task::default() };

@@ -11,8 +11,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Shared,
-    live::{Live, LiveRef, State},
+    Core,
+    live::{LiveTask, LiveTaskRef},
+    state::{Phase, State},
 };
 use crate::{
     size,
@@ -43,7 +44,7 @@ impl PageSize {
     }
 }
 
-/// When a stream ends by itself (product decision 6, trap T-02).
+/// When a stream ends by itself (trap T-02).
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until {
     /// At a terminal state, or at INPUT_REQUIRED after this entry.
@@ -76,7 +77,7 @@ pub(super) enum Start {
 
 /// A stream in the making.
 pub(super) struct Feed {
-    shared: Arc<Shared>,
+    core: Arc<Core>,
     live: Follower,
     /// The number of the last entry that was read.
     cursor: Seq,
@@ -92,8 +93,8 @@ impl Feed {
     /// Takes the snapshot and registers in one step, so that nothing is lost or doubled in between
     /// (REQ-143).
     pub(super) async fn open(
-        shared: &Arc<Shared>,
-        live: LiveRef,
+        core: &Arc<Core>,
+        live: LiveTaskRef,
         permit: OwnedSemaphorePermit,
         start: Start,
         until: Until,
@@ -102,25 +103,23 @@ impl Feed {
         let mut buffer = VecDeque::new();
         let (cursor, ended) = {
             let state = live.lock();
-            if state.broken {
-                return Err(super::unavailable());
-            }
+            state.check_kept()?;
             let (cursor, task) = match start {
                 Start::After(seq) => (seq, None),
                 Start::From(seq, task) => (seq, Some(*task)),
-                Start::Snapshot => (state.folded.seq, state.task.clone()),
+                Start::Snapshot => (state.folded().seq, state.task().cloned()),
             };
             buffer.extend(task.map(|task| StreamItem::new(Some(cursor), Arc::new(Event::Task(task)))));
             // The status that ends this stream may be behind the cursor already. Its own number
             // counts, not that of the last entry, which may be an artifact after an old question.
-            let settled = state.folded.settled;
-            let status = state.task.as_ref().map(|task| &task.status).filter(|_| settled <= Some(cursor));
+            let settled = state.folded().settled;
+            let status = state.task().map(|task| &task.status).filter(|_| settled <= Some(cursor));
             (cursor, status.is_some_and(|status| until.ends(settled, status)))
         };
-        shared.until_committed(&live, cursor).await?;
-        let (shared, draining) = (Arc::clone(shared), shared.draining.clone());
+        core.until_committed(&live, cursor).await?;
+        let (core, draining) = (Arc::clone(core), core.lifecycle.draining.clone());
         let page = PageSize(PAGE);
-        Ok(Self { shared, live, cursor, buffer, page, until, ended, draining, _permit: permit })
+        Ok(Self { core, live, cursor, buffer, page, until, ended, draining, _permit: permit })
     }
 
     /// The first event, when it has come; the rest of the stream follows it.
@@ -186,8 +185,8 @@ impl Feed {
                 }
                 Look::Refused(error) => return self.fail(error),
                 // Left to the next server: the client is to come back with its last id.
-                Look::Broken if self.draining.is_cancelled() && self.cursor > Seq::ZERO => return None,
-                Look::Broken => return self.fail(super::unavailable()),
+                Look::Lost if self.draining.is_cancelled() && self.cursor > Seq::ZERO => return None,
+                Look::Lost => return self.fail(super::unavailable()),
                 Look::UpToDate | Look::Over => return None,
             }
         }
@@ -200,8 +199,8 @@ impl Feed {
 
     /// Reads from the store what the ring no longer has.
     async fn catch_up(&mut self) -> Result<()> {
-        let Live { scope, id, .. } = &*self.live;
-        let entries = self.shared.store.events(scope, id, self.cursor, self.page.0).await?;
+        let LiveTask { scope, id, .. } = &*self.live;
+        let entries = self.core.store.events(scope, id, self.cursor, self.page.0).await?;
         if entries.is_empty() {
             // Recorded, and not in the store any more: the task was forgotten.
             return Err(Error::task_not_found(&self.live.id));
@@ -244,42 +243,45 @@ enum Look {
     /// Nothing, ever.
     Over,
     /// The store refused an entry; the truth is there.
-    Broken,
+    Lost,
 }
 
 fn look(state: &State, cursor: Seq) -> Look {
-    if state.broken {
-        return Look::Broken;
-    }
-    if let Some(reply) = state.reply.as_ref().filter(|_| state.replied) {
-        return Look::Reply(StreamItem::new(None, Arc::new(Event::Message(Arc::clone(reply)))));
-    }
-    if let Some(refused) = &state.refused {
-        return Look::Refused(super::once_more(refused));
-    }
-    if cursor >= state.committed.seq {
-        return if state.has_ended() { Look::Over } else { Look::UpToDate };
-    }
-    match state.after(cursor) {
-        Some(items) => Look::Events(items.cloned().collect()),
-        None => Look::Behind,
+    match &state.phase {
+        Phase::Lost(_) => Look::Lost,
+        Phase::Refused(error) => Look::Refused(super::once_more(error)),
+        Phase::Replied { reply, stored: true } => {
+            Look::Reply(StreamItem::new(None, Arc::new(Event::Message(Arc::clone(reply)))))
+        }
+        Phase::Opening(_) | Phase::Replied { stored: false, .. } => Look::UpToDate,
+        Phase::Task(tracked) if cursor >= tracked.committed.seq => {
+            if state.has_ended() {
+                Look::Over
+            } else {
+                Look::UpToDate
+            }
+        }
+        Phase::Task(_) => match state.after(cursor) {
+            Some(items) => Look::Events(items.cloned().collect()),
+            None => Look::Behind,
+        },
     }
 }
 
 /// A handle that also asks for the ring to be filled.
-struct Follower(LiveRef);
+struct Follower(LiveTaskRef);
 
 impl Follower {
-    fn new(live: LiveRef) -> Self {
+    fn new(live: LiveTaskRef) -> Self {
         live.lock().followers += 1;
         Self(live)
     }
 }
 
 impl Deref for Follower {
-    type Target = Live;
+    type Target = LiveTask;
 
-    fn deref(&self) -> &Live {
+    fn deref(&self) -> &LiveTask {
         &self.0
     }
 }
@@ -299,23 +301,18 @@ fn trim(item: &mut StreamItem, length: Option<i32>) {
 }
 
 /// The rest of a finished task's log, for a client that was away when it ended.
-pub(super) async fn replay(
-    shared: &Arc<Shared>,
-    scope: &Scope,
-    id: &TaskId,
-    after: Seq,
-) -> Result<EventStream> {
-    let permit = shared.stream_permit()?;
-    let (shared, scope, id) = (Arc::clone(shared), scope.clone(), id.clone());
+pub(super) async fn replay(core: &Arc<Core>, scope: &Scope, id: &TaskId, after: Seq) -> Result<EventStream> {
+    let permit = core.capacity.stream_permit()?;
+    let (core, scope, id) = (Arc::clone(core), scope.clone(), id.clone());
     let mut size = PageSize(PAGE);
-    let first = size.fit(shared.store.events(&scope, &id, after, PAGE).await?);
+    let first = size.fit(core.store.events(&scope, &id, after, PAGE).await?);
     let state = (VecDeque::from(first), size, after, permit);
     Ok(Box::pin(stream::try_unfold(state, move |(mut page, mut size, mut cursor, permit)| {
-        let (shared, scope, id) = (Arc::clone(&shared), scope.clone(), id.clone());
+        let (core, scope, id) = (Arc::clone(&core), scope.clone(), id.clone());
         async move {
             loop {
                 if page.is_empty() {
-                    page = size.fit(shared.store.events(&scope, &id, cursor, size.0).await?).into();
+                    page = size.fit(core.store.events(&scope, &id, cursor, size.0).await?).into();
                 }
                 let Some(StoredEvent { seq, event, .. }) = page.pop_front() else { return Ok(None) };
                 cursor = seq;

@@ -1,6 +1,6 @@
 //! What an author puts around the operations: interceptors, and extensions while they are active.
 //!
-//! Hooks come after the check of required extensions (fact sheet 6.2) and before everything else that an
+//! Hooks come after the check of required extensions (REQ-077) and before everything else that an
 //! operation does. A runtime without hooks has nothing in their place.
 
 use std::{pin::Pin, sync::Arc};
@@ -16,12 +16,12 @@ use nuncio_protocol::{
     op::{Call, Reply},
 };
 
-use super::{Runtime, Shared, service::Operations};
+use super::{Core, Runtime, service::Operations};
 use crate::extension::Extension;
 
 /// The operations with these around them.
-pub(super) fn around(shared: &Arc<Shared>, hooks: Interceptors) -> Arc<dyn A2aService> {
-    let operations = Operations { shared: Arc::clone(shared) };
+pub(super) fn around(core: &Arc<Core>, hooks: Interceptors) -> Arc<dyn A2aService> {
+    let operations = Operations { core: Arc::clone(core) };
     if hooks.is_empty() { Arc::new(operations) } else { Arc::new(Hooked { operations, hooks }) }
 }
 
@@ -32,7 +32,7 @@ struct Hooked {
 
 impl Carrier for Hooked {
     async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
-        self.operations.shared.check_extensions(cx)?;
+        self.operations.core.agent.check_extensions(cx)?;
         self.hooks.call(&self.operations, cx, call).await
     }
 }

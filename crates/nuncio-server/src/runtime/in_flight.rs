@@ -1,21 +1,27 @@
 //! Idempotency keys: a send that is repeated joins the first one while that is on its way, and finds what
 //! became of it afterwards.
 
-use std::{collections::hash_map::Entry, sync::Arc};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use nuncio_protocol::{CallContext, ContextId, Error, Result, SendMessageRequest, Seq};
 use sha2::{Digest as _, Sha256};
-use tokio::{sync::watch, time::timeout_at};
+use tokio::{
+    sync::{OnceCell, watch},
+    time::timeout_at,
+};
 
-use super::{Shared, admit::Admitted, live::LiveRef, unavailable};
-use crate::store::{Answer, IdempotencyKey, Outcome, Scope};
+use super::{Core, admit::Admitted, live::LiveTaskRef, unavailable};
+use crate::store::{Answer, IdempotencyKey, Outcome, Scope, Store};
 
 /// A send that has been let in and is not yet in the store; a repeat joins it.
 #[derive(Clone)]
 pub(super) struct InFlight {
     digest: [u8; 32],
-    live: LiveRef,
+    live: LiveTaskRef,
     /// Closed when it has come to nothing.
     stage: watch::Receiver<Stage>,
 }
@@ -32,11 +38,50 @@ enum Stage {
 }
 
 /// Where a send is found by a repeat.
-pub(super) type Slot = (Arc<Scope>, Arc<str>);
+type Slot = (Arc<Scope>, Arc<str>);
+
+/// The sends under idempotency keys.
+pub(super) struct Sends {
+    store: Arc<dyn Store>,
+    in_flight: Mutex<HashMap<Slot, InFlight>>,
+    names: OnceCell<Names>,
+}
+
+impl Sends {
+    pub(super) fn new(store: &Arc<dyn Store>) -> Self {
+        Self { store: Arc::clone(store), in_flight: Mutex::default(), names: OnceCell::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Slot, InFlight>> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A slot in flight for this key; else the send that has it.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        key: &IdempotencyKey,
+        live: &LiveTaskRef,
+    ) -> Result<InFlightGuard, InFlight> {
+        let slot: Slot = (Arc::clone(&live.scope), Arc::clone(&key.key));
+        match self.lock().entry(slot.clone()) {
+            Entry::Occupied(first) => Err(first.get().clone()),
+            Entry::Vacant(vacant) => {
+                let (sender, stage) = watch::channel(Stage::Undecided);
+                vacant.insert(InFlight { digest: key.digest, live: live.clone(), stage });
+                Ok(InFlightGuard { sends: Arc::clone(self), slot, stage: sender })
+            }
+        }
+    }
+
+    pub(super) async fn names(&self) -> Result<&Names> {
+        let make = || async { Ok(Names(self.store.secret("repeats").await?)) };
+        self.names.get_or_try_init(make).await
+    }
+}
 
 /// Forgets the send when it is in the store, or has come to nothing.
 pub(super) struct InFlightGuard {
-    shared: Arc<Shared>,
+    sends: Arc<Sends>,
     slot: Slot,
     stage: watch::Sender<Stage>,
 }
@@ -55,22 +100,22 @@ impl InFlightGuard {
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        self.shared.in_flight().remove(&self.slot);
+        self.sends.lock().remove(&self.slot);
     }
 }
 
-impl Shared {
+impl Core {
     /// Claims an idempotency key for this send, or finds what became of the first one under it.
     pub(super) async fn claim(
         self: &Arc<Self>,
         cx: &CallContext,
         key: &IdempotencyKey,
-        live: &LiveRef,
+        live: &LiveTaskRef,
         immediately: bool,
     ) -> Result<Result<InFlightGuard, Admitted>> {
         let patience = self.patience(cx);
         let guard = loop {
-            let mut first = match self.enter(key, live) {
+            let mut first = match self.sends.enter(key, live) {
                 Ok(guard) => break guard,
                 Err(first) => first,
             };
@@ -89,7 +134,7 @@ impl Shared {
                 Err(_) => *first.stage.borrow(),
             };
             return match stage {
-                Stage::Begun(_) if first.live.lock().broken => {
+                Stage::Begun(_) if first.live.lock().is_lost() => {
                     // Lost, and about to end: then the store tells what became of it.
                     let ended = async { while first.stage.changed().await.is_ok() {} };
                     timeout_at(patience, ended).await.map_err(|_| unavailable())?;
@@ -101,7 +146,9 @@ impl Shared {
             };
         };
         loop {
-            let Some(Answer { digest, outcome }) = self.store.answer(&live.scope, &key.key).await? else {
+            let Some(Answer { digest, outcome }) =
+                self.store.idempotent_outcome(&live.scope, &key.key).await?
+            else {
                 return Ok(Ok(guard));
             };
             same_request(digest, key)?;
@@ -111,23 +158,6 @@ impl Shared {
                 Outcome::Reserved { reservation, abandoned } => {
                     Box::pin(self.await_reserved(*reservation, abandoned, patience)).await?;
                 }
-            }
-        }
-    }
-
-    /// A place in flight for this key; else who has it.
-    pub(super) fn enter(
-        self: &Arc<Self>,
-        key: &IdempotencyKey,
-        live: &LiveRef,
-    ) -> Result<InFlightGuard, InFlight> {
-        let slot: Slot = (Arc::clone(&live.scope), Arc::clone(&key.key));
-        match self.in_flight().entry(slot.clone()) {
-            Entry::Occupied(first) => Err(first.get().clone()),
-            Entry::Vacant(place) => {
-                let (sender, stage) = watch::channel(Stage::Undecided);
-                place.insert(InFlight { digest: key.digest, live: live.clone(), stage });
-                Ok(InFlightGuard { shared: Arc::clone(self), slot, stage: sender })
             }
         }
     }
@@ -157,13 +187,6 @@ impl Names {
     /// The conversation that it begins.
     pub(super) fn of_context(&self, scope: &Scope, key: &IdempotencyKey) -> Result<ContextId> {
         Ok(self.name("context", scope, key)?.to_string().into())
-    }
-}
-
-impl Shared {
-    pub(super) async fn names(&self) -> Result<&Names> {
-        let make = || async { Ok(Names(self.store.secret("repeats").await?)) };
-        self.names.get_or_try_init(make).await
     }
 }
 

@@ -25,24 +25,23 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::live::LiveRef;
+use super::{live::LiveTaskRef, state::State};
 use crate::{
     push::AgentPush,
-    size,
     store::{Commit, Refused, Store, StoreError},
 };
 
 /// How many bytes may wait for the store, in units.
-const ROOM: usize = (64 << 20) / UNIT;
+const CAPACITY: usize = (64 << 20) / UNIT;
 
 /// What the smallest entry takes.
 const UNIT: usize = 1 << 10;
 
 /// How many writes go into one batch.
-const BATCH: usize = 1_024;
+const MAX_BATCH: usize = 1_024;
 
 /// So long a batch gathers at most while others go first: about as long as a disk takes to commit it.
-const GATHER: Duration = Duration::from_millis(1);
+const GATHER_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// A batch that fails again and again is not made smaller than so many entries.
 const SMALL_BATCH: usize = 16;
@@ -51,21 +50,31 @@ const SMALL_BATCH: usize = 16;
 const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
 
 /// Entries of one task that were folded together, on their way to the store.
-pub(super) struct Write {
-    pub(super) live: LiveRef,
-    pub(super) batch: Vec<Commit>,
+struct Write {
+    live: LiveTaskRef,
+    batch: Vec<Commit>,
     /// Given back when they are committed.
-    pub(super) room: Room,
+    permit: QueuePermit,
 }
 
-/// Room in the queue; `None` where there is no queue.
-pub(super) type Room = Option<OwnedSemaphorePermit>;
+/// The right to put some bytes into the queue; `None` where there is no queue.
+pub(super) type QueuePermit = Option<OwnedSemaphorePermit>;
+
+/// How far entries have come when they are appended.
+pub(super) enum Appended {
+    /// Into the store.
+    Committed,
+    /// Into the queue.
+    Queued,
+}
 
 pub(super) struct Journal {
     store: Arc<dyn Store>,
-    /// `None` if the store never waits.
+    /// `None` if the store never waits. Nothing outside of the journal knows the difference, but for what is kept
+    /// only where it outlives the process ([`Self::is_durable`]).
     queue: Option<mpsc::UnboundedSender<Write>>,
-    room: Arc<Semaphore>,
+    /// The free bytes of the queue, in units.
+    capacity: Arc<Semaphore>,
     health: Arc<Health>,
     push: Option<Arc<AgentPush>>,
     /// How many executions have begun.
@@ -102,22 +111,17 @@ impl Journal {
             tokio::spawn(committer.run(queued));
             queue
         });
-        Self { store, queue, room: Arc::new(Semaphore::new(ROOM)), health, push, begun }
+        Self { store, queue, capacity: Arc::new(Semaphore::new(CAPACITY)), health, push, begun }
     }
 
-    /// True if what is folded is committed at once.
-    pub(super) fn is_immediate(&self) -> bool {
-        self.queue.is_none()
+    /// True if what is stored outlives the process.
+    pub(super) fn is_durable(&self) -> bool {
+        self.queue.is_some()
     }
 
     /// An execution begins, and will have something to write.
     pub(super) fn begins(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How many executions have begun.
-    pub(super) fn begun(&self) -> usize {
-        self.begun.load(Ordering::Relaxed)
     }
 
     /// Refuses new work while the store is down.
@@ -145,31 +149,44 @@ impl Journal {
         self.health.abandoned.cancel();
     }
 
-    /// Room for these events, and a memo of so many bytes, when there is some.
-    pub(super) async fn room(&self, events: &[Event], memo: usize) -> Room {
+    /// The right to append so many bytes, when the queue has room for them.
+    pub(super) async fn permit(&self, bytes: impl FnOnce() -> usize) -> QueuePermit {
         self.queue.as_ref()?;
-        let units = ((events.iter().map(size::event).sum::<usize>() + memo) / UNIT + 1).min(ROOM);
+        let units = (bytes() / UNIT + 1).min(CAPACITY);
         // The semaphore is ours and never closed.
-        Arc::clone(&self.room).acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()
+        Arc::clone(&self.capacity).acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()
     }
 
     /// Waits until all that is queued by now is in the store, or was given up.
     pub(super) async fn quiet(&self) {
         if self.queue.is_some() {
             // All the room there is.
-            let _ = self.room.acquire_many(ROOM as u32).await;
+            let _ = self.capacity.acquire_many(CAPACITY as u32).await;
         }
     }
 
-    /// Queues a write, for a store that waits.
-    pub(super) fn queue(&self, write: Write) -> Result<()> {
-        let queued = self.queue.as_ref().map(|queue| queue.send(write));
-        // Without a loop, or with one that has panicked, nothing is kept any more.
-        queued.and_then(|sent| sent.ok()).ok_or_else(super::unavailable)
+    /// Appends entries that were folded into this task: to the store if that never waits, else to the queue. It is
+    /// called under the task's lock, so that entries come in the order of their numbers.
+    pub(super) fn append(
+        &self,
+        live: &LiveTaskRef,
+        state: &mut State,
+        batch: Vec<Commit>,
+        permit: QueuePermit,
+    ) -> Result<Appended> {
+        let Some(queue) = &self.queue else {
+            let advance = state.advance(&batch);
+            self.commit_now(batch, state.pushes)?;
+            state.take_in(advance);
+            return Ok(Appended::Committed);
+        };
+        // With a loop that has panicked, nothing is kept any more.
+        let sent = queue.send(Write { live: live.clone(), batch, permit });
+        sent.map(|()| Appended::Queued).map_err(|_| super::unavailable())
     }
 
-    /// Asks until the store is there.
-    pub(super) async fn insist<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
+    /// Asks until the store is up.
+    pub(super) async fn retry_while_down<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
@@ -186,7 +203,7 @@ impl Journal {
     }
 
     /// Commits with a store that never waits; `pushes` if webhooks may be due then.
-    pub(super) fn commit_now(&self, batch: Vec<Commit>, pushes: bool) -> Result<()> {
+    fn commit_now(&self, batch: Vec<Commit>, pushes: bool) -> Result<()> {
         let answer = self.store.commit(batch).now_or_never();
         let late =
             || Err(StoreError::broken("the store said that it never waits, and did not answer at once"));
@@ -221,7 +238,7 @@ struct Committer {
 impl Committer {
     async fn run(self, mut queued: mpsc::UnboundedReceiver<Write>) {
         let mut writes = Vec::new();
-        while queued.recv_many(&mut writes, BATCH).await > 0 {
+        while queued.recv_many(&mut writes, MAX_BATCH).await > 0 {
             self.gather(&mut writes, &mut queued).await;
             self.commit(std::mem::take(&mut writes)).await;
         }
@@ -235,13 +252,13 @@ impl Committer {
         let mut before = (0, 0);
         loop {
             tokio::task::yield_now().await;
-            while writes.len() < BATCH
+            while writes.len() < MAX_BATCH
                 && let Ok(write) = queued.try_recv()
             {
                 writes.push(write);
             }
             let now = (writes.len(), self.begun.load(Ordering::Relaxed));
-            if now == before || writes.len() == BATCH || since.elapsed() >= GATHER {
+            if now == before || writes.len() == MAX_BATCH || since.elapsed() >= GATHER_TIMEOUT {
                 return;
             }
             before = now;
@@ -265,7 +282,7 @@ impl Committer {
     /// Commits these writes as one batch, and tells their tasks. `again` if they may be there already.
     async fn attempt(&self, mut writes: Vec<Write>, again: bool) -> Result<(), (Vec<Write>, StoreError)> {
         // What comes behind an entry that was lost is not tried any more.
-        writes.retain(|write| !write.live.lock().broken);
+        writes.retain(|write| !write.live.lock().is_lost());
         if writes.is_empty() {
             return Ok(());
         }
@@ -274,17 +291,17 @@ impl Committer {
             Err(error) => return Err((writes, error)),
         };
         let mut pushes = false;
-        for Write { live, batch, room } in writes {
+        for Write { live, batch, permit } in writes {
             // The last one: all results of this write are used up.
             let refused = results.by_ref().take(batch.len()).filter_map(Result::err).last();
             match refused {
                 None => pushes |= live.committed(&batch),
                 Some(refused) => {
                     tracing::warn!(task = %live.id, ?refused, "the store refused an entry; somebody else wrote");
-                    live.break_off();
+                    live.evict();
                 }
             }
-            drop(room);
+            drop(permit);
         }
         if let Some(push) = self.push.as_ref().filter(|_| pushes) {
             push.wake();
@@ -355,7 +372,7 @@ impl Committer {
 fn give_up(writes: Vec<Write>, error: &StoreError) {
     tracing::error!(%error, tasks = writes.len(), "entries could not be recorded and were given up");
     for write in writes {
-        write.live.break_off();
+        write.live.evict();
     }
 }
 

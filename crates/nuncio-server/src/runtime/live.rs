@@ -6,7 +6,7 @@
 //! handle goes, the task leaves memory and the store alone knows it.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     fmt,
     ops::Deref,
     sync::{
@@ -15,25 +15,18 @@ use std::{
     },
 };
 
-use bytes::Bytes;
 use foldhash::fast::RandomState;
-use nuncio_protocol::{ContextId, Error, Message, Seq, StreamItem, Task, TaskId, TaskState};
+use nuncio_protocol::{ContextId, Message, Result, Seq, TaskId};
 use tokio::sync::{Notify, futures::Notified};
-use tokio_util::sync::CancellationToken;
 
-use super::execution::Turn;
+use super::state::{Phase, Progress, State};
 use crate::{
-    memory::{MemoryAccount, TaskSize},
-    size,
-    store::{Commit, IdempotencyKey, Scope, StoredTask, StoredTurn, Webhook},
+    memory::MemoryAccount,
+    store::{Commit, IdempotencyKey, Scope, StoredTask},
 };
 
-/// How many of a live task's events are kept for subscribers that follow closely; one that lags
-/// further behind reads from the store.
-const RING: usize = 256;
-
 /// A task in memory.
-pub(super) struct Live {
+pub(super) struct LiveTask {
     pub(super) id: TaskId,
     pub(super) context_id: ContextId,
     pub(super) scope: Arc<Scope>,
@@ -44,160 +37,42 @@ pub(super) struct Live {
     changed: Notify,
     /// Wakes whoever waits for the task to settle, not with each piece of its work.
     settled: Notify,
-    /// How many [`LiveRef`]s there are. Grows only under the registry's lock or from a live handle.
+    /// How many [`LiveTaskRef`]s there are. Grows only under the registry's lock or from a live handle.
     handles: AtomicUsize,
 }
 
-/// What waits at the lock.
-pub(super) struct State {
-    /// The folded task; `None` until its first event.
-    pub(super) task: Option<Task>,
-    /// How far it is folded.
-    pub(super) folded: Mark,
-    /// How far it is in the store.
-    pub(super) committed: Mark,
-    /// About how many bytes its log has. What was replaced counts as well, because the log keeps it. Of a task that was
-    /// read from the store, the content counts.
-    pub(super) bytes: TaskSize,
-    /// The store refused an entry: `task` is not the truth any more, and nothing is written to it.
-    pub(super) broken: bool,
-    /// Another owner works on it.
-    pub(super) held: bool,
-    /// The message that begins the task: history of its first event.
-    pub(super) opening: Option<Arc<Message>>,
-    /// Remembered with the next entry.
-    pub(super) idempotency: Option<IdempotencyKey>,
-    /// It is reserved in the store, until its first entry.
-    pub(super) reserved: bool,
-    /// Kept with the next entry.
-    pub(super) turn: Option<StoredTurn>,
-    /// Kept with the next entry.
-    pub(super) webhook: Option<Webhook>,
-    /// What the agent keeps with the task.
-    pub(super) memo: Option<Bytes>,
-    /// It goes with the next entry.
-    pub(super) memo_is_new: bool,
-    /// It has webhooks, as far as we know.
-    pub(super) pushes: bool,
-    /// The direct reply, given instead of a task.
-    pub(super) reply: Option<Arc<Message>>,
-    /// The reply may be shown: it is kept, if it was to be.
-    pub(super) replied: bool,
-    /// The error that the caller gets, instead of a task.
-    pub(super) refused: Option<Arc<Error>>,
-    /// How many streams follow closely.
-    pub(super) followers: usize,
-    /// Recent events, in order and without a gap up to what is committed; empty while nobody follows.
-    ring: VecDeque<StreamItem>,
-    /// The running execution, if one runs.
-    pub(super) running: Option<Running>,
-    /// Messages that wait for the running execution to end.
-    pub(super) queue: VecDeque<Box<Turn>>,
-}
-
-/// How far a task has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Mark {
-    /// The number of the last entry.
-    pub(super) seq: Seq,
-    /// The number of the status that is terminal or interrupted, if the present one is.
-    pub(super) settled: Option<Seq>,
-}
-
-impl Mark {
-    fn of(stored: Option<&Task>, seq: Seq) -> Self {
-        let settled = stored.is_some_and(|task| task.status.state.is_settled());
-        Self { seq, settled: settled.then_some(seq) }
-    }
-
-    /// Takes in the next entries.
-    pub(super) fn advance(&mut self, batch: &[Commit]) {
-        for commit in batch {
-            self.seq = commit.expected.next();
-            if let Some(status) = commit.event.status() {
-                self.settled = status.state.is_settled().then_some(self.seq);
-            }
-        }
-    }
-}
-
-/// A running execution.
-pub(super) struct Running {
-    /// Stops it.
-    pub(super) token: CancellationToken,
-    /// Why it is being stopped, once it is; emits fail from then on.
-    pub(super) stop: Option<Stop>,
-}
-
-/// Why an execution is being stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stop {
-    /// The caller asked for it.
-    Cancel,
-    /// The server ends.
-    Shutdown,
-    /// The executor has said nothing for too long.
-    Silence,
-    /// The task has grown to its limit of bytes. Nothing more is recorded but its end.
-    TooLarge,
-    /// The server has no memory for more of it. Nothing more is recorded but its end.
-    OutOfMemory,
-}
-
-impl Stop {
-    /// True if nobody wants the work any more, here or elsewhere. (After a shutdown it may go on.)
-    pub(super) fn is_for_good(self) -> bool {
-        match self {
-            Self::Cancel | Self::TooLarge | Self::OutOfMemory => true,
-            Self::Shutdown | Self::Silence => false,
-        }
-    }
-}
-
-impl Live {
+impl LiveTask {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // Folding does not panic half-way; a poisoned lock holds good data.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of the last entry in the store, and whether the task ended with it.
-    pub(super) fn standing(&self) -> (Seq, bool) {
+    ///
+    /// # Errors
+    /// The task is lost.
+    pub(super) fn standing(&self) -> Result<(Seq, bool)> {
         let state = self.lock();
-        (state.committed.seq, state.has_ended())
+        state.check_kept()?;
+        Ok((state.committed().seq, state.has_ended()))
     }
 
     /// Takes in entries that are in the store now, and tells whoever waits; says whether webhooks may be due.
     pub(super) fn committed(&self, batch: &[Commit]) -> bool {
         let mut state = self.lock();
-        let (mut mark, items) = (state.committed, state.items(batch));
-        mark.advance(batch);
-        state.take_in(mark, items);
-        let pushes = state.pushes;
+        let advance = state.advance(batch);
+        state.take_in(advance);
+        let (progress, pushes) = (state.committed(), state.pushes);
         drop(state);
-        self.announce_work(mark);
+        self.announce_progress(progress);
         pushes
     }
 
     /// Takes in what the store has, where another owner writes, or wrote.
     pub(super) fn follow(&self, stored: StoredTask) {
-        let mut state = self.lock();
-        if !state.is_committed() {
-            // Ours meanwhile.
-            return;
+        if self.lock().follow(stored) {
+            self.announce();
         }
-        if stored.seq > state.committed.seq {
-            state.committed = Mark::of(Some(&stored.task), stored.seq);
-            state.folded = state.committed;
-            state.bytes.set(size::task(&stored.task));
-            state.task = Some(stored.task);
-            state.memo = stored.memo;
-            // What others wrote is in the store only, and what is here does not reach up to it.
-            state.ring.clear();
-        }
-        state.held = stored.held;
-        state.pushes |= stored.pushes;
-        drop(state);
-        self.announce();
     }
 
     /// Says that the state has changed. Call it after the lock is released.
@@ -207,7 +82,7 @@ impl Live {
     }
 
     /// The same if nothing else has changed than how far the task has come.
-    pub(super) fn announce_work(&self, committed: Mark) {
+    pub(super) fn announce_progress(&self, committed: Progress) {
         self.changed.notify_waiters();
         if committed.settled.is_some() {
             self.settled.notify_waiters();
@@ -225,10 +100,15 @@ impl Live {
         self.until_by(&self.changed, wanted).await;
     }
 
-    /// The same for what is wanted of a task that has settled, of one that is broken, or of messages that wait: whoever
+    /// The same for what is wanted of a task that has settled, of one that is lost, or of messages that wait: whoever
     /// waits for that is not woken by pieces of work.
     pub(super) async fn until_settled(&self, wanted: impl Fn(&State) -> bool) {
         self.until_by(&self.settled, wanted).await;
+    }
+
+    /// Waits until all that is folded is in the store, or lost.
+    pub(super) async fn until_committed(&self) {
+        self.until(State::is_committed).await;
     }
 
     async fn until_by(&self, notify: &Notify, wanted: impl Fn(&State) -> bool) {
@@ -242,137 +122,23 @@ impl Live {
     }
 }
 
-impl State {
-    fn new(task: Option<Task>, seq: Seq, memory: &MemoryAccount) -> Self {
-        let mark = Mark::of(task.as_ref(), seq);
-        Self {
-            bytes: memory.task_size(task.as_ref().map_or(0, size::task)),
-            task,
-            folded: mark,
-            committed: mark,
-            broken: false,
-            held: false,
-            opening: None,
-            idempotency: None,
-            reserved: false,
-            turn: None,
-            webhook: None,
-            memo: None,
-            memo_is_new: false,
-            pushes: false,
-            reply: None,
-            replied: false,
-            refused: None,
-            followers: 0,
-            ring: VecDeque::new(),
-            running: None,
-            queue: VecDeque::new(),
-        }
-    }
-
-    /// Asks the running execution to stop; the first reason stands. False if none runs.
-    pub(super) fn stop(&mut self, why: Stop) -> bool {
-        let Some(running) = &mut self.running else { return false };
-        running.stop.get_or_insert(why);
-        running.token.cancel();
-        true
-    }
-
-    /// Why the running execution is being stopped, if it is.
-    pub(super) fn stopping(&self) -> Option<Stop> {
-        self.running.as_ref().and_then(|running| running.stop)
-    }
-
-    /// Where the task stands; unspecified before its first event.
-    pub(super) fn state(&self) -> TaskState {
-        self.task.as_ref().map_or(TaskState::Unspecified, |task| task.status.state)
-    }
-
-    /// How many bytes the memo adds to the next entry.
-    pub(super) fn new_memo(&self) -> usize {
-        self.memo.as_ref().filter(|_| self.memo_is_new).map_or(0, Bytes::len)
-    }
-
-    /// True if all that is folded is in the store.
-    pub(super) fn is_committed(&self) -> bool {
-        self.folded.seq == self.committed.seq
-    }
-
-    /// True if something that was said is still on its way to the store.
-    pub(super) fn awaits_store(&self) -> bool {
-        !self.is_committed() || (self.reply.is_some() && !self.replied)
-    }
-
-    /// True if the task has ended and its end is in the store.
-    pub(super) fn has_ended(&self) -> bool {
-        self.is_committed() && self.state().is_terminal()
-    }
-
-    /// True if what was asked at this entry has been answered, and the answer is in the store: a reply, or
-    /// a status after it that is terminal or interrupted.
-    pub(super) fn answers(&self, turn: Seq) -> bool {
-        self.is_over() || self.committed.settled.is_some_and(|settled| settled > turn)
-    }
-
-    /// True if there is no task and there will be none: a reply was given, or a refusal.
-    fn is_over(&self) -> bool {
-        self.replied || self.refused.is_some()
-    }
-
-    /// As [`Self::answers`], also if the answer is still on its way to the store.
-    pub(super) fn will_answer(&self, turn: Seq) -> bool {
-        self.is_over() || self.folded.settled.is_some_and(|settled| settled > turn)
-    }
-
-    /// The entries as streams show them; none while nobody follows.
-    pub(super) fn items(&self, batch: &[Commit]) -> Vec<StreamItem> {
-        if self.followers == 0 {
-            return Vec::new();
-        }
-        let item = |commit: &Commit| StreamItem::new(Some(commit.expected.next()), Arc::clone(&commit.event));
-        batch.iter().map(item).collect()
-    }
-
-    /// Takes in entries that are in the store now, up to this mark.
-    pub(super) fn take_in(&mut self, mark: Mark, items: Vec<StreamItem>) {
-        self.committed = mark;
-        if items.is_empty() {
-            self.ring.clear();
-            return;
-        }
-        for item in items {
-            if self.ring.len() == RING {
-                self.ring.pop_front();
-            }
-            self.ring.push_back(item);
-        }
-    }
-
-    /// The events after `cursor`; `None` if the ring no longer reaches back so far.
-    pub(super) fn after(&self, cursor: Seq) -> Option<impl Iterator<Item = &StreamItem>> {
-        let missing = self.committed.seq.0.saturating_sub(cursor.0) as usize;
-        let skip = self.ring.len().checked_sub(missing)?;
-        Some(self.ring.iter().skip(skip))
-    }
-}
-
 /// A handle that keeps a task live.
-pub(super) struct LiveRef {
-    live: Arc<Live>,
+pub(super) struct LiveTaskRef {
+    live: Arc<LiveTask>,
     registry: Weak<Registry>,
 }
 
-impl LiveRef {
-    fn new(live: &Arc<Live>, registry: &Arc<Registry>) -> Self {
+impl LiveTaskRef {
+    fn new(live: &Arc<LiveTask>, registry: &Arc<Registry>) -> Self {
         live.handles.fetch_add(1, Ordering::Relaxed);
         Self { live: Arc::clone(live), registry: Arc::downgrade(registry) }
     }
 
-    /// What is in memory is not what is stored: nothing more is written, the execution ends, and
+    /// Takes the task out of memory, which is not what is stored: nothing more is written, the execution ends, and
     /// whoever comes next reads the store.
-    pub(super) fn break_off(&self) {
+    pub(super) fn evict(&self) {
         let mut state = self.lock();
-        state.broken = true;
+        state.lose();
         if let Some(running) = &state.running {
             running.token.cancel();
         }
@@ -384,28 +150,28 @@ impl LiveRef {
     }
 }
 
-impl Deref for LiveRef {
-    type Target = Live;
+impl Deref for LiveTaskRef {
+    type Target = LiveTask;
 
-    fn deref(&self) -> &Live {
+    fn deref(&self) -> &LiveTask {
         &self.live
     }
 }
 
-impl Clone for LiveRef {
+impl Clone for LiveTaskRef {
     fn clone(&self) -> Self {
         self.live.handles.fetch_add(1, Ordering::Relaxed);
         Self { live: Arc::clone(&self.live), registry: Weak::clone(&self.registry) }
     }
 }
 
-impl fmt::Debug for LiveRef {
+impl fmt::Debug for LiveTaskRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LiveRef").field(&self.live.id).finish()
+        f.debug_tuple("LiveTaskRef").field(&self.live.id).finish()
     }
 }
 
-impl Drop for LiveRef {
+impl Drop for LiveTaskRef {
     fn drop(&mut self) {
         if self.live.handles.fetch_sub(1, Ordering::AcqRel) == 1
             && let Some(registry) = self.registry.upgrade()
@@ -420,7 +186,7 @@ impl Drop for LiveRef {
 pub(super) struct Registry {
     /// The account that tasks count in.
     pub(super) memory: MemoryAccount,
-    tasks: Mutex<HashMap<TaskId, Arc<Live>, RandomState>>,
+    tasks: Mutex<HashMap<TaskId, Arc<LiveTask>, RandomState>>,
 }
 
 impl Registry {
@@ -429,7 +195,7 @@ impl Registry {
         Self { memory, ..Self::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Arc<Live>, RandomState>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Arc<LiveTask>, RandomState>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -441,7 +207,7 @@ impl Registry {
         scope: Arc<Scope>,
         opening: Arc<Message>,
         idempotency: Option<IdempotencyKey>,
-    ) -> LiveRef {
+    ) -> LiveTaskRef {
         let begun = self.begin_apart(id, context_id, scope, opening, idempotency);
         self.lock().insert(begun.id.clone(), Arc::clone(&begun.live));
         begun
@@ -456,11 +222,10 @@ impl Registry {
         scope: Arc<Scope>,
         opening: Arc<Message>,
         idempotency: Option<IdempotencyKey>,
-    ) -> LiveRef {
-        let mut state = State::new(None, Seq::ZERO, &self.memory);
-        state.opening = Some(opening);
-        state.idempotency.clone_from(&idempotency);
-        let live = Arc::new(Live {
+    ) -> LiveTaskRef {
+        let mut state = State::new(Phase::Opening(opening), &self.memory);
+        state.attached.idempotency.clone_from(&idempotency);
+        let live = Arc::new(LiveTask {
             id,
             context_id,
             scope,
@@ -470,40 +235,35 @@ impl Registry {
             settled: Notify::new(),
             handles: AtomicUsize::new(0),
         });
-        LiveRef::new(&live, self)
+        LiveTaskRef::new(&live, self)
     }
 
     /// The live task, if it is in this scope.
-    pub(super) fn get(self: &Arc<Self>, scope: &Scope, id: &TaskId) -> Option<LiveRef> {
+    pub(super) fn get(self: &Arc<Self>, scope: &Scope, id: &TaskId) -> Option<LiveTaskRef> {
         let tasks = self.lock();
-        tasks.get(id).filter(|live| *live.scope == *scope).map(|live| LiveRef::new(live, self))
+        tasks.get(id).filter(|live| *live.scope == *scope).map(|live| LiveTaskRef::new(live, self))
     }
 
     /// Makes a stored task live, unless somebody has meanwhile.
-    pub(super) fn revive(self: &Arc<Self>, scope: &Arc<Scope>, stored: StoredTask) -> LiveRef {
+    pub(super) fn revive(self: &Arc<Self>, scope: &Arc<Scope>, stored: StoredTask) -> LiveTaskRef {
         let mut tasks = self.lock();
         let live = tasks.entry(stored.task.id.clone()).or_insert_with(|| {
-            Arc::new(Live {
+            Arc::new(LiveTask {
                 id: stored.task.id.clone(),
                 context_id: stored.task.context_id.clone(),
                 scope: Arc::clone(scope),
                 key: None,
-                state: Mutex::new(State {
-                    held: stored.held,
-                    pushes: stored.pushes,
-                    memo: stored.memo,
-                    ..State::new(Some(stored.task), stored.seq, &self.memory)
-                }),
+                state: Mutex::new(State::stored(stored, &self.memory)),
                 changed: Notify::new(),
                 settled: Notify::new(),
                 handles: AtomicUsize::new(0),
             })
         });
-        LiveRef::new(live, self)
+        LiveTaskRef::new(live, self)
     }
 
     /// Forgets a task without handles, unless somebody has taken one since.
-    fn release(&self, live: &Arc<Live>) {
+    fn release(&self, live: &Arc<LiveTask>) {
         let mut tasks = self.lock();
         if live.handles.load(Ordering::Acquire) == 0
             && tasks.get(&live.id).is_some_and(|known| Arc::ptr_eq(known, live))
@@ -513,7 +273,7 @@ impl Registry {
     }
 
     /// Forgets a task whose memory is not the truth any more; the next caller reads the store.
-    fn evict(&self, live: &Live) {
+    fn evict(&self, live: &LiveTask) {
         let mut tasks = self.lock();
         if tasks.get(&live.id).is_some_and(|known| std::ptr::eq(&raw const **known, live)) {
             tasks.remove(&live.id);
@@ -527,14 +287,14 @@ impl Registry {
     }
 
     /// Every live task, for the shutdown.
-    pub(super) fn all(self: &Arc<Self>) -> Vec<LiveRef> {
-        self.lock().values().map(|live| LiveRef::new(live, self)).collect()
+    pub(super) fn all(self: &Arc<Self>) -> Vec<LiveTaskRef> {
+        self.lock().values().map(|live| LiveTaskRef::new(live, self)).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use nuncio_protocol::{Event, TaskStatus, Timestamp};
+    use nuncio_protocol::{Event, Task, TaskState, TaskStatus, Timestamp};
 
     use super::*;
 
@@ -548,10 +308,29 @@ mod tests {
         };
         let registry: Arc<Registry> = Arc::default();
         let live = registry.revive(&Arc::default(), stored(2));
-        let item = |seq| StreamItem::new(Some(Seq(seq)), Arc::new(Event::Task(stored(seq).task)));
-        let mark = Mark { seq: Seq(4), settled: None };
-        live.lock().take_in(mark, vec![item(3), item(4)]);
-        live.lock().folded = mark;
+        let entry = |seq| Commit {
+            scope: Arc::default(),
+            task_id: "t-1".into(),
+            expected: Seq(seq),
+            event: Arc::new(Event::Message(Arc::default())),
+            at: Timestamp::EPOCH,
+            snapshot: None,
+            idempotency: None,
+            reserved: false,
+            turn: None,
+            take: false,
+            webhook: None,
+            push: false,
+            memo: None,
+        };
+        {
+            let mut state = live.lock();
+            state.followers = 1;
+            let advance = state.advance(&[entry(2), entry(3)]);
+            state.take_in(advance);
+            let Phase::Task(tracked) = &mut state.phase else { panic!("it is a task") };
+            tracked.folded = tracked.committed;
+        }
         let shown = |cursor| live.lock().after(Seq(cursor)).map(Iterator::count);
         assert_eq!(shown(3), Some(1));
         live.follow(stored(6));

@@ -3,7 +3,7 @@
 //! Nothing is visible to anyone before it is committed. Folding is done here, in order, under the task's
 //! lock; the [`Journal`](super::journal) commits, at once or in batches.
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use nuncio_protocol::{
@@ -12,20 +12,17 @@ use nuncio_protocol::{
 };
 
 use super::{
-    Shared,
-    journal::Write,
-    live::{LiveRef, State, Stop},
+    Core,
+    journal::Appended,
+    live::LiveTaskRef,
+    state::{Phase, Progress, State, Stop, Tracked},
 };
 use crate::{
+    clock::now,
+    id::new_id,
     size,
     store::{Commit, IdempotencyKey, StoredTurn, Webhook},
 };
-
-/// The present, to the millisecond, which is what the wire shows.
-pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).ok().and_then(Timestamp::from_millis).unwrap_or(Timestamp::EPOCH)
-}
 
 /// Who writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,13 +36,13 @@ enum Writer {
 /// Writes to one task.
 #[derive(Clone)]
 pub(crate) struct Recorder {
-    shared: Arc<Shared>,
-    live: LiveRef,
+    core: Arc<Core>,
+    live: LiveTaskRef,
 }
 
 impl Recorder {
-    pub(super) fn new(shared: &Arc<Shared>, live: &LiveRef) -> Self {
-        Self { shared: Arc::clone(shared), live: live.clone() }
+    pub(super) fn new(core: &Arc<Core>, live: &LiveTaskRef) -> Self {
+        Self { core: Arc::clone(core), live: live.clone() }
     }
 
     pub(crate) fn task_id(&self) -> &TaskId {
@@ -69,45 +66,46 @@ impl Recorder {
     /// Keeps what the executor remembers until the next entry takes it along.
     pub(crate) fn remember(&self, memo: Bytes) -> Result<()> {
         let mut state = self.live.lock();
-        if state.broken {
-            return Err(super::unavailable());
+        match &state.phase {
+            Phase::Opening(_) => {}
+            Phase::Task(tracked) if !tracked.task.status.state.is_terminal() => {}
+            Phase::Task(tracked) => return Err(refusal(Refusal::Terminal(tracked.task.status.state))),
+            Phase::Replied { .. } => return Err(after_reply()),
+            Phase::Refused(_) => return Err(after_refusal()),
+            Phase::Lost(_) => return Err(super::unavailable()),
         }
-        refuse_after_reply(&state)?;
-        if state.state().is_terminal() {
-            return Err(refusal(Refusal::Terminal(state.state())));
-        }
-        (state.memo, state.memo_is_new) = (Some(memo), true);
+        state.attached.memo = Some(memo.clone());
+        state.memo = Some(memo);
         Ok(())
     }
 
     /// Gives the caller this error instead of a task, if there is none.
     pub(crate) fn refuse(&self, error: Error) -> Result<()> {
         let mut state = self.live.lock();
-        if state.broken {
-            return Err(super::unavailable());
+        match &state.phase {
+            Phase::Opening(_) => state.phase = Phase::Refused(Arc::new(error)),
+            Phase::Task(_) => return Err(error),
+            Phase::Replied { .. } => return Err(after_reply()),
+            Phase::Refused(_) => return Err(after_refusal()),
+            Phase::Lost(_) => return Err(super::unavailable()),
         }
-        refuse_after_reply(&state)?;
-        if state.task.is_some() {
-            return Err(error);
-        }
-        state.refused = Some(Arc::new(error));
         drop(state);
         self.live.announce();
         Ok(())
     }
 
     /// Looks at the task as it is folded.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(Option<&Task>) -> T) -> T {
-        look(self.live.lock().task.as_ref())
+    pub(crate) fn with_task<T>(&self, look: impl FnOnce(Option<&Task>) -> T) -> T {
+        look(self.live.lock().last_task())
     }
 
     /// Waits until the task asks for something.
-    pub(crate) async fn asked(&self) {
+    pub(crate) async fn until_interrupted(&self) {
         self.live.until_settled(|state| state.state().is_interrupted()).await;
     }
 
     /// Waits until the task asks for something and a message waits for its turn.
-    pub(crate) async fn answered(&self) {
+    pub(crate) async fn until_follow_up(&self) {
         self.live.until_settled(|state| state.state().is_interrupted() && !state.queue.is_empty()).await;
     }
 
@@ -118,8 +116,8 @@ impl Recorder {
 
     /// Waits until all that was recorded is in the store.
     pub(crate) async fn flush(&self) -> Result<()> {
-        self.live.until(|state| state.broken || state.is_committed()).await;
-        if self.live.lock().broken { Err(super::unavailable()) } else { Ok(()) }
+        self.live.until_committed().await;
+        self.live.lock().check_kept()
     }
 
     /// Makes the task, if it is not there yet.
@@ -141,8 +139,8 @@ impl Recorder {
         webhook: Option<Webhook>,
     ) -> Result<Seq> {
         {
-            let mut state = self.live.lock();
-            (state.idempotency, state.turn, state.webhook) = (key, turn, webhook);
+            let attached = &mut self.live.lock().attached;
+            (attached.idempotency, attached.turn, attached.webhook) = (key, turn, webhook);
         }
         self.write(Writer::Runtime, [Event::Message(Arc::clone(message))]).await
     }
@@ -153,7 +151,7 @@ impl Recorder {
             Arc::new(Message {
                 context_id: Some(self.live.context_id.clone()),
                 task_id: Some(self.live.id.clone()),
-                ..Message::agent(super::new_id::<MessageId>(), nuncio_protocol::Part::text(reason))
+                ..Message::agent(new_id::<MessageId>(), nuncio_protocol::Part::text(reason))
             })
         });
         self.write(Writer::Runtime, [self.status(state, message)]).await
@@ -173,17 +171,18 @@ impl Recorder {
     pub(crate) async fn reply(&self, mut message: Message) -> Result<()> {
         let told = {
             let mut state = self.live.lock();
-            if state.broken {
-                return Err(super::unavailable());
-            }
-            if state.task.is_some() {
-                None
-            } else {
-                refuse_after_reply(&state)?;
-                self.refuse_too_large(&mut state, size::message(&message))?;
-                let message = Arc::new(std::mem::take(&mut message));
-                state.reply = Some(Arc::clone(&message));
-                Some((state.idempotency.take().map(|key| (key, message)), state.reserved))
+            match &state.phase {
+                Phase::Task(_) => None,
+                Phase::Opening(_) => {
+                    self.refuse_too_large(&mut state, size::message(&message))?;
+                    let reply = Arc::new(std::mem::take(&mut message));
+                    let key = state.attached.idempotency.take().map(|key| (key, Arc::clone(&reply)));
+                    state.phase = Phase::Replied { reply, stored: false };
+                    Some((key, state.attached.reserved))
+                }
+                Phase::Replied { .. } => return Err(after_reply()),
+                Phase::Refused(_) => return Err(after_refusal()),
+                Phase::Lost(_) => return Err(super::unavailable()),
             }
         };
         let Some((key, reserved)) = told else {
@@ -192,16 +191,18 @@ impl Recorder {
             return self.write(Writer::Executor, [words]).await.map(drop);
         };
         if let Some((key, message)) = key {
-            let (Shared { journal, store, .. }, at) = (&*self.shared, now());
-            let keep = || store.keep_reply(&self.live.scope, key.clone(), Arc::clone(&message), at);
-            if let Err(error) = journal.insist(keep).await {
-                self.live.break_off();
+            let (Core { journal, store, .. }, at) = (&*self.core, now());
+            let keep = || store.put_reply(&self.live.scope, key.clone(), Arc::clone(&message), at);
+            if let Err(error) = journal.retry_while_down(keep).await {
+                self.live.evict();
                 return Err(error.into());
             }
         } else if reserved {
-            Box::pin(self.shared.release(&self.live)).await;
+            Box::pin(self.core.release(&self.live)).await;
         }
-        self.live.lock().replied = true;
+        if let Phase::Replied { stored, .. } = &mut self.live.lock().phase {
+            *stored = true;
+        }
         self.live.announce();
         Ok(())
     }
@@ -213,48 +214,27 @@ impl Recorder {
         writer: Writer,
         events: impl IntoIterator<Item = Event> + AsRef<[Event]> + Send,
     ) -> Result<Seq> {
-        let journal = &self.shared.journal;
-        let memo = if journal.is_immediate() { 0 } else { self.live.lock().new_memo() };
-        let room = journal.room(events.as_ref(), memo).await;
-        let now = now();
+        let (journal, said) = (&self.core.journal, events.as_ref());
+        let bytes = || said.iter().map(size::event).sum::<usize>() + self.live.lock().attached.bytes();
+        let permit = journal.permit(bytes).await;
         let mut state = self.live.lock();
-        if state.broken {
-            return Err(super::unavailable());
-        }
-        match writer {
-            Writer::Executor => {
-                refuse_after_reply(&state)?;
-                self.refuse_while_stopping(&state, events.as_ref())?;
-            }
-            // The reply was the end: there is no task to make or to end.
-            Writer::Runtime if state.reply.is_some() || state.refused.is_some() => {
-                return Ok(state.folded.seq);
-            }
-            Writer::Runtime => {}
-        }
-        let (batch, refused) = self.fold(&mut state, writer, events, now);
+        let (batch, refused) = self.fold(&mut state, writer, events, now());
         if batch.is_empty() {
-            return refused.map(|()| state.folded.seq);
+            return refused.map(|()| state.folded().seq);
         }
-        state.folded.advance(&batch);
         // In the hands of this owner from now on, or the store says no.
-        state.held = false;
-        let seq = state.folded.seq;
+        state.owned_elsewhere = false;
+        let seq = state.folded().seq;
         // Under the lock: in the order of the numbers.
-        let done = if journal.is_immediate() {
-            let (mark, items) = (state.folded, state.items(&batch));
-            journal.commit_now(batch, state.pushes).map(|()| state.take_in(mark, items))
-        } else {
-            journal.queue(Write { live: self.live.clone(), batch, room })
-        };
-        let committed = state.committed;
+        let appended = journal.append(&self.live, &mut state, batch, permit);
+        let committed = state.committed();
         drop(state);
-        if done.is_err() {
-            self.live.break_off();
-        } else if journal.is_immediate() {
-            self.live.announce_work(committed);
+        match &appended {
+            Ok(Appended::Committed) => self.live.announce_progress(committed),
+            Ok(Appended::Queued) => {}
+            Err(_) => self.live.evict(),
         }
-        done.and(refused).map(|()| seq)
+        appended.and(refused).map(|()| seq)
     }
 
     /// Folds events into the task, which it makes if need be, and gives what is to be committed; and why it is not all.
@@ -265,19 +245,30 @@ impl Recorder {
         events: impl IntoIterator<Item = Event> + AsRef<[Event]>,
         now: Timestamp,
     ) -> (Vec<Commit>, Result<()>) {
+        if writer == Writer::Executor
+            && matches!(state.phase, Phase::Opening(_) | Phase::Task(_))
+            && let Err(stopping) = self.refuse_while_stopping(state, events.as_ref())
+        {
+            return (Vec::new(), Err(stopping));
+        }
         let mut batch = Vec::with_capacity(events.as_ref().len() + 1);
         let before = state.bytes.get();
-        let mut task = match state.task.take() {
-            Some(task) => task,
-            None => {
-                let task = self.opening_task(state, now);
+        let (mut task, mut folded, committed) = match &mut state.phase {
+            Phase::Task(tracked) => (std::mem::take(&mut tracked.task), tracked.folded, tracked.committed),
+            Phase::Opening(message) => {
+                let task = self.opening_task(Arc::clone(message), now);
                 state.bytes.set(before + size::task(&task));
-                batch.push(self.entry(state.folded.seq, Event::Task(task.clone()), now));
-                task
+                batch.push(self.entry(Seq::ZERO, Event::Task(task.clone()), now));
+                (task, Progress::default(), Progress::default())
             }
+            Phase::Lost(_) => return (batch, Err(super::unavailable())),
+            // That was the end: there is no task to make or to end.
+            Phase::Replied { .. } | Phase::Refused(_) if writer == Writer::Runtime => return (batch, Ok(())),
+            Phase::Replied { .. } => return (batch, Err(after_reply())),
+            Phase::Refused(_) => return (batch, Err(after_refusal())),
         };
         let is_new = !batch.is_empty();
-        let folded = events.into_iter().try_for_each(|mut event| {
+        let refused = events.into_iter().try_for_each(|mut event| {
             if let Event::StatusUpdate(update) = &mut event {
                 update.status.timestamp.get_or_insert(now);
             }
@@ -289,42 +280,36 @@ impl Recorder {
             state.bytes.set(state.bytes.get() + bytes);
             let settled = event.status().is_some_and(|status| status.state.is_settled());
             let snapshot = settled.then(|| task.clone());
-            let expected = Seq(state.folded.seq.0 + batch.len() as u64);
+            let expected = Seq(folded.seq.0 + batch.len() as u64);
             batch.push(Commit { snapshot, ..self.entry(expected, event, now) });
             Ok(())
         });
-        if folded.is_err() && is_new && batch.len() == 1 {
+        if refused.is_err() && is_new && batch.len() == 1 {
             // Nothing was said: there is no task.
             state.bytes.set(before);
-            return (Vec::new(), folded);
+            return (Vec::new(), refused);
         }
-        state.task = Some(task);
+        folded.advance(&batch);
+        state.phase = Phase::Task(Tracked { task, folded, committed });
         if let Some(first) = batch.first_mut() {
-            first.reserved = std::mem::take(&mut state.reserved);
-            let key = state.idempotency.take();
-            first.idempotency = key.filter(|_| !first.reserved);
-            first.turn = state.turn.take();
-            first.take = state.held;
-            first.webhook = state.webhook.take();
-            first.memo = state.memo.clone().filter(|_| std::mem::take(&mut state.memo_is_new));
+            first.take = state.owned_elsewhere;
+            std::mem::take(&mut state.attached).put_on(first);
             state.pushes |= first.webhook.is_some();
         }
         // At a store that is shared, somebody else may have registered a webhook.
-        if let Some(push) =
-            self.shared.push.as_ref().filter(|_| state.pushes || self.shared.store.is_shared())
-        {
+        if let Some(push) = self.core.push.as_ref().filter(|_| state.pushes || self.core.store.is_shared()) {
             batch.iter_mut().for_each(|commit| commit.push = push.tells(&commit.event));
         }
-        (batch, folded)
+        (batch, refused)
     }
 
     /// Stops the execution if the event would make the task larger than its limit or than memory allows: what came
     /// before is kept. The runtime's own
     /// entries are few and small, and the reason is one of them.
     fn refuse_too_large(&self, state: &mut State, bytes: usize) -> Result<()> {
-        if state.bytes.get().saturating_add(bytes) > self.shared.present.load().max_task_bytes {
+        if state.bytes.get().saturating_add(bytes) > self.core.agent.current().max_task_bytes {
             state.stop(Stop::TooLarge);
-            return Err(self.shared.too_large());
+            return Err(self.core.agent.too_large());
         }
         if !state.bytes.may_grow(bytes) {
             state.stop(Stop::OutOfMemory);
@@ -339,7 +324,7 @@ impl Recorder {
         let ends =
             matches!(events, [event] if event.status().is_some_and(|status| status.state.is_terminal()));
         match state.stopping() {
-            Some(Stop::TooLarge) => Err(self.shared.too_large()),
+            Some(Stop::TooLarge) => Err(self.core.agent.too_large()),
             Some(Stop::OutOfMemory) => Err(super::out_of_memory()),
             Some(Stop::Cancel | Stop::Shutdown | Stop::Silence) if !ends => {
                 Err(Error::new(ErrorKind::UnsupportedOperation, "the task is being stopped"))
@@ -348,12 +333,12 @@ impl Recorder {
         }
     }
 
-    fn opening_task(&self, state: &State, now: Timestamp) -> Task {
+    fn opening_task(&self, message: Arc<Message>, now: Timestamp) -> Task {
         Task {
             id: self.live.id.clone(),
             context_id: self.live.context_id.clone(),
             status: TaskStatus { state: TaskState::Submitted, message: None, timestamp: Some(now) },
-            history: state.opening.iter().cloned().collect(),
+            history: vec![message],
             ..Task::default()
         }
     }
@@ -377,20 +362,12 @@ impl Recorder {
     }
 }
 
-fn refuse_after_reply(state: &State) -> Result<()> {
-    if state.reply.is_some() {
-        return Err(Error::new(
-            ErrorKind::InvalidAgentResponse,
-            "a direct reply was given; nothing can follow it",
-        ));
-    }
-    if state.refused.is_some() {
-        return Err(Error::new(
-            ErrorKind::InvalidAgentResponse,
-            "the message was refused; nothing can follow",
-        ));
-    }
-    Ok(())
+fn after_reply() -> Error {
+    Error::new(ErrorKind::InvalidAgentResponse, "a direct reply was given; nothing can follow it")
+}
+
+fn after_refusal() -> Error {
+    Error::new(ErrorKind::InvalidAgentResponse, "the message was refused; nothing can follow")
 }
 
 fn refusal(refusal: Refusal) -> Error {

@@ -16,30 +16,30 @@ use tokio::{
 };
 
 use super::{
-    Shared,
-    execution::{self, Turn},
+    Core, execution,
     in_flight::InFlightGuard,
-    kept::Kept,
-    live::LiveRef,
-    record::{Recorder, now},
+    live::LiveTaskRef,
+    record::Recorder,
+    stored_turn::TurnBody,
+    turn::{FollowUpTurn, Job, OpeningTurn, Turn},
 };
 use crate::{
-    CallerKey,
+    clock::now,
     store::{Orphan, Prune, Pruned, Scope, StoreError, StoredTurn},
 };
 
 /// How often it is looked for what others have left. With the time after which an owner counts as gone
 /// this stays under ten seconds.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const RECOVERY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How often the references of a message are looked for before it runs without them.
-const LOOKS_FOR_REFERENCES: usize = 30;
+const MAX_REFERENCE_READS: usize = 30;
 
 /// How many tasks are taken over, or forgotten, at a time.
 const AT_A_TIME: usize = 256;
 
 /// How often it is looked for what is past its time.
-const PRUNE_EVERY: Duration = Duration::from_secs(600);
+const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
 pub(super) const NOT_RUN_AGAIN: &str = "the server stopped while the agent was at work on this task; it was not run again, \
                              because the agent is not marked as idempotent";
@@ -84,36 +84,49 @@ impl Retention {
     }
 }
 
-/// Looks after the store for as long as the runtime lives.
-pub(super) fn keep_house(shared: &Arc<Shared>) {
-    if shared.keeps_turns() || !shared.retention.is_for_ever() {
-        tokio::spawn(run(Arc::downgrade(shared)));
+/// The state of recovery and retention.
+pub(super) struct Recovery {
+    /// Held while what others have left behind is taken up.
+    lock: tokio::sync::Mutex<()>,
+    retention: Retention,
+}
+
+impl Recovery {
+    pub(super) fn new(retention: Retention) -> Self {
+        Self { lock: tokio::sync::Mutex::default(), retention }
     }
 }
 
-async fn run(shared: Weak<Shared>) {
+/// Looks after the store for as long as the runtime lives.
+pub(super) fn spawn_maintenance(core: &Arc<Core>) {
+    if core.keeps_turns() || !core.recovery.retention.is_for_ever() {
+        tokio::spawn(run(Arc::downgrade(core)));
+    }
+}
+
+async fn run(core: Weak<Core>) {
     let mut prune_at = Instant::now();
-    while let Some(shared) = shared.upgrade().filter(|shared| shared.check_open().is_ok()) {
-        if let Err(error) = shared.recover().await {
+    while let Some(core) = core.upgrade().filter(|core| core.lifecycle.check_open().is_ok()) {
+        if let Err(error) = core.recover().await {
             tracing::warn!(%error, "tasks that others left behind could not be taken over; trying again");
         }
         if Instant::now() >= prune_at {
-            prune_at = Instant::now() + PRUNE_EVERY;
-            if let Err(error) = shared.prune().await {
+            prune_at = Instant::now() + PRUNE_INTERVAL;
+            if let Err(error) = core.prune().await {
                 tracing::warn!(%error, "tasks past their time could not be forgotten; trying again later");
             }
         }
-        drop(shared);
-        sleep(LOOK_EVERY).await;
+        drop(core);
+        sleep(RECOVERY_INTERVAL).await;
     }
 }
 
-impl Shared {
+impl Core {
     /// Takes up what others have left behind; when it returns, all of that is running or has ended.
     async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
-        let _alone = self.taking_up.lock().await;
+        let _alone = self.recovery.lock.lock().await;
         loop {
-            let orphans = self.store.adopt(&self.agent, AT_A_TIME).await?;
+            let orphans = self.store.adopt(&self.agent.name, AT_A_TIME).await?;
             if orphans.is_empty() {
                 return self.fail_abandoned().await;
             }
@@ -128,11 +141,11 @@ impl Shared {
 
     /// The same now, for somebody who will not wait for long, and may leave: what is adopted is also run.
     pub(super) async fn recover_now(self: &Arc<Self>) {
-        if self.check_open().is_err() {
+        if self.lifecycle.check_open().is_err() {
             return;
         }
-        let shared = Arc::clone(self);
-        let recovered = tokio::spawn(async move { shared.recover().await });
+        let core = Arc::clone(self);
+        let recovered = tokio::spawn(async move { core.recover().await });
         if let Ok(Ok(Err(error))) = timeout(self.limits.cancel_grace, recovered).await {
             tracing::warn!(%error, "tasks that others left behind could not be taken over");
         }
@@ -145,13 +158,13 @@ impl Shared {
         live.follow(stored);
         // A webhook may have been registered since it was read; the store knows.
         live.lock().pushes = true;
-        let first = turns.first().map(|turn| Kept::decode(turn).map(|kept| (kept.opens(), turn.begun)));
+        let first = turns.first().map(|turn| TurnBody::decode(turn).map(|body| (body.opens(), turn.begun)));
         let runs = match first.transpose().unwrap_or_else(|error| {
             tracing::error!(task = %live.id, %error, "a turn that was left behind cannot be read");
             None
         }) {
             Some((opens, false)) => opens || !busy,
-            Some((_, true)) => self.is_idempotent(),
+            Some((_, true)) => self.agent.is_idempotent(),
             None => false,
         };
         if !runs {
@@ -159,61 +172,62 @@ impl Shared {
             return Recorder::new(self, &live).end(TaskState::Failed, Some(NOT_RUN_AGAIN)).await.map(drop);
         }
         tracing::info!(task = %live.id, turns = turns.len(), "a task was left behind and goes on");
-        let task = live.lock().task.clone().ok_or(ErrorKind::Internal)?;
+        let task = live.lock().task().cloned().ok_or(ErrorKind::Internal)?;
         for turn in turns {
             let turn = self.restore(&live, &task, turn).await?;
-            live.lock().queue.push_back(Box::new(turn));
+            live.lock().queue.push_back(turn);
         }
         self.run_queue(&live);
         Ok(())
     }
 
     /// A turn as it was.
-    async fn restore(self: &Arc<Self>, live: &LiveRef, task: &Task, turn: StoredTurn) -> Result<Turn> {
-        let (scope, kept) = (&live.scope, Kept::decode(&turn)?);
-        // Recorded with the task, or with the mark that it has begun.
-        let recorded = kept.opens() || turn.begun;
-        let call = kept.call(scope);
-        let claim = kept.claim().filter(|_| !recorded);
-        let in_flight = claim.as_ref().and_then(|key| self.enter(key, live).ok());
+    async fn restore(self: &Arc<Self>, live: &LiveTaskRef, task: &Task, turn: StoredTurn) -> Result<Turn> {
+        let (scope, body) = (&live.scope, TurnBody::decode(&turn)?);
+        let opens = body.opens();
+        // Else recorded already, with the task or with the mark that it has begun.
+        let key = body.key().filter(|_| !opens && !turn.begun);
+        let in_flight = key.as_ref().and_then(|key| self.sends.enter(key, live).ok());
         in_flight.iter().for_each(InFlightGuard::waits);
-        let message = kept.message.or_else(|| task.history.first().cloned()).ok_or(ErrorKind::Internal)?;
-        Ok(Turn {
+        let call = body.call(scope);
+        let message = body.message.or_else(|| task.history.first().cloned()).ok_or(ErrorKind::Internal)?;
+        let job = Job {
             references: self.references_left(scope, &message).await,
             message,
-            // Registered before it was kept, or recorded with its message.
-            webhook: None,
-            configuration: kept.configuration,
-            metadata: kept.metadata,
+            configuration: body.configuration,
+            metadata: body.metadata,
             call,
-            claim,
-            name: kept.name,
-            again: turn.begun,
-            kept: Some(turn),
-            reserved: None,
+            repeat_id: body.name,
             in_flight,
-            // Whoever said it is gone.
-            begun: (!recorded).then(|| oneshot::channel().0),
+        };
+        Ok(if turn.begun {
+            Turn::Resumed(Box::new(job))
+        } else if opens {
+            Turn::Opening(Box::new(OpeningTurn { job, acknowledged: Some(turn.id), reservation: None }))
+        } else {
+            // Its webhook was registered before it was stored. Whoever said it is gone.
+            let (begun, _) = oneshot::channel();
+            Turn::FollowUp(Box::new(FollowUpTurn { job, key, webhook: None, stored: Some(turn), begun }))
         })
     }
 
     /// The tasks that the message of such a turn refers to. The turn is ours now, and nobody else will run
     /// it: a store that is not there is waited for, but they are a hint, and not worth everything.
     async fn references_left(&self, scope: &Arc<Scope>, message: &Message) -> Vec<Task> {
-        for _ in 0..LOOKS_FOR_REFERENCES {
+        for _ in 0..MAX_REFERENCE_READS {
             match self.references(scope, message).await {
                 Ok(references) => return references,
                 Err(error) => {
                     tracing::warn!(%error, "what a message refers to could not be read; trying again");
                 }
             }
-            sleep(LOOK_EVERY).await;
+            sleep(RECOVERY_INTERVAL).await;
         }
         Vec::new()
     }
 
     /// Runs what waits for this task, when there is room for another execution.
-    fn run_queue(self: &Arc<Self>, live: &LiveRef) {
+    fn run_queue(self: &Arc<Self>, live: &LiveTaskRef) {
         let (first, stopped) = {
             let mut state = live.lock();
             if state.running.is_some() {
@@ -225,24 +239,18 @@ impl Shared {
             state.running = Some(running);
             (first, stopped)
         };
-        let (shared, handle) = (Arc::clone(self), live.clone());
-        let caller = CallerKey::from(&*live.scope);
-        // It counts while it waits as well: its caller begins no more beside it.
-        let counted = self.quota.resume(&caller);
-        self.tracker.spawn(async move {
-            let permit = tokio::select! {
-                permit = shared.tasks.acquire(&caller) => Some(permit),
-                // What is to end needs no room for that.
-                () = stopped.cancelled() => None,
-            };
-            let _held = (counted, permit);
-            execution::run(shared, handle, first).await;
+        let (core, handle) = (Arc::clone(self), live.clone());
+        let counted = self.capacity.resume(&live.scope);
+        self.lifecycle.executions.spawn(async move {
+            let stopped = stopped.cancelled();
+            let _permit = core.capacity.resumed_permit(&handle.scope, counted, stopped).await;
+            execution::run(core, handle, first).await;
         });
     }
 
     async fn prune(&self) -> Result<(), StoreError> {
         let mut forgotten = 0;
-        for prune in self.retention.due(&self.agent, now()) {
+        for prune in self.recovery.retention.due(&self.agent.name, now()) {
             loop {
                 let pruned = self.store.prune(&prune, AT_A_TIME).await?;
                 forgotten += pruned;
@@ -252,7 +260,7 @@ impl Shared {
             }
         }
         if forgotten > 0 {
-            tracing::info!(agent = %self.agent, forgotten, "forgot what was past its time");
+            tracing::info!(agent = %self.agent.name, forgotten, "forgot what was past its time");
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! | what is executed | what is committed before |
 //! |---|---|
 //! | a message that begins a task | the task's id with the key ([`Reservation`]); the task itself is there from its first event on |
-//! | the same, and its caller does not wait | the task, with its key and its turn (`kept`) |
+//! | the same, its caller does not wait, and its executor always leaves a task | the task, with its key and its turn (`stored_turn`) |
 //! | a message to a task | the message, with its key, as an entry of the log |
 //!
 //! An executor that is idempotent needs none of this, and a store in memory ends with the process.
@@ -18,16 +18,21 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
 use super::{
-    COMMIT_PATIENCE, Shared, TaskPermit,
+    COMMIT_PATIENCE, Core,
     admit::Admitted,
-    execution::{Begun, Turn},
-    live::LiveRef,
-    new_id,
-    record::{Recorder, now},
+    capacity::TaskPermit,
+    live::LiveTaskRef,
+    record::Recorder,
     recover::NOT_RUN_AGAIN,
+    state::{Phase, ReservationEnd},
+    turn::{Begun, OpeningTurn, Turn},
     unavailable,
 };
-use crate::store::{IdempotencyKey, Reservation, StoreError, Webhook};
+use crate::{
+    clock::now,
+    id::new_id,
+    store::{IdempotencyKey, Reservation, StoreError, Webhook},
+};
 
 /// How often a message that another server has reserved is looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -35,25 +40,20 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How many reservations are read at a time.
 const PAGE: usize = 256;
 
-/// What a task begins with, as a reservation keeps it.
+/// The body of a reservation: what the task begins with.
 #[derive(Serialize, Deserialize)]
-struct Opening {
+struct ReservationBody {
     message: Arc<Message>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     webhook: Option<Webhook>,
 }
 
-impl Shared {
-    /// True if the executor may be given the same message twice.
-    pub(super) fn is_idempotent(&self) -> bool {
-        self.idempotent || self.present.load().executor.is_idempotent()
-    }
-
+impl Core {
     /// True if the store is to know of a message before the executor does; `keyed` if it came with a key.
     pub(super) fn writes_ahead(&self, keyed: bool) -> bool {
         self.keeps_turns()
-            && !self.is_idempotent()
-            && (keyed || self.present.load().executor.always_leaves_task())
+            && !self.agent.is_idempotent()
+            && (keyed || self.agent.current().executor.always_leaves_task())
     }
 
     /// Reserves the task of a turn, and runs it. Where another server has the key already, that one's answer is
@@ -61,15 +61,16 @@ impl Shared {
     pub(super) async fn begin_reserved(
         self: &Arc<Self>,
         cx: &CallContext,
-        live: LiveRef,
-        turn: Box<Turn>,
+        live: LiveTaskRef,
+        turn: Box<OpeningTurn>,
         permit: TaskPermit,
     ) -> Result<Admitted> {
-        let (shared, handle) = (Arc::clone(self), live.clone());
+        let (core, handle) = (Arc::clone(self), live.clone());
         // Not by the caller, who may leave: what is reserved is also run.
         let begun = self
-            .tracker
-            .spawn(async move { shared.reserve_and_start(&handle, turn, permit).await }.in_current_span());
+            .lifecycle
+            .executions
+            .spawn(async move { core.reserve_and_start(&handle, turn, permit).await }.in_current_span());
         let begun = timeout(COMMIT_PATIENCE, begun).await.map_err(|_| unavailable())?;
         if begun.map_err(Error::internal)?? {
             return Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }));
@@ -80,8 +81,8 @@ impl Shared {
     /// False if the key is taken; then nothing was begun.
     async fn reserve_and_start(
         self: &Arc<Self>,
-        live: &LiveRef,
-        mut turn: Box<Turn>,
+        live: &LiveTaskRef,
+        mut turn: Box<OpeningTurn>,
         permit: TaskPermit,
     ) -> Result<bool> {
         let reservation = reservation_of(live)?;
@@ -90,25 +91,25 @@ impl Shared {
             Ok(Err(_)) => return Ok(false),
             Err(error) => {
                 // It may be there or not. Until it is certain that it is not, a repeat waits behind this turn.
-                let (shared, live) = (Arc::clone(self), live.clone());
-                self.tracker.spawn(async move {
-                    shared.release(&live).await;
+                let (core, live) = (Arc::clone(self), live.clone());
+                self.lifecycle.executions.spawn(async move {
+                    core.release(&live).await;
                     drop((turn, permit));
                 });
                 return Err(error.into());
             }
         }
-        if live.lock().broken {
+        if live.lock().is_lost() {
             // Its caller was erased meanwhile.
             self.release(live).await;
             return Err(unavailable());
         }
-        live.lock().reserved = true;
-        turn.reserved = Some(reservation);
-        if let Some(guard) = &turn.in_flight {
+        live.lock().attached.reserved = true;
+        turn.reservation = Some(reservation);
+        if let Some(guard) = &turn.job.in_flight {
             guard.begins_after(Seq::ZERO);
         }
-        self.start(live, turn, permit);
+        self.start(live, Turn::Opening(turn), permit);
         Ok(true)
     }
 
@@ -117,7 +118,7 @@ impl Shared {
         self: &Arc<Self>,
         cx: &CallContext,
         key: Option<&IdempotencyKey>,
-        live: &LiveRef,
+        live: &LiveTaskRef,
     ) -> Result<Option<Admitted>> {
         let Some(key) = key.filter(|_| self.store.is_shared()) else { return Ok(None) };
         // Boxed: it is rare, and would make every send's future larger.
@@ -143,8 +144,9 @@ impl Shared {
     }
 
     /// Gives a reservation back, when the store is there.
-    pub(super) async fn release(&self, live: &LiveRef) {
-        if let Err(error) = self.journal.insist(|| self.store.release(&live.scope, &live.id)).await {
+    pub(super) async fn release(&self, live: &LiveTaskRef) {
+        if let Err(error) = self.journal.retry_while_down(|| self.store.release(&live.scope, &live.id)).await
+        {
             tracing::error!(task = %live.id, %error, "a reservation could not be released; the next server ends it as failed");
         }
     }
@@ -153,25 +155,26 @@ impl Shared {
     /// same, or the caller was erased, that stands.
     pub(super) async fn fail_reserved(self: &Arc<Self>, reservation: Reservation) -> Result<()> {
         let Reservation { scope, task_id, body, .. } = reservation;
-        let Opening { message, webhook } = serde_json::from_slice(&body).map_err(StoreError::broken)?;
+        let ReservationBody { message, webhook } =
+            serde_json::from_slice(&body).map_err(StoreError::broken)?;
         let context_id = message.context_id.clone().unwrap_or_else(new_id);
         let live = self.registry.begin_apart(task_id, context_id, scope, message, None);
         {
             let mut state = live.lock();
             // Whoever owns it has ended.
-            (state.reserved, state.held) = (true, true);
-            state.webhook = webhook;
+            state.owned_elsewhere = true;
+            (state.attached.reserved, state.attached.webhook) = (true, webhook);
         }
         tracing::info!(task = %live.id, "a message was at work when its server stopped; its task is ended as failed");
         Recorder::new(self, &live).end(TaskState::Failed, Some(NOT_RUN_AGAIN)).await?;
-        live.until(|state| state.broken || state.is_committed()).await;
+        live.until_committed().await;
         Ok(())
     }
 
     /// Ends what servers that are gone have reserved.
     pub(super) async fn fail_abandoned(self: &Arc<Self>) -> Result<(), StoreError> {
         loop {
-            let abandoned = self.store.abandoned(&self.agent, PAGE).await?;
+            let abandoned = self.store.abandoned(&self.agent.name, PAGE).await?;
             let is_last = abandoned.len() < PAGE;
             let failed = join_all(abandoned.into_iter().map(|left| self.fail_reserved(left))).await;
             let problem = failed.into_iter().find_map(Result::err);
@@ -185,31 +188,30 @@ impl Shared {
     }
 
     /// Ends the reservation of an execution that is over, if it has made neither a task nor a reply.
-    pub(super) async fn close_reservation(self: &Arc<Self>, live: &LiveRef, reservation: Reservation) {
-        let (answered, broken) = {
-            let state = live.lock();
-            (state.committed.seq > Seq::ZERO || state.replied, state.broken)
-        };
-        if answered {
-            return;
-        }
-        if !broken {
-            // The executor has refused the message, and has done nothing.
-            return self.release(live).await;
-        }
-        if let Err(error) = self.fail_reserved(reservation).await {
-            tracing::error!(task = %live.id, %error, "the end of an execution could not be recorded");
+    pub(super) async fn close_reservation(self: &Arc<Self>, live: &LiveTaskRef, reservation: Reservation) {
+        let end = live.lock().reservation_end();
+        match end {
+            ReservationEnd::Answered => {}
+            ReservationEnd::Released => self.release(live).await,
+            ReservationEnd::Failed => {
+                if let Err(error) = self.fail_reserved(reservation).await {
+                    tracing::error!(task = %live.id, %error, "the end of an execution could not be recorded");
+                }
+            }
         }
     }
 }
 
 /// What is committed before the message that begins this task is executed.
-fn reservation_of(live: &LiveRef) -> Result<Reservation> {
+fn reservation_of(live: &LiveTaskRef) -> Result<Reservation> {
     let (message, webhook, idempotency) = {
         let state = live.lock();
-        (state.opening.clone(), state.webhook.clone(), state.idempotency.clone())
+        state.check_kept()?;
+        let Phase::Opening(message) = &state.phase else {
+            return Err(Error::internal("a reservation comes before its task"));
+        };
+        (Arc::clone(message), state.attached.webhook.clone(), state.attached.idempotency.clone())
     };
-    let message = message.ok_or_else(|| Error::internal("a task begins with a message"))?;
-    let body = serde_json::to_vec(&Opening { message, webhook }).map_err(Error::internal)?.into();
+    let body = serde_json::to_vec(&ReservationBody { message, webhook }).map_err(Error::internal)?.into();
     Ok(Reservation { scope: Arc::clone(&live.scope), task_id: live.id.clone(), idempotency, at: now(), body })
 }

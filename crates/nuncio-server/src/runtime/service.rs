@@ -15,13 +15,16 @@ use nuncio_protocol::{
 use tokio::time::timeout;
 
 use super::{
-    COMMIT_PATIENCE, Present, Shared,
+    COMMIT_PATIENCE, Core,
     admit::Admitted,
+    agent::Current,
     cursor::Cursor,
-    execution::{self, Begun},
+    execution,
     feed::{self, Feed, Start, Until},
-    live::{LiveRef, Stop},
+    live::LiveTaskRef,
     record::Recorder,
+    state::Stop,
+    turn::Begun,
 };
 use crate::store::{Keyset, Projection, Scope, TaskQuery};
 
@@ -30,14 +33,14 @@ const CANCEL_ATTEMPTS: usize = 8;
 
 /// The operations as they are, without what an author puts around them.
 pub(super) struct Operations {
-    pub(super) shared: Arc<Shared>,
+    pub(super) core: Arc<Core>,
 }
 
 /// What a send was answered.
 enum Answered {
     With(SendMessageResponse),
     /// What is in memory is not what is stored.
-    Lost(LiveRef, Error),
+    Lost(LiveTaskRef, Error),
     Refused(Error),
 }
 
@@ -61,20 +64,20 @@ impl A2aService for Operations {
     }
 
     async fn get_task(&self, cx: &CallContext, req: GetTaskRequest) -> Result<Task> {
-        self.shared.check_extensions(cx)?;
+        self.core.agent.check_extensions(cx)?;
         req.validate()?;
-        let scope = self.shared.scope(cx, req.tenant.as_deref());
+        let scope = self.core.agent.scope(cx, req.tenant.as_deref());
         let shown = Projection { artifacts: true, history: length(req.history_length) };
-        self.shared.read(&scope, &req.id, shown).await
+        self.core.read(&scope, &req.id, shown).await
     }
 
     async fn list_tasks(&self, cx: &CallContext, req: ListTasksRequest) -> Result<ListTasksResponse> {
-        let shared = &self.shared;
-        shared.check_extensions(cx)?;
+        let core = &self.core;
+        core.agent.check_extensions(cx)?;
         req.validate()?;
-        let scope = shared.scope(cx, req.tenant.as_deref());
+        let scope = core.agent.scope(cx, req.tenant.as_deref());
         let cursor = match &req.page_token {
-            Some(token) => Some(shared.cursor_key().await?.open(&scope, &req, token)?),
+            Some(token) => Some(core.cursors.key().await?.open(&scope, &req, token)?),
             None => None,
         };
         let page_size = req.page_size.unwrap_or(DEFAULT_PAGE_SIZE);
@@ -86,18 +89,18 @@ impl A2aService for Operations {
             since: req.status_timestamp_after,
             after,
             limit: usize::try_from(page_size).unwrap_or(1),
-            max_bytes: Some(shared.limits.max_page_bytes),
+            max_bytes: Some(core.limits.max_page_bytes),
             count: total.is_none(),
             without_artifacts: req.include_artifacts != Some(true),
             history: length(req.history_length),
         };
-        let page = shared.store.tasks(&scope, &query).await?;
+        let page = core.store.tasks(&scope, &query).await?;
         let total = total.or(page.total).unwrap_or_default();
         let last = page.tasks.last().filter(|_| page.more);
         let next_page_token = match last.and_then(|task| Some((task.status.timestamp?, task.id.clone()))) {
             Some((timestamp, id)) => {
                 let cursor = Cursor { after: Keyset { timestamp, id }, total };
-                shared.cursor_key().await?.seal(&scope, &req, &cursor)?
+                core.cursors.key().await?.seal(&scope, &req, &cursor)?
             }
             None => String::new(),
         };
@@ -106,50 +109,49 @@ impl A2aService for Operations {
     }
 
     async fn cancel_task(&self, cx: &CallContext, req: CancelTaskRequest) -> Result<Task> {
-        let shared = &self.shared;
-        shared.check_extensions(cx)?;
+        let core = &self.core;
+        core.agent.check_extensions(cx)?;
         req.validate()?;
-        let scope = shared.scope(cx, req.tenant.as_deref());
-        let mut live = shared.live(&scope, &req.id).await?;
+        let scope = core.agent.scope(cx, req.tenant.as_deref());
+        let mut live = core.live(&scope, &req.id).await?;
         let not_cancelable =
             || Error::from(ErrorKind::TaskNotCancelable).with_metadata("taskId", req.id.as_str());
-        if shared.keeps_turns() && live.lock().running.is_none() {
+        if core.keeps_turns() && live.lock().running.is_none() {
             // Left behind, perhaps, and not yet taken up: its execution knows what there is to stop, and we do not.
-            shared.recover_now().await;
+            core.recover_now().await;
         }
         let (before, memo) = {
             let state = live.lock();
-            (state.task.clone().filter(|task| !task.status.state.is_terminal()), state.memo.clone())
+            state.check_kept()?;
+            (state.task().filter(|task| !task.status.state.is_terminal()).cloned(), state.memo.clone())
         };
         let task = before.ok_or_else(not_cancelable)?;
         if !execution::stop(&live, Stop::Cancel) {
-            let Present { card, executor, .. } = &*shared.present.load_full();
+            let Current { card, executor, .. } = &*core.agent.current.load_full();
             let cx = execution::idle_context(card, cx, task, memo, req.metadata.clone());
-            execution::cancel_idle(&**executor, cx, shared.limits.cancel_grace).await;
+            execution::cancel_idle(&**executor, cx, core.limits.cancel_grace).await;
             // A message may have come in meanwhile; then there is an execution to stop.
             if !execution::stop(&live, Stop::Cancel) {
                 live = self.end_at_rest(&scope, live).await?;
             }
         }
-        let ended = live.until_settled(|state| state.broken || state.has_ended());
-        if timeout(shared.limits.cancel_grace + COMMIT_PATIENCE, ended).await.is_err() {
+        let ended = live.until_settled(|state| state.is_lost() || state.has_ended());
+        if timeout(core.limits.cancel_grace + COMMIT_PATIENCE, ended).await.is_err() {
             return Err(super::unavailable());
         }
         let task = {
             let state = live.lock();
-            if state.broken {
-                return Err(super::unavailable());
-            }
-            state.task.clone()
+            state.check_kept()?;
+            state.task().cloned()
         };
         task.filter(|task| task.status.state == TaskState::Canceled).ok_or_else(not_cancelable)
     }
 
     async fn subscribe_to_task(&self, cx: &CallContext, req: SubscribeToTaskRequest) -> Result<EventStream> {
-        self.shared.check_extensions(cx)?;
-        self.shared.check_streaming()?;
+        self.core.agent.check_extensions(cx)?;
+        self.core.agent.check_streaming()?;
         req.validate()?;
-        let scope = self.shared.scope(cx, req.tenant.as_deref());
+        let scope = self.core.agent.scope(cx, req.tenant.as_deref());
         self.resume(cx, &scope, &req.id, Until::Terminal, None).await
     }
 
@@ -160,8 +162,8 @@ impl A2aService for Operations {
     ) -> Result<TaskPushNotificationConfig> {
         self.check_push(cx)?;
         req.validate()?;
-        let scope = self.shared.scope(cx, req.tenant.as_deref());
-        self.shared.create_webhook(cx, &scope, req).await
+        let scope = self.core.agent.scope(cx, req.tenant.as_deref());
+        self.core.create_webhook(cx, &scope, req).await
     }
 
     async fn get_task_push_notification_config(
@@ -171,8 +173,8 @@ impl A2aService for Operations {
     ) -> Result<TaskPushNotificationConfig> {
         self.check_push(cx)?;
         req.validate()?;
-        let scope = self.shared.scope(cx, req.tenant.as_deref());
-        self.shared.get_webhook(&scope, &req).await
+        let scope = self.core.agent.scope(cx, req.tenant.as_deref());
+        self.core.get_webhook(&scope, &req).await
     }
 
     async fn list_task_push_notification_configs(
@@ -182,8 +184,8 @@ impl A2aService for Operations {
     ) -> Result<ListTaskPushNotificationConfigsResponse> {
         self.check_push(cx)?;
         req.validate()?;
-        let scope = self.shared.scope(cx, req.tenant.as_deref());
-        self.shared.list_webhooks(&scope, &req).await
+        let scope = self.core.agent.scope(cx, req.tenant.as_deref());
+        self.core.list_webhooks(&scope, &req).await
     }
 
     async fn delete_task_push_notification_config(
@@ -193,8 +195,8 @@ impl A2aService for Operations {
     ) -> Result<()> {
         self.check_push(cx)?;
         req.validate()?;
-        let scope = self.shared.scope(cx, req.tenant.as_deref());
-        self.shared.delete_webhook(&scope, &req).await
+        let scope = self.core.agent.scope(cx, req.tenant.as_deref());
+        self.core.delete_webhook(&scope, &req).await
     }
 
     async fn get_extended_agent_card(
@@ -202,22 +204,9 @@ impl A2aService for Operations {
         cx: &CallContext,
         _req: GetExtendedAgentCardRequest,
     ) -> Result<AgentCard> {
-        let shared = &self.shared;
-        shared.check_extensions(cx)?;
-        let present = shared.present.load_full();
-        if present.card.capabilities.extended_agent_card != Some(true) {
-            return Err(Error::new(ErrorKind::UnsupportedOperation, "this agent has no extended card"));
-        }
-        if !shared.extended_card_is_open && cx.caller.principal().is_none() {
-            return Err(ErrorKind::Unauthenticated.into());
-        }
-        let card = match &shared.extended_card {
-            Some(card) => card(&cx.caller),
-            None => present.executor.extended_card(cx).await?,
-        };
-        let mut card = card.ok_or(ErrorKind::ExtendedAgentCardNotConfigured)?;
-        shared.declared.on(&mut card);
-        Ok(card)
+        let core = &self.core;
+        core.agent.check_extensions(cx)?;
+        core.agent.extended_card(cx).await
     }
 
     /// Messages are large, and stay where they are.
@@ -232,18 +221,18 @@ impl A2aService for Operations {
 
 impl Operations {
     async fn send(&self, cx: &CallContext, req: Box<SendMessageRequest>) -> Result<SendMessageResponse> {
-        let shared = &self.shared;
-        shared.check_extensions(cx)?;
-        let scope = shared.scope(cx, req.tenant.as_deref());
+        let core = &self.core;
+        core.agent.check_extensions(cx)?;
+        let scope = core.agent.scope(cx, req.tenant.as_deref());
         let configuration = req.configuration.as_ref();
         let history_length = configuration.and_then(|configuration| configuration.history_length);
         let wait = !configuration.is_some_and(|configuration| configuration.return_immediately);
-        let admitted = shared.admit(cx, &scope, req, !wait).await?;
+        let admitted = core.admit(cx, &scope, req, !wait).await?;
         let mut response = match self.answered(cx, &scope, admitted, wait).await {
             Answered::Lost(live, error) => {
                 // Another server may have been sent the same, and have come first.
                 let known =
-                    Box::pin(shared.taken_elsewhere(cx, live.key.as_ref(), &live)).await?.ok_or(error)?;
+                    Box::pin(core.taken_elsewhere(cx, live.key.as_ref(), &live)).await?.ok_or(error)?;
                 drop(live);
                 Box::pin(self.answered(cx, &scope, known, wait)).await.into_result()?
             }
@@ -262,50 +251,49 @@ impl Operations {
         admitted: Admitted,
         wait: bool,
     ) -> Answered {
-        let shared = &self.shared;
+        let core = &self.core;
         let (live, turn, wait) = match admitted {
             Admitted::Task(live, Begun { turn, .. }) | Admitted::Joined(live, turn) => (live, turn, wait),
             Admitted::Queued(live) => (live, Seq::ZERO, false),
             Admitted::Known(id) => {
-                let live = match shared.live(scope, &id).await {
+                let live = match core.live(scope, &id).await {
                     Ok(live) => live,
                     Err(error) => return Answered::Refused(error),
                 };
                 // Where nobody works on it there is nothing to wait for.
                 let worked_on = {
                     let state = live.lock();
-                    state.running.is_some() || state.held
+                    state.running.is_some() || state.owned_elsewhere
                 };
                 (live, Seq::ZERO, wait && worked_on)
             }
             Admitted::Replied(reply) => return Answered::With(SendMessageResponse::Message(reply)),
         };
-        match shared.answer(&live, turn, cx, wait).await {
+        match core.answer(&live, turn, cx, wait).await {
             Ok(response) => Answered::With(response),
-            Err(error) if live.lock().broken => Answered::Lost(live, error),
+            Err(error) if live.lock().is_lost() => Answered::Lost(live, error),
             Err(error) => Answered::Refused(error),
         }
     }
 
     async fn stream(&self, cx: &CallContext, req: Box<SendMessageRequest>) -> Result<EventStream> {
-        let shared = &self.shared;
-        shared.check_extensions(cx)?;
-        shared.check_streaming()?;
-        let scope = shared.scope(cx, req.tenant.as_deref());
+        let core = &self.core;
+        core.agent.check_extensions(cx)?;
+        core.agent.check_streaming()?;
+        let scope = core.agent.scope(cx, req.tenant.as_deref());
         let history_length =
             req.configuration.as_ref().and_then(|configuration| configuration.history_length);
         // Before the message is let in: what was begun is not refused afterwards.
-        let permit = shared.stream_permit()?;
+        let permit = core.capacity.stream_permit()?;
         // `returnImmediately` has no meaning for a stream (spec 3.2.2).
-        match shared.admit(cx, &scope, req, false).await? {
+        match core.admit(cx, &scope, req, false).await? {
             Admitted::Queued(live) => {
-                Ok(Feed::open(shared, live, permit, Start::Snapshot, Until::Terminal).await?.into_stream())
+                Ok(Feed::open(core, live, permit, Start::Snapshot, Until::Terminal).await?.into_stream())
             }
             Admitted::Task(live, Begun { turn, task }) => {
-                shared.let_it_run().await;
                 // A follow-up begins with the task at its turn (trap T-33), a new task with its first entry.
                 let start = task.map_or(Start::After(turn), |task| Start::From(turn, Box::new(task)));
-                Feed::open(shared, live, permit, start, Until::Answered(turn))
+                Feed::open(core, live, permit, start, Until::Answered(turn))
                     .await?
                     .first(history_length)
                     .await
@@ -314,14 +302,14 @@ impl Operations {
                 let until = Until::Answered(turn);
                 let Some(after) = cx.last_event_id else {
                     // As for a send that is no longer in flight: the task as it is, or as it begins.
-                    return Feed::open(shared, live, permit, Start::Snapshot, until)
+                    return Feed::open(core, live, permit, Start::Snapshot, until)
                         .await?
                         .first(history_length)
                         .await;
                 };
-                check_last_event_id(after, live.standing().0)?;
+                check_last_event_id(after, live.standing()?.0)?;
                 // Who has seen the beginning is not kept waiting for the next event.
-                Ok(Feed::open(shared, live, permit, Start::After(after), until).await?.into_stream())
+                Ok(Feed::open(core, live, permit, Start::After(after), until).await?.into_stream())
             }
             Admitted::Known(id) => {
                 // Nothing was begun, so it may be refused after all.
@@ -337,24 +325,24 @@ impl Operations {
     }
 
     fn check_push(&self, cx: &CallContext) -> Result<()> {
-        self.shared.check_extensions(cx)?;
-        self.shared.push().map(drop)
+        self.core.agent.check_extensions(cx)?;
+        self.core.push().map(drop)
     }
 
     /// Records that a task which nobody here works on is canceled. Where another server writes to it all the
     /// time, what is known here is soon old: then once more.
-    async fn end_at_rest(&self, scope: &Arc<Scope>, mut live: LiveRef) -> Result<LiveRef> {
+    async fn end_at_rest(&self, scope: &Arc<Scope>, mut live: LiveTaskRef) -> Result<LiveTaskRef> {
         for _ in 0..CANCEL_ATTEMPTS {
-            match Recorder::new(&self.shared, &live).end(TaskState::Canceled, None).await {
+            match Recorder::new(&self.core, &live).end(TaskState::Canceled, None).await {
                 // It has just ended otherwise; what follows sees how.
                 Err(error) if error.kind() != ErrorKind::UnsupportedOperation => return Err(error),
                 _ => {}
             }
-            let recorded = live.until_settled(|state| state.broken || state.has_ended());
-            if timeout(COMMIT_PATIENCE, recorded).await.is_err() || !live.lock().broken {
+            let recorded = live.until_settled(|state| state.is_lost() || state.has_ended());
+            if timeout(COMMIT_PATIENCE, recorded).await.is_err() || !live.lock().is_lost() {
                 break;
             }
-            live = self.shared.live(scope, &live.id).await?;
+            live = self.core.live(scope, &live.id).await?;
             if execution::stop(&live, Stop::Cancel) {
                 break;
             }
@@ -371,23 +359,23 @@ impl Operations {
         until: Until,
         history_length: Option<i32>,
     ) -> Result<EventStream> {
-        let shared = &self.shared;
-        let live = shared.live(scope, id).await?;
-        let (last, ended) = live.standing();
+        let core = &self.core;
+        let live = core.live(scope, id).await?;
+        let (last, ended) = live.standing()?;
         if let Some(after) = cx.last_event_id {
             check_last_event_id(after, last)?;
             if ended {
-                return feed::replay(shared, scope, id, after).await;
+                return feed::replay(core, scope, id, after).await;
             }
-            let permit = shared.stream_permit()?;
-            return Ok(Feed::open(shared, live, permit, Start::After(after), until).await?.into_stream());
+            let permit = core.capacity.stream_permit()?;
+            return Ok(Feed::open(core, live, permit, Start::After(after), until).await?.into_stream());
         }
         // The repeat of a send is answered with how it ended (REQ-144 is about subscriptions).
         if ended && matches!(until, Until::Terminal) {
             return Err(Error::new(ErrorKind::UnsupportedOperation, "the task has ended; get it instead"));
         }
-        let permit = shared.stream_permit()?;
-        Feed::open(shared, live, permit, Start::Snapshot, until).await?.first(history_length).await
+        let permit = core.capacity.stream_permit()?;
+        Feed::open(core, live, permit, Start::Snapshot, until).await?.first(history_length).await
     }
 }
 

@@ -10,13 +10,14 @@ use nuncio_protocol::{
     TaskPushNotificationConfig,
 };
 
-use super::{Shared, record::now};
+use super::Core;
 use crate::{
+    clock::now,
     push::AgentPush,
     store::{MOST_WEBHOOKS, Refused, Scope, Webhook},
 };
 
-impl Shared {
+impl Core {
     /// REQ-153: an agent without webhooks says so, whatever the task.
     pub(super) fn push(&self) -> Result<&AgentPush> {
         self.push.as_deref().ok_or_else(|| ErrorKind::PushNotificationNotSupported.into())
@@ -87,11 +88,11 @@ impl Shared {
         let said = {
             let mut state = live.lock();
             state.pushes = true;
-            state.folded.seq
+            state.folded().seq
         };
         match self.until_committed(&live, said).await {
             // It was lost, or somebody else has the task: there is nothing to see.
-            Err(_) if live.lock().broken => Ok(()),
+            Err(_) if live.lock().is_lost() => Ok(()),
             committed => committed,
         }
     }
@@ -142,7 +143,7 @@ impl Shared {
         req: &DeleteTaskPushNotificationConfigRequest,
     ) -> Result<()> {
         let push = self.push()?;
-        match self.store.drop_webhook(scope, &req.task_id, &req.id).await? {
+        match self.store.delete_webhook(scope, &req.task_id, &req.id).await? {
             Ok(uid) => {
                 if let Some(uid) = uid {
                     push.forget(&uid).await;

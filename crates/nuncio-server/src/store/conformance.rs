@@ -17,9 +17,11 @@ pub mod batch;
 pub mod content;
 pub mod forget;
 pub mod history;
+pub mod judge;
 pub mod list;
 pub mod log;
 pub mod memo;
+pub mod operator_queries;
 pub mod outbox;
 pub mod owner;
 pub mod random;
@@ -27,7 +29,6 @@ pub mod records;
 pub mod reserve;
 pub mod secret;
 pub mod sharing;
-pub mod survey;
 pub mod text;
 pub mod turns;
 mod writer;
@@ -130,9 +131,9 @@ macro_rules! store_conformance {
             reserve::a_reply_ends_a_reservation
             reserve::a_released_key_is_free
             reserve::reservations_are_erased_with_their_caller
-            survey::tasks_of_all_callers_are_listed
-            survey::a_task_is_found_whoever_owns_it
-            survey::tasks_are_counted_by_agent_and_state
+            operator_queries::tasks_of_all_callers_are_listed
+            operator_queries::a_task_is_found_whoever_owns_it
+            operator_queries::tasks_are_counted_by_agent_and_state
             secret::a_secret_is_made_once_and_each_is_its_own
             random::random_operations_agree_with_a_naive_model
         }
@@ -166,6 +167,7 @@ macro_rules! store_ownership_conformance {
             records::records_outlive_their_owner
             memo::an_adopted_task_has_its_memo
             reserve::what_a_gone_owner_reserved_is_abandoned
+            judge::every_write_is_judged_by_the_one_rule
             random::what_owners_leave_agrees_with_a_naive_model
         }
     };

@@ -10,10 +10,10 @@ use nuncio_protocol::{Event, Message, PushConfigId, Seq, Task, TaskId, Timestamp
 use tokio::sync::watch;
 
 use super::{
-    AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Expect, IdempotencyKey,
-    Lease, Leases, Links, MemoryStore, Orphan, Projection, Prune, PutRecord, Record, RecordQuery, Redrive,
-    Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask, TaskCount, TaskPage,
-    TaskQuery, TurnChange, Webhook, Whose,
+    AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, ErasureTarget, Expect,
+    IdempotencyKey, Lease, Leases, Links, MemoryStore, OperatorQueries, Orphan, Outbox, Projection, Prune,
+    PutRecord, Record, RecordQuery, Records, Redrive, Refused, Reservation, Scope, Settled, Store,
+    StoreError, StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange, Webhook,
 };
 
 /// A real [`MemoryStore`] that fails, refuses or waits on command.
@@ -235,15 +235,7 @@ impl FailingStore {
 }
 
 #[async_trait]
-impl Store for FailingStore {
-    fn is_immediate(&self) -> bool {
-        !self.waits
-    }
-
-    fn is_shared(&self) -> bool {
-        self.waits && !self.alone
-    }
-
+impl TaskLog for FailingStore {
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         self.wait().await;
         self.write()?;
@@ -273,8 +265,8 @@ impl Store for FailingStore {
         self.inner.task(scope, id).await
     }
 
-    async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
-        self.inner.moved(known).await
+    async fn changed_since(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+        self.inner.changed_since(known).await
     }
 
     async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError> {
@@ -298,12 +290,12 @@ impl Store for FailingStore {
         self.inner.events(scope, id, after, limit).await
     }
 
-    async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
+    async fn idempotent_outcome(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
         self.read().await?;
-        self.inner.answer(scope, key).await
+        self.inner.idempotent_outcome(scope, key).await
     }
 
-    async fn keep_reply(
+    async fn put_reply(
         &self,
         scope: &Arc<Scope>,
         key: IdempotencyKey,
@@ -312,7 +304,7 @@ impl Store for FailingStore {
     ) -> Result<(), StoreError> {
         self.wait().await;
         self.write()?;
-        self.inner.keep_reply(scope, key, reply, at).await
+        self.inner.put_reply(scope, key, reply, at).await
     }
 
     async fn reserve(&self, reservation: Reservation) -> Result<Result<(), Refused>, StoreError> {
@@ -344,14 +336,14 @@ impl Store for FailingStore {
         self.inner.links(scope, id).await
     }
 
-    async fn turn(
+    async fn update_turn(
         &self,
         scope: &Scope,
         id: &TaskId,
         change: TurnChange,
     ) -> Result<Result<(), Refused>, StoreError> {
         self.write()?;
-        let changed = self.inner.turn(scope, id, change).await;
+        let changed = self.inner.update_turn(scope, id, change).await;
         self.tell_later().await;
         changed
     }
@@ -363,6 +355,14 @@ impl Store for FailingStore {
         adopted
     }
 
+    async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {
+        self.write()?;
+        self.inner.prune(what, limit).await
+    }
+}
+
+#[async_trait]
+impl Outbox for FailingStore {
     async fn put_webhook(
         &self,
         scope: &Scope,
@@ -395,14 +395,14 @@ impl Store for FailingStore {
         self.inner.webhooks(scope, id, after, limit).await
     }
 
-    async fn drop_webhook(
+    async fn delete_webhook(
         &self,
         scope: &Scope,
         id: &TaskId,
         webhook: &PushConfigId,
     ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError> {
         self.write()?;
-        self.inner.drop_webhook(scope, id, webhook).await
+        self.inner.delete_webhook(scope, id, webhook).await
     }
 
     async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError> {
@@ -425,22 +425,10 @@ impl Store for FailingStore {
             Err(_) => Ok(()),
         }
     }
+}
 
-    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
-        self.read().await?;
-        self.inner.deliveries(query).await
-    }
-
-    async fn backlog(&self) -> Result<Backlog, StoreError> {
-        self.read().await?;
-        self.inner.backlog().await
-    }
-
-    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
-        self.write()?;
-        self.inner.redrive(what, now).await
-    }
-
+#[async_trait]
+impl Records for FailingStore {
     async fn record(&self, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
         self.read().await?;
         self.inner.record(kind, key).await
@@ -457,19 +445,37 @@ impl Store for FailingStore {
         self.inner.put_records(puts).await
     }
 
-    async fn drop_record(
+    async fn delete_record(
         &self,
         kind: &str,
         key: &str,
         expect: Expect,
     ) -> Result<Result<bool, Refused>, StoreError> {
         self.write()?;
-        self.inner.drop_record(kind, key, expect).await
+        self.inner.delete_record(kind, key, expect).await
     }
 
     async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.write()?;
         self.inner.prune_records(kind, before, limit).await
+    }
+}
+
+#[async_trait]
+impl OperatorQueries for FailingStore {
+    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
+        self.read().await?;
+        self.inner.deliveries(query).await
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        self.read().await?;
+        self.inner.backlog().await
+    }
+
+    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
+        self.write()?;
+        self.inner.redrive(what, now).await
     }
 
     async fn all_tasks(&self, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
@@ -487,14 +493,20 @@ impl Store for FailingStore {
         self.inner.count_tasks().await
     }
 
-    async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {
-        self.write()?;
-        self.inner.prune(what, limit).await
-    }
-
-    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
+    async fn erase(&self, whose: &ErasureTarget, limit: usize) -> Result<usize, StoreError> {
         self.write()?;
         self.inner.erase(whose, limit).await
+    }
+}
+
+#[async_trait]
+impl Store for FailingStore {
+    fn is_immediate(&self) -> bool {
+        !self.waits
+    }
+
+    fn is_shared(&self) -> bool {
+        self.waits && !self.alone
     }
 
     async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {

@@ -1,25 +1,79 @@
-//! Webhooks, and what they are owed.
-//!
-//! ```text
-//! task t-1    seq:  1        2        3        4
-//! webhook A         dead     sent     pending  pending        one delivery per entry, in order
-//! webhook B                           sent     pending        registered after entry 2
-//! ```
-//! A webhook with something pending is *due* at a moment. Whoever leases it has it in hand, with all that it
-//! is owed, until it is settled: so deliveries of one webhook are never on the way side by side.
+//! The outbox: webhooks, and the deliveries that they are owed.
 
 use std::{fmt, sync::Arc};
 
+use async_trait::async_trait;
 use nuncio_protocol::{PushConfigId, Seq, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::Scope;
+use super::{Refused, Scope, StoreError};
 
-/// How many webhooks a task may have.
+/// Webhooks of tasks, and deliveries of entries to them.
+///
+/// ```text
+/// task t-1    seq:  1        2        3        4
+/// webhook A         dead     sent     pending  pending        one delivery per entry, in order
+/// webhook B                           sent     pending        registered after entry 2
+/// ```
+///
+/// Implementors keep, and [`conformance`](crate::store) proves:
+/// - A delivery is there from the same moment as its entry, by the same transaction ([`Commit::push`](super::Commit)),
+///   and stays until it is settled.
+/// - A webhook with a pending delivery is *due* at a moment. The owner that leases it has it in hand, with all that it is
+///   owed, until it is settled or released: deliveries of one webhook are never on the way side by side.
+/// - A webhook is in one owner's hands at a time; those of an owner that is gone are free.
+/// - Webhooks are found in the scope of their task, and forgotten with it.
+#[async_trait]
+pub trait Outbox: Send + Sync + 'static {
+    /// Keeps a webhook; one of the same id is replaced, and what it was owed is owed to the new one, at once.
+    /// [`Refused::NotFound`] without the task, [`Refused::Full`] with [`MOST_WEBHOOKS`] others.
+    async fn put_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: Webhook,
+        now: Timestamp,
+    ) -> Result<Result<(), Refused>, StoreError>;
+
+    /// A webhook of a task.
+    async fn webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Option<Webhook>, StoreError>;
+
+    /// The webhooks of a task in the order of their ids, at most so many after this one; `None` without the
+    /// task.
+    async fn webhooks(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        after: Option<&PushConfigId>,
+        limit: usize,
+    ) -> Result<Option<Vec<Webhook>>, StoreError>;
+
+    /// Deletes a webhook and all it is owed; says its uid, if there was one. [`Refused::NotFound`] without
+    /// the task.
+    async fn delete_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError>;
+
+    /// Takes webhooks that are due into the hands of this owner.
+    async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError>;
+
+    /// Records the outcomes of webhooks that are in the hands of this owner.
+    async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError>;
+}
+
+/// The most webhooks of a task.
 pub const MOST_WEBHOOKS: usize = 32;
 
-/// How many attempts of a delivery are told; all are counted.
-pub const MOST_ATTEMPTS: usize = 8;
+/// The most attempts of a delivery that are told; all are counted.
+pub(super) const MOST_ATTEMPTS: usize = 8;
 
 /// A push configuration as it is kept.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +121,7 @@ pub struct Lease {
     pub owed: usize,
 }
 
-/// What is due.
+/// Webhooks that are due.
 #[derive(Clone, Debug, Default)]
 pub struct Leases {
     /// In the hands of this owner from now on, in the order of their targets.
@@ -80,13 +134,13 @@ pub struct Leases {
 /// A webhook in the hands of this owner.
 #[derive(Clone, Debug)]
 pub struct Leased {
-    /// Whose task.
+    /// The scope of the task.
     pub scope: Arc<Scope>,
     /// The task.
     pub task_id: TaskId,
     /// The webhook.
     pub webhook: Webhook,
-    /// What it is owed, oldest entry first.
+    /// The deliveries it is owed, oldest entry first.
     pub owed: Vec<Owed>,
 }
 
@@ -97,33 +151,33 @@ pub struct Owed {
     pub seq: Seq,
     /// Since when: its age counts from here.
     pub since: Timestamp,
-    /// How many attempts there have been since then.
+    /// The number of attempts since then.
     pub attempts: u32,
 }
 
-/// What became of a webhook that was in hand. Ignored if it is in other hands by now, or gone.
+/// The outcome of a webhook that was in hand. Ignored if it is in other hands by now, or gone.
 #[derive(Clone, Debug)]
 pub struct Settled {
     /// The webhook, by its uid.
     pub webhook: Arc<str>,
-    /// What became of its deliveries.
+    /// The outcomes of its deliveries.
     pub outcomes: Vec<DeliveryOutcome>,
     /// And then.
     pub then: Then,
 }
 
-/// What became of a delivery. Ignored if that is not pending any more.
+/// The outcome of a delivery. Ignored if that is not pending any more.
 #[derive(Clone, Debug)]
 pub struct DeliveryOutcome {
     /// The entry.
     pub seq: Seq,
-    /// Where it stands.
+    /// Its state.
     pub state: DeliveryState,
     /// The attempt that was made.
     pub attempt: Attempt,
 }
 
-/// Where a delivery stands.
+/// The state of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryState {
@@ -156,17 +210,17 @@ impl DeliveryState {
 pub struct Attempt {
     /// When it began.
     pub at: Timestamp,
-    /// How many milliseconds it took.
+    /// The time it took, in milliseconds.
     pub took: u32,
-    /// What the receiver answered, if it did.
+    /// The HTTP status of the receiver's answer, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Why it did not succeed, for people.
+    /// The reason why it did not succeed, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
 }
 
-/// What happens to a webhook after it is settled.
+/// The next step of a webhook after it is settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
     /// It stays in hand.
@@ -181,19 +235,19 @@ pub enum Then {
 /// A delivery, for people.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Whose task.
+    /// The scope of the task.
     pub scope: Arc<Scope>,
     /// The task.
     pub task_id: TaskId,
-    /// To whom.
+    /// The receiver.
     pub webhook: Webhook,
     /// The entry.
     pub seq: Seq,
-    /// Where it stands.
+    /// Its state.
     pub state: DeliveryState,
     /// Since when it is, or was, owed.
     pub since: Timestamp,
-    /// How many attempts there have been since then.
+    /// The number of attempts since then.
     pub attempts: u32,
     /// The last attempts, oldest first.
     pub recent: Vec<Attempt>,
@@ -234,7 +288,7 @@ impl Delivery {
     }
 }
 
-/// Which deliveries. Filters combine by AND. In the order of their ids, newest webhook first, then newest
+/// A query for deliveries. Filters combine by AND. In the order of their ids, newest webhook first, then newest
 /// entry.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryQuery {
@@ -254,16 +308,16 @@ pub struct DeliveryQuery {
     pub limit: usize,
 }
 
-/// What webhooks are owed, as numbers.
+/// The deliveries that webhooks are owed, as numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Backlog {
-    /// How many deliveries are pending.
+    /// The number of pending deliveries.
     pub pending: u64,
     /// Since when the oldest of them is owed.
     pub oldest: Option<Timestamp>,
 }
 
-/// What is to be tried again.
+/// The deliveries that are to be tried again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Redrive {
     /// This one, whatever became of it.

@@ -1,29 +1,61 @@
-//! Records: small documents that a server keeps beside its tasks, by kind and key.
-//!
-//! ```text
-//! kind "api-key"   a1 v1 · b7 v3 · c2 v1          in the order of their keys
-//! kind "audit"     0190…01 v1 · 0190…02 v1        a prefix of the keys is a part of them
-//! ```
-//! The store does not look inside. Who may write a record is not its matter either: a writer says what it has
-//! seen ([`Expect`]), and loses against whoever was faster.
+//! Records: small documents that a server keeps beside its tasks.
 
 use std::{fmt, sync::Arc};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use nuncio_protocol::{Seq, Timestamp};
 
-use super::Refused;
+use super::{Refused, StoreError};
+
+/// Small documents by kind and key.
+///
+/// ```text
+/// kind "api-key"   a1 v1 · b7 v3 · c2 v1          in the order of their keys
+/// kind "audit"     0190…01 v1 · 0190…02 v1        a prefix of the keys is a part of them
+/// ```
+///
+/// Implementors keep, and [`conformance`](crate::store) proves:
+/// - A record is changed only by a writer that expects the version that is there ([`Expect`]); of several writers at
+///   once one wins. Every owner may write every record, and the store does not look inside.
+/// - Versions begin at 1 and grow by 1 with each change, as long as there is a record of this key.
+/// - Records have no scope and no owner: they outlive the handle that wrote them, and every handle sees them.
+#[async_trait]
+pub trait Records: Send + Sync + 'static {
+    /// A record.
+    async fn record(&self, kind: &str, key: &str) -> Result<Option<Record>, StoreError>;
+
+    /// Records of a kind, in the order of their keys.
+    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError>;
+
+    /// Writes records: one transaction, in which each stands or falls alone, checked against what those before
+    /// it have left. One result for each: its new version, or [`Refused::Version`] with the one that is there
+    /// (0: none). An error says nothing about any of them.
+    async fn put_records(&self, puts: Vec<PutRecord>) -> Result<Vec<Result<u64, Refused>>, StoreError>;
+
+    /// Deletes a record; says whether there was one. Refused as in [`Self::put_records`].
+    async fn delete_record(
+        &self,
+        kind: &str,
+        key: &str,
+        expect: Expect,
+    ) -> Result<Result<bool, Refused>, StoreError>;
+
+    /// Forgets at most so many records of a kind that were written before this moment, oldest first; says how
+    /// many.
+    async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
+}
 
 /// A document as it is kept.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Record {
     /// Its name within its kind.
     pub key: String,
-    /// What it says; at most a few MiB.
+    /// Its content; at most a few MiB.
     pub value: Bytes,
     /// Begins at 1 and grows with each change, as long as there is a record of this key.
     pub version: u64,
-    /// When it was written, as the writer says: its age for [`Store::prune_records`](super::Store).
+    /// When it was written, as the writer says: its age for [`Records::prune_records`].
     pub at: Timestamp,
 }
 
@@ -34,15 +66,15 @@ pub struct PutRecord {
     pub kind: Arc<str>,
     /// Its name within its kind.
     pub key: Arc<str>,
-    /// What it says.
+    /// Its content.
     pub value: Bytes,
     /// When it was written.
     pub at: Timestamp,
-    /// What must be there for it to be written.
+    /// The record that must be there for it to be written.
     pub expect: Expect,
 }
 
-/// What a writer has seen, so that it does not overwrite what it has not.
+/// The version that a writer has seen, so that it does not overwrite one that it has not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Expect {
     /// It does not matter.
@@ -55,7 +87,7 @@ pub enum Expect {
 }
 
 impl Expect {
-    /// Whether it is so; 0 stands for none.
+    /// Checks the version that is there; 0 stands for none.
     pub(crate) fn check(self, found: u64) -> Result<(), Refused> {
         match self {
             Self::Absent if found != 0 => Err(Refused::Version(Seq(found))),
@@ -65,7 +97,7 @@ impl Expect {
     }
 }
 
-/// Which records of a kind, in the order of their keys' bytes.
+/// A query for records of a kind, in the order of their keys' bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RecordQuery {
     /// The kind.

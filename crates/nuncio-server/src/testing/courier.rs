@@ -172,7 +172,7 @@ impl Harness {
         build: impl FnOnce(RuntimeBuilder, &Push) -> RuntimeBuilder,
     ) -> (Self, Push) {
         let store = Arc::new(store.into());
-        let (began, base) = (Instant::now(), crate::runtime::now());
+        let (began, base) = (Instant::now(), crate::clock::now());
         let clock = move || {
             let passed = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
             Timestamp::from_millis(base.as_millis() + passed).unwrap_or(base)

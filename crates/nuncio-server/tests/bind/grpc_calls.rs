@@ -494,7 +494,7 @@ async fn metadata_reaches_the_service() {
         assert_eq!(Outcome::read(port.request(request).await).await.code(), Code::Ok);
         let (cx, _) = probe.seen_with_context().unwrap();
         assert_eq!((cx.version, cx.last_event_id.map(|seq| seq.0)), (codec.version, Some(7)));
-        assert_eq!((cx.binding, cx.version_unsaid), (Some(Binding::Grpc), false));
+        assert_eq!((cx.binding, cx.version_inferred), (Some(Binding::Grpc), false));
         assert_eq!((cx.idempotency_key.as_deref(), &*cx.extensions), (Some("k"), &["urn:a".to_owned()][..]));
         let trace = cx.trace.unwrap();
         assert_eq!((&*trace.parent, trace.state.as_deref()), ("00-1-2-3", Some("x=y")));

@@ -1,17 +1,21 @@
 //! Large answers: written piece by piece, out of a memory that all of them share until they are written.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use axum::{body::Body, response::Response};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 #[cfg(feature = "grpc")]
 use nuncio_server::protocol::{
-    GetTaskRequest,
+    GetTaskRequest, SubscribeToTaskRequest,
     op::{Call, Op, Reply},
     pb,
 };
 use nuncio_server::{
-    MemoryAccount,
-    protocol::{Artifact, Part, Task, TaskState},
+    MemoryAccount, MemoryUse,
+    bind::{Agent, BindOptions, Relay, SealedCall},
+    protocol::{Artifact, CallContext, Part, Result, Task, TaskState},
     testing::{Harness, ScriptedExecutor},
 };
 use serde_json::{Value, json};
@@ -150,4 +154,63 @@ async fn over_grpc_an_answer_is_one_message_and_counts_like_the_others() {
         };
         assert_eq!(task, large);
     }
+}
+
+#[cfg(feature = "grpc")]
+#[tokio::test(start_paused = true)]
+async fn over_grpc_a_large_event_of_a_stream_waits_for_memory_as_well() {
+    let (wire, large, _) = agent(12 * MIB).await;
+    let task = wire.harness.begin("hang").await.unwrap();
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+    let get = Call::GetTask(Box::new(GetTaskRequest { id: large.id.clone(), ..GetTaskRequest::default() }));
+    let subscribe = SubscribeToTaskRequest { id: task.id.clone(), ..SubscribeToTaskRequest::default() };
+    let subscribe = Call::SubscribeToTask(Box::new(subscribe));
+    let ask = |call: &Call| {
+        let body = crate::grpc::frame(&crate::grpc::encode(&pb::CODEC, call));
+        crate::grpc::request(&crate::grpc::path(&pb::CODEC, call.op()), &[], body)
+    };
+    let unread = wire.request(ask(&get)).await;
+    let mut body = wire.request(ask(&subscribe)).await.into_body();
+    let trailers = body.frame().await.unwrap().unwrap().into_trailers().unwrap();
+    assert_eq!(trailers["grpc-status"], "8", "it ends, and may be resumed");
+    drop(unread);
+    let mut body = wire.request(ask(&subscribe)).await.into_body();
+    let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert!(first.len() > 2 * MIB, "{} bytes", first.len());
+    let refused = wire.call_grpc(&pb::CODEC, &[], &get).await;
+    assert_eq!(refused.code(), tonic::Code::ResourceExhausted, "the event is not written yet");
+    drop(body);
+    assert_eq!(wire.call_grpc(&pb::CODEC, &[], &get).await.code(), tonic::Code::Ok);
+}
+
+/// An agent that answers every call with so many bytes.
+struct Answers(usize);
+
+#[async_trait]
+impl Relay for Answers {
+    async fn relay(&self, _: &CallContext, _: SealedCall<'_>) -> Option<Result<Response>> {
+        Some(Ok(Response::new(Body::from(vec![b' '; self.0]))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relayed_answer_counts_until_it_is_written() {
+    let memory = MemoryAccount::new(4 * MIB);
+    let harness = Harness::new(ScriptedExecutor::steps([]));
+    let options = BindOptions { memory: memory.clone(), ..BindOptions::default() };
+    let agent = |bytes| {
+        let service = Arc::new(harness.runtime.clone());
+        Agent::relayed(service, Arc::new(Answers(bytes)), &harness.runtime.card(), options.clone()).unwrap()
+    };
+    let (large, small) = (agent(2 * MIB), agent(1024));
+    let ask = || rpc("GetTask", &json!({ "id": "a" }));
+    let unread = large.serve("", ask()).await;
+    assert_eq!(memory.usage(MemoryUse::Responses).used, 2 * MIB);
+    assert_eq!(large.serve("", ask()).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(small.serve("", ask()).await.status(), StatusCode::OK);
+    drop(unread);
+    assert_eq!(memory.usage(MemoryUse::Responses).used, 0);
+    assert_eq!(large.serve("", ask()).await.status(), StatusCode::OK);
 }

@@ -419,7 +419,7 @@ async fn how_a_call_came_reaches_the_service() {
         let shown = format!("{} {:?}", request.uri(), request.headers());
         assert_eq!(port.request(request).await.status(), 200, "{shown}");
         let (cx, _) = probe.seen_with_context().unwrap();
-        assert_eq!((cx.binding, cx.version_unsaid), (Some(binding), unsaid), "{shown}");
+        assert_eq!((cx.binding, cx.version_inferred), (Some(binding), unsaid), "{shown}");
     }
 }
 

@@ -111,7 +111,7 @@ async fn a_body_of_another_type_is_refused_before_it_is_read() {
 
 #[tokio::test]
 async fn every_error_is_a_status_with_its_details() {
-    // REQ-007, REQ-055 to REQ-058, fact sheet 5.1
+    // REQ-007, REQ-055 to REQ-058
     let (probe, port) = Probe::on_the_wire();
     for row in ErrorKind::TABLE {
         probe.refuse(|| Error::new(row.kind, "so it is").with_metadata("taskId", "t"));

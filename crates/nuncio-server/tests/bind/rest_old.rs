@@ -145,7 +145,7 @@ async fn there_are_neither_lists_nor_tenants() {
 
 #[tokio::test]
 async fn every_error_has_the_status_and_the_body_of_the_time() {
-    // Fact sheet 5.3
+    // protocol-notes.md, Errors
     let (probe, port) = Probe::on_the_wire();
     for row in ErrorKind::TABLE {
         probe.refuse(|| Error::new(row.kind, "so it is").with_metadata("taskId", "t"));

@@ -122,7 +122,7 @@ async fn busy(limits: Limits) -> (Harness, nuncio_server::protocol::Task) {
 
 #[tokio::test(start_paused = true)]
 async fn a_follow_up_that_must_wait_is_not_waited_for_against_the_callers_will() {
-    // Product decision 6; REQ-096
+    // REQ-096
     let (harness, task) = busy(Limits::default()).await;
     let now = harness.task(Say::to(&task, "more").immediately()).await.unwrap();
     assert_eq!(now.status.state, TaskState::Working);

@@ -212,7 +212,7 @@ async fn hooks_run_in_the_order_of_their_registration_around_every_operation() {
 
 #[tokio::test(start_paused = true)]
 async fn a_required_extension_is_missed_before_any_hook_runs() {
-    // REQ-077, fact sheet 6.2
+    // REQ-077
     let log = Log::default();
     let harness = Harness::with(working(), |builder| {
         let stamping = Stamps { required: true, log: log.clone() };

@@ -50,7 +50,7 @@ fn request(text: &str) -> SendMessageRequest {
 
 #[tokio::test(start_paused = true)]
 async fn a_repeat_finds_the_task_of_the_first_send() {
-    // Product decision 5, pain 5
+    // protocol-notes.md, v1.0: a repeated send
     let counted = Counted::new([Step::Working, Step::Artifact("a", "x")]);
     let first = counted.harness.task(request("hi")).await.unwrap();
     let again = counted.harness.task(request("hi")).await.unwrap();
@@ -220,7 +220,7 @@ async fn a_repeat_honours_history_length_and_return_immediately() {
     let counted = Counted::new([Step::Working, Step::Sleep(secs(60))]);
     let immediately = || Say::from(request("hi")).immediately().history(0);
     let first = counted.harness.task(immediately()).await.unwrap();
-    assert_eq!(summary(&first), "submitted |  | ");
+    assert_eq!(summary(&first), "working |  | ", "the agent's first event");
     settle().await;
     let again = counted.harness.task(immediately()).await.unwrap();
     assert_eq!((summary(&again).as_str(), again.id), ("working |  | ", first.id.clone()));

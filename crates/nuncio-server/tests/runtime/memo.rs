@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use nuncio_server::{
     Execution, MOST_MEMO,
     protocol::{Error, ErrorKind, Part, SendMessageResponse, TaskId, TaskState},
-    store::{AdminTaskQuery, MemoryStore, Store as _},
+    store::{AdminTaskQuery, MemoryStore, OperatorQueries as _},
     testing::{FailingStore, Harness, Say, ScriptedExecutor, card, summary},
 };
 

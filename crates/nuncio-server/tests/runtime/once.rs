@@ -12,7 +12,7 @@ use nuncio_server::{
         A2aService as _, Caller, Error, ErrorKind, ListTasksRequest, Result, SendMessageRequest,
         SendMessageResponse, Task, TaskId, TaskState,
     },
-    store::{MemoryStore, Store as _},
+    store::{MemoryStore, OperatorQueries as _, TaskLog as _},
     testing::{FailingStore, Harness, Say, ScriptedExecutor, Step, card, lines, summary},
 };
 
@@ -124,6 +124,27 @@ async fn all(server: &Harness) -> Vec<Task> {
 
 const CUT_OFF: &str = "failed \"the server stopped while the agent was at work on this task; it was not run \
                        again, because the agent is not marked as idempotent\" | user: hi | ";
+
+#[tokio::test(start_paused = true)]
+async fn recovery_and_a_repeat_end_an_abandoned_message_at_the_same_time() {
+    // Both make its task. The store takes one, and the repeat is answered with that.
+    let world = World::new(&[Step::Hang]);
+    let first = world.server();
+    let _lost = begin(&first).await;
+    let task = world.runs.last();
+    crash(&first);
+    let second = world.server();
+    second.store.hold_writes(true);
+    let repeats = [begin(&second).await, begin(&second).await];
+    assert_eq!(all(&second).await, [], "both are under way");
+    second.store.hold_writes(false);
+    for repeat in repeats {
+        let SendMessageResponse::Task(found) = repeat.await.unwrap().unwrap() else { panic!("a message") };
+        assert_eq!((found.id.clone(), summary(&found).as_str()), (task.clone(), CUT_OFF));
+    }
+    assert_eq!(all(&second).await.len(), 1);
+    assert_eq!(world.runs.number(), 1);
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_repeat_after_a_crash_finds_the_task_as_failed() {
@@ -412,7 +433,7 @@ async fn a_caller_that_is_erased_leaves_no_reservation() {
         assert_eq!(server.runtime.erase(None, &Caller::authenticated("ann")).await.unwrap(), 1);
         tokio::time::sleep(secs(60)).await;
         assert_eq!(all(&second.as_caller("ann")).await, [], "crashes: {crashes}");
-        assert!(second.store.answer(&scope(Some("ann")), "k").await.unwrap().is_none());
+        assert!(second.store.idempotent_outcome(&scope(Some("ann")), "k").await.unwrap().is_none());
         assert_eq!(world.runs.number(), 1);
         lost.abort();
     }
@@ -431,6 +452,6 @@ async fn what_was_cut_off_is_forgotten_in_its_time_with_its_key() {
     let second = world.server_with(|builder| builder.retention(Retention::finished(secs(0))));
     tokio::time::sleep(secs(3_600)).await;
     assert_eq!(all(&second).await, []);
-    assert!(second.store.answer(&scope(None), "k").await.unwrap().is_none());
+    assert!(second.store.idempotent_outcome(&scope(None), "k").await.unwrap().is_none());
     assert!(second.store.abandoned("scripted", 9).await.unwrap().is_empty());
 }

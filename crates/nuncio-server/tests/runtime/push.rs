@@ -9,7 +9,9 @@ use nuncio_server::{
         TaskPushNotificationConfig, TaskState, TraceContext, Version,
     },
     push::{Dialect, Push, PushLimits, PushOptions, Retry},
-    store::{DeliveryQuery, DeliveryState, MOST_WEBHOOKS, MemoryStore, Redrive, Store as _},
+    store::{
+        DeliveryQuery, DeliveryState, MOST_WEBHOOKS, MemoryStore, OperatorQueries as _, Outbox as _, Redrive,
+    },
     testing::{
         FailingStore, Harness, Say, ScriptedExecutor, Step,
         courier::{Post, Reaction, ScriptedCourier},

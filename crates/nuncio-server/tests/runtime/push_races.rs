@@ -11,7 +11,7 @@ use nuncio_server::{
         GetTaskPushNotificationConfigRequest, Result, Task, TaskId, TaskPushNotificationConfig, TaskState,
     },
     push::{Push, PushOptions, Retry},
-    store::{DeliveryQuery, DeliveryState, MOST_WEBHOOKS, MemoryStore, Store as _},
+    store::{DeliveryQuery, DeliveryState, MOST_WEBHOOKS, MemoryStore, OperatorQueries as _},
     testing::{
         FailingStore, Harness, Say, ScriptedExecutor, Step,
         courier::{Post, Reaction, ScriptedCourier},

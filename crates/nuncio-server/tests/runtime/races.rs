@@ -8,7 +8,7 @@ use std::sync::{
 use nuncio_server::{
     Limits, RuntimeBuilder,
     protocol::{A2aService as _, Caller, ErrorKind, ListTasksRequest, SendMessageResponse, TaskState},
-    store::{MemoryStore, Refused, Scope, Store as _, StoredTurn, TurnChange},
+    store::{MemoryStore, Refused, Scope, StoredTurn, TaskLog as _, TurnChange},
     testing::{FailingStore, Harness, Say, ScriptedExecutor, Step, card, lines, next_line, summary},
 };
 
@@ -361,7 +361,7 @@ async fn a_turn_that_was_left_to_a_task_that_has_ended_does_not_stay_for_ever() 
     let body = serde_json::json!({ "message": said, "version": "1.0" }).to_string().into();
     let turn = TurnChange::Queue(StoredTurn { id: "turn".into(), begun: false, body });
     let scope = Scope { agent: "scripted".into(), ..Scope::default() };
-    first.store.turn(&scope, &task.id, turn).await.unwrap().unwrap();
+    first.store.update_turn(&scope, &task.id, turn).await.unwrap().unwrap();
     first.store.retire();
     let second = server(&data, ScriptedExecutor::steps([]), |builder| builder);
     tokio::time::sleep(secs(60)).await;

@@ -5,9 +5,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use async_trait::async_trait;
 use nuncio_server::{
-    CallerShare, Limits, Retention, RuntimeBuilder, TaskQuota,
-    protocol::{A2aService as _, Caller, ErrorKind, ListTasksRequest, Seq, Task, TaskState},
+    CallerShare, Emitter, ExecContext, Executor, Limits, Retention, RuntimeBuilder, TaskQuota,
+    protocol::{A2aService as _, Caller, ErrorKind, ListTasksRequest, Result, Seq, Task, TaskState},
     store::MemoryStore,
     testing::{FailingStore, Harness, Say, ScriptedExecutor, Step, card, lines, next_line, summary},
 };
@@ -33,6 +34,20 @@ fn tells() -> ScriptedExecutor {
             .await
             .map(drop)
     })
+}
+
+/// An agent of which each execution leaves a task.
+struct LeavesTask(ScriptedExecutor);
+
+#[async_trait]
+impl Executor for LeavesTask {
+    async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
+        self.0.execute(cx, out).await
+    }
+
+    fn always_leaves_task(&self) -> bool {
+        true
+    }
 }
 
 /// Over by itself, in whatever state.
@@ -115,6 +130,11 @@ async fn tasks_that_are_taken_up_leave_room_for_other_callers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_was_acknowledged_and_never_begun_runs() {
+    // Only an agent that leaves a task in any case has its task made before it begins.
+    let server = |data: &MemoryStore, executor, idempotent| {
+        let store = FailingStore::waiting(data.another());
+        Harness::of(card(), store, LeavesTask(executor), |builder| builder.idempotent(idempotent))
+    };
     for idempotent in [false, true] {
         let data = MemoryStore::default();
         let first = server(&data, hangs(), idempotent);

@@ -2,18 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
-use futures_util::future::join_all;
 use nuncio_server::{
-    Emitter, ExecContext, Executor, Limits, Runtime,
+    Limits,
     protocol::{
-        A2aService as _, CallContext, Error, ErrorKind, GetTaskRequest, ListTasksRequest,
-        SendMessageResponse, Task, TaskState,
+        A2aService as _, Error, ErrorKind, GetTaskRequest, ListTasksRequest, SendMessageResponse, Task,
+        TaskState,
     },
-    store::MemoryStore,
-    testing::{Harness, STORE_SECRET, Say, ScriptedExecutor, Step, card, lines, next_line, summary},
+    testing::{Harness, STORE_SECRET, Say, ScriptedExecutor, Step, lines, next_line, summary},
 };
-use tokio::sync::Barrier;
 
 use crate::{refused, secs, settle};
 
@@ -37,7 +33,7 @@ async fn a_blocking_send_waits_until_the_task_is_terminal_or_interrupted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_blocking_send_has_a_ceiling_and_the_task_goes_on() {
-    // Product decision 6, trap T-03
+    // Trap T-03
     let limits = Limits { blocking_ceiling: secs(30), ..Limits::default() };
     for (steps, expected) in [
         (vec![Step::Working, Step::Sleep(secs(60)), Step::Artifact("a", "x")], "working | user: hi | "),
@@ -76,6 +72,19 @@ async fn return_immediately_answers_before_the_agent_has_said_anything() {
     let task = harness.begin("hi").await.unwrap();
     assert_eq!(summary(&task), "submitted | user: hi | ");
     harness.until(&task.id, TaskState::Completed).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn return_immediately_leaves_a_quick_message_a_message() {
+    let harness = Harness::new(ScriptedExecutor::steps([Step::Reply("hello")]));
+    for key in [None, Some("k")] {
+        let caller = harness.calling(|cx| cx.idempotency_key = key.map(str::to_owned));
+        let reply = caller.send(Say::from("hi").immediately()).await.unwrap();
+        let SendMessageResponse::Message(reply) = reply else { panic!("a task") };
+        assert_eq!(reply.text(), "hello");
+    }
+    let list = harness.runtime.list_tasks(&harness.cx, ListTasksRequest::default()).await.unwrap();
+    assert_eq!(list.total_size, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +153,7 @@ async fn a_reply_to_a_task_that_exists_completes_it() {
         let harness = Harness::new(ScriptedExecutor::steps(steps));
         assert_eq!(summary(&harness.task("hi").await.unwrap()), "completed \"done\" | user: hi | ");
     }
-    let harness = Harness::new(ScriptedExecutor::steps([Step::Reply("done")]));
+    let harness = Harness::new(ScriptedExecutor::steps([Step::Sleep(secs(1)), Step::Reply("done")]));
     let task = harness.begin("hi").await.unwrap();
     let task = harness.until(&task.id, TaskState::Completed).await.unwrap();
     assert_eq!(summary(&task), "completed \"done\" | user: hi | ");
@@ -249,7 +258,12 @@ async fn a_message_that_the_agent_refuses_gets_its_error_and_makes_no_task() {
     assert_eq!(listed.tasks, []);
     settle().await;
     assert_eq!(harness.runtime.live_tasks(), 0);
-    // Who would not wait has a task, which then fails with the same words.
+    // Who does not wait is told the same if it comes at once; otherwise there is a task, which fails with these words.
+    assert_eq!(harness.begin("hi").await.unwrap_err().violations(), dull().violations());
+    let harness = Harness::new(ScriptedExecutor::new(move |_, out| async move {
+        tokio::time::sleep(secs(1)).await;
+        out.refuse(dull())
+    }));
     let task = harness.begin("hi").await.unwrap();
     let failed = harness.until(&task.id, TaskState::Failed).await.unwrap();
     assert_eq!(failed.status.message.unwrap().text(), dull().message());
@@ -284,48 +298,4 @@ async fn a_silent_agent_fails_when_there_is_a_watchdog_and_every_word_counts_as_
     assert_eq!(next_line(&mut stream).await, "2 status working");
     let patience = tokio::time::timeout(secs(100_000), next_line(&mut stream)).await;
     assert!(patience.is_err(), "there is no watchdog unless one is asked for");
-}
-
-/// An agent that is elsewhere and hears this many messages before it answers one.
-struct Elsewhere {
-    log: Arc<Mutex<String>>,
-    heard: Barrier,
-}
-
-#[async_trait]
-impl Executor for Elsewhere {
-    async fn execute(&self, _: ExecContext, _: Emitter) -> Result<(), Error> {
-        self.log.lock().unwrap().push('b');
-        self.heard.wait().await;
-        self.log.lock().unwrap().push('c');
-        Ok(())
-    }
-
-    fn is_elsewhere(&self) -> bool {
-        true
-    }
-}
-
-/// One step with many messages costs less than many steps with one: see `let_others_go_first`.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn messages_to_an_agent_that_is_elsewhere_go_step_by_step() {
-    const MANY: usize = 4;
-    let log = Arc::new(Mutex::new(String::new()));
-    let executor = Elsewhere { log: Arc::clone(&log), heard: Barrier::new(MANY) };
-    let runtime = Runtime::builder(card(), executor).store(Arc::new(MemoryStore::default())).build();
-    let written = Arc::clone(&log);
-    let ask = move || {
-        let (runtime, log) = (runtime.clone(), Arc::clone(&written));
-        tokio::spawn(async move {
-            log.lock().unwrap().push('a');
-            runtime.send_message(&CallContext::default(), Say::from("hi").into_request()).await.unwrap();
-            log.lock().unwrap().push('d');
-        })
-    };
-    // From the only worker there is, so that all are ready before the first begins.
-    let all = async move { join_all((0..MANY).map(|_| ask())).await };
-    for asked in tokio::spawn(all).await.unwrap() {
-        asked.unwrap();
-    }
-    assert_eq!(*log.lock().unwrap(), "aaaabbbbccccdddd");
 }

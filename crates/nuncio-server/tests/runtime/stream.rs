@@ -76,7 +76,7 @@ async fn list(harness: &Harness) -> Vec<Task> {
 
 #[tokio::test(start_paused = true)]
 async fn streams_end_at_a_terminal_state_and_those_of_a_send_at_a_question() {
-    // Product decision 6, trap T-02, REQ-137, REQ-146
+    // Trap T-02, REQ-137, REQ-146
     check_closing(&[Step::Completed], &["2 status completed", "end"], &["2 status completed", "end"]).await;
     check_closing(
         &[Step::Fail("no")],
@@ -338,7 +338,7 @@ async fn a_blocking_send_never_misses_the_end_among_concurrent_emits() {
 
 #[tokio::test(start_paused = true)]
 async fn ids_are_the_numbers_of_the_log() {
-    // Product decision 9
+    // protocol-notes.md, v1.0: ids of server-sent events
     let harness = Harness::new(ScriptedExecutor::steps([Step::Working]));
     let stream = harness.stream("hi").await.unwrap();
     let seqs: Vec<Option<Seq>> = stream.map(|item| item.unwrap().seq()).collect().await;

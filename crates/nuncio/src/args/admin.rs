@@ -1,4 +1,4 @@
-//! The options of administration: where commands look for the hub.
+//! Options to reach the administration of a hub.
 
 use std::path::PathBuf;
 
@@ -8,16 +8,16 @@ use url::Url;
 /// The heading of the options that say how to reach a hub.
 const HUB: &str = "Hub";
 
-/// Which hub, as whoever administers it.
+/// The hub, and the token of its administration.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Admin {
-    /// Where the hub is administered.
+    /// The URL of the hub's administration.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:2603", env = "NUNCIO_ADMIN")]
     #[arg(help_heading = HUB, value_parser = admin_url)]
     pub(crate) admin: Url,
 
-    /// The hub's token is in this file; where the hub of this port writes it when absent. The environment variable
-    /// NUNCIO_ADMIN_TOKEN holds the token itself.
+    /// The file with the administration token [default: the file that a hub on this machine and port writes]. The
+    /// environment variable NUNCIO_ADMIN_TOKEN can hold the token itself.
     #[arg(long, value_name = "FILE", env = "NUNCIO_ADMIN_TOKEN_FILE", help_heading = HUB)]
     pub(crate) admin_token_file: Option<PathBuf>,
 }
@@ -30,8 +30,7 @@ fn admin_url(text: &str) -> Result<Url, String> {
             && url.query().is_none()
             && url.fragment().is_none()
     };
-    let expected =
-        "expected an address such as http://127.0.0.1:2603, without credentials and without a query";
+    let expected = "expected a URL such as http://127.0.0.1:2603, without credentials and without a query";
     Url::parse(text).ok().filter(plain).ok_or_else(|| expected.to_owned())
 }
 

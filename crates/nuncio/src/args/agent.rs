@@ -1,4 +1,4 @@
-//! The commands of agents.
+//! The arguments of `nuncio agent`.
 
 use std::path::PathBuf;
 
@@ -7,21 +7,21 @@ use serde_json::Value;
 
 use super::Admin;
 
-/// What is not an option, and why.
+/// The help on settings that have no option of `agent add`.
 const ADD_HELP: &str = "\
-A bearer token for the agent is taken from the environment variable NUNCIO_AGENT_BEARER. Whatever else nuncio.toml
-may say about an agent can stand in the JSON document of --settings, credentials too: the hub keeps them sealed and
-shows them to nobody.";
+A bearer token for the agent is read from the environment variable NUNCIO_AGENT_BEARER. All other settings that
+nuncio.toml has for an agent can be given in the JSON document of --settings, credentials too: the hub stores them
+encrypted and never shows them.";
 
-/// How values are read.
+/// The help on values of `agent set`.
 const SET_HELP: &str = "\
-A value is read as JSON where it is JSON, else as a text: timeout_seconds=7 tags='[\"finance\"]' title=Billing
-limits.tasks=null. Others on this machine can see the command line: say credentials by --settings.";
+A value is read as JSON if it is valid JSON, else as text: timeout_seconds=7 tags='[\"finance\"]' title=Billing
+limits.tasks=null. Others on this machine can see the command line: give credentials by --settings.";
 
-/// A setting, and what it is to be.
+/// A setting and its new value.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Change {
-    /// From the outside in.
+    /// The keys from the outermost to the innermost.
     pub(crate) path: Vec<String>,
     pub(crate) value: Value,
 }
@@ -39,83 +39,83 @@ fn change(text: &str) -> Result<Change, String> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentCommand {
-    /// List the agents that a hub serves, and how they are.
+    /// List the agents of a hub and their health.
     List {
         #[command(flatten)]
         hub: Admin,
     },
-    /// Show an agent: who named it, how it is, what it speaks.
+    /// Show an agent: its origin, health and interfaces.
     Show {
         #[command(flatten)]
         hub: Admin,
-        /// The agent.
+        /// The name of the agent.
         name: String,
     },
-    /// Have a hub serve an agent that speaks A2A already, also after a restart.
+    /// Add a remote agent that speaks A2A. The hub stores it and serves it again after a restart.
     #[command(after_help = ADD_HELP)]
     Add {
         #[command(flatten)]
         hub: Admin,
-        /// How callers call it: a to z, 0 to 9 and -.
+        /// The name of the agent: a to z, 0 to 9 and -.
         name: String,
-        /// Its address, or that of its card.
+        /// The URL of the agent, or of its card.
         url: String,
-        /// Whose the tasks are; durable when absent.
+        /// Which side keeps the tasks [default: durable].
         #[arg(long, value_enum)]
         mode: Option<Mode>,
-        /// What its card calls it, instead of its own words.
+        /// The name on its card, instead of its own.
         #[arg(long)]
         title: Option<String>,
-        /// What its card says it does, instead of its own words.
+        /// The description on its card, instead of its own.
         #[arg(long)]
         description: Option<String>,
-        /// A word by which it is found; may be repeated.
+        /// A tag by which it is found; may be repeated.
         #[arg(long = "tag", value_name = "WORD")]
         tags: Vec<String>,
-        /// Further settings: a JSON document in this file, or on stdin if it is -.
+        /// Further settings: a file with a JSON object, or - for stdin.
         #[arg(long, value_name = "FILE")]
         settings: Option<PathBuf>,
     },
-    /// Change what was said of an agent when it was added.
+    /// Change the settings of an agent that was added.
     #[command(after_help = SET_HELP)]
     Set {
         #[command(flatten)]
         hub: Admin,
-        /// The agent.
+        /// The name of the agent.
         name: String,
-        /// What is to be otherwise, by the names of nuncio.toml; null takes a setting away.
+        /// Settings to change, by the keys of nuncio.toml; null removes a setting.
         #[arg(value_name = "KEY=VALUE", value_parser = change)]
         changes: Vec<Change>,
-        /// Further changes: a JSON document in this file, or on stdin if it is -.
+        /// Further changes: a file with a JSON object, or - for stdin.
         #[arg(long, value_name = "FILE")]
         settings: Option<PathBuf>,
     },
-    /// Have a hub serve an agent no more that was added.
+    /// Remove an agent that was added. Its tasks are kept.
     Remove {
         #[command(flatten)]
         hub: Admin,
-        /// The agent.
+        /// The name of the agent.
         name: String,
     },
-    /// Have a hub look for an agent's card now.
+    /// Have the hub fetch the card of an agent now.
     Refresh {
         #[command(flatten)]
         hub: Admin,
-        /// The agent.
+        /// The name of the agent.
         name: String,
     },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Mode {
-    /// The hub's: own ids, own logs, own webhooks.
+    /// The hub keeps them, with its own ids, log and webhooks.
     Durable,
-    /// The agent's: calls are passed on.
+    /// The agent keeps them; the hub relays calls.
     Proxy,
 }
 
 impl Mode {
-    /// As the hub has it.
+    /// The value in nuncio.toml.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Durable => "durable",

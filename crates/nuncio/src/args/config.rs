@@ -1,4 +1,4 @@
-//! The commands that serve by a configuration, and those that look at one.
+//! The arguments of `nuncio serve`, `init`, `check` and `config`.
 
 use std::path::PathBuf;
 
@@ -14,21 +14,21 @@ pub(crate) struct Serve {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Init {
-    /// The file to write; nuncio.schema.json goes beside it.
+    /// The file to write; nuncio.schema.json is written next to it.
     #[arg(default_value = "nuncio.toml")]
     pub(crate) file: PathBuf,
 
-    /// Write over what is there.
+    /// Overwrite the file if it exists.
     #[arg(long)]
     pub(crate) force: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Check {
-    /// The file; nuncio.toml when absent.
+    /// The file to check [default: nuncio.toml].
     pub(crate) file: Option<PathBuf>,
 
-    /// Call nobody: do not look whether agents and issuers can be reached.
+    /// Do not check whether agents and token issuers can be reached.
     #[arg(long)]
     pub(crate) offline: bool,
 
@@ -38,9 +38,9 @@ pub(crate) struct Check {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Show what is in force, as nuncio.toml would say it, without secrets.
+    /// Show the effective configuration in the format of nuncio.toml, without secrets.
     Show {
-        /// Say where each value comes from: a flag, a variable, a line of a file, or the default.
+        /// Show the origin of each value: a flag, an environment variable, a line of a file, or the default.
         #[arg(long)]
         origin: bool,
         #[command(flatten)]
@@ -48,12 +48,12 @@ pub(crate) enum ConfigCommand {
     },
     /// Print the JSON Schema of nuncio.toml.
     Schema,
-    /// Have a hub read it again: what has changed is in force at once, tasks and connections go on. What is wrong
-    /// changes nothing.
+    /// Have a hub reload its configuration. Changes apply at once; tasks and connections continue. A configuration
+    /// with mistakes changes nothing.
     Reload {
         #[command(flatten)]
         hub: Admin,
-        /// Take it also if it was emptied, or has lost its identity or all agents.
+        /// Apply it even if it is empty, or has lost its [identity] or all agents.
         #[arg(long)]
         force: bool,
     },

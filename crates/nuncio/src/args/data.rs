@@ -1,4 +1,4 @@
-//! The options that say where tasks are kept, and the commands that look after that place.
+//! The arguments of `nuncio store`.
 
 use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 
@@ -7,7 +7,7 @@ use nuncio_hub::config::Data;
 
 use crate::exit;
 
-/// What was typed after `--data`. It may hold a password, so that nobody shows it, clap neither.
+/// The value of `--data`. It may hold a password, so it is never printed, not even by clap.
 #[derive(Clone)]
 pub(crate) struct Place(String);
 
@@ -26,42 +26,42 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// The place that it names. A variable that is set to nothing is how some containers unset one.
+    /// The store that it names. An empty variable counts as unset: some containers cannot unset one.
     pub(crate) fn data(place: Option<&Self>) -> anyhow::Result<Option<Data>> {
         let Some(Self(text)) = place.filter(|place| !place.0.is_empty()) else { return Ok(None) };
         text.parse().map(Some).map_err(|error| exit::usage(format!("--data: {error}")))
     }
 }
 
-/// Which store.
+/// The store to work on.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Which {
-    /// The store, as for `serve`: a file, sqlite:FILE or postgres://….
+    /// The store, as for `nuncio serve`: FILE, sqlite:FILE or postgres://….
     #[arg(long, value_name = "STORE", env = "NUNCIO_DATA", hide_env_values = true)]
     pub(crate) data: Option<Place>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Look for damage; beside a running hub, too.
+    /// Check the store for damage. A hub may be running on it.
     Check {
         #[command(flatten)]
         which: Which,
     },
-    /// Copy it into a new file; beside a running hub, too. A database is copied by pg_dump.
+    /// Copy the store to a new file. A hub may be running on it. For PostgreSQL use pg_dump instead.
     Backup {
         #[command(flatten)]
         which: Which,
-        /// The copy; there must be nothing yet.
+        /// The file of the copy, which must not exist yet.
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
     },
-    /// Bring it to the version of this program, as `serve` does when it starts.
+    /// Migrate the store to the format of this version, as `nuncio serve` does when it starts.
     Migrate {
         #[command(flatten)]
         which: Which,
     },
-    /// Give back the room of what has been forgotten; not while a hub runs on a file.
+    /// Release the disk space of deleted tasks. No hub may be running on a file.
     Vacuum {
         #[command(flatten)]
         which: Which,

@@ -1,36 +1,37 @@
-//! The commands of deliveries.
+//! The arguments of `nuncio delivery`.
 
 use std::{str::FromStr, time::Duration};
 
 use clap::{Subcommand, ValueEnum};
+use nuncio_hub::admin::api::DeliveryState;
 use nuncio_protocol::Timestamp;
 
 use super::Admin;
 
-/// What redriving does, and does not.
+/// The help on retries by hand.
 const AGAIN_HELP: &str = "\
-What is tried again counts as new: it has its full time, and its id stays the same, by which receivers know what
-they have had already.";
+A retried delivery has the full time of a new one before it is given up. Its id stays the same, so that receivers
+recognise duplicates.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeliveryCommand {
-    /// List what webhooks are or were owed, newest webhook first.
+    /// List deliveries to webhooks, the newest webhook first.
     List {
         #[command(flatten)]
         hub: Admin,
-        /// Only of this agent.
+        /// Only deliveries of this agent.
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
-        /// Only of this task.
+        /// Only deliveries of this task.
         #[arg(long, value_name = "ID")]
         task: Option<String>,
-        /// Only in this state.
+        /// Only deliveries in this state.
         #[arg(long, value_enum)]
         state: Option<State>,
-        /// Only owed since then: so long ago (90s, 30m, 2h, 7d), or a time (2026-11-15T12:00:00Z).
+        /// Only deliveries of events since this time: an age (90s, 30m, 2h, 7d) or a timestamp (2026-11-15T12:00:00Z).
         #[arg(long, value_name = "WHEN")]
         since: Option<Since>,
-        /// At most so many; all pages are read.
+        /// The most deliveries to list.
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
@@ -38,26 +39,26 @@ pub(crate) enum DeliveryCommand {
     Show {
         #[command(flatten)]
         hub: Admin,
-        /// The delivery.
+        /// The id of the delivery.
         id: String,
     },
-    /// Deliver once more, whatever became of it.
+    /// Deliver once more, whatever the state of the delivery is.
     #[command(after_help = AGAIN_HELP)]
     Replay {
         #[command(flatten)]
         hub: Admin,
-        /// The delivery.
+        /// The id of the delivery.
         id: String,
     },
-    /// Try everything again that was given up.
+    /// Retry all dead deliveries.
     #[command(after_help = AGAIN_HELP)]
     Redrive {
         #[command(flatten)]
         hub: Admin,
-        /// What was owed since then: so long ago (90s, 30m, 2h, 7d), or a time (2026-11-15T12:00:00Z).
+        /// Only deliveries of events since this time: an age (90s, 30m, 2h, 7d) or a timestamp (2026-11-15T12:00:00Z).
         #[arg(long, value_name = "WHEN")]
         since: Since,
-        /// Only of this agent.
+        /// Only deliveries of this agent.
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
     },
@@ -65,26 +66,25 @@ pub(crate) enum DeliveryCommand {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum State {
-    /// It will be tried, perhaps again.
+    /// To be attempted, perhaps again.
     Pending,
-    /// The receiver has taken it.
+    /// Accepted by the receiver.
     Delivered,
-    /// It was given up.
+    /// Given up.
     Dead,
 }
 
-impl State {
-    /// As the hub has it.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivered => "delivered",
-            Self::Dead => "dead",
+impl From<State> for DeliveryState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Pending => Self::Pending,
+            State::Delivered => Self::Delivered,
+            State::Dead => Self::Dead,
         }
     }
 }
 
-/// A moment, as people say it.
+/// A time in the past, as it is typed: an age or a timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Since {
     Ago(Duration),
@@ -96,15 +96,15 @@ impl FromStr for Since {
 
     fn from_str(text: &str) -> Result<Self, String> {
         ago(text).map(Self::Ago).or_else(|| Timestamp::parse(text).ok().map(Self::At)).ok_or_else(|| {
-            "expected how long ago, such as 90s, 30m, 2h or 7d, or a time such as 2026-11-15T12:00:00Z"
+            "expected an age, such as 90s, 30m, 2h or 7d, or a timestamp, such as 2026-11-15T12:00:00Z"
                 .to_owned()
         })
     }
 }
 
-/// How long, as people say it.
+/// Reads a duration, such as 90s, 30m, 2h or 7d.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    ago(text).ok_or_else(|| "expected how long, such as 90s, 30m, 2h or 7d".to_owned())
+    ago(text).ok_or_else(|| "expected a duration, such as 90s, 30m, 2h or 7d".to_owned())
 }
 
 fn ago(text: &str) -> Option<Duration> {
@@ -117,13 +117,13 @@ fn ago(text: &str) -> Option<Duration> {
         _ => return None,
     };
     let number = &text[..text.len() - unit.len_utf8()];
-    // A number with a sign is none of these.
+    // `parse` accepts a sign.
     let number: u64 = number.parse().ok().filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()))?;
     number.checked_mul(seconds).map(Duration::from_secs)
 }
 
 impl Since {
-    /// The moment it means at this one.
+    /// The time that it means now.
     pub(crate) fn before(self, now: Timestamp) -> Timestamp {
         match self {
             Self::At(moment) => moment,

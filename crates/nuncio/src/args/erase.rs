@@ -1,4 +1,4 @@
-//! Whose tasks are to be forgotten.
+//! The arguments of `nuncio erase`.
 
 use clap::{Args as ClapArgs, builder::NonEmptyStringValueParser};
 
@@ -8,19 +8,19 @@ use super::Admin;
 pub(crate) struct Erase {
     #[command(flatten)]
     pub(crate) hub: Admin,
-    /// Whose: the principal, as `nuncio task list` and `nuncio key list` show it.
+    /// The principal whose data to erase, as `nuncio task list` and `nuncio key list` show it.
     #[arg(required_unless_present = "anonymous", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) principal: Option<String>,
-    /// Those of all callers without credentials.
+    /// Erase the data of all callers without credentials.
     #[arg(long, conflicts_with = "principal")]
     pub(crate) anonymous: bool,
-    /// Only in this tenant.
+    /// Only data in this tenant.
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
-    /// Only at this agent.
+    /// Only data at this agent.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// Do it: there is no way back.
+    /// Confirm: this cannot be undone.
     #[arg(long)]
     pub(crate) yes: bool,
 }

@@ -1,18 +1,18 @@
-//! What nobody shows, clap neither: a secret, or an address that may hold one.
+//! Values that are never printed, not even by clap: secrets, and URLs that may hold one.
 
 use std::{convert::Infallible, fmt, str::FromStr};
 
-/// Some text that is not printed.
+/// A text that is not printed.
 #[derive(Clone)]
 pub(crate) struct Hidden(String);
 
 impl Hidden {
-    /// As it was typed.
+    /// The text itself.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What was typed; `None` for nothing, which is how some containers unset a variable.
+    /// The text, trimmed; `None` if it is empty, since some containers cannot unset a variable.
     pub(crate) fn given(&self) -> Option<&str> {
         Some(self.0.trim()).filter(|text| !text.is_empty())
     }

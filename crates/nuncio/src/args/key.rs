@@ -1,4 +1,4 @@
-//! The commands of API keys.
+//! The arguments of `nuncio key`.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use super::{Admin, delivery::duration};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Make a key. It is printed this once.
+    /// Create a key and print its secret, this once.
     Create {
         #[command(flatten)]
         hub: Admin,
-        /// What people call it; no two keys have the same.
+        /// The name of the key; must be unique.
         name: String,
-        /// It is for these agents only.
+        /// The agents that it may call [default: all].
         #[arg(long, value_name = "AGENT,…", value_delimiter = ',')]
         allow: Vec<String>,
-        /// It is for these operations only, such as SendMessage,GetTask.
+        /// The operations that it may call, such as SendMessage,GetTask [default: all].
         #[arg(long, value_name = "OPERATION,…", value_delimiter = ',')]
         operations: Vec<String>,
-        /// It is worth nothing after so long: 12h, 90d.
+        /// Expire after this time, such as 12h or 90d [default: never].
         #[arg(long, value_name = "TIME", value_parser = duration)]
         expires: Option<Duration>,
-        /// Whose tasks its holder has; its name when absent. Keys of one principal share them.
+        /// The principal that callers with this key are; keys of one principal share its tasks [default: the name].
         #[arg(long, value_name = "NAME")]
         principal: Option<String>,
-        /// Keep the tasks apart from those of the same principal in other tenants.
+        /// The tenant; tasks of one principal in different tenants are separate.
         #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
-        /// Make it also in a hub that keeps its data in memory, where it is gone at the next restart.
+        /// Create it even if the hub keeps its data in memory and loses the key at its next restart.
         #[arg(long)]
         yes: bool,
     },
@@ -45,24 +45,24 @@ pub(crate) enum KeyCommand {
         /// The key's name or id.
         key: String,
     },
-    /// Give a key a new secret. It is printed this once.
+    /// Give a key a new secret and print it, this once.
     Rotate {
         #[command(flatten)]
         hub: Admin,
         /// The key's name or id.
         key: String,
-        /// For how long the secret before is taken as well: 0s, 2h, 7d; a day when absent.
+        /// How long the old secret is accepted as well, such as 0s, 2h or 7d [default: 1d].
         #[arg(long, value_name = "TIME", value_parser = duration)]
         overlap: Option<Duration>,
     },
-    /// Take a key back at once; its streams end.
+    /// Revoke a key at once and end its streams.
     Revoke {
         #[command(flatten)]
         hub: Admin,
         /// The key's name or id.
         key: String,
     },
-    /// Revoke a key and forget it.
+    /// Revoke a key and delete its record.
     Delete {
         #[command(flatten)]
         hub: Admin,

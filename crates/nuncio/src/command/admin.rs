@@ -1,70 +1,39 @@
-//! Asking a running hub, as whoever administers it.
+//! The client of the administration API: any route by its type.
 
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::Result;
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode, header};
 use nuncio_client::Egress;
+use nuncio_hub::admin::api::{ErrorBody, ErrorDetail, Route};
 use nuncio_protocol::{Error, ErrorKind};
-use serde_json::Value;
 use url::{Host, Url};
 
 use super::{hint::program, target::setting};
 use crate::{args::Admin, exit};
 
-/// Where the token is taken from, before any file.
+/// The variable with the token, which takes precedence over files.
 const TOKEN: &str = "NUNCIO_ADMIN_TOKEN";
-/// How long a hub may take to answer.
+/// The time that a hub may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A token, and where it comes from.
+/// A token and its origin.
 struct Token {
     text: String,
     from: String,
 }
 
 impl Admin {
-    /// Reads something of the API, such as `deliveries`.
-    pub(super) async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value> {
-        self.call(Method::GET, &self.asked(path, query), Bytes::new()).await
-    }
-
-    /// Has the hub do something.
-    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value> {
-        self.post_with(path, &[], body).await
-    }
-
-    /// Has the hub do something in a certain way.
-    pub(super) async fn post_with(
-        &self,
-        path: &str,
-        query: &[(&str, String)],
-        body: &Value,
-    ) -> Result<Value> {
-        self.call(Method::POST, &self.asked(path, query), body.to_string().into()).await
-    }
-
-    /// Has the hub change something.
-    pub(super) async fn patch(&self, path: &str, body: &Value) -> Result<Value> {
-        self.call(Method::PATCH, &self.api(path), body.to_string().into()).await
-    }
-
-    /// Has the hub do without something.
-    pub(super) async fn delete(&self, path: &str) -> Result<Value> {
-        self.call(Method::DELETE, &self.api(path), Bytes::new()).await
-    }
-
-    fn asked(&self, path: &str, query: &[(&str, String)]) -> Url {
-        let mut url = self.api(path);
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        url
-    }
-
-    fn api(&self, path: &str) -> Url {
-        self.at(&format!("api/v1/{path}"))
+    /// Calls a route of the administration API.
+    pub(super) async fn call<R: Route>(&self, request: &R) -> Result<R::Answer> {
+        let mut url = self.at(&format!("api/v1{}", request.path()));
+        let query = request.query_string()?;
+        url.set_query(Some(query.as_str()).filter(|query| !query.is_empty()));
+        // `null` is the body of a route that has none.
+        let body = serde_json::to_vec(request.body())?;
+        let body = if body == b"null" { Bytes::new() } else { body.into() };
+        self.send::<R>(&url, request.if_match(), body).await
     }
 
     fn at(&self, path: &str) -> Url {
@@ -73,89 +42,115 @@ impl Admin {
         url
     }
 
-    async fn call(&self, method: Method, url: &Url, body: Bytes) -> Result<Value> {
+    async fn send<R: Route>(&self, url: &Url, if_match: Option<u64>, body: Bytes) -> Result<R::Answer> {
         let token = match self.token() {
             Ok(token) => token,
             Err(error) if error.is::<exit::Usage>() => return Err(error),
-            // A hub that has stopped has taken its file away: that is then the news.
+            // A hub that has stopped has deleted its token: then the user must hear that it does not run.
             Err(error) => {
                 self.fetch(Request::get(self.at("healthz").as_str()).body(Bytes::new())?).await?;
                 return Err(error);
             }
         };
-        let request = Request::builder()
-            .method(method)
+        let mut request = Request::builder()
+            .method(R::METHOD)
             .uri(url.as_str())
             .header(header::AUTHORIZATION, format!("Bearer {}", token.text))
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(body);
-        // What is wrong is told without the token.
-        let request = request.map_err(|_| {
-            exit::usage(format!("{}: holds what cannot stand in a header; expected a token", token.from))
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(version) = if_match {
+            request = request.header(header::IF_MATCH, format!("\"{version}\""));
+        }
+        // The message must not show the token.
+        let request = request.body(body).map_err(|_| {
+            exit::usage(format!(
+                "{}: not a token: it contains characters that a header cannot hold",
+                token.from
+            ))
         })?;
         let response = self.fetch(request).await?;
-        self.read(&response, &token)
+        if response.status().is_success() {
+            self.answer::<R>(&response)
+        } else {
+            Err(self.refusal(&response, &token))
+        }
     }
 
     async fn fetch(&self, request: Request<Bytes>) -> Result<Response<Bytes>> {
         let egress = Egress::operator()?;
-        let late = || Error::new(ErrorKind::DeadlineExceeded, format!("{} does not answer", self.admin));
+        let late = || {
+            Error::new(
+                ErrorKind::DeadlineExceeded,
+                format!("{} did not answer within {} seconds", self.admin, TIMEOUT.as_secs()),
+            )
+        };
         let answer =
             tokio::time::timeout(TIMEOUT, egress.fetch(request)).await.unwrap_or_else(|_| Err(late()));
         answer.map_err(|error| {
             let hint = format!(
-                "is the hub running? this command asks a running one: `{} serve` starts it, without agents at first if \
-                 need be, and says where it is administered; name another place by --admin URL or NUNCIO_ADMIN",
+                "is the hub running? start it with `{} serve`, which prints the URL of its administration; for another \
+                 URL use --admin URL or NUNCIO_ADMIN",
                 program()
             );
             exit::hinted(error, hint)
         })
     }
 
-    /// The document that was answered.
-    fn read(&self, response: &Response<Bytes>, token: &Token) -> Result<Value> {
-        if response.status() == StatusCode::NO_CONTENT {
-            return Ok(Value::Null);
-        }
-        let document: Option<Value> = serde_json::from_slice(response.body()).ok();
-        if let (true, Some(document)) = (response.status().is_success(), &document) {
-            return Ok(document.clone());
-        }
-        let told = document.as_ref().and_then(|document| document["error"]["message"].as_str());
-        let told = told.map(str::to_owned);
-        Err(match response.status() {
-            StatusCode::UNAUTHORIZED => exit::hinted(
+    fn answer<R: Route>(&self, response: &Response<Bytes>) -> Result<R::Answer> {
+        let body: &[u8] = if R::STATUS == StatusCode::NO_CONTENT { b"null" } else { response.body() };
+        serde_json::from_slice(body).map_err(|error| match error.is_data() {
+            true => exit::hinted(
                 Error::new(
-                    ErrorKind::Unauthenticated,
-                    format!("the hub at {} does not take the token from {}", self.admin, token.from),
+                    ErrorKind::InvalidAgentResponse,
+                    format!("cannot read the answer of the hub at {}: {error}", self.admin),
                 ),
-                "each hub makes a new token when it starts: unset NUNCIO_ADMIN_TOKEN if it is an old one, or name \
-                 the file that the hub has told by --admin-token-file",
+                "the hub may be of another version: use the nuncio of that version",
             ),
-            StatusCode::NOT_FOUND if told.is_some() => exit::not_found(told.unwrap_or_default()),
-            StatusCode::SERVICE_UNAVAILABLE if told.is_some() => {
-                Error::new(ErrorKind::Unavailable, told.unwrap_or_default()).into()
-            }
-            status if status.is_client_error() && told.is_some() => {
-                Error::new(ErrorKind::InvalidRequest, told.unwrap_or_default()).into()
-            }
-            status => exit::no_agent(Error::new(
-                ErrorKind::InvalidAgentResponse,
-                told.unwrap_or_else(|| {
-                    format!("what answers at {} is no hub's administration (HTTP {status})", self.admin)
-                }),
-            )),
+            false => self.no_hub(response.status()),
         })
     }
 
-    /// From the environment, from the file that was named, or from where the hub on this machine has it.
+    fn refusal(&self, response: &Response<Bytes>, token: &Token) -> anyhow::Error {
+        let status = response.status();
+        if status == StatusCode::UNAUTHORIZED {
+            return exit::hinted(
+                Error::new(
+                    ErrorKind::Unauthenticated,
+                    format!("the hub at {} does not accept the token from {}", self.admin, token.from),
+                ),
+                "a hub makes a new token each time it starts: unset NUNCIO_ADMIN_TOKEN if it holds an old one, or name \
+                 the file that the hub printed by --admin-token-file",
+            );
+        }
+        let Ok(ErrorBody { error: ErrorDetail { message, .. } }) = serde_json::from_slice(response.body())
+        else {
+            return self.no_hub(status);
+        };
+        match status {
+            StatusCode::NOT_FOUND => exit::not_found(message),
+            StatusCode::SERVICE_UNAVAILABLE => Error::new(ErrorKind::Unavailable, message).into(),
+            status if status.is_client_error() => Error::new(ErrorKind::InvalidRequest, message).into(),
+            _ => exit::no_agent(Error::new(ErrorKind::InvalidAgentResponse, message)),
+        }
+    }
+
+    fn no_hub(&self, status: StatusCode) -> anyhow::Error {
+        exit::no_agent(Error::new(
+            ErrorKind::InvalidAgentResponse,
+            format!(
+                "{} is not the administration of a hub: it answered HTTP {status} in another form",
+                self.admin
+            ),
+        ))
+    }
+
+    /// Reads the token from the environment, the named file, or the default file of a hub on this machine.
     fn token(&self) -> Result<Token> {
         if let Some(text) = setting(TOKEN) {
             return Ok(Token { text, from: TOKEN.to_owned() });
         }
         let file = match &self.admin_token_file {
             Some(file) => file.clone(),
-            None => self.usual_file()?,
+            None => self.default_file()?,
         };
         let from = file.display().to_string();
         match std::fs::read_to_string(&file) {
@@ -166,15 +161,15 @@ impl Admin {
                     format!("cannot read the hub's token from {from}: {error}"),
                 ),
                 format!(
-                    "run this as the user who runs the hub, name the file that the hub has told by \
+                    "run this command as the user that runs the hub, name the file that the hub printed by \
                      --admin-token-file, or set {TOKEN}"
                 ),
             )),
         }
     }
 
-    /// Only for a hub on this machine: nobody else is sent what is in our files unasked.
-    fn usual_file(&self) -> Result<PathBuf> {
+    /// The default file, for a hub on this machine only: other hosts must not receive its token.
+    fn default_file(&self) -> Result<PathBuf> {
         let is_local = match self.admin.host() {
             Some(Host::Domain(name)) => name == "localhost",
             Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -184,9 +179,12 @@ impl Admin {
         let port = self.admin.port_or_known_default().filter(|_| is_local);
         port.and_then(nuncio_hub::admin_token_file).ok_or_else(|| {
             exit::usage(format!(
-                "--admin {}: which token? name its file by --admin-token-file, or set {TOKEN}",
+                "--admin {}: no token for a hub on another machine; name its file by --admin-token-file, or set {TOKEN}",
                 self.admin
             ))
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

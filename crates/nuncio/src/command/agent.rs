@@ -1,12 +1,17 @@
-//! `nuncio agent …`: what a hub serves.
+//! `nuncio agent …`: the agents of a hub.
 
 use std::{path::Path, process::ExitCode};
 
 use anyhow::Result;
+use nuncio_hub::admin::api::{
+    AddAgent, Agent, AgentDetails, AgentHealth, AgentSettings, ChangeAgent, Interface, ListAgents, NewAgent,
+    RefreshAgent, RemoveAgent, ShowAgent, TaskMode,
+};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    pages::{columns, members, segment, text},
+    pages::{columns, fields, word},
     target::setting,
 };
 use crate::{
@@ -15,60 +20,61 @@ use crate::{
     output::{self, Format},
 };
 
-/// Where the token for an agent is taken from: never from the command line, which others can see.
+/// The variable with the bearer token for an agent. It has no option: others can see the command line.
 const BEARER: &str = "NUNCIO_AGENT_BEARER";
 
 pub(super) async fn run(command: AgentCommand, format: Format) -> Result<ExitCode> {
     match command {
         AgentCommand::List { hub } => list(&hub, format).await?,
         AgentCommand::Show { hub, name } => {
-            show(&hub.get(&format!("agents/{}", segment(&name)), &[]).await?, format)?;
+            show(&hub.call(&ShowAgent { name }).await?, format)?;
         }
         AgentCommand::Add { hub, name, url, mode, title, description, tags, settings } => {
-            let mut body = settings.as_deref().map(read).transpose()?.unwrap_or_default();
+            let mut keys = settings.as_deref().map(read).transpose()?.unwrap_or_default();
             let given = [
-                ("name", Some(name.into())),
                 ("url", Some(url.into())),
                 ("mode", mode.map(|mode| mode.as_str().into())),
                 ("title", title.map(Value::from)),
                 ("description", description.map(Value::from)),
                 ("tags", (!tags.is_empty()).then(|| tags.into())),
             ];
-            body.extend(given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+            keys.extend(given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
             if let Some(bearer) = setting(BEARER) {
-                body.insert("auth".to_owned(), json!({ "bearer": bearer }));
+                keys.insert("auth".to_owned(), json!({ "bearer": bearer }));
             }
-            added(&hub.post("agents", &Value::Object(body)).await?, format)?;
+            let agent = NewAgent { name, settings: AgentSettings(keys) };
+            added(&hub.call(&AddAgent { agent }).await?, format)?;
         }
         AgentCommand::Set { hub, name, changes, settings } => {
-            let mut body = settings.as_deref().map(read).transpose()?.unwrap_or_default();
+            let mut keys = settings.as_deref().map(read).transpose()?.unwrap_or_default();
             for change in changes {
-                put(&mut body, change);
+                put(&mut keys, change);
             }
-            if body.is_empty() {
-                return Err(exit::usage("what is to be otherwise? say KEY=VALUE, or --settings FILE"));
+            if keys.is_empty() {
+                return Err(exit::usage("nothing to change; give KEY=VALUE, or --settings FILE"));
             }
-            let path = format!("agents/{}", segment(&name));
-            let agent = hub.patch(&path, &Value::Object(body)).await?;
-            done(format, &agent, &format!("{name} is changed, also after a restart; it is {}", how(&agent)))?;
-        }
-        AgentCommand::Remove { hub, name } => {
-            hub.delete(&format!("agents/{}", segment(&name))).await?;
+            let settings = AgentSettings(keys);
+            let agent = hub.call(&ChangeAgent { name: name.clone(), settings, version: None }).await?;
+            let health = health(&agent.agent.health);
             done(
                 format,
-                &json!({ "removed": name }),
-                &format!("{name} is served no more; its tasks are kept"),
+                &agent,
+                &format!("{name} is changed, and stays so after a restart; it is {health}"),
             )?;
         }
+        AgentCommand::Remove { hub, name } => {
+            hub.call(&RemoveAgent { name: name.clone(), version: None }).await?;
+            done(format, &json!({ "removed": name }), &format!("{name} is removed; its tasks are kept"))?;
+        }
         AgentCommand::Refresh { hub, name } => {
-            let agent = hub.post(&format!("agents/{}:refresh", segment(&name)), &json!({})).await?;
-            done(format, &agent, &format!("{name}: its card is as it is there now"))?;
+            let agent = hub.call(&RefreshAgent { name: name.clone() }).await?;
+            done(format, &agent, &format!("{name}: the card is up to date"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Puts a setting where it belongs.
+/// Sets a value, and makes the tables around it.
 fn put(body: &mut Map<String, Value>, Change { path, value }: Change) {
     let mut place = body;
     let mut path = path.into_iter().peekable();
@@ -86,7 +92,7 @@ fn put(body: &mut Map<String, Value>, Change { path, value }: Change) {
     }
 }
 
-fn done(format: Format, document: &Value, note: &str) -> Result<()> {
+fn done(format: Format, document: &impl Serialize, note: &str) -> Result<()> {
     match format {
         Format::Json => output::json(document),
         Format::Human => {
@@ -96,22 +102,19 @@ fn done(format: Format, document: &Value, note: &str) -> Result<()> {
     }
 }
 
-fn added(agent: &Value, format: Format) -> Result<()> {
+fn added(details: &AgentDetails, format: Format) -> Result<()> {
+    let Agent { name, card_url, health: state, .. } = &details.agent;
     match format {
-        Format::Json => output::json(agent),
+        Format::Json => output::json(details),
         Format::Human => {
-            output::row(text(agent, "cardUrl"))?;
-            output::note(&format!(
-                "{} is served, also after a restart; it is {}",
-                text(agent, "name"),
-                how(agent)
-            ));
+            output::row(card_url)?;
+            output::note(&format!("{name} is added, and stays so after a restart; it is {}", health(state)));
             Ok(())
         }
     }
 }
 
-/// A JSON document, from a file or from stdin.
+/// Reads a JSON object from a file or from stdin.
 fn read(path: &Path) -> Result<Map<String, Value>> {
     let shown = path.display();
     let wrong = |why: String| exit::usage(format!("--settings {shown}: {why}"));
@@ -120,71 +123,67 @@ fn read(path: &Path) -> Result<Map<String, Value>> {
         _ => std::fs::read_to_string(path),
     };
     let text = text.map_err(|error| wrong(error.to_string()))?;
-    // The document may hold credentials, and an error of its values would show them.
+    // The error of a value would show it, and it may be a credential.
     serde_json::from_str(&text).map_err(|error| {
         wrong(format!("expected a JSON object, see line {} column {}", error.line(), error.column()))
     })
 }
 
 async fn list(hub: &Admin, format: Format) -> Result<()> {
-    let answer = hub.get("agents", &[]).await?;
-    let agents = answer["agents"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let agents = hub.call(&ListAgents {}).await?.agents;
     if format == Format::Json {
         return agents.iter().try_for_each(output::json);
     }
-    let row = |agent: &Value| {
-        let kind = match text(agent, "mode") {
-            "proxy" => "proxy",
-            _ => text(agent, "kind"),
+    let row = |agent: &Agent| {
+        let kind = match agent.mode {
+            TaskMode::Proxy => word(agent.mode),
+            TaskMode::Durable => agent.kind.clone(),
         };
         // Last, because it may be long.
-        let reason = agent["health"]["reason"].as_str().map(|reason| format!("  {reason}"));
-        let place = format!("{}{}", agent["url"].as_str().unwrap_or("-"), reason.unwrap_or_default());
-        let running = format!("{} running", agent["tasksInFlight"]);
-        let state = text(&agent["health"], "state");
-        [text(agent, "name"), kind, text(agent, "origin"), state, &running, &place]
-            .map(str::to_owned)
-            .to_vec()
+        let reason = agent.health.reason.as_ref().map(|reason| format!("  {reason}")).unwrap_or_default();
+        vec![
+            agent.name.clone(),
+            kind,
+            word(agent.origin),
+            word(agent.health.state),
+            format!("{} running", agent.tasks_in_flight),
+            format!("{}{reason}", agent.url.as_deref().unwrap_or("-")),
+        ]
     };
     columns(&agents.iter().map(row).collect::<Vec<_>>())?;
     output::note(&format!("{} agents", agents.len()));
     Ok(())
 }
 
-/// How it is, and why.
-fn how(agent: &Value) -> String {
-    let health = &agent["health"];
-    match health["reason"].as_str() {
-        Some(reason) => format!("{} ({reason})", text(health, "state")),
-        None => text(health, "state").to_owned(),
-    }
+/// The state of an agent, and the reason if there is one.
+fn health(health: &AgentHealth) -> String {
+    let state = word(health.state);
+    health.reason.as_ref().map(|reason| format!("{state} ({reason})")).unwrap_or(state)
 }
 
-fn show(agent: &Value, format: Format) -> Result<()> {
+fn show(details: &AgentDetails, format: Format) -> Result<()> {
     if format == Format::Json {
-        return output::json(agent);
+        return output::json(details);
     }
-    members(
-        agent,
-        &[
-            ("agent", "/name"),
-            ("kind", "/kind"),
-            ("mode", "/mode"),
-            ("named by", "/origin"),
-            ("url", "/url"),
-            ("health", "/health/state"),
-            ("since", "/health/since"),
-            ("reason", "/health/reason"),
-            ("running", "/tasksInFlight"),
-            ("card", "/cardUrl"),
-            ("says", "/description"),
-        ],
-    )?;
-    let speaks = |one: &Value| format!("{} {}", text(one, "binding"), text(one, "version"));
-    if agent["speaks"].is_object() {
-        output::row(&format!("{:<8}  {}", "spoken", speaks(&agent["speaks"])))?;
-    }
-    let offered = agent["interfaces"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let offered: Vec<String> = offered.iter().map(speaks).collect();
-    output::row(&format!("{:<8}  {}", "offered", offered.join(", ")))
+    let agent = &details.agent;
+    let health = &agent.health;
+    fields(&[
+        ("agent", Some(agent.name.clone())),
+        ("kind", Some(agent.kind.clone())),
+        ("mode", Some(word(agent.mode))),
+        ("origin", Some(word(agent.origin))),
+        ("url", agent.url.clone()),
+        ("health", Some(word(health.state))),
+        ("since", health.since.map(|since| since.to_string())),
+        ("reason", health.reason.clone()),
+        ("running", Some(agent.tasks_in_flight.to_string())),
+        ("card", Some(agent.card_url.clone())),
+        ("description", Some(agent.description.clone())),
+        ("called by", agent.speaks.as_ref().map(interface)),
+        ("interfaces", Some(agent.interfaces.iter().map(interface).collect::<Vec<_>>().join(", "))),
+    ])
+}
+
+fn interface(interface: &Interface) -> String {
+    format!("{} {}", interface.binding, interface.version)
 }

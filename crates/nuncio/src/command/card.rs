@@ -1,4 +1,4 @@
-//! `nuncio card …`.
+//! `nuncio card …`: shows, verifies and signs agent cards.
 
 use std::{path::Path, process::ExitCode};
 
@@ -64,8 +64,8 @@ fn verify(card: &Value, keys: &TrustedKeys, format: Format) -> Result<ExitCode> 
             ))?;
             if !uncovered.is_empty() {
                 output::note(&format!(
-                    "warning: the signature does not cover {}; anybody may have changed them, and older clients \
-                     go by them",
+                    "warning: the signature does not cover {}: anybody may have changed them, and older clients \
+                     use them",
                     uncovered.join(", ")
                 ));
             }
@@ -82,17 +82,17 @@ fn verify(card: &Value, keys: &TrustedKeys, format: Format) -> Result<ExitCode> 
     }
 }
 
-/// A file, or the card of the agent at an address.
+/// Loads a card from a file or from the agent at a URL.
 async fn load(card: &str, connection: &Connection) -> Result<Value> {
     if Path::new(card).exists() {
         return parse(Path::new(card));
     }
     let client = connection.connect(card).await;
-    // What has a scheme was never meant as a file.
+    // A URL was not meant as a file.
     let client = if card.contains("://") {
         client?
     } else {
-        client.with_context(|| format!("{card} is no file, and no agent answers there"))?
+        client.with_context(|| format!("{card} is neither a file nor the URL of an agent"))?
     };
     Ok(client.card_json().clone())
 }

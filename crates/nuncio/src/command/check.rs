@@ -1,4 +1,4 @@
-//! `nuncio check`: offline, except to look whether agents can be reached.
+//! `nuncio check`: finds mistakes in a configuration; offline, except to see whether agents can be reached.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -20,7 +20,7 @@ pub(super) async fn run(command: Check, format: Format) -> Result<ExitCode> {
     let file = source.file.clone();
     if file.is_none() && source.given.is_empty() {
         return Err(exit::usage(
-            "there is no nuncio.toml here; name a file, or `nuncio init` writes one to begin with",
+            "there is no nuncio.toml in this directory; name a file, or write one with `nuncio init`",
         ));
     }
     let problems = match source.load() {
@@ -36,7 +36,7 @@ pub(super) async fn run(command: Check, format: Format) -> Result<ExitCode> {
     Ok(ExitCode::from(if problems.has_errors() { exit::CONFIG } else { exit::OK }))
 }
 
-/// Each finding, then what it means.
+/// Prints the problems, then their number.
 fn tell(problems: &Problems, file: Option<&PathBuf>, format: Format) -> Result<()> {
     if format == Format::Json {
         let found: Vec<_> = problems.0.iter().map(document).collect();

@@ -1,4 +1,4 @@
-//! `nuncio config …` and `nuncio init`; all but the reload is offline.
+//! `nuncio config …` and `nuncio init`; all but `config reload` are offline.
 
 use std::{
     fs::OpenOptions,
@@ -8,17 +8,20 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use nuncio_hub::config::{self, Loaded, Problem, Problems};
-use serde_json::{Value, json};
+use nuncio_hub::{
+    admin::api::{ReloadConfig, ReloadOptions},
+    config::{self, Loaded, Problem, Problems},
+};
+use serde_json::json;
 
-use super::{hint::program, pages::plain};
+use super::hint::program;
 use crate::{
     args::{Admin, ConfigCommand, Init, log_filter},
     exit,
     output::{self, Format},
 };
 
-/// Beside the file, where its first line says.
+/// The file of the schema, next to the configuration, whose first line names it.
 const SCHEMA: &str = "nuncio.schema.json";
 
 pub(super) async fn run(command: ConfigCommand, format: Format) -> Result<ExitCode> {
@@ -36,7 +39,7 @@ pub(super) async fn run(command: ConfigCommand, format: Format) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a configuration, and tells what somebody should look at.
+/// Loads a configuration and prints its warnings.
 pub(super) fn load(source: &config::Source) -> Result<Loaded> {
     let loaded = source.load()?;
     if let Some(problem) = log_problem(&loaded) {
@@ -48,7 +51,7 @@ pub(super) fn load(source: &config::Source) -> Result<Loaded> {
     Ok(loaded)
 }
 
-/// What the hub cannot know: how logs are filtered is this program's business.
+/// A mistake in the log level, which the hub does not check: this program filters the log.
 pub(super) fn log_problem(loaded: &Loaded) -> Option<Problem> {
     let wrong = log_filter(&loaded.config.telemetry.log_level).err()?;
     Some(loaded.problem("telemetry.log_level", wrong))
@@ -57,7 +60,7 @@ pub(super) fn log_problem(loaded: &Loaded) -> Option<Problem> {
 pub(super) fn init(init: &Init, format: Format) -> Result<ExitCode> {
     let schema = init.file.with_file_name(SCHEMA);
     write(&init.file, &config::init(), init.force)?;
-    // It is made, and whoever changes it changes it in vain.
+    // Overwritten in any case: it is generated.
     write(&schema, &(serde_json::to_string_pretty(config::schema())? + "\n"), true)?;
     match format {
         Format::Json => output::json(&json!({ "file": init.file, "schema": schema }))?,
@@ -66,7 +69,7 @@ pub(super) fn init(init: &Init, format: Format) -> Result<ExitCode> {
             output::line(&format!("{file}"))?;
             output::line(&format!("{}", schema.display()))?;
             output::note(&format!(
-                "it serves the demo agents; list yours in it, then: {program} check {file} && {program} serve --config {file}"
+                "it serves the demo agents; add your own, then: {program} check {file} && {program} serve --config {file}"
             ));
         }
     }
@@ -83,34 +86,35 @@ fn write(file: &Path, text: &str, force: bool) -> Result<()> {
     let written = options.open(file).and_then(|mut file| file.write_all(text.as_bytes()));
     match written {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(exit::usage(format!(
-            "{}: is there already; name another file, or say --force to write over it",
+            "cannot write {}: it exists already; name another file, or add --force to overwrite it",
             file.display()
         ))),
-        written => written.with_context(|| format!("{}: cannot be written", file.display())),
+        written => written.with_context(|| format!("cannot write {}", file.display())),
     }
 }
 
 async fn reload(hub: &Admin, force: bool, format: Format) -> Result<()> {
-    let query = force.then(|| ("force", "true".to_owned()));
-    let changes = hub.post_with("config:reload", query.as_slice(), &json!({})).await?;
+    let changes = hub.call(&ReloadConfig { options: ReloadOptions { force } }).await?;
     if format == Format::Json {
         return output::json(&changes);
     }
     let mut any = false;
-    for (member, what) in [
-        ("added", "new agents"),
-        ("changed", "changed agents"),
-        ("removed", "agents that are gone"),
-        ("parts", "changed"),
-        ("needsRestart", "changes that show after a restart"),
+    for (names, what) in [
+        (&changes.added, "new agents"),
+        (&changes.changed, "changed agents"),
+        (&changes.removed, "removed agents"),
+        (&changes.parts, "changed"),
+        (&changes.needs_restart, "changes that need a restart"),
     ] {
-        let names = changes[member].as_array().map(Vec::as_slice).unwrap_or_default();
         if !names.is_empty() {
             any = true;
-            let names: Vec<String> = names.iter().map(|name: &Value| plain(name)).collect();
             output::line(&format!("{what}: {}", names.join(", ")))?;
         }
     }
-    output::note(if any { "the configuration was read again" } else { "nothing has changed" });
+    output::note(if any {
+        "the configuration is reloaded"
+    } else {
+        "the configuration has not changed since it was last loaded"
+    });
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `nuncio delivery …`: what webhooks are owed, asked of the hub that owes it.
+//! `nuncio delivery …`: the webhook deliveries of a hub.
 
 use std::{
     process::ExitCode,
@@ -6,12 +6,15 @@ use std::{
 };
 
 use anyhow::Result;
+use nuncio_hub::admin::api::{
+    Attempt, Delivery, DeliveryFilter, ListDeliveries, RedriveDeliveries, RedriveFilter, ReplayDelivery,
+    ShowDelivery,
+};
 use nuncio_protocol::Timestamp;
-use serde_json::{Value, json};
 
 use super::{
     hint::program,
-    pages::{self, List, filters, segment, text},
+    pages::{self, word},
 };
 use crate::{
     args::{DeliveryCommand, Since},
@@ -21,38 +24,30 @@ use crate::{
 pub(super) async fn run(command: DeliveryCommand, format: Format) -> Result<ExitCode> {
     match command {
         DeliveryCommand::List { hub, agent, task, state, since, limit } => {
-            let state = state.map(|state| state.as_str().to_owned());
-            let since = since.map(moment);
-            let given = [("agent", agent), ("task", task), ("state", state), ("since", since)];
-            let list = List { path: "deliveries", member: "deliveries", filters: filters(given), limit };
-            pages::show(&hub, list, format, row).await?;
+            let (state, since) = (state.map(Into::into), since.map(moment));
+            let filter = DeliveryFilter { agent, task, state, since, ..DeliveryFilter::default() };
+            pages::show(&hub, ListDeliveries { filter }, limit, "deliveries", format, row).await?;
         }
-        DeliveryCommand::Show { hub, id } => {
-            let delivery = hub.get(&format!("deliveries/{}", segment(&id)), &[]).await?;
-            show(&delivery, format)?;
-        }
+        DeliveryCommand::Show { hub, id } => show(&hub.call(&ShowDelivery { id }).await?, format)?,
         DeliveryCommand::Replay { hub, id } => {
-            let path = format!("deliveries/{}:replay", segment(&id));
-            let delivery = hub.post(&path, &json!({})).await?;
+            let delivery = hub.call(&ReplayDelivery { id: id.clone() }).await?;
             match format {
                 Format::Json => output::json(&delivery)?,
-                Format::Human => {
-                    output::note(&format!("{id} is tried again; see: {} delivery show {id}", program()))
-                }
+                Format::Human => output::note(&format!(
+                    "{id} will be delivered again; see: {} delivery show {id}",
+                    program()
+                )),
             }
         }
         DeliveryCommand::Redrive { hub, since, agent } => {
             let since = moment(since);
-            let mut body = json!({ "since": since });
-            if let Some(agent) = agent {
-                body["agent"] = agent.into();
-            }
-            let redriven = hub.post("deliveries:redrive", &body).await?;
+            let filter = RedriveFilter { since, agent };
+            let redriven = hub.call(&RedriveDeliveries { filter }).await?;
             match format {
                 Format::Json => output::json(&redriven)?,
                 Format::Human => output::note(&format!(
-                    "{} that were given up since {since} are tried again",
-                    redriven["redriven"]
+                    "{} dead deliveries since {since} will be retried",
+                    redriven.redriven
                 )),
             }
         }
@@ -60,61 +55,54 @@ pub(super) async fn run(command: DeliveryCommand, format: Format) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// The columns: which, where it stands, to whom, of what.
-fn row(delivery: &Value) -> Result<()> {
+fn row(delivery: &Delivery) -> Result<()> {
     output::row(&format!(
         "{}  {:<9}  {:>3}  {}  {}  {} {}",
-        text(delivery, "id"),
-        text(delivery, "state"),
-        delivery["attemptCount"],
-        text(delivery, "since"),
-        text(delivery, "url"),
-        text(delivery, "agent"),
-        text(delivery, "taskId"),
+        delivery.id,
+        word(delivery.state),
+        delivery.attempt_count,
+        delivery.since,
+        delivery.url,
+        delivery.agent,
+        delivery.task_id,
     ))
 }
 
-fn show(delivery: &Value, format: Format) -> Result<()> {
+fn show(delivery: &Delivery, format: Format) -> Result<()> {
     if format == Format::Json {
         return output::json(delivery);
     }
-    for (name, member) in [
-        ("delivery", "id"),
-        ("state", "state"),
-        ("to", "url"),
-        ("webhook", "webhook"),
-        ("agent", "agent"),
-        ("tenant", "tenant"),
-        ("task", "taskId"),
-        ("since", "since"),
-        ("next", "nextAttempt"),
+    for (name, value) in [
+        ("delivery", Some(delivery.id.clone())),
+        ("state", Some(word(delivery.state))),
+        ("to", Some(delivery.url.clone())),
+        ("webhook", Some(delivery.webhook.clone())),
+        ("agent", Some(delivery.agent.clone())),
+        ("tenant", delivery.tenant.clone()),
+        ("task", Some(delivery.task_id.clone())),
+        ("since", Some(delivery.since.to_string())),
+        ("next", delivery.next_attempt.map(|next| next.to_string())),
+        ("event", Some(delivery.event_id.to_string())),
     ] {
-        if let Some(value) = delivery[member].as_str() {
+        if let Some(value) = value {
             output::row(&format!("{name:<9} {value}"))?;
         }
     }
-    output::row(&format!("{:<9} {}", "event", delivery["eventId"]))?;
-    let attempts = delivery["attempts"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let untold = delivery["attemptCount"].as_u64().unwrap_or(0).saturating_sub(attempts.len() as u64);
-    if untold > 0 {
-        output::row(&format!("{:<9} and {untold} before these", "attempts"))?;
+    let earlier = delivery.attempt_count.saturating_sub(delivery.attempts.len() as u64);
+    if earlier > 0 {
+        output::row(&format!("{:<9} and {earlier} earlier ones", "attempts"))?;
     }
-    for attempt in attempts {
-        let code = attempt["code"].as_u64().map_or_else(|| "no answer".to_owned(), |code| code.to_string());
-        output::row(&format!(
-            "{:<9} {}  {code}  {} ms  {}",
-            "attempt",
-            text(attempt, "time"),
-            attempt["durationMs"],
-            text(attempt, "error"),
-        ))?;
+    for Attempt { time, duration_ms, code, error } in &delivery.attempts {
+        let code = code.map_or_else(|| "no answer".to_owned(), |code| code.to_string());
+        let error = error.as_deref().unwrap_or_default();
+        output::row(&format!("{:<9} {time}  {code}  {duration_ms} ms  {error}", "attempt"))?;
     }
     Ok(())
 }
 
-/// A moment, as a hub takes it.
-pub(super) fn moment(since: Since) -> String {
-    since.before(now()).to_string()
+/// The time that an option means now.
+pub(super) fn moment(since: Since) -> Timestamp {
+    since.before(now())
 }
 
 pub(super) fn now() -> Timestamp {

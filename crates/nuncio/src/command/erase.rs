@@ -1,9 +1,9 @@
-//! `nuncio erase`: what a caller said and was told is forgotten.
+//! `nuncio erase`: erases the data of a caller.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use serde_json::json;
+use nuncio_hub::admin::api::{EraseTasks, ErasureTarget};
 
 use crate::{
     args::Erase,
@@ -16,16 +16,14 @@ pub(super) async fn run(erase: Erase, format: Format) -> Result<ExitCode> {
     let whose = principal.clone().unwrap_or_else(|| "callers without credentials".to_owned());
     if !yes {
         return Err(exit::usage(format!(
-            "this forgets all tasks and replies of {whose}, and stops those that run; say --yes if that is what you want"
+            "this erases all tasks and replies of {whose}, and stops running ones; add --yes to confirm"
         )));
     }
-    let body = json!({ "principal": principal, "tenant": tenant, "agent": agent });
-    let erased = hub.post("tasks:erase", &body).await?;
+    let target = ErasureTarget { principal, tenant, agent };
+    let erased = hub.call(&EraseTasks { target }).await?;
     match format {
         Format::Json => output::json(&erased)?,
-        Format::Human => {
-            output::note(&format!("{} tasks and replies of {whose} are forgotten", erased["erased"]))
-        }
+        Format::Human => output::note(&format!("{} tasks and replies of {whose} are erased", erased.erased)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `nuncio healthcheck`: 0 or 1 and nothing else, which is what containers understand.
+//! `nuncio healthcheck`: exit code 0 or 1, as containers expect.
 
 use std::{net::SocketAddr, process::ExitCode};
 
@@ -11,8 +11,8 @@ use url::Url;
 use super::target::setting;
 use crate::{args::Healthcheck, exit, output};
 
-/// Where a hub listens that nobody told otherwise.
-const USUAL: &str = "127.0.0.1:2602";
+/// The default address of a hub.
+const DEFAULT_LISTEN: &str = "127.0.0.1:2602";
 
 pub(super) async fn run(check: Healthcheck) -> ExitCode {
     match ask(&check).await {
@@ -27,7 +27,7 @@ pub(super) async fn run(check: Healthcheck) -> ExitCode {
 async fn ask(check: &Healthcheck) -> Result<()> {
     let base = match &check.url {
         Some(url) => url.clone(),
-        None => local(&setting("NUNCIO_LISTEN").unwrap_or_else(|| USUAL.to_owned()))?,
+        None => local(&setting("NUNCIO_LISTEN").unwrap_or_else(|| DEFAULT_LISTEN.to_owned()))?,
     };
     let url = below(&base, if check.ready { "readyz" } else { "healthz" });
     let egress = Egress::operator()?;
@@ -43,10 +43,11 @@ async fn ask(check: &Healthcheck) -> Result<()> {
     Ok(())
 }
 
-/// How to call what listens there from the same machine.
+/// The URL of a listener on this machine.
 fn local(listen: &str) -> Result<Url> {
-    let mut address: SocketAddr =
-        listen.parse().with_context(|| format!("NUNCIO_LISTEN {listen}: expected an address and a port"))?;
+    let mut address: SocketAddr = listen.parse().with_context(|| {
+        format!("NUNCIO_LISTEN {listen}: expected an IP address and a port, such as 127.0.0.1:2602")
+    })?;
     match address {
         SocketAddr::V4(_) if address.ip().is_unspecified() => address.set_ip([127, 0, 0, 1].into()),
         SocketAddr::V6(_) if address.ip().is_unspecified() => address.set_ip([0, 0, 0, 0, 0, 0, 0, 1].into()),

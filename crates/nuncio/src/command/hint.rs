@@ -1,31 +1,31 @@
-//! Commands to paste: as the user called us, with the options that are needed again.
+//! Commands to paste: with the name of this program and the options that are needed again.
 
 use nuncio_protocol::TaskId;
 
 use crate::args::Target;
 
-/// As the user has called us, so that the line works when it is pasted.
+/// The name of this program as it was called, so that a pasted command works.
 pub(super) fn program() -> String {
     std::env::args().next().map_or_else(|| "nuncio".to_owned(), |name| quoted(&name))
 }
 
 impl Target {
-    /// How to say something about this task.
+    /// A command that answers the task.
     pub(super) fn answer_command(&self, id: &TaskId) -> String {
         self.again("send", &format!("\"…\" --task {}", quoted(id.as_str())))
     }
 
-    /// How to look for a task whose id is not known.
+    /// A command that lists tasks, to find one whose id is not known.
     pub(super) fn list_command(&self) -> String {
         self.again("task list", "")
     }
 
-    /// How to see what happens without a webhook.
+    /// A command that streams updates, where there are no webhooks.
     pub(super) fn stream_command(&self) -> String {
         self.again("send", "\"…\" --stream")
     }
 
-    /// How to see the rest of a task after this event.
+    /// A command that watches the task after this event.
     pub(super) fn watch_command(&self, id: &TaskId, after: Option<u64>) -> String {
         let after = after.map(|seq| format!(" --after {seq}")).unwrap_or_default();
         self.again("task watch", &format!("{}{after}", quoted(id.as_str())))
@@ -40,7 +40,7 @@ impl Target {
         words.join(" ")
     }
 
-    /// The options that say how to reach the agent, without what may be secret.
+    /// The options of the connection, without secrets.
     fn options(&self) -> Vec<String> {
         let (connection, identity) = (&self.connection, &self.connection.identity);
         let mut words = Vec::new();
@@ -83,7 +83,7 @@ impl Target {
     }
 }
 
-/// As a shell reads it back.
+/// Quotes a word for a shell.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:@%+,=".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

@@ -1,13 +1,17 @@
-//! `nuncio key …`: who may call a hub, by API keys.
+//! `nuncio key …`: API keys of a hub.
 
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use nuncio_hub::admin::api::{
+    CreateKey, DeleteKey, Key, KeyRotation, KeyWithSecret, ListKeys, NewKey, RevokeKey, RotateKey, ShowKey,
+};
+use nuncio_protocol::Timestamp;
+use serde_json::json;
 
 use super::{
     delivery::now,
-    pages::{columns, members, plain, segment, text},
+    pages::{columns, fields},
 };
 use crate::{
     args::{Admin, KeyCommand},
@@ -19,113 +23,93 @@ pub(super) async fn run(command: KeyCommand, format: Format) -> Result<ExitCode>
     match command {
         KeyCommand::Create { hub, name, allow, operations, expires, principal, tenant, yes } => {
             if !yes {
-                check_kept(&hub).await?;
+                check_durable(&hub).await?;
             }
-            let mut body = json!({ "name": name });
-            let given = [
-                ("agents", (!allow.is_empty()).then(|| allow.into())),
-                ("operations", (!operations.is_empty()).then(|| operations.into())),
-                ("expires", expires.map(|expires| after(expires).into())),
-                ("principal", principal.map(Value::from)),
-                ("tenant", tenant.map(Value::from)),
-            ];
-            for (key, value) in given {
-                if let Some(value) = value {
-                    body[key] = value;
-                }
-            }
-            secret(&hub.post("keys", &body).await?, format)?;
+            let key = NewKey {
+                name,
+                principal,
+                tenant,
+                agents: (!allow.is_empty()).then_some(allow),
+                operations: (!operations.is_empty()).then_some(operations),
+                expires: expires.map(in_time),
+                ..NewKey::default()
+            };
+            secret(&hub.call(&CreateKey { key }).await?, format)?;
         }
         KeyCommand::List { hub } => list(&hub, format).await?,
-        KeyCommand::Show { hub, key } => show(&hub.get(&at(&key), &[]).await?, format)?,
+        KeyCommand::Show { hub, key } => show(&hub.call(&ShowKey { id: key }).await?, format)?,
         KeyCommand::Rotate { hub, key, overlap } => {
-            let mut body = json!({});
-            if let Some(overlap) = overlap {
-                body["overlapSeconds"] = overlap.as_secs().into();
-            }
-            secret(&hub.post(&format!("{}:rotate", at(&key)), &body).await?, format)?;
+            let rotation = KeyRotation { overlap_seconds: overlap.map(|overlap| overlap.as_secs()) };
+            secret(&hub.call(&RotateKey { id: key, rotation }).await?, format)?;
         }
         KeyCommand::Revoke { hub, key } => {
-            let revoked = hub.post(&format!("{}:revoke", at(&key)), &json!({})).await?;
+            let revoked = hub.call(&RevokeKey { id: key.clone() }).await?;
             match format {
                 Format::Json => output::json(&revoked)?,
-                Format::Human => output::note(&format!("{key} is worth nothing from now on")),
+                Format::Human => output::note(&format!("Key {key} is revoked.")),
             }
         }
         KeyCommand::Delete { hub, key } => {
-            hub.delete(&at(&key)).await?;
+            hub.call(&DeleteKey { id: key.clone() }).await?;
             match format {
                 Format::Json => output::json(&json!({ "deleted": key }))?,
-                Format::Human => output::note(&format!("{key} is worth nothing from now on, and forgotten")),
+                Format::Human => output::note(&format!("Key {key} is revoked and deleted.")),
             }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses to make a key that somebody may take for lasting.
-async fn check_kept(hub: &Admin) -> Result<()> {
-    if hub.get("keys", &[]).await?["volatile"] != true {
+/// Refuses to create a key that a restart of the hub would lose.
+async fn check_durable(hub: &Admin) -> Result<()> {
+    if !hub.call(&ListKeys {}).await?.volatile {
         return Ok(());
     }
     Err(exit::usage(
-        "the hub keeps its data in memory: the key would be gone at its next restart, and the hub open again to \
-         callers on its machine, unless its file says identity.anonymous = \"never\"; start it with --data FILE, or \
-         say --yes",
+        "the hub keeps its data in memory: its next restart would lose the key and, unless identity.anonymous is \
+         \"never\", open the hub again to callers on its machine; start it with --data FILE, or add --yes",
     ))
 }
 
-fn at(key: &str) -> String {
-    format!("keys/{}", segment(key))
+fn in_time(duration: Duration) -> Timestamp {
+    let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millis(now().as_millis().saturating_add(millis)).unwrap_or(Timestamp::MAX)
 }
 
-fn after(expires: Duration) -> String {
-    let millis = i64::try_from(expires.as_millis()).unwrap_or(i64::MAX);
-    let then = nuncio_protocol::Timestamp::from_millis(now().as_millis().saturating_add(millis));
-    then.unwrap_or(nuncio_protocol::Timestamp::MAX).to_string()
-}
-
-/// The key is the data: alone on stdout, so that it can be put where it belongs.
-fn secret(made: &Value, format: Format) -> Result<()> {
+/// Prints the secret alone on stdout, so that it can be piped to where it belongs.
+fn secret(made: &KeyWithSecret, format: Format) -> Result<()> {
     if format == Format::Json {
         return output::json(made);
     }
-    output::line(text(made, "secret"))?;
-    let key = &made["key"];
+    let KeyWithSecret { key, secret, volatile } = made;
+    output::line(secret)?;
     output::note(&format!(
-        "the key of {} (id {}); it is not shown again; callers send it as 'Authorization: Bearer KEY', nuncio by \
-         NUNCIO_KEY",
-        text(key, "name"),
-        text(key, "id"),
+        "the secret of key {} (id {}); it is not shown again; callers send it as 'Authorization: Bearer SECRET', nuncio \
+         reads it from NUNCIO_KEY",
+        key.name, key.id,
     ));
-    if made["volatile"] == true {
-        output::note("warning: the hub keeps its data in memory: the key is gone at its next restart");
+    if *volatile {
+        output::note("warning: the hub keeps its data in memory: its next restart loses the key");
     }
-    if let Some(ends) = key["overlapEnds"].as_str() {
-        output::note(&format!("the one before is taken until {ends}"));
+    if let Some(ends) = key.overlap_ends {
+        output::note(&format!("the old secret is accepted until {ends}"));
     }
     Ok(())
 }
 
 async fn list(hub: &Admin, format: Format) -> Result<()> {
-    let answer = hub.get("keys", &[]).await?;
-    let keys = answer["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let keys = hub.call(&ListKeys {}).await?.keys;
     if format == Format::Json {
         return keys.iter().try_for_each(output::json);
     }
-    let row = |key: &Value| {
-        let used =
-            key["lastUsed"].as_str().map_or_else(|| "never used".to_owned(), |used| format!("used {used}"));
+    let row = |key: &Key| {
         vec![
-            text(key, "name").to_owned(),
-            text(key, "prefix").to_owned(),
-            standing(key),
-            text(key, "principal").to_owned(),
-            key["agents"].as_array().map_or_else(
-                || "all agents".to_owned(),
-                |agents| agents.iter().map(plain).collect::<Vec<_>>().join(","),
-            ),
-            used,
+            key.name.clone(),
+            key.prefix.clone(),
+            validity(key),
+            key.principal.clone(),
+            key.agents.as_ref().map_or_else(|| "all agents".to_owned(), |agents| agents.join(",")),
+            key.last_used.map_or_else(|| "never used".to_owned(), |used| format!("used {used}")),
         ]
     };
     columns(&keys.iter().map(row).collect::<Vec<_>>())?;
@@ -133,39 +117,33 @@ async fn list(hub: &Admin, format: Format) -> Result<()> {
     Ok(())
 }
 
-fn standing(key: &Value) -> String {
-    let expires = key["expires"].as_str();
-    let is_over = expires
-        .and_then(|expires| nuncio_protocol::Timestamp::parse(expires).ok())
-        .is_some_and(|at| at <= now());
-    match expires {
-        _ if key["revoked"].is_string() => "revoked".to_owned(),
-        Some(_) if is_over => "expired".to_owned(),
+fn validity(key: &Key) -> String {
+    match key.expires {
+        _ if key.revoked.is_some() => "revoked".to_owned(),
+        Some(expires) if expires <= now() => "expired".to_owned(),
         Some(expires) => format!("until {expires}"),
         None => "valid".to_owned(),
     }
 }
 
-fn show(key: &Value, format: Format) -> Result<()> {
+fn show(key: &Key, format: Format) -> Result<()> {
     if format == Format::Json {
         return output::json(key);
     }
-    members(
-        key,
-        &[
-            ("key", "/name"),
-            ("id", "/id"),
-            ("begins", "/prefix"),
-            ("principal", "/principal"),
-            ("tenant", "/tenant"),
-            ("agents", "/agents"),
-            ("operations", "/operations"),
-            ("created", "/created"),
-            ("expires", "/expires"),
-            ("revoked", "/revoked"),
-            ("rotated", "/rotated"),
-            ("overlap", "/overlapEnds"),
-            ("last used", "/lastUsed"),
-        ],
-    )
+    let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
+    fields(&[
+        ("key", Some(key.name.clone())),
+        ("id", Some(key.id.clone())),
+        ("prefix", Some(key.prefix.clone())),
+        ("principal", Some(key.principal.clone())),
+        ("tenant", key.tenant.clone()),
+        ("agents", key.agents.as_ref().map(|agents| agents.join(", "))),
+        ("operations", key.operations.as_ref().map(|operations| operations.join(", "))),
+        ("created", time(Some(key.created))),
+        ("expires", time(key.expires)),
+        ("revoked", time(key.revoked)),
+        ("rotated", time(key.rotated)),
+        ("overlap", time(key.overlap_ends)),
+        ("last used", time(key.last_used)),
+    ])
 }

@@ -1,4 +1,4 @@
-//! `nuncio listen`: a receiver of notifications that shows them.
+//! `nuncio listen`: receives notifications and prints them.
 
 mod show;
 
@@ -18,7 +18,7 @@ use nuncio_client::{
     notification::WebhookSecret,
     receiver::{Accepted, Receipt},
 };
-use serde_json::json;
+use serde_json::{Map, json};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, oneshot},
@@ -31,22 +31,22 @@ use crate::{
     output::{self, Format},
 };
 
-/// How long requests may take that are under way when we end.
-const GRACE: Duration = Duration::from_secs(5);
-/// How long the body of a request may take to arrive.
+/// The time that requests in flight have to finish at the end.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time that the body of a request may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(listen: Listen, format: Format) -> Result<ExitCode> {
-    let made_up = made_up_token(&listen)?;
-    let receiver = receiver(&listen, made_up.as_deref())?;
+    let generated = random_token(&listen)?;
+    let receiver = receiver(&listen, generated.as_deref())?;
     let mut signals = Signals::listen()?;
     let socket = TcpListener::bind(listen.listen).await.with_context(|| {
         format!(
-            "cannot listen on {}; is another one listening? say --listen with another port",
+            "cannot listen on {}; if another program uses the port, choose another with --listen",
             listen.listen
         )
     })?;
-    announce(&listen, socket.local_addr()?, made_up.as_deref(), format)?;
+    announce(&listen, socket.local_addr()?, generated.as_deref(), format)?;
 
     let (inbox, arrivals) = mpsc::channel(1);
     let (stop, stopped) = oneshot::channel::<()>();
@@ -60,14 +60,14 @@ pub(super) async fn run(listen: Listen, format: Format) -> Result<ExitCode> {
         () = signals.next() => Ok(()),
     };
     drop(stop);
-    // Answers that are on their way may arrive; who sends nothing does not keep us.
-    let _ = tokio::time::timeout(GRACE, serving).await;
+    // Lets answers arrive; idle connections do not delay the end.
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, serving).await;
     outcome?;
     output::note("stopped");
     Ok(ExitCode::SUCCESS)
 }
 
-fn asks_for_proof(listen: &Listen) -> bool {
+fn requires_proof(listen: &Listen) -> bool {
     let is_set = |hidden: &Hidden| hidden.given().is_some();
     listen.token.as_ref().is_some_and(is_set)
         || listen.secrets.iter().any(is_set)
@@ -75,15 +75,15 @@ fn asks_for_proof(listen: &Listen) -> bool {
         || !listen.keys.is_empty()
 }
 
-/// A token where no proof is asked for: other programs of this machine, and web pages that it shows, could
-/// make up notifications (REQ-170).
-fn made_up_token(listen: &Listen) -> Result<Option<String>> {
-    if asks_for_proof(listen) {
+/// A random token where no proof is required: other programs of this machine, and web pages in its browser, could
+/// forge notifications (REQ-170).
+fn random_token(listen: &Listen) -> Result<Option<String>> {
+    if requires_proof(listen) {
         return Ok(None);
     }
     if !listen.listen.ip().is_loopback() {
         return Err(exit::usage(format!(
-            "--listen {}: anybody who can reach us could make up notifications; add --token, --secret, --jwks or \
+            "--listen {}: anybody who reaches this address could forge notifications; add --token, --secret, --jwks or \
              --key, or listen on 127.0.0.1",
             listen.listen
         )));
@@ -91,9 +91,9 @@ fn made_up_token(listen: &Listen) -> Result<Option<String>> {
     Ok(Some(format!("{:032x}", rand::random::<u128>())))
 }
 
-fn receiver(listen: &Listen, made_up: Option<&str>) -> Result<Receiver> {
+fn receiver(listen: &Listen, generated: Option<&str>) -> Result<Receiver> {
     let mut builder = Receiver::builder();
-    for token in listen.token.iter().filter_map(Hidden::given).chain(made_up) {
+    for token in listen.token.iter().filter_map(Hidden::given).chain(generated) {
         builder = builder.token(token);
     }
     for secret in listen.secrets.iter().filter_map(Hidden::given) {
@@ -111,7 +111,7 @@ fn receiver(listen: &Listen, made_up: Option<&str>) -> Result<Receiver> {
         builder = builder.jwks_url(url.clone());
     }
     if !listen.audiences.is_empty() && listen.jwks.is_none() && listen.keys.is_empty() {
-        return Err(exit::usage("--audience: stands in signatures by keys; add --jwks or --key"));
+        return Err(exit::usage("--audience: only signatures by keys have an audience; add --jwks or --key"));
     }
     for url in &listen.audiences {
         builder = builder.audience(url.clone());
@@ -122,8 +122,8 @@ fn receiver(listen: &Listen, made_up: Option<&str>) -> Result<Receiver> {
     Ok(builder.build()?)
 }
 
-/// Where we listen, and a line to paste that makes a notification come.
-fn announce(listen: &Listen, address: SocketAddr, made_up: Option<&str>, format: Format) -> Result<()> {
+/// Prints the URL, and a command that causes a notification.
+fn announce(listen: &Listen, address: SocketAddr, generated: Option<&str>, format: Format) -> Result<()> {
     let port = address.port();
     let url = if address.ip().is_unspecified() {
         format!("http://HOST:{port}/")
@@ -131,39 +131,38 @@ fn announce(listen: &Listen, address: SocketAddr, made_up: Option<&str>, format:
         format!("http://{address}/")
     };
     if format == Format::Json {
-        let mut announced = json!({ "listen": address.to_string(), "url": url });
-        if let Some(token) = made_up {
-            announced["token"] = json!(token);
-        }
+        let mut announced = Map::from_iter([
+            ("listen".to_owned(), json!(address.to_string())),
+            ("url".to_owned(), json!(url)),
+        ]);
+        announced.extend(generated.map(|token| ("token".to_owned(), json!(token))));
         return output::json(&announced);
     }
-    let token = match (made_up, &listen.token) {
+    let token = match (generated, &listen.token) {
         (Some(token), _) => format!(" --push-token {token}"),
-        // Theirs is their secret.
+        // The user's own token is not shown.
         (None, Some(_)) => " --push-token …".to_owned(),
         (None, None) => String::new(),
     };
-    output::note(&format!("nuncio {} waits for notifications at {url}", env!("CARGO_PKG_VERSION")));
+    output::note(&format!("nuncio {} listens for notifications at {url}", env!("CARGO_PKG_VERSION")));
     output::note(&format!(
         "  try   {} send http://127.0.0.1:2602/agents/echo \"hello\" --push {url}{token}",
         program()
     ));
     if address.ip().is_loopback() {
-        output::note(
-            "  a hub calls an address of its own machine only if it was started with --allow-private-push",
-        );
+        output::note("  a hub posts to its own machine only if it was started with --allow-private-push");
     }
     output::note("Ctrl-C stops");
     Ok(())
 }
 
-/// A notification, and whoever waits for the answer.
+/// A notification, and the channel for its answer.
 struct Arrival {
     accepted: Accepted,
     answer: oneshot::Sender<Response>,
 }
 
-/// Shows what comes, one after the other, as many as there are to be.
+/// Prints notifications one after the other, up to the limit of the options.
 async fn show_all(mut arrivals: mpsc::Receiver<Arrival>, listen: &Listen, format: Format) -> Result<()> {
     let mut left = if listen.once { Some(1) } else { listen.count };
     while left != Some(0) {
@@ -173,7 +172,7 @@ async fn show_all(mut arrivals: mpsc::Receiver<Arrival>, listen: &Listen, format
         show::notification(format, &accepted.notification, status)?;
         settle(accepted.receipt, status);
         let retry_after = listen.retry_after.map(|seconds| [(RETRY_AFTER, HeaderValue::from(seconds))]);
-        // Whoever has hung up comes again.
+        // A sender that has hung up will retry.
         let _ =
             answer.send((status, retry_after.map(HeaderMap::from_iter).unwrap_or_default()).into_response());
         left = left.map(|left| left - 1);
@@ -181,7 +180,7 @@ async fn show_all(mut arrivals: mpsc::Receiver<Arrival>, listen: &Listen, format
     Ok(())
 }
 
-/// What the sender will take for delivered is not shown again.
+/// Marks the notification as seen if the sender will not repeat it.
 fn settle(receipt: Receipt, status: StatusCode) {
     if status.is_success() {
         receipt.done();

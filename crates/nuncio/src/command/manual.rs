@@ -1,4 +1,4 @@
-//! `nuncio completion` and `nuncio man`: the command line, told to shells and to people.
+//! `nuncio completion` and `nuncio man`, generated from the command line.
 
 use std::process::ExitCode;
 
@@ -28,6 +28,6 @@ pub(super) fn man(man: &Man) -> Result<ExitCode> {
     };
     std::fs::create_dir_all(directory)
         .and_then(|()| clap_mangen::generate_to(Args::command(), directory))
-        .with_context(|| format!("the pages cannot be written to {}", directory.display()))?;
+        .with_context(|| format!("cannot write the manual pages to {}", directory.display()))?;
     Ok(ExitCode::from(exit::OK))
 }

@@ -31,14 +31,17 @@ use crate::{
     log,
 };
 
-/// What is logged when nobody says anything.
-const LOG_LEVEL: &str = "info";
+/// The default log level.
+const DEFAULT_LOG_LEVEL: &str = "info";
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let format = args.output;
-    // The file of a hub may say how to log.
+    // `serve` starts the log itself, by its configuration.
     if !matches!(args.command, Command::Serve(_)) {
-        log::start(args.log_level.as_deref().unwrap_or(LOG_LEVEL), args.log_format.unwrap_or_default())?;
+        log::start(
+            args.log_level.as_deref().unwrap_or(DEFAULT_LOG_LEVEL),
+            args.log_format.unwrap_or_default(),
+        )?;
     }
     match args.command {
         Command::Serve(serve) => Box::pin(serve::run(serve, format)).await,

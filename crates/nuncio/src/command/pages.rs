@@ -1,6 +1,8 @@
-//! Lists of a hub: page after page, and in columns.
+//! Lists of the administration API, page by page, and output in columns.
 
 use anyhow::Result;
+use nuncio_hub::admin::api::{List, Page};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
@@ -8,59 +10,44 @@ use crate::{
     output::{self, Format},
 };
 
-/// How many a hub tells at a time.
-const PAGE: usize = 100;
+/// The page size of a request.
+const PAGE_SIZE: usize = 100;
 
-/// What is listed: where, under which member, and how people call it.
-pub(super) struct List<'a> {
-    pub(super) path: &'a str,
-    pub(super) member: &'a str,
-    pub(super) filters: Vec<(&'a str, String)>,
-    pub(super) limit: usize,
-}
-
-/// Reads pages until there are enough, and shows each of what they list.
-pub(super) async fn show(
+/// Reads pages until `limit` items are shown or the list ends. `noun` is the plural of an item.
+pub(super) async fn show<R: List>(
     hub: &Admin,
-    list: List<'_>,
+    mut request: R,
+    limit: usize,
+    noun: &str,
     format: Format,
-    row: impl Fn(&Value) -> Result<()>,
+    row: impl Fn(&R::Item) -> Result<()>,
 ) -> Result<()> {
-    let mut left = list.limit;
-    let mut after: Option<String> = None;
+    let mut left = limit;
+    let mut has_more = false;
     while left > 0 {
-        let mut query = list.filters.clone();
-        query.push(("limit", left.min(PAGE).to_string()));
-        query.extend(after.take().map(|after| ("after", after)));
-        let page = hub.get(list.path, &query).await?;
-        let listed = page[list.member].as_array().map(Vec::as_slice).unwrap_or_default();
-        for one in listed {
+        request.paging().limit = Some(left.min(PAGE_SIZE));
+        let Page { items, next } = R::page(hub.call(&request).await?);
+        for item in &items {
             match format {
-                Format::Json => output::json(one)?,
-                Format::Human => row(one)?,
+                Format::Json => output::json(item)?,
+                Format::Human => row(item)?,
             }
         }
-        left = left.saturating_sub(listed.len());
-        after = page["next"].as_str().map(str::to_owned);
-        if after.is_none() {
+        left = left.saturating_sub(items.len());
+        has_more = next.is_some();
+        if !has_more {
             break;
         }
+        request.paging().after = next;
     }
     if format == Format::Human {
-        let more = if after.is_some() { "; there are more, see --limit" } else { "" };
-        output::note(&format!("{} {}{more}", list.limit - left, list.member));
+        let more = if has_more { "; there are more, see --limit" } else { "" };
+        output::note(&format!("{} {noun}{more}", limit - left));
     }
     Ok(())
 }
 
-/// Filters that were given.
-pub(super) fn filters<const N: usize>(
-    given: [(&'static str, Option<String>); N],
-) -> Vec<(&'static str, String)> {
-    given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
-}
-
-/// Lines whose columns stand below each other.
+/// Prints rows with aligned columns.
 pub(super) fn columns(rows: &[Vec<String>]) -> Result<()> {
     let width =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
@@ -75,31 +62,21 @@ pub(super) fn columns(rows: &[Vec<String>]) -> Result<()> {
     Ok(())
 }
 
-/// Members with a name for people, those that are there.
-pub(super) fn members(value: &Value, names: &[(&str, &str)]) -> Result<()> {
-    let width = names.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    for (name, pointer) in names {
-        let shown = match value.pointer(pointer) {
-            None | Some(Value::Null) => continue,
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Array(items)) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
-            Some(other) => other.to_string(),
-        };
-        output::row(&format!("{name:<width$}  {shown}"))?;
+/// Prints the fields that have a value, a line each, with aligned values.
+pub(super) fn fields(fields: &[(&str, Option<String>)]) -> Result<()> {
+    let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    for (name, value) in fields {
+        if let Some(value) = value {
+            output::row(&format!("{name:<width$}  {value}"))?;
+        }
     }
     Ok(())
 }
 
-/// Without the marks of JSON.
-pub(super) fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-pub(super) fn text<'a>(value: &'a Value, member: &str) -> &'a str {
-    value[member].as_str().unwrap_or_default()
-}
-
-/// An id as a part of a path.
-pub(super) fn segment(id: &str) -> String {
-    url::form_urlencoded::byte_serialize(id.as_bytes()).collect::<String>().replace('+', "%20")
+/// The word that the API has for a value of an enum.
+pub(super) fn word(value: impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        other => other.unwrap_or_default().to_string(),
+    }
 }

@@ -22,19 +22,19 @@ use crate::{
     output::{self, Format},
 };
 
-/// Where the token of a webhook is taken from, unless it is typed.
+/// The variable with the token of a webhook, if there is no option.
 const TOKEN: &str = "NUNCIO_PUSH_TOKEN";
-/// Where the credentials for a webhook are taken from, unless a file has them.
+/// The variable with the credentials for a webhook, if there is no file.
 const CREDENTIALS: &str = "NUNCIO_PUSH_CREDENTIALS";
-/// How credentials are shown when nobody says otherwise.
+/// The default authentication scheme.
 const BEARER: &str = "Bearer";
-/// How long the agent may take to answer when nobody says otherwise.
+/// The default time that the agent may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(command: PushCommand, format: Format) -> Result<ExitCode> {
     match command {
         PushCommand::Create { target, task, webhook } => {
-            // What was typed is checked before anybody is called.
+            // Options are checked before the agent is called.
             let config = webhook.config(&task.clone().into())?;
             let (service, cx) = connect(&target).await?;
             let created = service.create_task_push_notification_config(&cx, config).await;
@@ -55,7 +55,7 @@ pub(super) async fn run(command: PushCommand, format: Format) -> Result<ExitCode
             let deleted = service.delete_task_push_notification_config(&cx, req).await;
             deleted.map_err(|error| no_push(error, &target, &task))?;
             if format == Format::Human {
-                output::note(&format!("removed: no more of task {task} is posted there"));
+                output::note(&format!("deleted; the webhook receives no more updates of task {task}"));
             }
         }
     }
@@ -77,7 +77,7 @@ async fn list(target: &Target, task: &str, format: Format) -> Result<()> {
             break;
         }
         if req.page_token.as_ref() == Some(&page.next_page_token) {
-            let message = "the agent gives the same page again and again, and the list has no end";
+            let message = "the agent returns the same page of its list again and again";
             return Err(Error::new(ErrorKind::InvalidAgentResponse, message).into());
         }
         req.page_token = Some(page.next_page_token);
@@ -88,23 +88,23 @@ async fn list(target: &Target, task: &str, format: Format) -> Result<()> {
     Ok(())
 }
 
-/// The agent, and until when it may take to answer: to a command that asks several times, all in all.
+/// The agent, and one deadline for all calls of a command.
 async fn connect(target: &Target) -> Result<(Arc<dyn A2aService>, CallContext)> {
     let client = target.connect().await?;
     let timeout = target.connection.timeout.unwrap_or(TIMEOUT);
     Ok((client.service(), CallContext { deadline: Some(Instant::now() + timeout), ..client.context() }))
 }
 
-/// An agent that does not push can still be followed.
+/// Adds a hint to the error of an agent without push notifications.
 fn no_push(error: Error, target: &Target, task: &str) -> anyhow::Error {
     if error.kind() != ErrorKind::PushNotificationNotSupported {
         return error.into();
     }
     let watch = target.watch_command(&task.into(), None);
-    exit::hinted(error, format!("this agent posts to no webhooks; follow the task instead: {watch}"))
+    exit::hinted(error, format!("this agent does not support webhooks; watch the task instead: {watch}"))
 }
 
-/// Without what is secret, whatever the agent shows.
+/// Prints a webhook without its secrets, even if the agent returned them.
 fn show(config: &TaskPushNotificationConfig, format: Format) -> Result<()> {
     let mut config = config.clone();
     let has_token = config.token.take().is_some();
@@ -126,9 +126,9 @@ fn show(config: &TaskPushNotificationConfig, format: Format) -> Result<()> {
     output::row(&line)
 }
 
-/// An address without user, password, query and fragment, which may hold secrets.
+/// A URL without user, password, query and fragment, which may hold secrets.
 fn without_secrets(text: &str) -> String {
-    let Ok(mut url) = Url::parse(text) else { return "(no address)".to_owned() };
+    let Ok(mut url) = Url::parse(text) else { return "(not a URL)".to_owned() };
     url.set_query(None);
     url.set_fragment(None);
     // Both fail only for addresses that cannot have a user.
@@ -150,8 +150,8 @@ impl Webhook {
             (None, None) => None,
             (Some(scheme), None) => {
                 return Err(exit::usage(format!(
-                    "--auth-scheme {scheme}: with which credentials? name a file with --auth-credentials-file, \
-                     or set the environment variable {CREDENTIALS}"
+                    "--auth-scheme {scheme}: no credentials; name a file by --auth-credentials-file, or set the \
+                     environment variable {CREDENTIALS}"
                 )));
             }
             (scheme, credentials) => Some(AuthenticationInfo {
@@ -163,25 +163,23 @@ impl Webhook {
     }
 }
 
-/// A webhook without a name, for any task.
+/// A webhook without an id, for any task.
 pub(super) fn config(
     option: &str,
     url: &Hidden,
     token: Option<&Hidden>,
 ) -> Result<TaskPushNotificationConfig> {
     let url = url.reveal();
-    // The address is not echoed: it may hold a secret.
+    // The message does not show the URL: it may hold a secret.
     let is_address = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
     if !is_address {
-        return Err(exit::usage(format!(
-            "{option}: expected an address such as https://receiver.example/hook"
-        )));
+        return Err(exit::usage(format!("{option}: expected a URL such as https://receiver.example/hook")));
     }
     let token = token.map(|token| token.reveal().to_owned()).or_else(|| setting(TOKEN));
     Ok(TaskPushNotificationConfig { url: url.to_owned(), token, ..TaskPushNotificationConfig::default() })
 }
 
-/// What the file holds, without the end of its line.
+/// The one line of the file.
 fn credentials(file: &Path) -> Result<String> {
     let wrong = |why: String| exit::usage(format!("--auth-credentials-file {}: {why}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
@@ -201,7 +199,7 @@ mod tests {
         for (text, expected) in [
             ("https://u:s3cret@receiver.example/hook?key=s3cret#s3cret", "https://receiver.example/hook"),
             ("http://127.0.0.1:9000/", "http://127.0.0.1:9000/"),
-            ("s3cret", "(no address)"),
+            ("s3cret", "(not a URL)"),
         ] {
             assert_eq!(without_secrets(text), expected);
         }

@@ -1,4 +1,4 @@
-//! `nuncio send`.
+//! `nuncio send`: sends a message and shows the outcome.
 
 use std::{io::Read as _, path::Path, process::ExitCode};
 
@@ -18,14 +18,14 @@ use crate::{
 };
 
 pub(super) async fn run(send: Send, format: Format) -> Result<ExitCode> {
-    // What was typed is checked before anybody is called.
+    // Options are checked before the agent is called.
     let request = request(&send)?;
     let client = send.target.connect().await?;
     if send.stream {
-        let events = client.stream(request).await.map_err(|error| what_became(error, &send.target))?;
+        let events = client.stream(request).await.map_err(|error| with_hint(error, &send.target))?;
         return follow(events, &send.target, Watch::default(), format).await;
     }
-    let response = client.send(request).await.map_err(|error| what_became(error, &send.target))?;
+    let response = client.send(request).await.map_err(|error| with_hint(error, &send.target))?;
     output::response(format, &response)?;
     if let SendMessageResponse::Task(task) = &response {
         how_to_answer(&send.target, &task.id, task.status.state);
@@ -36,37 +36,37 @@ pub(super) async fn run(send: Send, format: Format) -> Result<ExitCode> {
     }))
 }
 
-/// An error of a send after which nobody knows whether there is a task, or which says that there is another way.
-fn what_became(error: Error, target: &Target) -> anyhow::Error {
+/// Adds a hint to the error of a send: how to find the task that may exist, or another way to call.
+fn with_hint(error: Error, target: &Target) -> anyhow::Error {
     let may_be = match error.kind() {
         ErrorKind::PushNotificationNotSupported => {
             let stream = target.stream_command();
-            let hint = format!("this agent posts to no webhooks; see updates as they come: {stream}");
+            let hint = format!("this agent does not support webhooks; watch the updates instead: {stream}");
             return exit::hinted(error, hint);
         }
-        ErrorKind::DeadlineExceeded => "the task may go on",
+        ErrorKind::DeadlineExceeded => "the task may still be running",
         ErrorKind::Unavailable if error.is_undelivered() || was_not_sent(&error) => {
             let when = error.retry_after().map(|after| format!(" in {} seconds", after.as_secs().max(1)));
             let when = when.unwrap_or_else(|| " later".to_owned());
             return exit::hinted(error, format!("the message did not arrive; send it again{when}"));
         }
-        ErrorKind::Unavailable => "the message may have arrived, and its task may go on",
+        ErrorKind::Unavailable => "the message may have arrived, and its task may be running",
         _ => return error.into(),
     };
     exit::hinted(error, format!("{may_be}; see: {}", target.list_command()))
 }
 
-/// What one knows of a task who only watches it.
+/// The known state of a watched task.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Its id; of one who sends, the stream tells it.
+    /// Its id; `None` for a send until the stream has named it.
     pub(super) task: Option<TaskId>,
-    /// The last event that was seen.
+    /// The id of the last event that was seen.
     pub(super) after: Option<u64>,
 }
 
-/// Shows a stream to its end; the last state is the exit code. A question ends it as well: of one who
-/// only watches at once, of one who has just answered only if it is a new one.
+/// Prints a stream to its end; the exit code is that of the last state. A request for input ends it as well: for a
+/// watcher at once, for a sender only if it comes after its message.
 pub(super) async fn follow(
     mut events: EventStream,
     target: &Target,
@@ -98,14 +98,14 @@ pub(super) async fn follow(
     Ok(ExitCode::from(code))
 }
 
-/// The error of a stream that did not come to its end.
+/// Adds a hint to the error of a stream that broke off: how to resume it.
 fn broken(error: Error, target: &Target, seen: &Watch) -> anyhow::Error {
     let is_cut = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::DeadlineExceeded);
     match &seen.task {
         Some(id) if is_cut => {
             exit::hinted(error, format!("resume with: {}", target.watch_command(id, seen.after)))
         }
-        None if is_cut => what_became(error, target),
+        None if is_cut => with_hint(error, target),
         _ => error.into(),
     }
 }
@@ -154,7 +154,7 @@ fn stdin() -> Result<String> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).context("cannot read the text from stdin")?;
     if text.trim().is_empty() {
-        return Err(exit::usage("nothing to say: give a text, or pipe one in"));
+        return Err(exit::usage("the message is empty; give a text as an argument or on stdin"));
     }
     Ok(text.trim_end_matches('\n').to_owned())
 }
@@ -172,7 +172,7 @@ fn file(path: &Path) -> Result<Part> {
     })
 }
 
-/// The few that people send; anything else goes without.
+/// The media type of common files; others are sent without one.
 fn media_type(path: &Path) -> Option<&'static str> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     Some(match &*extension {

@@ -1,4 +1,4 @@
-//! `nuncio serve`.
+//! `nuncio serve`: starts the hub.
 
 use std::{convert::Infallible, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
@@ -52,7 +52,7 @@ fn log_format(format: LogFormat) -> args::LogFormat {
     }
 }
 
-/// What is served, and a line to paste for each.
+/// Prints the agents, and a command to try each.
 fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> Result<()> {
     let served = hub.served();
     if format == Format::Json {
@@ -86,7 +86,7 @@ fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> 
     }
     output::line("")?;
     if served.is_empty() {
-        output::note(&format!("there is no agent yet; add one by `{} agent add NAME URL`", program()));
+        output::note(&format!("there are no agents yet; add one with `{} agent add NAME URL`", program()));
     }
     if let Some(file) = file {
         output::note(&format!("configured by {}", file.display()));
@@ -97,13 +97,13 @@ fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> 
     output::note(&kept(config));
     if let Some(admin) = hub.administered() {
         let file = admin.token_file.display();
-        output::note(&format!("administration is at http://{}, the token for it in {file}", admin.address));
+        output::note(&format!("administration is at http://{}; its token is in {file}", admin.address));
     }
     output::note("Ctrl-C stops");
     Ok(())
 }
 
-/// The agents whose cards can be read without credentials, where calls need some.
+/// A note on cards that are public although calls need credentials.
 fn public_cards(names: &[String]) -> String {
     if names.is_empty() {
         return "calls need credentials, and so do all cards".to_owned();
@@ -115,16 +115,16 @@ fn public_cards(names: &[String]) -> String {
     )
 }
 
-/// Where tasks are kept, how safely, and for how long.
+/// A note on the store: where it is, what it guarantees, how long tasks are kept.
 fn kept(config: &Config) -> String {
     let age =
-        config.data.keep().map(days).map(|days| format!("finished ones are forgotten after {days} days"));
+        config.data.keep().map(days).map(|days| format!("finished tasks are deleted after {days} days"));
     match &config.data.store() {
         Data::Memory { keep_finished } => {
             let age = age.map(|age| format!("; {age}")).unwrap_or_default();
             format!(
-                "warning: tasks are kept in memory only and are gone when this ends, and so are API keys{}; the last \
-                 {keep_finished} finished tasks are kept{age}; add --data nuncio.db to keep all in a file",
+                "warning: tasks are kept in memory only and are lost when the hub stops, and so are API keys{}; the last \
+                 {keep_finished} finished tasks are kept{age}; add --data nuncio.db to keep them in a file",
                 opens_again(config)
             )
         }
@@ -132,19 +132,18 @@ fn kept(config: &Config) -> String {
             let server =
                 if matches!(data, Data::Postgres { .. }) { "the database server" } else { "the machine" };
             let promise = match durability {
-                Durability::Full => "what is answered is on disk (durability full)".to_owned(),
+                Durability::Full => "every answer is on disk before it is sent (durability full)".to_owned(),
                 Durability::Relaxed => format!(
-                    "what is answered outlives this process, but the last moments may be lost with {server} \
-                     (durability relaxed)"
+                    "answers survive a crash of the hub; the last ones may be lost in a crash of {server} (durability relaxed)"
                 ),
             };
-            let age = age.unwrap_or_else(|| "finished ones are kept for ever".to_owned());
+            let age = age.unwrap_or_else(|| "finished tasks are kept for ever".to_owned());
             format!("tasks are kept in {data}; {promise}; {age}")
         }
     }
 }
 
-/// What follows from that where the first key closes the hub.
+/// The consequence of lost keys for a hub that its first key closed to anonymous callers.
 fn opens_again(config: &Config) -> &'static str {
     if config.identity.anonymous == Anonymous::Loopback && config.identity.jwt.is_empty() {
         ", which leaves the hub open again to callers on this machine (identity.anonymous = \"never\" keeps it closed)"
@@ -153,7 +152,7 @@ fn opens_again(config: &Config) -> &'static str {
     }
 }
 
-/// The same for programs.
+/// The store, for programs.
 fn data_json(config: &Config) -> Value {
     let store = config.data.store();
     let (kind, durability) = match &store {
@@ -179,23 +178,23 @@ fn days(keep: Duration) -> u64 {
     keep.as_secs() / DAY.as_secs()
 }
 
-/// Where the word to try it with makes something to watch.
+/// `--stream` for an example whose events are worth watching.
 fn stream_flag(example: &str) -> &'static str {
     if example == "hello" { "" } else { " --stream" }
 }
 
-/// Done at the first Ctrl-C or SIGTERM; the second ends the process at once.
+/// Returns at the first Ctrl-C or SIGTERM; the second ends the process at once.
 async fn shutdown(mut signals: Signals) {
     signals.next().await;
-    output::note("stopping; a second Ctrl-C ends at once");
+    output::note("stopping; press Ctrl-C again to stop at once");
     tokio::spawn(async move {
         signals.next().await;
         std::process::exit(130);
     });
 }
 
-/// Looks at the certificate and at the file at each SIGHUP. Without either the signal keeps its meaning: the terminal
-/// has gone, and so do we.
+/// Reloads the certificate and the configuration at SIGHUP. Without either the signal keeps its default: it ends the
+/// process.
 #[cfg(unix)]
 fn reload_at_hangup(
     certificates: Option<Certificates>,
@@ -217,11 +216,11 @@ fn reload_at_hangup(
 #[cfg(unix)]
 fn reload_certificates(certificates: &Certificates) {
     match certificates.reload() {
-        Ok(Reload::Changed) => tracing::info!("new connections get the new certificate"),
-        Ok(Reload::Same) => tracing::info!("the certificate has not changed"),
+        Ok(Reload::Changed) => tracing::info!("certificate reloaded; new connections use it"),
+        Ok(Reload::Same) => tracing::info!("certificate unchanged"),
         Err(error) => {
             let error = format!("{error:#}");
-            tracing::error!(%error, "the certificate is not replaced; the one in use stays");
+            tracing::error!(%error, "cannot reload the certificate; the current one stays in use");
         }
     }
 }

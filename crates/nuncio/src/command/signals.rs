@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 
-/// The signals to stop. Listened to from the beginning and without a pause, so that none is lost.
+/// The signals to stop, listened to from the start, so that none is lost.
 #[cfg(unix)]
 pub(super) struct Signals {
     interrupt: tokio::signal::unix::Signal,

@@ -1,4 +1,4 @@
-//! `nuncio store …`: offline, on the place where tasks are kept.
+//! `nuncio store …`: offline maintenance of a task store.
 
 use std::{path::Path, process::ExitCode};
 
@@ -22,14 +22,14 @@ pub(super) async fn run(command: StoreCommand, format: Format) -> Result<ExitCod
 }
 
 impl Which {
-    /// A store that outlives a process: another has nothing to look after.
+    /// The store, which must be a durable one.
     fn store(&self) -> Result<Data> {
         match Place::data(self.data.as_ref())? {
-            None => {
-                Err(exit::usage("which store? say --data FILE or --data postgres://…, or set NUNCIO_DATA"))
-            }
+            None => Err(exit::usage(
+                "no store is named; use --data FILE or --data postgres://…, or set NUNCIO_DATA",
+            )),
             Some(Data::Memory { .. }) => Err(exit::usage(
-                "--data memory: is gone with its hub, and there is nothing to look after; name a file or a database",
+                "--data memory: cannot be maintained: it ends with its hub; name a file or a database",
             )),
             Some(data) => Ok(data),
         }
@@ -46,7 +46,7 @@ async fn check(store: &Data, format: Format) -> Result<ExitCode> {
                 output::line(problem)?;
             }
             output::note(&format!(
-                "{store}: {} found, and nothing was changed; keep a copy as it is, and go back to a backup",
+                "{store}: {} found; nothing was changed; keep a copy of the store, and restore a backup",
                 count(problems.len(), "problem")
             ));
         }
@@ -69,8 +69,8 @@ async fn migrate(store: &Data, format: Format) -> Result<ExitCode> {
     let maintain::Migrated { from, to } = maintain::migrate(store).await?;
     match format {
         Format::Json => output::json(&json!({ "store": store.to_string(), "from": from, "to": to }))?,
-        Format::Human if from == to => output::line(&format!("{store}: is at version {to} already"))?,
-        Format::Human => output::line(&format!("{store}: from version {from} to version {to}"))?,
+        Format::Human if from == to => output::line(&format!("{store}: already at version {to}"))?,
+        Format::Human => output::line(&format!("{store}: migrated from version {from} to {to}"))?,
     }
     Ok(ExitCode::SUCCESS)
 }

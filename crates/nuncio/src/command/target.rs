@@ -1,4 +1,4 @@
-//! Connecting to the agent that the command line names, as whoever it says.
+//! Connections to agents, by the options of the command line.
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use crate::{
     exit,
 };
 
-/// Where a bearer token is taken from: never from the command line, which others can see.
+/// The variable with the bearer token. It has no option: others can see the command line.
 const KEY: &str = "NUNCIO_KEY";
-/// Where the secret of an OAuth client is taken from, for the same reason.
+/// The variable with the secret of the OAuth client, for the same reason.
 const OAUTH_SECRET: &str = "NUNCIO_OAUTH_SECRET";
 
 impl Target {
@@ -22,7 +22,7 @@ impl Target {
 }
 
 impl Connection {
-    /// Connects to the agent at this address.
+    /// Connects to the agent at this URL.
     pub(super) async fn connect(&self, url: &str) -> Result<Client> {
         let agent = agent_url(url).map_err(|error| exit::usage(error.to_string()))?;
         let mut builder = Client::builder().egress(self.egress()?).extensions(&self.extensions);
@@ -32,7 +32,7 @@ impl Connection {
         if let Some(binding) = self.binding {
             builder = builder.binding(binding);
         }
-        // What is typed counts more than what the environment says.
+        // Options take precedence over the environment.
         if let Some(client) = self.identity.client(setting(OAUTH_SECRET).as_deref())? {
             builder = builder.client_credentials(client);
         } else if let Some(key) = setting(KEY) {
@@ -48,7 +48,7 @@ impl Connection {
         builder.connect(&agent).await.map_err(exit::no_agent)
     }
 
-    /// The way out, with what the command line says about TLS.
+    /// The HTTP client, with the options of TLS.
     fn egress(&self) -> Result<Egress> {
         let mut builder = Egress::builder();
         for path in &self.authorities {
@@ -69,7 +69,7 @@ impl Connection {
 }
 
 impl Identity {
-    /// The client that access tokens are for, if they are asked for.
+    /// The OAuth client, if its options are given.
     fn client(&self, secret: Option<&str>) -> Result<Option<ClientCredentials>> {
         let (Some(url), Some(id)) = (&self.oauth_token_url, &self.oauth_client_id) else { return Ok(None) };
         let secret = secret.ok_or_else(|| {
@@ -77,7 +77,7 @@ impl Identity {
                 "--oauth-client-id {id}: set the environment variable {OAUTH_SECRET} to the client's secret"
             ))
         })?;
-        // The address is not echoed: it may hold a password.
+        // The message does not show the URL: it may hold a password.
         let mut client = ClientCredentials::new(url, id, secret).map_err(|error| {
             let why: Vec<_> = error.violations().iter().map(|wrong| &*wrong.description).collect();
             exit::usage(format!("--oauth-token-url: {}", why.join("; ")))
@@ -92,7 +92,7 @@ impl Identity {
     }
 }
 
-/// A variable that is set to nothing is how some shells and containers unset one.
+/// An environment variable; an empty one counts as unset, since some containers cannot unset one.
 pub(super) fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -104,14 +104,14 @@ fn read(option: &str, path: &Path) -> Result<Vec<u8>> {
 
 fn name_and_value(header: &str) -> Result<(&str, &str)> {
     let Some((name, value)) = header.split_once(':') else {
-        // Not echoed: it may be a secret.
+        // The message does not show it: it may be a secret.
         return Err(exit::usage("--header: expected 'Name: value'"));
     };
     let (name, value) = (name.trim(), value.trim());
     if name.eq_ignore_ascii_case("a2a-version") {
         return Err(exit::usage(format!("--header {name}: the version is chosen with --a2a-version")));
     }
-    // What cannot stand in a header is told without its value.
+    // The message of an invalid header does not show its value.
     Credentials::none().header(name, value).map_err(|error| exit::usage(format!("--header: {error}")))?;
     Ok((name, value))
 }

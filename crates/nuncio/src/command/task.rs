@@ -1,15 +1,17 @@
-//! `nuncio task …`.
+//! `nuncio task …`: tasks at an agent, or of all callers of a hub.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use nuncio_client::Client;
+use nuncio_hub::admin::api::{
+    CancelTask, ListTasks, ShowTask, TaskDetails, TaskFilter, TaskSummary, TimelineOptions,
+};
 use nuncio_protocol::{GetTaskRequest, ListTasksRequest, MAX_PAGE_SIZE, Seq, Task, TaskId, TaskState};
-use serde_json::{Value, json};
 
 use super::{
     delivery::moment,
-    pages::{self, List, filters, members, segment, text},
+    pages::{self, fields, word},
     send::{Watch, follow},
 };
 use crate::{
@@ -31,24 +33,21 @@ pub(super) async fn run(command: TaskCommand, format: Format) -> Result<ExitCode
             list(&connection.connect(&url).await?, context, state, limit, format).await
         }
         TaskCommand::List { url: None, hub, agent, principal, since, state, limit, .. } => {
-            let state = state.map(|state| state.as_str().to_owned());
-            let given =
-                [("agent", agent), ("principal", principal), ("since", since.map(moment)), ("state", state)];
-            let list = List { path: "tasks", member: "tasks", filters: filters(given), limit };
-            pages::show(&hub, list, format, any_row).await?;
+            let since = since.map(moment);
+            let filter = TaskFilter { agent, state, principal, since, ..TaskFilter::default() };
+            pages::show(&hub, ListTasks { filter }, limit, "tasks", format, summary_row).await?;
             Ok(ExitCode::SUCCESS)
         }
         TaskCommand::Show { hub, id, content } => {
-            let query = [("content", "true".to_owned())];
-            let query = if content { &query[..] } else { &[] };
-            show(&hub.get(&format!("tasks/{}", segment(&id)), query).await?, format)?;
+            let options = TimelineOptions { content: content.then_some(true), ..TimelineOptions::default() };
+            show(&hub.call(&ShowTask { id, options }).await?, format)?;
             Ok(ExitCode::SUCCESS)
         }
         TaskCommand::Cancel { url: None, hub, id, .. } => {
-            let task = hub.post(&format!("tasks/{}:cancel", segment(&id)), &json!({})).await?;
+            let task = hub.call(&CancelTask { id }).await?;
             match format {
                 Format::Json => output::json(&task)?,
-                Format::Human => any_row(&task)?,
+                Format::Human => summary_row(&task)?,
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -120,51 +119,46 @@ fn row(task: &Task, format: Format) -> Result<()> {
 }
 
 /// A task of any caller.
-fn any_row(task: &Value) -> Result<()> {
+fn summary_row(task: &TaskSummary) -> Result<()> {
     output::row(&format!(
         "{}  {:<22}  {}  {}  {}",
-        text(task, "id"),
-        state_of(task),
-        text(task, "since"),
-        text(task, "agent"),
-        task["principal"].as_str().unwrap_or("-"),
+        task.id,
+        output::state(task.state),
+        task.since,
+        task.agent,
+        task.principal.as_deref().unwrap_or("-"),
     ))
 }
 
-fn state_of(task: &Value) -> &'static str {
-    output::state(TaskState::from_name(text(task, "state")).unwrap_or_default())
-}
-
-fn show(task: &Value, format: Format) -> Result<()> {
+fn show(details: &TaskDetails, format: Format) -> Result<()> {
     if format == Format::Json {
-        return output::json(task);
+        return output::json(details);
     }
-    members(
-        task,
-        &[
-            ("task", "/id"),
-            ("agent", "/agent"),
-            ("context", "/contextId"),
-            ("principal", "/principal"),
-            ("tenant", "/tenant"),
-            ("since", "/since"),
-            ("upstream", "/upstream"),
-        ],
-    )?;
-    output::row(&format!("{:<9}  {}", "state", state_of(task)))?;
-    let all = |member: &str| task[member].as_array().cloned().unwrap_or_default();
-    for webhook in all("webhooks") {
-        output::row(&format!("{:<9}  {} {}", "webhook", text(&webhook, "id"), text(&webhook, "url")))?;
+    let TaskDetails { task, timeline, next, webhooks, upstream } = details;
+    fields(&[
+        ("task", Some(task.id.clone())),
+        ("agent", Some(task.agent.clone())),
+        ("context", Some(task.context_id.clone())),
+        ("principal", task.principal.clone()),
+        ("tenant", task.tenant.clone()),
+        ("since", Some(task.since.to_string())),
+        ("upstream", upstream.as_ref().map(ToString::to_string)),
+        ("state", Some(output::state(task.state).to_owned())),
+    ])?;
+    for webhook in webhooks {
+        output::row(&format!("{:<9}  {} {}", "webhook", webhook.id, webhook.url))?;
     }
-    for entry in all("timeline") {
-        let (id, kind) = (&entry["id"], text(&entry, "kind"));
-        output::row(&format!("{id:>9}  {}  {kind:<8}  {}", text(&entry, "time"), text(&entry, "summary")))?;
-        if !entry["content"].is_null() {
-            output::row(&format!("{:9}  {}", "", entry["content"]))?;
+    for entry in timeline {
+        let kind = word(entry.kind);
+        output::row(&format!("{:>9}  {}  {kind:<8}  {}", entry.id, entry.time, entry.summary))?;
+        if let Some(content) = &entry.content {
+            output::row(&format!("{:9}  {content}", ""))?;
         }
     }
-    if !task["next"].is_null() {
-        output::note("there is more; the API has it in pages");
+    if next.is_some() {
+        output::note(
+            "the timeline has more events; GET /api/v1/tasks/ID of the administration API has all, page by page",
+        );
     }
     Ok(())
 }

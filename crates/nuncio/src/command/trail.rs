@@ -1,13 +1,13 @@
-//! `nuncio trail`: who was refused at a hub, and what was changed by administration.
+//! `nuncio trail`: the audit trail of a hub.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use serde_json::Value;
+use nuncio_hub::admin::api::{ListTrail, TrailFilter, TrailRow};
 
 use super::{
     delivery::moment,
-    pages::{self, List, filters, text},
+    pages::{self, word},
 };
 use crate::{
     args::Trail,
@@ -16,27 +16,27 @@ use crate::{
 
 pub(super) async fn run(trail: Trail, format: Format) -> Result<ExitCode> {
     let Trail { hub, what, principal, agent, since, limit } = trail;
-    let given = [("what", what), ("principal", principal), ("agent", agent), ("since", since.map(moment))];
-    let list = List { path: "audit", member: "rows", filters: filters(given), limit };
-    pages::show(&hub, list, format, row).await?;
+    let since = since.map(moment);
+    let filter = TrailFilter { what, principal, agent, since, ..TrailFilter::default() };
+    pages::show(&hub, ListTrail { filter }, limit, "rows", format, row).await?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// When, what, and what is known of whom.
-fn row(row: &Value) -> Result<()> {
-    let mut known = Vec::new();
-    for (member, name) in [
-        ("principal", ""),
-        ("key", "key "),
-        ("peer", "from "),
-        ("agent", "agent "),
-        ("operation", ""),
-        ("detail", ""),
-    ] {
-        known.extend(row[member].as_str().map(|value| format!("{name}{value}")));
+/// Time, kind, and everything that is known of the caller and the subject.
+fn row(row: &TrailRow) -> Result<()> {
+    let peer = row.peer.map(|peer| peer.to_string());
+    let known = [
+        ("", &row.principal),
+        ("key ", &row.key),
+        ("from ", &peer),
+        ("agent ", &row.agent),
+        ("", &row.operation),
+        ("", &row.detail),
+    ];
+    let mut known: Vec<String> =
+        known.into_iter().filter_map(|(name, value)| Some(format!("{name}{}", value.as_ref()?))).collect();
+    if row.count > 1 {
+        known.push(format!("{} times", row.count));
     }
-    if let Some(count) = row["count"].as_u64().filter(|count| *count > 1) {
-        known.push(format!("{count} times"));
-    }
-    output::row(&format!("{}  {:<20}  {}", text(row, "at"), text(row, "what"), known.join("  ")))
+    output::row(&format!("{}  {:<20}  {}", row.at, word(row.what), known.join("  ")))
 }

@@ -30,11 +30,11 @@ use super::{
     *,
 };
 use crate::{
-    audit::{Audit, Writer},
     config,
     fleet::Fleet,
     identity::Identity,
     registry,
+    trail::{Trail, Writer},
 };
 
 /// A receiver that understands nothing.
@@ -99,11 +99,12 @@ async fn api() -> (Router, Arc<AtomicUsize>, Writer) {
     });
     let fleet = Arc::new(Fleet::new(None));
     let registry = registry::tests::registry(&store, &fleet, &MasterKey::random()).await;
-    let (audit, writer) = Audit::new(&store);
-    let identity = Identity::open(&config::Identity::default(), &store, audit, true).await.unwrap();
+    let (trail, writer) = Trail::new(&store);
+    let identity = Identity::open(&config::Identity::default(), &store, trail, true).await.unwrap();
     let (is_volatile, reloader) = (true, Arc::default());
-    let desk = Desk { fleet, store, is_volatile, wake, registry: Arc::new(registry), identity, reloader };
-    let api = Router::new().fallback(table::serve).with_state(Arc::new(Table::new(Arc::new(desk))));
+    let state =
+        AdminState { fleet, store, is_volatile, wake, registry: Arc::new(registry), identity, reloader };
+    let api = Router::new().fallback(table::serve).with_state(Arc::new(Table::new(Arc::new(state))));
     (api, woken, writer)
 }
 

@@ -1,60 +1,35 @@
-//! What happened to a task, a line for each event.
+//! The timeline of a task: an entry for each event.
 
-use nuncio_protocol::{Artifact, Content, Event, Part, Role, Timestamp};
+use nuncio_protocol::{Artifact, Content, Event, Part, Role};
 use nuncio_server::store::StoredEvent;
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::Value;
 
-use super::super::{answer::Problem, openapi::Time};
+use super::super::{
+    api::{EntryKind, TimelineEntry},
+    problem::Problem,
+};
 
-/// Something that happened.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Entry {
-    /// Its number: the id of the event in streams.
-    id: u64,
-    #[schemars(with = "Time")]
-    time: Timestamp,
-    kind: Kind,
-    /// What it was, without what was said.
-    summary: String,
-    /// The event as callers see it, if that is asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<Value>,
-}
-
-/// What kinds of events there are.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
-    Task,
-    Message,
-    Status,
-    Artifact,
-}
-
-pub(super) fn entry(stored: &StoredEvent, content: bool) -> Result<Entry, Problem> {
+pub(super) fn entry(stored: &StoredEvent, content: bool) -> Result<TimelineEntry, Problem> {
     let (kind, summary) = summary(&stored.event);
     let content = content.then(|| serde_json::to_value(&*stored.event)).transpose();
-    let content = content.map_err(|_| Problem::broken())?;
-    Ok(Entry { id: stored.seq.0, time: stored.at, kind, summary, content })
+    let content = content.map_err(|_| Problem::internal())?;
+    Ok(TimelineEntry { id: stored.seq.0, time: stored.at, kind, summary, content })
 }
 
-fn summary(event: &Event) -> (Kind, String) {
+fn summary(event: &Event) -> (EntryKind, String) {
     match event {
         Event::Task(task) => {
             let said = task.history.iter().map(|message| parts(&message.parts));
             let said = said.collect::<Vec<_>>().join("; ");
-            (Kind::Task, join(&[task.status.state.as_str(), &said]))
+            (EntryKind::Task, join(&[task.status.state.as_str(), &said]))
         }
         Event::Message(message) => {
             let who = if message.role == Role::Agent { "the agent" } else { "the caller" };
-            (Kind::Message, join(&[&format!("{who} said"), &parts(&message.parts)]))
+            (EntryKind::Message, join(&[&format!("{who} said"), &parts(&message.parts)]))
         }
         Event::StatusUpdate(update) => {
             let said =
                 update.status.message.as_ref().map(|message| parts(&message.parts)).unwrap_or_default();
-            (Kind::Status, join(&[update.status.state.as_str(), &said]))
+            (EntryKind::Status, join(&[update.status.state.as_str(), &said]))
         }
         Event::ArtifactUpdate(update) => {
             let Artifact { artifact_id, parts: pieces, .. } = &*update.artifact;
@@ -64,12 +39,12 @@ fn summary(event: &Event) -> (Kind, String) {
                 (false, true) => "whole",
                 (false, false) => "begun",
             };
-            (Kind::Artifact, join(&[&format!("{artifact_id} {how}"), &parts(pieces)]))
+            (EntryKind::Artifact, join(&[&format!("{artifact_id} {how}"), &parts(pieces)]))
         }
     }
 }
 
-/// How much of what.
+/// The number and size of parts, without their content.
 fn parts(parts: &[Part]) -> String {
     let one = |part: &Part| match &part.content {
         Content::Text(text) => format!("text of {} bytes", text.len()),

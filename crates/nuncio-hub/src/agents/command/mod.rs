@@ -2,17 +2,18 @@
 //!
 //! Reading order: this file runs one message; `find` says whether the program is there, `spawn` starts it,
 //! `process` has its end, `output` reads it within bounds, `text` and `json` are the two formats, `event` is
-//! one line of the second, `chunks` the artifact of plain text, `words` what it says on standard error.
+//! one line of the second, `chunks` the artifact of plain text, `words` what it says on standard error, `preflight`
+//! checks a configuration.
 //!
 //! A program is over when its first process is and its output has ended. Whatever it has started belongs to
 //! its process group and goes with it: there is no way out of here by which the group would live on.
-#![cfg_attr(not(test), expect(dead_code, reason = "to be composed with the other kinds"))]
 
 mod chunks;
 mod event;
 mod find;
 mod json;
 mod output;
+mod preflight;
 mod process;
 mod spawn;
 #[cfg(test)]
@@ -31,31 +32,51 @@ use tokio::{io::AsyncWriteExt as _, process::ChildStdin};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::{json::Json, output::Output, process::Process, spawn::Started, text::Text, words::Words};
-use super::{ContextKey, Isolation};
+use super::{
+    AgentFactory, ContextKey, Isolation, Kind, Label, Prepared,
+    kind::{Problem, RuntimeSpec},
+};
 use crate::{
-    config::{Command, Format},
-    place::Place,
+    agent_urls::AgentUrls,
+    config::{self, Command, Format},
 };
 
 /// The longest that the end of a program takes beyond its grace.
 const MARGIN: Duration = Duration::from_secs(1);
 
+#[async_trait]
+impl Kind for Command {
+    fn name() -> &'static str {
+        "command"
+    }
+
+    async fn prepare(&self, desired: &config::Agent, factory: &AgentFactory) -> anyhow::Result<Prepared> {
+        let builder = agent(&factory.urls, &desired.name, self, &factory.isolation());
+        let builder = builder.card(|card| Label::of(desired).put_on(card));
+        Ok(Prepared::durable(RuntimeSpec::new(builder)))
+    }
+
+    /// A runtime has its grace for cancels for good.
+    fn runtime_key(&self) -> String {
+        format!("command {:?}", self.grace)
+    }
+
+    fn check_files(&self) -> Vec<Problem> {
+        preflight::check(self)
+    }
+}
+
 /// An agent that runs the program.
-pub(crate) fn agent(place: &Place, name: &str, settings: &Command, isolation: &Isolation) -> RuntimeBuilder {
+fn agent(urls: &AgentUrls, name: &str, settings: &Command, isolation: &Isolation) -> RuntimeBuilder {
     // The program is given its grace, and not cut short by the runtime.
     let cancel_grace = settings.grace + MARGIN;
-    Runtime::builder(card(place, name, settings), Program::new(settings, name, isolation))
+    Runtime::builder(card(urls, name, settings), Program::new(settings, name, isolation))
         .limits(Limits { cancel_grace, ..Limits::default() })
 }
 
-/// Runs the program for each message.
-pub(crate) fn executor(settings: &Command, name: &str, isolation: &Isolation) -> Arc<dyn Executor> {
-    Arc::new(Program::new(settings, name, isolation))
-}
-
-/// What the card says of it.
-pub(crate) fn card(place: &Place, name: &str, settings: &Command) -> AgentCard {
-    let mut card = super::card(place, name);
+/// The card of an agent that runs the program.
+fn card(urls: &AgentUrls, name: &str, settings: &Command) -> AgentCard {
+    let mut card = super::card(urls, name);
     let program = settings.line.program.rsplit('/').next().unwrap_or_default();
     card.description = settings.description.clone().unwrap_or_else(|| format!("Runs {program}."));
     let (input, output) = match settings.format {

@@ -39,9 +39,9 @@ fn agent(settings: &Command) -> Harness {
 }
 
 fn agent_with(settings: &Command, isolation: &Isolation) -> Harness {
-    let place = Place::new(&Url::parse("http://127.0.0.1:2602").unwrap(), None);
+    let urls = AgentUrls::new(&Url::parse("http://127.0.0.1:2602").unwrap(), None);
     let store: Arc<FailingStore> = Arc::new(MemoryStore::default().into());
-    let runtime = super::agent(&place, "coder", settings, isolation).store(Arc::clone(&store) as _).build();
+    let runtime = super::agent(&urls, "coder", settings, isolation).store(Arc::clone(&store) as _).build();
     Harness { runtime, store, cx: CallContext::default() }
 }
 

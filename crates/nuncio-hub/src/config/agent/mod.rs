@@ -101,6 +101,15 @@ pub enum AgentKind {
     Upstream(Box<Upstream>),
     /// A program.
     Command(Box<Command>),
+    /// The kind that tests add.
+    #[cfg(test)]
+    Toy(crate::agents::Toy),
+}
+
+impl From<Demo> for AgentKind {
+    fn from(demo: Demo) -> Self {
+        Self::Demo(demo)
+    }
 }
 
 impl Default for AgentKind {

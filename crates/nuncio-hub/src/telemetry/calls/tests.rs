@@ -4,8 +4,9 @@ use std::sync::Mutex;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use nuncio_protocol::{
-    Binding, CancelTaskRequest, Error, ErrorKind, Event, GetTaskRequest, SubscribeToTaskRequest, Task,
-    TraceContext,
+    A2aService, Binding, CancelTaskRequest, Carrier, Error, ErrorKind, Event, GetTaskRequest, StreamItem,
+    SubscribeToTaskRequest, Task, TraceContext,
+    op::{Call, Reply},
 };
 use opentelemetry::trace::SpanKind;
 use opentelemetry_sdk::{
@@ -14,7 +15,7 @@ use opentelemetry_sdk::{
 };
 
 use super::*;
-use crate::telemetry::{Metrics, leaving::Leaving};
+use crate::telemetry::{Metrics, outbound::Outbound};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
@@ -37,6 +38,20 @@ impl Carrier for Agent {
             Call::CancelTask(_) => std::future::pending().await,
             _ => Err(Error::task_not_found(&"t-9".into())),
         }
+    }
+}
+
+/// An agent whose calls are observed.
+struct Watched {
+    calls: Arc<Calls>,
+    service: Arc<Agent>,
+}
+
+impl Carrier for Watched {
+    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+        let observed = self.calls.begin(cx, &call);
+        let traced = observed.traced();
+        observed.end(self.service.call(traced.as_ref().unwrap_or(cx), call).await)
     }
 }
 
@@ -80,7 +95,7 @@ fn context() -> CallContext {
 fn watched(traces: Option<Traces>) -> (Arc<Metrics>, Arc<Agent>, Watched) {
     let (metrics, agent) = (Arc::new(Metrics::default()), Arc::new(Agent::default()));
     let calls = Arc::new(Calls { metrics: metrics.agent(&"echo".into()), traces });
-    let watched = Watched::new(calls, Arc::clone(&agent) as _);
+    let watched = Watched { calls, service: Arc::clone(&agent) };
     (metrics, agent, watched)
 }
 
@@ -91,7 +106,7 @@ fn attribute(span: &SpanData, name: &str) -> Option<String> {
 #[tokio::test]
 async fn calls_are_counted_by_how_they_end() {
     let (metrics, _, watched) = watched(None);
-    let cx = CallContext { version_unsaid: true, ..context() };
+    let cx = CallContext { version_inferred: true, ..context() };
     watched.carry(&cx, get()).await.unwrap();
     // A caller that leaves before the answer.
     assert!(watched.carry(&cx, cancel()).now_or_never().is_none());
@@ -184,7 +199,7 @@ async fn a_call_to_somebody_else_is_a_span_below_the_one_it_is_made_for() {
     let exported = Exported::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(exported.clone()).build();
     let agent = Arc::new(Agent::default());
-    let leaving = Leaving {
+    let outbound = Outbound {
         traces: Traces::of(provider),
         agent: "echo".into(),
         parent: context().trace,
@@ -199,7 +214,7 @@ async fn a_call_to_somebody_else_is_a_span_below_the_one_it_is_made_for() {
         (subscribe(), Some("UNAVAILABLE")),
         (Call::ListTasks(Box::default()), Some("TASK_NOT_FOUND")),
     ] {
-        if let Ok(Reply::Stream(events)) = leaving.carry(&cx, call).await {
+        if let Ok(Reply::Stream(events)) = outbound.carry(&cx, call).await {
             assert!(exported.0.lock().unwrap().is_empty(), "it is open");
             events.count().await;
         }

@@ -64,7 +64,7 @@ fn all_touched() -> Arc<Metrics> {
     metrics.agent_is("echo", false);
     metrics.reloaded(true);
     metrics.reloaded(false);
-    metrics.answered(Asked::Commit, Duration::from_millis(2), false);
+    metrics.answered(StoreOp::Commit, Duration::from_millis(2), false);
     metrics
 }
 

@@ -72,7 +72,7 @@ impl Draft {
     }
 }
 
-/// What a value is so far.
+/// A value as far as it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Kind {
     #[default]
@@ -329,10 +329,10 @@ impl Message for Fields<'_> {
 /// An entry of a `Struct`: a member.
 struct Entry<'a> {
     draft: &'a mut Draft,
-    /// Where the member begins.
+    /// The beginning of the member.
     start: usize,
     key: String,
-    /// Where its value begins, once there is one.
+    /// The beginning of its value, once there is one.
     value: Option<usize>,
     /// The key came after the value.
     is_late: bool,

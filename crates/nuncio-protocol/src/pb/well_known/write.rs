@@ -58,11 +58,11 @@ fn write(json: &Json, bare: bool) -> Result<Vec<u8>, Mismatch> {
     }
 }
 
-/// What is written so far.
+/// The bytes written so far.
 #[derive(Default)]
 struct Out {
     bytes: Vec<u8>,
-    /// What protobuf cannot carry, with the path to it as far as it is known.
+    /// The value that protobuf cannot carry, with the path to it as far as it is known.
     mismatch: Option<Mismatch>,
 }
 

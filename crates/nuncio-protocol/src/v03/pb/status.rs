@@ -1,6 +1,6 @@
 //! Errors of v0.3 gRPC. The specification gives them no form. We write the same `google.rpc.Status` as in
 //! v1.0, with the code by which SDKs of the time know an error, and with the name of its class before the
-//! message, as servers of the time did (fact sheet 5.3). Both are read.
+//! message, as servers of the time did (protocol-notes.md, Errors). Both are read.
 //!
 //! | error | Go | JavaScript | Python, Java | ours |
 //! |---|---|---|---|---|

@@ -93,7 +93,7 @@ fn check_segment(field: &str, value: &str, path: &str) -> Result<()> {
     }
 }
 
-/// What stands in the path, in the order of the template.
+/// The variables of the path, in the order of the template.
 fn path_ids(call: &Call) -> Vec<&str> {
     match call {
         Call::SendMessage(_)
@@ -110,7 +110,7 @@ fn path_ids(call: &Call) -> Vec<&str> {
     }
 }
 
-/// What stands in the query: everything of a GET that is not in the path (REQ-049).
+/// The parameters of the query: everything of a GET that is not in the path (REQ-049).
 fn encode_query(call: &Call) -> String {
     let mut query = Query::default();
     match call {

@@ -15,7 +15,7 @@ pub(super) fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// What was meant; `None` if an escape is broken or the bytes are not UTF-8.
+/// The decoded text; `None` if an escape is broken or the bytes are not UTF-8.
 pub(super) fn unescape(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));

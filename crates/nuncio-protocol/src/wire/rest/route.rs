@@ -1,4 +1,4 @@
-//! Which operation a verb and a path mean.
+//! The operation of a verb and a path.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ pub(super) type Variable<'p> = (&'static str, &'p str);
 /// The variables of a path, which are at most two.
 pub(super) type Variables<'p> = [Option<Variable<'p>>; 2];
 
-/// What a verb and a path mean.
+/// The route of a verb and a path.
 #[derive(Debug)]
 pub struct Route<'p> {
     pub(super) tenant: Option<String>,
@@ -110,7 +110,7 @@ fn captures<'p>(mut template: &'static str, mut path: &'p str) -> Option<Variabl
     (template == path).then_some(variables)
 }
 
-/// How many bytes both have in common before the template's next variable; templates are ASCII.
+/// The number of bytes that both have in common before the template's next variable; templates are ASCII.
 fn common_literal(template: &str, path: &str) -> usize {
     template.bytes().zip(path.bytes()).take_while(|(own, other)| own == other && *own != b'{').count()
 }

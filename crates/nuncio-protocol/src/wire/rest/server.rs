@@ -48,7 +48,7 @@ impl Incoming<'_> {
     }
 }
 
-/// Why a request is none of ours.
+/// The reason why a request has no route.
 #[derive(Debug)]
 pub enum Refused {
     /// No route has this path: 404.
@@ -256,7 +256,7 @@ fn not_json(error: serde_json::Error) -> Error {
     Error::new(ErrorKind::ParseError, format!("invalid JSON payload: {error}"))
 }
 
-/// How the value of a query parameter is written.
+/// The form of a query parameter's value.
 enum Kind {
     Text,
     Number,

@@ -18,7 +18,7 @@ pub fn encode_error(status: u16, error: &Error, out: &mut Vec<u8>) {
 }
 
 /// Reads an error answer. The reason of an `ErrorInfo` decides, then a JSON-RPC code if the body has
-/// one, then the name of the status, and last the HTTP status (fact sheet 5.2).
+/// one, then the name of the status, and last the HTTP status (protocol-notes.md, Errors).
 ///
 /// Other shapes are read as well as they can be: an object of `code` and `message` without the
 /// envelope, `application/problem+json` (trap T-04), and text of any kind.

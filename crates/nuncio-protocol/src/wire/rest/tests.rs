@@ -288,7 +288,7 @@ fn a_body_without_path_variables_is_handed_through() {
 
 #[test]
 fn the_tenant_of_the_path_goes_into_the_call() {
-    // Section 4.2 of the fact sheet: accept all places, reject contradictions
+    // protocol-notes.md, v1.0: accept all places, reject contradictions
     for (request, expected) in [
         ("GET /acme/tasks", Ok(Some("acme"))),
         ("GET /tasks?tenant=acme", Ok(Some("acme"))),
@@ -457,7 +457,7 @@ fn every_kind_of_error_survives() {
 
 #[test]
 fn errors_of_others() {
-    // Fact sheet 5.2 and 5.3, traps T-04, T-18
+    // protocol-notes.md, Errors; traps T-04, T-18
     for (status, body, kind, message) in [
         (
             400,

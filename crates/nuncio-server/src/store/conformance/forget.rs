@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nuncio_protocol::{Message, Part, Seq, TaskState};
 
 use super::{Writer, at, commit_one, creation, events, key, opening, scope, stored, works};
-use crate::store::{Commit, Prune, Pruned, Refused, Scope, Store, TaskQuery, TurnChange, Whose};
+use crate::store::{Commit, ErasureTarget, Prune, Pruned, Refused, Scope, Store, TaskQuery, TurnChange};
 
 fn scope_of(agent: &str, tenant: Option<&str>, owner: Option<&str>) -> Arc<Scope> {
     Arc::new(Scope { agent: agent.into(), tenant: tenant.map(Into::into), owner: owner.map(Into::into) })
@@ -22,7 +22,7 @@ async fn task(store: &Arc<dyn Store>, scope: &Arc<Scope>, id: &str, state: TaskS
 
 async fn reply(store: &dyn Store, scope: &Arc<Scope>, name: &str, when: i64) {
     let reply = Arc::new(Message::agent("r", Part::text(name)));
-    works(store.keep_reply(scope, key(name, 1), reply, at(when)).await);
+    works(store.put_reply(scope, key(name, 1), reply, at(when)).await);
 }
 
 async fn prune(store: &dyn Store, agent: &str, what: Pruned, before: i64, limit: usize) -> usize {
@@ -35,7 +35,7 @@ async fn left<'a>(store: &dyn Store, scope: &Scope, ids: &[&'a str]) -> Vec<&'a 
     for id in ids {
         let there = stored(store, scope, &(*id).into()).await.is_some();
         assert_eq!(!events(store, scope, &(*id).into(), 0, 9).await.is_empty(), there, "the log of {id}");
-        assert_eq!(works(store.answer(scope, id).await).is_some(), there, "the key of {id}");
+        assert_eq!(works(store.idempotent_outcome(scope, id).await).is_some(), there, "the key of {id}");
         left.extend(there.then_some(*id));
     }
     counted(store, scope, left.len()).await;
@@ -106,7 +106,7 @@ pub async fn the_oldest_are_pruned_first(store: Arc<dyn Store>) {
         for (i, id, when) in plan {
             let there = stored(&*store, &scopes[i], &id.into()).await.is_some();
             assert_eq!(there, when >= kept, "{id}, before {kept}");
-            let answer = works(store.answer(&scopes[i], &format!("reply-{when}")).await);
+            let answer = works(store.idempotent_outcome(&scopes[i], &format!("reply-{when}")).await);
             assert_eq!(answer.is_some(), when >= kept, "the reply of {when}, before {kept}");
         }
     }
@@ -136,7 +136,7 @@ pub async fn what_is_forgotten_leaves_no_trace(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let mut writer = task(&store, &ann, "t-1", TaskState::Working, 2).await;
     let queued = TurnChange::Queue(super::owner::turn("1"));
-    assert_eq!(works(store.turn(&ann, &writer.task.id, queued).await), Ok(()));
+    assert_eq!(works(store.update_turn(&ann, &writer.task.id, queued).await), Ok(()));
     let mut later = writer.entry(writer.message_event("more", &[]));
     later.idempotency = Some(key("later", 2));
     assert_eq!(writer.offer(later).await, Ok(()));
@@ -148,9 +148,9 @@ pub async fn what_is_forgotten_leaves_no_trace(store: Arc<dyn Store>) {
     let entry = Commit { expected: writer.seq, ..opening(&ann, "t-1", None) };
     assert_eq!(commit_one(&*store, entry).await, Err(Refused::NotFound));
     let begin = TurnChange::Begin("1".into());
-    assert_eq!(works(store.turn(&ann, &writer.task.id, begin).await), Err(Refused::NotFound));
+    assert_eq!(works(store.update_turn(&ann, &writer.task.id, begin).await), Err(Refused::NotFound));
     for name in ["t-1", "later", "reply"] {
-        assert!(works(store.answer(&ann, name).await).is_none(), "{name}");
+        assert!(works(store.idempotent_outcome(&ann, name).await).is_none(), "{name}");
         let again = opening(&ann, &format!("new-{name}"), Some(key(name, 9)));
         assert_eq!(commit_one(&*store, again).await, Ok(()), "{name} is free");
     }
@@ -172,12 +172,12 @@ pub async fn a_callers_data_is_erased(store: Arc<dyn Store>) {
         ("nobody", scope_of("agent", None, None)),
         ("blank", scope_of("agent", None, Some(""))),
     ];
-    let whose = |agent: Option<&str>, tenant: Option<&str>, owner: Option<&str>| Whose {
+    let whose = |agent: Option<&str>, tenant: Option<&str>, owner: Option<&str>| ErasureTarget {
         agent: agent.map(Into::into),
         tenant: tenant.map(Into::into),
         owner: owner.map(Into::into),
     };
-    let cases: [(Whose, &[&str]); 8] = [
+    let cases: [(ErasureTarget, &[&str]); 8] = [
         (whose(None, None, Some("ann")), &["plain", "acme", "empty", "other"]),
         (whose(Some("agent"), None, Some("ann")), &["plain", "acme", "empty"]),
         (whose(None, Some("acme"), Some("ann")), &["acme"]),
@@ -205,10 +205,14 @@ pub async fn a_callers_data_is_erased(store: Arc<dyn Store>) {
         for (name, scope) in &scopes {
             let there = !gone.contains(name);
             counted(&*store, scope, if there { 8 } else { 0 }).await;
-            assert_eq!(works(store.answer(scope, "reply").await).is_some(), there, "{name}: {whose:?}");
+            assert_eq!(
+                works(store.idempotent_outcome(scope, "reply").await).is_some(),
+                there,
+                "{name}: {whose:?}"
+            );
         }
         for (_, scope) in &scopes {
-            let rest = Whose { agent: None, tenant: None, owner: scope.owner.clone() };
+            let rest = ErasureTarget { agent: None, tenant: None, owner: scope.owner.clone() };
             works(store.erase(&rest, 1_000).await);
         }
     }
@@ -217,7 +221,7 @@ pub async fn a_callers_data_is_erased(store: Arc<dyn Store>) {
 /// Whoever still writes to a task that was erased learns that there is none.
 pub async fn an_erased_task_takes_no_more_entries(store: Arc<dyn Store>) {
     let mut writer = task(&store, &scope("ann"), "t-1", TaskState::Working, 2).await;
-    let whose = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
+    let whose = ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) };
     assert_eq!(works(store.erase(&whose, 0).await), 0);
     assert_eq!(works(store.erase(&whose, 9).await), 1);
     let entry = writer.entry(writer.status_event(TaskState::Completed, 3));

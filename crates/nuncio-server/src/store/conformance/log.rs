@@ -125,7 +125,7 @@ pub async fn not_yours_is_not_found(store: Arc<dyn Store>) {
         assert!(events(&*store, &scope, id, 0, 10).await.is_empty(), "{scope:?}");
         let page = store.tasks(&scope, &all).await.expect("the store works");
         assert_eq!((page.tasks.len(), page.more, page.total), (0, false, Some(0)), "{scope:?}");
-        assert!(store.answer(&scope, "k").await.expect("the store works").is_none(), "{scope:?}");
+        assert!(store.idempotent_outcome(&scope, "k").await.expect("the store works").is_none(), "{scope:?}");
         let entry = Commit { scope: Arc::clone(&scope), ..writer.entry(writer.chunk_event("a", "x")) };
         assert_eq!(commit_one(&*store, entry).await, Err(Refused::NotFound), "{scope:?}");
     }
@@ -240,11 +240,12 @@ pub async fn a_key_finds_its_task_and_is_taken(store: Arc<dyn Store>) {
     assert_eq!(stored(&*store, &scope("ann"), &"t-2".into()).await, None, "refused is not made");
     assert_eq!(commit_one(&*store, create("bob", "t-3", 3)).await, Ok(()), "keys are the caller's own");
     for (owner, id, digest) in [("ann", "t-1", 1), ("bob", "t-3", 3)] {
-        let answer = store.answer(&scope(owner), "k").await.expect("the store works").expect("an answer");
+        let answer =
+            store.idempotent_outcome(&scope(owner), "k").await.expect("the store works").expect("an answer");
         assert_eq!(answer.digest, [digest; 32]);
         assert!(matches!(answer.outcome, Outcome::Task(task) if task.as_str() == id), "{owner}");
     }
-    assert!(store.answer(&scope("ann"), "other").await.expect("the store works").is_none());
+    assert!(store.idempotent_outcome(&scope("ann"), "other").await.expect("the store works").is_none());
 }
 
 /// A later entry takes its key in the same transaction, or is not appended.
@@ -262,7 +263,8 @@ pub async fn a_later_entry_has_a_key_of_its_own(store: Arc<dyn Store>) {
     let seq = stored(&*store, &ann, &writer.task.id).await.map(|(_, seq)| seq);
     assert_eq!(seq, Some(Seq(1)), "nothing was appended");
     assert_eq!(commit_one(&*store, taken).await, Ok(()));
-    let answer = store.answer(&ann, "free").await.expect("the store works").expect("the key is known");
+    let answer =
+        store.idempotent_outcome(&ann, "free").await.expect("the store works").expect("the key is known");
     assert!(matches!(answer.outcome, Outcome::Task(id) if id.as_str() == "t-1"));
 }
 
@@ -272,9 +274,9 @@ pub async fn a_kept_reply_stands(store: Arc<dyn Store>) {
     let ann = scope("ann");
     for (text, digest) in [("first", 1), ("second", 2)] {
         let reply = Arc::new(Message::agent(text, Part::text(text)));
-        store.keep_reply(&ann, key("k", digest), reply, at(1)).await.expect("the store works");
+        store.put_reply(&ann, key("k", digest), reply, at(1)).await.expect("the store works");
     }
-    let answer = store.answer(&ann, "k").await.expect("the store works").expect("an answer");
+    let answer = store.idempotent_outcome(&ann, "k").await.expect("the store works").expect("an answer");
     assert_eq!(answer.digest, [1; 32]);
     assert!(matches!(answer.outcome, Outcome::Reply(reply) if reply.text() == "first"));
     assert_eq!(commit_one(&*store, opening(&ann, "t-1", Some(key("k", 1)))).await, Err(Refused::KeyTaken));

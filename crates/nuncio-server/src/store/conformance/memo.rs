@@ -79,7 +79,7 @@ pub async fn a_memo_is_forgotten_with_its_task(store: Arc<dyn Store>) {
         let mut writer = Writer::open(&store, &ann, creation("t-1", "c-1", 1), Seq(1));
         writer.status(TaskState::Completed, 2).await;
         let gone = if erase {
-            let whose = crate::store::Whose { agent: None, tenant: None, owner: ann.owner.clone() };
+            let whose = crate::store::ErasureTarget { agent: None, tenant: None, owner: ann.owner.clone() };
             store.erase(&whose, 9).await
         } else {
             let what = Pruned::Tasks(TaskState::Completed);
@@ -89,7 +89,7 @@ pub async fn a_memo_is_forgotten_with_its_task(store: Arc<dyn Store>) {
         let mut again = Writer::create(&store, &ann, "t-1", "c-1", 1).await;
         assert_eq!(kept(&*store, &ann, "t-1").await, None);
         again.status(TaskState::Completed, 2).await;
-        let whose = crate::store::Whose { agent: None, tenant: None, owner: ann.owner.clone() };
+        let whose = crate::store::ErasureTarget { agent: None, tenant: None, owner: ann.owner.clone() };
         assert_eq!(works(store.erase(&whose, 9).await), 1);
     }
 }

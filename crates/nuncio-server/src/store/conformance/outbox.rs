@@ -112,12 +112,16 @@ pub async fn webhooks_are_kept_by_task_and_id(store: Arc<dyn Store>) {
     for (scope, id) in [(&*scope("bob"), task.clone()), (ann, "t-unknown".into())] {
         assert_eq!(works(store.webhooks(scope, &id, None, 9).await), None, "{id}");
         assert_eq!(works(store.webhook(scope, &id, &"a".into()).await), None, "{id}");
-        assert_eq!(works(store.drop_webhook(scope, &id, &"a".into()).await), Err(Refused::NotFound), "{id}");
+        assert_eq!(
+            works(store.delete_webhook(scope, &id, &"a".into()).await),
+            Err(Refused::NotFound),
+            "{id}"
+        );
         let put = works(store.put_webhook(scope, &id, hook("z", "x:1"), at(1)).await);
         assert_eq!(put, Err(Refused::NotFound), "{id}");
     }
-    assert_eq!(works(store.drop_webhook(ann, task, &"b".into()).await), Ok(Some("b".into())));
-    assert_eq!(works(store.drop_webhook(ann, task, &"b".into()).await), Ok(None), "REQ-160");
+    assert_eq!(works(store.delete_webhook(ann, task, &"b".into()).await), Ok(Some("b".into())));
+    assert_eq!(works(store.delete_webhook(ann, task, &"b".into()).await), Ok(None), "REQ-160");
     assert_eq!(listed(None, 9).await, ["a", "c"]);
 }
 
@@ -286,7 +290,7 @@ pub async fn a_dropped_webhook_is_owed_nothing(store: Arc<dyn Store>) {
     let mut writer = begin(&store, &scope("ann"), "t-1", hook("a", "x:1")).await;
     let (ann, task) = (Arc::clone(&writer.scope), writer.task.id.clone());
     lease(&*store, &due(9)).await;
-    works(store.drop_webhook(&ann, &task, &"a".into()).await).unwrap_or_default();
+    works(store.delete_webhook(&ann, &task, &"a".into()).await).unwrap_or_default();
     settle(&*store, "a", vec![outcome(1, DeliveryState::Pending, attempt(9, 500))], Then::Release(at(1)))
         .await;
     tell(&mut writer, 2).await;
@@ -472,7 +476,7 @@ pub async fn webhooks_are_forgotten_with_their_tasks(store: Arc<dyn Store>) {
     assert_eq!(owed(&lease(&*store, &due(9)).await), [("b", vec![1])]);
     settle(&*store, "a", vec![outcome(1, DeliveryState::Delivered, attempt(9, 200))], Then::Release(at(9)))
         .await;
-    let ann = crate::store::Whose { agent: None, tenant: None, owner: Some("ann".into()) };
+    let ann = crate::store::ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) };
     assert_eq!(works(store.erase(&ann, 9).await), 1);
     assert_eq!(told(&*store).await, []);
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use nuncio_protocol::{Seq, TaskState};
 
 use super::{Handles, Writer, adopted, at, commit_one, events, key, opening, scope, stored, works};
-use crate::store::{Commit, Orphan, Refused, Scope, Store, StoredTurn, TaskQuery, TurnChange};
+use crate::store::{Commit, Orphan, Refused, Scope, Store, StoredTurn, TaskLog, TaskQuery, TurnChange};
 
 /// A turn that waits.
 pub(super) fn turn(id: &str) -> StoredTurn {
@@ -37,7 +37,7 @@ pub async fn what_a_gone_owner_left_is_adopted_once<H: Handles>(handles: &H) {
     // Asks its caller, and the caller's answer waits to be worked on.
     let mut waiting = working(&store, "agent", "t-waiting").await;
     waiting.status(TaskState::InputRequired, 3).await;
-    let queued = store.turn(&ann, &waiting.task.id, TurnChange::Queue(turn("1"))).await;
+    let queued = store.update_turn(&ann, &waiting.task.id, TurnChange::Queue(turn("1"))).await;
     assert_eq!(works(queued), Ok(()));
     left.push(waiting);
     for (id, state) in [
@@ -191,7 +191,7 @@ pub async fn what_was_committed_outlives_its_owner<H: Handles>(handles: &H) {
         writers.push(writer);
     }
     let reply = Arc::new(nuncio_protocol::Message::agent("r", nuncio_protocol::Part::text("yes")));
-    works(store.keep_reply(&ann, key("reply", 8), reply, at(1)).await);
+    works(store.put_reply(&ann, key("reply", 8), reply, at(1)).await);
     let before = told(&*store, &ann).await;
     let writers: Vec<_> = writers.into_iter().map(known).collect();
     drop(store);
@@ -212,7 +212,10 @@ async fn told(store: &dyn Store, scope: &Scope) -> String {
         let page = works(store.tasks(scope, &TaskQuery { state, count: true, ..TaskQuery::default() }).await);
         totals.push(page.total);
     }
-    let answers = (works(store.answer(scope, "k").await), works(store.answer(scope, "reply").await));
+    let answers = (
+        works(store.idempotent_outcome(scope, "k").await),
+        works(store.idempotent_outcome(scope, "reply").await),
+    );
     let links = works(store.links(scope, &"t-1".into()).await);
     let secret = works(store.secret("name").await);
     format!("{totals:?} {answers:?} {links:?} {secret:?}")

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use nuncio_protocol::Seq;
 
 use super::{Handles, at, works};
-use crate::store::{Expect, PutRecord, Record, RecordQuery, Refused, Store};
+use crate::store::{Expect, PutRecord, Record, RecordQuery, Records, Refused, Store};
 
 const MANY: usize = 24;
 
@@ -169,9 +169,9 @@ pub async fn values_of_every_size_come_back_equal(store: Arc<dyn Store>) {
 /// A record goes if it is as expected; one that is made again begins anew.
 pub async fn a_record_is_dropped_only_where_it_is_as_expected(store: Arc<dyn Store>) {
     for expect in [Expect::Anything, Expect::Absent] {
-        assert_eq!(works(store.drop_record("k", "a", expect).await), Ok(false), "there is none");
+        assert_eq!(works(store.delete_record("k", "a", expect).await), Ok(false), "there is none");
     }
-    assert_eq!(works(store.drop_record("k", "a", Expect::Version(1)).await), Err(other(0)));
+    assert_eq!(works(store.delete_record("k", "a", Expect::Version(1)).await), Err(other(0)));
     for (kind, version) in [("k", 1), ("k", 2), ("l", 1)] {
         assert_eq!(put_one(&*store, put(kind, "a", "x", 1, Expect::Anything)).await, Ok(version));
     }
@@ -179,12 +179,12 @@ pub async fn a_record_is_dropped_only_where_it_is_as_expected(store: Arc<dyn Sto
         [(Expect::Absent, Err(other(2))), (Expect::Version(1), Err(other(2))), (Expect::Version(2), Ok(true))]
     {
         assert!(works(store.record("k", "a").await).is_some(), "before {expect:?}");
-        assert_eq!(works(store.drop_record("k", "a", expect).await), result, "{expect:?}");
+        assert_eq!(works(store.delete_record("k", "a", expect).await), result, "{expect:?}");
     }
     assert_eq!(works(store.record("k", "a").await), None);
     assert_eq!(keys(&*store, "l").await, ["a"], "that of another kind stays");
     assert_eq!(put_one(&*store, put("k", "a", "x", 1, Expect::Absent)).await, Ok(1));
-    assert_eq!(works(store.drop_record("k", "a", Expect::Anything).await), Ok(true));
+    assert_eq!(works(store.delete_record("k", "a", Expect::Anything).await), Ok(true));
 }
 
 /// By the moment of their last writing, those of one kind.
@@ -275,7 +275,7 @@ pub async fn records_outlive_their_owner<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     assert_eq!(put_one(&*gone, put("k", "a", "x", 7, Expect::Absent)).await, Ok(1));
     assert_eq!(put_one(&*gone, put("k", "b", "x", 7, Expect::Absent)).await, Ok(1));
-    assert_eq!(works(gone.drop_record("k", "b", Expect::Anything).await), Ok(true));
+    assert_eq!(works(gone.delete_record("k", "b", Expect::Anything).await), Ok(true));
     handles.die(gone).await;
     let store = handles.open().await;
     let record = Record { key: "a".to_owned(), value: Bytes::from_static(b"x"), version: 1, at: at(7) };

@@ -9,7 +9,8 @@ use super::{
     Handles, NOTICED, Writer, at, commit, commit_one, creation, events, key, opening, scope, stored, works,
 };
 use crate::store::{
-    AdminTaskQuery, Commit, IdempotencyKey, Outcome, Refused, Reservation, Scope, Store, TaskQuery, Whose,
+    AdminTaskQuery, Commit, ErasureTarget, IdempotencyKey, Outcome, Refused, Reservation, Scope, Store,
+    TaskQuery,
 };
 
 pub(in crate::store) fn reservation(
@@ -42,7 +43,7 @@ fn reserved(scope: &Arc<Scope>, id: &str) -> Commit {
 
 /// What a key stands for, in brief.
 async fn answer(store: &dyn Store, scope: &Scope, key: &str) -> Option<String> {
-    let answer = works(store.answer(scope, key).await)?;
+    let answer = works(store.idempotent_outcome(scope, key).await)?;
     Some(match answer.outcome {
         Outcome::Task(id) => format!("task {id}"),
         Outcome::Reply(reply) => format!("reply {}", reply.text()),
@@ -158,7 +159,7 @@ pub async fn a_reply_ends_a_reservation(store: Arc<dyn Store>) {
     assert_eq!(reserve(&*store, &ann, "t-1", Some(key("k", 1))).await, Ok(()));
     for text in ["first", "second"] {
         let reply = Arc::new(Message::agent("r", Part::text(text)));
-        works(store.keep_reply(&ann, key("k", 1), reply, at(2)).await);
+        works(store.put_reply(&ann, key("k", 1), reply, at(2)).await);
         assert_eq!(answer(&*store, &ann, "k").await.as_deref(), Some("reply first"));
     }
     is_nowhere(&*store, &ann, "t-1").await;
@@ -186,7 +187,7 @@ pub async fn reservations_are_erased_with_their_caller(store: Arc<dyn Store>) {
         assert_eq!(reserve(&*store, scope, id, Some(key(id, 1))).await, Ok(()));
     }
     assert_eq!(reserve(&*store, &ann, "t-4", None).await, Ok(()));
-    let whose = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
+    let whose = ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) };
     let mut erased = Vec::new();
     for _ in 0..3 {
         erased.push(works(store.erase(&whose, 2).await));
@@ -255,7 +256,7 @@ pub async fn one_of_many_owners_has_a_key<H: Handles>(handles: &H) {
         // Nothing that the other does comes between.
         works(other.release(&ann, &id.as_str().into()).await);
         let reply = Arc::new(Message::agent("r", Part::text("other")));
-        works(other.keep_reply(&ann, key(&name, 1), reply, at(2)).await);
+        works(other.put_reply(&ann, key(&name, 1), reply, at(2)).await);
         assert_eq!(commit_one(&**other, reserved(&ann, &id)).await, Err(Refused::Held));
         assert_eq!(answer(&**other, &ann, &name).await, Some(format!("reserved {id}")));
         assert_eq!(commit_one(&**mine, reserved(&ann, &id)).await, Ok(()));
@@ -273,7 +274,7 @@ pub async fn a_reservation_that_was_taken_is_lost<H: Handles>(handles: &H) {
     assert_eq!(commit_one(&*mine, reserved(&ann, "t-1")).await, Err(Refused::Version(Seq(1))));
     works(mine.release(&ann, &"t-1".into()).await);
     let reply = Arc::new(Message::agent("r", Part::text("late")));
-    works(mine.keep_reply(&ann, key("k", 1), reply, at(2)).await);
+    works(mine.put_reply(&ann, key("k", 1), reply, at(2)).await);
     assert_eq!(answer(&*mine, &ann, "k").await.as_deref(), Some("task t-1"));
     let log = events(&*mine, &ann, &"t-1".into(), 0, 9).await;
     assert!(matches!(&log[..], [(1, event)] if matches!(&**event, Event::Task(_))), "{log:?}");

@@ -30,10 +30,10 @@ pub async fn a_task_in_progress_is_its_owners_alone<H: Handles>(handles: &H) {
             assert_eq!(stranger.offer(entry).await, Err(Refused::Held), "whatever version it expects");
         }
         for change in [TurnChange::Queue(turn("1")), TurnChange::Begin("1".into())] {
-            let result = other.turn(&writer.scope, &writer.task.id, change).await;
+            let result = other.update_turn(&writer.scope, &writer.task.id, change).await;
             assert_eq!(works(result), Err(Refused::Held));
         }
-        assert!(works(other.answer(&writer.scope, "k").await).is_none(), "refused takes no key");
+        assert!(works(other.idempotent_outcome(&writer.scope, "k").await).is_none(), "refused takes no key");
         let read = stored(&*other, &writer.scope, &writer.task.id).await;
         assert_eq!(read, Some((writer.task.clone(), writer.seq)));
         writer.status(TaskState::Working, when).await;
@@ -112,7 +112,7 @@ pub async fn one_of_many_owners_wins<H: Handles>(handles: &H) {
 pub async fn what_a_living_owner_works_on_is_not_adopted<H: Handles>(handles: &H) {
     let [mine, other] = two(handles).await;
     let mut writer = Writer::create(&mine, &scope("ann"), "t-1", "c-1", 1).await;
-    let queued = mine.turn(&writer.scope, &writer.task.id, TurnChange::Queue(turn("1"))).await;
+    let queued = mine.update_turn(&writer.scope, &writer.task.id, TurnChange::Queue(turn("1"))).await;
     assert_eq!(works(queued), Ok(()));
     for store in [&mine, &other] {
         assert!(works(store.adopt("agent", 9).await).is_empty());
@@ -208,12 +208,12 @@ pub async fn what_others_write_is_seen_to_move<H: Handles>(handles: &H) {
         writers.iter().map(|writer| (writer.task.id.clone(), writer.seq)).collect();
     known.push(("t-unknown".into(), Seq::ZERO));
     for store in [&mine, &other] {
-        assert_eq!(works(store.moved(&known).await), Vec::<TaskId>::new());
-        assert_eq!(works(store.moved(&[]).await), Vec::<TaskId>::new());
+        assert_eq!(works(store.changed_since(&known).await), Vec::<TaskId>::new());
+        assert_eq!(works(store.changed_since(&[]).await), Vec::<TaskId>::new());
     }
     writers[2].status(TaskState::Working, 2).await;
     writers[0].chunk("a", "x").await;
-    let mut moved = works(other.moved(&known).await);
+    let mut moved = works(other.changed_since(&known).await);
     moved.sort();
     assert_eq!(moved, ["t-1", "t-3"].map(TaskId::from));
 }

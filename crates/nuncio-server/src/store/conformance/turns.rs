@@ -5,10 +5,10 @@ use std::sync::Arc;
 use nuncio_protocol::{Event, TaskState};
 
 use super::{Handles, Writer, adopted, commit_one, creation, opening, owner::turn, scope, works};
-use crate::store::{Commit, Refused, Store, StoredTurn, TurnChange};
+use crate::store::{Commit, Refused, Store, StoredTurn, TaskLog, TurnChange};
 
 async fn change(store: &dyn Store, writer: &Writer, change: TurnChange) -> Result<(), Refused> {
-    works(store.turn(&writer.scope, &writer.task.id, change).await)
+    works(store.update_turn(&writer.scope, &writer.task.id, change).await)
 }
 
 async fn queue(store: &dyn Store, writer: &Writer, id: &str) {
@@ -30,7 +30,7 @@ pub async fn unknown_turns_and_turns_of_unknown_tasks_are_not_found(store: Arc<d
     queue(&*store, &writer, "1").await;
     for (scope, id) in [(scope("bob"), "t-1"), (scope("ann"), "t-unknown")] {
         for change in [TurnChange::Queue(turn("2")), TurnChange::Begin("1".into())] {
-            let result = works(store.turn(&scope, &id.into(), change).await);
+            let result = works(store.update_turn(&scope, &id.into(), change).await);
             assert_eq!(result, Err(Refused::NotFound), "{scope:?} {id}");
         }
     }
@@ -94,7 +94,7 @@ pub async fn turns_outlive_their_owner<H: Handles>(handles: &H) {
     assert_eq!(of("t-1"), Some(vec![begun("01"), begun("02"), turn("03"), large]));
     assert_eq!(of("t-2"), Some(Vec::new()));
     let task = &"t-1".into();
-    let begin = works(store.turn(&ann, task, TurnChange::Begin("03".into())).await);
+    let begin = works(store.update_turn(&ann, task, TurnChange::Begin("03".into())).await);
     assert_eq!(begin, Ok(()), "the new owner goes on with them");
 }
 

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use nuncio_protocol::{TaskId, Timestamp};
 
 use super::{Inner, footprint};
-use crate::store::{Prune, Pruned, Scope, Whose};
+use crate::store::{ErasureTarget, Prune, Pruned, Scope};
 
 impl Inner {
     /// Forgets the oldest finished tasks and replies while there are more than `keep`, or all take too many bytes.
@@ -40,7 +40,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn erase(&mut self, whose: &Whose, limit: usize) -> usize {
+    pub(super) fn erase(&mut self, whose: &ErasureTarget, limit: usize) -> usize {
         let tasks = self.tasks.iter().filter(|(_, stored)| whose.is(&stored.scope));
         let tasks: Vec<TaskId> = tasks.map(|(id, _)| id.clone()).take(limit).collect();
         let mut erased = self.forget_all(tasks.into_iter());
@@ -48,7 +48,7 @@ impl Inner {
         erased + self.forget_reservations(limit - erased, whose)
     }
 
-    fn forget_reservations(&mut self, limit: usize, whose: &Whose) -> usize {
+    fn forget_reservations(&mut self, limit: usize, whose: &ErasureTarget) -> usize {
         let theirs = self.reservations.all().filter(|(kept, _)| whose.is(&kept.scope));
         let theirs: Vec<TaskId> = theirs.take(limit).map(|(kept, _)| kept.task_id.clone()).collect();
         theirs.iter().for_each(|id| drop(self.reservations.remove(id)));

@@ -6,16 +6,18 @@ use std::{
     sync::Arc,
 };
 
+use async_trait::async_trait;
 use nuncio_protocol::{PushConfigId, Seq, TaskId, Timestamp};
 
-use super::{Inner, Owner, Stored};
+use super::{Inner, MemoryStore, Owner, Stored};
 use crate::store::{
     Attempt, Backlog, Delivery, DeliveryId, DeliveryQuery, DeliveryState, Lease, Leased, Leases,
-    MOST_WEBHOOKS, Owed, Redrive, Refused, Scope, Settled, Then, Webhook, outbox::MOST_ATTEMPTS,
+    MOST_WEBHOOKS, Outbox, Owed, Redrive, Refused, Scope, Settled, StoreError, Then, Webhook,
+    outbox::MOST_ATTEMPTS,
 };
 
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(super) struct WebhookTable {
     hooks: BTreeMap<Arc<str>, Hook>,
     /// Those that are owed something and in nobody's hands.
     due: BTreeSet<Due>,
@@ -93,7 +95,7 @@ impl Hook {
     }
 }
 
-impl Outbox {
+impl WebhookTable {
     /// Changes a webhook, and keeps the index of what is due in step.
     fn change<T>(&mut self, uid: &str, change: impl FnOnce(&mut Hook) -> T) -> Option<T> {
         let hook = self.hooks.get_mut(uid)?;
@@ -166,7 +168,7 @@ impl Stored {
 
 impl Inner {
     /// Keeps a webhook of a task that is there.
-    pub(super) fn keep_webhook(&mut self, id: &TaskId, mut webhook: Webhook, now: Timestamp) {
+    pub(super) fn upsert_webhook(&mut self, id: &TaskId, mut webhook: Webhook, now: Timestamp) {
         let Some(stored) = self.tasks.get_mut(id) else { return };
         stored.take_webhook(&mut webhook);
         let (uid, scope) = (Arc::clone(&webhook.uid), Arc::clone(&stored.scope));
@@ -207,7 +209,7 @@ impl Inner {
         if self.active(stored).filter(|known| known.id != webhook.id).count() >= MOST_WEBHOOKS {
             return Err(Refused::Full);
         }
-        self.keep_webhook(id, webhook, now);
+        self.upsert_webhook(id, webhook, now);
         Ok(())
     }
 
@@ -227,7 +229,7 @@ impl Inner {
         Some(wanted.take(limit).cloned().collect())
     }
 
-    pub(super) fn drop_webhook(
+    pub(super) fn delete_webhook(
         &mut self,
         scope: &Scope,
         id: &TaskId,
@@ -367,5 +369,56 @@ impl Inner {
             redriven
         };
         uids.iter().filter_map(|uid| self.outbox.change(uid, again)).sum()
+    }
+}
+
+#[async_trait]
+impl Outbox for MemoryStore {
+    async fn put_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: Webhook,
+        now: Timestamp,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        Ok(self.lock().put_webhook(scope, id, webhook, now))
+    }
+
+    async fn webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Option<Webhook>, StoreError> {
+        Ok(self.lock().webhook(scope, id, webhook))
+    }
+
+    async fn webhooks(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        after: Option<&PushConfigId>,
+        limit: usize,
+    ) -> Result<Option<Vec<Webhook>>, StoreError> {
+        Ok(self.lock().webhooks(scope, id, after, limit))
+    }
+
+    async fn delete_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError> {
+        Ok(self.lock().delete_webhook(scope, id, webhook))
+    }
+
+    async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError> {
+        Ok(self.lock().lease(self.me, lease))
+    }
+
+    async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
+        let mut inner = self.lock();
+        settled.into_iter().for_each(|settled| inner.settle(self.me, settled));
+        Ok(())
     }
 }

@@ -7,14 +7,16 @@ use std::{
     sync::Arc,
 };
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use nuncio_protocol::Timestamp;
 
-use crate::store::{Expect, PutRecord, Record, RecordQuery, Refused};
+use super::MemoryStore;
+use crate::store::{Expect, PutRecord, Record, RecordQuery, Records, Refused, StoreError};
 
 #[derive(Debug, Default)]
-pub(super) struct Records(HashMap<Arc<str>, Kind, RandomState>);
+pub(super) struct RecordTable(HashMap<Arc<str>, Kind, RandomState>);
 
 #[derive(Debug, Default)]
 struct Kind {
@@ -58,7 +60,7 @@ fn record((key, kept): (&Arc<str>, &Kept)) -> Record {
     Record { key: (**key).to_owned(), value: value.clone(), version: *version, at: *at }
 }
 
-impl Records {
+impl RecordTable {
     pub(super) fn one(&self, kind: &str, key: &str) -> Option<Record> {
         self.0.get(kind)?.by_key.get_key_value(key).map(record)
     }
@@ -116,5 +118,34 @@ impl Records {
             forgotten += 1;
         }
         forgotten
+    }
+}
+
+#[async_trait]
+impl Records for MemoryStore {
+    async fn record(&self, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
+        Ok(self.lock().records.one(kind, key))
+    }
+
+    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError> {
+        Ok(self.lock().records.list(query))
+    }
+
+    async fn put_records(&self, puts: Vec<PutRecord>) -> Result<Vec<Result<u64, Refused>>, StoreError> {
+        let mut inner = self.lock();
+        Ok(puts.into_iter().map(|put| inner.records.put(put)).collect())
+    }
+
+    async fn delete_record(
+        &self,
+        kind: &str,
+        key: &str,
+        expect: Expect,
+    ) -> Result<Result<bool, Refused>, StoreError> {
+        Ok(self.lock().records.forget(kind, key, expect))
+    }
+
+    async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        Ok(self.lock().records.prune(kind, before, limit))
     }
 }

@@ -6,7 +6,10 @@ use foldhash::fast::RandomState;
 use nuncio_protocol::TaskId;
 
 use super::{Inner, Owner};
-use crate::store::{Answer, Commit, IdempotencyKey, Outcome, Refused, Reservation, Scope};
+use crate::store::{
+    Answer, Commit, IdempotencyKey, Outcome, Refused, Reservation, Scope,
+    judge::{self, ReservationFacts},
+};
 
 /// What is reserved, and for whom.
 #[derive(Debug, Default)]
@@ -49,13 +52,12 @@ impl Reservations {
 impl Inner {
     pub(super) fn reserve(&mut self, me: Owner, reservation: Reservation) -> Result<(), Refused> {
         if let Some((_, owner)) = self.reservations.get(&reservation.task_id) {
-            return if *owner == me { Ok(()) } else { Err(Refused::KeyTaken) };
+            return judge::key(*owner != me);
         }
         if let Some(key) = &reservation.idempotency {
             let slot = (Arc::clone(&reservation.scope), Arc::clone(&key.key));
-            if self.answers.contains_key(&slot) || self.reservations.of_key(&slot.0, &slot.1).is_some() {
-                return Err(Refused::KeyTaken);
-            }
+            let is_reserved = self.reservations.of_key(&slot.0, &slot.1).is_some();
+            judge::key(self.answers.contains_key(&slot) || is_reserved)?;
         }
         self.reservations.insert(reservation, me);
         Ok(())
@@ -81,13 +83,13 @@ impl Inner {
         Some(Answer { digest: kept.idempotency.as_ref()?.digest, outcome })
     }
 
-    /// Whether this entry may create its task by a reservation.
+    /// Checks that this entry may create its task by a reservation.
     pub(super) fn check_reservation(&self, me: Owner, commit: &Commit) -> Result<(), Refused> {
-        match self.reservations.get(&commit.task_id).filter(|(kept, _)| kept.scope == commit.scope) {
-            None => Err(Refused::NotFound),
-            Some((_, owner)) if *owner != me && !commit.take => Err(Refused::Held),
-            Some(_) => Ok(()),
-        }
+        let facts = self.reservations.get(&commit.task_id).map(|(kept, owner)| ReservationFacts {
+            in_scope: kept.scope == commit.scope,
+            is_mine: *owner == me,
+        });
+        judge::reserved_creation(facts, commit.take)
     }
 
     /// Ends the reservation of a task that is created; gives its key, which finds the task from now on.

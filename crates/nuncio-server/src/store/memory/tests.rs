@@ -113,10 +113,10 @@ async fn keys_and_replies_are_forgotten_like_tasks() {
         let mut writer = Writer::open(&store, &ann, creation(id, "c-1", 1), Seq(1));
         writer.status(TaskState::Completed, 2).await;
         let reply = Arc::new(Message::agent("r", Part::text(id)));
-        store.keep_reply(&ann, key(&format!("reply-{id}"), 1), reply, at(1)).await.unwrap();
+        store.put_reply(&ann, key(&format!("reply-{id}"), 1), reply, at(1)).await.unwrap();
     }
     for (name, kept) in [("one", false), ("reply-one", false), ("two", true), ("reply-two", true)] {
-        assert_eq!(store.answer(&ann, name).await.unwrap().is_some(), kept, "{name}");
+        assert_eq!(store.idempotent_outcome(&ann, name).await.unwrap().is_some(), kept, "{name}");
     }
 }
 

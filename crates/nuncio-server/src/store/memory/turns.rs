@@ -5,21 +5,19 @@ use std::sync::Arc;
 use nuncio_protocol::TaskId;
 
 use super::{Inner, Owner, Stored};
-use crate::store::{Orphan, Refused, Scope, TurnChange};
+use crate::store::{Orphan, Refused, Scope, TurnChange, judge};
 
 impl Inner {
-    pub(super) fn turn(
+    pub(super) fn update_turn(
         &mut self,
         me: Owner,
         scope: &Scope,
         id: &TaskId,
         change: TurnChange,
     ) -> Result<(), Refused> {
-        let stored = self.tasks.get_mut(id).filter(|stored| *stored.scope == *scope);
+        let stored = self.tasks.get_mut(id);
+        judge::turn(stored.as_ref().map(|stored| stored.facts(me, scope)))?;
         let stored = stored.ok_or(Refused::NotFound)?;
-        if stored.is_held(me) {
-            return Err(Refused::Held);
-        }
         match change {
             TurnChange::Queue(turn) => {
                 stored.owner = me;

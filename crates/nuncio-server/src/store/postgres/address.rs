@@ -120,7 +120,7 @@ impl Address {
     }
 }
 
-/// Whose certificates are believed.
+/// ErasureTarget certificates are believed.
 enum Trust {
     Anybody,
     System,

@@ -6,6 +6,7 @@ use tokio_postgres::{Error, types::ToSql};
 use uuid::Uuid;
 
 use super::{
+    judge::free_for,
     link::Session,
     names::{scope_id, text},
     read::number,
@@ -23,7 +24,8 @@ const CREATE: &str = "INSERT INTO tasks (id, scope, context_id, state, status_at
 
 /// Changes tasks and counts by what they were. Fails with a division by zero unless every task is there,
 /// where it is expected, free for this owner and not at its end; the nested loop locks them in the order given.
-const UPDATE: &str = "WITH done AS (
+const UPDATE: &str = concat!(
+    "WITH done AS (
       UPDATE tasks t SET seq = n.seq, owner = $13, former = t.state, state = coalesce(n.state, t.state),
         status_at = coalesce(n.status_at, t.status_at), busy = coalesce(n.busy, t.busy),
         pending = CASE WHEN n.drops THEN 0 ELSE t.pending END,
@@ -38,7 +40,9 @@ const UPDATE: &str = "WITH done AS (
         n(id, scope, expected, seq, state, status_at, busy, drops, snapshot_seq, snapshot, snapshot_refs,
           artifacts, artifacts_refs, take)
       WHERE t.id = n.id AND t.scope = n.scope AND t.seq = n.expected AND t.state NOT IN (3, 4, 5, 7)
-        AND (t.owner = $13 OR NOT (t.busy OR t.pending > 0) OR n.take)
+        AND (",
+    free_for!("t", "$13"),
+    " OR n.take)
       RETURNING t.scope, t.state, t.former),
     counted AS (
       INSERT INTO counters SELECT scope, state, $13, sum(n) FROM (
@@ -46,7 +50,8 @@ const UPDATE: &str = "WITH done AS (
           UNION ALL SELECT scope, former, -1 FROM done WHERE state <> former) moved
         GROUP BY scope, state HAVING sum(n) <> 0 ORDER BY scope, state
       ON CONFLICT (scope, state, owner) DO UPDATE SET n = counters.n + excluded.n)
-  SELECT 1 / (count(*) = $16::bigint)::int FROM done";
+  SELECT 1 / (count(*) = $16::bigint)::int FROM done"
+);
 
 const ANSWERS: &str = "INSERT INTO answers (scope, key, digest, at, task)
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::bigint[], $5::text[])";

@@ -92,7 +92,7 @@ pub(super) async fn list(
     if task.is_some() {
         params.extend([&task as &(dyn ToSql + Sync), &state]);
     }
-    let rows = store.survey(sql, &params).await?;
+    let rows = store.operator_query(sql, &params).await?;
     let more = rows.len() > query.limit;
     let page = rows.iter().take(query.limit).map(delivery);
     Ok((page.collect::<Result<_, _>>()?, more))
@@ -100,7 +100,7 @@ pub(super) async fn list(
 
 /// What is pending, found by the index that holds nothing else.
 pub(super) async fn backlog(store: &PostgresStore) -> Result<Backlog, StoreError> {
-    let Some(row) = store.survey(BACKLOG, &[]).await?.pop() else { return Ok(Backlog::default()) };
+    let Some(row) = store.operator_query(BACKLOG, &[]).await?.pop() else { return Ok(Backlog::default()) };
     let pending = u64::try_from(row.get::<_, i64>(0)).unwrap_or_default();
     Ok(Backlog { pending, oldest: row.get::<_, Option<i64>>(1).map(moment).transpose()? })
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{PostgresStore, link::Session, names::text};
 use crate::store::{
-    Prune, Pruned, StoreError, Whose,
+    ErasureTarget, Prune, Pruned, StoreError,
     codec::{millis_from, state_code},
 };
 
@@ -104,7 +104,11 @@ pub(super) async fn prune(store: &PostgresStore, prune: &Prune, limit: usize) ->
     Ok(gone)
 }
 
-pub(super) async fn erase(store: &PostgresStore, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
+pub(super) async fn erase(
+    store: &PostgresStore,
+    whose: &ErasureTarget,
+    limit: usize,
+) -> Result<usize, StoreError> {
     let (owner, agent) = (whose.owner.as_deref().map(text), whose.agent.as_deref().map(text));
     let tenant = whose.tenant.as_deref().map(text);
     let transaction = store.side.begin().await?;

@@ -1,4 +1,4 @@
-//! What is refused, and why: the slow way of a batch, write by write.
+//! The slow way of a batch: its tasks are locked and looked at, and each write is judged.
 
 use std::{borrow::Cow, collections::HashMap, collections::HashSet, sync::Arc};
 
@@ -14,7 +14,17 @@ use super::{
 use crate::store::{
     Refused, StoreError,
     codec::{TaskWrite, state_of},
+    judge::{self, ReservationFacts, TaskFacts},
 };
+
+/// The rule of [`judge::entry`] and [`judge::turn`] about owners, as a condition on `tasks`, for statements that look and
+/// write at once: the task is the owner's, or in nobody's hands.
+macro_rules! free_for {
+    ($task:literal, $owner:literal) => {
+        concat!("(", $task, ".owner = ", $owner, " OR NOT (", $task, ".busy OR ", $task, ".pending > 0))")
+    };
+}
+pub(super) use free_for;
 
 /// In the order in which all writers lock.
 const LOCK: &str = "SELECT id, scope, seq, busy OR pending > 0, owner, state FROM tasks
@@ -45,6 +55,19 @@ struct Found {
     owner: i64,
     /// It takes no more entries.
     ended: bool,
+}
+
+impl Found {
+    /// As the owner `me` finds it in this scope.
+    fn facts(&self, me: i64, scope: Uuid) -> TaskFacts {
+        TaskFacts {
+            seq: self.seq,
+            in_scope: self.scope == scope,
+            is_mine: self.owner == me,
+            in_hand: self.busy,
+            has_ended: self.ended,
+        }
+    }
 }
 
 impl Judge {
@@ -95,28 +118,20 @@ impl Judge {
     fn one(&mut self, write: &TaskWrite) -> Result<(), Refused> {
         let scope = scope_id(&write.scope);
         let found = self.tasks.get(&write.id);
-        match found {
-            Some(found) if write.expected == Seq::ZERO => return Err(Refused::Version(found.seq)),
-            None if write.expected == Seq::ZERO => {}
-            Some(found) if found.scope != scope => return Err(Refused::NotFound),
-            None => return Err(Refused::NotFound),
-            Some(found) if found.busy && found.owner != self.me && !write.take => return Err(Refused::Held),
-            Some(found) if found.seq != write.expected || found.ended => {
-                return Err(Refused::Version(found.seq));
-            }
-            Some(_) => {}
+        if write.expected == Seq::ZERO {
+            judge::creation(found.map(|found| found.seq))?;
+        } else {
+            judge::entry(found.map(|found| found.facts(self.me, scope)), write.expected, write.take)?;
         }
         if write.reserved {
-            match self.reserved.get(&write.id) {
-                Some((of, owner)) if *of == scope && (*owner == self.me || write.take) => {}
-                Some((of, _)) if *of == scope => return Err(Refused::Held),
-                Some(_) | None => return Err(Refused::NotFound),
-            }
+            let facts = self
+                .reserved
+                .get(&write.id)
+                .map(|(of, owner)| ReservationFacts { in_scope: *of == scope, is_mine: *owner == self.me });
+            judge::reserved_creation(facts, write.take)?;
         }
-        if let Some(key) = write.key()
-            && !self.taken.insert((scope, Arc::clone(&key.key)))
-        {
-            return Err(Refused::KeyTaken);
+        if let Some(key) = write.key() {
+            judge::key(!self.taken.insert((scope, Arc::clone(&key.key))))?;
         }
         let busy = write.busy.unwrap_or(found.is_none_or(|found| found.busy));
         self.reserved.remove(&write.id);

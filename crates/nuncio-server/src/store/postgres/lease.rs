@@ -83,7 +83,7 @@ const LEASE: &str = "WITH RECURSIVE later AS (
         ORDER BY w.due_at, w.uid LIMIT 1) n) END,
     set_config('synchronous_commit', 'off', true)";
 
-/// Asked after the webhooks are in hand: what another has just settled is not told again.
+/// StoreOp after the webhooks are in hand: what another has just settled is not told again.
 const OWED: &str = "SELECT w.uid, w.id, w.target, w.body, w.task, s.agent, s.tenant, s.owner,
     d.seqs, d.sinces, d.attempts
   FROM unnest($1::text[]) WITH ORDINALITY AS n(uid, place)

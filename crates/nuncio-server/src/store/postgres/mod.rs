@@ -21,7 +21,9 @@ mod link;
 mod list;
 pub mod maintain;
 mod names;
+mod operator_queries;
 mod outbox;
+mod owed;
 mod owner;
 mod pool;
 mod read;
@@ -29,7 +31,7 @@ mod records;
 mod reservations;
 mod schema;
 mod single;
-mod survey;
+mod task_log;
 mod webhooks;
 mod write;
 
@@ -42,23 +44,17 @@ use std::{
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{Message, PushConfigId, Seq, Task, TaskId, Timestamp};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_postgres::Row;
 
 use self::{
     address::Address,
-    link::{Link, Params, Session, Setup, persist},
+    link::{Link, Params, Session, Setup},
     owner::{Doubt, Heart},
     pool::Pool,
     write::{Job, Writer},
 };
-use super::{
-    AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Durability, Expect,
-    IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Projection, Prune, PutRecord, Record,
-    RecordQuery, Redrive, Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask,
-    TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose, codec::DEFAULT_LARGE,
-};
+use super::{Durability, OpenError, Store, StoreError, codec::DEFAULT_LARGE};
 
 /// How a [`PostgresStore`] works.
 #[derive(Clone, Debug)]
@@ -102,7 +98,7 @@ const READERS: usize = 2;
 const LISTS: usize = 4;
 
 /// How many questions of operators are answered at a time.
-const SURVEYS: usize = 2;
+const OPERATOR_QUERIES: usize = 2;
 
 /// What a long statement may take: forgetting, adopting.
 const LONG: Duration = Duration::from_secs(60);
@@ -121,7 +117,7 @@ pub struct PostgresStore {
     /// For callers.
     lists: Pool,
     /// For operators: they see something also while callers keep all of the others busy.
-    surveys: Pool,
+    operator_queries: Pool,
     readiness: Link,
     outbox: Link,
     side: Link,
@@ -155,7 +151,7 @@ impl PostgresStore {
             readers: std::array::from_fn(|_| link(options.patience)),
             next_reader: AtomicUsize::new(0),
             lists: pool(LISTS),
-            surveys: pool(SURVEYS),
+            operator_queries: pool(OPERATOR_QUERIES),
             readiness: link(options.patience),
             outbox: link(options.patience),
             side: link(LONG.max(options.patience)),
@@ -171,8 +167,8 @@ impl PostgresStore {
     }
 
     /// Answers a question of an operator.
-    async fn survey(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
-        let lent = self.surveys.lend().await?;
+    async fn operator_query(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
+        let lent = self.operator_queries.lend().await?;
         let rows = lent.link().query(sql, params).await;
         lent.end(rows)
     }
@@ -193,185 +189,6 @@ async fn open(address: &Address, patience: Duration, durability: Durability) -> 
 impl Store for PostgresStore {
     fn is_shared(&self) -> bool {
         true
-    }
-
-    async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
-        let (done, results) = oneshot::channel();
-        let stopped = || StoreError::down("the writer has stopped");
-        self.queue.send(Job { batch, done }).await.map_err(|_| stopped())?;
-        results.await.map_err(|_| stopped())?
-    }
-
-    async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
-        read::task(self, scope, id).await
-    }
-
-    async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError> {
-        read::shown(self, scope, id, shown).await
-    }
-
-    async fn moved(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
-        read::moved(self, known).await
-    }
-
-    async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
-        list::tasks(self, scope, query).await
-    }
-
-    async fn events(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        after: Seq,
-        limit: usize,
-    ) -> Result<Vec<StoredEvent>, StoreError> {
-        read::events(self, scope, id, after, limit).await
-    }
-
-    async fn links(&self, scope: &Scope, id: &TaskId) -> Result<Links, StoreError> {
-        read::links(self, scope, id).await
-    }
-
-    async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
-        read::answer(self, scope, key).await
-    }
-
-    async fn keep_reply(
-        &self,
-        scope: &Arc<Scope>,
-        key: IdempotencyKey,
-        reply: Arc<Message>,
-        at: Timestamp,
-    ) -> Result<(), StoreError> {
-        single::keep_reply(self, scope, &key, &reply, at).await
-    }
-
-    async fn reserve(&self, reservation: Reservation) -> Result<Result<(), Refused>, StoreError> {
-        reservations::reserve(self, reservation).await
-    }
-
-    async fn release(&self, scope: &Scope, id: &TaskId) -> Result<(), StoreError> {
-        reservations::release(self, scope, id).await
-    }
-
-    async fn abandoned(&self, agent: &str, limit: usize) -> Result<Vec<Reservation>, StoreError> {
-        reservations::abandoned(self, agent, limit).await
-    }
-
-    async fn turn(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        change: TurnChange,
-    ) -> Result<Result<(), Refused>, StoreError> {
-        single::turn(self, scope, id, change).await
-    }
-
-    async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {
-        owner::adopt(self, agent, limit).await
-    }
-
-    async fn put_webhook(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        webhook: Webhook,
-        now: Timestamp,
-    ) -> Result<Result<(), Refused>, StoreError> {
-        webhooks::put(self, scope, id, &webhook, now).await
-    }
-
-    async fn webhook(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        webhook: &PushConfigId,
-    ) -> Result<Option<Webhook>, StoreError> {
-        webhooks::one(self, scope, id, webhook).await
-    }
-
-    async fn webhooks(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        after: Option<&PushConfigId>,
-        limit: usize,
-    ) -> Result<Option<Vec<Webhook>>, StoreError> {
-        webhooks::list(self, scope, id, after, limit).await
-    }
-
-    async fn drop_webhook(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        webhook: &PushConfigId,
-    ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError> {
-        webhooks::forget(self, scope, id, webhook).await
-    }
-
-    async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError> {
-        lease::lease(self, lease).await
-    }
-
-    async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
-        lease::settle(self, &settled).await
-    }
-
-    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
-        deliveries::list(self, query).await
-    }
-
-    async fn backlog(&self) -> Result<Backlog, StoreError> {
-        deliveries::backlog(self).await
-    }
-
-    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
-        deliveries::redrive(self, what, now).await
-    }
-
-    async fn record(&self, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
-        records::one(self, kind, key).await
-    }
-
-    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError> {
-        records::list(self, query).await
-    }
-
-    async fn put_records(&self, puts: Vec<PutRecord>) -> Result<Vec<Result<u64, Refused>>, StoreError> {
-        records::put(self, puts).await
-    }
-
-    async fn drop_record(
-        &self,
-        kind: &str,
-        key: &str,
-        expect: Expect,
-    ) -> Result<Result<bool, Refused>, StoreError> {
-        records::forget(self, kind, key, expect).await
-    }
-
-    async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        records::prune(self, kind, before, limit).await
-    }
-
-    async fn all_tasks(&self, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
-        survey::all_tasks(self, query).await
-    }
-
-    async fn find_task(&self, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError> {
-        survey::find(self, id).await
-    }
-
-    async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError> {
-        survey::count(self).await
-    }
-
-    async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {
-        persist(|| forget::prune(self, what, limit)).await
-    }
-
-    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
-        persist(|| forget::erase(self, whose, limit)).await
     }
 
     async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {

@@ -116,7 +116,10 @@ impl Told {
     }
 }
 
-pub(super) async fn moved(store: &PostgresStore, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
+pub(super) async fn changed_since(
+    store: &PostgresStore,
+    known: &[(TaskId, Seq)],
+) -> Result<Vec<TaskId>, StoreError> {
     let (ids, seqs): (Vec<_>, Vec<i64>) =
         known.iter().map(|(id, seq)| (text(id.as_str()), seq.0 as i64)).unzip();
     let rows = store.reads().query(MOVED, &[&ids, &seqs]).await?;
@@ -253,7 +256,7 @@ pub(super) async fn links(store: &PostgresStore, scope: &Scope, id: &TaskId) -> 
     Ok(Links { parents: ids(parents), children: ids(children) })
 }
 
-pub(super) async fn answer(
+pub(super) async fn idempotent_outcome(
     store: &PostgresStore,
     scope: &Scope,
     key: &str,

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
+use async_trait::async_trait;
 use nuncio_protocol::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Row;
@@ -12,7 +13,7 @@ use super::{
     names::{plain, text},
 };
 use crate::store::{
-    Expect, PutRecord, Record, RecordQuery, Refused, StoreError,
+    Expect, PutRecord, Record, RecordQuery, Records, Refused, StoreError,
     codec::{millis_from, moment},
 };
 
@@ -90,59 +91,57 @@ fn expected(expect: Expect) -> i64 {
     }
 }
 
-pub(super) async fn one(store: &PostgresStore, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
-    let row = store.reads().query_opt(ONE, &[&text(kind), &text(key)]).await?;
-    row.as_ref().map(read).transpose()
-}
+#[async_trait]
+impl Records for PostgresStore {
+    async fn record(&self, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
+        let row = self.reads().query_opt(ONE, &[&text(kind), &text(key)]).await?;
+        row.as_ref().map(read).transpose()
+    }
 
-pub(super) async fn list(store: &PostgresStore, query: &RecordQuery) -> Result<Vec<Record>, StoreError> {
-    let [from, to] = query.span();
-    let list = if query.descending { LIST_BACKWARDS } else { LIST };
-    let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
-    let (first, last) = ((text(&from.0), text(&from.1)), (text(&to.0), text(&to.1)));
-    let rows = store.reads().query(list, &[&first.0, &first.1, &last.0, &last.1, &limit]).await?;
-    rows.iter().map(read).collect()
+    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError> {
+        let [from, to] = query.span();
+        let list = if query.descending { LIST_BACKWARDS } else { LIST };
+        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+        let (first, last) = ((text(&from.0), text(&from.1)), (text(&to.0), text(&to.1)));
+        let rows = self.reads().query(list, &[&first.0, &first.1, &last.0, &last.1, &limit]).await?;
+        rows.iter().map(read).collect()
+    }
+
+    async fn put_records(&self, puts: Vec<PutRecord>) -> Results {
+        if puts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (done, results) = oneshot::channel();
+        let stopped = || StoreError::down("the writer has stopped");
+        self.records.send(Job { puts, done }).await.map_err(|_| stopped())?;
+        results.await.map_err(|_| stopped())?
+    }
+
+    /// Not asked twice: the second answer would not be that of the first.
+    async fn delete_record(
+        &self,
+        kind: &str,
+        key: &str,
+        expect: Expect,
+    ) -> Result<Result<bool, Refused>, StoreError> {
+        let session = self.reads().session().await?;
+        let row = session.query_opt(DROP, &[&text(kind), &text(key), &expected(expect)]).await?;
+        let (found, gone): (Option<i64>, i64) = row.map_or((None, 0), |row| (row.get(0), row.get(1)));
+        Ok(expect.check(found.unwrap_or(0) as u64).map(|()| gone > 0))
+    }
+
+    async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let _turn = self.side.turn().await;
+        let session = self.side.session().await?;
+        Ok(session.query(PRUNE, &[&text(kind), &millis_from(before), &limit]).await?.len())
+    }
 }
 
 fn read(row: &Row) -> Result<Record, StoreError> {
     let (key, version, value): (&str, i64, Vec<u8>) = (row.get(0), row.get(1), row.get(3));
     let at = moment(row.get(2))?;
     Ok(Record { key: plain(key).into_owned(), value: value.into(), version: version as u64, at })
-}
-
-pub(super) async fn put(store: &PostgresStore, puts: Vec<PutRecord>) -> Results {
-    if puts.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (done, results) = oneshot::channel();
-    let stopped = || StoreError::down("the writer has stopped");
-    store.records.send(Job { puts, done }).await.map_err(|_| stopped())?;
-    results.await.map_err(|_| stopped())?
-}
-
-/// Not asked twice: the second answer would not be that of the first.
-pub(super) async fn forget(
-    store: &PostgresStore,
-    kind: &str,
-    key: &str,
-    expect: Expect,
-) -> Result<Result<bool, Refused>, StoreError> {
-    let session = store.reads().session().await?;
-    let row = session.query_opt(DROP, &[&text(kind), &text(key), &expected(expect)]).await?;
-    let (found, gone): (Option<i64>, i64) = row.map_or((None, 0), |row| (row.get(0), row.get(1)));
-    Ok(expect.check(found.unwrap_or(0) as u64).map(|()| gone > 0))
-}
-
-pub(super) async fn prune(
-    store: &PostgresStore,
-    kind: &str,
-    before: Timestamp,
-    limit: usize,
-) -> Result<usize, StoreError> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let _turn = store.side.turn().await;
-    let session = store.side.session().await?;
-    Ok(session.query(PRUNE, &[&text(kind), &millis_from(before), &limit]).await?.len())
 }
 
 /// Puts what is queued, until nobody can ask any more.

@@ -22,6 +22,7 @@ use super::{
 use crate::store::{
     IdempotencyKey, Refused, Reservation, Scope, StoreError,
     codec::{damaged, moment},
+    judge,
 };
 
 /// Tells which of them are this owner's now. One that is sent twice is told twice.
@@ -95,8 +96,7 @@ pub(super) async fn run(link: Link, me: i64, mut queue: mpsc::Receiver<Job>) {
         let made = reserve_all(&link, me, jobs.iter().map(|job| &job.reservation)).await;
         for Job { reservation, done } in jobs {
             let answer = match &made {
-                Ok(made) if made.contains(&reservation.task_id) => Ok(Ok(())),
-                Ok(_) => Ok(Err(Refused::KeyTaken)),
+                Ok(made) => Ok(judge::key(!made.contains(&reservation.task_id))),
                 Err(error) => Err(again(error)),
             };
             // Nobody may be waiting any more.

@@ -1,12 +1,19 @@
 //! Writes of one statement: direct replies, turns, secrets. Each may be sent twice without harm.
 
 use nuncio_protocol::{Message, TaskId, Timestamp};
+use tokio_postgres::Row;
 
 use super::{
     PostgresStore,
+    judge::free_for,
     names::{scope_id, text},
+    read::seq,
 };
-use crate::store::{IdempotencyKey, Refused, Scope, StoreError, TurnChange, codec::damaged};
+use crate::store::{
+    IdempotencyKey, Refused, Scope, StoreError, TurnChange,
+    codec::{damaged, state_of},
+    judge::{self, TaskFacts},
+};
 
 /// The scope is locked against being erased at the same time.
 const REPLY: &str = "WITH scope AS (
@@ -19,42 +26,55 @@ const REPLY: &str = "WITH scope AS (
   ON CONFLICT (scope, key) DO UPDATE SET at = excluded.at, reply = excluded.reply, reserved = NULL
     WHERE a.reserved IN (SELECT id FROM ended)";
 
-const HELD: &str = "SELECT owner <> $3 AND (busy OR pending > 0) FROM tasks WHERE id = $1 AND scope = $2";
+/// The task that a refused change of a turn was about.
+const FACTS: &str =
+    "SELECT seq, owner = $3, busy OR pending > 0, state FROM tasks WHERE id = $1 AND scope = $2";
 
-const QUEUE: &str = "WITH mine AS (
-      SELECT id FROM tasks WHERE id = $1 AND scope = $2 AND (owner = $3 OR NOT (busy OR pending > 0))
-      FOR UPDATE),
-    before AS (SELECT count(*) AS n FROM mine JOIN turns t ON t.task = mine.id AND t.id = $4 AND NOT t.begun),
+/// A statement over the task `mine`, which is locked, if this owner may change its turns.
+macro_rules! mine {
+    ($then:literal) => {
+        concat!(
+            "WITH mine AS (
+      SELECT t.id FROM tasks t WHERE t.id = $1 AND t.scope = $2 AND ",
+            free_for!("t", "$3"),
+            " FOR UPDATE),
+    ",
+            $then
+        )
+    };
+}
+
+const QUEUE: &str = mine!(
+    "before AS (SELECT count(*) AS n FROM mine JOIN turns t ON t.task = mine.id AND t.id = $4 AND NOT t.begun),
     put AS (
       INSERT INTO turns SELECT id, $4, $5, $6 FROM mine
       ON CONFLICT (task, id) DO UPDATE SET begun = excluded.begun, body = excluded.body)
   UPDATE tasks SET owner = $3, pending = greatest(pending - before.n, 0) + (NOT $5)::int FROM mine, before
-  WHERE tasks.id = mine.id RETURNING 1";
+  WHERE tasks.id = mine.id RETURNING 1"
+);
 
-const BEGIN: &str = "WITH mine AS (
-      SELECT id FROM tasks WHERE id = $1 AND scope = $2 AND (owner = $3 OR NOT (busy OR pending > 0))
-      FOR UPDATE),
-    found AS (SELECT t.begun FROM mine JOIN turns t ON t.task = mine.id AND t.id = $4),
+const BEGIN: &str = mine!(
+    "found AS (SELECT t.begun FROM mine JOIN turns t ON t.task = mine.id AND t.id = $4),
     put AS (UPDATE turns SET begun = true FROM mine WHERE task = mine.id AND turns.id = $4),
     counted AS (
       UPDATE tasks SET pending = greatest(pending - 1, 0) FROM mine, found WHERE tasks.id = mine.id AND NOT found.begun)
-  SELECT 1 FROM found";
+  SELECT 1 FROM found"
+);
 
-const DROP: &str = "WITH mine AS (
-      SELECT id FROM tasks WHERE id = $1 AND scope = $2 AND (owner = $3 OR NOT (busy OR pending > 0))
-      FOR UPDATE),
-    gone AS (DELETE FROM turns USING mine WHERE task = mine.id AND turns.id = $4 RETURNING begun),
+const DROP: &str = mine!(
+    "gone AS (DELETE FROM turns USING mine WHERE task = mine.id AND turns.id = $4 RETURNING begun),
     counted AS (
       UPDATE tasks SET pending = greatest(pending - 1, 0) FROM mine, gone
       WHERE tasks.id = mine.id AND NOT gone.begun)
-  SELECT 1 FROM mine";
+  SELECT 1 FROM mine"
+);
 
 /// The first value stays; whoever comes second is told it.
 const SECRET: &str = "WITH made AS (
       INSERT INTO secrets VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING value)
   SELECT value FROM made UNION ALL SELECT value FROM secrets WHERE name = $1 LIMIT 1";
 
-pub(super) async fn keep_reply(
+pub(super) async fn put_reply(
     store: &PostgresStore,
     scope: &Scope,
     key: &IdempotencyKey,
@@ -83,7 +103,7 @@ pub(super) async fn keep_reply(
     Ok(())
 }
 
-pub(super) async fn turn(
+pub(super) async fn update_turn(
     store: &PostgresStore,
     scope: &Scope,
     id: &TaskId,
@@ -105,9 +125,20 @@ pub(super) async fn turn(
     if done.is_some() {
         return Ok(Ok(()));
     }
-    let held = store.reads().query_opt(HELD, &[&id, &scope, &store.epoch]).await?;
-    let held = held.is_some_and(|row| row.get(0));
-    Ok(Err(if held { Refused::Held } else { Refused::NotFound }))
+    let found = store.reads().query_opt(FACTS, &[&id, &scope, &store.epoch]).await?;
+    let facts = found.as_ref().map(facts).transpose()?;
+    // Nothing forbids it, and nothing was done: there is no such turn.
+    Ok(judge::turn(facts).and(Err(Refused::NotFound)))
+}
+
+fn facts(row: &Row) -> Result<TaskFacts, StoreError> {
+    Ok(TaskFacts {
+        seq: seq(row.get(0)),
+        in_scope: true,
+        is_mine: row.get(1),
+        in_hand: row.get(2),
+        has_ended: state_of(row.get::<_, i16>(3).into())?.is_terminal(),
+    })
 }
 
 pub(super) async fn secret(store: &PostgresStore, name: &str) -> Result<[u8; 32], StoreError> {

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{PostgresOptions, PostgresStore};
 use crate::{
-    store::{Store, conformance::Handles},
+    store::{OperatorQueries, Outbox, Records, Store, TaskLog, conformance::Handles},
     testing::postgres,
 };
 

@@ -9,7 +9,7 @@ use super::{
     PostgresStore,
     link::Params,
     names::{plain, scope_id, text},
-    outbox::replace,
+    owed::replace,
 };
 use crate::store::{MOST_WEBHOOKS, Refused, Scope, StoreError, Webhook};
 

@@ -17,7 +17,7 @@ use super::{
     columns::{Ready, Step, answers, name_scopes, pipeline, steps},
     judge::{Judge, Judged},
     link::{ATTEMPTS, Link, code, were_others},
-    outbox, reservations,
+    owed, reservations,
 };
 use crate::store::{
     Commit, Refused, Scope, StoreError,
@@ -160,7 +160,7 @@ impl Writer {
         for wave in waves(writes) {
             all.extend(steps(&wave, self.me));
         }
-        all.extend(outbox::steps(writes));
+        all.extend(owed::steps(writes));
         all.extend(reservations::end(writes, self.me));
         all.extend(answers(writes));
         all

@@ -5,12 +5,13 @@ use nuncio_protocol::{Seq, Timestamp};
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{
-    schema::{LAST_SEQ, place},
+    schema::{LAST_SEQ, log_rowid},
     write::Session,
 };
 use crate::store::{
     Refused, StoreError, StoredTurn,
     codec::{Drops, Snapshot, TaskWrite, state_code, state_of},
+    judge::{self, TaskFacts, Verdict},
 };
 
 /// Larger memos are in a table of their own.
@@ -29,6 +30,19 @@ struct Row {
     turns: i64,
     snapshot_seq: Seq,
     webhooks: i64,
+}
+
+impl Row {
+    /// As the owner `me` finds it in this scope.
+    fn facts(&self, me: i64, scope: Option<i64>) -> Result<TaskFacts, StoreError> {
+        Ok(TaskFacts {
+            seq: self.seq,
+            in_scope: Some(self.scope) == scope,
+            is_mine: self.owner == me,
+            in_hand: self.in_hand,
+            has_ended: state_of(self.state)?.is_terminal(),
+        })
+    }
 }
 
 impl Session {
@@ -71,16 +85,16 @@ impl Session {
             self.written += segment.body.json.len();
             let first = segment.first.0 as i64;
             let refs = some(&segment.body.refs);
-            insert.execute(params![place(key, segment.last.0), first, segment.body.json, refs])?;
+            insert.execute(params![log_rowid(key, segment.last.0), first, segment.body.json, refs])?;
         }
         drop(insert);
-        self.keep_blobs(key, write)?;
+        self.put_blobs(key, write)?;
         for parent in &write.parents {
             let link = "INSERT INTO links (task, parent) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
             self.db.prepare_cached(link)?.execute(params![key, parent.as_str()])?;
         }
         if let Some(webhook) = &write.webhook {
-            self.keep_webhook(key, webhook, write.at)?;
+            self.upsert_webhook(key, webhook, write.at)?;
         }
         if webhooks > 0 || write.webhook.is_some() {
             self.owe(key, &write.owed)?;
@@ -121,7 +135,7 @@ impl Session {
         if made == 0 {
             let seq = "SELECT seq FROM tasks WHERE id = ?1";
             let seq: i64 = self.db.prepare_cached(seq)?.query_row([write.id.as_str()], |row| row.get(0))?;
-            return Ok(Err(Refused::Version(Seq(seq as u64))));
+            return Ok(judge::creation(Some(Seq(seq as u64))).map(|()| (0, 0)));
         }
         self.written += body.map_or(0, <[u8]>::len) + artifacts.map_or(0, <[u8]>::len);
         let key = self.db.last_insert_rowid();
@@ -131,25 +145,23 @@ impl Session {
         }
         self.count(scope, state, 1);
         if let Some(memo) = write.memo.as_ref().filter(|memo| !is_small(memo)) {
-            self.keep_apart(key, memo)?;
+            self.put_large_memo(key, memo)?;
         }
-        self.keep_turns(key, 0, write)?;
+        self.put_turns(key, 0, write)?;
         Ok(Ok((key, 0)))
     }
 
     /// Gives the key of the task, and how many webhooks it has, if they are owed something.
     fn go_on(&mut self, write: &mut TaskWrite) -> Result<Result<(i64, i64), Refused>, StoreError> {
         let scope = self.known_scope(&write.scope)?;
-        let row = match self.row(write)?.filter(|row| Some(row.scope) == scope) {
-            None => return Ok(Err(Refused::NotFound)),
-            Some(row) if row.in_hand && row.owner != self.me && !write.take => return Ok(Err(Refused::Held)),
-            Some(row) if row.seq != write.expected || state_of(row.state)?.is_terminal() => {
-                return Ok(Err(Refused::Version(row.seq)));
-            }
-            Some(row) => row,
-        };
-        if !self.take_key(row.scope, row.key, write)? {
-            return Ok(Err(Refused::KeyTaken));
+        let row = self.row(write)?;
+        let facts = row.as_ref().map(|row| row.facts(self.me, scope)).transpose()?;
+        if let Err(refused) = judge::entry(facts, write.expected, write.take) {
+            return Ok(Err(refused));
+        }
+        let Some(row) = row else { return Ok(Err(Refused::NotFound)) };
+        if let Err(refused) = self.take_key(row.scope, row.key, write)? {
+            return Ok(Err(refused));
         }
         let seq = write.last.0 as i64;
         let busy = write.busy.unwrap_or(row.busy);
@@ -170,10 +182,10 @@ impl Session {
             self.db.prepare_cached(set)?.execute(params![row.key, seq, self.me, busy])?;
         }
         if let Some(snapshot) = write.due_snapshot(row.snapshot_seq) {
-            self.keep_snapshot(row.key, &snapshot)?;
+            self.put_snapshot(row.key, &snapshot)?;
         }
-        self.keep_memo(row.key, write.memo.as_ref())?;
-        self.keep_turns(row.key, row.turns, write)?;
+        self.put_memo(row.key, write.memo.as_ref())?;
+        self.put_turns(row.key, row.turns, write)?;
         Ok(Ok((row.key, row.webhooks)))
     }
 
@@ -202,25 +214,26 @@ impl Session {
     }
 
     /// Ends the reservation of a task that is created, or takes the key that it has without one.
-    fn take_name(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<Result<(), Refused>, StoreError> {
+    fn take_name(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<Verdict, StoreError> {
         if write.reserved {
             return self.end_reservation(scope, task, write);
         }
-        Ok(if self.take_key(scope, task, write)? { Ok(()) } else { Err(Refused::KeyTaken) })
+        self.take_key(scope, task, write)
     }
 
-    /// False if the key has an answer already, or is reserved.
-    fn take_key(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<bool, StoreError> {
-        let Some(idempotency) = write.key() else { return Ok(true) };
+    /// Whether the key is taken is seen by inserting it.
+    fn take_key(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<Verdict, StoreError> {
+        let Some(idempotency) = write.key() else { return Ok(Ok(())) };
         let mut insert = self.db.prepare_cached(
             "INSERT INTO answers (scope, key, digest, at, task) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (scope, key) DO NOTHING",
         )?;
         let at = write.at.as_millis();
-        Ok(insert.execute(params![scope, idempotency.key, idempotency.digest, at, task])? == 1)
+        let inserted = insert.execute(params![scope, idempotency.key, idempotency.digest, at, task])?;
+        Ok(judge::key(inserted == 0))
     }
 
-    fn keep_snapshot(&mut self, key: i64, snapshot: &Snapshot) -> Result<(), StoreError> {
+    fn put_snapshot(&mut self, key: i64, snapshot: &Snapshot) -> Result<(), StoreError> {
         let (seq, body, refs, artifacts, artifacts_refs) = columns(Some(snapshot));
         self.written += body.map_or(0, <[u8]>::len) + artifacts.map_or(0, <[u8]>::len);
         let mut set = self.db.prepare_cached(
@@ -233,19 +246,19 @@ impl Session {
     }
 
     /// Keeps what the agent remembers with a task, in place of what it had.
-    fn keep_memo(&mut self, key: i64, memo: Option<&Bytes>) -> Result<(), StoreError> {
+    fn put_memo(&mut self, key: i64, memo: Option<&Bytes>) -> Result<(), StoreError> {
         let Some(memo) = memo else { return Ok(()) };
         let here = Some(&memo[..]).filter(|memo| is_small(memo));
         self.db.prepare_cached("UPDATE tasks SET memo = ?2 WHERE key = ?1")?.execute(params![key, here])?;
         if here.is_none() {
-            return self.keep_apart(key, memo);
+            return self.put_large_memo(key, memo);
         }
         self.db.prepare_cached("DELETE FROM memos WHERE task = ?1")?.execute([key])?;
         Ok(())
     }
 
     /// Keeps a memo that is too large for the row of its task.
-    fn keep_apart(&mut self, key: i64, memo: &Bytes) -> Result<(), StoreError> {
+    fn put_large_memo(&mut self, key: i64, memo: &Bytes) -> Result<(), StoreError> {
         self.written += memo.len();
         let keep = "INSERT INTO memos (task, body) VALUES (?1, ?2)
                     ON CONFLICT (task) DO UPDATE SET body = excluded.body";
@@ -253,7 +266,7 @@ impl Session {
         Ok(())
     }
 
-    fn keep_blobs(&mut self, key: i64, write: &TaskWrite) -> Result<(), StoreError> {
+    fn put_blobs(&mut self, key: i64, write: &TaskWrite) -> Result<(), StoreError> {
         for blob in &write.blobs {
             self.written += blob.bytes.len();
             let keep = "INSERT INTO blobs (task, digest, body) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
@@ -263,7 +276,7 @@ impl Session {
     }
 
     /// Drops and adds turns. Most tasks have none, and then nothing is asked of the database.
-    fn keep_turns(&self, key: i64, kept: i64, write: &TaskWrite) -> Result<(), StoreError> {
+    fn put_turns(&self, key: i64, kept: i64, write: &TaskWrite) -> Result<(), StoreError> {
         if write.turns.is_empty() && (kept == 0 || write.drops == Drops::Nothing) {
             return Ok(());
         }
@@ -276,13 +289,13 @@ impl Session {
             self.db.prepare_cached(drop)?.execute([key])?;
         }
         for turn in &write.turns {
-            self.keep_turn(key, turn)?;
+            self.put_turn(key, turn)?;
         }
         self.count_turns(key)
     }
 
     /// Keeps a turn in place of what is kept under its id.
-    pub(super) fn keep_turn(&self, key: i64, turn: &StoredTurn) -> Result<(), StoreError> {
+    pub(super) fn put_turn(&self, key: i64, turn: &StoredTurn) -> Result<(), StoreError> {
         let mut keep = self.db.prepare_cached(
             "INSERT INTO turns (task, id, begun, body) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (task, id) DO UPDATE SET begun = excluded.begun, body = excluded.body",

@@ -18,6 +18,8 @@ impl From<Error> for StoreError {
                 | ErrorCode::OutOfMemory
                 | ErrorCode::CannotOpen,
             ) => Self::down(error),
+            // The time of a list is over.
+            Some(ErrorCode::OperationInterrupted) => Self::busy(error),
             _ => Self::broken(error),
         }
     }
@@ -57,6 +59,7 @@ mod tests {
             (ffi::SQLITE_BUSY_SNAPSHOT, true),
             (ffi::SQLITE_IOERR_FSYNC, true),
             (ffi::SQLITE_IOERR_WRITE, true),
+            (ffi::SQLITE_INTERRUPT, true),
             (ffi::SQLITE_CORRUPT, false),
             (ffi::SQLITE_NOTADB, false),
             (ffi::SQLITE_READONLY, false),

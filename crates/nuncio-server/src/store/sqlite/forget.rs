@@ -3,11 +3,11 @@
 use rusqlite::{Row, params};
 
 use super::{
-    schema::{LAST_SEQ, place},
+    schema::{LAST_SEQ, log_rowid},
     write::Session,
 };
 use crate::store::{
-    Prune, Pruned, StoreError, Whose,
+    ErasureTarget, Prune, Pruned, StoreError,
     codec::{millis_from, state_code},
 };
 
@@ -54,9 +54,9 @@ impl Session {
         }
     }
 
-    pub(super) fn erase(&mut self, whose: &Whose, limit: i64) -> Result<usize, StoreError> {
+    pub(super) fn erase(&mut self, whose: &ErasureTarget, limit: i64) -> Result<usize, StoreError> {
         let theirs = "scopes.owner IS ?1 AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR tenant = ?3)";
-        let Whose { agent, tenant, owner } = whose;
+        let ErasureTarget { agent, tenant, owner } = whose;
         let mut find = self.db.prepare_cached(&format!(
             "SELECT tasks.key, scope, state FROM scopes CROSS JOIN tasks ON tasks.scope = scopes.key
              WHERE {theirs} LIMIT ?4"
@@ -90,12 +90,17 @@ impl Session {
         Ok(erased)
     }
 
-    fn erase_reservations(&self, theirs: &str, whose: &Whose, limit: i64) -> Result<usize, StoreError> {
+    fn erase_reservations(
+        &self,
+        theirs: &str,
+        whose: &ErasureTarget,
+        limit: i64,
+    ) -> Result<usize, StoreError> {
         let mut find = self.db.prepare_cached(&format!(
             "SELECT r.id, r.scope, r.key FROM scopes CROSS JOIN reservations r ON r.scope = scopes.key
              WHERE {theirs} LIMIT ?4"
         ))?;
-        let Whose { agent, tenant, owner } = whose;
+        let ErasureTarget { agent, tenant, owner } = whose;
         let old = find.query_map(params![owner, agent, tenant, limit], |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<String>>(2)?))
         })?;
@@ -113,7 +118,7 @@ impl Session {
     fn forget(&mut self, old: &[Old]) -> Result<usize, StoreError> {
         for Old { key, scope, state } in old {
             let log = "DELETE FROM log WHERE place BETWEEN ?1 AND ?2";
-            self.db.prepare_cached(log)?.execute([place(*key, 0), place(*key, LAST_SEQ)])?;
+            self.db.prepare_cached(log)?.execute([log_rowid(*key, 0), log_rowid(*key, LAST_SEQ)])?;
             self.db.prepare_cached("DELETE FROM tasks WHERE key = ?1")?.execute([key])?;
             self.count(*scope, *state, -1);
         }

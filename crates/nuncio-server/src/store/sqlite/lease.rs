@@ -19,9 +19,9 @@ use crate::store::{Lease, Leased, Leases, Owed, Scope, Settled, StoreError, Then
 /// The webhooks that are in the hands of this handle, by their uids. The file is ours alone, and what a
 /// handle before this one had in hand is free: so this is not written down, and a lease writes nothing.
 #[derive(Debug, Default)]
-pub(super) struct Hands(Mutex<HashSet<Arc<str>>>);
+pub(super) struct HeldLeases(Mutex<HashSet<Arc<str>>>);
 
-impl Hands {
+impl HeldLeases {
     fn lock(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,16 +61,16 @@ impl Hands {
 }
 
 /// Takes webhooks that are due in hand.
-pub(super) fn lease(db: &Connection, hands: &Hands, lease: &Lease) -> Result<Leases, StoreError> {
+pub(super) fn lease(db: &Connection, held_leases: &HeldLeases, lease: &Lease) -> Result<Leases, StoreError> {
     // First this, then the moment that is read: what is let go in between was settled after it was leased, and
     // is left out here; the other way around its deliveries would be leased as they were before.
-    let held = hands.keep(&lease.in_hand);
+    let held = held_leases.keep(&lease.in_hand);
     let moment = db.unchecked_transaction()?;
     let mut round = Round { db: &moment, lease, held, leased: Vec::new(), next: None };
     round.go()?;
     let Round { mut leased, next, .. } = round;
     let next = next.filter(|_| leased.len() < lease.limit);
-    leased.retain(|leased| hands.take(&leased.webhook.uid));
+    leased.retain(|leased| held_leases.take(&leased.webhook.uid));
     Ok(Leases { leased, next })
 }
 

@@ -5,6 +5,7 @@
 //! ```text
 //! commit ─► encode ─► queue ─► writer: BEGIN · all that is queued · COMMIT (one wait for the disk) ─► answers
 //! read ───────────► queue ─► readers: one query, most of the time
+//! lists ──────────► queue ─► readers of their own, each question with a time limit; one for operators
 //! lease ──────────► queue ─► readers: what is due ─► in hand, in memory
 //! ```
 
@@ -16,12 +17,14 @@ mod lease;
 mod list;
 mod lock;
 pub mod maintain;
+mod operator_queries;
 mod outbox;
 mod read;
+mod readers;
 mod records;
 mod reservations;
 mod schema;
-mod survey;
+mod task_log;
 mod turns;
 mod write;
 
@@ -29,20 +32,19 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{Message, PushConfigId, Seq, Task, TaskId, Timestamp};
 use rusqlite::params;
 
-use self::{lease::Hands, lock::Lock, read::Readers, write::Writer};
-use super::{
-    AdminTaskPage, AdminTaskQuery, Answer, Backlog, Commit, Delivery, DeliveryQuery, Durability, Expect,
-    IdempotencyKey, Lease, Leases, Links, OpenError, Orphan, Projection, Prune, PutRecord, Record,
-    RecordQuery, Redrive, Refused, Reservation, Scope, Settled, Store, StoreError, StoredEvent, StoredTask,
-    TaskCount, TaskPage, TaskQuery, TurnChange, Webhook, Whose,
-    codec::{self, DEFAULT_LARGE},
+use self::{
+    lease::HeldLeases,
+    lock::Lock,
+    readers::{NearReaders, Readers},
+    write::Writer,
 };
+use super::{Durability, OpenError, Store, StoreError, codec::DEFAULT_LARGE};
 
 /// How a [`SqliteStore`] is opened.
 #[derive(Clone, Debug)]
@@ -52,14 +54,29 @@ pub struct SqliteOptions {
     pub durability: Durability,
     /// Content over this many bytes is stored once, beside the log.
     pub large_content: usize,
-    /// How many threads read.
+    /// The number of threads that read single tasks and their entries.
     pub readers: usize,
+    /// The time that a list, a count or an operator's query may take, with the time it waits for a thread; then it fails
+    /// as [`StoreError::busy`].
+    pub list_timeout: Duration,
 }
+
+/// The number of lists of callers that are made at a time.
+const LISTS: usize = 2;
+
+/// The number of operators' queries that are answered at a time: they are answered also while callers keep all of the
+/// others busy.
+const OPERATOR_QUERIES: usize = 1;
 
 impl Default for SqliteOptions {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { durability: Durability::Full, large_content: DEFAULT_LARGE, readers: cores.clamp(1, 4) }
+        Self {
+            durability: Durability::Full,
+            large_content: DEFAULT_LARGE,
+            readers: cores.clamp(1, 4),
+            list_timeout: Duration::from_secs(5),
+        }
     }
 }
 
@@ -67,12 +84,15 @@ impl Default for SqliteOptions {
 /// is let go a moment later; [`close`](Store::close) waits for that.
 pub struct SqliteStore {
     writer: Writer,
+    near: NearReaders,
     readers: Readers,
+    lists: Readers,
+    operator_queries: Readers,
     /// Until it is closed.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The owner that this handle is.
     me: i64,
-    hands: Arc<Hands>,
+    held_leases: Arc<HeldLeases>,
     large: usize,
     path: PathBuf,
 }
@@ -100,17 +120,25 @@ impl SqliteStore {
         let lock = Lock::take(path)?;
         let db = schema::open(path, options.durability)?;
         let me = schema::next_epoch(&db).map_err(|error| error::opening(path, &error))?;
-        let (readers, mut threads) = Readers::start(path, options.readers)?;
+        let mut threads = Vec::new();
+        let near = NearReaders::open(path, options.readers)?;
+        let readers = Readers::start(path, options.readers, None, &mut threads)?;
+        let limit = Some(options.list_timeout);
+        let lists = Readers::start(path, LISTS, limit, &mut threads)?;
+        let operator_queries = Readers::start(path, OPERATOR_QUERIES, limit, &mut threads)?;
         let started = Writer::start(db, me, lock);
         let (writer, thread) = started.map_err(|error| lock::unopened(path, &error))?;
         // Last to end, so that it finds nobody else at the file.
         threads.push(thread);
         Ok(Self {
             writer,
+            near,
             readers,
+            lists,
+            operator_queries,
             threads: Mutex::new(threads),
             me,
-            hands: Arc::default(),
+            held_leases: Arc::default(),
             large: options.large_content,
             path: path.to_owned(),
         })
@@ -125,233 +153,6 @@ fn bounded(limit: usize) -> i64 {
 impl Store for SqliteStore {
     fn is_shared(&self) -> bool {
         false
-    }
-
-    async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
-        // Encoded here, so that it overlaps with the disk of the transaction before.
-        let entries = batch.len();
-        let writes = codec::coalesce(batch, self.large);
-        self.writer.shared(move |session| session.append(writes, entries)).await
-    }
-
-    async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
-        if let Some(told) = self.readers.near(|db| read::task(db, self.me, scope, id.as_str())) {
-            return told;
-        }
-        let (me, scope, id) = (self.me, scope.clone(), id.clone());
-        self.readers.ask(move |db| read::task(db, me, &scope, id.as_str())).await
-    }
-
-    async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError> {
-        if let Some(told) = self.readers.near(|db| read::shown(db, scope, id.as_str(), shown)) {
-            return told;
-        }
-        let (scope, id) = (scope.clone(), id.clone());
-        self.readers.ask(move |db| read::shown(db, &scope, id.as_str(), shown)).await
-    }
-
-    async fn moved(&self, _: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
-        // The file is ours alone.
-        Ok(Vec::new())
-    }
-
-    async fn tasks(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage, StoreError> {
-        let (scope, query) = (scope.clone(), query.clone());
-        self.readers.ask(move |db| list::tasks(db, &scope, &query)).await
-    }
-
-    async fn events(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        after: Seq,
-        limit: usize,
-    ) -> Result<Vec<StoredEvent>, StoreError> {
-        let (scope, id) = (scope.clone(), id.clone());
-        self.readers.ask(move |db| read::events(db, &scope, &id, after, limit)).await
-    }
-
-    async fn links(&self, scope: &Scope, id: &TaskId) -> Result<Links, StoreError> {
-        let (scope, id) = (scope.clone(), id.clone());
-        self.readers.ask(move |db| read::links(db, &scope, &id)).await
-    }
-
-    async fn answer(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError> {
-        let (me, scope, key) = (self.me, Arc::new(scope.clone()), key.to_owned());
-        self.readers.ask(move |db| read::answer(db, me, &scope, &key)).await
-    }
-
-    async fn keep_reply(
-        &self,
-        scope: &Arc<Scope>,
-        key: IdempotencyKey,
-        reply: Arc<Message>,
-        at: Timestamp,
-    ) -> Result<(), StoreError> {
-        let (scope, reply) = (Arc::clone(scope), reservations::encode_reply(&reply)?);
-        self.writer.shared(move |session| session.keep_reply(&scope, &key, &reply, at)).await
-    }
-
-    async fn reserve(&self, reservation: Reservation) -> Result<Result<(), Refused>, StoreError> {
-        self.writer.shared(move |session| session.reserve(&reservation)).await
-    }
-
-    async fn release(&self, scope: &Scope, id: &TaskId) -> Result<(), StoreError> {
-        let (scope, id) = (Arc::new(scope.clone()), id.clone());
-        self.writer.shared(move |session| session.release_reservation(&scope, &id)).await
-    }
-
-    async fn abandoned(&self, agent: &str, limit: usize) -> Result<Vec<Reservation>, StoreError> {
-        let (me, agent) = (self.me, Arc::from(agent));
-        self.readers.ask(move |db| reservations::abandoned(db, me, &agent, bounded(limit))).await
-    }
-
-    async fn turn(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        change: TurnChange,
-    ) -> Result<Result<(), Refused>, StoreError> {
-        let (scope, id) = (scope.clone(), id.clone());
-        self.writer.shared(move |session| session.turn(&scope, &id, &change)).await
-    }
-
-    async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError> {
-        let agent = Arc::from(agent);
-        self.writer.alone(move |session| session.adopt(&agent, limit)).await
-    }
-
-    async fn put_webhook(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        webhook: Webhook,
-        now: Timestamp,
-    ) -> Result<Result<(), Refused>, StoreError> {
-        let (scope, id) = (scope.clone(), id.clone());
-        self.writer.shared(move |session| session.put_webhook(&scope, &id, &webhook, now)).await
-    }
-
-    async fn webhook(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        webhook: &PushConfigId,
-    ) -> Result<Option<Webhook>, StoreError> {
-        let (scope, id, webhook) = (scope.clone(), id.clone(), webhook.clone());
-        self.readers.ask(move |db| deliveries::webhook(db, &scope, &id, &webhook)).await
-    }
-
-    async fn webhooks(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        after: Option<&PushConfigId>,
-        limit: usize,
-    ) -> Result<Option<Vec<Webhook>>, StoreError> {
-        let (scope, id, after) = (scope.clone(), id.clone(), after.cloned());
-        self.readers.ask(move |db| deliveries::webhooks(db, &scope, &id, after.as_ref(), limit)).await
-    }
-
-    async fn drop_webhook(
-        &self,
-        scope: &Scope,
-        id: &TaskId,
-        webhook: &PushConfigId,
-    ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError> {
-        let (scope, id, webhook) = (scope.clone(), id.clone(), webhook.clone());
-        self.writer.shared(move |session| session.drop_webhook(&scope, &id, &webhook)).await
-    }
-
-    async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError> {
-        let (hands, lease) = (Arc::clone(&self.hands), lease.clone());
-        self.readers.ask(move |db| lease::lease(db, &hands, &lease)).await
-    }
-
-    async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
-        let settled = self.hands.ours(settled);
-        if settled.is_empty() {
-            return Ok(());
-        }
-        let done: Vec<_> = settled.iter().map(|one| (Arc::clone(&one.webhook), one.then)).collect();
-        let work = move |session: &mut write::Session| settled.iter().try_for_each(|one| session.settle(one));
-        self.writer.shared(work).await?;
-        self.hands.let_go(&done);
-        Ok(())
-    }
-
-    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
-        let query = query.clone();
-        let (mut page, more) = self.readers.ask(move |db| deliveries::deliveries(db, &query)).await?;
-        for delivery in page.iter_mut().filter(|delivery| self.hands.hold(&delivery.webhook.uid)) {
-            delivery.due = None;
-        }
-        Ok((page, more))
-    }
-
-    async fn backlog(&self) -> Result<Backlog, StoreError> {
-        self.readers.ask(deliveries::backlog).await
-    }
-
-    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
-        let what = what.clone();
-        self.writer.alone(move |session| session.redrive(&what, now)).await
-    }
-
-    async fn record(&self, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
-        if let Some(told) = self.readers.near(|db| records::one(db, kind, key)) {
-            return told;
-        }
-        let (kind, key) = (kind.to_owned(), key.to_owned());
-        self.readers.ask(move |db| records::one(db, &kind, &key)).await
-    }
-
-    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError> {
-        let query = query.clone();
-        self.readers.ask(move |db| records::list(db, &query)).await
-    }
-
-    async fn put_records(&self, puts: Vec<PutRecord>) -> Result<Vec<Result<u64, Refused>>, StoreError> {
-        self.writer.shared(move |session| session.put_records(&puts)).await
-    }
-
-    async fn drop_record(
-        &self,
-        kind: &str,
-        key: &str,
-        expect: Expect,
-    ) -> Result<Result<bool, Refused>, StoreError> {
-        let (kind, key) = (kind.to_owned(), key.to_owned());
-        self.writer.shared(move |session| session.drop_record(&kind, &key, expect)).await
-    }
-
-    async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        let kind = kind.to_owned();
-        self.writer.alone(move |session| session.prune_records(&kind, before, limit)).await
-    }
-
-    async fn all_tasks(&self, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
-        let query = query.clone();
-        self.readers.ask(move |db| survey::all_tasks(db, &query)).await
-    }
-
-    async fn find_task(&self, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError> {
-        let (me, id) = (self.me, id.clone());
-        self.readers.ask(move |db| survey::find(db, me, &id)).await
-    }
-
-    async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError> {
-        self.readers.ask(survey::count).await
-    }
-
-    async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError> {
-        let what = what.clone();
-        self.writer.alone(move |session| session.prune(&what, bounded(limit))).await
-    }
-
-    async fn erase(&self, whose: &Whose, limit: usize) -> Result<usize, StoreError> {
-        let whose = whose.clone();
-        self.writer.alone(move |session| session.erase(&whose, bounded(limit))).await
     }
 
     async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {
@@ -378,7 +179,8 @@ impl Store for SqliteStore {
 
     /// Leaves everything in the one file.
     async fn close(&self) {
-        self.readers.close();
+        self.near.close();
+        [&self.readers, &self.lists, &self.operator_queries].into_iter().for_each(Readers::close);
         self.writer.close();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let joined = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(JoinHandle::join));

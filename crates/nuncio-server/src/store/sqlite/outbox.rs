@@ -1,15 +1,16 @@
 //! Webhooks, and what they are owed, as rows: what is written. Who has one in hand is not, see
-//! [`Hands`](super::lease::Hands).
+//! [`HeldLeases`](super::lease::HeldLeases).
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use nuncio_protocol::{PushConfigId, Seq, TaskId, Timestamp};
 use rusqlite::{OptionalExtension as _, params};
 
-use super::{read, write::Session};
+use super::{SqliteStore, deliveries, lease, read, write::Session};
 use crate::store::{
-    DeliveryOutcome, MOST_WEBHOOKS, Redrive, Refused, Scope, Settled, StoreError, Then, Webhook,
-    codec::millis_from, outbox::MOST_ATTEMPTS,
+    DeliveryOutcome, Lease, Leases, MOST_WEBHOOKS, Outbox, Redrive, Refused, Scope, Settled, StoreError,
+    Then, Webhook, codec::millis_from, outbox::MOST_ATTEMPTS,
 };
 
 impl Session {
@@ -27,11 +28,11 @@ impl Session {
         if others >= MOST_WEBHOOKS as i64 {
             return Ok(Err(Refused::Full));
         }
-        self.keep_webhook(task, webhook, now).map(Ok)
+        self.upsert_webhook(task, webhook, now).map(Ok)
     }
 
     /// Keeps a webhook. One that takes the place of another has its uid, and what that is owed.
-    pub(super) fn keep_webhook(
+    pub(super) fn upsert_webhook(
         &self,
         task: i64,
         webhook: &Webhook,
@@ -55,7 +56,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn drop_webhook(
+    pub(super) fn delete_webhook(
         &self,
         scope: &Scope,
         id: &TaskId,
@@ -185,5 +186,67 @@ impl Session {
                 Ok(found.collect::<Result<_, _>>()?)
             }
         }
+    }
+}
+
+#[async_trait]
+impl Outbox for SqliteStore {
+    async fn put_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: Webhook,
+        now: Timestamp,
+    ) -> Result<Result<(), Refused>, StoreError> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.writer.shared(move |session| session.put_webhook(&scope, &id, &webhook, now)).await
+    }
+
+    async fn webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Option<Webhook>, StoreError> {
+        let (scope, id, webhook) = (scope.clone(), id.clone(), webhook.clone());
+        self.readers.ask(move |db| deliveries::webhook(db, &scope, &id, &webhook)).await
+    }
+
+    async fn webhooks(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        after: Option<&PushConfigId>,
+        limit: usize,
+    ) -> Result<Option<Vec<Webhook>>, StoreError> {
+        let (scope, id, after) = (scope.clone(), id.clone(), after.cloned());
+        self.readers.ask(move |db| deliveries::webhooks(db, &scope, &id, after.as_ref(), limit)).await
+    }
+
+    async fn delete_webhook(
+        &self,
+        scope: &Scope,
+        id: &TaskId,
+        webhook: &PushConfigId,
+    ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError> {
+        let (scope, id, webhook) = (scope.clone(), id.clone(), webhook.clone());
+        self.writer.shared(move |session| session.delete_webhook(&scope, &id, &webhook)).await
+    }
+
+    async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError> {
+        let (held_leases, lease) = (Arc::clone(&self.held_leases), lease.clone());
+        self.readers.ask(move |db| lease::lease(db, &held_leases, &lease)).await
+    }
+
+    async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
+        let settled = self.held_leases.ours(settled);
+        if settled.is_empty() {
+            return Ok(());
+        }
+        let done: Vec<_> = settled.iter().map(|one| (Arc::clone(&one.webhook), one.then)).collect();
+        let work = move |session: &mut Session| settled.iter().try_for_each(|one| session.settle(one));
+        self.writer.shared(work).await?;
+        self.held_leases.let_go(&done);
+        Ok(())
     }
 }

@@ -1,89 +1,19 @@
-//! The readers: a few threads beside the writer, each with a connection that can only read.
-//!
-//! As long as a row is being looked at, its connection sees the database as it was when the row was found;
-//! whatever else is read meanwhile belongs to the same moment.
+//! Single tasks, their entries and links, and answers under keys, as they are read.
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
-    thread::JoinHandle,
-};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use nuncio_protocol::{Message, Seq, Task, TaskId};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use tokio::sync::oneshot;
 
 use super::{
-    error, reservations,
-    schema::{self, LAST_SEQ, place},
+    reservations,
+    schema::{LAST_SEQ, log_rowid},
 };
 use crate::store::{
-    Answer, Links, MOST_CHILDREN, OpenError, Outcome, Projection, Scope, StoreError, StoredEvent, StoredTask,
+    Answer, Links, MOST_CHILDREN, Outcome, Projection, Scope, StoreError, StoredEvent, StoredTask,
     codec::{self, Blobs, Draft, damaged},
 };
-
-type Job = Box<dyn FnOnce(&Connection) + Send>;
-
-/// Where questions are given to the readers, until it is closed; then the threads end.
-pub(super) struct Readers {
-    jobs: Mutex<Option<mpsc::Sender<Job>>>,
-    /// For questions about one row, which take less time than waking a thread.
-    near: Vec<Mutex<Option<Connection>>>,
-}
-
-impl Readers {
-    /// Starts so many threads.
-    pub(super) fn start(path: &Path, count: usize) -> Result<(Self, Vec<JoinHandle<()>>), OpenError> {
-        let (jobs, queue) = mpsc::channel::<Job>();
-        let queue = Arc::new(Mutex::new(queue));
-        let open = || schema::open_reader(path).map_err(|error| error::opening(path, &error));
-        let (mut threads, mut near) = (Vec::new(), Vec::new());
-        for number in 0..count.max(1) {
-            let db = open()?;
-            near.push(Mutex::new(Some(open()?)));
-            let queue = Arc::clone(&queue);
-            let thread = std::thread::Builder::new().name(format!("nuncio-sqlite-reader-{number}"));
-            let thread = thread.spawn(move || {
-                loop {
-                    // Whoever waits for the next job holds the lock; the others wait for the lock.
-                    let next = locked(&queue).recv();
-                    let Ok(job) = next else { break };
-                    job(&db);
-                }
-            });
-            threads.push(thread.map_err(|error| super::lock::unopened(path, &error))?);
-        }
-        Ok((Self { jobs: Mutex::new(Some(jobs)), near }, threads))
-    }
-
-    /// Takes no more questions.
-    pub(super) fn close(&self) {
-        *locked(&self.jobs) = None;
-        self.near.iter().for_each(|db| *locked(db) = None);
-    }
-
-    /// Answers a question about one row here and now, if a connection is free.
-    pub(super) fn near<T>(&self, question: impl FnOnce(&Connection) -> T) -> Option<T> {
-        self.near.iter().find_map(|db| db.try_lock().ok())?.as_ref().map(question)
-    }
-
-    /// Asks the database.
-    pub(super) async fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let (waiter, answer) = oneshot::channel();
-        let ended = || StoreError::broken("the readers have ended");
-        let job = move |db: &Connection| drop(waiter.send(question(db)));
-        locked(&self.jobs).as_ref().and_then(|jobs| jobs.send(Box::new(job)).ok()).ok_or_else(ended)?;
-        answer.await.map_err(|_| ended())?
-    }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What [`draft`] needs of a task's row, with its artifacts or without; then whether it has webhooks.
 pub(super) const WHOLE: &str = "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs";
@@ -118,7 +48,7 @@ pub(super) fn draft(db: &Connection, row: &Row<'_>, shown: Projection) -> Result
     if at < seq {
         let mut log =
             db.prepare_cached("SELECT body, refs FROM log WHERE place > ?1 AND place <= ?2 ORDER BY place")?;
-        let mut segments = log.query([place(key, at), place(key, seq)])?;
+        let mut segments = log.query([log_rowid(key, at), log_rowid(key, seq)])?;
         while let Some(segment) = segments.next()? {
             let (json, refs) = (bytes(segment, 0)?, bytes(segment, 1)?);
             draft.segment(json.unwrap_or_default(), refs.unwrap_or_default(), Seq(at))?;
@@ -256,7 +186,7 @@ pub(super) fn events(
         let mut found = Vec::new();
         let mut log =
             db.prepare_cached("SELECT body, refs FROM log WHERE place > ?1 AND place <= ?2 ORDER BY place")?;
-        let mut segments = log.query([place(key, after.0), place(key, LAST_SEQ)])?;
+        let mut segments = log.query([log_rowid(key, after.0), log_rowid(key, LAST_SEQ)])?;
         while found.len() < limit
             && let Some(segment) = segments.next()?
         {
@@ -287,7 +217,7 @@ pub(super) fn links(db: &Connection, scope: &Scope, id: &TaskId) -> Result<Links
     })
 }
 
-pub(super) fn answer(
+pub(super) fn idempotent_outcome(
     db: &Connection,
     me: i64,
     scope: &Arc<Scope>,

@@ -1,11 +1,12 @@
 //! Records as rows.
 
+use async_trait::async_trait;
 use nuncio_protocol::{Seq, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::{bounded, write::Session};
+use super::{SqliteStore, bounded, write::Session};
 use crate::store::{
-    Expect, PutRecord, Record, RecordQuery, Refused, StoreError,
+    Expect, PutRecord, Record, RecordQuery, Records, Refused, StoreError,
     codec::{millis_from, moment},
 };
 
@@ -81,7 +82,7 @@ impl Session {
         Ok(found.optional()?.unwrap_or(0) as u64)
     }
 
-    pub(super) fn drop_record(
+    pub(super) fn delete_record(
         &mut self,
         kind: &str,
         key: &str,
@@ -106,5 +107,40 @@ impl Session {
                  ORDER BY at, key LIMIT ?3)",
         )?;
         Ok(delete.execute(params![kind, millis_from(before), bounded(limit)])?)
+    }
+}
+
+#[async_trait]
+impl Records for SqliteStore {
+    async fn record(&self, kind: &str, key: &str) -> Result<Option<Record>, StoreError> {
+        if let Some(told) = self.near.ask(|db| one(db, kind, key)) {
+            return told;
+        }
+        let (kind, key) = (kind.to_owned(), key.to_owned());
+        self.readers.ask(move |db| one(db, &kind, &key)).await
+    }
+
+    async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError> {
+        let query = query.clone();
+        self.readers.ask(move |db| list(db, &query)).await
+    }
+
+    async fn put_records(&self, puts: Vec<PutRecord>) -> Result<Vec<Result<u64, Refused>>, StoreError> {
+        self.writer.shared(move |session| session.put_records(&puts)).await
+    }
+
+    async fn delete_record(
+        &self,
+        kind: &str,
+        key: &str,
+        expect: Expect,
+    ) -> Result<Result<bool, Refused>, StoreError> {
+        let (kind, key) = (kind.to_owned(), key.to_owned());
+        self.writer.shared(move |session| session.delete_record(&kind, &key, expect)).await
+    }
+
+    async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let kind = kind.to_owned();
+        self.writer.alone(move |session| session.prune_records(&kind, before, limit)).await
     }
 }

@@ -10,6 +10,7 @@ use super::write::Session;
 use crate::store::{
     IdempotencyKey, Refused, Reservation, Scope, StoreError,
     codec::{TaskWrite, moment},
+    judge::{self, ReservationFacts},
 };
 
 impl Session {
@@ -19,13 +20,14 @@ impl Session {
         let known = "SELECT owner FROM reservations WHERE id = ?1";
         let known = self.db.prepare_cached(known)?.query_row([id], |row| row.get::<_, i64>(0)).optional()?;
         if let Some(owner) = known {
-            return Ok(if owner == self.me { Ok(()) } else { Err(Refused::KeyTaken) });
+            return Ok(judge::key(owner != self.me));
         }
         if let Some(IdempotencyKey { key, digest }) = idempotency {
             let take = "INSERT INTO answers (scope, key, digest, at, reserved) VALUES (?1, ?2, ?3, ?4, ?5)
                         ON CONFLICT (scope, key) DO NOTHING";
-            if self.db.prepare_cached(take)?.execute(params![scope, key, digest, at, id])? == 0 {
-                return Ok(Err(Refused::KeyTaken));
+            let inserted = self.db.prepare_cached(take)?.execute(params![scope, key, digest, at, id])?;
+            if let Err(refused) = judge::key(inserted == 0) {
+                return Ok(Err(refused));
             }
         }
         let key = idempotency.as_ref().map(|idempotency| &idempotency.key);
@@ -38,7 +40,7 @@ impl Session {
 
     pub(super) fn release_reservation(&mut self, scope: &Arc<Scope>, id: &TaskId) -> Result<(), StoreError> {
         let Some(scope) = self.known_scope(scope)? else { return Ok(()) };
-        if let Some(Some(key)) = self.drop_reservation(scope, id, false)? {
+        if let Some(Some(key)) = self.delete_reservation(scope, id, false)? {
             self.free_key(scope, &key)?;
         }
         Ok(())
@@ -58,23 +60,23 @@ impl Session {
         task: i64,
         write: &TaskWrite,
     ) -> Result<Result<(), Refused>, StoreError> {
-        match self.drop_reservation(scope, &write.id, write.take)? {
-            None => {
-                let there = "SELECT 1 FROM reservations WHERE id = ?1 AND scope = ?2";
-                let there = self.db.prepare_cached(there)?.exists(params![write.id.as_str(), scope])?;
-                return Ok(Err(if there { Refused::Held } else { Refused::NotFound }));
-            }
-            Some(None) => {}
-            Some(Some(key)) => {
-                let answer = "UPDATE answers SET task = ?3, reserved = NULL WHERE scope = ?1 AND key = ?2";
-                self.db.prepare_cached(answer)?.execute(params![scope, key, task])?;
-            }
+        let find = "SELECT scope, owner FROM reservations WHERE id = ?1";
+        let found = self.db.prepare_cached(find)?.query_row([write.id.as_str()], |row| {
+            let (of, owner): (i64, i64) = (row.get(0)?, row.get(1)?);
+            Ok(ReservationFacts { in_scope: of == scope, is_mine: owner == self.me })
+        });
+        if let Err(refused) = judge::reserved_creation(found.optional()?, write.take) {
+            return Ok(Err(refused));
+        }
+        if let Some(Some(key)) = self.delete_reservation(scope, &write.id, write.take)? {
+            let answer = "UPDATE answers SET task = ?3, reserved = NULL WHERE scope = ?1 AND key = ?2";
+            self.db.prepare_cached(answer)?.execute(params![scope, key, task])?;
         }
         Ok(Ok(()))
     }
 
     /// Keeps a reply, in place of this owner's reservation of the key.
-    pub(super) fn keep_reply(
+    pub(super) fn put_reply(
         &mut self,
         scope: &Arc<Scope>,
         IdempotencyKey { key, digest }: &IdempotencyKey,
@@ -97,7 +99,7 @@ impl Session {
     }
 
     /// Drops a reservation of this owner, or of any; says which key it has, if it was there.
-    fn drop_reservation(
+    fn delete_reservation(
         &self,
         scope: i64,
         id: &TaskId,

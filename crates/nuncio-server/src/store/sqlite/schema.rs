@@ -24,7 +24,7 @@ pub(super) const SEQ_BITS: u32 = 28;
 pub(super) const LAST_SEQ: u64 = (1 << SEQ_BITS) - 1;
 
 /// The place of a segment that ends with the entry `seq`.
-pub(super) fn place(task: i64, seq: u64) -> i64 {
+pub(super) fn log_rowid(task: i64, seq: u64) -> i64 {
     (task << SEQ_BITS) | seq.min(LAST_SEQ) as i64
 }
 

@@ -3,6 +3,7 @@
 mod agree;
 mod damage;
 mod folder;
+mod lists;
 mod migrate;
 mod outbox;
 
@@ -14,8 +15,9 @@ use rusqlite::Connection;
 use self::folder::Folder;
 use super::{SqliteOptions, SqliteStore, maintain, schema::KNOWN};
 use crate::store::{
-    Attempt, Commit, DeliveryOutcome, DeliveryState, Durability, Expect, Lease, Leased, OpenError, Outcome,
-    Prune, Pruned, PutRecord, Refused, Scope, Settled, Store, StoredTurn, Then, TurnChange, Webhook, Whose,
+    Attempt, Commit, DeliveryOutcome, DeliveryState, Durability, ErasureTarget, Expect, Lease, Leased,
+    OpenError, Outcome, Prune, Pruned, PutRecord, Refused, Scope, Settled, Store, StoredTurn, TaskLog, Then,
+    TurnChange, Webhook,
     conformance::{
         Handles, Writer, at, commit, commit_one, creation, events, key, opening, reserve::reservation, scope,
         stored,
@@ -133,11 +135,11 @@ async fn fill(store: &Arc<dyn Store>) {
         (said.task_id, said.reference_task_ids) = (Some(id.as_str().into()), vec!["t-0".into()]);
         writer.append(Event::Message(Arc::new(said))).await;
         writer.status(*state, 10 + i as i64).await;
-        let queued = store.turn(&ann, &writer.task.id, TurnChange::Queue(turn("2"))).await.unwrap();
+        let queued = store.update_turn(&ann, &writer.task.id, TurnChange::Queue(turn("2"))).await.unwrap();
         assert_eq!(queued, Ok(()));
     }
     let reply = Arc::new(nuncio_protocol::Message::agent("r", Part::text("yes")));
-    store.keep_reply(&ann, key("reply", 1), reply, at(1)).await.unwrap();
+    store.put_reply(&ann, key("reply", 1), reply, at(1)).await.unwrap();
     store.put_records(vec![record()]).await.unwrap();
     assert_eq!(lease(&**store).await.len(), 8);
     settle(&**store, "t-0", 1, DeliveryState::Delivered).await;
@@ -180,10 +182,13 @@ async fn what_a_process_left_is_there_for_the_next() {
         assert!(before.0.is_some());
         assert_eq!(stored(&*store, &ann, &id).await, before.0);
         assert_eq!(events(&*store, &ann, &id, 0, 100).await, before.1);
-        let answer = store.answer(&ann, id.as_str()).await.unwrap().unwrap();
+        let answer = store.idempotent_outcome(&ann, id.as_str()).await.unwrap().unwrap();
         assert!(matches!(answer.outcome, Outcome::Task(task) if task == id));
     }
-    assert!(matches!(store.answer(&ann, "reply").await.unwrap().unwrap().outcome, Outcome::Reply(_)));
+    assert!(matches!(
+        store.idempotent_outcome(&ann, "reply").await.unwrap().unwrap().outcome,
+        Outcome::Reply(_)
+    ));
     assert_eq!(store.links(&ann, &"t-0".into()).await.unwrap().children.len(), 8);
     assert_eq!(store.secret("cursor").await.unwrap(), secret);
 
@@ -234,7 +239,7 @@ async fn what_is_erased_or_pruned_leaves_no_rows() {
     assert_eq!(store.reserve(reserved).await.unwrap(), Ok(()));
     let full = rows(&folder.file());
     assert!(full.iter().all(|(_, rows)| *rows > 0), "each table is in this test: {full:?}");
-    let whose = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
+    let whose = ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) };
     assert_eq!(store.erase(&whose, 3).await.unwrap(), 3);
     assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "half-way");
     assert_eq!(store.erase(&whose, 100).await.unwrap(), 7);
@@ -248,7 +253,7 @@ async fn what_is_erased_or_pruned_leaves_no_rows() {
     let ann = scope("ann");
     for i in 0..8 {
         store
-            .turn(&ann, &format!("t-{i}").as_str().into(), TurnChange::Drop("2".into()))
+            .update_turn(&ann, &format!("t-{i}").as_str().into(), TurnChange::Drop("2".into()))
             .await
             .unwrap()
             .unwrap();
@@ -363,7 +368,7 @@ async fn a_vacuum_gives_back_the_room_of_what_was_erased() {
     let handle = Arc::new(open(&folder.file()).await);
     let store: Arc<dyn Store> = handle.clone();
     fill(&store).await;
-    store.erase(&Whose { agent: None, tenant: None, owner: Some("ann".into()) }, 100).await.unwrap();
+    store.erase(&ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) }, 100).await.unwrap();
     store.ready().await.unwrap();
     drop(store);
     end(handle).await;

@@ -3,36 +3,41 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nuncio_protocol::TaskId;
-use rusqlite::{OptionalExtension as _, params};
+use nuncio_protocol::{Seq, TaskId};
+use rusqlite::{Row, params};
 
 use super::{read, write::Session};
-use crate::store::{Orphan, Refused, Scope, StoreError, StoredTurn, TurnChange};
+use crate::store::{
+    Orphan, Refused, Scope, StoreError, StoredTurn, TurnChange,
+    codec::state_of,
+    judge::{self, TaskFacts},
+};
 
 impl Session {
-    pub(super) fn turn(
+    pub(super) fn update_turn(
         &mut self,
         scope: &Scope,
         id: &TaskId,
         change: &TurnChange,
     ) -> Result<Result<(), Refused>, StoreError> {
         let mut find = self.db.prepare_cached(
-            "SELECT tasks.key, tasks.owner <> ?5 AND busy + pending > 0 FROM tasks JOIN scopes ON scopes.key = tasks.scope
+            "SELECT tasks.key, seq, tasks.owner, busy + pending > 0, state
+             FROM tasks JOIN scopes ON scopes.key = tasks.scope
              WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4",
         )?;
-        let found = find
-            .query_row(params![id.as_str(), scope.agent, scope.tenant, scope.owner, self.me], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?))
-            });
-        let Some((key, held)) = found.optional()? else { return Ok(Err(Refused::NotFound)) };
-        if held {
-            return Ok(Err(Refused::Held));
+        let mut rows = find.query(params![id.as_str(), scope.agent, scope.tenant, scope.owner])?;
+        let found = rows.next()?.map(|row| Ok::<_, StoreError>((row.get::<_, i64>(0)?, self.facts(row)?)));
+        let found = found.transpose()?;
+        if let Err(refused) = judge::turn(found.map(|(_, facts)| facts)) {
+            return Ok(Err(refused));
         }
+        let Some((key, _)) = found else { return Ok(Err(Refused::NotFound)) };
+        drop(rows);
         match change {
             TurnChange::Queue(turn) => {
                 let take = "UPDATE tasks SET owner = ?2 WHERE key = ?1";
                 self.db.prepare_cached(take)?.execute([key, self.me])?;
-                self.keep_turn(key, turn)?;
+                self.put_turn(key, turn)?;
             }
             TurnChange::Begin(id) => {
                 let begin = "UPDATE turns SET begun = TRUE WHERE task = ?1 AND id = ?2";
@@ -47,6 +52,17 @@ impl Session {
         }
         self.count_turns(key)?;
         Ok(Ok(()))
+    }
+
+    /// From the columns of a task that was found in its scope.
+    fn facts(&self, row: &Row<'_>) -> Result<TaskFacts, StoreError> {
+        Ok(TaskFacts {
+            seq: Seq(row.get::<_, i64>(1)? as u64),
+            in_scope: true,
+            is_mine: row.get::<_, i64>(2)? == self.me,
+            in_hand: row.get(3)?,
+            has_ended: state_of(row.get(4)?)?.is_terminal(),
+        })
     }
 
     /// The lock is ours alone, so every other owner is gone.

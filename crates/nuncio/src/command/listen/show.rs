@@ -1,4 +1,4 @@
-//! Notifications as they are shown: a line each.
+//! Printed notifications: a line each.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::output::{self, Format, state};
 
-/// How much of a text is shown, in characters.
-const EXCERPT: usize = 100;
+/// The most characters of a text that are shown.
+const MAX_EXCERPT_CHARS: usize = 100;
 
 pub(super) fn notification(format: Format, notification: &Notification, answered: StatusCode) -> Result<()> {
     match format {
@@ -37,7 +37,7 @@ fn now() -> Option<Timestamp> {
     Timestamp::from_millis(i64::try_from(since.as_millis()).ok()?)
 }
 
-/// When, which task, what has happened; which attempt, what proves it, what was answered.
+/// Time, task and event; then attempt, proofs and answer.
 fn line(notification: &Notification, now: Option<Timestamp>, answered: StatusCode) -> String {
     let now = now.map(|now| now.to_string()).unwrap_or_default();
     let task = notification.event.task_id().map_or("-", |id| id.as_str());
@@ -84,7 +84,7 @@ fn after_colon(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
-/// The beginning of what the parts say.
+/// The beginning of the text of the parts.
 fn text(parts: &[Part]) -> String {
     let words: Vec<_> = parts
         .iter()
@@ -98,13 +98,13 @@ fn text(parts: &[Part]) -> String {
         })
         .collect();
     let words = one_line(&words.join(" "));
-    match words.char_indices().nth(EXCERPT) {
+    match words.char_indices().nth(MAX_EXCERPT_CHARS) {
         Some((end, _)) => format!("{}…", &words[..end]),
         None => words,
     }
 }
 
-/// Without line breaks: an agent's words must not pass for another notification.
+/// Replaces line breaks: an agent's text must not pass for another notification.
 pub(super) fn one_line(text: &str) -> String {
     let is_break =
         |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');

@@ -146,7 +146,7 @@ async fn what_cannot_be_run_says_why() {
         ),
     ] {
         // The operator is told at once, and is not stopped: it may come.
-        drop(executor(&settings, "coder", &isolation()));
+        drop(Program::new(&settings, "coder", &isolation()));
         let seen = lines(agent(&settings).stream("hi").await.unwrap()).await;
         assert_eq!(
             seen,
@@ -156,15 +156,15 @@ async fn what_cannot_be_run_says_why() {
     }
 }
 
-fn path(path: &str) -> crate::config::Environment {
-    crate::config::Environment([("PATH".to_owned(), path.to_owned())].into())
+fn path(path: &str) -> config::Environment {
+    config::Environment([("PATH".to_owned(), path.to_owned())].into())
 }
 
 #[test]
 fn the_card_says_what_it_is() {
-    let place = Place::new(&Url::parse("http://127.0.0.1:2602").unwrap(), None);
+    let urls = AgentUrls::new(&Url::parse("http://127.0.0.1:2602").unwrap(), None);
     let mut settings = Command::new(Format::Text, "/opt/agents/coder.py", []);
-    let text = card(&place, "coder", &settings);
+    let text = card(&urls, "coder", &settings);
     assert_eq!(text.description, "Runs coder.py.");
     assert_eq!(text.default_input_modes, ["text/plain", "application/json"]);
     assert_eq!(text.default_output_modes, ["text/plain"]);
@@ -173,7 +173,7 @@ fn the_card_says_what_it_is() {
     settings.description = Some("Writes code.".to_owned());
     settings.tags = vec!["code".to_owned()];
     settings.format = Format::Json;
-    let json = card(&place, "coder", &settings);
+    let json = card(&urls, "coder", &settings);
     assert_eq!((json.description.as_str(), json.skills[0].tags[0].as_str()), ("Writes code.", "code"));
     assert_eq!(json.default_input_modes, ["*/*"]);
 }

@@ -1,4 +1,4 @@
-//! The agent card (fact sheet 3.7), by the rules of the JSON card. Signatures do not survive a rewrite
+//! The agent card (decision 0005), by the rules of the JSON card. Signatures do not survive a rewrite
 //! (REQ-208), so none are written and none are read.
 
 use super::{super::generated as pb, security::is_known};
@@ -8,7 +8,7 @@ use crate::{
     v03::card::interfaces_for_v03,
 };
 
-/// What v0.3 cards say of themselves.
+/// The version that v0.3 cards name.
 const PROTOCOL_VERSION: &str = "0.3.0";
 
 convert! {

@@ -1,4 +1,4 @@
-//! Push notification configuration: nested and named in v0.3, flat in v1.0 (fact sheet 3.6). The tenant
+//! Push notification configuration: nested and named in v0.3, flat in v1.0 (REQ-110). The tenant
 //! has no place in v0.3.
 
 use super::{super::generated as pb, task_of};
@@ -20,7 +20,7 @@ convert! {
 /// The scheme of a configuration that has credentials and does not say for what.
 const DEFAULT_SCHEME: &str = "Bearer";
 
-/// What is sent along with a message: the task is that of the message.
+/// The configuration that is sent along with a message: the task is that of the message.
 impl Convert<pb::PushNotificationConfig> for TaskPushNotificationConfig {
     fn to_pb(&self) -> Result<pb::PushNotificationConfig, Mismatch> {
         Ok(pb::PushNotificationConfig {
@@ -58,7 +58,7 @@ fn upgrade_authentication(pb: pb::AuthenticationInfo) -> Option<AuthenticationIn
     Some(AuthenticationInfo { scheme, credentials })
 }
 
-/// What is answered.
+/// A configuration in an answer.
 impl Convert<pb::TaskPushNotificationConfig> for TaskPushNotificationConfig {
     fn to_pb(&self) -> Result<pb::TaskPushNotificationConfig, Mismatch> {
         let id = self.id.as_ref().map_or("", PushConfigId::as_str);
@@ -87,7 +87,7 @@ impl Convert<pb::TaskPushNotificationConfig> for TaskPushNotificationConfig {
     }
 }
 
-/// What is asked for.
+/// The request to create a configuration.
 impl Convert<pb::CreateTaskPushNotificationConfigRequest> for TaskPushNotificationConfig {
     fn to_pb(&self) -> Result<pb::CreateTaskPushNotificationConfigRequest, Mismatch> {
         let task_id = self.task_id.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Requests of the operations (fact sheet 3.2). v0.3 has no tenant, and metadata only on a send.
+//! Requests of the operations (REQ-067, REQ-200). v0.3 has no tenant, and metadata only on a send.
 
 use super::{super::generated as pb, config_of, task_of};
 use crate::{

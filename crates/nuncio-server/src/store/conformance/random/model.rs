@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use nuncio_protocol::{Event, Message, Seq, Task, TaskId, TaskState, Timestamp, fold};
 
 use crate::store::{
-    Commit, IdempotencyKey, Links, Prune, Pruned, Refused, Scope, StoredEvent, StoredTurn, TaskQuery,
-    TurnChange, Whose,
+    Commit, ErasureTarget, IdempotencyKey, Links, Prune, Pruned, Refused, Scope, StoredEvent, StoredTurn,
+    TaskQuery, TurnChange,
 };
 
 #[derive(Debug, Default)]
@@ -167,7 +167,7 @@ impl Model {
         Ok(())
     }
 
-    pub(super) fn keep_reply(
+    pub(super) fn put_reply(
         &mut self,
         scope: &Arc<Scope>,
         key: &IdempotencyKey,
@@ -242,7 +242,7 @@ impl Model {
         (limit.max(gone), gone)
     }
 
-    pub(super) fn erase(&mut self, whose: &Whose) -> usize {
+    pub(super) fn erase(&mut self, whose: &ErasureTarget) -> usize {
         let before = self.tasks.len() + self.replies.len();
         self.tasks.retain(|known| !whose.is(&known.scope));
         self.replies.retain(|reply| !whose.is(&reply.scope));

@@ -10,8 +10,8 @@ use super::{
     step::{CALLERS, Entry, Filter, Step},
 };
 use crate::store::{
-    AdminTaskQuery, Keyset, Orphan, Outcome, Projection, Prune, Pruned, Scope, Store, StoreError, TaskQuery,
-    TurnChange, Whose,
+    AdminTaskQuery, ErasureTarget, Keyset, Orphan, Outcome, Projection, Prune, Pruned, Scope, Store,
+    StoreError, TaskQuery, TurnChange,
     conformance::{at, context},
 };
 
@@ -57,8 +57,8 @@ impl Run {
                 let (scope, key) = (self.scope(*caller), self.key(*key));
                 let reply = Arc::new(self.message(None, &[]));
                 let (store, when) = (&owner(handle).1, at(*when as i64));
-                well(store.keep_reply(&scope, key.clone(), Arc::clone(&reply), when).await)?;
-                self.model.keep_reply(&scope, &key, &reply, when);
+                well(store.put_reply(&scope, key.clone(), Arc::clone(&reply), when).await)?;
+                self.model.put_reply(&scope, &key, &reply, when);
                 Ok(())
             }
             Step::Adopt { handle, limit } => {
@@ -104,7 +104,7 @@ impl Run {
     async fn change(&mut self, owner: &Owner, id: &TaskId, foreign: bool, change: TurnChange) -> Agreed {
         let scope = self.scope_of(id, 0, foreign);
         let wanted = self.model.turn(owner.0, &scope, id, &change);
-        same(&change, &well(owner.1.turn(&scope, id, change.clone()).await)?, &wanted)?;
+        same(&change, &well(owner.1.update_turn(&scope, id, change.clone()).await)?, &wanted)?;
         self.read(owner, &scope, id, 0, 1).await
     }
 
@@ -117,7 +117,7 @@ impl Run {
     }
 
     async fn erase(&mut self, store: &dyn Store, scope: &Scope, limit: usize) -> Agreed {
-        let whose = Whose {
+        let whose = ErasureTarget {
             agent: Some(Arc::clone(&scope.agent)),
             tenant: scope.tenant.clone(),
             owner: scope.owner.clone(),
@@ -181,11 +181,12 @@ impl Run {
 
     async fn answer(&self, store: &dyn Store, scope: &Scope, number: usize) -> Agreed {
         let name = self.key(number).key;
-        let found: Found = well(store.answer(scope, &name).await)?.map(|answer| match answer.outcome {
-            Outcome::Task(id) => (answer.digest, id.to_string()),
-            Outcome::Reply(reply) => (answer.digest, reply.message_id.to_string()),
-            Outcome::Reserved { reservation, .. } => (answer.digest, reservation.task_id.to_string()),
-        });
+        let found: Found =
+            well(store.idempotent_outcome(scope, &name).await)?.map(|answer| match answer.outcome {
+                Outcome::Task(id) => (answer.digest, id.to_string()),
+                Outcome::Reply(reply) => (answer.digest, reply.message_id.to_string()),
+                Outcome::Reserved { reservation, .. } => (answer.digest, reservation.task_id.to_string()),
+            });
         same(("answer", number), &found, &self.model.answer(scope, &name))
     }
 

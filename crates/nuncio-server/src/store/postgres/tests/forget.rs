@@ -5,7 +5,7 @@ use nuncio_protocol::{Event, Message, Part, Seq, TaskState};
 
 use super::*;
 use crate::store::{
-    Commit, Prune, Pruned, Scope, StoredTurn, TurnChange, Webhook, Whose,
+    Commit, ErasureTarget, Prune, Pruned, Scope, StoredTurn, TurnChange, Webhook,
     conformance::{Writer, at, commit_one, creation, key, opening, reserve::reservation, scope},
 };
 
@@ -26,7 +26,7 @@ async fn rich_task(store: &Arc<PostgresStore>, owner: &str, id: &str, state: Tas
     let entry = Commit { event, turn, webhook, push: true, memo, ..opening(&ann, id, Some(key(id, 1))) };
     assert_eq!(commit_one(&**store, entry).await, Ok(()));
     let waiting = StoredTurn { id: "2".into(), begun: false, body: Bytes::from_static(b"y") };
-    store.turn(&ann, &id.into(), TurnChange::Queue(waiting)).await.unwrap().unwrap();
+    store.update_turn(&ann, &id.into(), TurnChange::Queue(waiting)).await.unwrap().unwrap();
     Writer::open(&shared(store), &ann, created, Seq(1)).status(state, 2).await;
 }
 
@@ -37,13 +37,13 @@ async fn what_is_erased_or_pruned_leaves_no_rows() {
     let reply = Arc::new(Message::agent("r", Part::text("reply")));
     for (owner, id, state) in [("ann", "t-1", TaskState::Working), ("bob", "t-2", TaskState::Completed)] {
         rich_task(&store, owner, id, state).await;
-        store.keep_reply(&scope(owner), key("reply", 1), Arc::clone(&reply), at(1)).await.unwrap();
+        store.put_reply(&scope(owner), key("reply", 1), Arc::clone(&reply), at(1)).await.unwrap();
     }
     let reserved = reservation(&scope("ann"), "t-3", Some(key("reserved", 1)));
     assert_eq!(store.reserve(reserved).await.unwrap(), Ok(()));
     assert_eq!(rows(&url).await.len(), 12, "every table has something");
     assert_eq!(problems(&url).await, [""; 0]);
-    let ann = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
+    let ann = ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) };
     assert_eq!(store.erase(&ann, 10).await.unwrap(), 3);
     assert_eq!(postgres::run(&url, "SELECT owner FROM nuncio.scopes").await, [["bob"]], "not even the name");
     for what in [Pruned::Tasks(TaskState::Completed), Pruned::Replies] {
@@ -51,7 +51,7 @@ async fn what_is_erased_or_pruned_leaves_no_rows() {
         assert_eq!(store.prune(&prune, 10).await.unwrap(), 1);
     }
     assert_eq!(problems(&url).await, [""; 0]);
-    let bob = Whose { owner: Some("bob".into()), ..ann };
+    let bob = ErasureTarget { owner: Some("bob".into()), ..ann };
     assert_eq!(store.erase(&bob, 10).await.unwrap(), 0, "only the name is left");
     assert_eq!(rows(&url).await, []);
 }
@@ -61,7 +61,7 @@ async fn what_is_erased_or_pruned_leaves_no_rows() {
 async fn a_caller_that_was_erased_elsewhere_comes_back() {
     let url = postgres::database().await;
     let (one, two) = (connect(&url).await, connect(&url).await);
-    let ann = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
+    let ann = ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) };
     for round in 0..3 {
         rich_task(&one, "ann", &format!("t-{round}"), TaskState::Completed).await;
         assert_eq!(two.erase(&ann, 10).await.unwrap(), 1);
@@ -87,7 +87,7 @@ async fn erasing_and_writing_at_once_leaves_nothing_half_done() {
             assert!(matches!(result, Ok(()) | Err(crate::store::Refused::NotFound)), "{result:?}");
         }
     });
-    let ann = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
+    let ann = ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) };
     while !writing.is_finished() {
         two.erase(&ann, 5).await.unwrap();
     }
@@ -125,7 +125,7 @@ async fn erasing_while_gone_owners_are_cleaned_away_gets_through() {
             }
         }
     });
-    let ann = Whose { agent: None, tenant: None, owner: Some("ann".into()) };
+    let ann = ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) };
     while !hubs.is_finished() {
         store.erase(&ann, 20).await.unwrap();
     }

@@ -184,7 +184,7 @@ async fn whoever_changes_the_webhooks_of_a_task_waits_for_its_writer() {
     assert_eq!(put.unwrap(), Ok(()));
     let other = Other::begin(&url, write).await;
     let name = "w".into();
-    let drop = store.drop_webhook(&ann, &task, &name);
+    let drop = store.delete_webhook(&ann, &task, &name);
     let owe =
         "INSERT INTO deliveries (webhook, seq, since) VALUES ('w', 2, 1); UPDATE webhooks SET due_at = 1";
     let (dropped, ()) = tokio::join!(drop, other.end(&url, owe));
@@ -411,7 +411,7 @@ async fn names_of_any_characters_come_back() {
     let (told, _) = store.deliveries(&DeliveryQuery { limit: 9, ..Default::default() }).await.unwrap();
     assert_eq!((&told[0].webhook, told[0].state), (&put, DeliveryState::Dead));
     assert_eq!(store.redrive(&Redrive::One(told[0].id()), at(2)).await.unwrap(), 1);
-    assert_eq!(store.drop_webhook(&ann, &task, &put.id).await.unwrap(), Ok(Some(put.uid)));
+    assert_eq!(store.delete_webhook(&ann, &task, &put.id).await.unwrap(), Ok(Some(put.uid)));
 }
 
 /// By the clock of the database, or because it is not even on the list any more.

@@ -11,7 +11,7 @@ use crate::store::{
     codec::{replay, state_code},
     sqlite::{
         read,
-        schema::{self, KNOWN, LAST_SEQ, place},
+        schema::{self, KNOWN, LAST_SEQ, log_rowid},
     },
 };
 
@@ -153,7 +153,7 @@ fn agree(db: &Connection, row: &Row<'_>) -> Result<Option<String>, StoreError> {
     let mut log = db.prepare_cached(
         "SELECT body, refs, first_seq, place FROM log WHERE place BETWEEN ?1 AND ?2 ORDER BY place",
     )?;
-    let mut segments = log.query([place(key, 0), place(key, LAST_SEQ)])?;
+    let mut segments = log.query([log_rowid(key, 0), log_rowid(key, LAST_SEQ)])?;
     while let Some(segment) = segments.next()? {
         let first: i64 = segment.get(2)?;
         if first != last + 1 {
@@ -169,7 +169,7 @@ fn agree(db: &Connection, row: &Row<'_>) -> Result<Option<String>, StoreError> {
                 at_snapshot = Some(told.clone());
             }
         }
-        if place(key, last as u64) != segment.get::<_, i64>(3)? {
+        if log_rowid(key, last as u64) != segment.get::<_, i64>(3)? {
             return Ok(Some(format!("a segment ends with entry {last}, and says another")));
         }
     }

@@ -94,8 +94,8 @@ async fn step(dice: &mut Dice, now: i64, stores: &[Arc<dyn Store>; 2], in_hand: 
         }
         1 if dice.roll(4) == 0 => {
             let hook = hook.as_str().into();
-            let dropped = one.drop_webhook(&ann, &id, &hook).await.unwrap();
-            assert_eq!(dropped, other.drop_webhook(&ann, &id, &hook).await.unwrap());
+            let dropped = one.delete_webhook(&ann, &id, &hook).await.unwrap();
+            assert_eq!(dropped, other.delete_webhook(&ann, &id, &hook).await.unwrap());
         }
         1..4 => {
             let known = one.task(&ann, &id).await.unwrap();

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use super::{Folder, end, fill, maintain, open};
 use crate::store::{
-    OpenError, SqliteOptions, SqliteStore, Store,
+    OpenError, SqliteOptions, SqliteStore, Store, TaskLog,
     conformance::{scope, stored},
     sqlite::schema::KNOWN,
 };

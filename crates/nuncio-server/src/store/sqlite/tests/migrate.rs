@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::{Folder, end, lease, maintain, open, rows, webhook};
 use crate::store::{
-    Commit, OpenError, Outcome, Refused, SqliteOptions, SqliteStore, Store, TaskQuery,
+    Commit, OpenError, Outcome, Refused, SqliteOptions, SqliteStore, Store, TaskLog, TaskQuery,
     conformance::{Writer, at, commit_one, events, key, opening, reserve::reservation, scope, stored},
     sqlite::schema::{KNOWN, MIGRATIONS},
 };
@@ -135,8 +135,14 @@ async fn a_file_of_the_third_version_has_kept_its_memos() {
 async fn a_file_of_the_fourth_version_takes_reservations() {
     let ((folder, handle), ann) = (opened(4).await, scope("ann"));
     let store: Arc<dyn Store> = handle.clone();
-    assert!(matches!(store.answer(&ann, "t-0").await.unwrap().unwrap().outcome, Outcome::Task(_)));
-    assert!(matches!(store.answer(&ann, "reply").await.unwrap().unwrap().outcome, Outcome::Reply(_)));
+    assert!(matches!(
+        store.idempotent_outcome(&ann, "t-0").await.unwrap().unwrap().outcome,
+        Outcome::Task(_)
+    ));
+    assert!(matches!(
+        store.idempotent_outcome(&ann, "reply").await.unwrap().unwrap().outcome,
+        Outcome::Reply(_)
+    ));
     let wanted = |id: &str, name: &str| reservation(&ann, id, Some(key(name, 1)));
     assert_eq!(store.reserve(wanted("t-9", "t-0")).await.unwrap(), Err(Refused::KeyTaken), "by a task");
     assert_eq!(store.reserve(wanted("t-9", "reply")).await.unwrap(), Err(Refused::KeyTaken), "by a reply");

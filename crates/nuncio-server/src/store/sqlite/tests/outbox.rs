@@ -86,10 +86,10 @@ async fn what_fails_to_be_settled_stays_in_hand() {
     let released =
         || vec![Settled { webhook: "t-1".into(), outcomes: Vec::new(), then: Then::Release(at(1)) }];
     store.settle(released()).await.expect_err("it cannot be written");
-    assert!(handle.hands.hold("t-1"));
+    assert!(handle.held_leases.hold("t-1"));
     change("DROP TRIGGER no").await.unwrap();
     store.settle(released()).await.unwrap();
-    assert!(!handle.hands.hold("t-1"));
+    assert!(!handle.held_leases.hold("t-1"));
 }
 
 #[tokio::test]

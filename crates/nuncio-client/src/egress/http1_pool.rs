@@ -1,0 +1,275 @@
+//! A pool of HTTP/1.1 connections for requests that are handed on. The caller that waits for an answer drives its
+//! connection.
+//!
+//! A connection that is a task of its own costs two wake-ups per request, often of another thread, which is
+//! more than everything else that a relay does. Here the waiting caller moves the connection along; in between it is
+//! parked, and found to be good or not when it is taken again.
+
+use std::{
+    collections::HashMap,
+    future::{Future as _, poll_fn},
+    hash::{Hash, Hasher},
+    io,
+    net::IpAddr,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, Uri, uri::Authority};
+use http_body_util::Full;
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{self, Connection, SendRequest},
+};
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::{
+    net::TcpStream,
+    runtime::Handle,
+    time::{Instant, sleep, timeout},
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::either::Either;
+use tower::ServiceExt as _;
+
+use super::{
+    CONNECT_TIMEOUT, TCP_KEEPALIVE,
+    guard::{Refusal, Screen},
+};
+
+/// Limits of parked connections: their number per host, and their time. Servers close theirs after some seconds, too.
+const MAX_IDLE_PER_HOST: usize = 128;
+const MAX_IDLE_TIME: Duration = Duration::from_secs(55);
+
+type Socket = TokioIo<Either<TcpStream, Box<TlsStream<TcpStream>>>>;
+
+/// A request on its way out.
+pub(super) type Outgoing = Box<Request<Full<Bytes>>>;
+
+/// All connections of a way out.
+pub(super) struct Pool {
+    tls: Arc<ClientConfig>,
+    dialer: HttpConnector,
+    /// Judges where a name has led to.
+    screen: Option<Arc<Screen>>,
+    /// By scheme and authority, the one that was used last at the end.
+    idle: Mutex<HashMap<Host, Vec<(Instant, PooledConnection)>>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    pub(super) secure: bool,
+    pub(super) authority: Authority,
+}
+
+impl Host {
+    fn key(&self) -> (bool, &str) {
+        (self.secure, self.authority.as_str())
+    }
+}
+
+/// As it is written: an authority by itself is compared, and hashed, letter by letter in lower case.
+impl PartialEq for Host {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Host {}
+
+impl Hash for Host {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+/// One connection.
+pub(super) struct PooledConnection {
+    sender: SendRequest<Full<Bytes>>,
+    /// `None` when it has ended. Boxed: a connection changes hands for each request.
+    driver: Option<Box<Connection<Socket, Full<Bytes>>>>,
+}
+
+/// The reason why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    /// There is no connection.
+    #[error("there is no connection")]
+    Connect(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// There was one.
+    #[error("the connection broke")]
+    Broke(#[from] hyper::Error),
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("hosts", &self.idle().len()).finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    pub(super) fn new(tls: &ClientConfig, screen: Option<Arc<Screen>>) -> Self {
+        let mut tls = tls.clone();
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Self { tls: Arc::new(tls), dialer: dialer(), screen, idle: Mutex::default() }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, HashMap<Host, Vec<(Instant, PooledConnection)>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a request and returns as soon as the head of the answer is there. A parked connection that is
+    /// found to be gone before anything was written is no failure.
+    pub(super) async fn exchange(
+        &self,
+        host: &Host,
+        mut request: Outgoing,
+    ) -> Result<(Response<Incoming>, PooledConnection), Fault> {
+        while let Some(mut connection) = self.take(host) {
+            match connection.exchange(request).await {
+                Ok(response) => return Ok((response, connection)),
+                Err((_, Some(unsent))) => request = unsent,
+                Err((error, None)) => return Err(error.into()),
+            }
+        }
+        // Seldom, and large: whoever finds a connection does not make room for it.
+        let mut connection = Box::pin(self.connect(host)).await?;
+        match connection.exchange(request).await {
+            Ok(response) => Ok((response, connection)),
+            Err((error, _)) => Err(error.into()),
+        }
+    }
+
+    /// Takes a parked connection that seems to be good.
+    fn take(&self, host: &Host) -> Option<PooledConnection> {
+        let mut idle = self.idle();
+        let connections = idle.get_mut(host)?;
+        while let Some((since, mut connection)) = connections.pop() {
+            if since.elapsed() < MAX_IDLE_TIME && connection.is_good() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Parks a connection, if it is good for more.
+    pub(super) fn park(self: &Arc<Self>, host: &Host, mut connection: PooledConnection) {
+        // Polled once more, it notices that the answer is over.
+        if !connection.is_good() {
+            return;
+        }
+        // Nobody would use it any more.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut idle = self.idle();
+        if idle.is_empty() {
+            runtime.spawn(sweep(Arc::downgrade(self)));
+        }
+        let connections = match idle.get_mut(host) {
+            Some(connections) => connections,
+            None => idle.entry(host.clone()).or_default(),
+        };
+        if connections.len() < MAX_IDLE_PER_HOST {
+            connections.push((Instant::now(), connection));
+        }
+    }
+
+    /// Closes connections that were parked for too long; true if any is left.
+    fn close_stale(&self) -> bool {
+        let (now, mut idle) = (Instant::now(), self.idle());
+        idle.retain(|_, connections| {
+            let stale = connections.iter().take_while(|(since, _)| now - *since >= MAX_IDLE_TIME).count();
+            connections.drain(..stale);
+            !connections.is_empty()
+        });
+        !idle.is_empty()
+    }
+
+    async fn connect(&self, host: &Host) -> Result<PooledConnection, Fault> {
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no connection within the time for it");
+        let dialed = timeout(CONNECT_TIMEOUT, self.dial(host)).await.map_err(late);
+        let socket = dialed.map_err(Into::into).and_then(|dialed| dialed).map_err(Fault::Connect)?;
+        let (sender, driver) = http1::handshake(socket).await?;
+        Ok(PooledConnection { sender, driver: Some(Box::new(driver)) })
+    }
+
+    async fn dial(&self, host: &Host) -> Result<Socket, Box<dyn std::error::Error + Send + Sync>> {
+        let scheme = if host.secure { "https" } else { "http" };
+        let uri = Uri::builder().scheme(scheme).authority(host.authority.clone()).path_and_query("/");
+        let socket = self.dialer.clone().oneshot(uri.build()?).await?.into_inner();
+        let name = host.authority.host();
+        let bare = name.trim_start_matches('[').trim_end_matches(']');
+        // Whoever writes an address has named it.
+        if let Some(screen) = self.screen.as_ref().filter(|_| bare.parse::<IpAddr>().is_err()) {
+            let refused = |kind| Refusal::Resolved { name: name.to_owned(), kind };
+            screen.judge(socket.peer_addr()?.ip()).map_err(refused)?;
+        }
+        if !host.secure {
+            return Ok(TokioIo::new(Either::Left(socket)));
+        }
+        let name = ServerName::try_from(bare.to_owned())?;
+        let socket = TlsConnector::from(Arc::clone(&self.tls)).connect(name, socket).await?;
+        Ok(TokioIo::new(Either::Right(Box::new(socket))))
+    }
+}
+
+/// Closes connections that are parked for too long, until none is left: nobody else looks at hosts that are not called again.
+async fn sweep(pool: Weak<Pool>) {
+    loop {
+        sleep(MAX_IDLE_TIME / 4).await;
+        if !pool.upgrade().is_some_and(|pool| pool.close_stale()) {
+            return;
+        }
+    }
+}
+
+/// Finds the way to a host, by whichever of its addresses answers first.
+fn dialer() -> HttpConnector {
+    let mut dialer = HttpConnector::new();
+    dialer.enforce_http(false);
+    dialer.set_nodelay(true);
+    dialer.set_keepalive(Some(TCP_KEEPALIVE));
+    dialer.set_keepalive_interval(Some(TCP_KEEPALIVE));
+    dialer
+}
+
+impl PooledConnection {
+    /// True if it can take a request, as far as can be seen without waiting.
+    fn is_good(&mut self) -> bool {
+        self.drive(&mut Context::from_waker(Waker::noop()));
+        self.driver.is_some() && self.sender.is_ready()
+    }
+
+    /// Moves the connection along.
+    pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
+        let Some(driver) = &mut self.driver else { return };
+        // Why it has ended is told to whoever waits for the answer.
+        if Pin::new(&mut **driver).poll(cx).is_ready() {
+            self.driver = None;
+        }
+    }
+
+    /// Makes a request; with the error comes the request if nothing of it was written.
+    async fn exchange(
+        &mut self,
+        request: Outgoing,
+    ) -> Result<Response<Incoming>, (hyper::Error, Option<Outgoing>)> {
+        let mut answer = std::pin::pin!(self.sender.try_send_request(*request));
+        let driver = &mut self.driver;
+        let outcome = poll_fn(|cx| {
+            // What the connection reads is for the answer.
+            if let Some(connection) = driver
+                && Pin::new(&mut **connection).poll(cx).is_ready()
+            {
+                *driver = None;
+            }
+            answer.as_mut().poll(cx)
+        });
+        outcome.await.map_err(|mut refused| {
+            let unsent = refused.take_message().map(Box::new);
+            (refused.into_error(), unsent)
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! The administration API as types: every request, query, body and answer, shared by the hub that serves it, the
+//! OpenAPI document that describes it and the clients that call it.
+//!
+//! Reading order: `route` says what a route is, `path` and `paging` what routes have in common, `error` the body of
+//! a refusal; then a file per kind of thing. A request is a value of its route's type:
+//!
+//! ```
+//! use nuncio_hub::admin::api::{Route as _, ShowKey};
+//!
+//! let request = ShowKey { id: "team a".to_owned() };
+//! assert_eq!((ShowKey::METHOD.as_str(), request.path().as_str()), ("GET", "/keys/team%20a"));
+//! ```
+//!
+//! **Invariant:** the types are the JSON on the wire and nothing else: handlers translate to and from what the hub
+//! and its store use inside. An answer may gain members, so readers ignore unknown ones; requests with unknown
+//! members are refused.
+
+mod about;
+mod agents;
+mod config;
+mod deliveries;
+mod error;
+mod health;
+mod keys;
+mod paging;
+mod path;
+mod route;
+mod schema;
+mod tasks;
+mod trail;
+
+pub(super) use self::path::{is_near, names};
+pub use self::{
+    about::{About, ShowAbout, ShowDocument},
+    agents::{
+        AddAgent, Agent, AgentDetails, AgentHealth, AgentOrigin, AgentSettings, Agents, ChangeAgent,
+        HealthState, Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent, ShowAgentHealth,
+        TaskMode,
+    },
+    config::{ConfigInForce, ReloadConfig, ReloadOptions, Reloaded, ShowConfig},
+    deliveries::{
+        Attempt, Delivery, DeliveryFilter, DeliveryPage, DeliveryState, ListDeliveries, RedriveDeliveries,
+        RedriveFilter, Redriven, ReplayDelivery, ShowDelivery,
+    },
+    error::{ErrorBody, ErrorDetail, ErrorStatus},
+    health::{AgentStatus, HubHealth, ShowHealth},
+    keys::{
+        CreateKey, DeleteKey, Key, KeyLimits, KeyRotation, KeyWithSecret, Keys, ListKeys, NewKey, RevokeKey,
+        RotateKey, ShowKey,
+    },
+    paging::{DEFAULT_PAGE_SIZE, List, MAX_PAGE_SIZE, Page, Paging},
+    route::{Parts, Route},
+    tasks::{
+        CancelTask, EntryKind, EraseTasks, Erased, ErasureTarget, ListTasks, ShowTask, TaskDetails,
+        TaskFilter, TaskPage, TaskSummary, TimelineEntry, TimelineOptions, Webhook,
+    },
+    trail::{ListTrail, TrailFilter, TrailPage, TrailRow, What},
+};

@@ -1,0 +1,49 @@
+//! Lists that are answered page by page.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::route::Route;
+
+/// The size of a page whose request names none.
+pub const DEFAULT_PAGE_SIZE: usize = 50;
+/// The largest page that can be asked for.
+pub const MAX_PAGE_SIZE: usize = 1000;
+
+/// Which page of a list.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Paging {
+    /// The most items on the page; 50 by default.
+    #[schemars(range(min = 1, max = MAX_PAGE_SIZE))]
+    pub limit: Option<usize>,
+    /// The `next` of the page before; absent for the first page.
+    pub after: Option<String>,
+}
+
+impl Paging {
+    /// The most items on the page.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit.unwrap_or(DEFAULT_PAGE_SIZE)
+    }
+}
+
+/// A route that answers one page of a list.
+pub trait List: Route {
+    type Item: Serialize;
+
+    /// The place in the request that says which page.
+    fn paging(&mut self) -> &mut Paging;
+
+    /// The items of an answer.
+    fn page(answer: Self::Answer) -> Page<Self::Item>;
+}
+
+/// One page of a list.
+#[derive(Debug)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// [`Paging::after`] of the next page; `None` on the last.
+    pub next: Option<String>,
+}

@@ -1,0 +1,184 @@
+//! Tasks of all callers. Their content is answered only on request.
+
+use nuncio_protocol::{TaskState, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::Value;
+
+use super::{
+    paging::{List, MAX_PAGE_SIZE, Page, Paging},
+    route::routes,
+    schema::{TaskStateName, Time},
+};
+
+routes! {
+    /// Lists tasks of all callers, the latest status first.
+    ListTasks: GET "/tasks", "tasks.list" { query filter: TaskFilter, } -> TaskPage;
+
+    /// Shows a task: its timeline and its webhooks.
+    ShowTask: GET "/tasks/{id}", "tasks.show" { path id, query options: TimelineOptions, } -> TaskDetails;
+
+    /// Cancels a task of any caller.
+    CancelTask: POST "/tasks/{id}:cancel", "tasks.cancel" { path id, } -> TaskSummary, trail TaskCanceled;
+
+    /// Erases all tasks and replies of a caller.
+    EraseTasks: POST "/tasks:erase", "tasks.erase" { body target: ErasureTarget, } -> Erased, trail DataErased;
+}
+
+/// Which tasks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TaskFilter {
+    /// Only of this agent.
+    pub agent: Option<String>,
+    /// Only in this state, such as `TASK_STATE_WORKING`.
+    #[serde(deserialize_with = "state_name")]
+    #[schemars(with = "Option<TaskStateName>")]
+    pub state: Option<TaskState>,
+    /// Only of this principal.
+    pub principal: Option<String>,
+    /// Only with a status since this time.
+    #[schemars(with = "Option<Time>")]
+    pub since: Option<Timestamp>,
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+/// Reads the names of the specification only: the types of the protocol take more, for the sake of old peers.
+fn state_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TaskState>, D::Error> {
+    let expected = "expected one of the specification's names, such as TASK_STATE_WORKING";
+    let read = |name: String| TaskState::from_name(&name).ok_or_else(|| de::Error::custom(expected));
+    Option::deserialize(deserializer)?.map(read).transpose()
+}
+
+/// A page of tasks.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TaskPage {
+    pub tasks: Vec<TaskSummary>,
+    /// For `after` of the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+impl List for ListTasks {
+    type Item = TaskSummary;
+
+    fn paging(&mut self) -> &mut Paging {
+        &mut self.filter.paging
+    }
+
+    fn page(TaskPage { tasks, next }: TaskPage) -> Page<TaskSummary> {
+        Page { items: tasks, next }
+    }
+}
+
+/// A task, without its content.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskSummary {
+    pub id: String,
+    pub context_id: String,
+    pub agent: String,
+    /// The principal that owns it; absent: an anonymous caller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    #[schemars(with = "TaskStateName")]
+    pub state: TaskState,
+    /// The time of its status.
+    #[schemars(with = "Time")]
+    pub since: Timestamp,
+    /// The id of its last event.
+    pub last_event_id: u64,
+}
+
+/// Which part of a timeline.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TimelineOptions {
+    /// Include the content of events. It belongs to the callers: think before you look.
+    pub content: Option<bool>,
+    /// Only events after the event of this id.
+    pub after: Option<u64>,
+    /// The most events; 1000 by default.
+    #[schemars(range(min = 1, max = MAX_PAGE_SIZE))]
+    pub limit: Option<usize>,
+}
+
+/// A task with its timeline and its webhooks.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TaskDetails {
+    #[serde(flatten)]
+    pub task: TaskSummary,
+    /// Its events, oldest first.
+    pub timeline: Vec<TimelineEntry>,
+    /// For `after` of the next part of the timeline; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+    /// The webhooks that receive its updates.
+    pub webhooks: Vec<Webhook>,
+    /// What the agent stores with the task, such as the ids of the remote agent, if it is JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Value>,
+}
+
+/// An event of a task.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TimelineEntry {
+    /// The id of the event, as in streams.
+    pub id: u64,
+    #[schemars(with = "Time")]
+    pub time: Timestamp,
+    pub kind: EntryKind,
+    /// The event in words, without its content.
+    pub summary: String,
+    /// The event as callers see it, if the request asks for content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<Value>,
+}
+
+/// Kinds of events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EntryKind {
+    Task,
+    Message,
+    Status,
+    Artifact,
+}
+
+/// A webhook, without its secrets.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Webhook {
+    pub id: String,
+    /// Its origin: a path or a query may be secret.
+    pub url: String,
+}
+
+/// Whose tasks to erase.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ErasureTarget {
+    /// The principal; null: anonymous callers.
+    #[serde(deserialize_with = "required")]
+    pub principal: Option<String>,
+    /// Only in this tenant; in all by default.
+    #[serde(default)]
+    pub tenant: Option<String>,
+    /// Only at this agent; at all by default.
+    #[serde(default)]
+    pub agent: Option<String>,
+}
+
+/// A member that may be null and not absent: a request that forgets it must not erase all anonymous callers.
+fn required<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
+/// The outcome of an erasure.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Erased {
+    /// How many tasks and replies were erased.
+    pub erased: usize,
+}

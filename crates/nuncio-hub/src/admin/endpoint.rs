@@ -1,0 +1,213 @@
+//! A route of the API with the handler that serves it.
+//!
+//! A handler is typed by its route: it takes the request and returns the route's answer. It knows nothing of HTTP,
+//! so a page of the hub may call it as well.
+
+use std::{any::TypeId, fmt, pin::Pin, sync::Arc};
+
+use axum::{
+    Json,
+    body::Bytes,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+
+use super::{
+    AdminState,
+    api::{self, Parts, Route, What},
+    problem::Problem,
+    query,
+};
+
+/// A row of the table.
+pub(super) struct Endpoint {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    pub(super) id: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) status: StatusCode,
+    pub(super) versioned: bool,
+    pub(super) trail: Option<What>,
+    pub(super) schemas: Schemas,
+    run: Run,
+}
+
+type Run = Box<
+    dyn Fn(Arc<AdminState>, Received) -> Pin<Box<dyn Future<Output = Result<Done, Problem>> + Send>>
+        + Send
+        + Sync,
+>;
+
+type MakeSchema = fn(&mut SchemaGenerator) -> Schema;
+
+/// The schemas of a route, for the OpenAPI document; `None` where there is nothing.
+#[derive(Clone, Copy)]
+pub(super) struct Schemas {
+    pub(super) query: Option<MakeSchema>,
+    pub(super) body: Option<MakeSchema>,
+    pub(super) answer: Option<MakeSchema>,
+}
+
+/// A request whose route is known, not yet read as its type.
+pub(super) struct Received {
+    pub(super) names: Vec<String>,
+    pub(super) query: String,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// A handler's answer.
+pub(super) struct Reply<A> {
+    pub(super) answer: A,
+    /// The version of the answer.
+    version: Option<u64>,
+    /// The subject of the row in the trail, if it is not the name in the path.
+    subject: Option<String>,
+}
+
+impl<A> Reply<A> {
+    pub(super) fn new(answer: A) -> Self {
+        Self { answer, version: None, subject: None }
+    }
+
+    /// Sets the version, which is shown as an ETag and may come back in If-Match.
+    pub(super) fn version(self, version: u64) -> Self {
+        Self { version: Some(version), ..self }
+    }
+
+    /// Sets the subject of the row in the trail.
+    pub(super) fn subject(self, subject: impl Into<String>) -> Self {
+        Self { subject: Some(subject.into()), ..self }
+    }
+}
+
+/// The response to a request that succeeded, and the subject of its row in the trail.
+pub(super) struct Done {
+    pub(super) response: Response,
+    pub(super) subject: String,
+}
+
+/// Serves a route by this handler; the type of its request says which.
+pub(super) fn endpoint<R, F>(
+    handler: impl Fn(Arc<AdminState>, R) -> F + Copy + Send + Sync + 'static,
+) -> Endpoint
+where
+    R: Route,
+    F: Future<Output = Result<Reply<R::Answer>, Problem>> + Send,
+{
+    let run: Run = Box::new(move |state, received| {
+        Box::pin(async move {
+            let subject = received.names.join(" ");
+            let reply = handler(state, read::<R>(received)?).await?;
+            respond(R::STATUS, reply, subject)
+        })
+    });
+    Endpoint {
+        method: R::METHOD,
+        path: R::PATH,
+        id: R::ID,
+        summary: R::SUMMARY,
+        status: R::STATUS,
+        versioned: R::VERSIONED,
+        trail: R::TRAIL,
+        schemas: Schemas {
+            query: schema::<R::Query>(),
+            body: schema::<R::Body>(),
+            answer: schema::<R::Answer>(),
+        },
+        run,
+    }
+}
+
+fn is_unit<T: 'static>() -> bool {
+    TypeId::of::<T>() == TypeId::of::<()>()
+}
+
+fn schema<T: JsonSchema + 'static>() -> Option<MakeSchema> {
+    (!is_unit::<T>()).then_some(|generator| generator.subschema_for::<T>())
+}
+
+fn read<R: Route>(received: Received) -> Result<R, Problem> {
+    let body: &[u8] = if is_unit::<R::Body>() { b"null" } else { &received.body };
+    let body = serde_json::from_slice(body)
+        .map_err(|error| Problem::invalid(format!("the body is not what is expected here: {error}")))?;
+    Ok(R::from_parts(Parts {
+        query: query::read(&received.query)?,
+        if_match: if_match(&received.headers)?,
+        names: received.names,
+        body,
+    }))
+}
+
+/// If-Match (RFC 9110, section 13.1.1), with a version that an ETag of ours has shown.
+fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Ok(None);
+    }
+    let version =
+        text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).and_then(|text| text.parse().ok());
+    version
+        .map(Some)
+        .ok_or_else(|| Problem::invalid("If-Match: expected the ETag of an earlier answer, such as \"3\""))
+}
+
+fn respond<A: Serialize + 'static>(
+    status: StatusCode,
+    reply: Reply<A>,
+    named: String,
+) -> Result<Done, Problem> {
+    let Reply { answer, version, subject } = reply;
+    let mut response = if is_unit::<A>() { ().into_response() } else { Json(answer).into_response() };
+    *response.status_mut() = status;
+    if let Some(version) = version {
+        let tag = HeaderValue::try_from(format!("\"{version}\"")).map_err(|_| Problem::internal())?;
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    Ok(Done { response, subject: subject.unwrap_or(named) })
+}
+
+impl Endpoint {
+    pub(super) async fn run(&self, state: Arc<AdminState>, received: Received) -> Result<Done, Problem> {
+        (self.run)(state, received).await
+    }
+
+    /// The names in this path, if it is the endpoint's.
+    pub(super) fn names(&self, path: &str) -> Option<Vec<String>> {
+        api::names(self.path, path)
+    }
+
+    /// True if it is about what this path names, whatever is done to it.
+    pub(super) fn is_near(&self, path: &str) -> bool {
+        api::is_near(self.path, path)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_bound_to_the_version_of_an_etag() {
+        for (text, expected) in [
+            (None, Some(None)),
+            (Some("*"), Some(None)),
+            (Some("\"7\""), Some(Some(7))),
+            (Some("7"), None),
+            (Some("W/\"7\""), None),
+            (Some("\"x\""), None),
+        ] {
+            let headers = text.map(|text| (header::IF_MATCH, HeaderValue::from_static(text)));
+            assert_eq!(if_match(&headers.into_iter().collect()).ok(), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Refusals: a status, and a message that says what to do.
+
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header};
+use nuncio_server::store::StoreError;
+
+use super::api::{ErrorBody, ErrorDetail, ErrorStatus};
+
+/// The reason why a request was refused.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    code: StatusCode,
+    status: ErrorStatus,
+    message: String,
+    challenge: Option<&'static str>,
+}
+
+impl Problem {
+    fn new(code: StatusCode, status: ErrorStatus, message: impl Into<String>) -> Self {
+        Self { code, status, message: message.into(), challenge: None }
+    }
+
+    pub(super) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, ErrorStatus::NotFound, message)
+    }
+
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, ErrorStatus::InvalidArgument, message)
+    }
+
+    /// The name is taken, or the state of the thing does not allow this.
+    pub(super) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, ErrorStatus::FailedPrecondition, message)
+    }
+
+    /// Another change came first.
+    pub(super) fn changed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PRECONDITION_FAILED, ErrorStatus::Aborted, message)
+    }
+
+    /// Nobody may do this through the API.
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, ErrorStatus::PermissionDenied, message)
+    }
+
+    pub(super) fn too_large(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorStatus::InvalidArgument, message)
+    }
+
+    /// A fault of the hub, whose cause is in the log.
+    pub(super) fn internal() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorStatus::Internal,
+            "this went wrong in the hub; its log says why",
+        )
+    }
+
+    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorStatus::Unavailable, message)
+    }
+
+    pub(super) fn wrong_method(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, ErrorStatus::Unimplemented, message)
+    }
+
+    /// The request has no token, or a wrong one (RFC 6750, section 3).
+    pub(super) fn no_token(has_one: bool) -> Self {
+        const HOW: &str = "send 'Authorization: Bearer TOKEN' with what is in the file that the hub named at \
+                           its start; the commands of nuncio read it by themselves";
+        let (what, challenge) = match has_one {
+            true => ("this token is not the hub's", r#"Bearer realm="nuncio admin", error="invalid_token""#),
+            false => ("this needs the hub's token", r#"Bearer realm="nuncio admin""#),
+        };
+        let problem =
+            Self::new(StatusCode::UNAUTHORIZED, ErrorStatus::Unauthenticated, format!("{what}; {HOW}"));
+        Self { challenge: Some(challenge), ..problem }
+    }
+}
+
+/// The cause goes to the log only.
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the task store did not answer to administration");
+        Self::unavailable(
+            "the task store does not answer; the hub's log says why, and /readyz when it is back",
+        )
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let Self { code, status, message, challenge } = self;
+        let body = ErrorBody { error: ErrorDetail { code: code.as_u16(), status, message } };
+        let mut response = (code, Json(body)).into_response();
+        if let Some(challenge) = challenge {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        response
+    }
+}

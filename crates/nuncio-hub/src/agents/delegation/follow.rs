@@ -1,0 +1,445 @@
+//! Follows the agent's task until it settles: by a stream as long as there is one, else by polling it.
+//!
+//! ```text
+//!            ┌── stream ──► cut ──┐
+//! message ──►┤                    ├──► poll ──► settled
+//!            └── answer ──────────┘     │ ▲
+//!                  subscribe again ◄────┘ └── after a pause, longer and longer
+//! ```
+//! A task that waits for an authorisation has not settled: it goes on by itself when the agent gets it.
+//! What cannot be reached is tried until it is given up; the task stays as it is meanwhile.
+
+use std::{sync::atomic::Ordering, task::Poll, time::Duration};
+
+use futures_util::{StreamExt as _, poll};
+use nuncio_protocol::{
+    Artifact, Error, ErrorKind, Event, EventStream, GetTaskRequest, Result, SubscribeToTaskRequest, Task,
+    TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent, retry::Backoff,
+};
+use nuncio_server::CallerPermit;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::{
+    Delegate, Delegation, TaskIds,
+    diff::{diff, is_known},
+    lacks_operation, refuse,
+};
+use crate::config::Follow;
+
+/// Timeouts for each event after a terminal status, and for all of them: the status is the end, but some agents still
+/// send what belongs before it.
+const END_EVENT_TIMEOUT: Duration = Duration::from_millis(300);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The most events that are emitted in one piece.
+const MAX_BATCH: usize = 64;
+
+/// The pause before the first poll of a task that has just begun: most agents that do not stream are done in
+/// milliseconds.
+const FIRST_POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The longest pause between two polls of a task.
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The most subscriptions to a task whose streams break before it has settled.
+const MAX_SUBSCRIPTIONS: u32 = 8;
+
+/// More artifacts, or messages, than any task has: each of a snapshot is looked for among all that are known.
+const MAX_ITEMS: usize = 10_000;
+
+/// The polls that may find the question that the message answers before it counts as asked again.
+const MAX_OLD_QUESTIONS: u32 = 3;
+
+/// The state of the agent's task, as far as following it goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RemoteState {
+    /// It goes on; true if there was something new.
+    Goes(bool),
+    /// It waits for an answer to what it has asked before.
+    AsksStill,
+    /// It has ended, or asks for an answer.
+    Settled,
+}
+
+impl RemoteState {
+    pub(super) fn is_settled(self) -> bool {
+        self == Self::Settled
+    }
+}
+
+/// The pauses between polls, and what is left of our patience.
+struct PollBackoff {
+    pause: Duration,
+    /// The pause before the last poll.
+    paused: Duration,
+    /// When the agent last answered.
+    contact: Instant,
+    subscriptions: u32,
+    old_questions: u32,
+}
+
+/// Events of the agent that are not emitted yet: what comes together is emitted in one piece.
+#[derive(Default)]
+pub(super) struct PendingEvents {
+    /// There is a task, whether or not there is more to say.
+    begins: bool,
+    events: Vec<Event>,
+}
+
+impl PendingEvents {
+    fn is_empty(&self) -> bool {
+        !self.begins && self.events.is_empty()
+    }
+}
+
+impl<D: Delegate> Delegation<'_, D> {
+    /// Follows the task until it settles. `permit` is held as long as the first stream lasts.
+    pub(in crate::agents) async fn follow(
+        &self,
+        mut events: Option<EventStream>,
+        permit: Option<CallerPermit>,
+    ) -> Result<()> {
+        let mut backoff = PollBackoff {
+            // What was left behind is polled right away.
+            pause: if self.cx.again {
+                Duration::ZERO
+            } else {
+                FIRST_POLL_INTERVAL.min(self.pace.poll_interval)
+            },
+            paused: Duration::ZERO,
+            contact: Instant::now(),
+            subscriptions: 0,
+            old_questions: if self.cx.again { MAX_OLD_QUESTIONS } else { 0 },
+        };
+        let mut permit = permit;
+        loop {
+            if let Some(events) = events.take() {
+                let settled = self.read(events, &mut permit).await?;
+                drop(permit.take());
+                if settled {
+                    return Ok(());
+                }
+                backoff.pause = Duration::ZERO;
+            }
+            let remote = self.remote().ok_or_else(|| {
+                Error::new(ErrorKind::InvalidAgentResponse, "the agent broke off and gave the task no name")
+            })?;
+            // Boxed: most streams last until their task has settled.
+            if Box::pin(self.poll(&remote, &mut backoff)).await? {
+                return Ok(());
+            }
+            events = Box::pin(self.subscribe(&remote, &mut backoff)).await;
+        }
+    }
+
+    /// Emits the events of a stream; true if the task has settled with it.
+    async fn read(&self, mut events: EventStream, permit: &mut Option<CallerPermit>) -> Result<bool> {
+        let (mut end, mut latest, mut pending) = (None, None, PendingEvents::default());
+        loop {
+            let next = match poll!(events.next()) {
+                Poll::Ready(next) => next,
+                Poll::Pending if !pending.is_empty() => {
+                    self.flush(&mut pending).await?;
+                    continue;
+                }
+                Poll::Pending if end.is_none() => events.next().await,
+                Poll::Pending => {
+                    let now = Instant::now();
+                    let latest = *latest.get_or_insert(now + END_TIMEOUT);
+                    timeout_at(latest.min(now + END_EVENT_TIMEOUT), events.next()).await.ok().flatten()
+                }
+            };
+            match next {
+                Some(Ok(item)) => {
+                    let settled = self.handle_event(item.into_event(), &mut end, &mut pending).await?;
+                    if settled || pending.events.len() >= MAX_BATCH {
+                        self.flush(&mut pending).await?;
+                    }
+                    if settled {
+                        return Ok(true);
+                    }
+                    if self.auth_required.load(Ordering::Relaxed) {
+                        // Nothing is done meanwhile, and it may be long: others may have the place.
+                        drop(permit.take());
+                    }
+                }
+                Some(Err(error)) if end.is_none() => {
+                    tracing::info!(task = %self.cx.task_id, %error, "a stream broke; looking at the task");
+                    self.to.record_outcome(Some(&error));
+                    self.flush(&mut pending).await?;
+                    return Ok(false);
+                }
+                Some(Err(_)) | None => break,
+            }
+        }
+        let ended = end.is_some();
+        pending.events.extend(end);
+        self.flush(&mut pending).await?;
+        Ok(ended)
+    }
+
+    /// Emits what is pending.
+    async fn flush(&self, pending: &mut PendingEvents) -> Result<()> {
+        let PendingEvents { begins, mut events } = std::mem::take(pending);
+        if begins && events.is_empty() {
+            return self.out.submitted().await;
+        }
+        while !events.is_empty() {
+            let rest = events.split_off(events.len().min(MAX_BATCH));
+            self.out.emit_all(std::mem::replace(&mut events, rest)).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes one event in; true if the task has settled with it. The end of a task is put aside, to be emitted last.
+    async fn handle_event(
+        &self,
+        event: Event,
+        end: &mut Option<Event>,
+        pending: &mut PendingEvents,
+    ) -> Result<bool> {
+        match event {
+            Event::Message(message) if self.remote_slot().is_none() => {
+                self.flush(pending).await?;
+                Box::pin(self.reply(message)).await?;
+                return Ok(true);
+            }
+            Event::Message(message) => {
+                // Words in the middle of a task: they belong to its status.
+                let message = Some(self.local.message(message));
+                let status = TaskStatus { state: TaskState::Working, message, timestamp: None };
+                let update = TaskStatusUpdateEvent { status, ..TaskStatusUpdateEvent::default() };
+                pending.events.push(Event::StatusUpdate(update));
+            }
+            Event::Task(task) => {
+                if self.accept(&task.id, &task.context_id).await? {
+                    // What is new in it is seen beside all that was told.
+                    self.flush(pending).await?;
+                    return Ok(self.snapshot(task, pending)?.is_settled());
+                }
+            }
+            Event::StatusUpdate(update) => {
+                if self.accept(&update.task_id, &update.context_id).await? {
+                    return Ok(self.handle_status(update, end, pending));
+                }
+            }
+            Event::ArtifactUpdate(update) => {
+                if self.accept(&update.task_id, &update.context_id).await?
+                    && self.has_content(&update, pending)
+                {
+                    pending.events.push(Event::ArtifactUpdate(update));
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn handle_status(
+        &self,
+        update: TaskStatusUpdateEvent,
+        end: &mut Option<Event>,
+        pending: &mut PendingEvents,
+    ) -> bool {
+        let state = update.status.state;
+        let event = self.local.status_update(update);
+        if state.is_terminal() {
+            end.get_or_insert(event);
+            return false;
+        }
+        if end.is_some() {
+            tracing::warn!(task = %self.cx.task_id, %state, "the agent told of a status after the end; ignored");
+            return false;
+        }
+        pending.events.push(event);
+        self.mark_auth_required(state);
+        state == TaskState::InputRequired
+    }
+
+    fn mark_auth_required(&self, state: TaskState) {
+        if state == TaskState::AuthRequired {
+            self.auth_required.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A piece without parts says at most that its artifact is complete.
+    fn has_content(&self, update: &TaskArtifactUpdateEvent, pending: &PendingEvents) -> bool {
+        let is_it = |known: &Artifact| known.artifact_id == update.artifact.artifact_id;
+        let told = |task: &Task| task.artifacts.iter().any(|known| is_it(known));
+        let is_new =
+            |event: &Event| matches!(event, Event::ArtifactUpdate(update) if is_it(&update.artifact));
+        !update.artifact.parts.is_empty()
+            || update.append
+                && (pending.events.iter().any(is_new) || self.out.look(|task| task.is_some_and(told)))
+    }
+
+    /// Takes in what is new in a snapshot of the task, when all that was new before is told.
+    fn snapshot(&self, task: Task, pending: &mut PendingEvents) -> Result<RemoteState> {
+        if task.artifacts.len().max(task.history.len()) > MAX_ITEMS {
+            let why = format!("the agent's task has more than {MAX_ITEMS} artifacts, or messages");
+            return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
+        }
+        let seen = self.local.task(task);
+        let (status, known) = (&seen.status, self.out.task());
+        let is_old = |known: &Task| status.state.is_interrupted() && is_known(known, status);
+        let asks_still = known.as_ref().is_some_and(is_old);
+        // That is how our own task begins.
+        pending.begins = known.is_none() && status.state == TaskState::Submitted && status.message.is_none();
+        let begun = pending.begins.then(|| Task { status: status.clone(), ..Task::default() });
+        pending.events = diff(known.or(begun).as_ref(), &seen);
+        let is_news = !pending.events.is_empty();
+        Ok(match seen.status.state {
+            _ if asks_still => RemoteState::AsksStill,
+            state if state.is_terminal() || state == TaskState::InputRequired => RemoteState::Settled,
+            state => {
+                self.mark_auth_required(state);
+                RemoteState::Goes(is_news)
+            }
+        })
+    }
+
+    /// Emits what is new in a snapshot of the task.
+    pub(super) async fn emit_snapshot(&self, task: Task) -> Result<RemoteState> {
+        let mut pending = PendingEvents::default();
+        let state = self.snapshot(task, &mut pending)?;
+        self.flush(&mut pending).await?;
+        Ok(state)
+    }
+
+    /// Polls the task, after a pause, until the agent answers; true if the task has settled.
+    async fn poll(&self, remote: &TaskIds, backoff: &mut PollBackoff) -> Result<bool> {
+        let pace = &self.pace;
+        loop {
+            tokio::time::sleep(backoff.pause).await;
+            backoff.paused = backoff.pause;
+            backoff.pause = next_pause(backoff.pause, pace.poll_interval);
+            let error = match self.poll_once(remote).await {
+                Ok(task) => {
+                    backoff.contact = Instant::now();
+                    return self.apply_poll(remote.check(task)?, backoff).await;
+                }
+                Err(error) => error,
+            };
+            // Quick polls are for an agent that answers.
+            backoff.pause = backoff.pause.max(pace.poll_interval);
+            if error.kind() == ErrorKind::TaskNotFound {
+                let why = "the agent does not know the task any more; it may have been restarted";
+                return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
+            }
+            if lacks_operation(&error) {
+                let waits = |task: &Task| task.status.state == TaskState::AuthRequired;
+                if self.out.look(|task| task.is_some_and(waits)) {
+                    // It stays so until the caller says something.
+                    return Ok(true);
+                }
+                let why = "the agent answered before the task was done, and cannot be asked how it stands";
+                return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
+            }
+            if backoff.contact.elapsed() >= pace.give_up {
+                let hours = pace.give_up.as_secs_f64() / 3600.0;
+                let why =
+                    format!("the agent could not be asked about the task for {hours:.1} hours; given up");
+                return Err(Error::new(ErrorKind::Unavailable, why).with_source(error));
+            }
+        }
+    }
+
+    pub(super) async fn poll_once(&self, remote: &TaskIds) -> Result<Task> {
+        let req = GetTaskRequest { id: remote.task.clone(), ..GetTaskRequest::default() };
+        let outcome = self.to.service().get_task(&self.context(Some(self.pace.timeout)), req).await;
+        self.to.record_outcome(outcome.as_ref().err());
+        outcome
+    }
+
+    async fn apply_poll(&self, task: Task, backoff: &mut PollBackoff) -> Result<bool> {
+        let status = self.local.status(task.status.clone());
+        match self.emit_snapshot(task).await? {
+            RemoteState::Settled => return Ok(true),
+            RemoteState::Goes(true) => backoff.pause = backoff.pause.min(self.pace.poll_interval),
+            RemoteState::Goes(false) => {}
+            RemoteState::AsksStill if self.auth_required.load(Ordering::Relaxed) => {}
+            RemoteState::AsksStill if backoff.old_questions < MAX_OLD_QUESTIONS => {
+                // Quick polls come before an agent has looked at the answer.
+                let is_quick = backoff.paused < self.pace.poll_interval;
+                backoff.old_questions += u32::from(!is_quick);
+            }
+            RemoteState::AsksStill if self.cx.again && status.state != TaskState::AuthRequired => {
+                // Not without a word: the caller has answered, and would take the question for a new one.
+                let why = "the hub stopped before it was known whether the agent took the last message, and the agent \
+                           asks as before; the message was not sent again";
+                refuse(self.cx, self.out, Error::new(ErrorKind::Unavailable, why)).await?;
+                return Ok(true);
+            }
+            RemoteState::AsksStill => {
+                let state = status.state;
+                let update = TaskStatusUpdateEvent { status, ..TaskStatusUpdateEvent::default() };
+                self.out.emit(Event::StatusUpdate(update)).await?;
+                self.mark_auth_required(state);
+                return Ok(state != TaskState::AuthRequired);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Subscribes to the task, if the agent streams and it is worth it.
+    async fn subscribe(&self, remote: &TaskIds, backoff: &mut PollBackoff) -> Option<EventStream> {
+        let by_stream = match self.pace.follow {
+            Follow::Auto | Follow::Stream => self.to.streams(),
+            Follow::Poll | Follow::Block => false,
+        };
+        if !by_stream || backoff.subscriptions == MAX_SUBSCRIPTIONS {
+            return None;
+        }
+        backoff.subscriptions += 1;
+        let (service, cx) = (self.to.service(), self.context(None));
+        let req = SubscribeToTaskRequest { id: remote.task.clone(), tenant: None };
+        match timeout(self.pace.timeout, service.subscribe_to_task(&cx, req)).await {
+            Ok(Ok(events)) => Some(events),
+            Ok(Err(error)) if lacks_operation(&error) => {
+                // Also what an agent says of a task that has ended: the next look tells.
+                backoff.subscriptions = MAX_SUBSCRIPTIONS;
+                None
+            }
+            Ok(Err(_)) | Err(_) => None,
+        }
+    }
+}
+
+/// The pause after this one: doubled up to `poll_interval`, then half as long again up to [`MAX_POLL_INTERVAL`].
+fn next_pause(pause: Duration, poll_interval: Duration) -> Duration {
+    if pause.is_zero() {
+        poll_interval
+    } else if pause < poll_interval {
+        Backoff::doubling(pause, poll_interval).after(pause)
+    } else {
+        Backoff { base: poll_interval, factor: 1.5, cap: MAX_POLL_INTERVAL.max(poll_interval) }.after(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_setting_and_grow_slowly_after_it() {
+        for (first, poll_interval, expected) in [
+            (1, 1000, &[2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1500, 2250][..]),
+            (1, 5, &[2, 4, 5, 7, 11]),
+            (1, 1, &[1, 2, 3]),
+            (20_000, 1000, &[30_000, 30_000]),
+            (1000, 60_000, &[2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]),
+            // A task that was left behind, or whose stream broke.
+            (0, 1000, &[1000, 1500]),
+        ] {
+            let mut pause = Duration::from_millis(first);
+            let poll_interval = Duration::from_millis(poll_interval);
+            let pauses: Vec<_> = expected
+                .iter()
+                .map(|_| {
+                    pause = next_pause(pause, poll_interval);
+                    pause.as_millis()
+                })
+                .collect();
+            assert_eq!(pauses, expected, "{first} {poll_interval:?}");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Delegation: a task of ours that another agent works on. The message is sent to it once, its task is followed over
+//! whatever service it is reached by, and each change is emitted as a change of ours.
+//!
+//! ```text
+//! ExecContext ──► Hop::pass ──► Delegation: send ──► follow ──► Emitter
+//!                 no circle     Delegate: the service, its names, its health
+//! ```
+//! Remote agents are delegated to over the network, agents of the same hub in memory. Either way there is no
+//! delegation without a [`Passage`]: the call has the hop of the agent that delegates, so that no circle of agents
+//! calls itself for ever.
+//!
+//! Reading order: this file (one delegation), `send` (the message goes out), `follow` (its task is followed), `diff`
+//! (what is new in a snapshot), `ids` (names at both ends), `hops`.
+
+mod diff;
+mod follow;
+mod hops;
+mod ids;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    time::Duration,
+};
+
+use nuncio_protocol::{
+    A2aService, CallContext, CancelTaskRequest, ContextId, Error, ErrorKind, Event, Message, MessageId, Part,
+    Result, Task, TaskId, TaskStatus, TaskStatusUpdateEvent,
+};
+use nuncio_server::{CallerPermit, Emitter, ExecContext};
+use tokio::time::Instant;
+
+pub(crate) use self::hops::{Hop, Passage, hub_id};
+use self::ids::LocalIds;
+pub(super) use self::{
+    ids::RemoteIds,
+    send::{Answer, LateAnswer},
+};
+use super::hex::random_hex;
+use crate::config::Follow;
+
+/// The agent that a task is delegated to.
+///
+/// Only the service is necessary: an agent of the same hub needs no more.
+pub(super) trait Delegate: Send + Sync {
+    /// The service that calls go through.
+    fn service(&self) -> Arc<dyn A2aService>;
+
+    /// The context of a call that is made for this one. Hops, trace and deadline are set by the delegation.
+    fn context(&self, call: &CallContext) -> CallContext {
+        CallContext { caller: call.caller.clone(), ..CallContext::new(call.version) }
+    }
+
+    /// True if the agent is worth asking for a stream.
+    fn streams(&self) -> bool {
+        true
+    }
+
+    /// Takes note that the agent does not stream, whatever its card says.
+    fn note_no_streams(&self) {}
+
+    /// Takes note of the outcome of a call: no error is an answer.
+    fn record_outcome(&self, _error: Option<&Error>) {}
+
+    /// The agent refused the version of a call; true if the next call speaks another one.
+    fn switch_version(&self) -> bool {
+        false
+    }
+
+    /// Binds a task of the agent's to ours, before anything of it is emitted.
+    ///
+    /// # Errors
+    /// The task is not this caller's; nothing of it is emitted.
+    fn bind_task(&self, _task: &TaskIds) -> impl Future<Output = Result<()>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// Takes note of the agent's name for the conversation.
+    fn bind_context(&self, _context: &ContextId) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// Cancels the task that a message has begun whose answer came after our task was canceled; `None` if that is of no
+    /// use. Runs on its own: whoever delegated is gone.
+    fn late_answer(&self) -> Option<LateAnswer> {
+        None
+    }
+}
+
+/// The agent's names of a task and its conversation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct TaskIds {
+    pub(super) task: TaskId,
+    pub(super) context: ContextId,
+}
+
+impl TaskIds {
+    /// The task, if it is the one that was asked for. Some agents leave out its id.
+    pub(super) fn check(&self, task: Task) -> Result<Task> {
+        if task.id.is_empty() || task.id == self.task {
+            return Ok(task);
+        }
+        Err(Error::new(ErrorKind::InvalidAgentResponse, "the agent answered with another task"))
+    }
+}
+
+/// Timeouts and intervals of a delegation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// The way to follow a task.
+    pub(super) follow: Follow,
+    /// For the answer to a message.
+    pub(super) send_timeout: Duration,
+    /// For the answer to anything else.
+    pub(super) timeout: Duration,
+    /// Between two polls of a task, at first.
+    pub(super) poll_interval: Duration,
+    /// A task whose agent cannot be reached for so long has failed.
+    pub(super) give_up: Duration,
+}
+
+/// One task of ours that another agent works on.
+pub(super) struct Delegation<'a, D> {
+    pub(super) to: D,
+    pub(super) cx: &'a ExecContext,
+    pub(super) out: &'a Emitter,
+    pace: Pace,
+    passage: Passage<'a>,
+    local: LocalIds,
+    /// The agent's task, once it is known.
+    remote: Mutex<Option<TaskIds>>,
+    /// The caller was told in this turn that the agent waits for an authorisation.
+    auth_required: AtomicBool,
+}
+
+impl<'a, D: Delegate> Delegation<'a, D> {
+    /// Delegates the work on a message, whose call has passed the hop of our agent.
+    pub(super) fn new(
+        passage: Passage<'a>,
+        cx: &'a ExecContext,
+        out: &'a Emitter,
+        pace: Pace,
+        to: D,
+    ) -> Self {
+        let local = LocalIds { task_id: cx.task_id.clone(), context_id: cx.context_id.clone() };
+        let (remote, auth_required) = Default::default();
+        Self { to, cx, out, pace, passage, local, remote, auth_required }
+    }
+
+    /// The context of a call that may take this long.
+    pub(super) fn context(&self, timeout: Option<Duration>) -> CallContext {
+        let call = &self.cx.call;
+        CallContext {
+            trace: Some(self.passage.trace(call.trace.as_ref())),
+            hops: self.passage.hops.clone(),
+            deadline: timeout.map(|timeout| (Instant::now() + timeout).into_std()),
+            ..self.to.context(call)
+        }
+    }
+
+    /// The agent's task, once it is known.
+    pub(super) fn remote(&self) -> Option<TaskIds> {
+        self.remote_slot().clone()
+    }
+
+    fn remote_slot(&self) -> MutexGuard<'_, Option<TaskIds>> {
+        self.remote.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes on with a task that the agent was given before.
+    pub(super) fn resume(&self, task: TaskIds) {
+        *self.remote_slot() = Some(task);
+    }
+
+    /// Emits what becomes of a message. `permit` is held while the agent works by the answer itself.
+    pub(super) async fn follow_answer(&self, answer: Answer, permit: Option<CallerPermit>) -> Result<()> {
+        match answer {
+            // Boxed, as all that is not done for most messages: agents that stream have no such answers.
+            Answer::Reply(message) => Box::pin(self.reply(message)).await,
+            Answer::Task(task) => {
+                drop(permit);
+                Box::pin(self.follow_task(task)).await
+            }
+            // Boxed as well: there is no need for its room while the agent has not said a word.
+            Answer::Events(_, events) => Box::pin(self.follow(Some(events), permit)).await,
+        }
+    }
+
+    /// Emits a reply without a task.
+    async fn reply(&self, message: Arc<Message>) -> Result<()> {
+        if let Some(context) = &message.context_id {
+            self.bind_context(context).await;
+        }
+        let mut message = Arc::unwrap_or_clone(message);
+        message.reference_task_ids.clear();
+        self.out.emit(Event::Message(Arc::new(message))).await
+    }
+
+    async fn follow_task(&self, task: Task) -> Result<()> {
+        if !self.accept(&task.id, &task.context_id).await? || !self.emit_snapshot(task).await?.is_settled() {
+            return self.follow(None, None).await;
+        }
+        Ok(())
+    }
+
+    /// Learns from an event which task of the agent's this is; false if it is about another one.
+    async fn accept(&self, task: &TaskId, context: &ContextId) -> Result<bool> {
+        if let Some(remote) = &*self.remote_slot() {
+            let is_it = task.is_empty() || remote.task == *task;
+            if !is_it {
+                tracing::warn!(task = %self.cx.task_id, theirs = %task, "the agent told of another task; ignored");
+            }
+            return Ok(is_it);
+        }
+        if task.is_empty() {
+            return Ok(true);
+        }
+        let remote = TaskIds { task: task.clone(), context: context.clone() };
+        self.to.bind_task(&remote).await?;
+        *self.remote_slot() = Some(remote);
+        self.bind_context(context).await;
+        Ok(true)
+    }
+
+    async fn bind_context(&self, context: &ContextId) {
+        if !context.is_empty() {
+            self.to.bind_context(context).await;
+        }
+    }
+
+    /// Asks the agent to cancel its task, and gives the task as it is then.
+    ///
+    /// # Errors
+    /// The agent did not cancel it.
+    pub(super) async fn cancel(&self, remote: &TaskIds, timeout: Duration) -> Result<Task> {
+        let req = CancelTaskRequest { id: remote.task.clone(), ..CancelTaskRequest::default() };
+        let outcome = self.to.service().cancel_task(&self.context(Some(timeout)), req).await;
+        let outcome = outcome.and_then(|task| remote.check(task));
+        self.to.record_outcome(outcome.as_ref().err());
+        match outcome {
+            Err(error) if error.kind() == ErrorKind::TaskNotCancelable => {
+                self.poll_once(remote).await.and_then(|task| remote.check(task))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Emits the end of a task that is being stopped, if that is all there is to tell: nothing else can be.
+    pub(super) async fn emit_end(&self, task: Task) -> Result<()> {
+        if !task.status.state.is_terminal() {
+            return Ok(());
+        }
+        let mut events = diff::diff(self.out.task().as_ref(), &self.local.task(task));
+        match (events.pop(), events.is_empty()) {
+            (Some(end @ Event::StatusUpdate(_)), true) => self.out.emit(end).await,
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Refuses the message. Without a task the caller gets the error; a task that waits for an answer still does; any other
+/// has failed.
+pub(super) async fn refuse(cx: &ExecContext, out: &Emitter, error: Error) -> Result<()> {
+    let asked = cx.task.as_ref().map(|task| &task.status);
+    let Some(asked) = asked.filter(|status| status.state.is_interrupted()) else { return out.refuse(error) };
+    let question = asked.message.iter().flat_map(|message| message.parts.iter().cloned());
+    let parts: Vec<_> = [Part::text(error.message())].into_iter().chain(question).collect();
+    let id: MessageId = random_hex::<16>().into();
+    let local = LocalIds { task_id: cx.task_id.clone(), context_id: cx.context_id.clone() };
+    let message = Some(local.message(Arc::new(Message::agent(id, parts))));
+    let status = TaskStatus { state: asked.state, message, timestamp: None };
+    let update = TaskStatusUpdateEvent { status, ..TaskStatusUpdateEvent::default() };
+    out.emit(Event::StatusUpdate(update)).await
+}
+
+/// True if the agent does not have the operation, so that it has done nothing.
+pub(super) fn lacks_operation(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnsupportedOperation | ErrorKind::MethodNotFound)
+}

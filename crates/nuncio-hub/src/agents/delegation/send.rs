@@ -1,0 +1,198 @@
+//! The message to the agent, and its first answer: by a stream if the agent streams, else by a call.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use aws_lc_rs::digest;
+use futures_util::{StreamExt as _, future::BoxFuture, stream};
+use nuncio_protocol::{
+    CallContext, Error, ErrorKind, EventStream, Message, Result, Role, SendMessageConfiguration,
+    SendMessageRequest, SendMessageResponse, Task, TaskId, TaskState,
+    op::{Call, Reply},
+};
+use nuncio_server::Emitter;
+use tokio::{runtime::Handle, time::timeout};
+use tracing::Instrument as _;
+
+use super::{Delegate, Delegation, RemoteIds, lacks_operation};
+use crate::{agents::hex::hex, config::Follow};
+
+/// How long an answer is waited for when its task is canceled here.
+const LATE_ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The answer to a message.
+pub(in crate::agents) enum Answer {
+    Reply(Arc<Message>),
+    Task(Task),
+    /// Of this task, if the first of them says so.
+    Events(Option<TaskId>, EventStream),
+}
+
+impl Answer {
+    /// The agent's task, if it has named one.
+    fn task(self) -> Option<TaskId> {
+        match self {
+            Self::Reply(_) => None,
+            Self::Task(task) => Some(task.id),
+            Self::Events(task, _) => task,
+        }
+    }
+}
+
+/// Cancels the task of an answer that came after our task was canceled.
+pub(in crate::agents) type LateAnswer = Box<dyn FnOnce(TaskId) -> BoxFuture<'static, ()> + Send>;
+
+impl<D: Delegate> Delegation<'_, D> {
+    /// The message in the agent's terms. It is told as much about how as makes sense there: waiting, history and
+    /// webhooks are ours.
+    fn request(&self, ids: &RemoteIds) -> SendMessageRequest {
+        SendMessageRequest {
+            tenant: None,
+            message: ids.message(Message::clone(&self.cx.message)),
+            configuration: Some(SendMessageConfiguration {
+                accepted_output_modes: self.cx.configuration.accepted_output_modes.clone(),
+                ..SendMessageConfiguration::default()
+            }),
+            metadata: self.cx.metadata.clone(),
+        }
+    }
+
+    /// Sends the message, and once more where the answer proves that nothing was done: in another version, if it
+    /// does not speak what its card promises first.
+    pub(in crate::agents) async fn send(&self, ids: &RemoteIds) -> Result<Answer> {
+        let answer = match self.send_once(ids).await {
+            Err(error) if error.kind() == ErrorKind::VersionNotSupported && self.to.switch_version() => {
+                tracing::warn!(task = %self.cx.task_id, %error, "the agent does not speak what its card promises");
+                Box::pin(self.send_once(ids)).await
+            }
+            answer => answer,
+        };
+        self.to.record_outcome(answer.as_ref().err());
+        answer
+    }
+
+    /// As the settings and its card say; an agent that refuses to stream is asked otherwise.
+    async fn send_once(&self, ids: &RemoteIds) -> Result<Answer> {
+        match self.pace.follow {
+            Follow::Stream => self.open_stream(ids).await,
+            Follow::Auto if self.to.streams() => match self.open_stream(ids).await {
+                Err(error) if lacks_operation(&error) => {
+                    self.to.note_no_streams();
+                    Box::pin(self.exchange(ids, true)).await
+                }
+                answer => answer,
+            },
+            Follow::Auto | Follow::Poll => Box::pin(self.exchange(ids, true)).await,
+            Follow::Block => Box::pin(self.exchange(ids, false)).await,
+        }
+    }
+
+    async fn exchange(&self, ids: &RemoteIds, immediately: bool) -> Result<Answer> {
+        let mut req = self.request(ids);
+        req.configuration.get_or_insert_default().return_immediately = immediately;
+        let cx =
+            CallContext { idempotency_key: Some(self.key()), ..self.context(Some(self.pace.send_timeout)) };
+        let service = self.to.service();
+        let exchange = async move {
+            Ok(match service.send_message(&cx, req).await? {
+                SendMessageResponse::Task(task) => Answer::Task(task),
+                SendMessageResponse::Message(message) => Answer::Reply(message),
+            })
+        };
+        // An agent that answers when it is done may take a broken call for a cancel, and has no other.
+        if immediately { self.cancel_aware(exchange).await } else { exchange.await }
+    }
+
+    /// Opens a stream and waits for its first event, by which the agent says whether it takes the message.
+    async fn open_stream(&self, ids: &RemoteIds) -> Result<Answer> {
+        let cx = CallContext { idempotency_key: Some(self.key()), ..self.context(None) };
+        let service = self.to.service();
+        let call = Call::SendStreamingMessage(Box::new(self.request(ids)));
+        let send_timeout = self.pace.send_timeout;
+        self.cancel_aware(async move {
+            let opening = async {
+                let Reply::Stream(mut events) = service.call(&cx, call).await? else {
+                    return Err(Error::internal("a stream that is none"));
+                };
+                let first = events.next().await.transpose()?;
+                Ok::<_, Error>((first, events))
+            };
+            let late = || Error::new(ErrorKind::DeadlineExceeded, "the agent took too long to answer");
+            let (first, events) = timeout(send_timeout, opening).await.map_err(|_| late())??;
+            let Some(first) = first else {
+                return Err(Error::new(ErrorKind::Unavailable, "the agent ended the stream without a word"));
+            };
+            Ok(Answer::Events(
+                first.event().task_id().cloned(),
+                Box::pin(stream::iter([Ok(first)]).chain(events)),
+            ))
+        })
+        .await
+    }
+
+    /// Waits for an answer. If our task is canceled meanwhile the answer is waited for all the same, after the turn is
+    /// over: it tells which task there is to cancel.
+    fn cancel_aware(&self, answer: impl Future<Output = Result<Answer>> + Send + 'static) -> CancelAwareCall {
+        CancelAwareCall { answer: Some(Box::pin(answer)), late: self.to.late_answer(), out: self.out.clone() }
+    }
+
+    /// By this the agent may recognise a repeat: the same turn of the same task has the same one. (Callers use ids of
+    /// messages more than once.)
+    fn key(&self) -> String {
+        if let Some(name) = &self.cx.name {
+            return (**name).to_owned();
+        }
+        let spoken = |task: &Task| task.history.iter().filter(|message| message.role == Role::User).count();
+        // What is taken up again is in history already.
+        let before = self.cx.task.as_ref().map_or(0, spoken);
+        let turn = before.saturating_sub(usize::from(self.cx.again));
+        let text =
+            [self.cx.task_id.as_str(), self.cx.message.message_id.as_str(), &turn.to_string()].join("\0");
+        let digest = digest::digest(&digest::SHA256, text.as_bytes());
+        hex(&digest.as_ref()[..16])
+    }
+}
+
+/// See [`Delegation::cancel_aware`].
+struct CancelAwareCall {
+    /// `None` once it is there.
+    answer: Option<BoxFuture<'static, Result<Answer>>>,
+    late: Option<LateAnswer>,
+    out: Emitter,
+}
+
+impl Future for CancelAwareCall {
+    type Output = Result<Answer>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Answer>> {
+        let Some(answer) = &mut self.answer else { return Poll::Pending };
+        let answer = ready!(answer.as_mut().poll(cx));
+        self.answer = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for CancelAwareCall {
+    fn drop(&mut self) {
+        let ended = |task: &Task| task.status.state == TaskState::Canceled;
+        let Some((answer, late)) = self.answer.take().zip(self.late.take()) else { return };
+        if !self.out.is_canceled() && !self.out.look(|task| task.is_some_and(ended)) {
+            return;
+        }
+        let cancel = async move {
+            if let Ok(Ok(answer)) = timeout(LATE_ANSWER_TIMEOUT, answer).await
+                && let Some(task) = answer.task()
+            {
+                late(task).await;
+            }
+        };
+        // Without a runtime there is nobody to ask any more.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(cancel.in_current_span());
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Says what it is told: a task with one text artifact, never a bare message. A message that begins
+//! with `hold` stays working until it is canceled.
+
+use async_trait::async_trait;
+use nuncio_protocol::{AgentCard, Result};
+use nuncio_server::{Emitter, ExecContext, Executor, Runtime, RuntimeBuilder};
+
+struct Echo;
+
+#[async_trait]
+impl Executor for Echo {
+    async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
+        out.working().await?;
+        let text = cx.text();
+        if text.starts_with("hold") {
+            cx.cancellation.cancelled().await;
+            return Ok(());
+        }
+        out.text("echo", text).await?;
+        out.completed().await?;
+        Ok(())
+    }
+
+    /// Saying it again does no harm, and replaces what was said before.
+    fn is_idempotent(&self) -> bool {
+        true
+    }
+}
+
+pub(in crate::agents) fn agent(mut card: AgentCard) -> RuntimeBuilder {
+    card.description = "Says what it is told.".to_owned();
+    card.skills = vec![super::skill(
+        "echo",
+        "Echo",
+        "Says what it is told; \"hold\" waits until it is canceled.",
+        &["hello", "hold"],
+    )];
+    Runtime::builder(card, Echo).refuse_media_type("application/x-unsupported*")
+}

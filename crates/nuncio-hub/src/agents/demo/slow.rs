@@ -1,0 +1,79 @@
+//! Counts down, a second a step, and streams each step as a piece of one artifact. A second word sets another
+//! pace: `40 20ms`.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use nuncio_protocol::{AgentCard, Artifact, Part, Result};
+use nuncio_server::{Emitter, ExecContext, Executor, Runtime, RuntimeBuilder};
+
+/// The longest countdown, and the longest step in milliseconds: with a second a step, an hour.
+const MOST: u32 = 3600;
+const SLOWEST: u64 = 60_000;
+
+struct Slow;
+
+#[async_trait]
+impl Executor for Slow {
+    async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
+        let (from, step) = countdown(&cx.text());
+        out.working().await?;
+        for n in (0..=from).rev() {
+            let text = if n == 0 { "done".to_owned() } else { format!("{n} ") };
+            out.chunk(Artifact::new("countdown", Part::text(text)).with_name("countdown"), n < from, n == 0)
+                .await?;
+            if n > 0 {
+                tokio::select! {
+                    () = tokio::time::sleep(step) => {}
+                    () = cx.cancellation.cancelled() => return Ok(()),
+                }
+            }
+        }
+        out.completed().await?;
+        Ok(())
+    }
+
+    /// Counting again does no harm, and its first piece replaces what was said before.
+    fn is_idempotent(&self) -> bool {
+        true
+    }
+}
+
+/// From where, and how long a step takes.
+fn countdown(text: &str) -> (u32, Duration) {
+    let mut words = text.split_whitespace();
+    let from = words.next().and_then(|from| from.parse().ok()).unwrap_or(5).min(MOST);
+    let pace = words.next().and_then(|pace| pace.strip_suffix("ms")?.parse().ok());
+    (from, Duration::from_millis(pace.unwrap_or(1000).min(SLOWEST)))
+}
+
+pub(in crate::agents) fn agent(mut card: AgentCard) -> RuntimeBuilder {
+    card.description = "Counts down, a second a step, and streams each step.".to_owned();
+    card.skills = vec![super::skill(
+        "countdown",
+        "Countdown",
+        "Counts down from a number of seconds, or of steps of so many milliseconds.",
+        &["5", "40 20ms"],
+    )];
+    Runtime::builder(card, Slow).refuse_media_type("application/x-unsupported*")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_a_step_unless_another_pace_is_set() {
+        for (text, from, millis) in [
+            ("7", 7, 1000),
+            (" 40 20ms\n", 40, 20),
+            ("3 0ms", 3, 0),
+            ("3 20", 3, 1000),
+            ("hello", 5, 1000),
+            ("9999999 9999999ms", MOST, SLOWEST),
+            ("", 5, 1000),
+        ] {
+            assert_eq!(countdown(text), (from, Duration::from_millis(millis)), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Expiry of records that nobody has used for long: what the hub knows about tasks and conversations that others
+//! keep. Nobody tells when those are gone.
+
+use nuncio_protocol::Timestamp;
+use nuncio_server::store::{Records, StoreError};
+
+use crate::clock;
+
+/// For so long after its last use a record is kept; it is written again when half of that is over, so that not every
+/// use is a write.
+const KEPT_DAYS: i64 = 180;
+
+/// So many are removed at a time.
+const PAGE: usize = 1000;
+
+/// True if a record that is used now has to be written again.
+pub(super) fn is_due(at: Timestamp) -> bool {
+    at < days_ago(KEPT_DAYS / 2)
+}
+
+/// Removes records of these kinds that nobody has used for long, of all agents.
+pub(super) async fn forget(store: &dyn Records, kinds: impl Iterator<Item = &'static str>) {
+    for kind in kinds {
+        if let Err(error) = prune(store, kind).await {
+            tracing::warn!(kind, %error, "old records cannot be removed");
+        }
+    }
+}
+
+async fn prune(store: &dyn Records, kind: &str) -> Result<(), StoreError> {
+    while store.prune_records(kind, days_ago(KEPT_DAYS), PAGE).await? == PAGE {}
+    Ok(())
+}
+
+pub(super) fn days_ago(days: i64) -> Timestamp {
+    let millis = clock::now().as_millis().saturating_sub(days * 24 * 60 * 60 * 1000);
+    Timestamp::from_millis(millis).unwrap_or(Timestamp::EPOCH)
+}

@@ -1,0 +1,157 @@
+//! Makes agents: what all of them have in common, around what their kind has prepared.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use nuncio_server::{CallerShare, Retention, Runtime, bind::BindOptions, store::Store};
+
+use super::{
+    ContextKey, Prepared,
+    kind::{PreparedBackend, RuntimeSpec},
+    kind_of, name_of,
+};
+use crate::{
+    agent_urls::AgentUrls,
+    config,
+    fleet::{Agent, AgentInfo, Backend, Middleware},
+    identity::Identity,
+    limits::{Callers, Gate},
+    push::Pushing,
+    registry::{Activate, PrepareAgent},
+    telemetry::Telemetry,
+};
+
+/// Parts of the hub that agents are made with.
+pub(crate) struct AgentFactory {
+    pub(crate) urls: AgentUrls,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) retention: Retention,
+    pub(crate) pushing: Option<Pushing>,
+    pub(crate) options: BindOptions,
+    pub(crate) telemetry: Telemetry,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) callers: Arc<Callers>,
+    /// Limits of each caller.
+    pub(crate) limits: Arc<ArcSwap<config::Limits>>,
+    /// The id of this hub, for the hops of calls.
+    pub(crate) hub: Arc<str>,
+    /// Derives the names by which agents know conversations.
+    pub(crate) contexts: ContextKey,
+    /// The behaviour of the conformance agent.
+    pub(crate) profile: Option<config::Profile>,
+}
+
+/// Keeps the callers of an agent apart.
+#[derive(Clone)]
+pub(crate) struct Isolation {
+    /// Names their conversations.
+    pub(crate) contexts: ContextKey,
+    /// The share of the agent's capacity that one caller may hold.
+    pub(crate) share: CallerShare,
+}
+
+#[async_trait]
+impl PrepareAgent for AgentFactory {
+    async fn prepare(
+        self: Arc<Self>,
+        desired: config::Agent,
+        before: Option<Arc<Agent>>,
+    ) -> Result<Activate> {
+        let kind = kind_of(&desired.kind);
+        let runtime_key = kind.runtime_key();
+        let before = before.filter(|before| before.runtime_key() == runtime_key);
+        let before = before.and_then(|before| before.runtime().cloned());
+        let prepared = kind.prepare(&desired, &self).await?;
+        Ok(Box::new(move || self.activate(prepared, &desired, runtime_key, before)))
+    }
+}
+
+impl AgentFactory {
+    /// Keeps the callers of an agent apart.
+    pub(crate) fn isolation(&self) -> Isolation {
+        Isolation { contexts: self.contexts.clone(), share: self.callers.share().clone() }
+    }
+
+    /// The agent with all that stands around every agent. `before` is the runtime that it goes on with.
+    fn activate(
+        &self,
+        prepared: Prepared,
+        desired: &config::Agent,
+        runtime_key: String,
+        before: Option<Runtime>,
+    ) -> Result<Arc<Agent>> {
+        let Prepared { backend, keep_headers, example, upstream, on_activate } = prepared;
+        let backend = match backend {
+            PreparedBackend::Runtime(spec) => Backend::Runtime(self.runtime(*spec, desired, before)?),
+            PreparedBackend::Ready(backend) => backend,
+        };
+        let info = AgentInfo {
+            kind: name_of(&desired.kind),
+            runtime_key,
+            is_listed: desired.visible,
+            cards: desired.cards,
+            example,
+        };
+        let options = BindOptions { keep_headers, ..self.options.clone() };
+        let mut agent = self.serve(&desired.name, backend, info, options, &desired.limits)?;
+        if let Some(upstream) = upstream {
+            agent.set_upstream(upstream);
+        }
+        let agent = Arc::new(agent);
+        if let Some(on_activate) = on_activate {
+            on_activate(&agent);
+        }
+        Ok(agent)
+    }
+
+    /// An agent behind limits, identity and telemetry.
+    pub(crate) fn serve(
+        &self,
+        name: &str,
+        backend: Backend,
+        info: AgentInfo,
+        options: BindOptions,
+        limits: &config::AgentLimits,
+    ) -> Result<Agent> {
+        let middleware = Middleware {
+            identity: Arc::clone(&self.identity),
+            gate: Arc::new(Gate::new(&self.callers, limits)),
+            telemetry: self.telemetry.clone(),
+        };
+        let body_bytes = limits.body_bytes.unwrap_or(self.limits.load().body_bytes);
+        Agent::new(name, backend, info, middleware, BindOptions { body_bytes, ..options })
+    }
+
+    /// The runtime of an agent: the one before with the new executor and card, else a new one.
+    fn runtime(
+        &self,
+        spec: RuntimeSpec,
+        desired: &config::Agent,
+        before: Option<Runtime>,
+    ) -> Result<Runtime> {
+        let RuntimeSpec { builder, pushes, unmarked_artifacts } = spec;
+        let (limits, default) = (&desired.limits, self.limits.load());
+        let mut builder = builder
+            .parts(limits.parts.unwrap_or(default.parts))
+            .max_task_bytes(limits.max_task_bytes.unwrap_or(default.max_task_bytes));
+        if let Some(runtime) = before {
+            builder.give_to(&runtime);
+            return Ok(runtime);
+        }
+        builder = builder
+            .agent(&*desired.name)
+            .store(Arc::clone(&self.store))
+            .retention(self.retention.clone())
+            .memory(self.options.memory.clone())
+            .caller_share(self.callers.share().clone())
+            .task_quota(self.callers.quota().clone());
+        if let Some(pushing) = self.pushing.as_ref().filter(|_| pushes) {
+            let mut options = pushing.options_of(desired)?;
+            options.unmarked_artifacts = unmarked_artifacts;
+            builder = builder.push(&pushing.push, options);
+        }
+        Ok(builder.build())
+    }
+}

@@ -1,0 +1,144 @@
+//! The names that a remote agent has for the conversations of callers: the one that we derive ([`ContextKey`]),
+//! unless the agent has answered with another one, which is kept as a record.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use nuncio_protocol::{Caller, ContextId};
+use nuncio_server::store::{Expect, PutRecord, RecordQuery, Store};
+
+use crate::{
+    agents::{ContextKey, expiry},
+    clock,
+};
+
+/// The kind of the records.
+pub(super) const KIND: &str = "context";
+
+/// The conversations of one agent.
+pub(super) struct Contexts {
+    store: Arc<dyn Store>,
+    agent: Arc<str>,
+    key: ContextKey,
+    /// False as long as the agent has always taken our names: then there is nothing to look for.
+    renamed: AtomicBool,
+}
+
+impl Contexts {
+    pub(super) fn new(store: &Arc<dyn Store>, agent: &Arc<str>, key: &ContextKey) -> Self {
+        // Where others write, they may have written.
+        let renamed = AtomicBool::new(true);
+        Self { store: Arc::clone(store), agent: Arc::clone(agent), key: key.clone(), renamed }
+    }
+
+    /// Looks whether there is anything to look for.
+    pub(super) async fn prepare(&self) {
+        let query = RecordQuery {
+            kind: KIND.into(),
+            prefix: format!("{}\0", self.agent),
+            limit: 1,
+            ..RecordQuery::default()
+        };
+        match self.store.records(&query).await {
+            Ok(some) => self.renamed.store(!some.is_empty() || self.store.is_shared(), Ordering::Relaxed),
+            Err(error) => tracing::warn!(agent = &*self.agent, %error, "contexts cannot be read"),
+        }
+    }
+
+    /// True if the agent has taken our name of this conversation, as it has those of all others.
+    pub(super) fn is_taken(&self, caller: &Caller, ours: &ContextId, theirs: &ContextId) -> bool {
+        !self.renamed.load(Ordering::Relaxed) && self.key.derive(caller, ours) == *theirs
+    }
+
+    /// What the agent calls this conversation of this caller.
+    pub(super) async fn theirs(&self, caller: &Caller, ours: &ContextId) -> ContextId {
+        if !self.renamed.load(Ordering::Relaxed) {
+            return self.key.derive(caller, ours);
+        }
+        match self.store.record(KIND, &self.record_key(caller, ours)).await {
+            Ok(Some(record)) => {
+                let theirs = ContextId::new(&*String::from_utf8_lossy(&record.value));
+                if expiry::is_due(record.at) {
+                    self.keep(caller, ours, &theirs).await;
+                }
+                theirs
+            }
+            Ok(None) => self.key.derive(caller, ours),
+            Err(error) => {
+                tracing::warn!(agent = &*self.agent, %error, "a context cannot be read; the agent gets our name of it");
+                self.key.derive(caller, ours)
+            }
+        }
+    }
+
+    /// The agent calls this conversation of this caller so.
+    pub(super) async fn keep(&self, caller: &Caller, ours: &ContextId, theirs: &ContextId) {
+        self.renamed.store(true, Ordering::Relaxed);
+        let put = PutRecord {
+            kind: KIND.into(),
+            key: self.record_key(caller, ours).into(),
+            value: theirs.as_str().to_owned().into(),
+            at: clock::now(),
+            expect: Expect::Anything,
+        };
+        if let Err(error) = self.store.put_records(vec![put]).await {
+            tracing::warn!(agent = &*self.agent, %error, "a context cannot be kept; its next task begins a new one");
+        }
+    }
+
+    /// Conversations of several callers may have the same name.
+    fn record_key(&self, caller: &Caller, ours: &ContextId) -> String {
+        let tenant = caller.tenant().map_or("", |tenant| tenant);
+        let owner = caller.principal().map_or("", |owner| owner);
+        format!("{}\0{tenant}\0{owner}\0{ours}", self.agent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nuncio_server::store::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_conversation_has_its_name_at_the_agent_for_its_caller_only() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let key = ContextKey::new(&[7; 32]);
+        let contexts = Contexts::new(&store, &"billing".into(), &key);
+        contexts.prepare().await;
+        let caller = |who: &str| Caller::authenticated(who.to_owned());
+        let ours: ContextId = "c".into();
+        let derived = |who: &str| key.derive(&caller(who), &ours);
+        assert_eq!(contexts.theirs(&caller("ann"), &ours).await, derived("ann"));
+        assert!(contexts.is_taken(&caller("ann"), &ours, &derived("ann")));
+        assert!(!contexts.is_taken(&caller("ann"), &ours, &ours));
+        contexts.keep(&caller("ann"), &ours, &"up-c".into()).await;
+        assert_eq!(contexts.theirs(&caller("ann"), &ours).await.as_str(), "up-c");
+        assert_eq!(contexts.theirs(&caller("bob"), &ours).await, derived("bob"));
+        let again = Contexts::new(&store, &"billing".into(), &key);
+        again.prepare().await;
+        assert_eq!(again.theirs(&caller("ann"), &ours).await.as_str(), "up-c", "also after a restart");
+        let other = Contexts::new(&store, &"search".into(), &key);
+        assert_eq!(other.theirs(&caller("ann"), &ours).await, derived("ann"));
+    }
+
+    /// As earlier versions wrote it, with the tenant of the credential.
+    #[tokio::test]
+    async fn a_record_that_is_stored_stays_valid() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let put = PutRecord {
+            kind: KIND.into(),
+            key: "billing\0north\0ann\0c".into(),
+            value: "up-c".into(),
+            at: clock::now(),
+            expect: Expect::Absent,
+        };
+        store.put_records(vec![put]).await.unwrap();
+        let contexts = Contexts::new(&store, &"billing".into(), &ContextKey::new(&[7; 32]));
+        contexts.prepare().await;
+        let caller = Caller::authenticated("ann").of_tenant("north");
+        assert_eq!(contexts.theirs(&caller, &"c".into()).await.as_str(), "up-c");
+    }
+}

@@ -1,0 +1,154 @@
+//! Durable mode: the tasks of a remote agent are ours, with their own ids and logs, whatever the agent itself can do.
+//!
+//! Reading order: this file (the executor), `turn` (one message), `send_once` (never twice), `pending_cancels` (what
+//! the agent has yet to hear), `contexts` and `task_owners` (names of conversations, owners of tasks).
+
+mod contexts;
+pub(super) mod pending_cancels;
+pub(super) mod send_once;
+mod task_owners;
+mod turn;
+
+use std::{sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use nuncio_protocol::{AgentCard, CallContext};
+use nuncio_server::{Emitter, ExecContext, Executor, store::Store};
+use tokio::time::Instant;
+
+use self::{
+    contexts::Contexts,
+    pending_cancels::PendingCancels,
+    task_owners::TaskOwners,
+    turn::{Memo, RemoteTurn},
+};
+use super::{
+    Parts,
+    link::{self, Link, card, refusal},
+};
+use crate::{
+    agent_urls::AgentUrls,
+    agents::{
+        AgentFactory, Label,
+        delegation::{Hop, refuse},
+    },
+    telemetry::Telemetry,
+};
+
+/// Between two attempts to find an agent that has not come back yet.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The kinds of records that expire.
+pub(super) const RECORD_KINDS: [&str; 4] =
+    [contexts::KIND, send_once::KIND, task_owners::KIND, pending_cancels::KIND];
+
+/// A remote agent whose tasks are ours.
+pub(super) struct Durable {
+    name: Arc<str>,
+    hop: Hop,
+    urls: AgentUrls,
+    label: Arc<ArcSwap<Label>>,
+    store: Arc<dyn Store>,
+    contexts: Contexts,
+    task_owners: TaskOwners,
+    pending_cancels: PendingCancels,
+    telemetry: Telemetry,
+    /// By the settings of the present; an execution keeps the one it began with.
+    link: Arc<ArcSwap<Link>>,
+}
+
+impl Durable {
+    pub(super) async fn new(parts: &Parts, factory: &AgentFactory) -> Self {
+        let Parts { name, hub, urls, label, store, telemetry, link } = parts.clone();
+        let contexts = Contexts::new(&store, &name, &factory.contexts);
+        contexts.prepare().await;
+        let identity = Arc::clone(&factory.identity);
+        Self {
+            hop: Hop::new(&hub, &name),
+            contexts,
+            task_owners: TaskOwners::new(&store, &name, move || identity.has_any()),
+            pending_cancels: PendingCancels::new(&store, &name),
+            name,
+            urls,
+            label,
+            store,
+            telemetry,
+            link,
+        }
+    }
+
+    /// Our card of the agent, out of one of its own.
+    pub(super) fn shown_card(&self, theirs: &AgentCard) -> AgentCard {
+        let mut card = card::present(&self.name, theirs, &self.label.load(), &self.urls);
+        let has_more = theirs.capabilities.extended_agent_card == Some(true);
+        card.capabilities.extended_agent_card =
+            Some(true).filter(|_| has_more && self.link.load().settings.extended_card);
+        card
+    }
+}
+
+/// Delegates messages to the agent.
+pub(super) struct RemoteExecutor(pub(super) Arc<Durable>);
+
+#[async_trait]
+impl Executor for RemoteExecutor {
+    async fn execute(&self, cx: ExecContext, out: Emitter) -> nuncio_protocol::Result<()> {
+        let durable = &self.0;
+        let passage = match durable.hop.pass(&cx.call.hops) {
+            Ok(passage) => passage,
+            Err(error) => return refuse(&cx, &out, error).await,
+        };
+        let Some((link, connected)) = self.connected(&cx).await else {
+            if let Some(memo) = Memo::read(cx.memo.as_deref()).filter(|_| out.is_canceled()) {
+                durable.pending_cancels.note(&memo.task).await;
+            }
+            return refuse(&cx, &out, durable.link.load().out_of_reach()).await;
+        };
+        Box::pin(RemoteTurn::new(durable, &link, &connected, &cx, &out, passage).run()).await
+    }
+
+    /// Cancels a task that nobody works on: of one that runs, its execution tells the agent.
+    async fn cancel(&self, cx: ExecContext) -> nuncio_protocol::Result<()> {
+        if let Some(memo) = Memo::read(cx.memo.as_deref()).filter(|_| !cx.cancellation.is_cancelled()) {
+            self.0.cancel_or_note(&memo.task).await;
+        }
+        Ok(())
+    }
+
+    /// The card that the agent shows to the hub, for callers with credentials.
+    async fn extended_card(&self, _cx: &CallContext) -> nuncio_protocol::Result<Option<AgentCard>> {
+        let link = self.0.link.load_full();
+        let Some(connected) = link.connected() else {
+            return Err(link.out_of_reach());
+        };
+        match connected.extended_card(link.settings.timeout).await {
+            Ok(theirs) => Ok(Some(self.0.shown_card(&theirs))),
+            Err(error) => {
+                tracing::info!(agent = &*self.0.name, %error, "no extended card");
+                Err(refusal::shown(&error, false))
+            }
+        }
+    }
+}
+
+impl RemoteExecutor {
+    /// The agent. A task that was left behind waits for an agent that has not come back yet: it was begun, and may
+    /// well be done.
+    async fn connected(&self, cx: &ExecContext) -> Option<(Arc<Link>, Arc<link::Connected>)> {
+        let begun = Instant::now();
+        loop {
+            let link = self.0.link.load_full();
+            if let Some(connected) = link.connected() {
+                return Some((link, connected));
+            }
+            if !cx.again || cx.memo.is_none() || begun.elapsed() >= link.settings.give_up {
+                return None;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(RETRY_INTERVAL) => {}
+                () = cx.cancellation.cancelled() => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Messages on their way to an agent that does not know repeats, while nothing else of them is stored: if the hub is
+//! stopped now, the caller's repeat under its key finds that the message may have arrived, and is not sent.
+
+use std::time::Duration;
+
+use nuncio_protocol::{Error, ErrorKind, Result, Timestamp};
+use nuncio_server::store::{Expect, PutRecord, Store};
+
+use super::super::link::DEFAULT_RETRY_AFTER;
+use crate::clock;
+
+/// The kind of the records.
+pub(in crate::agents) const KIND: &str = "on-its-way";
+
+/// That a message is being sent.
+pub(super) struct Claim<'a> {
+    store: &'a dyn Store,
+    key: String,
+}
+
+impl<'a> Claim<'a> {
+    /// Stores that a message of this name is being sent to this agent, which takes at most so long.
+    ///
+    /// # Errors
+    /// `Unavailable` if another hub may be at it, or the store is away; otherwise it was sent before, and nobody knows
+    /// what became of it.
+    pub(super) async fn take(
+        store: &'a dyn Store,
+        agent: &str,
+        name: &str,
+        at_most: Duration,
+    ) -> Result<Self> {
+        let key = format!("{agent}\0{name}");
+        let put = PutRecord {
+            kind: KIND.into(),
+            key: key.as_str().into(),
+            value: bytes::Bytes::new(),
+            at: clock::now(),
+            expect: Expect::Absent,
+        };
+        let [taken] = &store.put_records(vec![put]).await?[..] else {
+            return Err(ErrorKind::Internal.into());
+        };
+        match taken {
+            Ok(_) => Ok(Self { store, key }),
+            // Of a store that is ours alone we have seen the end of whoever sent it.
+            Err(_) if !store.is_shared() => Err(was_left()),
+            Err(_) => match store.record(KIND, &key).await? {
+                Some(record) if age(record.at) > at_most => Err(was_left()),
+                _ => {
+                    let why = "the message is on its way, or was when another hub stopped; ask again later";
+                    Err(Error::new(ErrorKind::Unavailable, why).with_retry_after(DEFAULT_RETRY_AFTER))
+                }
+            },
+        }
+    }
+
+    /// The answer is stored, or there was nothing to answer: a repeat finds it, or may be sent.
+    pub(super) async fn give_back(self) {
+        if let Err(error) = self.store.delete_record(KIND, &self.key, Expect::Anything).await {
+            tracing::debug!(%error, "that a message was sent is noted for longer than it need be");
+        }
+    }
+}
+
+fn age(at: Timestamp) -> Duration {
+    let millis = clock::now().as_millis().saturating_sub(at.as_millis());
+    Duration::from_millis(u64::try_from(millis).unwrap_or_default())
+}
+
+/// What is said of a message that may have been sent, and whose answer is lost.
+pub(super) fn was_left() -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        "the hub stopped before it was known whether the agent took the message; it was not sent again",
+    )
+}

@@ -1,0 +1,258 @@
+//! Owners of an agent's tasks: the caller that a task was first named to.
+//!
+//! To the agent all callers are one. If it answers one of them with the task of another, because it counts its tasks
+//! from 1 after a restart or takes one message for another, the hub would follow that task and tell the one what the
+//! other one said.
+//!
+//! An owner is a record, so that it holds over restarts and for all hubs of a database, until nobody has used it for long
+//! (`expiry`). Tasks of late are known in memory. The record holds digests: it names neither task nor caller. As long as
+//! callers are not told apart, all of them are one, and nothing is written.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use aws_lc_rs::digest;
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use nuncio_protocol::{Caller, TaskId, Timestamp};
+use nuncio_server::store::{Expect, PutRecord, Store, StoreError};
+
+use crate::{
+    agents::{expiry, hex::hex},
+    clock,
+};
+
+/// The kind of the records.
+pub(super) const KIND: &str = "task-owner";
+
+/// The number of tasks that are known in memory; twice that for a while.
+const MAX_KNOWN: usize = 32_768;
+
+/// The digest of an id, or of a caller: both are as long as somebody else likes.
+type Digest = [u8; 32];
+
+/// The owner of a task, and when that was written down.
+#[derive(Clone, Copy)]
+struct Owned {
+    owner: Digest,
+    at: Timestamp,
+}
+
+/// The owners of one agent's tasks.
+pub(super) struct TaskOwners {
+    store: Arc<dyn Store>,
+    agent: Arc<str>,
+    /// True if callers are told apart.
+    apart: Box<dyn Fn() -> bool + Send + Sync>,
+    known: Mutex<Generations>,
+}
+
+/// When the young generation is full it becomes the old one.
+#[derive(Default)]
+struct Generations {
+    young: HashMap<Digest, Owned, RandomState>,
+    old: HashMap<Digest, Owned, RandomState>,
+}
+
+impl TaskOwners {
+    pub(super) fn new(
+        store: &Arc<dyn Store>,
+        agent: &Arc<str>,
+        apart: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let (store, agent) = (Arc::clone(store), Arc::clone(agent));
+        Self { store, agent, apart: Box::new(apart), known: Mutex::default() }
+    }
+
+    /// Takes a task of the agent's for this caller; false if another caller has it.
+    pub(super) async fn claim(&self, task: &TaskId, caller: &Caller) -> bool {
+        let (task, owner) = (sha256(task.as_str().as_bytes()), digest_of(caller));
+        let fresh = Owned { owner, at: clock::now() };
+        // Taken in memory first: of two callers of this hub one waits for nothing and is refused.
+        let known = self.known().get_or_put(task, fresh);
+        let is_written = known.is_some_and(|known| !expiry::is_due(known.at));
+        if known.is_some_and(|known| known.owner != owner) {
+            return false;
+        }
+        if is_written || !self.is_recorded(caller) {
+            return true;
+        }
+        match self.record(&task, fresh).await {
+            Ok(owned) => {
+                self.known().put(task, owned);
+                owned.owner == owner
+            }
+            Err(error) => {
+                tracing::warn!(agent = &*self.agent, %error, "the owner of a task is known in memory only");
+                true
+            }
+        }
+    }
+
+    /// True if another caller has this task of the agent's.
+    pub(super) async fn is_foreign(&self, task: &TaskId, caller: &Caller) -> bool {
+        let (task, owner) = (sha256(task.as_str().as_bytes()), digest_of(caller));
+        let known = self.known().get(&task);
+        match known {
+            Some(known) => known.owner != owner,
+            None if !self.is_recorded(caller) => false,
+            None => match self.store.record(KIND, &self.key(&task)).await {
+                Ok(record) => record.is_some_and(|record| *record.value != owner),
+                Err(error) => {
+                    tracing::warn!(agent = &*self.agent, %error, "the owner of a task cannot be read");
+                    false
+                }
+            },
+        }
+    }
+
+    fn is_recorded(&self, caller: &Caller) -> bool {
+        caller.principal().is_some() || (self.apart)()
+    }
+
+    /// Writes down an owner, if there is none; gives the one that there is.
+    async fn record(&self, task: &Digest, fresh: Owned) -> Result<Owned, StoreError> {
+        if self.put(task, fresh, Expect::Absent).await? {
+            return Ok(fresh);
+        }
+        let Some(record) = self.store.record(KIND, &self.key(task)).await? else { return Ok(fresh) };
+        let owner = Digest::try_from(&*record.value).map_err(StoreError::broken)?;
+        if owner != fresh.owner || !expiry::is_due(record.at) {
+            return Ok(Owned { owner, at: record.at });
+        }
+        // Another hub may do so at the same time: then it is done.
+        self.put(task, fresh, Expect::Version(record.version)).await?;
+        Ok(fresh)
+    }
+
+    /// False if the record was not as expected.
+    async fn put(&self, task: &Digest, owned: Owned, expect: Expect) -> Result<bool, StoreError> {
+        let value = Bytes::copy_from_slice(&owned.owner);
+        let put = PutRecord { kind: KIND.into(), key: self.key(task).into(), value, at: owned.at, expect };
+        let outcomes = self.store.put_records(vec![put]).await?;
+        Ok(outcomes.iter().all(Result::is_ok))
+    }
+
+    fn key(&self, task: &Digest) -> String {
+        format!("{}\0{}", self.agent, hex(task))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Generations> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Generations {
+    fn get(&self, task: &Digest) -> Option<Owned> {
+        self.young.get(task).or_else(|| self.old.get(task)).copied()
+    }
+
+    /// The owner that is known, else none: then it is this one from now on.
+    fn get_or_put(&mut self, task: Digest, owned: Owned) -> Option<Owned> {
+        let known = self.get(&task);
+        if known.is_none() {
+            self.put(task, owned);
+        }
+        known
+    }
+
+    fn put(&mut self, task: Digest, owned: Owned) {
+        if self.young.len() >= MAX_KNOWN {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(task, owned);
+    }
+}
+
+fn digest_of(caller: &Caller) -> Digest {
+    // Texts can be written.
+    sha256(&serde_json::to_vec(&(caller.principal(), caller.tenant())).unwrap_or_default())
+}
+
+fn sha256(bytes: &[u8]) -> Digest {
+    let mut made = Digest::default();
+    made.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use nuncio_server::store::MemoryStore;
+
+    use super::*;
+
+    fn owners(store: &Arc<dyn Store>) -> TaskOwners {
+        TaskOwners::new(store, &"billing".into(), || true)
+    }
+
+    fn store() -> Arc<dyn Store> {
+        Arc::new(MemoryStore::default())
+    }
+
+    #[tokio::test]
+    async fn a_task_belongs_to_the_caller_that_it_was_first_named_to() {
+        let store = store();
+        let [ann, bob] = ["ann", "bob"].map(Caller::authenticated);
+        let ann_in_north = ann.clone().of_tenant("north");
+        let first = owners(&store);
+        assert!(
+            first.claim(&"t".into(), &ann).await && first.claim(&"t".into(), &ann).await,
+            "as often as it likes"
+        );
+        // By what this hub knows, and by what another one, or the next, finds in the store.
+        for owners in [&first, &owners(&store)] {
+            for other in [&bob, &ann_in_north, &Caller::anonymous()] {
+                assert!(owners.is_foreign(&"t".into(), other).await, "{other:?}");
+                assert!(!owners.claim(&"t".into(), other).await, "{other:?}");
+                assert!(!owners.is_foreign(&"another".into(), other).await, "{other:?}");
+            }
+            assert!(!owners.is_foreign(&"t".into(), &ann).await);
+            assert!(owners.claim(&"t".into(), &ann).await);
+        }
+        assert!(first.claim(&"another".into(), &bob).await);
+        assert!(
+            TaskOwners::new(&store, &"search".into(), || true).claim(&"t".into(), &bob).await,
+            "of another agent"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_record_is_used_for_longer_by_being_used() {
+        let (store, ann) = (store(), Caller::authenticated("ann"));
+        assert!(owners(&store).claim(&"t".into(), &ann).await);
+        let key = owners(&store).key(&sha256(b"t"));
+        let written = store.record(KIND, &key).await.unwrap().unwrap();
+        let old = PutRecord {
+            kind: KIND.into(),
+            key: key.as_str().into(),
+            value: written.value,
+            at: expiry::days_ago(100),
+            expect: Expect::Anything,
+        };
+        store.put_records(vec![old]).await.unwrap();
+        assert!(owners(&store).claim(&"t".into(), &ann).await);
+        let again = store.record(KIND, &key).await.unwrap().unwrap();
+        assert!(!expiry::is_due(again.at));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_where_all_callers_are_one() {
+        let (store, anybody) = (store(), Caller::anonymous());
+        let owners = TaskOwners::new(&store, &"billing".into(), || false);
+        assert!(owners.claim(&"t".into(), &anybody).await);
+        assert!(store.record(KIND, &owners.key(&sha256(b"t"))).await.unwrap().is_none());
+        assert!(!owners.claim(&"t".into(), &Caller::authenticated("ann")).await, "but it is known");
+    }
+
+    #[test]
+    fn what_is_known_in_memory_has_a_bound() {
+        let (mut known, owned) = (Generations::default(), Owned { owner: [0; 32], at: Timestamp::EPOCH });
+        for number in 0..4 * MAX_KNOWN {
+            known.put(sha256(&number.to_le_bytes()), owned);
+        }
+        assert!(known.young.len() + known.old.len() <= 2 * MAX_KNOWN);
+        assert!(known.get(&sha256(&(4 * MAX_KNOWN - 1).to_le_bytes())).is_some(), "of late");
+    }
+}

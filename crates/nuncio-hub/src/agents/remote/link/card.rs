@@ -1,0 +1,208 @@
+//! The card of a remote agent: fetched, kept for bad days, and rebuilt as ours.
+//!
+//! What the agent is and can do is its own word; where and how it is reached, and how callers prove who they are, is
+//! ours. The hub signs what it serves, so that the agent's own signatures go; the original stays available.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::Context as _;
+use nuncio_client::FetchedCard;
+use nuncio_protocol::{AgentCapabilities, AgentCard, Error, ErrorKind, RESUME_EXTENSION, Result};
+use nuncio_server::store::{PutRecord, Records};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::Url;
+
+use super::Link;
+use crate::{agent_urls::AgentUrls, agents::Label, clock, config::CardSource};
+
+/// The kind of the records that hold the last good cards.
+const KIND: &str = "card";
+
+/// A card as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    url: String,
+    card: Value,
+}
+
+/// Gets the card from where the settings say. One that is well is asked as seldom as its answers allow.
+pub(in crate::agents) async fn fetch(link: &Link) -> Result<Arc<FetchedCard>> {
+    let (egress, credentials, settings) = (&link.egress, &link.credentials, &link.settings);
+    let fresh = nuncio_client::CardCache::new();
+    let cards = if link.probe.is_up() { &link.cards } else { &fresh };
+    let fetching = async {
+        match &settings.card {
+            None => cards.discover(egress, &settings.url, credentials).await,
+            Some(CardSource::Url(url)) => cards.fetch(egress, url, credentials).await,
+            Some(CardSource::File(file)) => {
+                let text = super::read("card", file)
+                    .map_err(|error| Error::new(ErrorKind::InvalidAgentResponse, format!("{error:#}")))?;
+                FetchedCard::read(&settings.url, &text).map(Arc::new)
+            }
+        }
+    };
+    match tokio::time::timeout(settings.timeout, fetching).await {
+        Ok(fetched) => fetched,
+        Err(_) => Err(Error::new(ErrorKind::DeadlineExceeded, "the card did not come in time")),
+    }
+}
+
+/// Keeps a good card for when there is none to be had.
+pub(in crate::agents) async fn keep(
+    store: &dyn Records,
+    agent: &str,
+    card: &FetchedCard,
+) -> anyhow::Result<()> {
+    let kept = Kept { url: card.url.to_string(), card: card.json.clone() };
+    let put = PutRecord {
+        kind: KIND.into(),
+        key: agent.into(),
+        value: serde_json::to_vec(&kept)?.into(),
+        at: clock::now(),
+        expect: nuncio_server::store::Expect::Anything,
+    };
+    store.put_records(vec![put]).await?;
+    Ok(())
+}
+
+/// The last good card, if there was one.
+pub(in crate::agents) async fn kept(
+    store: &dyn Records,
+    agent: &str,
+) -> anyhow::Result<Option<Arc<FetchedCard>>> {
+    let Some(record) = store.record(KIND, agent).await? else { return Ok(None) };
+    let kept: Kept = serde_json::from_slice(&record.value).context("a kept card cannot be read")?;
+    let card = FetchedCard::read(&Url::parse(&kept.url)?, kept.card.to_string().as_bytes())?;
+    Ok(Some(Arc::new(card)))
+}
+
+/// Our card of an agent that says this of itself.
+pub(crate) fn present(name: &str, theirs: &AgentCard, label: &Label, urls: &AgentUrls) -> AgentCard {
+    let mut card = AgentCard {
+        supported_interfaces: urls.interfaces(name),
+        capabilities: capabilities(&theirs.capabilities),
+        // How callers prove to the hub who they are is for the hub to say.
+        security_schemes: BTreeMap::default(),
+        security_requirements: Vec::new(),
+        signatures: Vec::new(),
+        ..theirs.clone()
+    };
+    for skill in &mut card.skills {
+        skill.security_requirements.clear();
+    }
+    if card.default_input_modes.is_empty() {
+        card.default_input_modes = vec!["*/*".to_owned()];
+    }
+    if card.default_output_modes.is_empty() {
+        card.default_output_modes = vec!["*/*".to_owned()];
+    }
+    labelled(card, name, label)
+}
+
+/// Our card of an agent that nothing is known of yet.
+pub(in crate::agents) fn provisional(name: &str, label: &Label, urls: &AgentUrls) -> AgentCard {
+    let why = "This agent has not been reached yet; what it can do is shown here as soon as it has.";
+    let mut card = AgentCard::new(name, why);
+    card.supported_interfaces = urls.interfaces(name);
+    card.capabilities = capabilities(&AgentCapabilities::default());
+    card.default_input_modes = vec!["*/*".to_owned()];
+    card.default_output_modes = vec!["*/*".to_owned()];
+    labelled(card, name, label)
+}
+
+/// What the hub gives, whatever the agent can do; extensions are the agent's. That webhooks are told, and that
+/// streams resume, is added where it is done.
+fn capabilities(theirs: &AgentCapabilities) -> AgentCapabilities {
+    let extensions = theirs.extensions.iter().filter(|extension| extension.uri != RESUME_EXTENSION);
+    AgentCapabilities {
+        streaming: Some(true),
+        push_notifications: Some(false),
+        extensions: extensions.cloned().collect(),
+        extended_agent_card: None,
+    }
+}
+
+fn labelled(mut card: AgentCard, name: &str, label: &Label) -> AgentCard {
+    label.put_on(&mut card);
+    if card.name.is_empty() {
+        name.clone_into(&mut card.name);
+    }
+    card
+}
+
+#[cfg(test)]
+mod tests {
+    use nuncio_server::store::MemoryStore;
+    use serde_json::json;
+
+    use super::*;
+
+    fn urls() -> AgentUrls {
+        AgentUrls::new(&Url::parse("http://hub.example").unwrap(), None)
+    }
+
+    fn theirs() -> Value {
+        json!({
+            "name": "Billing", "description": "Knows invoices.", "version": "7",
+            "supportedInterfaces": [
+                {"url": "https://billing.internal/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+            "provider": {"url": "https://acme.example", "organization": "Acme"},
+            "iconUrl": "https://acme.example/i.png", "documentationUrl": "https://acme.example/docs",
+            "capabilities": {"streaming": false, "extendedAgentCard": true, "extensions": [
+                {"uri": "urn:acme:x", "required": true}, {"uri": RESUME_EXTENSION}]},
+            "securitySchemes": {"k": {"apiKeySecurityScheme": {"location": "header", "name": "x-key"}}},
+            "securityRequirements": [{"schemes": {"k": {"list": []}}}],
+            "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
+            "skills": [{"id": "s", "name": "S", "description": "d", "tags": ["a"],
+                "securityRequirements": [{"schemes": {"k": {"list": []}}}]}],
+            "signatures": [{"protected": "e30", "signature": "AA"}],
+        })
+    }
+
+    #[test]
+    fn our_card_says_what_the_agent_is_and_how_the_hub_is_reached() {
+        let card: AgentCard = serde_json::from_value(theirs()).unwrap();
+        let label = Label { tags: vec!["finance".to_owned(), "a".to_owned()], ..Label::default() };
+        let ours = serde_json::to_value(present("billing", &card, &label, &urls())).unwrap();
+        let expected = json!({
+            "name": "Billing", "description": "Knows invoices.", "version": "7",
+            "supportedInterfaces": urls().interfaces("billing"),
+            "provider": {"url": "https://acme.example", "organization": "Acme"},
+            "iconUrl": "https://acme.example/i.png", "documentationUrl": "https://acme.example/docs",
+            "capabilities": {"streaming": true, "pushNotifications": false, "extensions": [
+                {"uri": "urn:acme:x", "required": true}]},
+            "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
+            "skills": [{"id": "s", "name": "S", "description": "d", "tags": ["a", "finance"]}],
+        });
+        assert_eq!(ours, expected);
+        assert!(!ours.to_string().contains("billing.internal"), "inner addresses stay inside");
+    }
+
+    #[test]
+    fn the_operator_has_the_last_word_and_an_agent_without_a_card_says_so() {
+        let label = Label {
+            title: Some("Bills".to_owned()),
+            description: Some("Ours.".to_owned()),
+            ..Label::default()
+        };
+        let card: AgentCard = serde_json::from_value(theirs()).unwrap();
+        let ours = present("billing", &card, &label, &urls());
+        assert_eq!((&*ours.name, &*ours.description), ("Bills", "Ours."));
+        let none = provisional("billing", &Label::default(), &urls());
+        assert_eq!(none.name, "billing");
+        assert!(none.description.contains("not been reached") && none.accepts_input("image/png"));
+        assert_eq!(none.capabilities.streaming, Some(true));
+    }
+
+    #[tokio::test]
+    async fn the_last_good_card_is_kept() {
+        let store = MemoryStore::default();
+        assert_eq!(kept(&store, "billing").await.unwrap(), None);
+        let url = Url::parse("https://billing.internal/card").unwrap();
+        let card = FetchedCard::read(&url, theirs().to_string().as_bytes()).unwrap();
+        keep(&store, "billing", &card).await.unwrap();
+        assert_eq!(*kept(&store, "billing").await.unwrap().unwrap(), card);
+        assert_eq!(kept(&store, "other").await.unwrap(), None);
+    }
+}

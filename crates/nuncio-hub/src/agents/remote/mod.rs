@@ -1,0 +1,335 @@
+//! Remote agents: those that speak A2A already, somewhere else, with everything that a caller of the hub expects.
+//!
+//! ```text
+//!             ┌─ durable: our tasks, which its own ones are delegated from
+//! call ──► mode                                                            ──► link ──► the agent
+//!             └─ proxy: its tasks, calls handed on as they came
+//! ```
+//! Reading order: this file (an agent is prepared and looked after), `link` (connections, card, health), `durable`,
+//! `proxy`; `routes` (its own routes), `preflight` (checks of a configuration).
+
+mod durable;
+mod link;
+mod preflight;
+mod proxy;
+mod routes;
+
+use std::{
+    any::Any,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use anyhow::Result;
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use nuncio_client::FetchedCard;
+use nuncio_protocol::{AgentCard, Binding, Version, retry::Backoff};
+use nuncio_server::{Runtime, store::Store};
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use self::proxy::Proxy;
+use self::{
+    durable::{Durable, RemoteExecutor},
+    link::{
+        Link, card,
+        probe::{Condition, Health, Probe},
+    },
+};
+use super::{
+    AgentFactory, Kind, KindRoute, Label, Prepared, expiry,
+    kind::{Problem, RuntimeSpec},
+};
+use crate::{
+    agent_urls::AgentUrls,
+    config::{self, Mode, Upstream},
+    dispatch::Dispatch,
+    fleet::{Agent, Backend, UpstreamStatus},
+    telemetry::Telemetry,
+};
+
+/// How long the start of an agent waits for its card.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pauses between attempts to get a card that cannot be had.
+const PAUSES: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
+
+/// Between two removals of records that nobody uses any more.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Parts of a remote agent that both modes have.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) name: Arc<str>,
+    /// The id of this hub, for the hops of calls.
+    pub(crate) hub: Arc<str>,
+    pub(crate) urls: AgentUrls,
+    pub(crate) label: Arc<ArcSwap<Label>>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) telemetry: Telemetry,
+    /// By the settings of the present.
+    pub(crate) link: Arc<ArcSwap<Link>>,
+}
+
+/// The mode of a remote agent: whose the tasks are.
+enum Tasks {
+    /// Ours.
+    Durable(Arc<Durable>),
+    /// The agent's.
+    Proxy(Arc<Proxy>),
+}
+
+/// A remote agent.
+struct Remote {
+    name: Arc<str>,
+    urls: AgentUrls,
+    label: Arc<ArcSwap<Label>>,
+    store: Arc<dyn Store>,
+    probe: Arc<Probe>,
+    link: Arc<ArcSwap<Link>>,
+    tasks: Tasks,
+}
+
+#[async_trait]
+impl Kind for Upstream {
+    fn name() -> &'static str {
+        "upstream"
+    }
+
+    fn routes() -> Vec<KindRoute> {
+        routes::routes()
+    }
+
+    /// Prepares the agent in the mode of its settings. One that cannot be reached is served all the same, by its last
+    /// good card or by one that says so, until it comes.
+    async fn prepare(&self, desired: &config::Agent, factory: &AgentFactory) -> Result<Prepared> {
+        let remote = Arc::new(Remote::new(self, desired, factory).await?);
+        let prepared = match &remote.tasks {
+            Tasks::Proxy(proxy) => {
+                let relayed = Arc::clone(proxy);
+                Prepared::service(Backend::Service {
+                    service: Arc::<Proxy>::clone(proxy),
+                    card: Arc::new(remote.card()),
+                    relay: Some(Box::new(|layers| Arc::new(Dispatch::new(layers, relayed)))),
+                })
+            }
+            Tasks::Durable(durable) => {
+                let executor = RemoteExecutor(Arc::clone(durable));
+                let builder = Runtime::builder(remote.card(), executor).idempotent(true);
+                Prepared::durable(RuntimeSpec { unmarked_artifacts: true, ..RuntimeSpec::new(builder) })
+            }
+        };
+        let stop = CancellationToken::new();
+        let status = RemoteStatus { remote: Arc::clone(&remote), _stop: stop.clone().drop_guard() };
+        Ok(Prepared {
+            keep_headers: self.forward_headers.clone(),
+            upstream: Some(Arc::new(status)),
+            on_activate: Some(Box::new(move |agent| remote.start(agent, &stop))),
+            ..prepared
+        })
+    }
+
+    fn runtime_key(&self) -> String {
+        format!("upstream {:?}", self.mode)
+    }
+
+    fn check_files(&self) -> Vec<Problem> {
+        preflight::check_files(self)
+    }
+
+    async fn check_reachable(&self, name: &str) -> Result<()> {
+        preflight::check_reachable(name, self).await
+    }
+}
+
+/// The status of a remote agent, which is looked after until this is dropped.
+struct RemoteStatus {
+    remote: Arc<Remote>,
+    _stop: DropGuard,
+}
+
+/// The proxy of an agent that is a remote one in proxy mode.
+fn proxy_of(agent: &Agent) -> Option<&Arc<Proxy>> {
+    let status: &dyn Any = &**agent.upstream()?;
+    match &status.downcast_ref::<RemoteStatus>()?.remote.tasks {
+        Tasks::Proxy(proxy) => Some(proxy),
+        Tasks::Durable(_) => None,
+    }
+}
+
+#[async_trait]
+impl UpstreamStatus for RemoteStatus {
+    fn health(&self) -> Arc<Health> {
+        self.remote.probe.health()
+    }
+
+    /// A user, a password or a query in an address may be secret.
+    fn url(&self) -> String {
+        let mut url = self.remote.link.load().settings.url.clone();
+        // Neither can fail where there is a host, and there is one.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        url.set_query(None);
+        url.set_fragment(None);
+        url.to_string()
+    }
+
+    fn card(&self) -> Option<Value> {
+        self.remote.link.load().connected().map(|connected| connected.card.json.clone())
+    }
+
+    fn speaks(&self) -> Option<(Version, Binding)> {
+        let connected = self.remote.link.load().connected()?;
+        connected.client.candidates().first().map(|candidate| (candidate.version, candidate.binding))
+    }
+
+    async fn refresh(&self, before: &Agent) -> Result<(), String> {
+        if self.remote.refresh().await {
+            self.remote.show(before);
+        }
+        match &self.remote.probe.health().condition {
+            Condition::Up => Ok(()),
+            other => Err(other.reason().unwrap_or("it has not been heard of yet").to_owned()),
+        }
+    }
+}
+
+impl Remote {
+    /// Opens the link and gets the card, for as long as a start may wait.
+    async fn new(settings: &Upstream, desired: &config::Agent, factory: &AgentFactory) -> Result<Self> {
+        let name: Arc<str> = (&*desired.name).into();
+        let probe = Arc::new(Probe::default());
+        let link = Link::open(&name, settings.clone(), Arc::clone(&probe), factory.callers.share().clone())?;
+        let parts = Parts {
+            name,
+            hub: Arc::clone(&factory.hub),
+            urls: factory.urls.clone(),
+            label: Arc::new(ArcSwap::from_pointee(Label::of(desired))),
+            store: Arc::clone(&factory.store),
+            telemetry: factory.telemetry.clone(),
+            link: Arc::new(ArcSwap::from_pointee(link)),
+        };
+        let tasks = match settings.mode {
+            Mode::Durable => Tasks::Durable(Arc::new(Durable::new(&parts, factory).await)),
+            Mode::Proxy => Tasks::Proxy(Arc::new(Proxy::new(&parts, factory))),
+        };
+        let Parts { name, urls, label, store, link, .. } = parts;
+        let remote = Self { name, urls, label, store, probe, link, tasks };
+        let _ = tokio::time::timeout(START_TIMEOUT, remote.refresh()).await;
+        if remote.link.load().connected().is_none() {
+            remote.recall().await;
+        }
+        Ok(remote)
+    }
+
+    /// Looks after the agent from now on, until it is stopped.
+    fn start(self: Arc<Self>, agent: &Arc<Agent>, stop: &CancellationToken) {
+        if let Tasks::Durable(durable) = &self.tasks {
+            let cancels = Arc::clone(durable).deliver_cancels();
+            tokio::spawn(stop.clone().run_until_cancelled_owned(cancels));
+        }
+        let watching = self.watch(Arc::downgrade(agent));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(watching));
+    }
+
+    /// Gets the card and uses it; true if it is another one than before.
+    async fn refresh(&self) -> bool {
+        let link = self.link.load_full();
+        let fetched = card::fetch(&link).await;
+        link.record_card_outcome(&fetched);
+        let connected = fetched.and_then(|card| Ok((link.connect(Arc::clone(&card))?, card)));
+        match connected {
+            Ok((false, _)) => false,
+            Ok((true, card)) => {
+                self.keep(&card).await;
+                true
+            }
+            Err(error) => {
+                if self.probe.health().condition == Condition::Up {
+                    // It answers, but with what we cannot use.
+                    link.saw(Condition::Degraded(error.message().to_owned()));
+                }
+                tracing::debug!(agent = &*self.name, %error, "no card");
+                false
+            }
+        }
+    }
+
+    async fn keep(&self, card: &FetchedCard) {
+        if let Err(error) = card::keep(&*self.store, &self.name, card).await {
+            tracing::warn!(agent = &*self.name, %error, "the card of an agent cannot be kept");
+        }
+    }
+
+    /// Uses the last good card.
+    async fn recall(&self) {
+        let link = self.link.load_full();
+        let recalled = match card::kept(&*self.store, &self.name).await {
+            Ok(Some(card)) => link.connect(card).map(drop).map_err(anyhow::Error::from),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = recalled {
+            tracing::warn!(agent = &*self.name, %error, "the last good card of an agent cannot be used");
+        }
+    }
+
+    /// The agent as we show it.
+    fn card(&self) -> AgentCard {
+        match (self.link.load().connected(), &self.tasks) {
+            (Some(connected), Tasks::Proxy(proxy)) => proxy.shown_card(connected.client.card()),
+            (Some(connected), Tasks::Durable(durable)) => durable.shown_card(connected.client.card()),
+            (None, _) => card::provisional(&self.name, &self.label.load(), &self.urls),
+        }
+    }
+
+    /// Looks for the card from time to time: often while there is none, as the settings say when all is well.
+    async fn watch(self: Arc<Self>, agent: Weak<Agent>) {
+        let (mut pause, mut forgotten) = (PAUSES.base, None::<Instant>);
+        loop {
+            if forgotten.is_none_or(|at| at.elapsed() >= EXPIRY_INTERVAL) {
+                expiry::forget(&*self.store, record_kinds()).await;
+                forgotten = Some(Instant::now());
+            }
+            let every = self.link.load().settings.card_refresh;
+            let wait = if self.probe.is_up() { every } else { pause.min(every) };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                // Not at once: whatever it is, it is not over yet.
+                () = self.probe.fell() => continue,
+            }
+            let changed = self.refresh().await;
+            pause = if self.probe.is_up() { PAUSES.base } else { PAUSES.after(pause) };
+            let Some(agent) = agent.upgrade() else { return };
+            if changed {
+                self.show(&agent);
+            }
+        }
+    }
+
+    fn show(&self, agent: &Agent) {
+        let card = match (agent.runtime(), &self.tasks) {
+            (Some(runtime), Tasks::Durable(durable)) => {
+                runtime.replace(self.card(), Arc::new(RemoteExecutor(Arc::clone(durable))));
+                AgentCard::clone(&runtime.card())
+            }
+            _ => self.card(),
+        };
+        match agent.show(card) {
+            Ok(()) => tracing::info!(agent = &*self.name, "the card of an agent has changed"),
+            Err(error) => {
+                tracing::warn!(agent = &*self.name, %error, "the new card of an agent cannot be shown")
+            }
+        }
+    }
+}
+
+/// The kinds of records that expire.
+fn record_kinds() -> impl Iterator<Item = &'static str> {
+    durable::RECORD_KINDS.into_iter().chain(proxy::record_kinds())
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,56 @@
+//! Checks of a configuration that names a remote agent, before any hub calls it.
+
+use std::{fs, path::Path, sync::Arc};
+
+use anyhow::{Context as _, Result};
+use nuncio_client::discover;
+use nuncio_protocol::AgentCard;
+use nuncio_server::CallerShare;
+
+use super::link::{Link, credentials, egress};
+use crate::{
+    agents::kind::Problem,
+    config::{CardSource, Upstream},
+};
+
+/// Problems with the files that the settings name.
+pub(super) fn check_files(settings: &Upstream) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut note =
+        |key, result: Result<()>| problems.extend(result.err().map(|error| Problem { key, error }));
+    if let Some(CardSource::File(file)) = &settings.card {
+        note("card", card(file));
+    }
+    for file in &settings.trust.keys {
+        note("trust.keys", readable(file));
+    }
+    note("auth", egress(settings).map(drop));
+    note("auth", credentials(&settings.auth).map(drop));
+    problems
+}
+
+fn readable(file: &Path) -> Result<()> {
+    fs::read(file).map(drop).context("the file cannot be read")
+}
+
+fn card(file: &Path) -> Result<()> {
+    let bytes = fs::read(file).context("the file cannot be read")?;
+    serde_json::from_slice::<AgentCard>(&bytes).map(drop).context("the file holds no agent card")
+}
+
+/// Fetches the card of the agent, and checks that it can be used. A card in a file is checked with the files.
+pub(super) async fn check_reachable(name: &str, settings: &Upstream) -> Result<()> {
+    let at = match &settings.card {
+        Some(CardSource::File(_)) => return Ok(()),
+        Some(CardSource::Url(url)) => url,
+        None => &settings.url,
+    };
+    // What is wrong with these has been told.
+    let Ok(link) = Link::open(name, settings.clone(), Arc::default(), CallerShare::default()) else {
+        return Ok(());
+    };
+    // The message says all that people need; its causes repeat it in other words.
+    let told = |error: nuncio_protocol::Error| anyhow::anyhow!("{error}");
+    let card = discover(&link.egress, at, &link.credentials).await.map_err(told)?;
+    link.connect(card).map(drop).map_err(told)
+}

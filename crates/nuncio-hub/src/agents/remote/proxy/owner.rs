@@ -1,0 +1,52 @@
+//! Who owns something, as it stands in records.
+
+use std::{borrow::Cow, sync::Arc};
+
+use aws_lc_rs::digest;
+use nuncio_protocol::Caller;
+use serde::{Deserialize, Serialize};
+
+use crate::agents::hex::hex;
+
+/// Longer ids are kept by their digest: they are the agent's, who can make them as long as it likes.
+const LONGEST_ID: usize = 256;
+
+/// A caller's principal and tenant.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub(super) struct Owner(Option<Arc<str>>, Option<Arc<str>>);
+
+impl Owner {
+    pub(super) fn of(caller: &Caller) -> Self {
+        Self(caller.principal().cloned(), caller.tenant().cloned())
+    }
+
+    pub(super) fn is(&self, caller: &Caller) -> bool {
+        self.0.as_ref() == caller.principal() && self.1.as_ref() == caller.tenant()
+    }
+
+    /// As a part of a key.
+    pub(super) fn key(&self) -> String {
+        hash(&self.json())
+    }
+
+    /// As the value of a record.
+    pub(super) fn json(&self) -> Vec<u8> {
+        // Texts can be written.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// A name that the owner has made up, as one that no other owner has made up.
+    pub(super) fn own(&self, name: &str) -> String {
+        hash(&serde_json::to_vec(&(self, name)).unwrap_or_default())
+    }
+}
+
+/// An id as a part of a key.
+pub(super) fn bounded(id: &str) -> Cow<'_, str> {
+    if id.len() <= LONGEST_ID { id.into() } else { format!("\0{}", hash(id.as_bytes())).into() }
+}
+
+/// A digest in hex.
+pub(super) fn hash(bytes: &[u8]) -> String {
+    hex(digest::digest(&digest::SHA256, bytes).as_ref())
+}

@@ -1,0 +1,468 @@
+//! Webhooks with the hub in between: the agent is given an address of ours, and what it posts there goes on to where
+//! the caller wants it. So the agent learns neither where callers are nor what they confide, and nobody's address is
+//! called but by the guarded way.
+//!
+//! | record | key | says |
+//! |---|---|---|
+//! | `webhook` | agent, random id | whose it is, which task, what the caller gave (sealed), what opens it |
+//! | `webhooks-of` | agent, task, id of the configuration | the random id |
+//!
+//! Nothing of a notification is kept. It is handed on while the agent waits: taken by the receiver is taken by us,
+//! and what is not taken is for the agent to repeat.
+
+use std::sync::Arc;
+
+use aws_lc_rs::{constant_time, rand};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use nuncio_client::{notification, receiver};
+use nuncio_protocol::{
+    CallContext, DeleteTaskPushNotificationConfigRequest, Error, ErrorKind, Event,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse, PushConfigId, Result, TaskId, TaskPushNotificationConfig,
+    Version,
+    op::{Call, Reply},
+};
+use nuncio_server::{
+    push::{Failure, Onward, Said},
+    store::{Expect, PutRecord, Record, RecordQuery, Records},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    super::link::refusal,
+    Proxy, Ways,
+    owner::{bounded, hash},
+    owners::not_found,
+};
+use crate::{agent_urls, agents::expiry, clock::now, push::Pushing};
+
+const WEBHOOK: &str = "webhook";
+const WEBHOOKS_OF: &str = "webhooks-of";
+
+/// All kinds of records that are of no use when their tasks are gone.
+pub(super) const KINDS: [&str; 2] = [WEBHOOK, WEBHOOKS_OF];
+
+/// As long as a digest, and none.
+const NO_DIGEST: &str = "----------------------------------------------------------------";
+
+/// The most webhooks of a task.
+const MOST: usize = 256;
+
+/// What stands behind an address of ours.
+#[derive(Clone, Serialize, Deserialize)]
+struct Mapping {
+    /// `None` as long as the agent has not answered the message that brought it.
+    task: Option<TaskId>,
+    /// How the caller names it.
+    id: Option<PushConfigId>,
+    /// How the agent names it.
+    theirs: Option<PushConfigId>,
+    /// The version of the caller, which is that of the receiver.
+    version: Arc<str>,
+    /// What the caller gave.
+    sealed: String,
+    /// The digest of what opens it.
+    opens: String,
+}
+
+/// A webhook that came with a message.
+pub(super) struct Inline {
+    /// For the agent.
+    pub(super) theirs: TaskPushNotificationConfig,
+    key: String,
+    given: TaskPushNotificationConfig,
+}
+
+/// What became of a notification.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Handed {
+    /// The receiver has it.
+    Taken,
+    /// There is no such webhook.
+    Unknown,
+    /// It is no notification.
+    Invalid,
+    /// Not now; perhaps later.
+    NotTaken(StatusCode),
+}
+
+impl Handed {
+    /// What the agent is told.
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Self::Taken => StatusCode::NO_CONTENT,
+            Self::Unknown => StatusCode::NOT_FOUND,
+            Self::Invalid => StatusCode::BAD_REQUEST,
+            Self::NotTaken(status) => status,
+        }
+    }
+}
+
+impl Proxy {
+    /// Registers a webhook of the caller's (spec 3.1.7).
+    pub(super) async fn create_webhook(
+        &self,
+        ways: &Ways,
+        cx: &CallContext,
+        mut given: TaskPushNotificationConfig,
+    ) -> Result<TaskPushNotificationConfig> {
+        self.supported(ways)?;
+        let task = given.task_id.clone().unwrap_or_default();
+        self.require(&cx.caller, task.as_str()).await?;
+        given.id = Some(given.id.unwrap_or_else(|| name(cx.version, &task)));
+        // One of the same name makes place, here as there.
+        let before = self.find(&task, given.id.as_ref()).await?;
+        if before.is_none() && self.indexed(&task).await?.len() >= MOST {
+            let why = format!("a task has at most {MOST} push notification configurations");
+            return Err(Error::new(ErrorKind::ResourceExhausted, why));
+        }
+        let inline = self.prepare(ways, cx, given, "").await?;
+        let wanted = TaskPushNotificationConfig { task_id: Some(task.clone()), ..inline.theirs.clone() };
+        let told = match self.ask(ways, cx, Call::CreateTaskPushNotificationConfig(Box::new(wanted))).await {
+            Ok(Reply::PushConfig(told)) => told,
+            Ok(_) => return Err(Error::internal("a webhook was answered with something else")),
+            Err(error) => {
+                self.forget_webhook(&inline).await;
+                return Err(error);
+            }
+        };
+        let given = self.settle(cx, inline, &task, told.id).await?;
+        if let Some((key, _)) = before {
+            self.store.delete_record(WEBHOOK, &key, Expect::Anything).await?.ok();
+        }
+        Ok(given)
+    }
+
+    /// A webhook that comes with a message, the task of which nobody knows yet.
+    pub(super) async fn begin_webhook(
+        &self,
+        ways: &Ways,
+        cx: &CallContext,
+        given: TaskPushNotificationConfig,
+    ) -> Result<Inline> {
+        self.prepare(ways, cx, given, "configuration.taskPushNotificationConfig.").await
+    }
+
+    /// The message was answered: this is its task.
+    pub(super) async fn settle_webhook(
+        &self,
+        cx: &CallContext,
+        mut inline: Inline,
+        task: &TaskId,
+    ) -> Result<()> {
+        inline.given.id.get_or_insert_with(|| name(cx.version, task));
+        let theirs = inline.theirs.id.clone();
+        self.settle(cx, inline, task, theirs).await.map(drop)
+    }
+
+    /// The agent did not take it.
+    pub(super) async fn forget_webhook(&self, inline: &Inline) {
+        if let Err(error) = self.store.delete_record(WEBHOOK, &inline.key, Expect::Anything).await {
+            tracing::warn!(%error, "a webhook that is of no use stays until it is old");
+        }
+    }
+
+    /// Keeps what the caller gave behind an address of ours, before the agent hears of it.
+    async fn prepare(
+        &self,
+        ways: &Ways,
+        cx: &CallContext,
+        given: TaskPushNotificationConfig,
+        field: &str,
+    ) -> Result<Inline> {
+        let Some(Pushing { push, .. }) = self.pushing.as_ref().filter(|_| self.pushes(ways)) else {
+            return Err(ErrorKind::PushNotificationNotSupported.into());
+        };
+        let (id, secret) = (random::<16>()?, random::<32>()?);
+        let key = format!("{}/{id}", self.name);
+        let mapping = Mapping {
+            task: given.task_id.clone(),
+            id: given.id.clone(),
+            theirs: None,
+            version: cx.version.as_str().into(),
+            sealed: push.confide(&key, &given, field)?,
+            opens: hash(secret.as_bytes()),
+        };
+        self.put(WEBHOOK, key.clone(), serde_json::to_vec(&mapping).map_err(Error::internal)?).await?;
+        let url = format!("{}{}/push/{id}.{secret}", self.urls.base(), agent_urls::path(&self.name));
+        let theirs =
+            TaskPushNotificationConfig { id: given.id.clone(), url, ..TaskPushNotificationConfig::default() };
+        Ok(Inline { theirs, key, given })
+    }
+
+    /// Makes a webhook known under its task; the configuration as the caller is told it.
+    async fn settle(
+        &self,
+        cx: &CallContext,
+        inline: Inline,
+        task: &TaskId,
+        theirs: Option<PushConfigId>,
+    ) -> Result<TaskPushNotificationConfig> {
+        let Inline { key, mut given, .. } = inline;
+        given.task_id = Some(task.clone());
+        let Some(Pushing { push, .. }) = &self.pushing else {
+            return Err(ErrorKind::PushNotificationNotSupported.into());
+        };
+        let Some(record) = self.store.record(WEBHOOK, &key).await? else {
+            return Err(Error::internal("a webhook was there, and is not"));
+        };
+        let mut mapping: Mapping = serde_json::from_slice(&record.value).map_err(Error::internal)?;
+        mapping.version = cx.version.as_str().into();
+        mapping.theirs = theirs.or_else(|| given.id.clone());
+        mapping.sealed = push.confide(&key, &given, "")?;
+        (mapping.task, mapping.id) = (Some(task.clone()), given.id.clone());
+        let index = self.index(task, given.id.as_ref());
+        let value = serde_json::to_vec(&mapping).map_err(Error::internal)?;
+        self.put(WEBHOOK, key.clone(), value).await?;
+        self.put(WEBHOOKS_OF, index, key.into_bytes()).await?;
+        Ok(given)
+    }
+
+    /// A webhook of a task of the caller's (spec 3.1.8).
+    pub(super) async fn webhook(
+        &self,
+        ways: &Ways,
+        cx: &CallContext,
+        req: &GetTaskPushNotificationConfigRequest,
+    ) -> Result<TaskPushNotificationConfig> {
+        self.supported(ways)?;
+        self.require(&cx.caller, req.task_id.as_str()).await?;
+        let Some((key, mapping)) = self.find(&req.task_id, Some(&req.id)).await? else {
+            self.require_known(ways, cx, &req.task_id).await?;
+            return Err(no_webhook(&req.id));
+        };
+        self.told(&key, &mapping).ok_or_else(|| no_webhook(&req.id))
+    }
+
+    /// All webhooks of a task of the caller's (spec 3.1.9), on one page: a task has few.
+    pub(super) async fn webhooks(
+        &self,
+        ways: &Ways,
+        cx: &CallContext,
+        req: &ListTaskPushNotificationConfigsRequest,
+    ) -> Result<ListTaskPushNotificationConfigsResponse> {
+        self.supported(ways)?;
+        self.require(&cx.caller, req.task_id.as_str()).await?;
+        let mut configs = Vec::new();
+        let indexed = self.indexed(&req.task_id).await?;
+        if indexed.is_empty() {
+            self.require_known(ways, cx, &req.task_id).await?;
+        }
+        for index in indexed {
+            if let Some((key, mapping)) = self.behind(&index.value).await? {
+                configs.extend(self.told(&key, &mapping));
+            }
+        }
+        Ok(ListTaskPushNotificationConfigsResponse { configs, next_page_token: String::new() })
+    }
+
+    /// Removes a webhook, there first (spec 3.1.10).
+    pub(super) async fn delete_webhook(
+        &self,
+        ways: &Ways,
+        cx: &CallContext,
+        req: &DeleteTaskPushNotificationConfigRequest,
+    ) -> Result<()> {
+        self.supported(ways)?;
+        self.require(&cx.caller, req.task_id.as_str()).await?;
+        let Some((key, mapping)) = self.find(&req.task_id, Some(&req.id)).await? else {
+            return self.require_known(ways, cx, &req.task_id).await;
+        };
+        let theirs = DeleteTaskPushNotificationConfigRequest {
+            id: mapping.theirs.unwrap_or_else(|| req.id.clone()),
+            ..req.clone()
+        };
+        self.ask(ways, cx, Call::DeleteTaskPushNotificationConfig(Box::new(theirs))).await?;
+        let index = self.index(&req.task_id, Some(&req.id));
+        self.store.delete_record(WEBHOOKS_OF, &index, Expect::Anything).await?.ok();
+        self.store.delete_record(WEBHOOK, &key, Expect::Anything).await?.ok();
+        Ok(())
+    }
+
+    /// Refuses a task that the agent does not know. The agent is asked only about a task without webhooks: of others
+    /// we know.
+    async fn require_known(&self, ways: &Ways, cx: &CallContext, task: &TaskId) -> Result<()> {
+        let req = GetTaskRequest { id: task.clone(), history_length: Some(0), ..GetTaskRequest::default() };
+        match self.ask(ways, cx, Call::GetTask(Box::new(req))).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::TaskNotFound => Err(not_found(task.as_str())),
+            // It cannot tell, so that any task may be one of its own.
+            Err(error) if refusal::lacks_operation(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn supported(&self, ways: &Ways) -> Result<()> {
+        if self.pushes(ways) { Ok(()) } else { Err(ErrorKind::PushNotificationNotSupported.into()) }
+    }
+
+    /// A configuration as it is told afterwards: without the credentials.
+    fn told(&self, key: &str, mapping: &Mapping) -> Option<TaskPushNotificationConfig> {
+        let mut config = self.pushing.as_ref()?.push.recall(key, &mapping.sealed)?;
+        if let Some(authentication) = &mut config.authentication {
+            authentication.credentials = None;
+        }
+        Some(config)
+    }
+
+    /// Where a webhook is known under its task; without a configuration, where all of the task's are.
+    fn index(&self, task: &TaskId, id: Option<&PushConfigId>) -> String {
+        let id = id.map(|id| bounded(id.as_str())).unwrap_or_default();
+        format!("{}/{}/{id}", self.name, hash(task.as_str().as_bytes()))
+    }
+
+    /// Where all webhooks of a task are known.
+    async fn indexed(&self, task: &TaskId) -> Result<Vec<Record>> {
+        let prefix = self.index(task, None);
+        let query = RecordQuery { kind: WEBHOOKS_OF.into(), prefix, limit: MOST, ..RecordQuery::default() };
+        Ok(self.store.records(&query).await?)
+    }
+
+    async fn find(&self, task: &TaskId, id: Option<&PushConfigId>) -> Result<Option<(String, Mapping)>> {
+        match self.store.record(WEBHOOKS_OF, &self.index(task, id)).await? {
+            Some(index) => self.behind(&index.value).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn behind(&self, key: &Bytes) -> Result<Option<(String, Mapping)>> {
+        let key = String::from_utf8_lossy(key).into_owned();
+        match self.store.record(WEBHOOK, &key).await? {
+            Some(record) => self.mapping(key, &record).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// What a record says, which is written again if it would be forgotten otherwise.
+    async fn mapping(&self, key: String, record: &Record) -> Result<(String, Mapping)> {
+        let mapping: Mapping = serde_json::from_slice(&record.value).map_err(Error::internal)?;
+        if let Some(task) = mapping.task.as_ref().filter(|_| expiry::is_due(record.at)) {
+            self.put(WEBHOOKS_OF, self.index(task, mapping.id.as_ref()), key.clone().into_bytes()).await?;
+            self.put(WEBHOOK, key.clone(), record.value.to_vec()).await?;
+        }
+        Ok((key, mapping))
+    }
+
+    async fn put(&self, kind: &str, key: String, value: Vec<u8>) -> Result<()> {
+        let put = PutRecord {
+            kind: kind.into(),
+            key: key.into(),
+            value: value.into(),
+            at: now(),
+            expect: Expect::Anything,
+        };
+        self.store.put_records(vec![put]).await?;
+        Ok(())
+    }
+
+    /// Hands on what the agent has posted to an address of ours.
+    pub(crate) async fn notified(&self, opened: Opened, headers: &HeaderMap, body: Bytes) -> Handed {
+        match self.hand_on_notification(opened, headers, body).await {
+            Ok(handed) => handed,
+            Err(error) => {
+                tracing::warn!(agent = &*self.name, %error, "a notification could not be handed on");
+                Handed::NotTaken(StatusCode::SERVICE_UNAVAILABLE)
+            }
+        }
+    }
+
+    async fn hand_on_notification(
+        &self,
+        Opened(record): Opened,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Handed> {
+        let Some(Pushing { push, options }) = &self.pushing else { return Ok(Handed::Unknown) };
+        let (key, mapping) = self.mapping(record.key.clone(), &record).await?;
+        let Some(to) = push.recall(&key, &mapping.sealed) else { return Ok(Handed::Unknown) };
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let said = text(notification::VERSION).and_then(Version::parse);
+        let Ok((came, event)) = receiver::read_body(&body, said) else { return Ok(Handed::Invalid) };
+        let version = Version::parse(&mapping.version).unwrap_or(came);
+        let Some(task_id) = mapping.task.clone().or_else(|| event.task_id().cloned()) else {
+            return Ok(Handed::Invalid);
+        };
+        // A webhook is told of its own task, whatever the agent says.
+        if event.task_id().is_some_and(|told| *told != task_id) {
+            return Ok(Handed::Invalid);
+        }
+        let said = if came == version {
+            Said::AsItCame(body)
+        } else {
+            self.translated(version, event, &task_id).await?
+        };
+        let made;
+        let delivery = match text(notification::ID) {
+            Some(delivery) => delivery,
+            None => {
+                made = random::<16>()?;
+                &made
+            }
+        };
+        let onward = Onward { delivery, task_id: &task_id, version, said };
+        Ok(match push.hand_on(to, options, onward).await {
+            Ok(answer) if answer.status.is_success() => Handed::Taken,
+            Ok(answer) if answer.retry_after.is_some() => Handed::NotTaken(StatusCode::SERVICE_UNAVAILABLE),
+            Ok(_) => Handed::NotTaken(StatusCode::BAD_GATEWAY),
+            Err(Failure::Blocked(why) | Failure::Failed(why)) => {
+                tracing::info!(agent = &*self.name, %why, "a receiver did not take a notification");
+                Handed::NotTaken(StatusCode::BAD_GATEWAY)
+            }
+        })
+    }
+
+    /// What happened, in the version of the receiver. The older one is told of tasks, so that the task is asked for.
+    async fn translated(&self, version: Version, event: Event, task_id: &TaskId) -> Result<Said> {
+        if version == Version::V1_0 || matches!(event, Event::Task(_)) {
+            return Ok(Said::Event(Box::new(event)));
+        }
+        let ways = self.ways()?;
+        let req = GetTaskRequest { id: task_id.clone(), ..GetTaskRequest::default() };
+        match self.ask(&ways, &CallContext::new(version), Call::GetTask(Box::new(req))).await? {
+            Reply::Task(task) => Ok(Said::Event(Box::new(Event::Task(task)))),
+            _ => Err(Error::internal("a task was answered with something else")),
+        }
+    }
+}
+
+/// A webhook that was opened by its address.
+pub(crate) struct Opened(Record);
+
+impl Opened {
+    /// Opens the webhook behind an address of ours, whose end is `id.secret`. Nobody has shown who they are, so that
+    /// the same is done whether or not there is such an agent and such a webhook: how long it takes tells nothing.
+    ///
+    /// # Errors
+    /// The store is not there.
+    pub(crate) async fn by(store: &dyn Records, agent: &str, address: &str) -> Result<Option<Self>> {
+        let (id, secret) = address.split_once('.').unwrap_or((address, ""));
+        let record = store.record(WEBHOOK, &format!("{agent}/{id}")).await?;
+        let mapping =
+            record.as_ref().and_then(|record| serde_json::from_slice::<Mapping>(&record.value).ok());
+        let opens = mapping.map_or_else(|| NO_DIGEST.to_owned(), |mapping| mapping.opens);
+        let shown = hash(secret.as_bytes());
+        let is_it = constant_time::verify_slices_are_equal(shown.as_bytes(), opens.as_bytes()).is_ok();
+        Ok(record.filter(|_| is_it).map(Self))
+    }
+}
+
+/// The id of a configuration that has none. In the older version it is asked for without one as well.
+fn name(version: Version, task: &TaskId) -> PushConfigId {
+    match version {
+        Version::V1_0 => random::<16>().unwrap_or_default().into(),
+        Version::V0_3 => task.as_str().into(),
+    }
+}
+
+fn no_webhook(id: &PushConfigId) -> Error {
+    Error::new(ErrorKind::TaskNotFound, format!("there is no push notification configuration {id}"))
+}
+
+/// So many bytes that nobody can guess, as text for an address.
+fn random<const N: usize>() -> Result<String> {
+    let mut bytes = [0; N];
+    rand::fill(&mut bytes).map_err(Error::internal)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}

@@ -1,0 +1,278 @@
+//! The way of bytes: a call in the version and the binding of the agent is handed on as it came, and so is its
+//! answer.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
+use nuncio_client::{Forward, ForwardBody, Handed};
+use nuncio_protocol::{Binding, CallContext, Caller, Error, ErrorKind, Result, op::Op};
+use nuncio_server::{
+    CallerPermit,
+    bind::{AnswerForm, SealedCall},
+};
+use serde::de::IgnoredAny;
+use tokio::time::timeout;
+
+use super::{
+    super::link::refusal,
+    Proxy, Ways, headers, late,
+    passing::{Framing, Learning, Passing},
+    progress::{Due, Progress},
+};
+use crate::call::{SealedAnswer, SealedBackend};
+
+/// The interface that a call goes to as it came.
+pub(crate) struct RelayRoute {
+    ways: Arc<Ways>,
+    /// The interface among them.
+    at: usize,
+}
+
+impl Proxy {
+    /// The interface that this call can be handed on to as it came.
+    fn way(&self, ways: &Ways, call: &SealedCall<'_>) -> Option<usize> {
+        let has_more_to_it = match call.op {
+            Op::SendMessage | Op::SendStreamingMessage => call.glance.webhook,
+            Op::GetTask | Op::CancelTask | Op::SubscribeToTask => false,
+            // Of a list, all that is not the caller's goes.
+            Op::ListTasks => self.owners().is_some(),
+            _ => true,
+        };
+        let at = ways.same(call.binding, call.version).filter(|_| !has_more_to_it)?;
+        let theirs = ways.raw[at].candidate().interface.tenant.as_deref();
+        let fits = match call.binding {
+            // The tenant is put into the message, or into the path.
+            Binding::Grpc | Binding::HttpJson => call.glance.tenant.is_none(),
+            Binding::JsonRpc => call.glance.tenant.as_deref() == theirs,
+        };
+        fits.then_some(at)
+    }
+}
+
+impl SealedBackend for Proxy {
+    type Route = RelayRoute;
+
+    fn route(&self, call: &SealedCall<'_>) -> Result<Option<RelayRoute>> {
+        let ways = self.ways()?;
+        Ok(self.way(&ways, call).map(|at| RelayRoute { ways, at }))
+    }
+
+    async fn forward(
+        &self,
+        route: &RelayRoute,
+        cx: &CallContext,
+        call: SealedCall<'_>,
+    ) -> Result<SealedAnswer> {
+        let (ways, way) = (&*route.ways, &route.ways.raw[route.at]);
+        let glance = &call.glance;
+        if let Some(owners) = self.owners() {
+            let references = glance.references.iter().map(AsRef::as_ref);
+            match call.op {
+                Op::GetTask | Op::CancelTask | Op::SubscribeToTask => {
+                    owners.require(&cx.caller, glance.task.as_deref().unwrap_or_default()).await?;
+                }
+                _ => {
+                    let (task, context) = (glance.task.as_deref(), glance.context.as_deref());
+                    owners.admit(&cx.caller, task, context, references).await?;
+                }
+            }
+        }
+        let hops = self.hops(cx)?;
+        let settings = &ways.link.settings;
+        let mut sent = headers::outgoing(&call, &settings.forward_headers, &self.trace(cx, &hops), &hops);
+        headers::set_idempotency_key(&mut sent, self.idempotency_key(cx).as_deref());
+        let as_caller = settings.forward_headers.contains(&http::header::AUTHORIZATION);
+        let tenant = way.candidate().interface.tenant.as_deref();
+        let body = match call.binding {
+            Binding::Grpc => {
+                call.form.with_tenant(&call.body, tenant).ok_or_else(|| ways.link.out_of_reach())?
+            }
+            Binding::JsonRpc | Binding::HttpJson => call.body.clone(),
+        };
+        let handed =
+            Handed { method: call.method.clone(), path: call.path, query: call.query, headers: sent, body };
+        let place = ways.link.admit_call(&cx.caller, call.op).await?;
+        let patience = cx.deadline.map_or_else(
+            || ways.patience(call.op),
+            |deadline| {
+                ways.patience(call.op).min(deadline.saturating_duration_since(std::time::Instant::now()))
+            },
+        );
+        let answer = match timeout(patience, way.send(handed)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(late()),
+        };
+        let answer = match answer {
+            Ok(answer) => understood(way, call.binding, patience, answer).await,
+            Err(error) => Err(error),
+        };
+        ways.link.learn(&answer);
+        let answer = answer.map_err(|error| refusal::shown(&error, as_caller))?;
+        let due = match call.op {
+            Op::SendStreamingMessage if cx.last_event_id.is_none() => Due::First,
+            // What goes on may have nothing to say for long.
+            op if op.row().streaming => Due::Rest,
+            _ => Due::Answer,
+        };
+        // Events may be large, whatever they are the answer to.
+        let patience = if due == Due::Rest { settings.send_timeout } else { patience };
+        let (caller, form) = (&cx.caller, call.form);
+        let exchange = Exchange { proxy: self, way, patience, due, op: call.op, caller, form };
+        exchange.respond(answer, place).await
+    }
+}
+
+/// The body of an answer.
+enum AnswerBody {
+    /// Still coming.
+    Coming(ForwardBody),
+    /// Read already.
+    Whole(Bytes),
+}
+
+/// Refuses an answer that is none of the protocol's, such as the page of a web server that stands in between. Some
+/// agents send their JSON as plain text: what parses is taken.
+async fn understood(
+    way: &Forward,
+    binding: Binding,
+    patience: Duration,
+    answer: http::Response<ForwardBody>,
+) -> Result<http::Response<AnswerBody>> {
+    let Err(foreign) = check_media_type(&answer) else { return Ok(answer.map(AnswerBody::Coming)) };
+    if headers::media_type(answer.headers()) != "text/plain" {
+        return Err(foreign);
+    }
+    let (mut parts, body) = answer.into_parts();
+    match timeout(patience, way.collect(body)).await {
+        Ok(Ok(body)) if is_json_answer(binding, &body) => {
+            parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            Ok(http::Response::from_parts(parts, AnswerBody::Whole(body)))
+        }
+        Ok(Ok(_) | Err(_)) | Err(_) => Err(foreign),
+    }
+}
+
+/// True for a JSON object; over JSON-RPC for a response of it.
+fn is_json_answer(binding: Binding, body: &[u8]) -> bool {
+    let Ok(members) = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(body) else { return false };
+    let has = |name: &str| members.contains_key(name);
+    match binding {
+        Binding::JsonRpc => has("jsonrpc") && (has("result") || has("error")),
+        Binding::HttpJson => true,
+        Binding::Grpc => false,
+    }
+}
+
+fn check_media_type(answer: &http::Response<ForwardBody>) -> Result<()> {
+    let media_type = headers::media_type(answer.headers());
+    let is_ours = media_type.contains("json")
+        || matches!(media_type, "text/event-stream" | "application/grpc")
+        || media_type.starts_with("application/grpc+")
+        || (media_type.is_empty() && answer.status().is_success());
+    if is_ours {
+        return Ok(());
+    }
+    let kind = match answer.status() {
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+            ErrorKind::Unavailable
+        }
+        StatusCode::TOO_MANY_REQUESTS => ErrorKind::ResourceExhausted,
+        _ => ErrorKind::InvalidAgentResponse,
+    };
+    let why = format!("the agent answered {} with {media_type}, which is not A2A", answer.status());
+    Err(Error::new(kind, why))
+}
+
+/// True for the head of a gRPC answer that is an error and nothing else (`Trailers-Only`).
+fn is_grpc_error(headers: &HeaderMap) -> bool {
+    headers.get("grpc-status").is_some_and(|status| status != "0")
+}
+
+/// An answer on its way back.
+struct Exchange<'a> {
+    proxy: &'a Proxy,
+    way: &'a Forward,
+    patience: Duration,
+    due: Due,
+    op: Op,
+    caller: &'a Caller,
+    form: AnswerForm,
+}
+
+impl Exchange<'_> {
+    /// `place` is held until the answer is whole.
+    async fn respond(
+        self,
+        answer: http::Response<AnswerBody>,
+        place: Option<CallerPermit>,
+    ) -> Result<SealedAnswer> {
+        let (parts, body) = answer.into_parts();
+        let framing = match headers::media_type(&parts.headers) {
+            "text/event-stream" => Some(Framing::Sse),
+            media_type if media_type.starts_with("application/grpc") => Some(Framing::Grpc),
+            _ => None,
+        };
+        let mut refusal = None;
+        let body = match framing {
+            // After an error in the head there is nothing to come, whatever the agent sends.
+            Some(Framing::Grpc) if is_grpc_error(&parts.headers) => {
+                refusal = self.form.refusal(&parts, b"");
+                Body::empty()
+            }
+            Some(framing) if let AnswerBody::Coming(body) = body => {
+                if framing == Framing::Grpc {
+                    refusal = self.form.refusal(&parts, b"");
+                }
+                let learning = self.learning();
+                let progress = Progress::new(framing, self.due, self.patience);
+                let form = (self.form, framing);
+                let passing = Passing::new(&self.proxy.name, body, form, learning, progress, place);
+                // An answer of gRPC without any message has its trailers in its head.
+                let is_whole = parts.headers.contains_key("grpc-status");
+                Body::new(if is_whole { passing.whole() } else { passing })
+            }
+            _ => {
+                let body = self.whole(body).await?;
+                refusal = self.form.refusal(&parts, &body);
+                Body::from(body)
+            }
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = parts.status;
+        *response.headers_mut() = headers::incoming(parts.headers);
+        if framing.is_some() {
+            // It may end otherwise than the agent meant it to, and a wrong length hides how.
+            response.headers_mut().remove(CONTENT_LENGTH);
+        }
+        Ok(SealedAnswer { response, refusal, is_streaming: self.op.row().streaming })
+    }
+
+    /// What is to be learnt of an answer, and for whom.
+    fn learning(&self) -> Option<Learning> {
+        let is_send = matches!(self.op, Op::SendMessage | Op::SendStreamingMessage);
+        let owners = self.proxy.owners().filter(|_| is_send)?;
+        Some(Learning { owners: owners.clone(), caller: self.caller.clone() })
+    }
+
+    /// A whole answer; the task in it is recorded before anybody sees it.
+    async fn whole(&self, body: AnswerBody) -> Result<Bytes> {
+        let body = match body {
+            AnswerBody::Whole(body) => body,
+            AnswerBody::Coming(body) => match timeout(self.patience, self.way.collect(body)).await {
+                Ok(body) => body.map_err(|error| refusal::shown(&error, false))?,
+                Err(_) => return Err(refusal::shown(&late(), false)),
+            },
+        };
+        if let Some(Learning { owners, caller }) = self.learning()
+            && let Some(subject) = self.form.subject(&body)
+        {
+            owners.record(&caller, &subject).await?;
+        }
+        Ok(body)
+    }
+}

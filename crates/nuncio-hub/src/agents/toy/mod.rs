@@ -1,0 +1,58 @@
+//! The smallest kind, for tests alone: it shows what a kind needs beside its own folder, which is its variant of
+//! `config::AgentKind` and its line in the table of kinds.
+
+mod tests;
+
+use anyhow::Result;
+use async_trait::async_trait;
+use axum::response::IntoResponse as _;
+use futures_util::FutureExt as _;
+use http::Method;
+use nuncio_server::{Emitter, ExecContext, Executor, Runtime};
+
+use super::{AgentFactory, Kind, KindRoute, Prepared, kind::RuntimeSpec};
+use crate::{config, target::RouteAccess};
+
+/// Settings of a toy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Toy {
+    /// Answers every message.
+    pub word: String,
+    /// A runtime has it for good.
+    pub mark: u32,
+}
+
+#[async_trait]
+impl Kind for Toy {
+    fn name() -> &'static str {
+        "toy"
+    }
+
+    fn routes() -> Vec<KindRoute> {
+        let handler = |call: super::RouteCall| {
+            let word = call.agent.map(|agent| format!("a toy called {}", agent.name()).into_response());
+            std::future::ready(word).boxed()
+        };
+        vec![KindRoute { method: Method::GET, path: "toy/{part}", access: RouteAccess::Caller, handler }]
+    }
+
+    async fn prepare(&self, desired: &config::Agent, factory: &AgentFactory) -> Result<Prepared> {
+        anyhow::ensure!(!self.word.is_empty(), "a toy needs a word");
+        let card = super::card(&factory.urls, &desired.name);
+        let builder = Runtime::builder(card, Says(self.word.clone()));
+        Ok(Prepared { example: "play", ..Prepared::durable(RuntimeSpec::new(builder)) })
+    }
+
+    fn runtime_key(&self) -> String {
+        format!("toy {}", self.mark)
+    }
+}
+
+struct Says(String);
+
+#[async_trait]
+impl Executor for Says {
+    async fn execute(&self, _: ExecContext, out: Emitter) -> nuncio_protocol::Result<()> {
+        out.message(vec![self.0.as_str().into()]).await
+    }
+}

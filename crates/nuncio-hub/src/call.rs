@@ -1,0 +1,246 @@
+//! A call on its way to an agent, decoded or still sealed, and its answer. Telemetry and limits are written once, over
+//! the traits of this file.
+//!
+//! | call | answer |
+//! |---|---|
+//! | [`Call`]: decoded | [`Reply`], whose stream is one of events |
+//! | [`SealedCall`]: the bytes that came | [`SealedAnswer`], whose stream is the body of a response |
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use axum::{
+    body::{Body, HttpBody},
+    response::Response,
+};
+use bytes::Bytes;
+use futures_util::Stream;
+use http_body::{Frame, SizeHint};
+use nuncio_protocol::{
+    CallContext, Error, ErrorKind, Event, EventStream, Message, Result, SendMessageResponse, StreamItem,
+    Task,
+    op::{Call, Op, Reply},
+};
+use nuncio_server::bind::SealedCall;
+
+/// A call, whether it was decoded or not.
+pub(crate) trait AgentCall {
+    fn op(&self) -> Op;
+
+    /// The task and the context that it names.
+    fn subject(&self) -> Subject<'_>;
+}
+
+/// The answer to a call.
+pub(crate) trait Answer: Sized {
+    /// The kind of the agent's error, where the answer is one. That of a decoded call is an `Err` instead.
+    fn refusal(&self) -> Option<ErrorKind>;
+
+    /// The task and the context that it names, as far as that is known without decoding it.
+    fn subject(&self) -> Subject<'_>;
+
+    /// True if it is the beginning of a stream.
+    fn is_stream(&self) -> bool;
+
+    /// Attaches an observer to its stream. An answer that is no stream drops the observer.
+    #[must_use]
+    fn observed_by(self, observer: impl StreamObserver) -> Self;
+}
+
+/// Observes a stream, and is dropped with it.
+pub(crate) trait StreamObserver: Send + Unpin + 'static {
+    /// An event has come; its subject is known if the stream is decoded.
+    fn on_event(&mut self, _subject: Subject<'_>) {}
+
+    /// The stream ends with this error.
+    fn on_error(&mut self, _error: &Error) {}
+}
+
+/// Takes sealed calls.
+pub(crate) trait SealedBackend: Send + Sync + 'static {
+    /// The way that a call takes as it came.
+    type Route: Send + Sync;
+
+    /// Finds the way of a call; `None` if it has to be decoded.
+    ///
+    /// # Errors
+    /// There is no way at present.
+    fn route(&self, call: &SealedCall<'_>) -> Result<Option<Self::Route>>;
+
+    /// Forwards a call.
+    ///
+    /// # Errors
+    /// The caller may not make it, or there is no answer.
+    fn forward(
+        &self,
+        route: &Self::Route,
+        cx: &CallContext,
+        call: SealedCall<'_>,
+    ) -> impl Future<Output = Result<SealedAnswer>> + Send;
+}
+
+/// The answer to a sealed call.
+pub(crate) struct SealedAnswer {
+    pub(crate) response: Response,
+    /// The kind of the agent's error, where it is known before the answer is forwarded.
+    pub(crate) refusal: Option<ErrorKind>,
+    /// The operation answers by a stream.
+    pub(crate) is_streaming: bool,
+}
+
+/// The task and the context that a call or an answer names.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Subject<'a> {
+    pub(crate) task: Option<&'a str>,
+    pub(crate) context: Option<&'a str>,
+}
+
+impl<'a> Subject<'a> {
+    fn task(id: &'a str) -> Self {
+        Self { task: Some(id), context: None }
+    }
+
+    fn of_task(task: &'a Task) -> Self {
+        Self { task: Some(task.id.as_str()), context: Some(task.context_id.as_str()) }
+    }
+
+    fn of_message(message: &'a Message) -> Self {
+        let (task, context) = (message.task_id.as_ref(), message.context_id.as_ref());
+        Self { task: task.map(|id| id.as_str()), context: context.map(|id| id.as_str()) }
+    }
+
+    fn of_event(event: &'a Event) -> Self {
+        let (task, context) = (event.task_id(), event.context_id());
+        Self { task: task.map(|id| id.as_str()), context: context.map(|id| id.as_str()) }
+    }
+}
+
+impl AgentCall for Call {
+    fn op(&self) -> Op {
+        Self::op(self)
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        match self {
+            Self::SendMessage(req) | Self::SendStreamingMessage(req) => Subject::of_message(&req.message),
+            Self::GetTask(req) => Subject::task(req.id.as_str()),
+            Self::CancelTask(req) => Subject::task(req.id.as_str()),
+            Self::SubscribeToTask(req) => Subject::task(req.id.as_str()),
+            Self::ListTasks(req) => {
+                Subject { task: None, context: req.context_id.as_ref().map(|id| id.as_str()) }
+            }
+            Self::CreateTaskPushNotificationConfig(req) => {
+                Subject { task: req.task_id.as_ref().map(|id| id.as_str()), context: None }
+            }
+            Self::GetTaskPushNotificationConfig(req) => Subject::task(req.task_id.as_str()),
+            Self::ListTaskPushNotificationConfigs(req) => Subject::task(req.task_id.as_str()),
+            Self::DeleteTaskPushNotificationConfig(req) => Subject::task(req.task_id.as_str()),
+            Self::GetExtendedAgentCard(_) => Subject::default(),
+        }
+    }
+}
+
+impl AgentCall for SealedCall<'_> {
+    fn op(&self) -> Op {
+        self.op
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { task: self.glance.task.as_deref(), context: self.glance.context.as_deref() }
+    }
+}
+
+impl Answer for Reply {
+    fn refusal(&self) -> Option<ErrorKind> {
+        None
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        match self {
+            Self::Sent(SendMessageResponse::Task(task)) | Self::Task(task) => Subject::of_task(task),
+            _ => Subject::default(),
+        }
+    }
+
+    fn is_stream(&self) -> bool {
+        matches!(self, Self::Stream(_))
+    }
+
+    fn observed_by(self, observer: impl StreamObserver) -> Self {
+        match self {
+            Self::Stream(stream) => Self::Stream(Box::pin(Observed { stream, observer })),
+            other => other,
+        }
+    }
+}
+
+impl Answer for SealedAnswer {
+    fn refusal(&self) -> Option<ErrorKind> {
+        self.refusal
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::default()
+    }
+
+    fn is_stream(&self) -> bool {
+        self.is_streaming && self.refusal.is_none()
+    }
+
+    fn observed_by(mut self, observer: impl StreamObserver) -> Self {
+        if self.is_stream() {
+            self.response = self.response.map(|stream| Body::new(Observed { stream, observer }));
+        }
+        self
+    }
+}
+
+/// A stream with its observer.
+struct Observed<S, O> {
+    stream: S,
+    observer: O,
+}
+
+impl<O: StreamObserver> Stream for Observed<EventStream, O> {
+    type Item = Result<StreamItem>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let item = ready!(self.stream.as_mut().poll_next(cx));
+        match &item {
+            Some(Ok(item)) => self.observer.on_event(Subject::of_event(item.event())),
+            Some(Err(error)) => self.observer.on_error(error),
+            None => {}
+        }
+        Poll::Ready(item)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.stream.size_hint()
+    }
+}
+
+impl<O: StreamObserver> HttpBody for Observed<Body, O> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.stream).poll_frame(cx));
+        if matches!(&frame, Some(Ok(frame)) if frame.is_data()) {
+            self.observer.on_event(Subject::default());
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.stream.size_hint()
+    }
+}

@@ -1,0 +1,115 @@
+//! The path of every call to an agent: telemetry, limits, then the agent's backend. A call takes it decoded or still
+//! sealed; which of the two, its binding and the backend decide.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::response::Response;
+use nuncio_protocol::{
+    A2aService, CallContext, Carrier, Result,
+    op::{Call, Op, Reply},
+};
+use nuncio_server::bind::{Relay, SealedCall};
+
+use crate::{
+    call::{AgentCall, Answer, SealedAnswer, SealedBackend, Subject},
+    identity::Identity,
+    limits::Gate,
+    telemetry::Calls,
+};
+
+/// The layers around the backend of every agent.
+#[derive(Clone)]
+pub(crate) struct Layers {
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) identity: Arc<Identity>,
+}
+
+/// A backend with its layers.
+pub(crate) struct Dispatch<B: ?Sized> {
+    layers: Layers,
+    backend: Arc<B>,
+}
+
+/// A call that can be given to this backend.
+trait DispatchTo<B: ?Sized>: AgentCall + Send {
+    type Answer: Answer;
+
+    fn dispatch(self, backend: &B, cx: &CallContext) -> impl Future<Output = Result<Self::Answer>> + Send;
+}
+
+impl<B: ?Sized> Dispatch<B> {
+    pub(crate) fn new(layers: Layers, backend: Arc<B>) -> Self {
+        Self { layers, backend }
+    }
+
+    /// Telemetry is outside of the limits: a refusal by them is counted.
+    async fn pass<C: DispatchTo<B>>(&self, cx: &CallContext, call: C) -> Result<C::Answer> {
+        let observed = self.layers.calls.begin(cx, &call);
+        let traced = observed.traced();
+        let answer = self.limited(traced.as_ref().unwrap_or(cx), call).await;
+        observed.end(answer)
+    }
+
+    /// A call without a stream counts until it is answered, a stream until it ends.
+    async fn limited<C: DispatchTo<B>>(&self, cx: &CallContext, call: C) -> Result<C::Answer> {
+        let permit = self.layers.gate.admit(&cx.caller, call.op())?;
+        let answer = call.dispatch(&self.backend, cx).await?;
+        Ok(if permit.is_empty() { answer } else { answer.observed_by(permit) })
+    }
+}
+
+impl<B: A2aService + ?Sized> DispatchTo<B> for Call {
+    type Answer = Reply;
+
+    async fn dispatch(self, backend: &B, cx: &CallContext) -> Result<Reply> {
+        backend.call(cx, self).await
+    }
+}
+
+impl<B: A2aService + ?Sized> Carrier for Dispatch<B> {
+    async fn carry(&self, cx: &CallContext, mut call: Call) -> Result<Reply> {
+        // The tenant of a call names the agent, which is known by now. The owner of a task follows from the caller's
+        // credentials.
+        call.set_tenant(None);
+        let mut reply = self.pass(cx, call).await?;
+        if let Reply::Card(card) = &mut reply {
+            self.layers.identity.declare(card);
+        }
+        Ok(reply)
+    }
+}
+
+/// A sealed call with its way to the agent.
+struct Routed<'a, R> {
+    route: Result<R>,
+    call: SealedCall<'a>,
+}
+
+impl<R> AgentCall for Routed<'_, R> {
+    fn op(&self) -> Op {
+        self.call.op()
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        self.call.subject()
+    }
+}
+
+impl<B: SealedBackend> DispatchTo<B> for Routed<'_, B::Route> {
+    type Answer = SealedAnswer;
+
+    async fn dispatch(self, backend: &B, cx: &CallContext) -> Result<SealedAnswer> {
+        backend.forward(&self.route?, cx, self.call).await
+    }
+}
+
+#[async_trait]
+impl<B: SealedBackend> Relay for Dispatch<B> {
+    async fn relay(&self, cx: &CallContext, call: SealedCall<'_>) -> Option<Result<Response>> {
+        // A call that is decoded takes the path as such, once.
+        let route = self.backend.route(&call).transpose()?;
+        Some(self.pass(cx, Routed { route, call }).await.map(|answer| answer.response))
+    }
+}

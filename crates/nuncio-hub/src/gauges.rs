@@ -1,0 +1,93 @@
+//! How full things are, asked when somebody wants to know, and of the store at most every fifteen seconds.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use nuncio_server::{
+    MemoryAccount,
+    store::{Store, StoreError},
+};
+use tokio::sync::Mutex;
+
+use crate::{
+    fleet::{Condition, Fleet},
+    memory,
+    telemetry::Metrics,
+};
+
+/// Between two questions to the store: counting costs it something, and whoever asks can be anybody.
+const EVERY: Duration = Duration::from_secs(15);
+/// How long the store may take; then the numbers of the last time stay.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Knows where to look.
+pub(crate) struct Gauges {
+    metrics: Arc<Metrics>,
+    store: Arc<dyn Store>,
+    fleet: Arc<Fleet>,
+    memory: MemoryAccount,
+    asked: Mutex<Option<Instant>>,
+}
+
+impl Gauges {
+    pub(crate) fn new(
+        metrics: Arc<Metrics>,
+        store: Arc<dyn Store>,
+        fleet: Arc<Fleet>,
+        memory: MemoryAccount,
+    ) -> Self {
+        Self { metrics, store, fleet, memory, asked: Mutex::default() }
+    }
+
+    /// All numbers, as Prometheus reads them.
+    pub(crate) async fn text(&self) -> String {
+        for agent in self.fleet.all() {
+            if let Some(runtime) = agent.runtime() {
+                self.metrics.running(agent.name(), runtime.running());
+            }
+            if let Some(upstream) = agent.upstream() {
+                self.metrics.agent_is(agent.name(), upstream.health().condition == Condition::Up);
+            }
+        }
+        self.metrics.memory(&self.memory, memory::resident());
+        self.metrics.ready.set(self.fleet.why_not_ready().is_empty().into());
+        self.ask_the_store().await;
+        self.metrics.text()
+    }
+
+    async fn ask_the_store(&self) {
+        let mut asked = self.asked.lock().await;
+        if asked.is_some_and(|asked| asked.elapsed() < EVERY) {
+            return;
+        }
+        match tokio::time::timeout(PATIENCE, self.count()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "the store could not be counted"),
+            Err(_) => tracing::debug!("the store took too long to be counted"),
+        }
+        *asked = Some(Instant::now());
+    }
+
+    async fn count(&self) -> Result<(), StoreError> {
+        let backlog = self.store.backlog().await?;
+        let oldest = backlog.oldest.and_then(|oldest| u64::try_from(oldest.as_millis()).ok());
+        let age = oldest.map(|oldest| since_1970().saturating_sub(Duration::from_millis(oldest)));
+        self.metrics.owed.set(backlog.pending.cast_signed());
+        self.metrics.oldest_owed.set(age.unwrap_or_default().as_secs_f64());
+        let tasks = self.store.count_tasks().await?;
+        // What is not there any more is not counted.
+        self.metrics.tasks.clear();
+        for count in tasks {
+            // Tasks outlive their agents; only those of the fleet have a name here.
+            let agent = if self.fleet.get(&count.agent).is_some() { &*count.agent } else { "-" };
+            self.metrics.add_tasks(agent, count.state, count.tasks);
+        }
+        Ok(())
+    }
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}

@@ -1,0 +1,27 @@
+//! The identity of a caller, by which limits are kept.
+
+use std::sync::Arc;
+
+use nuncio_protocol::Caller;
+
+use super::Key;
+
+/// A principal within its tenant. All anonymous callers are one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct CallerId {
+    principal: Option<Arc<str>>,
+    tenant: Option<Arc<str>>,
+}
+
+impl From<&Caller> for CallerId {
+    fn from(caller: &Caller) -> Self {
+        Self { principal: caller.principal().cloned(), tenant: caller.tenant().cloned() }
+    }
+}
+
+/// The holder of the key.
+impl From<&Key> for CallerId {
+    fn from(key: &Key) -> Self {
+        Self { principal: Some(key.principal.as_str().into()), tenant: key.tenant.as_deref().map(Into::into) }
+    }
+}

@@ -1,0 +1,99 @@
+//! Agents that the API was told of, as records: sealed, because what is said about one may hold credentials.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use nuncio_server::store::{Expect, PutRecord, RecordQuery, Refused as Lost, Store, StoreError};
+use serde_json::{Map, Value};
+
+pub(crate) use nuncio_server::push::Vault;
+
+use super::{Desired, Refused, settings};
+use crate::{clock::now, config::AgentName};
+
+/// The kind of the records.
+const KIND: &str = "agent";
+/// How many are read at a time.
+const PAGE: usize = 500;
+
+/// The stored agents of the API.
+pub(crate) struct AgentRecords {
+    pub(crate) store: Arc<dyn Store>,
+    /// `None`: there is no key, and nothing is kept that would need one.
+    pub(crate) vault: Option<Vault>,
+}
+
+impl AgentRecords {
+    /// All of them. One that cannot be read is left out, and said to be.
+    pub(super) async fn all(&self) -> Result<BTreeMap<AgentName, Desired>, StoreError> {
+        let mut all = BTreeMap::new();
+        let mut after = None;
+        loop {
+            let query =
+                RecordQuery { kind: KIND.into(), after: after.take(), limit: PAGE, ..RecordQuery::default() };
+            let records = self.store.records(&query).await?;
+            for record in &records {
+                match self.open(&record.key, &record.value, record.version) {
+                    Ok((name, desired)) => drop(all.insert(name, desired)),
+                    Err(why) => {
+                        tracing::error!(name = record.key, %why, "an agent that the API added cannot be served")
+                    }
+                }
+            }
+            match records.last() {
+                Some(last) if records.len() == PAGE => after = Some(last.key.clone()),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    fn open(&self, key: &str, value: &[u8], version: u64) -> Result<(AgentName, Desired), String> {
+        let text = std::str::from_utf8(value).map_err(|error| error.to_string())?;
+        let vault = self.vault.as_ref().ok_or("there is no key to open it; say --key-file")?;
+        let text = vault.open(&sealed_for(key), text).ok_or("it was sealed with another key")?;
+        let given: Map<String, Value> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let name: AgentName = key.parse()?;
+        let agent = settings::read(&name, &given).map_err(|refused| format!("{refused:?}"))?;
+        Ok((name, Desired { agent, given: Some((given, version)) }))
+    }
+
+    pub(super) async fn put(
+        &self,
+        name: &AgentName,
+        given: &Map<String, Value>,
+        expect: Expect,
+    ) -> Result<u64, Refused> {
+        let vault = self.vault.as_ref().ok_or_else(|| {
+            Refused::Failed(
+                "what is added must be kept under a key, and this hub has none; start it with --key-file"
+                    .to_owned(),
+            )
+        })?;
+        let text = serde_json::to_string(given).map_err(|error| Refused::Failed(error.to_string()))?;
+        let sealed =
+            vault.seal(&sealed_for(name), &text).map_err(|error| Refused::Failed(error.to_string()))?;
+        let put =
+            PutRecord { kind: KIND.into(), key: (**name).into(), value: sealed.into(), at: now(), expect };
+        let written = self.store.put_records(vec![put]).await?.pop();
+        written.unwrap_or(Err(Lost::NotFound)).map_err(|refused| lost(&refused))
+    }
+
+    pub(super) async fn drop(&self, name: &str, version: u64) -> Result<(), Refused> {
+        self.store
+            .delete_record(KIND, name, Expect::Version(version))
+            .await?
+            .map(drop)
+            .map_err(|refused| lost(&refused))
+    }
+}
+
+/// What is sealed for one agent is worth nothing as another's.
+fn sealed_for(name: &str) -> String {
+    format!("agent {name}")
+}
+
+fn lost(lost: &Lost) -> Refused {
+    match lost {
+        Lost::Version(version) => Refused::Changed(version.0),
+        Lost::NotFound | Lost::Held | Lost::KeyTaken | Lost::Full => Refused::Changed(0),
+    }
+}

@@ -1,0 +1,244 @@
+//! The route table of the public listener: every path, what a request to it has to show, and what answers it.
+//!
+//! | path | access | answered by |
+//! |---|---|---|
+//! | `/healthz`, `/readyz`, the JWKS | anyone | `health`, `signing` |
+//! | gRPC's health and reflection | anyone but pages of other sites | `grpc` |
+//! | `/agents`, the catalogs | caller | `directory` |
+//! | gRPC's calls | caller | the agent that their tenant names |
+//! | routes of kinds below `/agents/NAME/` | as each says | the kind of the agent |
+//! | all else below `/agents/NAME` | caller, or anyone for a public card | the agent |
+//! | all else | as above | the default agent |
+
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
+
+use anyhow::Result;
+use axum::{
+    Extension, Json,
+    body::{Body, HttpBody as _},
+    extract::{DefaultBodyLimit, Request},
+    response::{IntoResponse as _, Response},
+    routing::{MethodFilter, MethodRouter, on},
+};
+use http::{HeaderMap, Method, StatusCode, Uri, header};
+use matchit::{Match, Router as Paths};
+use nuncio_server::{
+    bind::{self, BindOptions},
+    store::Store,
+};
+use serde_json::json;
+
+use crate::{
+    agent_urls::{self, AgentUrls},
+    agents::{self, KindRoute, RouteCall},
+    directory,
+    fleet::{Agent, Fleet},
+    grpc::{self, Health},
+    health,
+    target::{RouteAccess, Target},
+};
+
+/// Paths of a card, below the address of its agent.
+const CARD_PATHS: [&str; 4] = ["", "/", "/.well-known/agent-card.json", "/.well-known/agent.json"];
+
+/// Answers the requests to a route.
+type Handler = MethodRouter<(), Infallible>;
+
+/// Every path of the public listener.
+pub(crate) struct RouteTable {
+    fleet: Arc<Fleet>,
+    paths: Paths<Found>,
+    routes: Vec<Route>,
+}
+
+struct Route {
+    access: RouteAccess,
+    to: To,
+}
+
+enum To {
+    /// The agent that the path names, or the default one.
+    Agent,
+    Handler(Box<Handler>),
+}
+
+/// The routes of a path.
+#[derive(Default)]
+struct Found {
+    /// Routes of kinds take their own methods only.
+    by_method: Vec<(Method, usize)>,
+    /// The route of all other methods; by default the agent's.
+    any: usize,
+    is_card_path: bool,
+}
+
+/// The first route: that of an agent. It is the default, and that of every path that the table does not have.
+const AGENT: usize = 0;
+
+impl RouteTable {
+    /// All routes but those of signing keys, and the health of the port as gRPC asks for it.
+    pub(crate) async fn new(
+        fleet: &Arc<Fleet>,
+        store: &Arc<dyn Store>,
+        urls: &AgentUrls,
+        options: &BindOptions,
+    ) -> Result<(Self, Health)> {
+        let agent = Route { access: RouteAccess::Caller, to: To::Agent };
+        let mut table = Self { fleet: Arc::clone(fleet), paths: Paths::new(), routes: vec![agent] };
+        for path in CARD_PATHS {
+            let card = || Found { is_card_path: true, ..Found::default() };
+            table.paths.insert(format!("/agents/{{name}}{path}"), card())?;
+            // The default agent has its card at the root.
+            if !path.is_empty() {
+                table.paths.insert(path, card())?;
+            }
+        }
+        table.paths.insert("/agents/{name}/{*below}", Found::default())?;
+        table.add_all(RouteAccess::Anyone, health::public_routes(fleet))?;
+        table.add_all(RouteAccess::Caller, directory::routes(fleet, urls))?;
+        let (calls, protocol, health) = grpc::routes(fleet.clone(), options.clone()).await?;
+        table.add_all(RouteAccess::Caller, calls)?;
+        table.add_all(RouteAccess::Protocol, protocol)?;
+        table.add_kinds(fleet, store, options)?;
+        Ok((table, health))
+    }
+
+    /// Adds routes that take all methods of their paths.
+    pub(crate) fn add_all<P: Into<String>>(
+        &mut self,
+        access: RouteAccess,
+        routes: impl IntoIterator<Item = (P, Handler)>,
+    ) -> Result<()> {
+        for (path, handler) in routes {
+            let any = self.push(access, handler);
+            self.paths.insert(path, Found { any, ..Found::default() })?;
+        }
+        Ok(())
+    }
+
+    /// Adds routes that take their own method only; all other methods of their paths are the agent's.
+    fn add_kinds(&mut self, fleet: &Arc<Fleet>, store: &Arc<dyn Store>, options: &BindOptions) -> Result<()> {
+        let mut paths = BTreeMap::<_, Found>::new();
+        for route in agents::routes() {
+            let handler = kind_handler(&route, fleet, store)?;
+            let index = self.push(route.access, handler.layer(DefaultBodyLimit::max(options.body_bytes)));
+            paths.entry(route.path).or_default().by_method.push((route.method, index));
+        }
+        for (path, found) in paths {
+            self.paths.insert(format!("/agents/{{name}}/{path}"), found)?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, access: RouteAccess, handler: Handler) -> usize {
+        self.routes.push(Route { access, to: To::Handler(Box::new(handler)) });
+        self.routes.len() - 1
+    }
+
+    /// Reads the target of a request.
+    pub(crate) fn find(&self, request: &Request) -> Target {
+        let is_named = |found: &Match<'_, '_, &Found>| found.params.get("name") != Some("");
+        let Some(found) = self.paths.at(request.uri().path()).ok().filter(is_named) else {
+            return Target::new(AGENT, RouteAccess::Caller, false, None);
+        };
+        let Found { by_method, any, is_card_path } = found.value;
+        // GET answers HEAD as well.
+        let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
+        let own = by_method.iter().find(|(own, _)| own == method).map(|(_, route)| *route);
+        let route = own.unwrap_or(*any);
+        let is_card = *is_card_path && reads(request);
+        Target::new(route, self.routes[route].access, is_card, found.params.get("name"))
+    }
+
+    /// The agent whose card anybody may read, if this request reads that and nothing else.
+    pub(crate) fn public_card(&self, target: Target, request: &Request) -> Option<Arc<Agent>> {
+        let reads_card = target.is_card && request.method() != Method::OPTIONS;
+        reads_card.then(|| self.fleet.with_public_card(target.agent(request.uri().path()))).flatten()
+    }
+
+    /// Answers a request that may pass. `public` is the agent whose public card it reads.
+    pub(crate) async fn serve(
+        &self,
+        target: Target,
+        public: Option<Arc<Agent>>,
+        mut request: Box<Request>,
+    ) -> Response {
+        if let To::Handler(handler) = &self.routes[target.route].to {
+            request.extensions_mut().insert(target);
+            let Ok(response) = tower::Service::call(&mut *handler.clone(), *request).await;
+            return response;
+        }
+        let is_head = request.method() == Method::HEAD;
+        let (name, access) = (target.agent(request.uri().path()), request.extensions().get());
+        let prefix = name.map(agent_urls::path).unwrap_or_default();
+        let agent = public.or_else(|| match name {
+            Some(name) => self.fleet.visible(name, access),
+            None => self.fleet.default_for(access),
+        });
+        let response = match agent {
+            Some(agent) => agent.shown().bound.serve(&prefix, request).await,
+            None => not_found(request.headers(), request.uri()),
+        };
+        if is_head { without_body(response) } else { response }
+    }
+}
+
+/// True for a read, or a browser's question about one.
+fn reads(request: &Request) -> bool {
+    let asked = request.headers().get(header::ACCESS_CONTROL_REQUEST_METHOD).map(|asked| asked.as_bytes());
+    match (request.method(), asked) {
+        (&Method::GET | &Method::HEAD, _) => true,
+        (&Method::OPTIONS, Some(asked)) => asked == b"GET" || asked == b"HEAD",
+        _ => false,
+    }
+}
+
+/// The head alone, with the length that the body would have (RFC 9110, 9.3.2).
+fn without_body(mut response: Response) -> Response {
+    if let Some(length) = response.body().size_hint().exact() {
+        response.headers_mut().entry(header::CONTENT_LENGTH).or_insert(length.into());
+    }
+    response.map(|_| Body::empty())
+}
+
+/// A route of a kind, for every agent: which agents are of which kind is not told. No operation has these paths; one
+/// of a tenant named `push` would.
+fn kind_handler(route: &KindRoute, fleet: &Arc<Fleet>, store: &Arc<dyn Store>) -> Result<Handler> {
+    let (fleet, store) = (Arc::clone(fleet), Arc::clone(store));
+    let KindRoute { path: pattern, access, handler, .. } = *route;
+    let answer = move |Extension(target): Extension<Target>, request: Request| {
+        let (headers, uri) = (request.headers().clone(), request.uri().clone());
+        let name = target.agent(uri.path()).unwrap_or_default().to_owned();
+        let agent = match access {
+            RouteAccess::Capability => fleet.get(&name),
+            RouteAccess::Anyone | RouteAccess::Protocol | RouteAccess::Caller => {
+                fleet.visible(&name, request.extensions().get())
+            }
+        };
+        let captures = captures(pattern, target.below_agent(uri.path()));
+        let answer = handler(RouteCall { store: Arc::clone(&store), name, agent, captures, request });
+        async move { answer.await.unwrap_or_else(|| not_found(&headers, &uri)) }
+    };
+    Ok(on(MethodFilter::try_from(route.method.clone())?, answer))
+}
+
+/// The parts of a path that the braces of its pattern stand for.
+fn captures(pattern: &str, below: &str) -> Vec<String> {
+    let parts = pattern.split('/').zip(below.trim_start_matches('/').split('/'));
+    parts.filter(|(part, _)| part.starts_with('{')).map(|(_, text)| text.to_owned()).collect()
+}
+
+fn not_found(headers: &HeaderMap, uri: &Uri) -> Response {
+    if bind::is_grpc(headers) {
+        return bind::unimplemented("there is no such service here; server reflection lists them");
+    }
+    let body = json!({ "error": {
+        "code": 404,
+        "status": "NOT_FOUND",
+        "message": format!("there is nothing at {}; GET /agents lists the agents", uri.path()),
+    }});
+    (StatusCode::NOT_FOUND, Json(body)).into_response()
+}
+
+#[cfg(test)]
+mod tests;

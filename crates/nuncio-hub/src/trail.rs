@@ -1,0 +1,395 @@
+//! Who was refused, and what operators changed: rows that stay for a while. Whoever causes one does not wait
+//! for it.
+//!
+//! Denials of the same kind within a minute are one row with a count, written when the first comes and again
+//! when the minute is over: nobody can fill the store by asking.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use nuncio_protocol::Timestamp;
+use nuncio_server::store::{Expect, PutRecord, RecordQuery, Store, StoreError};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, MissedTickBehavior},
+};
+use uuid::Uuid;
+
+use crate::{clock, network::subscriber_network, telemetry::Metrics};
+
+/// What operators did; it stays, however many are refused meanwhile.
+const ACTS: &str = "audit";
+/// Who was refused.
+const DENIALS: &str = "audit-denial";
+/// Rows that wait to be written; more are lost, and their number is logged.
+const WAITING: usize = 4096;
+/// So many of those places are for what operators do: whoever is refused cannot have it forgotten.
+const RESERVED: usize = 1024;
+/// For how long denials of the same kind are one row.
+const FOLD: Duration = Duration::from_secs(60);
+/// Kinds of denials that are counted at a time, and so rows in a minute. Who comes from more addresses than that is
+/// counted without them.
+const OPEN: usize = 1_000;
+/// How often we look whether a minute is over.
+const LOOK: Duration = Duration::from_secs(5);
+/// How often we look for rows that are too old or too many.
+const TIDY: Duration = Duration::from_secs(60 * 60);
+/// How long rows stay, and how many denials.
+const KEEP: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+const MOST: usize = 100_000;
+const PAGE: usize = 1000;
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// Credentials that prove nothing.
+    CredentialsRefused,
+    /// Too many of those from one address: nobody looked at more.
+    AttemptsLimited,
+    /// An agent that the caller may not know of.
+    AgentDenied,
+    /// An operation that the caller may not call.
+    OperationDenied,
+    KeyCreated,
+    KeyRotated,
+    KeyRevoked,
+    KeyDeleted,
+    AgentAdded,
+    AgentChanged,
+    AgentRemoved,
+    AgentRefreshed,
+    TaskCanceled,
+    DataErased,
+    DeliveryReplayed,
+    ConfigReloaded,
+}
+
+impl What {
+    /// As it is called in measurements, if it is a refusal.
+    fn denial(self) -> Option<&'static str> {
+        match self {
+            Self::CredentialsRefused => Some("credentials_refused"),
+            Self::AttemptsLimited => Some("attempts_limited"),
+            Self::AgentDenied => Some("agent_denied"),
+            Self::OperationDenied => Some("operation_denied"),
+            _ => None,
+        }
+    }
+
+    /// Where it is written.
+    fn kind(self) -> &'static str {
+        if self.folds() { DENIALS } else { ACTS }
+    }
+
+    /// True if many of it are one row.
+    fn folds(self) -> bool {
+        matches!(
+            self,
+            Self::CredentialsRefused | Self::AttemptsLimited | Self::AgentDenied | Self::OperationDenied
+        )
+    }
+}
+
+/// A row. Everything that is known, and nothing of what was sent.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Row {
+    #[schemars(with = "String")]
+    pub(crate) at: Timestamp,
+    pub(crate) what: What,
+    /// How often within a minute.
+    pub(crate) count: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) principal: Option<String>,
+    /// The id of a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) peer: Option<IpAddr>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) operation: Option<String>,
+    /// In words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) detail: Option<String>,
+}
+
+impl Row {
+    /// This happened now.
+    pub(crate) fn of(what: What) -> Self {
+        Self {
+            at: clock::now(),
+            what,
+            count: 1,
+            principal: None,
+            key: None,
+            peer: None,
+            agent: None,
+            operation: None,
+            detail: None,
+        }
+    }
+}
+
+/// Takes rows down. Clones write to the same place.
+#[derive(Clone)]
+pub(crate) struct Trail {
+    sender: mpsc::Sender<Row>,
+    lost: Arc<AtomicU64>,
+    metrics: Option<Arc<Metrics>>,
+    store: Arc<dyn Store>,
+}
+
+impl Trail {
+    /// And what writes them.
+    pub(crate) fn new(store: &Arc<dyn Store>) -> (Self, Writer) {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        let lost = Arc::<AtomicU64>::default();
+        let trail = Self { sender, lost: Arc::clone(&lost), metrics: None, store: Arc::clone(store) };
+        let writer = Writer { receiver, lost, store: Arc::clone(store), open: HashMap::new() };
+        (trail, writer)
+    }
+
+    /// Refusals are counted there, too.
+    #[must_use]
+    pub(crate) fn counted_by(mut self, metrics: &Arc<Metrics>) -> Self {
+        self.metrics = Some(Arc::clone(metrics));
+        self
+    }
+
+    /// Takes a row down, soon.
+    pub(crate) fn note(&self, row: Row) {
+        if let (Some(metrics), Some(reason)) = (&self.metrics, row.what.denial()) {
+            metrics.denied(reason);
+        }
+        let is_full = row.what.folds() && self.sender.capacity() <= RESERVED;
+        if is_full || self.sender.try_send(row).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Rows with their ids, the newest first, from after this one on.
+    pub(crate) async fn page(
+        &self,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<(String, Row)>, StoreError> {
+        let mut records = Vec::new();
+        for kind in [ACTS, DENIALS] {
+            let after = after.clone();
+            let query =
+                RecordQuery { after, descending: true, limit, kind: kind.into(), ..RecordQuery::default() };
+            records.extend(self.store.records(&query).await?);
+        }
+        records.sort_by(|one, other| other.key.cmp(&one.key));
+        records.truncate(limit);
+        let row = |record: nuncio_server::store::Record| {
+            let row = serde_json::from_slice(&record.value).map_err(StoreError::broken)?;
+            Ok((record.key, row))
+        };
+        records.into_iter().map(row).collect()
+    }
+}
+
+/// Denials are of the same kind if all of this is the same.
+#[derive(PartialEq, Eq, Hash)]
+struct Fold {
+    what: What,
+    principal: Option<String>,
+    peer: Option<IpAddr>,
+    agent: Option<String>,
+    operation: Option<String>,
+}
+
+impl Fold {
+    fn of(row: &Row) -> Self {
+        // Those who are known are told apart by who they are, the others by where they come from.
+        let peer = if row.principal.is_none() { row.peer.map(subscriber_network) } else { None };
+        let Row { what, principal, agent, operation, .. } = row.clone();
+        Self { what, principal, peer, agent, operation }
+    }
+}
+
+/// A row that is still being counted.
+struct Open {
+    id: String,
+    row: Row,
+    ends: Instant,
+    /// How many of it are written down.
+    written: u64,
+}
+
+/// Writes rows down.
+pub(crate) struct Writer {
+    receiver: mpsc::Receiver<Row>,
+    lost: Arc<AtomicU64>,
+    store: Arc<dyn Store>,
+    open: HashMap<Fold, Open>,
+}
+
+impl Writer {
+    /// Writes for as long as it is polled.
+    pub(crate) async fn run(&mut self) -> Infallible {
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut tidied = None::<Instant>;
+        let mut rows = Vec::new();
+        loop {
+            tokio::select! {
+                received = self.receiver.recv_many(&mut rows, PAGE) => {
+                    if received == 0 {
+                        // Nobody is left to write for.
+                        return std::future::pending().await;
+                    }
+                    self.write(&mut rows).await;
+                }
+                _ = looks.tick() => {
+                    self.settle(Instant::now()).await;
+                    if tidied.is_none_or(|tidied| tidied.elapsed() >= TIDY) {
+                        tidied = Some(Instant::now());
+                        self.tidy().await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes what is left.
+    pub(crate) async fn close(mut self) {
+        self.receiver.close();
+        let mut rows = Vec::new();
+        while self.receiver.recv_many(&mut rows, PAGE).await > 0 {
+            self.write(&mut rows).await;
+        }
+        self.settle(Instant::now() + FOLD).await;
+    }
+
+    async fn write(&mut self, rows: &mut Vec<Row>) {
+        let now = Instant::now();
+        let mut puts = Vec::new();
+        for row in rows.drain(..) {
+            if !row.what.folds() {
+                puts.extend(put(new_id(), &row));
+                continue;
+            }
+            let (fold, row) = self.fold(row, now);
+            if let Some(open) = self.open.get_mut(&fold).filter(|open| now < open.ends) {
+                open.row.count += row.count;
+                continue;
+            }
+            let open = Open { id: new_id(), ends: now + FOLD, written: row.count, row };
+            puts.extend(put(open.id.clone(), &open.row));
+            if let Some(before) = self.open.insert(fold, open).filter(Open::is_news) {
+                puts.extend(put(before.id, &before.row));
+            }
+        }
+        self.put(puts).await;
+    }
+
+    /// What a denial is counted with, and as which row.
+    fn fold(&self, row: Row, now: Instant) -> (Fold, Row) {
+        let fold = Fold::of(&row);
+        let is_counted = self.open.get(&fold).is_some_and(|open| now < open.ends);
+        if is_counted || self.open.len() < OPEN {
+            return (fold, row);
+        }
+        let detail = Some("of more callers and addresses than are told apart".to_owned());
+        let row = Row { at: row.at, count: row.count, detail, ..Row::of(row.what) };
+        (Fold::of(&row), row)
+    }
+
+    /// Writes down how often it was, where the minute is over.
+    async fn settle(&mut self, now: Instant) {
+        let over = self.open.extract_if(|_, open| open.ends <= now).map(|(_, open)| open);
+        let puts: Vec<_> = over.filter(Open::is_news).filter_map(|open| put(open.id, &open.row)).collect();
+        self.put(puts).await;
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            tracing::warn!(lost, "more audit rows came than could be written; some are lost");
+        }
+    }
+
+    async fn put(&self, puts: Vec<PutRecord>) {
+        let count = puts.len();
+        if count > 0
+            && let Err(error) = self.store.put_records(puts).await
+        {
+            tracing::error!(%error, count, "audit rows could not be written; they are lost");
+        }
+    }
+
+    async fn tidy(&self) {
+        if let Err(error) = self.forget().await {
+            tracing::warn!(%error, "old audit rows could not be removed");
+        }
+    }
+
+    /// Removes rows that are too old, and the oldest of those denials that are too many.
+    async fn forget(&self) -> Result<(), StoreError> {
+        let before = clock::earlier(clock::now(), KEEP);
+        for kind in [ACTS, DENIALS] {
+            self.prune(kind, before).await?;
+        }
+        let (mut count, mut after) = (0, None);
+        loop {
+            let query = RecordQuery {
+                after,
+                descending: true,
+                limit: PAGE,
+                kind: DENIALS.into(),
+                ..RecordQuery::default()
+            };
+            let page = self.store.records(&query).await?;
+            count += page.len();
+            let Some(last) = page.last() else { return Ok(()) };
+            if count >= MOST {
+                return self.prune(DENIALS, last.at).await;
+            }
+            after = Some(last.key.clone());
+        }
+    }
+
+    async fn prune(&self, kind: &str, before: Timestamp) -> Result<(), StoreError> {
+        while self.store.prune_records(kind, before, PAGE).await? == PAGE {}
+        Ok(())
+    }
+}
+
+impl Open {
+    fn is_news(&self) -> bool {
+        self.row.count > self.written
+    }
+}
+
+/// In the order of time.
+fn new_id() -> String {
+    Uuid::now_v7().to_string()
+}
+
+/// `None` for a row that cannot be written as JSON, which there is not.
+fn put(key: String, row: &Row) -> Option<PutRecord> {
+    let value: Bytes = serde_json::to_vec(row).ok()?.into();
+    Some(PutRecord {
+        kind: row.what.kind().into(),
+        key: key.into(),
+        value,
+        at: row.at,
+        expect: Expect::Anything,
+    })
+}
+
+#[cfg(test)]
+mod tests;

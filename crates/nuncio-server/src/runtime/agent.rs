@@ -1,0 +1,182 @@
+//! The agent that a runtime runs: its card, its executor, and what follows from them.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use nuncio_protocol::{
+    AgentCard, CallContext, Caller, ContextId, Error, ErrorKind, Message, Result, wire::excerpt,
+};
+
+use super::{Limits, executor::Executor, hooks::Declared};
+use crate::{size, store::Scope};
+
+/// The card for a caller; `None` if there is none for this one.
+pub(super) type ExtendedCard = Box<dyn Fn(&Caller) -> Option<AgentCard> + Send + Sync>;
+
+/// An agent.
+pub(super) struct Agent {
+    pub(super) name: Arc<str>,
+    /// The scope of the anonymous caller without a tenant, which is the most frequent one.
+    pub(super) anonymous: Arc<Scope>,
+    /// What new calls and executions see.
+    pub(super) current: ArcSwap<Current>,
+    /// What every card of this agent says.
+    pub(super) declared: Declared,
+    pub(super) extended_card: Option<ExtendedCard>,
+    pub(super) extended_card_is_open: bool,
+    pub(super) refused_media_types: Vec<String>,
+    /// Whatever the card says.
+    pub(super) any_media_type: bool,
+    /// The agent may be asked the same again, whatever its executor says.
+    pub(super) idempotent: bool,
+}
+
+/// What may be replaced while the runtime runs.
+pub(super) struct Current {
+    pub(super) card: Arc<AgentCard>,
+    pub(super) executor: Arc<dyn Executor>,
+    /// At most so many parts in a message.
+    pub(super) parts: usize,
+    /// At most so many bytes in a task.
+    pub(super) max_task_bytes: usize,
+}
+
+impl Agent {
+    pub(super) fn current(&self) -> Guard<Arc<Current>> {
+        self.current.load()
+    }
+
+    /// Gives new calls and executions this card and this executor.
+    pub(super) fn replace(
+        &self,
+        mut card: AgentCard,
+        executor: Arc<dyn Executor>,
+        parts: usize,
+        max_task_bytes: usize,
+    ) {
+        self.declared.on(&mut card);
+        self.current.store(Arc::new(Current { card: Arc::new(card), executor, parts, max_task_bytes }));
+    }
+
+    /// The scope of the tasks that this call may see.
+    pub(super) fn scope(&self, cx: &CallContext, tenant: Option<&str>) -> Arc<Scope> {
+        // What was proved beats what is said.
+        let tenant = cx.caller.tenant().map(|tenant| &**tenant).or(tenant).or(cx.tenant.as_deref());
+        if tenant.is_none() && cx.caller.principal().is_none() {
+            return Arc::clone(&self.anonymous);
+        }
+        Arc::new(Scope {
+            agent: Arc::clone(&self.name),
+            tenant: tenant.map(Into::into),
+            owner: cx.caller.principal().cloned(),
+        })
+    }
+
+    /// True if the executor may be given the same message twice.
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.idempotent || self.current().executor.is_idempotent()
+    }
+
+    /// Before anything else: the extensions that the agent demands (REQ-077).
+    pub(super) fn check_extensions(&self, cx: &CallContext) -> Result<()> {
+        let current = self.current();
+        let required = current.card.capabilities.extensions.iter().filter(|extension| extension.required);
+        let missing: Vec<&str> =
+            required.map(|extension| &*extension.uri).filter(|uri| !cx.declares(uri)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let missing = missing.join(",");
+        Err(Error::new(ErrorKind::ExtensionSupportRequired, format!("declare in A2A-Extensions: {missing}"))
+            .with_metadata("requiredExtensions", missing)
+            .with_metadata("declaredExtensions", excerpt(cx.extensions.join(","))))
+    }
+
+    /// REQ-132.
+    pub(super) fn check_streaming(&self) -> Result<()> {
+        if self.current().card.capabilities.streaming == Some(true) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::UnsupportedOperation, "this agent does not stream"))
+    }
+
+    /// The card for this caller.
+    pub(super) async fn extended_card(&self, cx: &CallContext) -> Result<AgentCard> {
+        let current = self.current.load_full();
+        if current.card.capabilities.extended_agent_card != Some(true) {
+            return Err(Error::new(ErrorKind::UnsupportedOperation, "this agent has no extended card"));
+        }
+        if !self.extended_card_is_open && cx.caller.principal().is_none() {
+            return Err(ErrorKind::Unauthenticated.into());
+        }
+        let card = match &self.extended_card {
+            Some(card) => card(&cx.caller),
+            None => current.executor.extended_card(cx).await?,
+        };
+        let mut card = card.ok_or(ErrorKind::ExtendedAgentCardNotConfigured)?;
+        self.declared.on(&mut card);
+        Ok(card)
+    }
+
+    /// The error of what would make a task larger than it may be.
+    pub(super) fn too_large(&self) -> Error {
+        let most = self.current().max_task_bytes;
+        let why = format!("the task has reached its limit of {most} bytes (max_task_bytes) and was stopped");
+        Error::new(ErrorKind::ResourceExhausted, why)
+    }
+
+    /// Refuses a message that the agent does not take.
+    pub(super) fn check_message(&self, message: &Message, limits: &Limits) -> Result<()> {
+        let current = self.current();
+        let most = current.parts;
+        if size::message(message) > current.max_task_bytes {
+            let why = format!("a task may have {} bytes (max_task_bytes)", current.max_task_bytes);
+            return Err(Error::new(ErrorKind::PayloadTooLarge, why));
+        }
+        if message.parts.len() > most {
+            return Err(Error::invalid_field("message.parts", format!("at most {most} parts are allowed")));
+        }
+        let ids = [
+            ("message.messageId", Some(message.message_id.as_str())),
+            ("message.contextId", message.context_id.as_ref().map(ContextId::as_str)),
+        ];
+        let references = message.reference_task_ids.iter();
+        let references = references.map(|id| ("message.referenceTaskIds", Some(id.as_str())));
+        for (field, id) in ids.into_iter().chain(references) {
+            if id.is_some_and(|id| id.len() > limits.id_bytes) {
+                return Err(Error::invalid_field(
+                    field,
+                    format!("at most {} bytes are allowed", limits.id_bytes),
+                ));
+            }
+        }
+        if message.reference_task_ids.len() > most {
+            return Err(Error::invalid_field(
+                "message.referenceTaskIds",
+                format!("at most {most} references are allowed"),
+            ));
+        }
+        let media_types =
+            message.parts.iter().enumerate().filter_map(|(i, part)| Some((i, part.media_type.as_deref()?)));
+        for (i, media_type) in media_types {
+            if !self.accepts(media_type) {
+                let media_type = excerpt(media_type.to_owned());
+                return Err(Error::new(
+                    ErrorKind::ContentTypeNotSupported,
+                    format!("message.parts[{i}].mediaType: this agent does not take {media_type}"),
+                )
+                .with_metadata("mediaType", media_type));
+            }
+        }
+        Ok(())
+    }
+
+    /// REQ-105.
+    fn accepts(&self, media_type: &str) -> bool {
+        let refused = self.refused_media_types.iter().any(|refused| match refused.strip_suffix('*') {
+            Some(prefix) => media_type.starts_with(prefix),
+            None => media_type == refused,
+        });
+        !refused && (self.any_media_type || self.current().card.accepts_input(media_type))
+    }
+}

@@ -1,0 +1,71 @@
+//! Admission: how many executions and streams there may be at a time.
+
+use std::sync::Arc;
+
+use nuncio_protocol::{Error, ErrorKind, Result};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{Limits, RETRY_AFTER};
+use crate::{CallerKey, CallerPermit, CallerPool, CallerShare, CountedTask, TaskQuota, store::Scope};
+
+/// The permits of a runtime.
+pub(super) struct Capacity {
+    executions: CallerPool,
+    /// Over all agents that share it.
+    quota: TaskQuota,
+    streams: Arc<Semaphore>,
+}
+
+/// Held by an execution until it is over.
+pub(super) struct TaskPermit {
+    _counted: CountedTask,
+    /// `None` for an execution that only ends its task.
+    _permit: Option<CallerPermit>,
+}
+
+impl Capacity {
+    pub(super) fn new(limits: &Limits, share: CallerShare, quota: TaskQuota) -> Self {
+        let streams = Arc::new(Semaphore::new(limits.streams));
+        Self { executions: CallerPool::new(limits.tasks, share), quota, streams }
+    }
+
+    /// Lets an execution for the caller of this scope begin; it counts for as long as the permit is kept.
+    pub(super) fn task_permit(&self, scope: &Scope) -> Result<TaskPermit> {
+        let caller = CallerKey::from(scope);
+        let counted =
+            self.quota.begin(&caller).ok_or_else(|| exhausted("too many unfinished tasks of yours"))?;
+        let permit =
+            self.executions.try_acquire(&caller).ok_or_else(|| exhausted("too many tasks are running"))?;
+        Ok(TaskPermit { _counted: counted, _permit: Some(permit) })
+    }
+
+    /// Counts an execution that another server had begun. It counts while it waits as well: its caller begins no more
+    /// beside it.
+    pub(super) fn resume(&self, scope: &Scope) -> CountedTask {
+        self.quota.resume(&CallerKey::from(scope))
+    }
+
+    /// Waits until such an execution may run. What is `stopped` needs no room to end.
+    pub(super) async fn resumed_permit(
+        &self,
+        scope: &Scope,
+        counted: CountedTask,
+        stopped: impl Future<Output = ()>,
+    ) -> TaskPermit {
+        let caller = CallerKey::from(scope);
+        let permit = tokio::select! {
+            permit = self.executions.acquire(&caller) => Some(permit),
+            () = stopped => None,
+        };
+        TaskPermit { _counted: counted, _permit: permit }
+    }
+
+    /// Lets a stream be opened; it counts for as long as the permit is kept.
+    pub(super) fn stream_permit(&self) -> Result<OwnedSemaphorePermit> {
+        Arc::clone(&self.streams).try_acquire_owned().map_err(|_| exhausted("too many streams are open"))
+    }
+}
+
+fn exhausted(why: &str) -> Error {
+    Error::new(ErrorKind::ResourceExhausted, why).with_retry_after(RETRY_AFTER)
+}

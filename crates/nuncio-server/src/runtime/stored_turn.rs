@@ -1,0 +1,118 @@
+//! Turns that outlive the process: stored from the moment they are acknowledged until they are
+//! done, so that whoever comes after a crash can run them.
+
+use std::sync::Arc;
+
+use nuncio_protocol::{
+    CallContext, Caller, Error, Message, Metadata, Result, SendMessageConfiguration, Version,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Core, live::LiveTaskRef, turn::Job};
+use crate::{
+    id::new_id,
+    store::{IdempotencyKey, Scope, StoreError, StoredTurn, TurnChange},
+};
+
+/// The body of a stored turn: all that is needed to run it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct TurnBody {
+    /// What the caller said; not repeated where it begins the task, whose history has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<Arc<Message>>,
+    #[serde(default)]
+    pub(super) configuration: SendMessageConfiguration,
+    #[serde(default)]
+    pub(super) metadata: Metadata,
+    /// The key and the digest that a repeat of a follow-up is recognised by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    claim: Option<(Arc<str>, [u8; 32])>,
+    /// What it is called, if a repeat is to have the same name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<Arc<str>>,
+    version: String,
+    #[serde(default)]
+    extensions: Vec<String>,
+    /// The tenant of the task's scope is what the call said, not what the caller has proved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unproved_tenant: bool,
+}
+
+impl TurnBody {
+    /// The turn that begins a task.
+    pub(super) fn opening(job: &Job) -> Self {
+        Self::of(job, None, None)
+    }
+
+    /// The turn of a message to a task, recorded under this key.
+    pub(super) fn follow_up(job: &Job, key: Option<&IdempotencyKey>) -> Self {
+        Self::of(job, Some(Arc::clone(&job.message)), key)
+    }
+
+    fn of(job: &Job, message: Option<Arc<Message>>, key: Option<&IdempotencyKey>) -> Self {
+        Self {
+            message,
+            configuration: job.configuration.clone(),
+            metadata: job.metadata.clone(),
+            claim: key.map(|key| (Arc::clone(&key.key), key.digest)),
+            name: job.repeat_id.clone(),
+            version: job.call.version.as_str().to_owned(),
+            extensions: job.call.extensions.clone(),
+            unproved_tenant: job.call.caller.tenant().is_none(),
+        }
+    }
+
+    /// The key under which its message is to be recorded.
+    pub(super) fn key(&self) -> Option<IdempotencyKey> {
+        self.claim.clone().map(|(key, digest)| IdempotencyKey { key, digest })
+    }
+
+    pub(super) fn encode(&self, begun: bool) -> Result<StoredTurn> {
+        let body = serde_json::to_vec(self).map_err(Error::internal)?.into();
+        Ok(StoredTurn { id: new_id(), begun, body })
+    }
+
+    pub(super) fn decode(turn: &StoredTurn) -> Result<Self, StoreError> {
+        serde_json::from_slice(&turn.body).map_err(StoreError::broken)
+    }
+
+    /// True if it begins the task.
+    pub(super) fn opens(&self) -> bool {
+        self.message.is_none()
+    }
+
+    /// Who called, as far as it is kept.
+    pub(super) fn call(&self, scope: &Scope) -> CallContext {
+        let version = Version::ALL.iter().find(|version| version.as_str() == self.version);
+        let mut caller = scope.owner.clone().map_or_else(Caller::anonymous, Caller::authenticated);
+        if let Some(tenant) = scope.tenant.as_ref().filter(|_| !self.unproved_tenant) {
+            caller = caller.of_tenant(Arc::clone(tenant));
+        }
+        CallContext {
+            extensions: self.extensions.clone(),
+            tenant: scope.tenant.as_deref().map(str::to_owned),
+            caller,
+            ..CallContext::new(version.copied().unwrap_or(Version::V1_0))
+        }
+    }
+}
+
+impl Core {
+    /// True if turns outlive the process.
+    pub(super) fn keeps_turns(&self) -> bool {
+        self.journal.is_durable()
+    }
+
+    /// Changes a kept turn, when the store is there.
+    pub(super) async fn change_turn(&self, live: &LiveTaskRef, change: TurnChange) -> Result<()> {
+        let changed = self
+            .journal
+            .retry_while_down(|| self.store.update_turn(&live.scope, &live.id, change.clone()))
+            .await?;
+        changed.map_err(|refused| {
+            tracing::warn!(task = %live.id, ?refused, "the store refused a turn; somebody else has the task");
+            live.evict();
+            super::unavailable()
+        })
+    }
+}

@@ -1,0 +1,147 @@
+//! Checks about what operators see: tasks of all callers, and numbers.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use nuncio_protocol::{Seq, TaskState};
+
+use super::{Writer, at, stored, works};
+use crate::store::{
+    AdminTask, AdminTaskPage, AdminTaskQuery, ErasureTarget, Keyset, Prune, Pruned, Scope, Store, TaskCount,
+};
+
+const STATES: [TaskState; 4] =
+    [TaskState::Working, TaskState::InputRequired, TaskState::Completed, TaskState::Failed];
+
+fn scopes() -> Vec<Arc<Scope>> {
+    let names = [
+        ("a", None, None),
+        ("a", None, Some("ann")),
+        ("a", Some("x"), Some("ann")),
+        ("b", None, Some("ann")),
+        ("b\0", None, Some("")),
+        ("c", None, Some("bob\0")),
+    ];
+    let scope = |(agent, tenant, owner): (&str, Option<&str>, Option<&str>)| {
+        Arc::new(Scope { agent: agent.into(), tenant: tenant.map(Into::into), owner: owner.map(Into::into) })
+    };
+    names.into_iter().map(scope).collect()
+}
+
+/// Tasks of many callers in many states, as they are to be listed.
+async fn fill(store: &Arc<dyn Store>) -> Vec<AdminTask> {
+    let mut wanted = Vec::new();
+    for (i, scope) in scopes().iter().enumerate() {
+        for (j, state) in STATES.into_iter().enumerate() {
+            // Of some moments there are several.
+            let (id, context, when) = (format!("t-{i}-{j}"), format!("c-{j}"), 10 + ((i + j) % 5) as i64);
+            let mut writer = Writer::create(store, scope, &id, &context, 1).await;
+            writer.chunk("a", "x").await;
+            writer.status(state, when).await;
+            wanted.push(AdminTask {
+                scope: Arc::clone(scope),
+                id: id.into(),
+                context_id: context.into(),
+                state,
+                at: at(when),
+                seq: Seq(3),
+            });
+        }
+    }
+    wanted.sort_by(|a, b| (b.at, &b.id).cmp(&(a.at, &a.id)));
+    wanted
+}
+
+fn matches(query: &AdminTaskQuery, task: &AdminTask) -> bool {
+    query.agent.as_ref().is_none_or(|agent| *agent == task.scope.agent)
+        && query.owner.as_ref().is_none_or(|owner| Some(owner) == task.scope.owner.as_ref())
+        && query.state.is_none_or(|state| state == task.state)
+        && query.since.is_none_or(|since| task.at >= since)
+}
+
+/// Newest status first, over all callers, by every filter and in pages of every size.
+pub async fn tasks_of_all_callers_are_listed(store: Arc<dyn Store>) {
+    let all = fill(&store).await;
+    let names = |names: &[&str]| -> Vec<Option<Arc<str>>> {
+        names.iter().map(|name| Some(Arc::from(*name))).chain([None]).collect()
+    };
+    for agent in names(&["a", "b", "b\0", "none"]) {
+        for owner in names(&["ann", "", "bob\0", "none"]) {
+            for state in
+                [None, Some(TaskState::Working), Some(TaskState::Completed), Some(TaskState::Rejected)]
+            {
+                for since in [None, Some(at(12)), Some(at(99))] {
+                    let query = AdminTaskQuery {
+                        agent: agent.clone(),
+                        owner: owner.clone(),
+                        state,
+                        since,
+                        ..AdminTaskQuery::default()
+                    };
+                    let wanted: Vec<AdminTask> =
+                        all.iter().filter(|task| matches(&query, task)).cloned().collect();
+                    for limit in [1, 5, 100] {
+                        assert_eq!(pages(&*store, &query, limit).await, wanted, "{query:?} by {limit}");
+                    }
+                }
+            }
+        }
+    }
+    let none = works(store.all_tasks(&AdminTaskQuery::default()).await);
+    assert_eq!(none, AdminTaskPage { tasks: Vec::new(), more: true }, "none were asked for");
+}
+
+/// All pages of this size.
+async fn pages(store: &dyn Store, query: &AdminTaskQuery, limit: usize) -> Vec<AdminTask> {
+    let mut found: Vec<AdminTask> = Vec::new();
+    loop {
+        let after = found.last().map(|last| Keyset { timestamp: last.at, id: last.id.clone() });
+        let page = works(store.all_tasks(&AdminTaskQuery { after, limit, ..query.clone() }).await);
+        assert!(page.tasks.len() <= limit && (!page.more || page.tasks.len() == limit), "{query:?}");
+        found.extend(page.tasks);
+        if !page.more {
+            return found;
+        }
+    }
+}
+
+/// With its scope, and as its owner would see it.
+pub async fn a_task_is_found_whoever_owns_it(store: Arc<dyn Store>) {
+    for task in fill(&store).await {
+        let found = works(store.find_task(&task.id).await);
+        let found = found.map(|(scope, found)| (scope, found.task, found.seq));
+        let own = stored(&*store, &task.scope, &task.id).await;
+        assert_eq!(found, own.map(|(own, seq)| ((*task.scope).clone(), own, seq)), "{}", task.id);
+    }
+    assert!(works(store.find_task(&"none".into()).await).is_none());
+}
+
+fn counted(tasks: &[AdminTask]) -> Vec<TaskCount> {
+    let mut counts: BTreeMap<(Arc<str>, TaskState), u64> = BTreeMap::new();
+    for task in tasks {
+        *counts.entry((Arc::clone(&task.scope.agent), task.state)).or_default() += 1;
+    }
+    counts.into_iter().map(|((agent, state), tasks)| TaskCount { agent, state, tasks }).collect()
+}
+
+/// The numbers follow every change, and what is forgotten is not counted.
+pub async fn tasks_are_counted_by_agent_and_state(store: Arc<dyn Store>) {
+    assert_eq!(works(store.count_tasks().await), []);
+    let mut tasks = fill(&store).await;
+    assert_eq!(works(store.count_tasks().await), counted(&tasks));
+    let moving = tasks.iter_mut().find(|task| task.state == TaskState::Working);
+    if let Some(task) = moving {
+        let Some((whole, seq)) = stored(&*store, &task.scope, &task.id).await else { panic!("it is there") };
+        let mut writer = Writer::open(&store, &task.scope, whole, seq);
+        writer.status(TaskState::Canceled, 20).await;
+        task.state = TaskState::Canceled;
+    }
+    assert_eq!(works(store.count_tasks().await), counted(&tasks));
+    let prune = Prune { agent: "a".into(), what: Pruned::Tasks(TaskState::Completed), before: at(99) };
+    assert_eq!(works(store.prune(&prune, 99).await), 3);
+    tasks.retain(|task| &*task.scope.agent != "a" || task.state != TaskState::Completed);
+    assert_eq!(works(store.count_tasks().await), counted(&tasks));
+    let whose = ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) };
+    assert!(works(store.erase(&whose, 99).await) > 0);
+    tasks.retain(|task| !whose.is(&task.scope));
+    assert_eq!(works(store.count_tasks().await), counted(&tasks));
+}

@@ -1,0 +1,121 @@
+//! The judge: who may write, decided over values.
+//!
+//! Every store fetches the facts ([`TaskFacts`], [`ReservationFacts`]) under its own lock and asks here; none has a rule
+//! of its own. The line:
+//!
+//! | store | facts are fetched | the rule is also in SQL, for one statement that looks and writes |
+//! |---|---|---|
+//! | memory | from its maps, under its lock | no |
+//! | SQLite | by the one writer, in its transaction | no: only whether an id or a key is taken is seen by inserting it |
+//! | PostgreSQL | `FOR UPDATE`, once something is refused (`postgres/judge.rs`) | entries, reservations and turns, in the usual way where nothing is refused: `free_for!` |
+//!
+//! What is in SQL only ever accepts; a refusal is looked up and told by the judge. That both say the same is proven by
+//! the check `judge::every_write_is_judged_by_the_one_rule`, which tries every combination of facts on every store.
+//! Records have a rule of their own, [`Expect::check`](super::Expect).
+
+use nuncio_protocol::Seq;
+
+use super::Refused;
+
+/// A verdict; a refusal says why.
+pub(super) type Verdict = Result<(), Refused>;
+
+/// A task, as the owner that wants to write to it finds it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TaskFacts {
+    /// The number of its last entry.
+    pub(super) seq: Seq,
+    /// True if it is of the scope that the writer names.
+    pub(super) in_scope: bool,
+    /// True if the writer owns it.
+    pub(super) is_mine: bool,
+    /// True if it is in progress, or a turn of it waits to begin.
+    pub(super) in_hand: bool,
+    /// True if its state is terminal.
+    pub(super) has_ended: bool,
+}
+
+impl TaskFacts {
+    /// True if another owner has it in hand: nobody else may write to it before it is adopted or taken.
+    pub(super) fn is_held(&self) -> bool {
+        self.in_hand && !self.is_mine
+    }
+}
+
+/// A reservation, as the owner that wants to use it finds it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReservationFacts {
+    /// True if it is of the scope that the writer names.
+    pub(super) in_scope: bool,
+    /// True if the writer made it.
+    pub(super) is_mine: bool,
+}
+
+/// Judges an entry that creates a task; `existing` is the last number of the task that has its id.
+pub(super) fn creation(existing: Option<Seq>) -> Verdict {
+    existing.map_or(Ok(()), |seq| Err(Refused::Version(seq)))
+}
+
+/// Judges an entry that goes on with a task.
+pub(super) fn entry(task: Option<TaskFacts>, expected: Seq, take: bool) -> Verdict {
+    let task = found(task)?;
+    if task.is_held() && !take {
+        return Err(Refused::Held);
+    }
+    if task.seq != expected || task.has_ended {
+        return Err(Refused::Version(task.seq));
+    }
+    Ok(())
+}
+
+/// Judges a change of a turn.
+pub(super) fn turn(task: Option<TaskFacts>) -> Verdict {
+    if found(task)?.is_held() { Err(Refused::Held) } else { Ok(()) }
+}
+
+/// Judges an entry that creates the task of a reservation.
+pub(super) fn reserved_creation(reservation: Option<ReservationFacts>, take: bool) -> Verdict {
+    match reservation.filter(|reservation| reservation.in_scope) {
+        None => Err(Refused::NotFound),
+        Some(reservation) if !reservation.is_mine && !take => Err(Refused::Held),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Judges an idempotency key that is wanted for a task or for a reservation.
+pub(super) fn key(is_taken: bool) -> Verdict {
+    if is_taken { Err(Refused::KeyTaken) } else { Ok(()) }
+}
+
+/// A task of another scope is not found.
+fn found(task: Option<TaskFacts>) -> Result<TaskFacts, Refused> {
+    task.filter(|task| task.in_scope).ok_or(Refused::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREE: TaskFacts =
+        TaskFacts { seq: Seq(2), in_scope: true, is_mine: false, in_hand: false, has_ended: false };
+
+    #[test]
+    fn the_first_reason_that_applies_is_told() {
+        let held = TaskFacts { in_hand: true, ..FREE };
+        let cases = [
+            (None, Seq(2), false, Err(Refused::NotFound)),
+            (Some(TaskFacts { in_scope: false, ..held }), Seq(9), true, Err(Refused::NotFound)),
+            (Some(held), Seq(9), false, Err(Refused::Held)),
+            (Some(held), Seq(9), true, Err(Refused::Version(Seq(2)))),
+            (Some(held), Seq(2), true, Ok(())),
+            (Some(TaskFacts { is_mine: true, ..held }), Seq(2), false, Ok(())),
+            (Some(TaskFacts { has_ended: true, ..FREE }), Seq(2), true, Err(Refused::Version(Seq(2)))),
+            (Some(FREE), Seq(2), false, Ok(())),
+        ];
+        for (task, expected, take, wanted) in cases {
+            assert_eq!(entry(task, expected, take), wanted, "{task:?} {expected:?} {take}");
+        }
+        assert_eq!(turn(Some(held)), Err(Refused::Held));
+        assert_eq!(turn(Some(FREE)), Ok(()));
+    }
+}

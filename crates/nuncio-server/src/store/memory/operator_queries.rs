@@ -1,0 +1,106 @@
+//! Tasks over all callers, and how many there are.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use nuncio_protocol::{TaskId, TaskState, Timestamp};
+
+use super::{Inner, MemoryStore, Owner, Stored, index};
+use crate::store::{
+    AdminTask, AdminTaskPage, AdminTaskQuery, Backlog, Delivery, DeliveryQuery, ErasureTarget, Keyset,
+    OperatorQueries, Redrive, Scope, StoreError, StoredTask, TaskCount, TaskQuery,
+};
+
+/// The number of tasks in each state, by the number of the state.
+pub(super) type States = [u64; TaskState::ALL.len()];
+
+impl Inner {
+    /// A task of this agent goes from a state to another; `None`: it comes or goes.
+    pub(super) fn count(&mut self, agent: &Arc<str>, from: Option<TaskState>, to: Option<TaskState>) {
+        // Looked up by name first: an agent is new only once.
+        let states = match self.counts.get_mut(agent) {
+            Some(states) => states,
+            None => self.counts.entry(Arc::clone(agent)).or_default(),
+        };
+        if let Some(from) = from {
+            states[from as usize] -= 1;
+        }
+        if let Some(to) = to {
+            states[to as usize] += 1;
+        }
+    }
+
+    pub(super) fn counts(&self) -> Vec<TaskCount> {
+        let rows = self.counts.iter().flat_map(|(agent, states)| {
+            let there = TaskState::ALL.iter().map(|state| (*state, states[*state as usize]));
+            let count = |(state, tasks)| TaskCount { agent: Arc::clone(agent), state, tasks };
+            there.filter(|(_, tasks)| *tasks > 0).map(count)
+        });
+        let mut rows: Vec<TaskCount> = rows.collect();
+        rows.sort_unstable();
+        rows
+    }
+
+    pub(super) fn find(&self, me: Owner, id: &TaskId) -> Option<(Scope, StoredTask)> {
+        self.tasks.get(id).map(|stored| ((*stored.scope).clone(), stored.read(me)))
+    }
+
+    pub(super) fn all_tasks(&self, query: &AdminTaskQuery) -> AdminTaskPage {
+        let wanted = |scope: &Scope| {
+            query.agent.as_ref().is_none_or(|agent| *agent == scope.agent)
+                && query.owner.as_ref().is_none_or(|owner| Some(owner) == scope.owner.as_ref())
+        };
+        let own = TaskQuery {
+            state: query.state,
+            since: query.since,
+            after: query.after.clone(),
+            limit: query.limit,
+            ..TaskQuery::default()
+        };
+        let theirs = self.scopes.iter().filter(|(scope, _)| wanted(scope));
+        let mut page: Vec<_> = theirs.flat_map(|(_, tasks)| self.candidates(tasks, &own)).collect();
+        page.sort_by(|(a, _), (b, _)| index::order(a, b));
+        let more = page.len() > query.limit;
+        page.truncate(query.limit);
+        let tell = |(place, stored): (Keyset, &Stored)| AdminTask {
+            scope: Arc::clone(&stored.scope),
+            context_id: stored.context_id(),
+            id: place.id,
+            state: stored.status.1,
+            at: place.timestamp,
+            seq: stored.seq(),
+        };
+        AdminTaskPage { tasks: page.into_iter().map(tell).collect(), more }
+    }
+}
+
+#[async_trait]
+impl OperatorQueries for MemoryStore {
+    async fn deliveries(&self, query: &DeliveryQuery) -> Result<(Vec<Delivery>, bool), StoreError> {
+        Ok(self.lock().deliveries(query))
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        Ok(self.lock().backlog())
+    }
+
+    async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError> {
+        Ok(self.lock().redrive(what, now))
+    }
+
+    async fn all_tasks(&self, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
+        Ok(self.lock().all_tasks(query))
+    }
+
+    async fn find_task(&self, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError> {
+        Ok(self.lock().find(self.me, id))
+    }
+
+    async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError> {
+        Ok(self.lock().counts())
+    }
+
+    async fn erase(&self, whose: &ErasureTarget, limit: usize) -> Result<usize, StoreError> {
+        Ok(self.lock().erase(whose, limit))
+    }
+}

@@ -1,0 +1,148 @@
+//! The readers: threads beside the writer, each with a connection that can only read.
+//!
+//! As long as a row is being looked at, its connection sees the database as it was when the row was found;
+//! whatever else is read meanwhile belongs to the same moment.
+//!
+//! Questions that may take long (lists and counts of callers, queries of operators) have readers of their own, so that no
+//! other read waits for them, and a time limit: a question that is too slow fails alone.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::{error, lock, schema};
+use crate::store::{OpenError, StoreError};
+
+/// After about so many steps of SQLite's machine a statement looks whether it is to stop: some tens of microseconds.
+const STEPS_PER_CHECK: i32 = 1_000;
+
+/// A question, and until when it may take.
+struct Job {
+    limit: Option<Limit>,
+    work: Box<dyn FnOnce(&Connection) + Send>,
+}
+
+/// The end of a question's time.
+#[derive(Clone)]
+struct Limit {
+    at: Instant,
+    /// Gone once nobody waits for the answer.
+    asker: Weak<()>,
+}
+
+impl Limit {
+    fn is_over(&self) -> bool {
+        self.asker.strong_count() == 0 || Instant::now() >= self.at
+    }
+}
+
+/// Some threads that answer questions in the order they come, until they are closed.
+pub(super) struct Readers {
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    /// The time that a question may take, with the time it waits for a thread; `None`: any.
+    timeout: Option<Duration>,
+}
+
+impl Readers {
+    /// Starts so many threads; they are added to `threads`.
+    pub(super) fn start(
+        path: &Path,
+        count: usize,
+        timeout: Option<Duration>,
+        threads: &mut Vec<JoinHandle<()>>,
+    ) -> Result<Self, OpenError> {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let queue = Arc::new(Mutex::new(queue));
+        for _ in 0..count.max(1) {
+            let (db, current) = open(path)?;
+            let queue = Arc::clone(&queue);
+            let name = format!("nuncio-sqlite-reader-{}", threads.len());
+            let thread = std::thread::Builder::new().name(name).spawn(move || {
+                loop {
+                    // The thread that waits for the next job holds the lock; the others wait for the lock.
+                    let next = locked(&queue).recv();
+                    let Ok(Job { limit, work }) = next else { break };
+                    locked(&current).clone_from(&limit);
+                    work(&db);
+                }
+            });
+            threads.push(thread.map_err(|error| lock::unopened(path, &error))?);
+        }
+        Ok(Self { jobs: Mutex::new(Some(jobs)), timeout })
+    }
+
+    /// Takes no more questions.
+    pub(super) fn close(&self) {
+        *locked(&self.jobs) = None;
+    }
+
+    /// Asks the database.
+    ///
+    /// # Errors
+    /// [`StoreError::busy`] if the time of the question is over.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (waiter, answer) = oneshot::channel();
+        let asker = Arc::new(());
+        let limit =
+            self.timeout.map(|timeout| Limit { at: Instant::now() + timeout, asker: Arc::downgrade(&asker) });
+        let waited = limit.clone();
+        let work = move |db: &Connection| {
+            let in_vain = waited.is_some_and(|limit| limit.is_over());
+            let answer =
+                if in_vain { Err(StoreError::busy("all readers of lists are in use")) } else { question(db) };
+            let _ = waiter.send(answer);
+        };
+        let ended = || StoreError::broken("the readers have ended");
+        let job = Job { limit, work: Box::new(work) };
+        locked(&self.jobs).as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or_else(ended)?;
+        let answer = answer.await.map_err(|_| ended())?;
+        drop(asker);
+        answer
+    }
+}
+
+/// A connection whose statements are interrupted when the limit of its current question is over.
+fn open(path: &Path) -> Result<(Connection, Arc<Mutex<Option<Limit>>>), OpenError> {
+    let said = |error| error::opening(path, &error);
+    let mut db = schema::open_reader(path).map_err(said)?;
+    let current: Arc<Mutex<Option<Limit>>> = Arc::default();
+    let limit = Arc::clone(&current);
+    let is_over = move || locked(&limit).as_ref().is_some_and(Limit::is_over);
+    db.progress_handler(STEPS_PER_CHECK, Some(is_over)).map_err(said)?;
+    Ok((db, current))
+}
+
+/// Connections for questions about one row, which take less time than waking a thread.
+pub(super) struct NearReaders(Vec<Mutex<Option<Connection>>>);
+
+impl NearReaders {
+    /// Opens so many.
+    pub(super) fn open(path: &Path, count: usize) -> Result<Self, OpenError> {
+        let open = |_| schema::open_reader(path).map(|db| Mutex::new(Some(db)));
+        let opened: Result<_, _> = (0..count.max(1)).map(open).collect();
+        opened.map(Self).map_err(|error| error::opening(path, &error))
+    }
+
+    /// Takes no more questions.
+    pub(super) fn close(&self) {
+        self.0.iter().for_each(|db| *locked(db) = None);
+    }
+
+    /// Answers a question about one row here and now, if a connection is free.
+    pub(super) fn ask<T>(&self, question: impl FnOnce(&Connection) -> T) -> Option<T> {
+        self.0.iter().find_map(|db| db.try_lock().ok())?.as_ref().map(question)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,99 @@
+//! Lists of tasks, and how much of a task is shown.
+
+use nuncio_protocol::{ContextId, Task, TaskId, TaskState, Timestamp};
+
+/// A query for tasks. Filters combine by AND.
+#[derive(Clone, Debug, Default)]
+pub struct TaskQuery {
+    /// Only of this conversation.
+    pub context_id: Option<ContextId>,
+    /// Only in this state.
+    pub state: Option<TaskState>,
+    /// Only with a status from this moment or later.
+    pub since: Option<Timestamp>,
+    /// Only after this one in the order of the list.
+    pub after: Option<Keyset>,
+    /// At most so many.
+    pub limit: usize,
+    /// At most about so many bytes: there are fewer tasks on the page then, but always one if any matches. `None`: no
+    /// limit.
+    pub max_bytes: Option<usize>,
+    /// Leave the artifacts out.
+    pub without_artifacts: bool,
+    /// At most so many messages of history, the newest; `None`: all.
+    pub history: Option<usize>,
+    /// Also count all that match.
+    pub count: bool,
+}
+
+impl TaskQuery {
+    /// The part of each task that is shown.
+    #[must_use]
+    pub fn shown(&self) -> Projection {
+        Projection { artifacts: !self.without_artifacts, history: self.history }
+    }
+}
+
+/// The part of a task that is shown. A store does not load the rest, as far as it can.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Projection {
+    /// With its artifacts.
+    pub artifacts: bool,
+    /// At most so many messages of history, the newest; `None`: all.
+    pub history: Option<usize>,
+}
+
+impl Projection {
+    /// All of it.
+    pub const WHOLE: Self = Self { artifacts: true, history: None };
+
+    /// Removes the parts that are not shown.
+    pub fn apply(self, task: &mut Task) {
+        if !self.artifacts {
+            task.artifacts = Vec::new();
+        }
+        if let Some(length) = self.history {
+            let surplus = task.history.len().saturating_sub(length);
+            task.history.drain(..surplus);
+        }
+    }
+}
+
+/// Fills a page as long as there is room in bytes.
+pub(crate) struct PageBytes {
+    left: Option<usize>,
+    is_empty: bool,
+}
+
+impl PageBytes {
+    pub(crate) fn new(max: Option<usize>) -> Self {
+        Self { left: max, is_empty: true }
+    }
+
+    /// True if a task of so many bytes goes on the page. The first one always does.
+    pub(crate) fn takes(&mut self, bytes: usize) -> bool {
+        let fits = self.left.is_none_or(|left| bytes <= left);
+        self.left = self.left.map(|left| left.saturating_sub(bytes));
+        std::mem::take(&mut self.is_empty) || fits
+    }
+}
+
+/// A place in the list: newest status first, then by id.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Keyset {
+    /// When the status was recorded.
+    pub timestamp: Timestamp,
+    /// The task.
+    pub id: TaskId,
+}
+
+/// A page of tasks.
+#[derive(Clone, Debug, Default)]
+pub struct TaskPage {
+    /// The tasks.
+    pub tasks: Vec<Task>,
+    /// True if there are more after them.
+    pub more: bool,
+    /// The number of all matches, if it was asked for.
+    pub total: Option<usize>,
+}

@@ -1,0 +1,45 @@
+//! Tasks and entries as they are read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nuncio_protocol::{Event, Seq, Task, TaskId, Timestamp};
+
+/// A task and the number of its last entry.
+#[derive(Clone, Debug)]
+pub struct StoredTask {
+    /// The task.
+    pub task: Task,
+    /// The number of its last entry.
+    pub seq: Seq,
+    /// True if another owner has it in hand, which may be gone: nobody else may write to it before it is
+    /// adopted or taken.
+    pub held: bool,
+    /// True if it has webhooks.
+    pub pushes: bool,
+    /// The data that the agent keeps with it.
+    pub memo: Option<Bytes>,
+}
+
+/// An entry of a log.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoredEvent {
+    /// Its number.
+    pub seq: Seq,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// The event.
+    pub event: Arc<Event>,
+}
+
+/// References between tasks, by the `referenceTaskIds` of what callers say.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Links {
+    /// The tasks that this one refers to, in the order of their ids.
+    pub parents: Vec<TaskId>,
+    /// The tasks that refer to this one, in the order of their ids; at most [`MOST_CHILDREN`].
+    pub children: Vec<TaskId>,
+}
+
+/// The most children of a task that are told.
+pub const MOST_CHILDREN: usize = 1_000;

@@ -1,0 +1,139 @@
+//! The typed client against a hub in this process: every route of the hub's table, answers and refusals.
+
+use std::{collections::BTreeSet, path::Path};
+
+use nuncio_hub::{
+    Hub,
+    admin::api::{
+        AddAgent, AgentSettings, CancelTask, ChangeAgent, CreateKey, DeleteKey, DeliveryFilter, EraseTasks,
+        ErasureTarget, KeyRotation, ListAgents, ListDeliveries, ListKeys, ListTasks, ListTrail, NewAgent,
+        NewKey, Paging, RedriveDeliveries, RedriveFilter, RefreshAgent, ReloadConfig, ReloadOptions,
+        RemoveAgent, ReplayDelivery, RevokeKey, RotateKey, ShowAbout, ShowAgent, ShowAgentHealth, ShowConfig,
+        ShowDelivery, ShowDocument, ShowHealth, ShowKey, ShowTask, TaskFilter, TimelineOptions, TrailFilter,
+        What,
+    },
+    config::{self, Config},
+};
+use nuncio_protocol::{TaskState, Timestamp};
+use serde_json::{Map, Value, json};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use super::*;
+
+/// A hub with the demo agents, and its client, which notes the routes it calls.
+struct Client {
+    admin: Admin,
+    called: BTreeSet<&'static str>,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<Result<()>>,
+}
+
+impl Client {
+    async fn start(token_file: &Path) -> Self {
+        let admin =
+            config::Admin { listen: ([127, 0, 0, 1], 0).into(), token_file: Some(token_file.to_owned()) };
+        let config = Config { admin: Some(admin), demo: true, ..Config::new(([127, 0, 0, 1], 0).into()) };
+        let hub = Hub::bind(config).await.unwrap();
+        let address = hub.administered().unwrap().address;
+        let admin = Admin {
+            admin: format!("http://{address}").parse().unwrap(),
+            admin_token_file: Some(token_file.to_owned()),
+        };
+        let (stop, stopped) = oneshot::channel();
+        let ended = tokio::spawn(hub.run(async move { drop(stopped.await) }));
+        Self { admin, called: BTreeSet::new(), stop, ended }
+    }
+
+    async fn ok<R: Route>(&mut self, request: R) -> R::Answer {
+        self.called.insert(R::ID);
+        self.admin.call(&request).await.unwrap_or_else(|error| panic!("{}: {error:#}", R::ID))
+    }
+
+    /// Calls a route whose handler refuses, in these words.
+    async fn refused<R: Route>(&mut self, request: R, words: &str) {
+        self.called.insert(R::ID);
+        let error = self.admin.call(&request).await.err().unwrap_or_else(|| panic!("{}", R::ID));
+        assert!(error.to_string().contains(words), "{}: {error:#}", R::ID);
+    }
+}
+
+fn settings(value: Value) -> AgentSettings {
+    match value {
+        Value::Object(settings) => AgentSettings(settings),
+        _ => AgentSettings(Map::new()),
+    }
+}
+
+/// The document lists every route of the table, so a route that this client does not know fails the test.
+#[tokio::test]
+async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
+    let folder = std::env::temp_dir().join(format!("nuncio-admin-client-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut client = Client::start(&folder.join("hub.token")).await;
+
+    assert_eq!(client.ok(ShowAbout {}).await.version, env!("CARGO_PKG_VERSION"));
+    let health = client.ok(ShowHealth {}).await;
+    assert!(health.ready && !health.agents.is_empty(), "{health:?}");
+    assert_eq!(client.ok(ListAgents {}).await.agents.len(), health.agents.len());
+    assert_eq!(client.ok(ShowAgent { name: "echo".to_owned() }).await.agent.kind, "demo");
+    client.ok(ShowAgentHealth { name: "echo".to_owned() }).await;
+    client.refused(RefreshAgent { name: "echo".to_owned() }, "nothing to look for").await;
+    let agent =
+        NewAgent { name: "far".to_owned(), settings: settings(json!({ "url": "http://127.0.0.1:1" })) };
+    assert_eq!(client.ok(AddAgent { agent }).await.agent.name, "far");
+    let change = |version| ChangeAgent {
+        name: "far".to_owned(),
+        settings: settings(json!({ "title": "Far" })),
+        version,
+    };
+    client.ok(change(None)).await;
+    client.refused(change(Some(77)), "look at it again").await;
+    client.ok(RemoveAgent { name: "far".to_owned(), version: None }).await;
+
+    let key = NewKey { name: "team-a/b".to_owned(), ..NewKey::default() };
+    let created = client.ok(CreateKey { key }).await;
+    let named = || created.key.name.clone();
+    assert!(created.volatile && created.secret.starts_with(&created.key.prefix), "{created:?}");
+    assert_eq!(client.ok(ListKeys {}).await.keys.len(), 1);
+    assert_eq!(client.ok(ShowKey { id: named() }).await.id, created.key.id);
+    let rotation = KeyRotation { overlap_seconds: Some(60) };
+    assert!(client.ok(RotateKey { id: named(), rotation }).await.key.overlap_ends.is_some());
+    assert!(client.ok(RevokeKey { id: named() }).await.revoked.is_some());
+    client.ok(DeleteKey { id: named() }).await;
+    client.refused(ShowKey { id: named() }, "there is no key team-a/b").await;
+
+    let filter = TaskFilter { state: Some(TaskState::Working), ..TaskFilter::default() };
+    assert_eq!(client.ok(ListTasks { filter }).await.tasks.len(), 0);
+    let options = TimelineOptions { content: Some(true), ..TimelineOptions::default() };
+    client.refused(ShowTask { id: "t 1".to_owned(), options }, "there is no task t 1").await;
+    client.refused(CancelTask { id: "t 1".to_owned() }, "there is no task t 1").await;
+    let target = ErasureTarget { principal: None, tenant: None, agent: None };
+    assert_eq!(client.ok(EraseTasks { target }).await.erased, 0);
+
+    assert_eq!(client.ok(ListDeliveries { filter: DeliveryFilter::default() }).await.deliveries.len(), 0);
+    client.refused(ShowDelivery { id: "w-1".to_owned() }, "there is no delivery w-1").await;
+    client.refused(ReplayDelivery { id: "w-1".to_owned() }, "there is no delivery w-1").await;
+    let filter = RedriveFilter { since: Timestamp::EPOCH, agent: None };
+    assert_eq!(client.ok(RedriveDeliveries { filter }).await.redriven, 0);
+
+    client.refused(ShowConfig {}, "not started from a configuration").await;
+    let options = ReloadOptions { force: true };
+    client.refused(ReloadConfig { options }, "not started from a configuration").await;
+    let paging = Paging { limit: Some(1), after: None };
+    let filter = TrailFilter { what: Some(What::KeyRevoked), paging, ..TrailFilter::default() };
+    client.ok(ListTrail { filter }).await;
+
+    let document = client.ok(ShowDocument {}).await;
+    let served: BTreeSet<&str> = document["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|methods| methods.as_object().unwrap().values())
+        .map(|operation| operation["operationId"].as_str().unwrap())
+        .collect();
+    assert_eq!(client.called, served);
+
+    client.stop.send(()).unwrap();
+    client.ended.await.unwrap().unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+}
