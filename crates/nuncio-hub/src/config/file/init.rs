@@ -70,11 +70,11 @@ fn every_key(kind: &Kind, shown: &[String]) -> Vec<String> {
         }
     }
     let is_alternative = |key: &String| {
-        let is_within = |other: &str| {
+        let is_within = |other: &&str| {
             other.strip_prefix(key.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         *key != kind.key
-            && kind.alternatives.iter().any(|(_, keys)| keys.iter().any(|other| is_within(other)))
+            && kind.alternatives.iter().any(|(_, keys)| keys.iter().any(&is_within))
     };
     keys.retain(|key| !is_alternative(key) && !shown.contains(key));
     keys

@@ -28,6 +28,9 @@ struct Job {
     work: Box<dyn FnOnce(&Connection) + Send>,
 }
 
+/// The limit of the query that a reader runs now.
+type CurrentLimit = Arc<Mutex<Option<Limit>>>;
+
 /// The end of a question's time.
 #[derive(Clone)]
 struct Limit {
@@ -111,10 +114,10 @@ impl Readers {
 }
 
 /// A connection whose statements are interrupted when the limit of its current question is over.
-fn open(path: &Path) -> Result<(Connection, Arc<Mutex<Option<Limit>>>), OpenError> {
+fn open(path: &Path) -> Result<(Connection, CurrentLimit), OpenError> {
     let said = |error| error::opening(path, &error);
     let mut db = schema::open_reader(path).map_err(said)?;
-    let current: Arc<Mutex<Option<Limit>>> = Arc::default();
+    let current: CurrentLimit = Arc::default();
     let limit = Arc::clone(&current);
     let is_over = move || locked(&limit).as_ref().is_some_and(Limit::is_over);
     db.progress_handler(STEPS_PER_CHECK, Some(is_over)).map_err(said)?;
