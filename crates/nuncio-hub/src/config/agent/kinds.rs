@@ -147,14 +147,15 @@ impl Table<'_> {
     }
 
     pub(super) fn wrong(&mut self, key: &[&str], text: &str) {
-        self.findings.refuse(&[self.path, key].concat(), self.node.spot_of(key), text);
+        self.findings.clash(&[self.path, key].concat(), self.node.spot_of(key), text);
     }
 
     /// A secret is written here or in a file.
     pub(super) fn not_both(&mut self, within: &[&str], key: &str, file: &str) {
         let (key_path, file_path) = ([within, &[key]].concat(), [within, &[file]].concat());
         if self.has(&key_path) && self.has(&file_path) {
-            self.wrong(&file_path, &format!("there is {key}, too; say one of them"));
+            let text = format!("there is {key}, too; say one of them");
+            self.findings.refuse(&[self.path, &file_path].concat(), self.node.spot_of(&file_path), text);
         }
     }
 }

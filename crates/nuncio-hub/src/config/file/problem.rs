@@ -125,6 +125,12 @@ impl Findings {
         self.leave_out(path);
     }
 
+    /// Notes keys that do not go together. Their values are read all the same.
+    pub(crate) fn clash(&mut self, path: &[&str], spot: &Spot, text: &str) {
+        self.problems.push(Problem::at(Severity::Error, path, spot, text));
+        self.leave_out(&[path, &[""]].concat());
+    }
+
     /// Notes that a table has no such key. What the table has is read all the same.
     pub(crate) fn miss(&mut self, path: &[String], key: &str, spot: &Spot) {
         self.problems.push(Problem::at(Severity::Error, path, spot, format!("{key} is missing")));

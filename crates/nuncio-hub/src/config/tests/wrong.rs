@@ -83,7 +83,7 @@ fn mistakes_of_every_kind_are_told_at_once() {
     check(
         "trusted_proxies = [\"lan\", \"10.0.0.0/8\", \"x\"]\ndrain_seconds = -1\ndefault_agent = \"b\"\n\
          [agents.a]\nurl = \"ftp://a\"\npoll_seconds = 0\nforward_headers = [\"host\"]\nmdoe = 1\n\
-         [agents.b]\nurl = \"https://b\"\n[agents.b.auth]\nuser = \"me\"\nclient_key = \"k\"\n\
+         [agents.b]\nurl = \"https://b\"\n[agents.b.auth]\nuser = \"me\"\nclient_key = \"k\"\nbearer_file = \"none\"\n\
          [agents.c]\nurl = 1\n[[identity.jwt]]\nissuer = \"x\"\n",
         &[
             "1:20: trusted_proxies.0: expected a network",
@@ -95,6 +95,8 @@ fn mistakes_of_every_kind_are_told_at_once() {
             "agents.a.mdoe: there is no such key",
             "agents.b.auth.user: needs password or password_file",
             "agents.b.auth.client_key: needs client_cert",
+            "agents.b.auth: expected only one of bearer, user and oauth2",
+            "agents.b.auth.bearer_file: cannot be read",
             "agents.c.url: expected a text",
             "identity.jwt.0: audience is missing",
             "identity.jwt.0.issuer: expected an address",
