@@ -7,6 +7,7 @@
 mod citations;
 mod cycles;
 mod imports;
+mod prose;
 mod source;
 mod tokens;
 
@@ -55,9 +56,10 @@ const RULES: [Rule; 9] = [
     Rule { name: "sources-of-our-own", check: sources_of_our_own },
 ];
 
-const TREE_RULES: [TreeRule; 2] = [
+const TREE_RULES: [TreeRule; 3] = [
     TreeRule { name: "citation", check: citations::check },
     TreeRule { name: "module-cycle", check: cycles::check },
+    TreeRule { name: "plain-comments", check: prose::check },
 ];
 
 /// Longest file, without its tests.
