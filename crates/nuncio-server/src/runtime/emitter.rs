@@ -150,7 +150,7 @@ impl Emitter {
         self.recorder.reply(message).await
     }
 
-    /// Keeps this with the task, in place of what was kept: [`Execution::memo`] shows it with the next message,
+    /// Keeps this with the task, in place of what was kept: [`Execution::memo`](crate::Execution::memo) shows it with the next message,
     /// and after a crash to an agent that is asked again. It is for the agent alone.
     ///
     /// It is written in one piece with the next event, so say it before the event that it belongs to; by

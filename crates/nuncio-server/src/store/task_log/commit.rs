@@ -26,7 +26,7 @@ pub struct Commit {
     /// A repeat of the send that caused this entry finds the task under this key. A task that is reserved has the key
     /// of its reservation.
     pub idempotency: Option<IdempotencyKey>,
-    /// The entry creates the task of a [`Reservation`], which ends with it.
+    /// The entry creates the task of a [`Reservation`](crate::store::Reservation), which ends with it.
     pub reserved: bool,
     /// The turn that the task is to work on, or works on: kept with the entry, in place of what is kept
     /// under its id.
