@@ -9,7 +9,10 @@
 //! the tree to settings. `source` puts flags, variables, files and defaults on top of each other, `validate` finds
 //! settings that do not go together, `api` reads an agent for the admin API, `changes` compares two configurations, and
 //! `lost` says what a file may not lose while the hub runs.
-#![allow(rustdoc::bare_urls, reason = "the docs of keys are also the texts of `nuncio.toml`, which is not Markdown")]
+#![allow(
+    rustdoc::bare_urls,
+    reason = "the docs of keys are also the texts of `nuncio.toml`, which is not Markdown"
+)]
 
 mod agent;
 mod api;
