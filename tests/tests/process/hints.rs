@@ -60,7 +60,7 @@ async fn after_a_send_that_was_cut_short_one_knows_where_to_look() {
     assert_eq!(late.code, Some(3), "{late:?}");
     let lines: Vec<_> = late.stderr.lines().collect();
     assert!(lines[0].starts_with("error: ") && !lines[0].contains("task list"), "{late:?}");
-    let hint = format!("the task may go on; see: {program} task list {agent} --binding JSONRPC");
+    let hint = format!("the task may still be running; see: {program} task list {agent} --binding JSONRPC");
     assert_eq!(lines[1..], [hint]);
 
     let (url, serving) = breaking_off().await;

@@ -82,7 +82,7 @@ async fn a_key_opens_what_it_is_for_until_it_is_revoked() {
     says(&ask(&["key", "revoke", "team-a"]).await, 0, &["Key team-a is revoked."]);
     assert_eq!((send("echo", &key).await, send("echo", &newer).await), (Some(4), Some(4)));
     assert!(ask(&["key", "show", "team-a"]).await.stdout.contains("revoked"));
-    says(&ask(&["key", "delete", "team-a"]).await, 0, &["forgotten"]);
+    says(&ask(&["key", "delete", "team-a"]).await, 0, &["Key team-a is revoked and deleted."]);
     says(&ask(&["key", "show", "team-a"]).await, 5, &["there is no key team-a"]);
     let wrong = ["key", "create", "b", "--operations", "send", "--yes"];
     says(&ask(&wrong).await, 6, &["there are SendMessage"]);

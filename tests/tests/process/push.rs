@@ -136,9 +136,9 @@ async fn what_is_typed_wrong_is_told_before_anybody_is_called_and_without_secret
     let create = |more: &[&'static str]| [&["push", "create", nowhere, "t-1"], more].concat();
     check(&create(&[]), 2, &["--url"]).await;
     for url in ["s3cret", "ftp://receiver.example/?s3cret", "https://"] {
-        check(&create(&["--url", url]), 2, &["--url: expected an address such as https://"]).await;
+        check(&create(&["--url", url]), 2, &["--url: expected a URL such as https://"]).await;
         let output = cli(&["send", nowhere, "x", "--push", url]).await;
-        assert!(output.stderr.starts_with("error: --push: expected an address"), "{output:?}");
+        assert!(output.stderr.starts_with("error: --push: expected a URL"), "{output:?}");
         assert!(!output.stderr.contains("s3cret"), "{output:?}");
     }
     let hook = |more: &[&'static str]| create(&[&["--url", "https://receiver.example"], more].concat());
@@ -156,7 +156,7 @@ async fn an_agent_that_does_not_push_can_be_followed_instead() {
     let hub = Hub::start(&["--profile", "minimal"]).await;
     let agent = hub.agent("conformance");
     let program = binary().display();
-    let watch = format!("follow the task instead: {program} task watch {agent} t-1\n");
+    let watch = format!("watch the task instead: {program} task watch {agent} t-1\n");
     for command in [
         &["push", "create", &agent, "t-1", "--url", "https://receiver.example"][..],
         &["push", "get", &agent, "t-1", "w-1"],
@@ -165,6 +165,6 @@ async fn an_agent_that_does_not_push_can_be_followed_instead() {
     ] {
         check(command, 6, &[&watch]).await;
     }
-    let stream = format!("see updates as they come: {program} send {agent} \"…\" --stream\n");
+    let stream = format!("watch the updates instead: {program} send {agent} \"…\" --stream\n");
     check(&["send", &agent, "x", "--push", "https://receiver.example"], 6, &[&stream]).await;
 }
