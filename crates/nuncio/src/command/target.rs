@@ -1,9 +1,9 @@
 //! Connections to agents, by the options of the command line.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use anyhow::Result;
-use nuncio_client::{Client, ClientCredentials, Credentials, Egress, agent_url};
+use nuncio_client::{Client, ClientCredentials, Credentials, Egress, RetryPolicy, agent_url};
 
 use crate::{
     args::{Connection, Identity, Target},
@@ -15,17 +15,30 @@ const KEY: &str = "NUNCIO_KEY";
 /// The variable with the secret of the OAuth client, for the same reason.
 const OAUTH_SECRET: &str = "NUNCIO_OAUTH_SECRET";
 
+/// Retries of a watcher, which outlasts a hub that is away for some minutes.
+const WATCH_RETRY: RetryPolicy =
+    RetryPolicy { retries: 60, base: Duration::from_millis(250), cap: Duration::from_secs(5) };
+
 impl Target {
     pub(super) async fn connect(&self) -> Result<Client> {
         self.connection.connect(&self.url).await
+    }
+
+    /// Connects to watch a task: a broken stream is resumed for minutes. The first connection is not retried.
+    pub(super) async fn connect_to_watch(&self) -> Result<Client> {
+        self.connection.connect_with(&self.url, WATCH_RETRY).await
     }
 }
 
 impl Connection {
     /// Connects to the agent at this URL.
     pub(super) async fn connect(&self, url: &str) -> Result<Client> {
+        self.connect_with(url, RetryPolicy::default()).await
+    }
+
+    async fn connect_with(&self, url: &str, retry: RetryPolicy) -> Result<Client> {
         let agent = agent_url(url).map_err(|error| exit::usage(error.to_string()))?;
-        let mut builder = Client::builder().egress(self.egress()?).extensions(&self.extensions);
+        let mut builder = Client::builder().egress(self.egress()?).extensions(&self.extensions).retry(retry);
         if let Some(version) = self.a2a_version {
             builder = builder.version(version);
         }
@@ -121,7 +134,16 @@ mod tests {
     use clap::{CommandFactory as _, Parser as _};
 
     use super::*;
+
     use crate::args::{Args, Command};
+
+    /// Pauses are at least half as long as planned.
+    #[test]
+    fn a_watcher_outlasts_a_hub_that_is_away_for_two_minutes() {
+        let RetryPolicy { retries, base, cap } = WATCH_RETRY;
+        let pause = |retry: u32| base.saturating_mul(1 << retry.min(16)).min(cap) / 2;
+        assert!((0..retries).map(pause).sum::<Duration>() >= Duration::from_secs(120));
+    }
 
     #[test]
     fn headers_are_read_and_never_echoed() {

@@ -57,7 +57,7 @@ pub(super) async fn run(command: TaskCommand, format: Format) -> Result<ExitCode
             Ok(ExitCode::SUCCESS)
         }
         TaskCommand::Watch { target, id, after } => {
-            let client = target.connect().await?;
+            let client = target.connect_to_watch().await?;
             let task = TaskId::from(id);
             let events = match after {
                 Some(seq) => client.subscribe_after(task.clone(), Seq(seq)).await?,
