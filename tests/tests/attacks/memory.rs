@@ -26,8 +26,8 @@ fn list_bytes() -> usize {
 
 /// How many times the body a hub may grow by while it serves it, and still have when it has served it. It is there as
 /// it arrived, joined, and as text in the task; then in an answer that grows by doubling, or in what a database
-/// makes of it. Measured: up to 12.1 with SQLite, since freed memory comes back late; a tree of values takes 90 and more.
-const MAX_GROWTH: usize = 16;
+/// makes of it.
+const MAX_GROWTH: usize = 12;
 
 /// What is repeated in a list, as JSON.
 fn shapes(way: Way) -> &'static [&'static str] {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::identity::{self, KeyText, KeyringError, key_prefix};
 
-/// How long the secret before a rotation is accepted, if the request does not say.
+/// The time for which the secret before a rotation is accepted, by default.
 const DEFAULT_OVERLAP: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) async fn list(state: Arc<AdminState>, _: ListKeys) -> Result<Reply<Keys>, Problem> {

@@ -86,7 +86,7 @@ pub(crate) struct Prepared {
 /// Begins the background work of an agent, now that it is served.
 pub(crate) type OnActivate = Box<dyn FnOnce(&Arc<Agent>) + Send>;
 
-/// What will serve the calls.
+/// The backend that will serve the calls.
 pub(crate) enum PreparedBackend {
     /// A runtime, built when the agent is activated, or the one of the agent before.
     Runtime(Box<RuntimeSpec>),
