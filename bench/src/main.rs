@@ -59,7 +59,7 @@ struct Args {
     /// Requests in these bindings only.
     #[arg(long, value_delimiter = ',')]
     bindings: Vec<BindingName>,
-    /// Of the hub only what begins with one of these words, such as nginx, proxy or durable.
+    /// Of the hub only what begins with one of these words, such as nginx, proxy, durable or polled.
     #[arg(long, value_delimiter = ',')]
     between: Vec<String>,
     /// How long a send through the hub is measured; more, to look at it meanwhile.
@@ -114,6 +114,8 @@ enum Command {
     Hub(hub::Between),
     /// An agent that tells the time; started by the benchmark itself.
     Clock,
+    /// An agent that cannot stream; started by the benchmark itself.
+    Polled,
 }
 
 impl Command {
@@ -122,6 +124,7 @@ impl Command {
             Self::Serve { subject, data, push, key } => server::serve(subject, &data, push, key).await,
             Self::Hub(between) => between.serve().await,
             Self::Clock => hub::clock().await,
+            Self::Polled => hub::polled().await,
         }
     }
 }

@@ -2,18 +2,19 @@
 //! proxy, in one run.
 //!
 //! Reading order: this file has what is measured and the table, `middle` starts what stands in between, `clock` is
-//! an agent that tells the time and `delay` how late it is told.
+//! an agent that tells the time and `delay` how late it is told. `polled` measures an agent that cannot stream.
 
 mod clock;
 mod delay;
 mod middle;
+mod polled;
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use anyhow::{Result, ensure};
 use nuncio_protocol::Binding;
 
-pub(crate) use self::{clock::serve as clock, middle::Between};
+pub(crate) use self::{clock::serve as clock, middle::Between, polled::serve as polled};
 use self::{
     delay::Delay,
     middle::{
@@ -80,7 +81,7 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
         args.between.is_empty() || args.between.iter().any(|word| name.starts_with(word))
     };
     for word in &args.between {
-        let known = SENDS.iter().any(|(middle, _)| middle.to_string().starts_with(word));
+        let known = word == "polled" || SENDS.iter().any(|(middle, _)| middle.to_string().starts_with(word));
         ensure!(known, "--between {word}: nothing in the table of the hub begins with this");
     }
     let wires: Vec<_> = args.wires().collect();
@@ -110,7 +111,9 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
         }
     }
     drop((stands, behind));
-    report.table(sends(&costs)?);
+    if !costs.is_empty() {
+        report.table(sends(&costs)?);
+    }
     if args.rate.is_some() {
         // Streams have a pace of their own.
         return Ok(());
@@ -122,7 +125,12 @@ pub(crate) async fn measure(args: &Args, scale: f64, report: &mut Report) -> Res
             delays.entry(middle).or_default().push(delay);
         }
     }
-    report.table(streams(&delays)?);
+    if !delays.is_empty() {
+        report.table(streams(&delays)?);
+    }
+    if args.between.is_empty() || args.between.iter().any(|word| word == "polled") {
+        polled::measure(args.repeat, scale, report).await?;
+    }
     Ok(())
 }
 

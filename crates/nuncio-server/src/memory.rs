@@ -8,12 +8,10 @@
 //! - Each use may take half of the limit, so that none of them starves the others.
 //! - A use that holds nothing may always reserve once: large content passes one at a time, whatever the process has.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use nuncio_protocol::{Error, ErrorKind, Result};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::timeout};
 
 /// Content up to this size is never refused.
@@ -179,7 +177,7 @@ impl MemoryAccount {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 }
 

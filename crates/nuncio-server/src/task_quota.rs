@@ -4,12 +4,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
 };
 
 use foldhash::fast::RandomState;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::CallerKey;
 
@@ -68,7 +69,7 @@ impl TaskQuota {
     }
 
     fn counts(&self) -> MutexGuard<'_, HashMap<CallerKey, u32, RandomState>> {
-        self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.counts.lock()
     }
 }
 

@@ -1,14 +1,11 @@
 //! Access tokens, kept while they are good and fetched once however many calls wait for one.
 
-use std::{
-    fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use http::{HeaderValue, Method};
 use jiff::Timestamp;
 use nuncio_protocol::ErrorKind;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::oauth::{ClientCredentials, Issued, NoToken};
@@ -124,7 +121,7 @@ impl Tokens {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -2,17 +2,14 @@
 //!
 //! The store is private to one set of credentials: share it between clients that present the same ones.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{AGE, CACHE_CONTROL, DATE, ETAG, EXPIRES, LAST_MODIFIED},
 };
 use nuncio_protocol::Result;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use url::Url;
 
@@ -166,7 +163,7 @@ impl CardCache {
     }
 
     fn look(&self, url: &Url, now: Instant) -> Look {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.lock();
         match entries.get(url) {
             Some(entry) if entry.is_fresh(now) => Look::Fresh(Arc::clone(&entry.card)),
             Some(entry) => Look::Stale(Arc::clone(&entry.card), entry.storage.validators.clone()),
@@ -175,7 +172,7 @@ impl CardCache {
     }
 
     fn keep(&self, url: &Url, card: &SharedCard, storage: Option<Storage>, now: Instant) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         let Some(mut storage) = storage else {
             entries.remove(url);
             return;
@@ -195,7 +192,7 @@ impl CardCache {
     }
 
     fn forget(&self, url: &Url) -> Result<Option<SharedCard>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(url);
+        self.entries.lock().remove(url);
         Ok(None)
     }
 }
@@ -284,6 +281,6 @@ mod tests {
         }
         assert!(matches!(cache.look(&url(0), start), Look::Nothing));
         assert!(matches!(cache.look(&url(1), start), Look::Fresh(_)));
-        assert_eq!(cache.entries.lock().unwrap().len(), MAX_CARDS);
+        assert_eq!(cache.entries.lock().len(), MAX_CARDS);
     }
 }

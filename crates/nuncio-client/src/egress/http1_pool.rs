@@ -12,7 +12,7 @@ use std::{
     io,
     net::IpAddr,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     task::{Context, Waker},
     time::Duration,
 };
@@ -25,6 +25,7 @@ use hyper::{
     client::conn::http1::{self, Connection, SendRequest},
 };
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use parking_lot::{Mutex, MutexGuard};
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     net::TcpStream,
@@ -118,7 +119,7 @@ impl Pool {
     }
 
     fn idle(&self) -> MutexGuard<'_, HashMap<Host, Vec<(Instant, PooledConnection)>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 
     /// Makes a request and returns as soon as the head of the answer is there. A parked connection that is

@@ -3,18 +3,12 @@
 //! Nothing that the other end does costs more than the deadline and a few kilobytes: of the answer only the
 //! head and the beginning of the body are read, and idle connections are counted.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    net::SocketAddr,
-    pin::Pin,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, net::SocketAddr, pin::Pin, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use reqwest::Response;
 use tokio::time::{Instant, Sleep};
 use url::Url;
@@ -177,7 +171,7 @@ impl Kept {
         let now = Instant::now();
         let Some(until) = now.checked_add(deadline.saturating_add(IDLE_TIMEOUT)) else { return false };
         let origin = url.origin().ascii_serialization();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         if kept.len() >= MAX_KEPT && !kept.contains_key(&origin) {
             kept.retain(|_, until| *until > now);
         }

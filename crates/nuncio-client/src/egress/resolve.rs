@@ -10,9 +10,10 @@ use std::{
     io,
     net::{SocketAddr, ToSocketAddrs as _},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::Semaphore;
 
@@ -154,7 +155,7 @@ struct Names(Mutex<HashMap<String, Arc<Semaphore>>>);
 
 impl Names {
     fn places(&self, name: &str) -> Arc<Semaphore> {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.0.lock();
         names.retain(|_, places| Arc::strong_count(places) > 1);
         let places = names.entry(name.trim_end_matches('.').to_owned());
         Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(MAX_LOOKUPS_OF_A_NAME))))
@@ -200,7 +201,7 @@ mod tests {
         let lookup = bounded(move |name| {
             if name.starts_with("slow") {
                 // Until the test has ended.
-                let _ = wait.lock().unwrap().recv();
+                let _ = wait.lock().recv();
             }
             Ok(vec![([192, 0, 2, 1], 0).into()])
         });

@@ -2,14 +2,11 @@
 //! once however many notifications wait for them, kept as long as they may be, and fetched again when one is
 //! missing, but not as often as a stranger likes.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header::ACCEPT};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use url::Url;
 
@@ -175,6 +172,6 @@ impl Jwks {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

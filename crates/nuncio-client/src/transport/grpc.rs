@@ -8,7 +8,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
@@ -35,6 +35,7 @@ use nuncio_protocol::{
     op::{Call, Op, Reply},
     pb::{self, Codec},
 };
+use parking_lot::Mutex;
 use tonic::{
     Code, Request, Status, Streaming,
     body::Body,
@@ -356,7 +357,7 @@ impl Cut {
     }
 
     fn take(&self) -> Option<Failure> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

@@ -10,7 +10,7 @@ mod upstream_status;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -18,6 +18,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use nuncio_server::bind::{self, Directory};
+use parking_lot::Mutex;
 
 pub(crate) use self::{
     agent::{Agent, AgentInfo, Backend, Middleware},
@@ -116,7 +117,7 @@ impl Fleet {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Agents) -> T) -> T {
-        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.changing.lock();
         let mut agents = Agents::clone(&self.agents.load());
         let outcome = change(&mut agents);
         self.agents.store(Arc::new(agents));

@@ -2,13 +2,9 @@
 //! told to wait for the minute to end. Right ones pass: many callers share an address, and one of them must not lock
 //! out the others. That lets nobody guess faster: a key has 256 random bits, whatever the rate.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, net::IpAddr, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::network::subscriber_network;
@@ -57,7 +53,7 @@ impl AuthThrottle {
     }
 
     fn windows(&self) -> MutexGuard<'_, HashMap<IpAddr, Window>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

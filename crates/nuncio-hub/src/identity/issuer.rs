@@ -3,7 +3,7 @@
 //! as often as a stranger likes.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
+    sync::{Arc, Once},
     time::Duration,
 };
 
@@ -15,6 +15,7 @@ use jsonwebtoken::{
     jwk::{AlgorithmParameters, Jwk, KeyAlgorithm, PublicKeyUse},
 };
 use nuncio_client::Egress;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -181,7 +182,7 @@ impl Issuer {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

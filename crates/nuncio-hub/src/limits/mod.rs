@@ -19,7 +19,7 @@ mod quota;
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
@@ -28,6 +28,7 @@ use std::{
 use arc_swap::ArcSwap;
 use nuncio_protocol::{Caller, Error, ErrorKind, Result, op::Op};
 use nuncio_server::{CallerShare, TaskQuota};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub(crate) use self::quota::Permit;
@@ -98,7 +99,7 @@ impl Callers {
         let special = special.iter().map(|(who, own)| (who.clone(), bounds(own))).collect();
         let rules = Rules { usual, special };
         let any = !usual.is_none() || !rules.special.is_empty();
-        let mut quotas = self.quotas.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut quotas = self.quotas.lock();
         quotas.retain(|who, kept| kept.quota.bounds() == rules.of(who));
         self.rules.store(Arc::new(rules));
         self.any.store(any, Ordering::Release);
@@ -140,7 +141,7 @@ impl Callers {
 
     /// Forgets who has not come for long.
     pub(crate) fn forget(&self, now: Instant) {
-        let mut quotas = self.quotas.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut quotas = self.quotas.lock();
         quotas.retain(|_, kept| now.duration_since(kept.used) < FORGET || !kept.quota.is_idle());
     }
 
@@ -150,7 +151,7 @@ impl Callers {
             return None;
         }
         let who = CallerId::from(caller);
-        let mut quotas = self.quotas.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut quotas = self.quotas.lock();
         if let Some(kept) = quotas.get_mut(&who) {
             kept.used = now;
             return Some(Arc::clone(&kept.quota));

@@ -3,11 +3,9 @@
 //! Programs of this machine and trusted proxies are not counted: all their callers come from one address. Of IPv6 the
 //! network counts that one subscriber has.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{config::Network, network::subscriber_network};
 
@@ -53,7 +51,7 @@ impl Addresses {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

@@ -3,14 +3,10 @@
 //! Contents are compared, not times: a mounted secret is swapped by a link, and some file systems know
 //! no more than seconds. A pair that cannot be used is told about once and changes nothing.
 
-use std::{
-    fmt, fs,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{fmt, fs, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow};
+use parking_lot::{Mutex, RwLock};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -90,14 +86,14 @@ impl Certificates {
     /// Says which file is wrong; once, until they change again.
     pub fn reload(&self) -> Result<Reload> {
         let Inner { files, current, found } = &*self.inner;
-        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = found.lock();
         let pem = Pem::read(files)?;
         if pem == *found {
             return Ok(Reload::Same);
         }
         let config = pem.configure(files);
         *found = pem;
-        *current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config?);
+        *current.write() = Arc::new(config?);
         Ok(Reload::Changed)
     }
 
@@ -134,7 +130,7 @@ impl Certificates {
             refuse(stream).await?;
             return Ok(None);
         }
-        let config = Arc::clone(&self.inner.current.read().unwrap_or_else(PoisonError::into_inner));
+        let config = Arc::clone(&self.inner.current.read());
         TlsAcceptor::from(config).accept(stream).await.map(Some)
     }
 }
@@ -215,7 +211,7 @@ mod tests {
         };
         renew();
         let certificates = Certificates::load(files.clone()).unwrap();
-        let current = || Arc::as_ptr(&certificates.inner.current.read().unwrap()) as usize;
+        let current = || Arc::as_ptr(&certificates.inner.current.read()) as usize;
         let old = current();
         let changed = async {
             for _ in 0..100 {

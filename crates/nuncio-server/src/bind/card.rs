@@ -4,16 +4,12 @@
 //! A document is made once per base and kept, because signing is not cheap. A base never comes out of a
 //! request by itself: whoever stands before the routes and knows its proxies puts a [`PublicBase`] there.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::SystemTime,
-};
+use std::{collections::VecDeque, fmt, sync::Arc, time::SystemTime};
 
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header, uri::Scheme};
 use nuncio_protocol::{AgentCard, Error, Result, grpc_target};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::{BindOptions, Document, answer, version::for_all_versions};
@@ -128,7 +124,7 @@ impl Cards {
 
     fn document(&self, base: Option<&PublicBase>) -> Result<Arc<Document>> {
         let Some(base) = self.elsewhere(base) else { return Ok(Arc::clone(&self.own)) };
-        let kept = || self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = || self.others.lock();
         let find = |kept: &VecDeque<(PublicBase, Arc<Document>)>| {
             kept.iter().find(|(known, _)| known == base).map(|(_, document)| Arc::clone(document))
         };
@@ -321,7 +317,7 @@ mod tests {
             cards.document(Some(base)).unwrap();
         }
         assert_eq!(SIGNED.load(Ordering::Relaxed), 1 + bases.len(), "the own one, and each once");
-        assert_eq!(cards.others.lock().unwrap().len(), MOST_BASES);
+        assert_eq!(cards.others.lock().len(), MOST_BASES);
         cards.document(Some(&bases[0])).unwrap();
         assert_eq!(SIGNED.load(Ordering::Relaxed), 2 + bases.len(), "the oldest was forgotten");
     }
@@ -342,6 +338,6 @@ mod tests {
             (ask(), other.join().unwrap())
         });
         assert!(Arc::ptr_eq(&one, &other));
-        assert_eq!(cards.others.lock().unwrap().len(), 1);
+        assert_eq!(cards.others.lock().len(), 1);
     }
 }

@@ -25,14 +25,10 @@ mod settle;
 mod web;
 mod worker;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use nuncio_protocol::{Result, Timestamp};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -110,19 +106,19 @@ impl Engine {
     }
 
     fn agents(&self) -> Vec<Arc<str>> {
-        self.agents.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.agents.read().keys().cloned().collect()
     }
 
     fn options(&self, agent: &str) -> Option<Arc<PushOptions>> {
-        self.agents.read().unwrap_or_else(PoisonError::into_inner).get(agent).cloned()
+        self.agents.read().get(agent).cloned()
     }
 
     fn breakers(&self) -> MutexGuard<'_, Breakers> {
-        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.breakers.lock()
     }
 
     fn leases(&self) -> MutexGuard<'_, LeaseTable> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+        self.leases.lock()
     }
 }
 
@@ -218,7 +214,7 @@ impl Push {
     }
 
     fn register(&self, agent: &Arc<str>, options: &Arc<PushOptions>) {
-        let mut agents = self.engine.agents.write().unwrap_or_else(PoisonError::into_inner);
+        let mut agents = self.engine.agents.write();
         agents.insert(Arc::clone(agent), Arc::clone(options));
         drop(agents);
         self.wake();

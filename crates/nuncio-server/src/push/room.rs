@@ -1,10 +1,8 @@
 //! Room for large bodies: what is on its way is in memory.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A body over so many bytes waits until few others are as large.
@@ -42,7 +40,7 @@ impl Room {
     }
 
     fn of(&self, target: &Arc<str>) -> Arc<Semaphore> {
-        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut targets = self.targets.lock();
         // Those where nobody is or waits.
         targets.retain(|_, places| Arc::strong_count(places) > 1);
         let own = targets.entry(Arc::clone(target)).or_insert_with(|| Arc::new(Semaphore::new(EACH)));
@@ -66,6 +64,6 @@ mod tests {
         assert_eq!(others.len(), MOST - EACH);
         drop((first, others));
         assert!(enter("a".into()).is_some());
-        assert_eq!(room.targets.lock().unwrap().len(), 1, "those that are not used are forgotten");
+        assert_eq!(room.targets.lock().len(), 1, "those that are not used are forgotten");
     }
 }

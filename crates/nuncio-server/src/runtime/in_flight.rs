@@ -3,11 +3,12 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use nuncio_protocol::{CallContext, ContextId, Error, Result, SendMessageRequest, Seq};
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest as _, Sha256};
 use tokio::{
     sync::{OnceCell, watch},
@@ -53,7 +54,7 @@ impl Sends {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Slot, InFlight>> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_flight.lock()
     }
 
     /// A slot in flight for this key; else the send that has it.

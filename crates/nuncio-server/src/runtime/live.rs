@@ -10,13 +10,14 @@ use std::{
     fmt,
     ops::Deref,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use foldhash::fast::RandomState;
 use nuncio_protocol::{ContextId, Message, Result, Seq, TaskId};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, futures::Notified};
 
 use super::state::{Phase, Progress, State};
@@ -43,8 +44,7 @@ pub(super) struct LiveTask {
 
 impl LiveTask {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        // Folding does not panic half-way; a poisoned lock holds good data.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The number of the last entry in the store, and whether the task ended with it.
@@ -196,7 +196,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Arc<LiveTask>, RandomState>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tasks.lock()
     }
 
     /// A task that does not exist yet.

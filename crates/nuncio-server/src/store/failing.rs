@@ -1,12 +1,13 @@
 //! A memory store that fails when it is told to, for tests of what happens then.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use async_trait::async_trait;
 use nuncio_protocol::{Event, Message, PushConfigId, Seq, Task, TaskId, Timestamp};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::{
@@ -126,7 +127,7 @@ impl FailingStore {
 
     /// From now on, what became of this webhook cannot be written down, nor what comes with it.
     pub fn choke_on_settling(&self, webhook: &str) {
-        *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner) = Some(webhook.to_owned());
+        *self.unsettled.lock() = Some(webhook.to_owned());
     }
 
     /// From now on, commits and kept replies wait until they are held no more, and so does the news of what
@@ -158,11 +159,11 @@ impl FailingStore {
 
     /// A batch with a task that begins with these words cannot be stored, and is not.
     pub fn choke_on(&self, words: &'static str) {
-        *self.chokes_on.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+        *self.chokes_on.lock() = Some(words);
     }
 
     fn chokes(&self, batch: &[Commit]) -> bool {
-        let words = *self.chokes_on.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = *self.chokes_on.lock();
         let begins = |commit: &Commit| match &*commit.event {
             Event::Task(task) => task.history.first().is_some_and(|said| words == Some(&*said.text())),
             _ => false,
@@ -197,7 +198,7 @@ impl FailingStore {
     }
 
     fn refusal(&self) -> MutexGuard<'_, Option<Refused>> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner)
+        self.refusal.lock()
     }
 
     fn write(&self) -> Result<(), StoreError> {
@@ -414,7 +415,7 @@ impl Outbox for FailingStore {
 
     async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
         self.write()?;
-        let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let unsettled = self.unsettled.lock().clone();
         if settled.iter().any(|one| unsettled.as_deref() == Some(&*one.webhook)) {
             return Err(StoreError::broken(STORE_SECRET));
         }

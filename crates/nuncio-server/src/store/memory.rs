@@ -17,11 +17,12 @@ mod turns;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 // For ids that we make ourselves: nobody can choose them to collide.
 use foldhash::fast::RandomState;
 use nuncio_protocol::{Event, PushConfigId, Seq, Task, TaskId, TaskState, Timestamp, fold};
@@ -181,8 +182,7 @@ impl MemoryStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing in here panics half-way through a change; a poisoned lock holds good data.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

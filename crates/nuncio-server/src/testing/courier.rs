@@ -1,16 +1,13 @@
 //! A courier whose receivers a test writes down, and an agent that posts through it. Meant for paused time:
 //! the clock of the dispatcher goes with it.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use nuncio_protocol::{CallContext, SendMessageRequest, TaskPushNotificationConfig, Timestamp};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::{sync::Notify, time::Instant};
 use url::Url;
@@ -91,11 +88,11 @@ impl ScriptedCourier {
 
     /// From now on receivers do this.
     pub fn now(&self, react: impl Fn(&Post) -> Reaction + Send + Sync + 'static) {
-        *self.0.react.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(react);
+        *self.0.react.lock() = Box::new(react);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Post>> {
-        self.0.posts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.posts.lock()
     }
 
     /// All that was posted, answered or not.
@@ -134,7 +131,7 @@ impl Courier for ScriptedCourier {
         let at = self.0.began.elapsed().as_secs();
         let body = serde_json::from_slice(&body).unwrap_or_default();
         let post = Post { url: url.to_string(), headers, body, at };
-        let reaction = (self.0.react.lock().unwrap_or_else(PoisonError::into_inner))(&post);
+        let reaction = (self.0.react.lock())(&post);
         self.lock().push(post);
         self.0.posted.notify_waiters();
         let answer = |status: u16, retry_after| Answer {

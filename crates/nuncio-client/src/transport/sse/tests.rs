@@ -1,9 +1,6 @@
 //! Streams over scripted connections, in paused time.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::VecDeque;
 
 use async_trait::async_trait;
 use futures_util::stream;
@@ -11,6 +8,7 @@ use nuncio_protocol::{
     A2aService as _, Message, Part, SendMessageRequest, Task, TaskArtifactUpdateEvent, TaskStatus,
     TaskStatusUpdateEvent, op::Op,
 };
+use parking_lot::Mutex;
 
 use super::*;
 use crate::{RetryPolicy, auth::Granted, transport::Transport};
@@ -106,7 +104,7 @@ impl Transport for Arc<Script> {
 
     async fn call(&self, _cx: &CallContext, call: &Call) -> Result<Reply, Failure> {
         assert_eq!(call.op(), Op::GetTask);
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).push("get".to_owned());
+        self.log.lock().push("get".to_owned());
         Ok(Reply::Task(task(self.state)))
     }
 
@@ -115,8 +113,8 @@ impl Transport for Arc<Script> {
             Op::SendStreamingMessage => format!("send {}", cx.idempotency_key.as_deref().unwrap_or("-")),
             _ => format!("subscribe {}", cx.last_event_id.map_or("-".to_owned(), |seq| seq.to_string())),
         };
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(what);
-        let next = self.connections.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        self.log.lock().push(what);
+        let next = self.connections.lock().pop_front();
         connection(next.unwrap_or("refuse"))
     }
 }
@@ -174,7 +172,7 @@ async fn follow(
             }
         }
     }
-    let log = script.log.lock().unwrap().join(", ");
+    let log = script.log.lock().join(", ");
     (seen, log)
 }
 

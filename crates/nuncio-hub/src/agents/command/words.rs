@@ -1,13 +1,10 @@
 //! What a program says on standard error: to the log, line by line, and the last of it as the reason when it
 //! fails.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use nuncio_protocol::TaskId;
+use parking_lot::Mutex;
 use tokio::{
     io::AsyncReadExt as _,
     process::ChildStderr,
@@ -44,7 +41,7 @@ impl Words {
     pub(super) async fn last(self, patience: Duration) -> String {
         // Whoever has left the program's group may hold it open.
         let _ = timeout(patience, self.listening).await;
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).reason()
+        self.last.lock().reason()
     }
 }
 
@@ -58,7 +55,7 @@ async fn listen(mut stderr: ChildStderr, mut log: Log, last: Arc<Mutex<Last>>) {
         let whole = if open { lines.add(&buffer) } else { lines.rest() };
         for line in whole {
             log.line(&line);
-            last.lock().unwrap_or_else(PoisonError::into_inner).line(line);
+            last.lock().line(line);
         }
     }
     log.close();

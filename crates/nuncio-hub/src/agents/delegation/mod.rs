@@ -21,7 +21,7 @@ mod send;
 mod tests;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -30,6 +30,7 @@ use nuncio_protocol::{
     Result, Task, TaskId, TaskStatus, TaskStatusUpdateEvent,
 };
 use nuncio_server::{CallerPermit, Emitter, ExecContext};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 pub(crate) use self::hops::{Hop, Passage, hub_id};
@@ -166,7 +167,7 @@ impl<'a, D: Delegate> Delegation<'a, D> {
     }
 
     fn remote_slot(&self) -> MutexGuard<'_, Option<TaskIds>> {
-        self.remote.lock().unwrap_or_else(PoisonError::into_inner)
+        self.remote.lock()
     }
 
     /// Goes on with a task that the agent was given before.

@@ -164,7 +164,7 @@ async fn a_call_in_memory_has_the_hop_of_the_agent_that_makes_it() {
     #[async_trait]
     impl Executor for Seen {
         async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
-            self.0.lock().unwrap().push(CallContext::clone(&cx.call));
+            self.0.lock().push(CallContext::clone(&cx.call));
             out.message(vec![Part::text("seen")]).await
         }
     }
@@ -174,7 +174,7 @@ async fn a_call_in_memory_has_the_hop_of_the_agent_that_makes_it() {
     let before = "far/agent".to_owned();
     let hub = harness(&runtime("room", Shared(agent))).calling(|cx| cx.hops = vec![before.clone()]);
     hub.send("hello").await.unwrap();
-    let CallContext { hops, trace, .. } = seen.lock().unwrap().pop().unwrap();
+    let CallContext { hops, trace, .. } = seen.lock().pop().unwrap();
     assert_eq!(hops, [before, "hub/room".to_owned()]);
     assert!(trace.unwrap().state.unwrap().starts_with("nuncio="), "hops are in the trace, too");
 }

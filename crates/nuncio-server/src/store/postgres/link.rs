@@ -5,13 +5,14 @@ use std::{
     collections::HashMap,
     future::Future,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use nuncio_protocol::retry::Backoff;
+use parking_lot::Mutex;
 use tokio::{
     task::AbortHandle,
     time::{Instant, timeout},
@@ -112,12 +113,12 @@ impl Session {
     /// The statement, prepared once.
     pub(super) async fn statement(&self, sql: &'static str) -> Result<Statement, StoreError> {
         let place = sql.as_ptr() as usize;
-        let known = self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
+        let known = self.prepared.lock().get(&place).cloned();
         if let Some(statement) = known {
             return Ok(statement);
         }
         let statement = self.wait(self.client.prepare(sql)).await?;
-        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).insert(place, statement.clone());
+        self.prepared.lock().insert(place, statement.clone());
         Ok(statement)
     }
 

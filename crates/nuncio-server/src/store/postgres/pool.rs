@@ -3,11 +3,9 @@
 //! Each question has a connection for itself, so that it waits for nothing else and nothing waits for it. The server
 //! ends a statement that takes too long: a question that is too slow fails alone.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
@@ -39,7 +37,7 @@ struct Free(Mutex<Vec<Link>>);
 
 impl Free {
     fn lock(&self) -> MutexGuard<'_, Vec<Link>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -5,12 +5,10 @@
 //!                └───────────────► └──────► └────► and from the beginning
 //! ```
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use nuncio_protocol::{Seq, TaskId, Timestamp};
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::bounded;
@@ -23,7 +21,7 @@ pub(super) struct HeldLeases(Mutex<HashSet<Arc<str>>>);
 
 impl HeldLeases {
     fn lock(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn hold(&self, uid: &str) -> bool {

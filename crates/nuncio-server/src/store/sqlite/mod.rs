@@ -30,12 +30,13 @@ mod write;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     thread::JoinHandle,
     time::Duration,
 };
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use rusqlite::params;
 
 use self::{
@@ -182,7 +183,7 @@ impl Store for SqliteStore {
         self.near.close();
         [&self.readers, &self.lists, &self.operator_queries].into_iter().for_each(Readers::close);
         self.writer.close();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.threads.lock());
         let joined = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(JoinHandle::join));
         if !matches!(joined.await, Ok(Ok(()))) {
             tracing::error!("a thread of the task store has panicked");

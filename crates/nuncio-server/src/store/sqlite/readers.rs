@@ -8,11 +8,12 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc},
+    sync::{Arc, Weak, mpsc},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -69,9 +70,9 @@ impl Readers {
             let thread = std::thread::Builder::new().name(name).spawn(move || {
                 loop {
                     // The thread that waits for the next job holds the lock; the others wait for the lock.
-                    let next = locked(&queue).recv();
+                    let next = queue.lock().recv();
                     let Ok(Job { limit, work }) = next else { break };
-                    locked(&current).clone_from(&limit);
+                    current.lock().clone_from(&limit);
                     work(&db);
                 }
             });
@@ -82,7 +83,7 @@ impl Readers {
 
     /// Takes no more questions.
     pub(super) fn close(&self) {
-        *locked(&self.jobs) = None;
+        *self.jobs.lock() = None;
     }
 
     /// Asks the database.
@@ -106,7 +107,7 @@ impl Readers {
         };
         let ended = || StoreError::broken("the readers have ended");
         let job = Job { limit, work: Box::new(work) };
-        locked(&self.jobs).as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or_else(ended)?;
+        self.jobs.lock().as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or_else(ended)?;
         let answer = answer.await.map_err(|_| ended())?;
         drop(asker);
         answer
@@ -119,7 +120,7 @@ fn open(path: &Path) -> Result<(Connection, CurrentLimit), OpenError> {
     let mut db = schema::open_reader(path).map_err(said)?;
     let current: CurrentLimit = Arc::default();
     let limit = Arc::clone(&current);
-    let is_over = move || locked(&limit).as_ref().is_some_and(Limit::is_over);
+    let is_over = move || limit.lock().as_ref().is_some_and(Limit::is_over);
     db.progress_handler(STEPS_PER_CHECK, Some(is_over)).map_err(said)?;
     Ok((db, current))
 }
@@ -137,15 +138,11 @@ impl NearReaders {
 
     /// Takes no more questions.
     pub(super) fn close(&self) {
-        self.0.iter().for_each(|db| *locked(db) = None);
+        self.0.iter().for_each(|db| *db.lock() = None);
     }
 
     /// Answers a question about one row here and now, if a connection is free.
     pub(super) fn ask<T>(&self, question: impl FnOnce(&Connection) -> T) -> Option<T> {
-        self.0.iter().find_map(|db| db.try_lock().ok())?.as_ref().map(question)
+        self.0.iter().find_map(Mutex::try_lock)?.as_ref().map(question)
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

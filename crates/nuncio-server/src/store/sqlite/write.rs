@@ -2,10 +2,11 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread::JoinHandle,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
@@ -99,7 +100,7 @@ impl Writer {
     }
 
     fn jobs(&self) -> MutexGuard<'_, Option<mpsc::Sender<Box<dyn Job>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Does some small work, perhaps in a transaction with others.

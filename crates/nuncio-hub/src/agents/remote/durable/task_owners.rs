@@ -8,16 +8,14 @@
 //! (`expiry`). Tasks of late are known in memory. The record holds digests: it names neither task nor caller. As long as
 //! callers are not told apart, all of them are one, and nothing is written.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use aws_lc_rs::digest;
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use nuncio_protocol::{Caller, TaskId, Timestamp};
 use nuncio_server::store::{Expect, PutRecord, Store, StoreError};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     agents::{expiry, hex::hex},
@@ -140,7 +138,7 @@ impl TaskOwners {
     }
 
     fn known(&self) -> MutexGuard<'_, Generations> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

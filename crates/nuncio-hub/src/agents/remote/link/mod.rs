@@ -12,7 +12,7 @@ use std::{
     net::IpAddr,
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -30,6 +30,7 @@ use nuncio_protocol::{
     retry::{Backoff, Breaker, BreakerPolicy},
 };
 use nuncio_server::{CallerPermit, CallerPool, CallerShare};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 use url::Host;
 
@@ -367,8 +368,8 @@ impl Link {
             && !self.refuses_streams.load(Ordering::Relaxed)
     }
 
-    fn breaker(&self) -> std::sync::MutexGuard<'_, Breaker<Instant>> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    fn breaker(&self) -> MutexGuard<'_, Breaker<Instant>> {
+        self.breaker.lock()
     }
 }
 

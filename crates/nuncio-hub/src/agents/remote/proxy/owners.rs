@@ -12,7 +12,7 @@
 
 mod known;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use nuncio_protocol::{Caller, Error, ErrorKind, Result, TaskId};
@@ -20,6 +20,7 @@ use nuncio_server::{
     bind::Subject,
     store::{Expect, PutRecord, RecordQuery, Store},
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use self::known::{Known, Name, Owned};
 use super::owner::{Owner, bounded};
@@ -248,8 +249,8 @@ impl Owners {
         Ok(outcomes.iter().take(keys.len()).map(Result::is_ok).collect())
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! An upstream agent on a socket, with as few manners as a test wants.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -23,6 +23,7 @@ use nuncio_server::{
     bind::{self, BindOptions, CardSigner},
     testing::ScriptedExecutor,
 };
+use parking_lot::Mutex;
 use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -164,7 +165,7 @@ impl Peer {
     }
 
     pub(super) fn seen(&self) -> Vec<Seen> {
-        self.state.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.seen.lock().clone()
     }
 
     pub(super) fn count(&self, wanted: &[Op]) -> usize {
@@ -182,10 +183,7 @@ impl Peer {
 
 async fn serve(State(peer): State<Arc<Inner>>, mut request: Request) -> Response {
     let Some(router) = &**peer.router.load() else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
-    peer.requests
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push((request.uri().path().to_owned(), request.headers().clone()));
+    peer.requests.lock().push((request.uri().path().to_owned(), request.headers().clone()));
     let is_shown =
         |(name, value): &(&str, &str)| request.headers().get(*name).is_some_and(|shown| shown == value);
     if !peer.manners.wants.iter().all(is_shown) {
@@ -252,7 +250,7 @@ impl Inner {
     /// The answer as one about the first task that there was.
     async fn first_for_all(&self, reply: Reply) -> Result<Reply> {
         let rename = |id: &TaskId| {
-            let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut first = self.first.lock();
             first.get_or_insert_with(|| id.clone()).clone()
         };
         Ok(match reply {
@@ -339,7 +337,7 @@ fn rambling(
     let known = Arc::clone(&name);
     let before = events.flat_map(move |event| {
         let id = event.as_ref().ok().and_then(|item| item.event().task_id().cloned());
-        name.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(id);
+        name.lock().get_or_insert(id);
         let status = TaskStatus { state: TaskState::Failed, message: None, timestamp: None };
         let other =
             TaskStatusUpdateEvent { task_id: "other".into(), status, ..TaskStatusUpdateEvent::default() };
@@ -349,8 +347,7 @@ fn rambling(
         stream::iter(other.into_iter().chain([event]))
     });
     let after = stream::once(async move {
-        let task_id =
-            known.lock().unwrap_or_else(PoisonError::into_inner).clone().flatten().unwrap_or_default();
+        let task_id = known.lock().clone().flatten().unwrap_or_default();
         let artifact = Arc::new(Artifact::new("late", Part::text("z")));
         item(Event::ArtifactUpdate(TaskArtifactUpdateEvent {
             task_id,
@@ -369,11 +366,11 @@ fn driveling(
     let known = Arc::clone(&id);
     let before = events.inspect(move |event| {
         let of = event.as_ref().ok().and_then(|item| item.event().task_id().cloned());
-        id.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(of);
+        id.lock().get_or_insert(of);
     });
     let after = stream::unfold(known, |known| async move {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        let task_id = known.lock().unwrap_or_else(PoisonError::into_inner).clone().flatten();
+        let task_id = known.lock().clone().flatten();
         let artifact = Arc::new(Artifact::new("drivel", Part::text("z")));
         let task_id = task_id.unwrap_or_default();
         let update = TaskArtifactUpdateEvent { task_id, artifact, ..TaskArtifactUpdateEvent::default() };
@@ -393,7 +390,7 @@ impl Interceptor for Watching {
             return Err(ErrorKind::VersionNotSupported.into());
         }
         let seen = Seen { op, cx: cx.clone(), call: call.clone() };
-        peer.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+        peer.seen.lock().push(seen);
         let manners = &peer.manners;
         if manners.lacks.contains(&op) {
             return Err(ErrorKind::UnsupportedOperation.into());

@@ -161,7 +161,7 @@ async fn what_the_hub_shows_goes_with_the_card_and_with_every_call() {
                     DONE,
                     "{wants:?} {version} {binding:?}"
                 );
-                let requests = peer.state.requests.lock().unwrap().clone();
+                let requests = peer.state.requests.lock().clone();
                 let is_card = |(path, _): &&(String, HeaderMap)| path.starts_with("/.well-known");
                 let cards = requests.iter().filter(is_card).count();
                 assert!(cards > 0 && requests.len() > cards, "{requests:?}");

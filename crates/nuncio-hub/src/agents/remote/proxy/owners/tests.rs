@@ -48,7 +48,7 @@ struct Questions(Mutex<Vec<StoreOp>>);
 
 impl Watch for Questions {
     fn answered(&self, asked: StoreOp, _: Duration, _: bool) {
-        self.0.lock().unwrap().push(asked);
+        self.0.lock().push(asked);
     }
 
     fn settled(&self, _: &[Settled]) {}
@@ -62,13 +62,13 @@ async fn an_answer_is_recorded_in_one_piece() {
     let owners = Owners::new(instrumented(store, Arc::clone(&questions) as Arc<dyn Watch>), "a");
     for _ in 0..2 {
         owners.record(&Caller::authenticated("ann"), &subject("t", "c")).await.unwrap();
-        assert_eq!(*questions.0.lock().unwrap(), [StoreOp::Write]);
+        assert_eq!(*questions.0.lock(), [StoreOp::Write]);
     }
     // Some agents have one context for all.
     let elsewhere = Owners::new(Arc::clone(&owners.store), "a");
     for _ in 0..2 {
         elsewhere.record(&Caller::authenticated("bob"), &subject("u", "c")).await.unwrap();
-        assert_eq!(*questions.0.lock().unwrap(), [StoreOp::Write, StoreOp::Write, StoreOp::Read]);
+        assert_eq!(*questions.0.lock(), [StoreOp::Write, StoreOp::Write, StoreOp::Read]);
     }
 }
 
