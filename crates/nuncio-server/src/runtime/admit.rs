@@ -284,7 +284,7 @@ impl Core {
         if state.task().is_some_and(|task| task.history.len() >= self.limits.history) {
             return Err(Error::new(
                 ErrorKind::ResourceExhausted,
-                "the task has as many messages as are kept",
+                "the task has reached its limit of messages; begin a new one with the same contextId",
             ));
         }
         let waiting: usize = state.queue.iter().map(|turn| size::message(turn.message())).sum();

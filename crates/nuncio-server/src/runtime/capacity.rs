@@ -33,7 +33,7 @@ impl Capacity {
     pub(super) fn task_permit(&self, scope: &Scope) -> Result<TaskPermit> {
         let caller = CallerKey::from(scope);
         let counted =
-            self.quota.begin(&caller).ok_or_else(|| exhausted("too many unfinished tasks of yours"))?;
+            self.quota.begin(&caller).ok_or_else(|| exhausted("you have too many unfinished tasks"))?;
         let permit =
             self.executions.try_acquire(&caller).ok_or_else(|| exhausted("too many tasks are running"))?;
         Ok(TaskPermit { _counted: counted, _permit: Some(permit) })

@@ -205,7 +205,7 @@ impl Emitter {
             Event::ArtifactUpdate(update) => {
                 Ok(Event::ArtifactUpdate(TaskArtifactUpdateEvent { task_id, context_id, ..update }))
             }
-            Event::Task(_) | Event::Message(_) => Err(Error::internal("an agent emits pieces of a task")),
+            Event::Task(_) | Event::Message(_) => Err(Error::internal("only updates can be emitted here")),
         }
     }
 

@@ -382,7 +382,7 @@ async fn end_stopped(core: &Core, recorder: &Recorder, why: Stop) -> Result<()> 
     let reason = match why {
         Stop::Cancel => return recorder.end(TaskState::Canceled, None).await.map(drop),
         Stop::Shutdown => "the server was shut down before the task was done".to_owned(),
-        Stop::Silence => "the agent gave no sign of life for too long".to_owned(),
+        Stop::Silence => "the agent was silent for too long".to_owned(),
         Stop::TooLarge => core.agent.too_large().message().to_owned(),
         Stop::OutOfMemory => super::out_of_memory().message().to_owned(),
     };

@@ -206,7 +206,7 @@ impl Journal {
     fn commit_now(&self, batch: Vec<Commit>, pushes: bool) -> Result<()> {
         let answer = self.store.commit(batch).now_or_never();
         let late =
-            || Err(StoreError::broken("the store said that it never waits, and did not answer at once"));
+            || Err(StoreError::broken("the store claims never to wait, but it did not answer at once"));
         answer
             .unwrap_or_else(late)?
             .into_iter()
@@ -223,7 +223,7 @@ fn refusal(refused: &Refused) -> Error {
         Refused::Version(_) | Refused::NotFound | Refused::Held | Refused::KeyTaken => {
             Error::new(ErrorKind::Unavailable, "the task was changed elsewhere; try again")
         }
-        Refused::Full => Error::new(ErrorKind::ResourceExhausted, "too many unfinished tasks are kept"),
+        Refused::Full => Error::new(ErrorKind::ResourceExhausted, "the store has too many unfinished tasks"),
     }
 }
 
@@ -272,7 +272,7 @@ impl Committer {
             return give_up(writes, &error);
         }
         // A single entry may be the cause; the others must not fail with it.
-        tracing::error!(%error, "entries could not be recorded together; each is tried by itself");
+        tracing::error!(%error, "a batch could not be committed; its entries are tried one by one");
         for write in writes {
             if let Err((writes, error)) = self.attempt(vec![write], true).await {
                 give_up(writes, &error);
@@ -299,7 +299,7 @@ impl Committer {
             match refused {
                 None => pushes |= live.committed(&batch),
                 Some(refused) => {
-                    tracing::warn!(task = %live.id, ?refused, "the store refused an entry; somebody else wrote");
+                    tracing::warn!(task = %live.id, ?refused, "the store refused an entry: another server wrote to the task");
                     live.evict();
                 }
             }
@@ -374,7 +374,7 @@ impl Committer {
 
 /// Evicts tasks whose entries could not be committed; later calls read the store.
 fn give_up(writes: Vec<Write>, error: &StoreError) {
-    tracing::error!(%error, tasks = writes.len(), "entries could not be recorded and were given up");
+    tracing::error!(%error, tasks = writes.len(), "entries could not be committed and are lost");
     for write in writes {
         write.live.evict();
     }

@@ -108,12 +108,12 @@ async fn run(core: Weak<Core>) {
     let mut prune_at = Instant::now();
     while let Some(core) = core.upgrade().filter(|core| core.lifecycle.check_open().is_ok()) {
         if let Err(error) = core.recover().await {
-            tracing::warn!(%error, "tasks that others left behind could not be taken over; trying again");
+            tracing::warn!(%error, "tasks of stopped servers could not be adopted; trying again");
         }
         if Instant::now() >= prune_at {
             prune_at = Instant::now() + PRUNE_INTERVAL;
             if let Err(error) = core.prune().await {
-                tracing::warn!(%error, "tasks past their time could not be forgotten; trying again later");
+                tracing::warn!(%error, "expired tasks could not be pruned; trying again later");
             }
         }
         drop(core);
@@ -133,7 +133,7 @@ impl Core {
             for orphan in orphans {
                 let id = orphan.stored.task.id.clone();
                 if let Err(error) = self.take_up(orphan).await {
-                    tracing::error!(task = %id, %error, "a task that was left behind could not be taken up");
+                    tracing::error!(task = %id, %error, "a task of a stopped server could not be adopted");
                 }
             }
         }
@@ -148,7 +148,7 @@ impl Core {
         let core = Arc::clone(self);
         let recovered = tokio::spawn(async move { core.recover().await });
         if let Ok(Ok(Err(error))) = timeout(self.limits.cancel_grace, recovered).await {
-            tracing::warn!(%error, "tasks that others left behind could not be taken over");
+            tracing::warn!(%error, "tasks of stopped servers could not be adopted");
         }
     }
 
@@ -161,7 +161,7 @@ impl Core {
         live.lock().pushes = true;
         let first = turns.first().map(|turn| TurnBody::decode(turn).map(|body| (body.opens(), turn.begun)));
         let runs = match first.transpose().unwrap_or_else(|error| {
-            tracing::error!(task = %live.id, %error, "a turn that was left behind cannot be read");
+            tracing::error!(task = %live.id, %error, "a stored turn of a stopped server cannot be decoded");
             None
         }) {
             Some((opens, false)) => opens || !busy,
@@ -169,10 +169,10 @@ impl Core {
             None => false,
         };
         if !runs {
-            tracing::info!(task = %live.id, "a task was left in progress and is ended as failed");
+            tracing::info!(task = %live.id, "a task of a stopped server was adopted and ends as failed");
             return Recorder::new(self, &live).end(TaskState::Failed, Some(NOT_RUN_AGAIN)).await.map(drop);
         }
-        tracing::info!(task = %live.id, turns = turns.len(), "a task was left behind and goes on");
+        tracing::info!(task = %live.id, turns = turns.len(), "a task of a stopped server was adopted and continues");
         let task = live.lock().task().cloned().ok_or(ErrorKind::Internal)?;
         for turn in turns {
             let turn = self.restore(&live, &task, turn).await?;
@@ -219,7 +219,7 @@ impl Core {
             match self.references(scope, message).await {
                 Ok(references) => return references,
                 Err(error) => {
-                    tracing::warn!(%error, "what a message refers to could not be read; trying again");
+                    tracing::warn!(%error, "the tasks that a message refers to could not be read; trying again");
                 }
             }
             sleep(RECOVERY_INTERVAL).await;
@@ -261,7 +261,7 @@ impl Core {
             }
         }
         if forgotten > 0 {
-            tracing::info!(agent = %self.agent.name, forgotten, "forgot what was past its time");
+            tracing::info!(agent = %self.agent.name, forgotten, "pruned expired tasks and replies");
         }
         Ok(())
     }

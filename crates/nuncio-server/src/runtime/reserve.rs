@@ -168,7 +168,7 @@ impl Core {
             state.owned_elsewhere = true;
             (state.attached.reserved, state.attached.webhook) = (true, webhook);
         }
-        tracing::info!(task = %live.id, "a message was at work when its server stopped; its task is ended as failed");
+        tracing::info!(task = %live.id, "the server stopped while this message was being executed; its task ends as failed");
         Recorder::new(self, &live).end(TaskState::Failed, Some(NOT_RUN_AGAIN)).await?;
         live.until_committed().await;
         Ok(())
@@ -182,7 +182,7 @@ impl Core {
             let failed = join_all(abandoned.into_iter().map(|left| self.fail_reserved(left))).await;
             let problem = failed.into_iter().find_map(Result::err);
             if let Some(error) = &problem {
-                tracing::error!(%error, "a task of which nothing is known could not be ended");
+                tracing::error!(%error, "an abandoned reservation could not be ended; trying again");
             }
             if is_last || problem.is_some() {
                 return Ok(());

@@ -57,7 +57,7 @@ impl Core {
             state.running.is_some() && stored.seq > state.folded().seq
         };
         if taken {
-            tracing::info!(task = %live.id, "another owner has taken a task that runs here; it is stopped");
+            tracing::info!(task = %live.id, "another server has taken over a task; its execution here is stopped");
             live.evict();
         } else {
             live.follow(stored);
