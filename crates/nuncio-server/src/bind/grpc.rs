@@ -232,7 +232,7 @@ fn no_grpc(request: &Request) -> Option<Response> {
     let (status, message) = if !is_grpc(request.headers()) {
         (StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected Content-Type: application/grpc\n")
     } else if request.method() != Method::POST {
-        (StatusCode::METHOD_NOT_ALLOWED, "gRPC calls are posted\n")
+        (StatusCode::METHOD_NOT_ALLOWED, "gRPC calls use POST\n")
     } else if request.version() < http::Version::HTTP_2 {
         // The status of a call is in the trailers, which would be lost.
         (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "gRPC needs HTTP/2\n")
@@ -272,7 +272,7 @@ fn check_frame(body: &Bytes) -> Result<()> {
         }
         Ordering::Equal => Ok(()),
         Ordering::Greater => {
-            Err(Error::new(ErrorKind::InvalidRequest, "expected one message, and more came after it"))
+            Err(Error::new(ErrorKind::InvalidRequest, "expected one message, got more than one"))
         }
     }
 }

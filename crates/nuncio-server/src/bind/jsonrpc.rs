@@ -107,7 +107,7 @@ impl Call<'_> {
         let (dialect, op, cx) = self.open(&request).map_err(|error| error_answer(id, &error, form))?;
         let form = form.for_op(op);
         if id.is_none() && op.row().streaming {
-            let error = Error::new(ErrorKind::InvalidRequest, "id: a streaming call needs one");
+            let error = Error::new(ErrorKind::InvalidRequest, "id: required for a streaming call");
             return Err(error_answer(None, &error, form));
         }
         if let Some(relayed) = self.relay(dialect, op, &cx, &request, &body.bytes, form.data).await {
@@ -196,7 +196,7 @@ impl Call<'_> {
     async fn answer_batch(&self, requests: &[&RawValue], body: &ReadBody) -> Response {
         let (most, form) = (self.agent.options.batch, self.error_form(None));
         if most == 0 {
-            let error = Error::new(ErrorKind::InvalidRequest, "batches are not taken; send one request");
+            let error = Error::new(ErrorKind::InvalidRequest, "batches are not accepted; send one request");
             return error_answer(None, &error, form);
         }
         if requests.len() > most {
@@ -244,7 +244,7 @@ impl Call<'_> {
         let id = request.id;
         let result = match self.open(&request) {
             Ok((_, op, _)) if op.row().streaming => {
-                Err(Error::new(ErrorKind::InvalidRequest, "a batch takes no streaming calls"))
+                Err(Error::new(ErrorKind::InvalidRequest, "streaming calls are not allowed in a batch"))
             }
             Ok((dialect, op, cx)) => match self.dispatch(dialect, op, &cx, request.params, body).await {
                 Ok((reply, _held)) => {

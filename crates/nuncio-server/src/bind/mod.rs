@@ -138,7 +138,7 @@ impl Inner {
             return Ok(());
         }
         self.options.on_denied.iter().for_each(|on_denied| on_denied.tell(cx, op));
-        let why = format!("these credentials are not for {}", op.name());
+        let why = format!("this credential does not permit {}", op.name());
         Err(Error::new(ErrorKind::PermissionDenied, why))
     }
 

@@ -71,11 +71,11 @@ impl Spoken {
         version.filter(|version| self.has(*version)).ok_or_else(|| {
             let Some(requested) = requested.map(|text| excerpt(text.to_owned())) else {
                 let why = format!(
-                    "no A2A-Version was sent, which means {IMPLIED}, and {IMPLIED} is not spoken here"
+                    "no A2A-Version was sent, which means {IMPLIED}, and {IMPLIED} is not supported by this agent"
                 );
                 return self.refuse(&why).with_metadata("requestedVersion", IMPLIED.as_str());
             };
-            let why = format!("A2A-Version {requested} is not spoken here");
+            let why = format!("A2A-Version {requested} is not supported by this agent");
             self.refuse(&why).with_metadata("requestedVersion", requested)
         })
     }
@@ -87,7 +87,7 @@ impl Spoken {
         if self.has(proven) {
             return Ok(());
         }
-        let why = format!("version {proven} is not spoken here");
+        let why = format!("version {proven} is not supported by this agent");
         Err(self.refuse(&why).with_metadata("requestedVersion", proven.as_str()))
     }
 
@@ -95,7 +95,7 @@ impl Spoken {
     pub(super) fn refuse(&self, why: &str) -> Error {
         let supported = list(&self.0);
         let advice = if supported.is_empty() {
-            "the card says which bindings there are".to_owned()
+            "its card lists the supported bindings".to_owned()
         } else {
             format!("send the header A2A-Version with one of {supported}")
         };
@@ -115,8 +115,8 @@ pub(super) fn agrees(proven: Version, requested: Option<&str>, spoken: &[Version
         Some(requested) if Version::parse(requested) != Some(proven) => {
             let requested = excerpt(requested.to_owned());
             let why = format!(
-                "A2A-Version {requested} was sent to what is of version {proven}; \
-                 send {proven}, or call what the card lists for the other version"
+                "A2A-Version {requested} was sent to an interface of version {proven}; \
+                 send {proven}, or call the interface that the card lists for the other version"
             );
             Err(Error::new(ErrorKind::VersionNotSupported, why)
                 .with_metadata("requestedVersion", requested)
@@ -139,9 +139,9 @@ pub(super) fn jsonrpc_dialect(version: Version) -> &'static dyn Dialect {
     }
 }
 
-/// The form of `error.data` for a caller. Older SDKs accept only an object; they send no version header, which
-/// exists since 1.0, and call methods that 1.0 does not have. Newer SDKs accept only a list, also when they speak
-/// the old version.
+/// The form of `error.data` for a caller. Older SDKs accept only an object; they send no version header,
+/// which exists since 1.0, and call methods that 1.0 does not have. Newer SDKs accept only a list, also when
+/// they speak the old version.
 pub(super) fn error_data(headers: &HeaderMap, query: Option<&str>, method: Option<&str>) -> ErrorData {
     let is_new = method.is_some_and(|method| jsonrpc_dialect(Version::V1_0).op(method).is_some());
     if is_new || names_version(headers, query) { ErrorData::List } else { ErrorData::Object }
