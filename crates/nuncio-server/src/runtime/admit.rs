@@ -344,7 +344,7 @@ impl Core {
             // read is enough.
             let newest = self.store.task(scope, id).await?;
             let (newest, pushes) = newest.map_or((Seq::ZERO, false), |stored| (stored.seq, stored.pushes));
-            // The store may have entries of ours whose commit was not reported yet.
+            // The store may have entries of this server that are not reported as committed yet.
             if newest <= live.lock().folded().seq {
                 // A webhook that was registered before the task became live was not reported to it.
                 live.lock().pushes |= pushes;
