@@ -20,9 +20,9 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case(JSON) || essence.eq_ignore_ascii_case(A2A_JSON)
 }
 
-/// The user agent of the official Go SDK, which silently ignores a plain response to a streaming call. Other
-/// SDKs read the kind of an error from a plain response only (JavaScript), or count a stream as success (the
-/// official test kit).
+/// The user agent of Go's HTTP client, by which the official Go SDK is recognised. That SDK silently ignores
+/// a plain response to a streaming call. Other callers read the kind of an error from a plain response only
+/// (JavaScript), or count a stream as success (the official test kit).
 const STREAM_READER: &str = "Go-http-client";
 
 /// True for a caller that reads the refusal of its streaming call only from a stream.

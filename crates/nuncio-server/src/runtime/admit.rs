@@ -339,9 +339,9 @@ impl Core {
         loop {
             let stored = self.store.task(scope, id).await?.ok_or_else(|| Error::task_not_found(id))?;
             let live = self.registry.revive(scope, stored);
-            // Between the read and `revive` the task may have been changed by another owner that evicted it
-            // again. Now that it is in the registry every local change goes through this copy, so one more
-            // read is enough.
+            // Between the read and `revive` the task may have been live through another call, changed, and
+            // released. Now that it is in the registry every local change goes through this copy, so one
+            // more read is enough.
             let newest = self.store.task(scope, id).await?;
             let (newest, pushes) = newest.map_or((Seq::ZERO, false), |stored| (stored.seq, stored.pushes));
             // The store may have entries of this server that are not reported as committed yet.

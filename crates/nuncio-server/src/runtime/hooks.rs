@@ -100,7 +100,7 @@ impl Declared {
 type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// Forwards the operations to the service that the runtime was built with. Written out instead of `async`, so
-/// that that service's future is returned directly, without a second one around it.
+/// that the future of that service is returned directly, without a second one around it.
 macro_rules! hand_on {
     ($($method:ident($req:ty) -> $res:ty;)+) => {
         impl A2aService for Runtime {

@@ -185,7 +185,7 @@ impl Journal {
         sent.map(|()| Appended::Queued).map_err(|_| super::unavailable())
     }
 
-    /// Calls the store until it is up.
+    /// Repeats a call to the store for as long as the store is down.
     pub(super) async fn retry_while_down<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,

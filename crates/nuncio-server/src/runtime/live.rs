@@ -71,7 +71,7 @@ impl LiveTask {
         pushes
     }
 
-    /// Takes over the stored task, for a task that another owner writes to or wrote to.
+    /// Replaces the state by the stored task, if another owner writes to the task or wrote to it.
     pub(super) fn follow(&self, stored: StoredTask) {
         if self.lock().follow(stored) {
             self.announce();

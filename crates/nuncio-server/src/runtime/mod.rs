@@ -300,11 +300,11 @@ impl Runtime {
         self.core.lifecycle.executions.len()
     }
 
-    /// Drains the runtime. No new work is admitted, and running tasks get `grace` to finish. A task that
-    /// still runs after it is recorded as failed, with the reason. Turns that could also survive a crash are
-    /// left to the next server instead: turns that have not begun, and turns of an idempotent agent. Streams
-    /// of running tasks stay open until the task ends; other streams close at once, so that their clients
-    /// reconnect elsewhere.
+    /// Drains the runtime. No new work is admitted, and running tasks get `grace` to finish. Tasks that still
+    /// run then are recorded as failed, with the reason. Turns that would survive a crash are left to the
+    /// next server instead: turns that have not begun, and turns of an idempotent agent. Streams of running
+    /// tasks stay open until the task ends; other streams close at once, so that their clients reconnect
+    /// elsewhere.
     pub async fn drain(&self, grace: Duration) {
         let executions = &self.core.lifecycle.executions;
         self.core.lifecycle.close();

@@ -1,8 +1,8 @@
-//! Recovery of tasks whose server has stopped, and retention.
+//! Recovery of the tasks of stopped servers, and retention.
 //!
 //! A turn that had not begun runs. A turn that had begun runs again if the agent is idempotent; otherwise its
-//! task ends as failed, with the reason. So does the task of a reserved message (`reserve`). Therefore no
-//! message is executed twice, and no task stays in progress for ever.
+//! task ends as failed, with the reason. So does the task of a reserved message (`reserve`). Therefore an
+//! agent that is not idempotent gets no message twice, and no task stays in progress for ever.
 
 use std::{
     sync::{Arc, Weak},

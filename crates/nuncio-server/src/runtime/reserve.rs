@@ -1,7 +1,7 @@
-//! Reservations: for an executor that is not idempotent, the store has a note of a message before the message is
-//! executed. So a repeat is not executed again, and each executed message leaves a task or a reply, even after a
-//! crash. This applies to messages with an idempotency key, and to all messages of an executor that always leaves
-//! a task (`Core::writes_ahead`).
+//! Reservations: for an executor that is not idempotent, the store has a note of a message before the message
+//! is executed. So a repeat is not executed again, and each executed message leaves a task or a reply, even
+//! after a crash. This applies to messages with an idempotency key, and to all messages of an executor that
+//! always leaves a task (`Core::writes_ahead`).
 //!
 //! | executed | committed before |
 //! |---|---|

@@ -37,7 +37,7 @@ pub(super) struct Operations {
     pub(super) core: Arc<Core>,
 }
 
-/// The response of a send.
+/// The outcome of a send.
 enum Answered {
     With(SendMessageResponse),
     /// The live task was lost: the store has other entries than memory.

@@ -265,13 +265,12 @@ impl State {
         }
     }
 
-    /// Takes over the stored task, for a task that another owner writes to or wrote to. False if the state in
-    /// memory is kept.
+    /// Replaces the state by the stored task, if another owner writes to the task or wrote to it. False, with
+    /// no change, if this server has written meanwhile or the task is over.
     pub(super) fn follow(&mut self, stored: StoredTask) -> bool {
         let known = match &self.phase {
             Phase::Opening(_) => Seq::ZERO,
             Phase::Task(tracked) if tracked.is_committed() => tracked.committed.seq,
-            // Written by this server meanwhile, or over.
             Phase::Task(_) | Phase::Replied { .. } | Phase::Refused(_) | Phase::Lost(_) => return false,
         };
         if stored.seq > known {

@@ -48,7 +48,7 @@ pub(super) struct FollowUpTurn {
     pub(super) webhook: Option<Webhook>,
     /// The turn in the store, if it is stored until it is done.
     pub(super) stored: Option<StoredTurn>,
-    /// Receives the beginning of the turn once the message is recorded, or the reason why it never will be.
+    /// Reports the beginning of the turn once the message is recorded, or the reason why it never will be.
     pub(super) begun: oneshot::Sender<Result<Begun>>,
 }
 
@@ -72,7 +72,7 @@ impl Turn {
     /// Reports to the waiting caller that the turn never comes.
     pub(super) fn refuse(self, error: Error) {
         match self {
-            // A send fails if the caller has gone; then nobody needs the error.
+            // Sending fails if the caller has gone; then nobody needs the error.
             Self::FollowUp(turn) => drop(turn.begun.send(Err(error))),
             Self::Opening(_) | Self::Resumed(_) => {}
         }
