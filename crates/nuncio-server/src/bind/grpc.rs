@@ -405,7 +405,7 @@ impl Exchange {
     }
 }
 
-/// The response for a call at this path that is refused before it is read.
+/// The response for a call at this path that is refused before it is decoded.
 pub(super) fn refuse(path: &str, headers: &HeaderMap, error: &Error) -> Response {
     let service = path.split('/').nth(1).unwrap_or_default();
     let [newest, ..] = CODECS;

@@ -335,7 +335,7 @@ fn refuse_call(
     error_answer(id, error, ErrorForm { in_stream: form.in_stream || in_stream, ..form })
 }
 
-/// The response to a request that is refused before its body is read.
+/// The response to a request that is refused before it is decoded.
 pub(super) fn refuse(headers: &HeaderMap, query: Option<&str>, error: &Error) -> Response {
     error_answer(None, error, ErrorForm::of(headers, query, None))
 }

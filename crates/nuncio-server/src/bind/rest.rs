@@ -201,7 +201,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The response to a request, to this path below the agent's URL, that is refused before it is read.
+/// The response to a request, to this path below the agent's URL, that is refused before it is decoded.
 pub(super) fn refuse(path: &str, headers: &HeaderMap, error: &Error) -> Response {
     self::error(version::rest_form(path, headers), headers, None, error)
 }
