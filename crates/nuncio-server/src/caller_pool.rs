@@ -1,16 +1,17 @@
-//! Permits that callers share: the executions of an agent, the processes of a program, the calls of an upstream agent.
+//! Permits that callers share fairly: the executions of an agent, the processes of a program, the calls to a
+//! remote agent.
 //!
-//! A caller holds more than its share only while a share stays free for others. So whatever one caller does, another
-//! one is served at once:
+//! A caller gets more than its share only while a share stays free for others. So no caller can keep another
+//! one from being served:
 //!
-//! | free permits | to a caller below its share | to a caller that holds its share |
+//! | free permits | caller below its share | caller at or above its share |
 //! |---|---|---|
 //! | more than a share | granted | granted |
 //! | up to a share | granted | waits, or is refused |
 //! | none | waits, or is refused | waits, or is refused |
 //!
-//! Nothing is taken away from a caller that holds more: what it gives back goes to others until it is back at its
-//! share. A permit that is given back goes to the waiting caller that holds the fewest.
+//! A caller above its share keeps its permits; those that it releases go to others until it is back at its
+//! share. A released permit goes to the waiting caller that holds the fewest.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -27,7 +28,7 @@ use tokio::sync::oneshot;
 
 use crate::store::Scope;
 
-/// A caller as limits tell them apart: a principal within its tenant. All anonymous callers are one.
+/// A caller as limits distinguish them: a principal within its tenant. All anonymous callers are one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CallerKey {
     tenant: Option<Arc<str>>,
@@ -46,24 +47,24 @@ impl From<&Scope> for CallerKey {
     }
 }
 
-/// The part of a pool that one caller may hold while others want it, in percent; 0 is no bound. Clones are one setting:
-/// it may be changed at any time, for all pools that have it.
+/// The share of a pool that one caller may hold while others wait, in percent; 0 is no limit. Clones are one
+/// setting: a change applies to all pools that have it.
 #[derive(Clone, Debug, Default)]
 pub struct CallerShare(Arc<AtomicU32>);
 
 impl CallerShare {
-    /// This many percent.
+    /// A share of this many percent.
     #[must_use]
     pub fn percent(percent: u32) -> Self {
         Self(Arc::new(AtomicU32::new(percent)))
     }
 
-    /// From now on this many percent.
+    /// Changes the share to this many percent.
     pub fn set(&self, percent: u32) {
         self.0.store(percent, Ordering::Relaxed);
     }
 
-    /// That part of so many permits, and at least one; all of them if there is no bound.
+    /// The share in permits, at least one; all of them if there is no limit.
     fn of(&self, permits: usize) -> usize {
         match self.0.load(Ordering::Relaxed) as usize {
             0 => permits,
@@ -80,28 +81,28 @@ pub struct CallerPool(Arc<Inner>);
 struct Inner {
     capacity: usize,
     share: CallerShare,
-    /// Held for a look or a change, never across an await.
+    /// Locked for short reads and changes, never across an await.
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many permits are held, by all callers.
+    /// The number of permits that all callers hold.
     held: usize,
-    /// Those that hold some, or wait.
+    /// The callers that hold a permit or wait for one.
     callers: HashMap<CallerKey, Entry, RandomState>,
-    /// How many have waited so far.
+    /// The number of waiters so far.
     arrivals: u64,
 }
 
 #[derive(Debug, Default)]
 struct Entry {
     held: usize,
-    /// In the order in which they came, each with its number among all.
+    /// The waiters in the order of their arrival, each with its number among all.
     waiting: VecDeque<(u64, oneshot::Sender<CallerPermit>)>,
 }
 
-/// A permit of a pool. It is given back when this is dropped.
+/// A permit of a pool, released on drop.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped is given back"]
 pub struct CallerPermit {
@@ -110,18 +111,18 @@ pub struct CallerPermit {
 }
 
 impl CallerPool {
-    /// A pool of so many permits.
+    /// A pool of this many permits.
     #[must_use]
     pub fn new(capacity: usize, share: CallerShare) -> Self {
         Self(Arc::new(Inner { capacity, share, state: Mutex::default() }))
     }
 
-    /// A permit, if there is one for this caller now.
+    /// Takes a permit, if this caller may have one now.
     #[must_use]
     pub fn try_acquire(&self, caller: &CallerKey) -> Option<CallerPermit> {
         let mut state = self.lock();
         let (held, waits) = state.callers.get(caller).map_or((0, false), Entry::standing);
-        // Nobody passes those of its own that came before.
+        // Earlier requests of the same caller come first.
         if waits || !self.may_hold_another(&state, held) {
             return None;
         }
@@ -130,7 +131,7 @@ impl CallerPool {
         Some(CallerPermit { pool: self.clone(), caller: caller.clone() })
     }
 
-    /// A permit, when there is one for this caller. A future that is dropped leaves the queue.
+    /// Waits for a permit for this caller. A future that is dropped leaves the queue.
     pub async fn acquire(&self, caller: &CallerKey) -> CallerPermit {
         loop {
             if let Some(permit) = self.try_acquire(caller) {
@@ -143,7 +144,7 @@ impl CallerPool {
         }
     }
 
-    /// A place in the queue; `None` if a permit has just become free.
+    /// Enters the queue; `None` if a permit has just become free.
     fn enqueue(&self, caller: &CallerKey) -> Option<Waiting<'_>> {
         let mut state = self.lock();
         let (held, waits) = state.callers.get(caller).map_or((0, false), Entry::standing);
@@ -157,7 +158,7 @@ impl CallerPool {
         Some(Waiting { pool: self, caller: caller.clone(), number, granted })
     }
 
-    /// Takes one out of the queue that does not wait any more.
+    /// Removes a waiter from the queue.
     fn leave(&self, caller: &CallerKey, number: u64) {
         let mut state = self.lock();
         if let Some(entry) = state.callers.get_mut(caller)
@@ -173,7 +174,7 @@ impl CallerPool {
         free > 0 && (held < share || free > share)
     }
 
-    /// Takes a permit back, and grants what may be granted now.
+    /// Takes a permit back, and grants permits to waiters.
     fn release(&self, caller: &CallerKey) {
         let mut state = self.lock();
         state.held -= 1;
@@ -184,12 +185,12 @@ impl CallerPool {
         state.forget_if_idle(caller);
         drop(state);
         for (sender, permit) in granted {
-            // One that has left meanwhile gives it back at once.
+            // If the waiter has gone meanwhile, the permit is dropped here and thereby released.
             drop(sender.send(permit));
         }
     }
 
-    /// Grants to those that wait, as long as one of them may have a permit.
+    /// Grants permits to waiters for as long as one of them may have one.
     fn grant_waiting(&self, state: &mut State) -> Vec<(oneshot::Sender<CallerPermit>, CallerPermit)> {
         let mut granted = Vec::new();
         while let Some(caller) = self.next_waiting(state) {
@@ -201,7 +202,7 @@ impl CallerPool {
         granted
     }
 
-    /// The waiting caller that holds the fewest, of several the one that has waited longest.
+    /// The waiting caller that holds the fewest permits; of several, the one that has waited longest.
     fn next_waiting(&self, state: &State) -> Option<CallerKey> {
         let waiting = state.callers.iter().filter_map(|(caller, entry)| {
             let (number, _) = entry.waiting.front()?;
@@ -232,13 +233,13 @@ impl State {
 }
 
 impl Entry {
-    /// How many permits it holds, and whether somebody waits.
+    /// The number of permits that the caller holds, and whether it waits for one.
     fn standing(&self) -> (usize, bool) {
         (self.held, !self.waiting.is_empty())
     }
 }
 
-/// A place in the queue of a pool.
+/// A position in the queue of a pool.
 struct Waiting<'a> {
     pool: &'a CallerPool,
     caller: CallerKey,

@@ -1,17 +1,17 @@
-//! What the author of an extension of the protocol writes (spec 4.6).
+//! The interface for authors of protocol extensions (spec 4.6).
 
 use nuncio_protocol::{AgentExtension, Interceptor};
 
 /// An extension: an interceptor that declares itself.
 ///
-/// The declaration goes on the agent's cards. [`Interceptor::intercept`] is then called around each call
-/// whose caller declared the same URI (`A2A-Extensions`), and not around others: an extension is inactive
-/// unless it is asked for, and another version of it is another URI. If the declaration says `required`,
-/// a call without it is refused before anything here runs.
+/// The declaration goes on the agent's cards. [`Interceptor::intercept`] is then called around each call that
+/// declares the same URI (`A2A-Extensions`), and only around those: an extension is inactive unless the
+/// caller asks for it. Another version of an extension has another URI. If the declaration says `required`,
+/// a call without it is refused before the interceptor runs.
 ///
-/// Data of an extension goes into `metadata` under its URI (spec 4.6.2). What `intercept` changes in a call
-/// reaches the executor; what it changes in an answer only this caller sees, it is not recorded. An
-/// executor asks [`Execution::extension`](crate::Execution::extension) whether it is active.
+/// Data of an extension goes into `metadata` under its URI (spec 4.6.2). Changes of `intercept` to a call
+/// reach the executor. Changes to a response are seen by this caller only and are not recorded. An executor
+/// can ask [`Execution::extension`](crate::Execution::extension) whether the extension is active.
 ///
 /// ```
 /// use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,7 +23,7 @@ use nuncio_protocol::{AgentExtension, Interceptor};
 ///     op::{Call, Reply},
 /// };
 ///
-/// /// Tells when things were sent out, in seconds since 1970.
+/// /// Adds the time of sending, in seconds since 1970.
 /// struct Timestamps;
 ///
 /// const TIMESTAMPS: &str = "https://example.com/extensions/timestamps/v1";
@@ -73,7 +73,7 @@ use nuncio_protocol::{AgentExtension, Interceptor};
 /// # }
 /// ```
 pub trait Extension: Interceptor {
-    /// What the cards say: the URI, version included, a description, whether callers must declare it, and
-    /// its settings. Asked once, when the extension is added.
+    /// The declaration on the cards: the URI, which includes the version, a description, whether callers must
+    /// declare the extension, and its settings. Called once, when the extension is added.
     fn declaration(&self) -> AgentExtension;
 }

@@ -1,5 +1,6 @@
-//! Write an A2A agent: implement [`Executor`], give it to [`Runtime`], put it on the wire with
-//! [`bind::router`]. Tasks, streams with replay, cancel, listing, both protocol versions: all there.
+//! A server SDK for A2A agents: implement [`Executor`], build a [`Runtime`] with it, and put that on the wire
+//! with [`bind::router`]. Tasks, streams with replay, cancel, listing and both protocol versions are
+//! included.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -30,18 +31,18 @@
 //! # }
 //! ```
 //!
-//! Code around every call is an [`Interceptor`](protocol::Interceptor), and an [`Extension`] of the protocol
-//! is one that declares itself: both go into the [`RuntimeBuilder`].
+//! An [`Interceptor`](protocol::Interceptor) runs code around every call. An [`Extension`] of the protocol is
+//! an interceptor that declares itself on the card. Both are added to the [`RuntimeBuilder`].
 //!
-//! When the process ends, [`Runtime::drain`] ends the tasks in good order.
+//! Before the process ends, [`Runtime::drain`] ends the tasks in good order.
 //!
-//! Reading order follows the request: [`bind`] opens the envelope, [`runtime`] admits, runs the
-//! executor and records, [`store`] keeps.
+//! The reading order follows a request: [`bind`] opens the envelope, [`runtime`] admits the call, runs the
+//! executor and records its events, [`store`] stores them.
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `grpc` | the gRPC binding |
-//! | `push` | webhooks that arrive ([`push`]) |
+//! | `push` | push notifications, delivered with retries ([`push`]) |
 //! | `sqlite`, `postgres` | tasks that outlive the process |
 //! | `test-util` | scripted executors, a harness, and the conformance suite for stores |
 

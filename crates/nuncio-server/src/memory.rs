@@ -1,12 +1,13 @@
 //! The memory account of a server: request bodies, responses and live tasks draw from one limit.
 //!
-//! Content is counted in bytes, several times where several copies of it exist at once. The account is an estimate, so
-//! the measured size of the process ([`MemoryAccount::set_resident`]) counts as well. Three rules keep a server useful
-//! while it is short of memory:
+//! Content is counted in bytes, several times where several copies of it exist at once. The account is an
+//! estimate, so the measured size of the process ([`MemoryAccount::set_resident`]) counts as well. Three
+//! rules keep a server useful while it is short of memory:
 //!
 //! - Small content is never refused. Its number is bounded by other limits (connections, executions).
 //! - Each use may take half of the limit, so that none of them starves the others.
-//! - A use that holds nothing may always reserve once: large content passes one at a time, whatever the process has.
+//! - A use that holds nothing may always reserve once: large content passes one at a time, even if the
+//!   process is over the limit.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +21,8 @@ pub(crate) const SMALL: usize = 64 * 1024;
 /// Tasks up to this size are not counted: most are smaller, and counting takes a lock.
 const UNCOUNTED_TASK: usize = 4 * 1024;
 
-/// The copies of a live task's content: the folded task, and its log or what is on its way to the store.
+/// The copies of a live task's content: the folded task, and its log or the entries that wait for their
+/// commit.
 const TASK_COPIES: usize = 2;
 
 /// The longest time that a response waits for memory.
@@ -221,8 +223,8 @@ impl Reservation {
         self.0.is_none()
     }
 
-    /// Reserves this many bytes in all, of the same account and use as before; false, and a refusal, if they are not
-    /// free.
+    /// Grows the reservation to this many bytes in all, of the same account and use as before. False, which
+    /// counts as a refusal, if they are not free.
     pub(crate) fn try_resize(&mut self, account: &MemoryAccount, of: MemoryUse, bytes: usize) -> bool {
         let fits = self.resize(account, of, bytes);
         if !fits {

@@ -1,5 +1,5 @@
-//! About how many bytes a value takes as JSON. Limits count by it: it is linear in the number of parts, and nothing is
-//! encoded for it.
+//! The approximate size of a value as JSON, in bytes. Limits and the memory account use it. It is computed
+//! without encoding the value, in time linear in the number of parts.
 
 use nuncio_protocol::{
     Artifact, Content, Event, ListTasksResponse, Message, Metadata, Part, SendMessageResponse, Task,
@@ -7,7 +7,7 @@ use nuncio_protocol::{
     op::{Call, Reply},
 };
 
-/// How many bytes an agent may [remember](crate::Emitter::remember) with a task.
+/// The maximum size of a task's [memo](crate::Emitter::remember) in bytes.
 pub const MOST_MEMO: usize = 64 << 10;
 
 /// The names, quotes and braces around a part.
@@ -16,14 +16,14 @@ const PART: usize = 16;
 /// The same around a message, an artifact, a status or an event, with ids of the usual length.
 const FRAME: usize = 128;
 
-/// A task.
+/// The size of a task.
 pub(crate) fn task(task: &Task) -> usize {
     let history: usize = task.history.iter().map(|said| message(said)).sum();
     let artifacts: usize = task.artifacts.iter().map(|made| artifact(made)).sum();
     FRAME + status(&task.status) + history + artifacts + metadata(&task.metadata)
 }
 
-/// An entry of a log.
+/// The size of an entry of a log.
 pub(crate) fn event(event: &Event) -> usize {
     match event {
         Event::Task(created) => task(created),
@@ -33,13 +33,13 @@ pub(crate) fn event(event: &Event) -> usize {
     }
 }
 
-/// A message.
+/// The size of a message.
 pub(crate) fn message(message: &Message) -> usize {
     let references: usize = message.reference_task_ids.iter().map(|id| id.as_str().len()).sum();
     FRAME + parts(&message.parts) + metadata(&message.metadata) + texts(&message.extensions) + references
 }
 
-/// The message of a call; other calls are small.
+/// The size of a call's message; other calls are small and count as 0.
 pub(crate) fn call(call: &Call) -> usize {
     match call {
         Call::SendMessage(send) | Call::SendStreamingMessage(send) => message(&send.message),
@@ -55,13 +55,13 @@ pub(crate) fn call(call: &Call) -> usize {
     }
 }
 
-/// An answer; 0 for a stream, which is no single one.
+/// The size of a response; 0 for a stream, which is counted event by event.
 pub(crate) fn reply(reply: &Reply) -> usize {
     match reply {
         Reply::Sent(SendMessageResponse::Task(done)) | Reply::Task(done) => task(done),
         Reply::Sent(SendMessageResponse::Message(said)) => message(said),
         Reply::Tasks(ListTasksResponse { tasks, .. }) => tasks.iter().map(task).sum(),
-        // Bounded by what may be registered, and by the card.
+        // Bounded by the limit of webhooks, and by the card.
         Reply::PushConfig(_) | Reply::PushConfigs(_) | Reply::Card(_) | Reply::Empty | Reply::Stream(_) => 0,
     }
 }

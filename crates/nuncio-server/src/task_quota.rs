@@ -1,5 +1,5 @@
-//! How many tasks of one caller are worked on at a time, over all agents that share a quota: those that run, in the
-//! background as well, and those that wait to be run. A task that waits for its caller does not count.
+//! A quota of unfinished tasks per caller, over all agents that share it. Tasks that run, also in the
+//! background, and tasks that wait to run count. A task that waits for its caller does not.
 
 use std::{
     collections::HashMap,
@@ -14,24 +14,24 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::CallerKey;
 
-/// A bound on the unfinished tasks of each caller. Clones are one quota, for several agents.
+/// A limit on the unfinished tasks of each caller. Clones are one quota, for several agents.
 #[derive(Clone, Debug, Default)]
 pub struct TaskQuota(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// 0: no bound, and nothing is counted.
+    /// 0: no limit, and nothing is counted.
     max: AtomicU32,
     counts: Mutex<HashMap<CallerKey, u32, RandomState>>,
 }
 
-/// A task that counts for as long as this is kept.
+/// A counted task. It counts until this is dropped.
 #[derive(Debug, Default)]
 #[must_use = "a task counts for as long as this is kept"]
 pub struct CountedTask(Option<(TaskQuota, CallerKey)>);
 
 impl TaskQuota {
-    /// So many tasks of each caller; 0 is no bound.
+    /// A quota of this many tasks for each caller; 0 is no limit.
     #[must_use]
     pub fn new(max: u32) -> Self {
         let quota = Self::default();
@@ -39,12 +39,12 @@ impl TaskQuota {
         quota
     }
 
-    /// From now on so many. Tasks that were begun without a bound do not count.
+    /// Changes the limit. Tasks that began while there was none do not count.
     pub fn set(&self, max: u32) {
         self.0.max.store(max, Ordering::Relaxed);
     }
 
-    /// Counts a task that begins; `None` if the caller has as many as it may have.
+    /// Counts a task that begins; `None` if the caller has reached the limit.
     pub(crate) fn begin(&self, caller: &CallerKey) -> Option<CountedTask> {
         let max = self.0.max.load(Ordering::Relaxed);
         if max == 0 {
@@ -59,7 +59,7 @@ impl TaskQuota {
         Some(CountedTask(Some((self.clone(), caller.clone()))))
     }
 
-    /// Counts a task that was begun before the server was started: it goes on, however many there are.
+    /// Counts a task that began before the server started. It continues even beyond the limit.
     pub(crate) fn resume(&self, caller: &CallerKey) -> CountedTask {
         if self.0.max.load(Ordering::Relaxed) == 0 {
             return CountedTask::default();

@@ -43,32 +43,32 @@ use crate::{
     store::MemoryStore,
 };
 
-/// Something a scripted agent does.
+/// A step of a scripted agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Makes the task.
     Submitted,
-    /// Says that it works.
+    /// Sets the state working.
     Working,
-    /// Makes a whole artifact: id and text.
+    /// Emits a whole artifact: id and text.
     Artifact(&'static str, &'static str),
-    /// Adds a piece to an artifact: id and text.
+    /// Appends to an artifact: id and text.
     Append(&'static str, &'static str),
-    /// Asks for an answer.
+    /// Interrupts the task for input, with this question.
     InputRequired(&'static str),
-    /// Asks for an authorisation.
+    /// Interrupts the task for an authorisation, with this explanation.
     AuthRequired(&'static str),
-    /// Is done.
+    /// Completes the task.
     Completed,
-    /// Replies without a task.
+    /// Gives a direct reply.
     Reply(&'static str),
-    /// Takes its time.
+    /// Sleeps.
     Sleep(Duration),
-    /// Never comes to an end by itself.
+    /// Never returns.
     Hang,
-    /// Fails with these words, and with a cause that nobody is to see.
+    /// Fails with this message, and with a source that no caller may see.
     Fail(&'static str),
-    /// Panics with these words.
+    /// Panics with this message.
     Panic(&'static str),
 }
 
@@ -98,14 +98,14 @@ impl Step {
 
 type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
-/// An agent whose behaviour a test writes down.
+/// An agent with behaviour that a test defines.
 pub struct ScriptedExecutor {
     execute: Box<dyn Fn(ExecContext, Emitter) -> Work + Send + Sync>,
     cancel: Box<dyn Fn(ExecContext) -> Work + Send + Sync>,
 }
 
 impl ScriptedExecutor {
-    /// An agent that does this with each message.
+    /// An agent that runs this function for each message.
     pub fn new<F>(execute: impl Fn(ExecContext, Emitter) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<()>> + Send + 'static,
@@ -121,8 +121,8 @@ impl ScriptedExecutor {
         Self::turns([steps.into()])
     }
 
-    /// An agent that plays the first script for the first message, the next for the next; the last one
-    /// stays.
+    /// An agent that plays the first script for the first message, the next for the next. The last one
+    /// repeats.
     pub fn turns(turns: impl Into<Vec<Vec<Step>>>) -> Self {
         let (turns, turn) = (Arc::new(turns.into()), AtomicUsize::new(0));
         Self::new(move |_, out| {
@@ -136,7 +136,7 @@ impl ScriptedExecutor {
         })
     }
 
-    /// Does this when it is told of a cancel.
+    /// Sets the function to run on a cancel.
     #[must_use]
     pub fn on_cancel<F>(mut self, cancel: impl Fn(ExecContext) -> F + Send + Sync + 'static) -> Self
     where
@@ -169,24 +169,24 @@ impl Executor for ScriptedExecutor {
 pub struct Harness {
     /// The agent.
     pub runtime: Runtime,
-    /// Its store.
+    /// The store of the agent.
     pub store: Arc<FailingStore>,
-    /// Who calls, and how, when the helpers call.
+    /// The context of the helpers' calls.
     pub cx: CallContext,
 }
 
 impl Harness {
-    /// An agent with everything at its default, and streams.
+    /// An agent with defaults, and streaming.
     pub fn new(executor: impl Executor) -> Self {
         Self::with(executor, |builder| builder)
     }
 
-    /// An agent that is put together otherwise.
+    /// An agent with changes to its builder.
     pub fn with(executor: impl Executor, build: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Self {
         Self::of(card(), MemoryStore::default(), executor, build)
     }
 
-    /// An agent with this card, around this store.
+    /// An agent with this card and this store.
     pub fn of(
         card: AgentCard,
         store: impl Into<FailingStore>,
@@ -198,13 +198,13 @@ impl Harness {
         Self { runtime, store, cx: CallContext::default() }
     }
 
-    /// The same agent, called by somebody else.
+    /// The same agent, with this caller.
     #[must_use]
     pub fn as_caller(&self, principal: &str) -> Self {
         self.calling(|cx| cx.caller = Caller::authenticated(principal))
     }
 
-    /// The same agent, called otherwise.
+    /// The same agent, with a changed call context.
     #[must_use]
     pub fn calling(&self, change: impl FnOnce(&mut CallContext)) -> Self {
         let mut harness = self.clone();
@@ -212,18 +212,18 @@ impl Harness {
         harness
     }
 
-    /// Says something and waits for the answer.
+    /// Sends a message and waits for the response.
     ///
     /// # Errors
-    /// What the agent answers.
+    /// The agent's error.
     pub async fn send(&self, request: impl Into<Say>) -> Result<SendMessageResponse> {
         self.runtime.send_message(&self.cx, request.into().0).await
     }
 
-    /// Says something that is answered by a task.
+    /// Sends a message that is answered with a task.
     ///
     /// # Errors
-    /// What the agent answers; `InvalidAgentResponse` for a direct reply.
+    /// The agent's error; `InvalidAgentResponse` for a direct reply.
     pub async fn task(&self, request: impl Into<Say>) -> Result<Task> {
         match self.send(request).await? {
             SendMessageResponse::Task(task) => Ok(task),
@@ -233,44 +233,44 @@ impl Harness {
         }
     }
 
-    /// Begins a task and does not wait for it.
+    /// Begins a task without waiting for it.
     ///
     /// # Errors
-    /// What the agent answers.
+    /// The agent's error.
     pub async fn begin(&self, request: impl Into<Say>) -> Result<Task> {
         self.task(request.into().immediately()).await
     }
 
-    /// Says something and follows.
+    /// Sends a message and follows its events.
     ///
     /// # Errors
-    /// What the agent answers.
+    /// The agent's error.
     pub async fn stream(&self, request: impl Into<Say>) -> Result<EventStream> {
         self.runtime.send_streaming_message(&self.cx, request.into().0).await
     }
 
-    /// The task.
+    /// Gets the task.
     ///
     /// # Errors
-    /// What the agent answers.
+    /// The agent's error.
     pub async fn get(&self, id: &TaskId) -> Result<Task> {
         self.runtime.get_task(&self.cx, GetTaskRequest { id: id.clone(), ..GetTaskRequest::default() }).await
     }
 
-    /// Ends the task.
+    /// Cancels the task.
     ///
     /// # Errors
-    /// What the agent answers.
+    /// The agent's error.
     pub async fn cancel(&self, id: &TaskId) -> Result<Task> {
         self.runtime
             .cancel_task(&self.cx, CancelTaskRequest { id: id.clone(), ..CancelTaskRequest::default() })
             .await
     }
 
-    /// Follows the task.
+    /// Subscribes to the task.
     ///
     /// # Errors
-    /// What the agent answers.
+    /// The agent's error.
     pub async fn subscribe(&self, id: &TaskId) -> Result<EventStream> {
         let request = SubscribeToTaskRequest { id: id.clone(), ..SubscribeToTaskRequest::default() };
         self.runtime.subscribe_to_task(&self.cx, request).await
@@ -279,7 +279,7 @@ impl Harness {
     /// Waits until the task is in this state. Meant for paused time.
     ///
     /// # Errors
-    /// What the agent answers meanwhile; `DeadlineExceeded` if it takes too long.
+    /// The agent's error; `DeadlineExceeded` if it takes too long.
     pub async fn until(&self, id: &TaskId, state: TaskState) -> Result<Task> {
         let patience = tokio::time::Instant::now() + Duration::from_secs(3600);
         while tokio::time::Instant::now() < patience {
@@ -293,7 +293,7 @@ impl Harness {
     }
 }
 
-/// A request in the making.
+/// A builder of a send request.
 #[derive(Clone, Debug)]
 pub struct Say(SendMessageRequest);
 
@@ -311,24 +311,24 @@ impl From<SendMessageRequest> for Say {
 }
 
 impl Say {
-    /// To this task.
+    /// A message to this task.
     pub fn to(task: &Task, text: &str) -> Self {
         Self::from(text).change(|request| request.message.task_id = Some(task.id.clone()))
     }
 
-    /// Without waiting for the outcome.
+    /// Does not wait for the task to settle.
     #[must_use]
     pub fn immediately(self) -> Self {
         self.change(|request| request.configuration.get_or_insert_default().return_immediately = true)
     }
 
-    /// With at most so much history in the answer.
+    /// Limits the history in the response.
     #[must_use]
     pub fn history(self, length: i32) -> Self {
         self.change(|request| request.configuration.get_or_insert_default().history_length = Some(length))
     }
 
-    /// Anything else.
+    /// Changes the request.
     #[must_use]
     pub fn change(mut self, change: impl FnOnce(&mut SendMessageRequest)) -> Self {
         change(&mut self.0);
@@ -342,7 +342,7 @@ impl Say {
     }
 }
 
-/// The card of an agent that streams, in both versions over every binding.
+/// The card of a streaming agent, with all bindings in both versions.
 #[must_use]
 pub fn card() -> AgentCard {
     let interface = |binding: Binding, version: Version| AgentInterface {
@@ -365,18 +365,18 @@ pub fn card() -> AgentCard {
     }
 }
 
-/// A whole stream, one line per event (see [`line()`]).
+/// Reads a whole stream, one line per event (see [`line()`]).
 pub async fn lines(stream: EventStream) -> Vec<String> {
     stream.map(|item| line(&item)).collect().await
 }
 
-/// The next line of a stream; `end` when it has ended.
+/// Reads the next line of a stream; `end` when it has ended.
 pub async fn next_line(stream: &mut EventStream) -> String {
     stream.next().await.map_or_else(|| "end".to_owned(), |item| line(&item))
 }
 
-/// An event in brief, such as `2 status working`, `3 artifact a +"x" last`, `- message "hi"` or
-/// `error Unavailable`.
+/// An event in brief, such as `2 status working`, `3 artifact a +"x" last`, `- message "hi"` or `error
+/// Unavailable`.
 #[must_use]
 pub fn line(item: &Result<StreamItem>) -> String {
     let item = match item {
@@ -408,8 +408,7 @@ fn status(status: &TaskStatus) -> String {
     }
 }
 
-/// A task in brief: state, what was said, what was made; such as
-/// `completed | user: hi; agent: hello | a "x"`.
+/// A task in brief: state, history, artifacts; such as `completed | user: hi; agent: hello | a "x"`.
 #[must_use]
 pub fn summary(task: &Task) -> String {
     let said: Vec<String> = task

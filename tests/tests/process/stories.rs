@@ -267,7 +267,7 @@ async fn long_tasks_with_callbacks() {
         ends("nuncio send", 0, &["task "]),
         stays("nuncio task watch", &["working"]),
         ends("kill -9 $!", 0, &[]),
-        stays("nuncio serve --agent report=", &["a task was left behind and goes on"]),
+        stays("nuncio serve --agent report=", &["a task of a stopped server was adopted and continues"]),
         ends("nuncio listen", 0, &["submitted", "working", "artifact countdown: 6", "completed"]),
         ends("nuncio delivery list", 0, &["delivered", "5 deliveries"]),
     ];

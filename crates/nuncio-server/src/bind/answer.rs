@@ -1,4 +1,4 @@
-//! What the HTTP bindings have in common: answers.
+//! Responses: the parts that the HTTP bindings share.
 
 use axum::{body::Body, response::Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -8,7 +8,7 @@ pub(super) const JSON: &str = "application/json";
 pub(super) const A2A_JSON: &str = "application/a2a+json";
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
-/// True for a body that calls itself JSON (REQ-031).
+/// True if the content type of the body is JSON (REQ-031).
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
         return false;
@@ -20,11 +20,12 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case(JSON) || essence.eq_ignore_ascii_case(A2A_JSON)
 }
 
-/// User agent under the official Go SDK, which drops a plain answer to a streaming call in silence. Others read the kind
-/// of an error from a plain answer only (JavaScript), or count a stream as success (the official test kit).
+/// The user agent of Go's HTTP client, by which the official Go SDK is recognised. That SDK silently ignores
+/// a plain response to a streaming call. Other callers read the kind of an error from a plain response only
+/// (JavaScript), or count a stream as success (the official test kit).
 const STREAM_READER: &str = "Go-http-client";
 
-/// True for a caller that reads a refusal of its streaming call from a stream only.
+/// True for a caller that reads the refusal of its streaming call only from a stream.
 pub(super) fn takes_stream_only(headers: &HeaderMap) -> bool {
     let user_agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
     if !user_agent.is_some_and(|user_agent| user_agent.starts_with(STREAM_READER)) {
@@ -40,12 +41,12 @@ pub(super) fn takes_stream_only(headers: &HeaderMap) -> bool {
     accepted.peek().is_some() && accepted.all(|range| range.eq_ignore_ascii_case(EVENT_STREAM))
 }
 
-/// The error of a body that is of another type: it is not looked at.
+/// The error for a body of another media type, which is refused unread.
 pub(super) fn not_json(expected: &str) -> Error {
     Error::new(ErrorKind::ContentTypeNotSupported, format!("expected Content-Type: {expected}"))
 }
 
-/// A body of this media type.
+/// A response with a body of this media type.
 pub(super) fn typed(status: StatusCode, media_type: &'static str, body: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
@@ -53,7 +54,7 @@ pub(super) fn typed(status: StatusCode, media_type: &'static str, body: Vec<u8>)
     response
 }
 
-/// The headers that go with an error: when to come again, how to authenticate.
+/// Adds the headers that belong to an error: the time to retry after, and the way to authenticate.
 pub(super) fn explain(response: &mut Response, error: &Error) {
     let status = response.status();
     let headers = response.headers_mut();
@@ -63,7 +64,7 @@ pub(super) fn explain(response: &mut Response, error: &Error) {
     }
 }
 
-/// Says when to come again: too late rather than too early.
+/// Sets `Retry-After`, rounded up to seconds.
 pub(super) fn when_again(headers: &mut HeaderMap, error: &Error) {
     if let Some(after) = error.retry_after() {
         let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
@@ -71,12 +72,12 @@ pub(super) fn when_again(headers: &mut HeaderMap, error: &Error) {
     }
 }
 
-/// The cause of our own faults goes to the log, once, here where the answer is made. Those of an agent behind us are
-/// told by whoever knows its name.
+/// Logs the cause of our own faults, once, where the response is made. Faults of a remote agent are logged by
+/// the code that knows the agent's name.
 pub(super) fn log(error: &Error) {
     match error.fault() {
         Fault::Us => tracing::error!(%error, cause = ?std::error::Error::source(error), "a call failed"),
-        // The words may quote what the caller said; they are for the caller.
+        // The message may quote the caller's request, so it is not logged.
         Fault::Caller | Fault::Upstream => tracing::debug!(kind = ?error.kind(), "a call was refused"),
     }
 }

@@ -1,4 +1,5 @@
-//! Bodies of requests: read within bounds, and decoded where they hold up nobody.
+//! Request bodies: read within limits. Large ones are decoded on a thread where they do not delay other
+//! calls.
 
 use std::{pin::pin, sync::Arc};
 
@@ -12,14 +13,14 @@ use serde_json::value::RawValue;
 use super::BindOptions;
 use crate::memory::{MemoryUse, Reservation, exhausted};
 
-/// Bodies from this size on are decoded on a blocking thread: on an async worker they would hold up every other call
-/// that it serves.
+/// The size from which bodies are decoded on a blocking thread. On an async worker they would delay all other
+/// calls of that worker.
 const LARGE_BODY: usize = 256 * 1024;
 
 /// The copies of a body while it is read and decoded: the pieces that arrive, the whole, and the request.
 const COPIES: usize = 3;
 
-/// A whole body, with its memory. The last clone releases that.
+/// A whole body, with its reservation in the memory account. The last clone releases that.
 #[derive(Clone, Debug)]
 pub(super) struct ReadBody {
     pub(super) bytes: Bytes,
@@ -27,17 +28,17 @@ pub(super) struct ReadBody {
 }
 
 impl ReadBody {
-    /// No body.
+    /// An empty body.
     pub(super) fn none() -> Self {
         Self { bytes: Bytes::new(), memory: None }
     }
 
-    /// Other bytes of the same memory, such as the message in a frame.
+    /// Other bytes under the same reservation, such as the message in a frame.
     pub(super) fn with_bytes(&self, bytes: Bytes) -> Self {
         Self { bytes, memory: self.memory.clone() }
     }
 
-    /// Decodes the bytes: at once if they are few, otherwise on a blocking thread.
+    /// Decodes the bytes: in place if they are few, otherwise on a blocking thread.
     pub(super) async fn decode<T: Send + 'static>(
         &self,
         decode: impl FnOnce(Bytes) -> Result<T> + Send + 'static,
@@ -45,7 +46,7 @@ impl ReadBody {
         if self.bytes.len() < LARGE_BODY {
             return decode(self.bytes.clone());
         }
-        // The memory stays reserved also if the caller leaves in the meantime.
+        // The memory stays reserved even if the caller disconnects meanwhile.
         let Self { bytes, memory } = self.clone();
         let decoding = tokio::task::spawn_blocking(move || {
             let decoded = decode(bytes);
@@ -55,7 +56,7 @@ impl ReadBody {
         decoding.await.map_err(Error::internal)?
     }
 
-    /// Decodes JSON that was found in the body.
+    /// Decodes a JSON value that was found in the body.
     pub(super) async fn decode_json<T: Send + 'static>(
         &self,
         json: Option<&RawValue>,
@@ -76,10 +77,10 @@ impl ReadBody {
     }
 }
 
-/// The whole body, if it is not too large and comes in time.
+/// Reads the whole body, if it is not too large and arrives in time.
 pub(super) async fn read(body: Body, options: &BindOptions) -> Result<ReadBody> {
     let mut body = pin!(collect(body, options));
-    // It is nearly always there already, and then needs no timer.
+    // The body has nearly always arrived already, and then needs no timer.
     match (&mut body).now_or_never() {
         Some(collected) => collected,
         None => tokio::time::timeout(options.body_timeout, body)
@@ -88,7 +89,7 @@ pub(super) async fn read(body: Body, options: &BindOptions) -> Result<ReadBody> 
     }
 }
 
-/// Refuses what is larger than may be.
+/// Refuses a body that is larger than the limit.
 pub(super) fn check_size(size: usize, options: &BindOptions) -> Result<()> {
     if size <= options.body_bytes {
         return Ok(());
@@ -125,8 +126,8 @@ async fn collect(mut body: Body, options: &BindOptions) -> Result<ReadBody> {
     Ok(ReadBody { bytes, memory })
 }
 
-/// Who is still writing would find the connection broken instead of reading why. As much again is taken and
-/// thrown away; whoever sends more than that has to do without.
+/// Reads and drops the rest of a refused body, up to `most` bytes. A client that still writes would otherwise
+/// find the connection closed and miss the error; a client that sends even more does miss it.
 async fn discard(mut body: Body, most: usize) {
     let mut left = most;
     while let Some(Ok(frame)) = body.frame().await

@@ -1,8 +1,9 @@
-//! The card as callers see it: one document for both versions, with the addresses of the base under
-//! which the caller reached us, signed.
+//! The public card as callers see it: one signed document for both versions, with URLs below the base under
+//! which the caller reaches the server.
 //!
-//! A document is made once per base and kept, because signing is not cheap. A base never comes out of a
-//! request by itself: whoever stands before the routes and knows its proxies puts a [`PublicBase`] there.
+//! A document is made once per base and cached, because signing is expensive. The base is never derived from
+//! a request here: the code before the routes, which knows the trusted proxies, adds a [`PublicBase`] to the
+//! request.
 
 use std::{collections::VecDeque, fmt, sync::Arc, time::SystemTime};
 
@@ -14,24 +15,25 @@ use serde_json::Value;
 
 use super::{BindOptions, Document, answer, version::for_all_versions};
 
-/// Documents that are kept besides the one of our own base. A proxy may hand on whatever host name its
-/// callers make up, so there is an end to it.
+/// The maximum number of cached documents besides the one of our own base. A proxy may forward any host name
+/// that its callers invent, so the cache is bounded.
 const MOST_BASES: usize = 64;
 
-/// What a proxy says about how its callers reach us.
+/// The headers by which a proxy describes the original request.
 const FORWARDING: &str =
     "forwarded, x-forwarded-for, x-forwarded-host, x-forwarded-port, x-forwarded-prefix, x-forwarded-proto";
 
-/// The address under which callers see all that is served here, such as `https://agents.example.com` or
-/// `https://example.com/agents`. As an extension of a request: the one under which this caller does.
+/// The URL under which callers reach this server, such as `https://agents.example.com` or
+/// `https://example.com/agents`. As an extension of a request: the URL for this caller.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PublicBase {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     url: Arc<str>,
 }
 
 impl PublicBase {
-    /// An address of `http` or `https` without credentials, query and fragment; `None` if it is no such.
+    /// Parses a URL with the scheme `http` or `https` and without credentials, query and fragment; `None` for
+    /// any other.
     #[must_use]
     pub fn parse(url: &str) -> Option<Self> {
         let uri: Uri = url.parse().ok()?;
@@ -41,7 +43,7 @@ impl PublicBase {
         (is_http && is_plain).then(|| Self { url: url.trim_end_matches('/').into() })
     }
 
-    /// As text, without a slash at its end.
+    /// The URL as text, without a trailing slash.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.url
@@ -63,13 +65,13 @@ impl fmt::Display for PublicBase {
 
 type Sign = dyn Fn(&mut Value, Option<&PublicBase>) -> Result<()> + Send + Sync;
 
-/// Puts signatures into a finished card. It is told the base for which the card is presented, if that is
-/// known, because the keys are published under it.
+/// Signs a finished card. It also gets the base for which the card is presented, if that is known, because
+/// the keys are published below it.
 #[derive(Clone)]
 pub struct CardSigner(Arc<Sign>);
 
 impl CardSigner {
-    /// Signs by this function.
+    /// A signer that calls this function.
     pub fn new(sign: impl Fn(&mut Value, Option<&PublicBase>) -> Result<()> + Send + Sync + 'static) -> Self {
         Self(Arc::new(sign))
     }
@@ -85,11 +87,11 @@ impl fmt::Debug for CardSigner {
 pub(super) struct Cards {
     card: AgentCard,
     options: BindOptions,
-    /// Since when the card is as it is.
+    /// The time since which the card is unchanged.
     made: SystemTime,
     /// For our own base.
     own: Arc<Document>,
-    /// For others, the oldest first. Held for a look or a push, never while a card is made.
+    /// For other bases, oldest first. The lock is held for a lookup or an insert, never while a card is made.
     others: Mutex<VecDeque<(PublicBase, Arc<Document>)>>,
 }
 
@@ -100,7 +102,7 @@ impl Cards {
         Ok(Self { card: card.clone(), options: options.clone(), made, own, others: Mutex::default() })
     }
 
-    /// The public card for whoever sees us under this base; `None` is our own.
+    /// The public card for a caller that reaches the server under this base; `None` is our own base.
     pub(super) fn respond(&self, headers: &HeaderMap, base: Option<&PublicBase>) -> Response {
         match self.document(base) {
             Ok(document) => document.respond(headers),
@@ -111,7 +113,7 @@ impl Cards {
         }
     }
 
-    /// A card of this agent, such as the extended one, as it is seen under this base, and signed.
+    /// A card of this agent, such as the extended one, with its URLs for this base, and signed.
     pub(super) fn present(&self, card: &AgentCard, base: Option<&PublicBase>) -> Result<AgentCard> {
         let mut card = moved(card, self.elsewhere(base), &self.options);
         if let Some(CardSigner(sign)) = &self.options.card_signer {
@@ -133,7 +135,7 @@ impl Cards {
         }
         let document = Arc::new(document(&self.card, Some(base), &self.options, self.made)?);
         let mut kept = kept();
-        // Somebody else may have made it meanwhile.
+        // Another request may have made it meanwhile.
         if let Some(document) = find(&kept) {
             return Ok(document);
         }
@@ -144,13 +146,13 @@ impl Cards {
         Ok(document)
     }
 
-    /// The base, if it is another than our own.
+    /// The base, if it is not our own.
     fn elsewhere<'a>(&self, base: Option<&'a PublicBase>) -> Option<&'a PublicBase> {
         base.filter(|base| self.options.card_base.as_ref() != Some(*base))
     }
 }
 
-/// Says that the card is read where only old clients look for it.
+/// Marks the response of the legacy card path as deprecated.
 pub(super) fn deprecated(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(HeaderName::from_static("deprecation"), HeaderValue::from_static("true"));
@@ -158,7 +160,7 @@ pub(super) fn deprecated(mut response: Response) -> Response {
     response
 }
 
-/// What is made for one caller is not for caches that others read, too (spec 13.3).
+/// Keeps shared caches from storing a card that is made for one caller (spec 13.3).
 pub(super) fn for_this_caller_only(headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     headers.insert(header::VARY, HeaderValue::from_static("authorization"));
@@ -178,8 +180,8 @@ fn document(
     Ok(if options.card_follows_proxies { document.varying_by(FORWARDING) } else { document })
 }
 
-/// The card with its addresses as they are seen from elsewhere; those that are not below our own base
-/// belong to somebody else and stay. gRPC has paths of its own, so below a path it is not reached.
+/// Moves the card's URLs to another base. URLs that are not below our own base belong to others and stay.
+/// gRPC has fixed paths, so it cannot be reached below a base with a path, and its interface is removed.
 fn moved(card: &AgentCard, elsewhere: Option<&PublicBase>, options: &BindOptions) -> AgentCard {
     let mut card = card.clone();
     let (Some(own), Some(elsewhere)) = (&options.card_base, elsewhere) else { return card };
@@ -197,7 +199,7 @@ fn moved(card: &AgentCard, elsewhere: Option<&PublicBase>, options: &BindOptions
             _ => {}
         }
     }
-    // They were made over other addresses.
+    // The signatures covered the other URLs.
     card.signatures.clear();
     card
 }
@@ -258,7 +260,7 @@ mod tests {
             ("http://h:1", "http://h:1/agents/a", below, Some("https://agents.example.com/hub/agents/a")),
             ("http://h:1/x", "http://h:1/x/agents/a", below, Some("https://agents.example.com/hub/agents/a")),
             ("http://h:1", "http://h:1/agents/a", root, Some("https://agents.example.com/agents/a")),
-            // gRPC has no scheme and no path, and is not reached below one.
+            // gRPC has no scheme and no path, and cannot be reached below one.
             ("http://h:1", "h:1", root, Some("agents.example.com:443")),
             ("http://h", "h:80", root, Some("agents.example.com:443")),
             ("https://[::1]", "[::1]:443", root, Some("agents.example.com:443")),
@@ -303,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Whoever gets a proxy to hand on host names that it makes up costs a little work, and no memory.
+    /// A caller that makes a proxy forward invented host names costs some work, but no memory.
     #[test]
     fn documents_are_kept_and_bounded() {
         static SIGNED: AtomicUsize = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! Everything about a call that stands in its headers, which are gRPC's metadata as well.
+//! The context of a call, read from its headers (for gRPC, its metadata).
 
 use std::str::FromStr as _;
 #[cfg(feature = "grpc")]
@@ -15,7 +15,7 @@ use super::{
     version::{EXTENSIONS_HEADERS, extensions_header},
 };
 
-/// The context of a call; `keep` names the headers that may be handed on.
+/// Reads the context of a call; `keep` names the headers that may be forwarded.
 pub(super) fn read(
     version: Version,
     binding: Binding,
@@ -50,10 +50,10 @@ fn kept(headers: &HeaderMap, keep: &[HeaderName]) -> Headers {
     kept
 }
 
-/// More than any hub lets through.
+/// The maximum number of hops; higher than the limit of any hub.
 const MOST_HOPS: usize = 64;
 
-/// The hubs that the call has come through. Agents on the way may have handed on nothing but the trace.
+/// The hubs that the call has passed. Agents in between may have forwarded nothing but the trace.
 fn hops(headers: &HeaderMap) -> Result<Vec<String>> {
     let named = headers.get_all(HOPS_HEADER).iter().filter_map(|value| value.to_str().ok());
     let mut hops = listed(named.flat_map(|value| value.split(',')));
@@ -75,7 +75,7 @@ fn listed<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
     texts.take(MOST_HOPS + 1).map(str::to_owned).collect()
 }
 
-/// More than any agent has; each costs a look at all before it.
+/// The maximum number of extensions; more than any agent has. Each is compared with all before it.
 const MOST_EXTENSIONS: usize = 64;
 
 fn extensions(headers: &HeaderMap) -> Result<Vec<String>> {
@@ -84,7 +84,7 @@ fn extensions(headers: &HeaderMap) -> Result<Vec<String>> {
         let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
         let uris = values.flat_map(|value| value.split(',')).map(str::trim).filter(|uri| !uri.is_empty());
         for uri in uris {
-            // Some send both headers, to be understood by servers of either version.
+            // Some callers send both headers, to be understood by servers of either version.
             if extensions.iter().any(|known| known == uri) {
                 continue;
             }
@@ -111,7 +111,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<Seq>> {
 }
 
 impl Inner {
-    /// The header that echoes the extensions which are active (REQ-080, REQ-081).
+    /// The header that echoes the active extensions (REQ-080, REQ-081).
     pub(super) fn activated(&self, cx: &CallContext) -> Option<(HeaderName, HeaderValue)> {
         if cx.extensions.is_empty() {
             return None;
@@ -133,13 +133,13 @@ impl Inner {
     }
 }
 
-/// When the caller stops waiting, by `grpc-timeout`.
+/// The time at which the caller stops waiting, by `grpc-timeout`.
 #[cfg(feature = "grpc")]
 pub(super) fn deadline(headers: &HeaderMap) -> Option<Instant> {
     Instant::now().checked_add(timeout(text(headers, "grpc-timeout")?)?)
 }
 
-/// At most eight digits and a unit. One that cannot be read is none.
+/// Parses at most eight digits and a unit. An invalid timeout counts as none.
 #[cfg(feature = "grpc")]
 fn timeout(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -165,7 +165,8 @@ mod tests {
 
     #[test]
     fn there_is_an_end_to_extensions() {
-        // Each is compared with all before it: without a bound one header kept a core busy for seconds.
+        // Regression: each is compared with all before it, and without a limit one header kept a core busy
+        // for seconds.
         let declare = |count: usize| {
             let uris: Vec<_> = (0..count).map(|n| format!("urn:x:{n}")).collect();
             let mut headers = HeaderMap::new();

@@ -1,5 +1,4 @@
-//! A JSON document that anybody may read and keep: with everything that caches need, and the short
-//! answer for those who have it already.
+//! A public JSON document with the headers for caches, and a 304 response for clients that have it already.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,20 +18,20 @@ pub struct Document {
     body: Bytes,
     etag: HeaderValue,
     cache_control: HeaderValue,
-    /// Seconds since the Unix epoch: HTTP knows no finer ones.
+    /// Seconds since the Unix epoch; HTTP dates are not finer.
     modified: i64,
     last_modified: HeaderValue,
     vary: Option<HeaderValue>,
 }
 
 impl Document {
-    /// A document that has been so since `modified` and may be kept for `max_age`.
+    /// A document that is unchanged since `modified` and may be cached for `max_age`.
     ///
     /// # Errors
-    /// When it cannot be written as JSON.
+    /// The document cannot be encoded as JSON.
     pub fn new(json: &serde_json::Value, max_age: Duration, modified: SystemTime) -> Result<Self> {
         let body = serde_json::to_vec(json).map_err(Error::internal)?;
-        // Of the content, so that it covers every member, whatever the document's own version says.
+        // A digest of the content covers every member, independent of the version that the document states.
         let digest = Sha256::digest(&body);
         let hex: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         let value = |text: String| HeaderValue::from_str(&text).map_err(Error::internal);
@@ -48,14 +47,14 @@ impl Document {
         })
     }
 
-    /// Says which headers of a request decide about the document.
+    /// Sets the header `Vary`: the request headers that the document depends on.
     #[must_use]
     pub fn varying_by(mut self, headers: &'static str) -> Self {
         self.vary = Some(HeaderValue::from_static(headers));
         self
     }
 
-    /// The document, or 304 if the caller has it (REQ-182, REQ-183).
+    /// The response with the document, or 304 if the client has it (REQ-182, REQ-183).
     #[must_use]
     pub fn respond(&self, request_headers: &HeaderMap) -> Response {
         let mut response = if self.is_known(request_headers) {
@@ -74,12 +73,12 @@ impl Document {
         if let Some(vary) = &self.vary {
             headers.insert(header::VARY, vary.clone());
         }
-        // It is public: a page of any origin may read it.
+        // The document is public: pages of any origin may read it.
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         response
     }
 
-    /// The date counts only where no tag is sent (RFC 9110, 13.1.3).
+    /// True if the client has the document. The date counts only if no tag is sent (RFC 9110, 13.1.3).
     fn is_known(&self, headers: &HeaderMap) -> bool {
         let mut tags = headers.get_all(header::IF_NONE_MATCH).iter().peekable();
         if tags.peek().is_some() {
@@ -95,10 +94,10 @@ impl Document {
     }
 }
 
-/// RFC 9110 5.6.7, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Formats an HTTP date (RFC 9110, 5.6.7), such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn http_date(seconds: i64) -> String {
     let stamp = Timestamp::from_parts(seconds, 0).unwrap_or(Timestamp::EPOCH).to_string();
-    // The ISO form has every number at its place: 2026-11-15T12:00:00.000Z
+    // The positions of the ISO form are fixed: 2026-11-15T12:00:00.000Z
     let month = stamp[5..7].parse::<usize>().map_or(0, |month| month - 1);
     format!(
         "{}, {} {} {} {} GMT",
@@ -110,7 +109,8 @@ fn http_date(seconds: i64) -> String {
     )
 }
 
-/// Seconds since the Unix epoch. The two obsolete forms are not read: whoever sends one gets the document.
+/// Parses an HTTP date to seconds since the Unix epoch. The two obsolete forms are not parsed; such a client
+/// gets the document.
 fn parse_http_date(text: &str) -> Option<i64> {
     let mut words = text.split_once(", ")?.1.split(' ');
     let (day, month, year) = (words.next()?, words.next()?, words.next()?);
@@ -164,7 +164,7 @@ mod tests {
             (vec![(since, "Sun, 06 Nov 1994 08:49:38 GMT")], 304),
             (vec![(since, "Sun, 06 Nov 1994 08:49:36 GMT")], 200),
             (vec![(since, "yesterday")], 200),
-            // The tag is the better witness.
+            // The tag takes precedence.
             (vec![(since, WRITTEN), (none_match, "\"other\"")], 200),
             (vec![(since, "Sun, 06 Nov 1994 08:49:36 GMT"), (none_match, &etag)], 304),
         ] {

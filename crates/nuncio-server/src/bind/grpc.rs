@@ -1,5 +1,5 @@
-//! The gRPC binding: the paths of both packages on the port of everything else. tonic does the framing;
-//! which version a call is in stands in its path, and which agent it is for in its tenant.
+//! The gRPC binding. The services of both versions share the port of the other bindings. tonic does the
+//! framing; the path of a call selects its version, and its tenant selects the agent.
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
@@ -44,7 +44,7 @@ use crate::{
     size,
 };
 
-/// The gRPC of one port. All agents behind it share its paths.
+/// The gRPC services of one port, shared by all agents behind it.
 #[derive(Clone)]
 pub struct Grpc {
     behind: Behind,
@@ -52,7 +52,7 @@ pub struct Grpc {
 
 #[derive(Clone)]
 enum Behind {
-    /// One agent; what tenant means is its own affair.
+    /// One agent, which gives tenants a meaning of its own.
     One(Agent),
     /// Several agents; the tenant is the name of one.
     Many { directory: Arc<dyn Directory>, options: Arc<BindOptions> },
@@ -60,17 +60,18 @@ enum Behind {
 
 /// Finds agents by name.
 pub trait Directory: Send + Sync + 'static {
-    /// The agent of this name, or the one for calls without a name (which are all calls of versions that have
-    /// no tenant), as far as a request with these extensions may know of it.
+    /// The agent of this name, or the default agent for calls without one (in versions without tenants, all
+    /// calls). `None` also if a request with these extensions may not know of the agent.
     fn find(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<Agent>;
 
-    /// The names of all agents that a request with these extensions may be told of.
+    /// The names of all agents that a request with these extensions may know of.
     fn names(&self, extensions: &http::Extensions) -> Vec<String> {
         let _ = extensions;
         Vec::new()
     }
 
-    /// The same for a look ahead of the call, which then asks again: whoever takes down who was refused does not here.
+    /// As [`Self::find`], for a lookup that the call repeats later: an implementation that records refused
+    /// calls does not record this one.
     fn look_ahead(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<Agent> {
         self.find(name, extensions)
     }
@@ -83,14 +84,14 @@ impl fmt::Debug for Grpc {
 }
 
 impl Grpc {
-    /// One agent, which gets all calls, whatever their tenant.
+    /// One agent, which gets all calls with any tenant.
     #[must_use]
     pub fn of(agent: &Agent) -> Self {
         Self { behind: Behind::One(agent.clone()) }
     }
 
-    /// Several agents by name, which callers give as the tenant. The name is for finding the agent: it does
-    /// not become part of the task's scope.
+    /// Several agents by name, which callers give as the tenant. The name only selects the agent and does not
+    /// become part of a task's scope.
     #[must_use]
     pub fn shared(directory: Arc<dyn Directory>, options: BindOptions) -> Self {
         Self { behind: Behind::Many { directory, options: Arc::new(options) } }
@@ -101,12 +102,12 @@ impl Grpc {
         CODECS.iter().map(|codec| codec.service)
     }
 
-    /// The routes of both packages.
+    /// The routes of all services.
     pub fn router(&self) -> Router {
         self.routes().into_iter().fold(Router::new(), |router, (path, route)| router.route(&path, route))
     }
 
-    /// The path of each package, with its service.
+    /// The path of each service, with its handler.
     pub fn routes(&self) -> Vec<(String, MethodRouter)> {
         let route = |codec: &'static Codec| {
             let grpc = self.clone();
@@ -126,7 +127,7 @@ impl Grpc {
         let Some(op) = (codec.op_from_rpc)(rpc) else {
             return unimplemented(&format!("{} has no method of this name", codec.service));
         };
-        // Read by us and not by tonic, so that the bounds are those of all bindings.
+        // Read here and not by tonic, so that the limits are those of all bindings.
         let body = body::read(body, self.options()).await;
         let body = match body.and_then(|body| check_frame(&body.bytes).map(|()| body)) {
             Ok(body) => body,
@@ -137,7 +138,7 @@ impl Grpc {
             return relayed;
         }
         let mut request = http::Request::from_parts(parts, Full::new(body.bytes.clone()));
-        // Its share of the memory goes with it until it is decoded.
+        // The reservation of its memory goes along until the message is decoded.
         request.extensions_mut().insert(body.with_bytes(Bytes::new()));
         drop(body);
         let mut server = server::Grpc::new(BytesCodec).max_decoding_message_size(usize::MAX);
@@ -162,7 +163,7 @@ impl Grpc {
         }
     }
 
-    /// The agent that a call is for. Its name is taken out of the call.
+    /// Finds the agent of a call, and removes its name from the call.
     fn route(&self, call: &mut Call, extensions: &http::Extensions) -> Result<Agent> {
         let directory = match &self.behind {
             Behind::One(agent) => return Ok(agent.clone()),
@@ -179,8 +180,8 @@ impl Grpc {
         Ok(agent)
     }
 
-    /// The metadata that names the agent of a call that has named none: a client that drops the tenant of a card
-    /// reaches the default agent.
+    /// Metadata with the name of the agent, for a call without a tenant. It shows a client that dropped the
+    /// card's tenant that it has reached the default agent.
     fn named(&self, agent: &Inner, tenant: Option<&str>) -> Option<(HeaderName, HeaderValue)> {
         if matches!(self.behind, Behind::One(_)) || tenant.is_some() {
             return None;
@@ -190,13 +191,13 @@ impl Grpc {
     }
 }
 
-/// The metadata that names the agent that answered.
+/// The metadata with the name of the agent that answered.
 const ANSWERED_BY: HeaderName = HeaderName::from_static("nuncio-agent");
 
-/// The most tenants that an error names.
+/// The maximum number of tenants that an error lists.
 const MAX_NAMED_TENANTS: usize = 20;
 
-/// The error of a call without a tenant where there is no default agent.
+/// The error for a call without a tenant if there is no default agent.
 fn unnamed(tenants: &[String]) -> Error {
     let why = "required: it names the agent, and there is no default agent, which is the only one that versions \
                without a tenant can reach";
@@ -211,8 +212,8 @@ fn unnamed(tenants: &[String]) -> Error {
     Error::invalid_field("tenant", why)
 }
 
-/// True for gRPC with protobuf, which is what it means when it says no more. Other forms, such as gRPC-Web,
-/// have frames or messages that are not for us.
+/// True for gRPC with protobuf, the default message format. Others, such as gRPC-Web, have frames or messages
+/// that this binding cannot read.
 #[must_use]
 pub fn is_grpc(headers: &HeaderMap) -> bool {
     let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -220,20 +221,20 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
     ["application/grpc", "application/grpc+proto"].iter().any(|own| essence.eq_ignore_ascii_case(own))
 }
 
-/// The answer to a gRPC call that nobody knows.
+/// The response to an unknown gRPC method.
 #[must_use]
 pub fn unimplemented(message: &str) -> Response {
     Status::unimplemented(message).into_http::<Body>()
 }
 
-/// The refusal of what is no gRPC at all, in HTTP's own terms.
+/// Refuses a request that is not gRPC, by an HTTP status.
 fn no_grpc(request: &Request) -> Option<Response> {
     let (status, message) = if !is_grpc(request.headers()) {
         (StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected Content-Type: application/grpc\n")
     } else if request.method() != Method::POST {
-        (StatusCode::METHOD_NOT_ALLOWED, "gRPC calls are posted\n")
+        (StatusCode::METHOD_NOT_ALLOWED, "gRPC calls use POST\n")
     } else if request.version() < http::Version::HTTP_2 {
-        // The outcome of a call stands in trailers, which would be lost.
+        // The status of a call is in the trailers, which would be lost.
         (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "gRPC needs HTTP/2\n")
     } else {
         return None;
@@ -245,14 +246,14 @@ fn no_grpc(request: &Request) -> Option<Response> {
     Some(response)
 }
 
-/// An answer is one message, which tonic copies once more for the wire.
+/// The copies of a response: the message, and tonic's copy of it for the wire.
 const COPIES: usize = 2;
 
-/// What stands before a message: whether it is compressed, and how long it is.
+/// The bytes before a message: a flag for compression, and the length.
 const FRAME: usize = 5;
 
-/// A call is one message in one frame. Checked before tonic sees it, which makes room for as much as a
-/// frame says, be it there or not, and takes the first of several messages for the only one.
+/// Checks that the body is one message in one frame. tonic itself would allocate the length that a frame
+/// claims, even if the bytes are missing, and would ignore further messages after the first.
 fn check_frame(body: &Bytes) -> Result<()> {
     let Some((head, message)) = body.split_first_chunk::<FRAME>() else {
         let error = if body.is_empty() {
@@ -271,12 +272,12 @@ fn check_frame(body: &Bytes) -> Result<()> {
         }
         Ordering::Equal => Ok(()),
         Ordering::Greater => {
-            Err(Error::new(ErrorKind::InvalidRequest, "expected one message, and more came after it"))
+            Err(Error::new(ErrorKind::InvalidRequest, "expected one message, got more than one"))
         }
     }
 }
 
-/// A call with its message still in bytes.
+/// A call with its message not decoded yet.
 struct Exchange {
     grpc: Grpc,
     codec: &'static Codec,
@@ -286,7 +287,8 @@ struct Exchange {
 type Answer<T> = std::result::Result<tonic::Response<T>, Status>;
 
 impl Exchange {
-    /// Gives the call to the relay, still sealed. An error of a call that is decoded is told then.
+    /// Passes the call to the relay, still sealed. `None` also for an invalid call: its error is reported
+    /// when it is decoded.
     async fn relay(&self, parts: &Parts, body: &Bytes) -> Option<Response> {
         let mut message = body.clone();
         let is_compressed = message.split_to(FRAME).first() != Some(&0);
@@ -327,7 +329,7 @@ impl Exchange {
 
     async fn unary(&self, request: tonic::Request<Bytes>) -> Answer<Bytes> {
         self.carry_out(request, |reply, _| {
-            // Grows to what is needed and no more, so that it becomes `Bytes` as it is.
+            // Allocates no more than needed, so that the conversion to `Bytes` does not copy.
             let mut out = Vec::new();
             (self.codec.encode_reply)(self.op, &reply, &mut out)?;
             Ok(out.into())
@@ -355,7 +357,7 @@ impl Exchange {
         let headers = headers.into_headers();
         let mut told = HeaderMap::new();
         let result = async {
-            // Only the version's own package is at this path, so silence means that version (trap T-06).
+            // The path already states the version, so a missing header means that version (trap T-06).
             let requested = version::requested(&headers, None)?;
             version::agrees(self.codec.version, requested, &[self.codec.version])?;
             let size = FRAME + message.len();
@@ -378,7 +380,7 @@ impl Exchange {
             Ok((answer, held)) => {
                 let mut extensions = http::Extensions::new();
                 if !held.is_empty() {
-                    // To the body, which is made of the answer.
+                    // Handed to the body, which is made from the response later.
                     extensions.insert(Arc::new(held));
                 }
                 Ok(tonic::Response::from_parts(MetadataMap::from_headers(told), answer, extensions))
@@ -403,7 +405,7 @@ impl Exchange {
     }
 }
 
-/// The answer to a call at this path that goes no further.
+/// The response for a call at this path that is refused before it is decoded.
 pub(super) fn refuse(path: &str, headers: &HeaderMap, error: &Error) -> Response {
     let service = path.split('/').nth(1).unwrap_or_default();
     let [newest, ..] = CODECS;
@@ -411,8 +413,8 @@ pub(super) fn refuse(path: &str, headers: &HeaderMap, error: &Error) -> Response
     status(version::codec_for(codec, headers), error).into_http::<Body>()
 }
 
-/// The most of an error that goes into the trailers: clients take 8 KiB of them by default, after base64,
-/// and beside everything else.
+/// The maximum size of an error's details in the trailers. Clients accept 8 KiB of headers by default, with
+/// base64 and all other headers included.
 const MOST_DETAILS: usize = 4 * 1024;
 
 fn status(codec: &Codec, error: &Error) -> Status {
@@ -429,18 +431,18 @@ fn status(codec: &Codec, error: &Error) -> Status {
     status
 }
 
-/// The trailers of an answer that has begun and cannot go on.
+/// The trailers of a response that has begun and cannot continue.
 pub(super) fn trailers(codec: &Codec, error: &Error) -> HeaderMap {
     let mut trailers = HeaderMap::new();
-    // What cannot stand in trailers has been left out above.
+    // Fails only for values that are invalid in trailers; `status` has left those out.
     let _ = status(codec, error).add_header(&mut trailers);
     trailers
 }
 
 type Messages = BoxStream<'static, Result<Bytes, Status>>;
 
-/// A stream of events as messages; an error ends it and goes into the trailers. A large message has its memory until
-/// the next one is asked for.
+/// Encodes a stream of events as messages. An error ends the stream and goes into the trailers. The memory of
+/// a large message is held until the next one is polled.
 fn messages(codec: &'static Codec, events: EventStream, numbered: bool, memory: MemoryAccount) -> Messages {
     let write = if numbered { pb::encode_numbered_item } else { pb::encode_item };
     let encode = move |(mut events, written): (EventStream, Reservation)| {
@@ -462,7 +464,7 @@ fn messages(codec: &'static Codec, events: EventStream, numbered: bool, memory: 
     stream::unfold((events, Reservation::default()), encode).boxed()
 }
 
-/// The memory of an event on the wire.
+/// Reserves the memory of an event on the wire.
 async fn reserve(memory: &MemoryAccount, item: &StreamItem) -> Result<Reservation> {
     let bytes = size::event(item.event()) * COPIES;
     match memory.try_reserve(MemoryUse::Responses, bytes) {
@@ -472,7 +474,7 @@ async fn reserve(memory: &MemoryAccount, item: &StreamItem) -> Result<Reservatio
     }
 }
 
-/// Messages as they are: what is in them is for [`Codec`] to know.
+/// A codec that passes messages through as bytes; [`Codec`] decodes and encodes them.
 struct BytesCodec;
 
 impl tonic::codec::Codec for BytesCodec {

@@ -1,4 +1,4 @@
-//! The JSON-RPC binding: one URL, both versions.
+//! The JSON-RPC binding: one URL for both versions.
 
 use axum::{body::Body, extract::Request, response::Response};
 use bytes::Bytes;
@@ -27,12 +27,12 @@ use crate::memory::Reservation;
 pub(super) async fn serve(agent: &Inner, request: Box<Request>) -> Response {
     let (parts, body) = request.into_parts();
     if !answer::is_json(&parts.headers) {
-        // `/agents/echo` may be a service and an rpc to somebody.
+        // To a gRPC client `/agents/echo` is the method `echo` of a service `agents`.
         #[cfg(feature = "grpc")]
         if super::is_grpc(&parts.headers) {
             return super::unimplemented("there is no such service here");
         }
-        // Refused before parsing (REQ-031).
+        // Refused before it is parsed (REQ-031).
         let form = ErrorForm::of(&parts.headers, parts.uri.query(), None);
         return error_response(None, &answer::not_json(JSON), form, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     }
@@ -44,11 +44,11 @@ pub(super) async fn serve(agent: &Inner, request: Box<Request>) -> Response {
     let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller, base };
     let decoded = match envelope::decode_body(&body.bytes) {
         Ok(Incoming::Single(request)) => call.decode_single(request, &body).await,
-        // Boxed: few come in batches.
+        // Boxed: batches are rare.
         Ok(Incoming::Batch(requests)) => Err(Box::pin(call.answer_batch(&requests, &body)).await),
         Err(Refused { id, error }) => Err(error_answer(id, &error, call.error_form(None))),
     };
-    // It may be large, and an answer takes as long as the agent does.
+    // The body may be large, and the response takes as long as the agent works.
     drop(body);
     match decoded {
         Ok(decoded) => call.answer(decoded).await,
@@ -56,7 +56,7 @@ pub(super) async fn serve(agent: &Inner, request: Box<Request>) -> Response {
     }
 }
 
-/// A request that needs its body no more.
+/// A decoded request, which does not need its body any more.
 struct Decoded {
     id: Option<Box<RawValue>>,
     form: ErrorForm,
@@ -69,35 +69,35 @@ struct Decoded {
 #[derive(Clone, Copy)]
 struct ErrorForm {
     data: ErrorData,
-    /// As the only frame of a stream.
+    /// True if the error is sent as the only frame of a stream.
     in_stream: bool,
 }
 
 impl ErrorForm {
-    /// The form for a caller with this head, and this method if it is known.
+    /// The form for a caller with these headers and query, and this method if it is known.
     fn of(headers: &HeaderMap, query: Option<&str>, method: Option<&str>) -> Self {
         let data = version::error_data(headers, query, method);
         Self { data, in_stream: answer::takes_stream_only(headers) }
     }
 
-    /// The form for an operation: what is no stream is not refused by one.
+    /// The form for an operation: only a streaming one is refused in a stream.
     fn for_op(self, op: Op) -> Self {
         Self { in_stream: self.in_stream && op.row().streaming, ..self }
     }
 }
 
-/// A request with what its headers say.
+/// The head of a request, with its agent.
 struct Call<'a> {
     agent: &'a Inner,
     headers: &'a HeaderMap,
     uri: &'a Uri,
     caller: Option<&'a Caller>,
-    /// Where this caller sees us.
+    /// The URL under which this caller reaches the server.
     base: Option<&'a PublicBase>,
 }
 
 impl Call<'_> {
-    /// The request decoded, or the answer if it gets no further.
+    /// Decodes a request, or returns the response if the call ends here.
     async fn decode_single(
         &self,
         request: envelope::Request<'_>,
@@ -107,7 +107,7 @@ impl Call<'_> {
         let (dialect, op, cx) = self.open(&request).map_err(|error| error_answer(id, &error, form))?;
         let form = form.for_op(op);
         if id.is_none() && op.row().streaming {
-            let error = Error::new(ErrorKind::InvalidRequest, "id: a streaming call needs one");
+            let error = Error::new(ErrorKind::InvalidRequest, "id: required for a streaming call");
             return Err(error_answer(None, &error, form));
         }
         if let Some(relayed) = self.relay(dialect, op, &cx, &request, &body.bytes, form.data).await {
@@ -126,8 +126,8 @@ impl Call<'_> {
         let Decoded { id, form, dialect, cx, call } = decoded;
         let (id, op) = (id.as_deref(), call.op());
         let response = match self.agent.carry_out(call, &cx, self.base, 1).await {
-            // A notification is carried out and gets no answer (JSON-RPC 2.0, section 4.1); if it is
-            // refused it gets one all the same, because over HTTP somebody waits for it.
+            // A notification is executed and gets no response (JSON-RPC 2.0, section 4.1). If it is refused
+            // it gets one nevertheless, because an HTTP client waits for it.
             Ok(_) if id.is_none() => no_content(),
             Ok((Reply::Stream(stream), _)) => {
                 sse::respond(stream, dialect, Envelope::jsonrpc(id, form.data), &self.agent.options)
@@ -152,7 +152,7 @@ impl Call<'_> {
         ErrorForm::of(self.headers, self.uri.query(), method)
     }
 
-    /// The headers of an answer that follow from its call.
+    /// Adds the response headers that depend on the call.
     fn finish(&self, mut response: Response, op: Op, cx: &CallContext) -> Response {
         if let Some((name, value)) = self.agent.activated(cx) {
             response.headers_mut().insert(name, value);
@@ -163,8 +163,8 @@ impl Call<'_> {
         response
     }
 
-    /// Gives the call to the relay, still sealed. A notification is decoded: the subject of its answer would not be
-    /// known.
+    /// Passes the call to the relay, still sealed. Notifications are always decoded: the subject of their
+    /// response would not be known.
     async fn relay(
         &self,
         dialect: &'static dyn Dialect,
@@ -196,7 +196,7 @@ impl Call<'_> {
     async fn answer_batch(&self, requests: &[&RawValue], body: &ReadBody) -> Response {
         let (most, form) = (self.agent.options.batch, self.error_form(None));
         if most == 0 {
-            let error = Error::new(ErrorKind::InvalidRequest, "batches are not taken; send one request");
+            let error = Error::new(ErrorKind::InvalidRequest, "batches are not accepted; send one request");
             return error_answer(None, &error, form);
         }
         if requests.len() > most {
@@ -213,7 +213,7 @@ impl Call<'_> {
             }
         }
         if out.len() == 1 {
-            // Nothing but notifications: no answer, not an empty one (JSON-RPC 2.0, section 6).
+            // Only notifications: no response body, not an empty list (JSON-RPC 2.0, section 6).
             return no_content();
         }
         out.push(b']');
@@ -224,14 +224,14 @@ impl Call<'_> {
         response
     }
 
-    /// The extensions that are active, for an answer to several calls.
+    /// The header of active extensions for the response to a batch.
     fn echo(&self) -> Option<(HeaderName, HeaderValue)> {
         let requested = version::requested(self.headers, self.uri.query()).ok()?;
         let version = self.agent.jsonrpc.choose(requested).ok()?;
         self.agent.activated(&self.context(version).ok()?)
     }
 
-    /// One of a batch; `None` for a notification.
+    /// The response to one request of a batch; `None` for a notification.
     async fn answer_one(&self, json: &RawValue, body: &ReadBody) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let request = match envelope::open(json) {
@@ -244,7 +244,7 @@ impl Call<'_> {
         let id = request.id;
         let result = match self.open(&request) {
             Ok((_, op, _)) if op.row().streaming => {
-                Err(Error::new(ErrorKind::InvalidRequest, "a batch takes no streaming calls"))
+                Err(Error::new(ErrorKind::InvalidRequest, "streaming calls are not allowed in a batch"))
             }
             Ok((dialect, op, cx)) => match self.dispatch(dialect, op, &cx, request.params, body).await {
                 Ok((reply, _held)) => {
@@ -261,7 +261,8 @@ impl Call<'_> {
         id.map(|_| out)
     }
 
-    /// Version, then method: a body of another version is told so, not that its fields are wrong.
+    /// Selects the version, then the method. A body of another version is refused for its version, not for
+    /// its fields.
     fn open(&self, request: &envelope::Request<'_>) -> Result<(&'static dyn Dialect, Op, CallContext)> {
         let requested = version::requested(self.headers, self.uri.query())?;
         if requested.is_none()
@@ -284,8 +285,8 @@ impl Call<'_> {
         context::read(version, Binding::JsonRpc, self.headers, self.caller, &self.agent.options.keep_headers)
     }
 
-    /// A caller that sent no version, but a method that only 1.0 has: told clearly, or taken if the
-    /// options are lenient. Never decided by the shape of the payload.
+    /// Handles a method that only version 1.0 has, from a caller that sent no version: accepted if the
+    /// options are lenient, otherwise refused with a clear error. The shape of the payload never decides.
     fn proven(&self, method: &str) -> Result<Option<(&'static dyn Dialect, Op)>> {
         let newest = jsonrpc_dialect(Version::V1_0);
         let Some(op) = newest.op(method).filter(|_| self.agent.jsonrpc.has(Version::V1_0)) else {
@@ -322,7 +323,7 @@ async fn decode(
     body.decode_json(params, move |params| dialect.decode_call(op, params)).await
 }
 
-/// The answer to a call that is refused, in the way that its version expects.
+/// The response to a refused call, in the form that its version expects.
 fn refuse_call(
     id: Option<&RawValue>,
     dialect: &dyn Dialect,
@@ -334,14 +335,14 @@ fn refuse_call(
     error_answer(id, error, ErrorForm { in_stream: form.in_stream || in_stream, ..form })
 }
 
-/// The answer to a request with this head that goes no further.
+/// The response to a request that is refused before it is decoded.
 pub(super) fn refuse(headers: &HeaderMap, query: Option<&str>, error: &Error) -> Response {
     error_answer(None, error, ErrorForm::of(headers, query, None))
 }
 
 fn error_answer(id: Option<&RawValue>, error: &Error, form: ErrorForm) -> Response {
     let status = StatusCode::from_u16(error.kind().jsonrpc_http_status()).unwrap_or(StatusCode::OK);
-    // What concerns HTTP itself is told by its status, whatever the version.
+    // An error of HTTP itself is reported by its status, in every version.
     if form.in_stream && status == StatusCode::OK {
         return sse::refuse(error, &Envelope::jsonrpc(id, form.data));
     }

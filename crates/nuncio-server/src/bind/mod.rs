@@ -1,5 +1,11 @@
-//! Bindings: any [`A2aService`] on the wire. A binding opens the envelope, finds the dialect and the
-//! operation, calls the service, and puts the answer back; it touches neither runtime nor store.
+//! Bindings: put any [`A2aService`] on the wire. A binding opens the envelope, selects the dialect and the
+//! operation, calls the service, and encodes the response.
+//!
+//! Read `jsonrpc`, `rest` or `grpc` first, then `version` (the choice of the version), `context` (headers),
+//! `body` (reading within limits), `answer` and `sse` (writing), `sealed` (calls that are relayed without
+//! decoding), and `card`.
+//!
+//! A binding uses neither the runtime nor a store.
 
 mod answer;
 mod body;
@@ -44,39 +50,39 @@ use crate::{
     size,
 };
 
-/// How a binding behaves.
+/// The options of the bindings of an agent.
 #[derive(Clone, Debug)]
 pub struct BindOptions {
-    /// The largest body.
+    /// The maximum size of a request body in bytes.
     pub body_bytes: usize,
     /// The account of request bodies, calls and responses. Agents of one process share it.
     pub memory: MemoryAccount,
-    /// How long a body may take to arrive.
+    /// The longest time that a body may take to arrive.
     pub body_timeout: Duration,
-    /// Takes the version that a method's name or a path proves, although the caller did not send it.
+    /// Accepts a call without a version if its method's name or its path determines the version.
     pub lenient_version: bool,
-    /// Takes JSON-RPC batches of non-streaming calls, at most so many; 0 takes none.
+    /// The maximum number of non-streaming calls in a JSON-RPC batch; 0 refuses batches.
     pub batch: usize,
-    /// How often an idle stream shows that it is alive; zero: never.
+    /// The interval of heartbeats on an idle stream; zero: none.
     pub heartbeat: Duration,
-    /// How long a card may be cached.
+    /// The time for which clients may cache the card.
     pub card_max_age: Duration,
-    /// Serves the card also where old clients look for it.
+    /// Serves the card also at the path of older clients.
     pub legacy_card_path: bool,
-    /// Where the card's addresses say we are. Those below it are shown below the [`PublicBase`] of a
-    /// request instead, where there is one; `None`: all are shown as they are.
+    /// The base of this server in the card's URLs. URLs below it are moved to the [`PublicBase`] of a request
+    /// that has one; `None`: all URLs are shown as they are.
     pub card_base: Option<PublicBase>,
-    /// Requests get their [`PublicBase`] by what a proxy says, so that caches must look at that, too.
+    /// True if the [`PublicBase`] of requests depends on proxy headers, so that caches must vary by them.
     pub card_follows_proxies: bool,
     /// Signs the cards.
     pub card_signer: Option<CardSigner>,
-    /// The headers of a caller that the agent gets to see
-    /// ([`CallContext::received`](nuncio_protocol::CallContext)).
+    /// The caller's headers that the agent gets
+    /// ([`CallContext::forwardable_headers`](nuncio_protocol::CallContext)).
     pub keep_headers: Vec<HeaderName>,
-    /// Is told of callers that ask for what they may not.
+    /// Called for each call that is refused because its credential does not permit the operation.
     pub on_denied: Option<OnDenied>,
-    /// The name of the agent among those of its port. Over gRPC a call without a tenant is answered with it in the
-    /// metadata `nuncio-agent`.
+    /// The name of the agent among those of its port. Over gRPC it is in the metadata `nuncio-agent` of
+    /// responses to calls without a tenant.
     pub agent_name: Option<Arc<str>>,
 }
 
@@ -101,8 +107,8 @@ impl Default for BindOptions {
     }
 }
 
-/// The copies of a message while its call is in progress, besides those of its task: the request, entries on their way
-/// to the store, and a snapshot.
+/// The copies of a message while its call is in progress, besides those of its task: the request, entries
+/// that wait for their commit, and a snapshot.
 const CALL_COPIES: usize = 4;
 
 /// An agent on the wire.
@@ -113,10 +119,10 @@ pub struct Agent {
 
 struct Inner {
     service: Arc<dyn A2aService>,
-    /// Takes calls that need no decoding.
+    /// Handles calls that need no decoding.
     relay: Option<Arc<dyn Relay>>,
     cards: Cards,
-    /// URIs that the card declares: those of a request are active.
+    /// The URIs of the extensions that the card declares. Those that a request declares too are active.
     extensions: Vec<String>,
     jsonrpc: Spoken,
     rest: Spoken,
@@ -126,18 +132,18 @@ struct Inner {
 }
 
 impl Inner {
-    /// Refuses what these credentials are not for.
+    /// Refuses an operation that the caller's credential does not permit.
     fn permit(&self, op: Op, cx: &CallContext) -> Result<()> {
         if cx.caller.may(op) {
             return Ok(());
         }
         self.options.on_denied.iter().for_each(|on_denied| on_denied.tell(cx, op));
-        let why = format!("these credentials are not for {}", op.name());
+        let why = format!("this credential does not permit {}", op.name());
         Err(Error::new(ErrorKind::PermissionDenied, why))
     }
 
-    /// Carries a call out for a caller that sees us under this base. The answer is there `copies` times until it is
-    /// written, and has the memory for that.
+    /// Executes a call for a caller that reaches the server under this base. Reserves memory for `copies` of
+    /// the response until it is written.
     async fn carry_out(
         &self,
         call: Call,
@@ -162,8 +168,8 @@ impl Inner {
         }
     }
 
-    /// An answer for which there was no memory. What can be read again is let go meanwhile: nobody waits with an answer
-    /// that is not counted.
+    /// Waits for the memory of a response. A response that can be read again is dropped meanwhile, so that
+    /// the waiting call holds no memory that is not counted.
     async fn wait_for_memory(
         &self,
         reply: Reply,
@@ -181,14 +187,14 @@ impl Inner {
         if bytes_now <= bytes {
             return Ok((reply, held));
         }
-        // It has grown meanwhile.
+        // The response has grown meanwhile.
         drop(held);
         let held = memory.try_reserve(of, bytes_now).ok_or_else(exhausted)?;
         Ok((reply, held))
     }
 }
 
-/// The same call, if it may be made twice and may have a large answer.
+/// A copy of the call, if it can be repeated and may have a large response.
 fn repeatable(call: &Call) -> Option<Call> {
     match call {
         Call::GetTask(_) | Call::ListTasks(_) => Some(call.clone()),
@@ -214,16 +220,16 @@ impl Agent {
     /// Puts a service on the wire with this card, in the versions of its interfaces.
     ///
     /// # Errors
-    /// When the card cannot be written as JSON or signed.
+    /// The card cannot be encoded as JSON or signed.
     pub fn new(service: Arc<dyn A2aService>, card: &AgentCard, options: BindOptions) -> Result<Self> {
         Self::build(service, None, card, options)
     }
 
-    /// Puts a service on the wire as [`Self::new`] does, with a relay that is given each call first, still sealed.
-    /// The service gets the calls that the relay does not take.
+    /// Puts a service on the wire as [`Self::new`] does, with a relay that gets each call first, still
+    /// sealed. The service gets the calls that the relay does not handle.
     ///
     /// # Errors
-    /// When the card cannot be written as JSON or signed.
+    /// The card cannot be encoded as JSON or signed.
     pub fn relayed(
         service: Arc<dyn A2aService>,
         relay: Arc<dyn Relay>,
@@ -268,13 +274,13 @@ impl Agent {
         router.with_state(mounted)
     }
 
-    /// Answers a request to this agent at `prefix` (empty at the root), whose path is known to begin so:
-    /// JSON-RPC with and without a trailing slash, HTTP+JSON, and the card. gRPC has paths of its own: see
-    /// [`Grpc`].
+    /// Answers a request to this agent, which is mounted at `prefix` (empty for the root); the path of the
+    /// request must begin with it. Serves JSON-RPC with and without a trailing slash, HTTP+JSON, and the
+    /// card. gRPC has fixed paths: see [`Grpc`].
     pub async fn serve(&self, prefix: &str, request: impl Into<Box<Request>>) -> Response {
         let request = request.into();
         let path = request.uri().path();
-        // As it came: an escaped slash is no slash (trap T-49).
+        // Compared without unescaping: an escaped slash is no separator (trap T-49).
         match path.strip_prefix(prefix).unwrap_or(path) {
             "" | "/" if request.method() == Method::POST => jsonrpc::serve(&self.inner, request).await,
             "" | "/" if is_read(&request) => self.card(&request),
@@ -307,7 +313,7 @@ fn wrong_method(allow: &'static str) -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allow)]).into_response()
 }
 
-/// An agent at its place.
+/// An agent and its path prefix.
 #[derive(Clone)]
 struct Mounted {
     agent: Agent,

@@ -1,4 +1,5 @@
-//! A large answer that is encoded as it is written: no more of it is there twice than one piece.
+//! Response bodies that hold a reservation of the memory account. A large response is encoded piece by piece
+//! while it is written, so that only one piece exists twice.
 
 use std::{
     convert::Infallible,
@@ -14,10 +15,10 @@ use nuncio_protocol::wire::Pieces;
 
 use crate::memory::Reservation;
 
-/// Small pieces go out together, up to about this many bytes.
+/// The approximate size up to which small pieces are written together.
 const WRITE: usize = 64 * 1024;
 
-/// The response of these pieces, which gives back its memory when it is written, or when nobody wants it any more.
+/// A response with these pieces. It releases its memory when it is written, or when the client disconnects.
 pub(super) fn respond(media_type: &'static str, pieces: Pieces, memory: Reservation) -> Response {
     let mut response = Response::new(Body::new(PieceBody { pieces, _memory: memory }));
     *response.status_mut() = StatusCode::OK;
@@ -48,7 +49,7 @@ impl http_body::Body for PieceBody {
     }
 }
 
-/// A body that holds memory until it is written: for answers that are one message.
+/// A body that holds memory until it is written, for responses that are one message.
 pub(super) struct HeldBody {
     pub(super) body: Body,
     pub(super) _memory: std::sync::Arc<Reservation>,

@@ -1,5 +1,6 @@
-//! The refusal of a request that goes no further, by whoever stands before the agents: in the words of the
-//! binding it came by, as far as its head tells. The body is not read, so JSON-RPC is answered without an id.
+//! Refusals by code that runs before the agents, such as authentication. The error has the form of the
+//! request's binding, as far as the head of the request shows it. The body is not read, so a JSON-RPC error
+//! has no id.
 
 use std::{fmt, sync::Arc};
 
@@ -9,7 +10,8 @@ use nuncio_protocol::{CallContext, Error, op::Op};
 
 use super::{jsonrpc, rest};
 
-/// Answers a request to an agent at `prefix`, as [`Agent::serve`](super::Agent::serve) would, with this error.
+/// Answers a request to an agent at `prefix` with this error, in the form of
+/// [`Agent::serve`](super::Agent::serve).
 #[must_use]
 pub fn refuse(prefix: &str, request: &Request, error: &Error) -> Response {
     #[cfg(feature = "grpc")]
@@ -27,12 +29,12 @@ pub fn refuse(prefix: &str, request: &Request, error: &Error) -> Response {
 
 type Tell = dyn Fn(&CallContext, Op) + Send + Sync;
 
-/// Is told when a caller asks for an operation that is not among its own.
+/// A callback for calls that are refused because the credential does not permit the operation.
 #[derive(Clone)]
 pub struct OnDenied(Arc<Tell>);
 
 impl OnDenied {
-    /// Tells this function.
+    /// A callback of this function.
     pub fn new(tell: impl Fn(&CallContext, Op) + Send + Sync + 'static) -> Self {
         Self(Arc::new(tell))
     }

@@ -1,4 +1,4 @@
-//! The HTTP+JSON binding: verbs and paths below the agent's address, both versions.
+//! The HTTP+JSON binding: methods and paths below the agent's URL, for both versions.
 
 use std::borrow::Cow;
 
@@ -23,10 +23,10 @@ use super::{
 };
 use crate::memory::Reservation;
 
-/// Answers a request to an agent whose address has the path `prefix`.
+/// Answers a request to an agent at the path `prefix`.
 pub(super) async fn serve(agent: &Inner, prefix: &str, request: Box<Request>) -> Response {
     let (parts, body) = request.into_parts();
-    // As it came, not as the router has decoded it: an escaped slash is no slash (trap T-49).
+    // The raw path, not the one that the router has unescaped: an escaped slash is no separator (trap T-49).
     let path = parts.uri.path();
     let path = path.strip_prefix(prefix).unwrap_or(path);
     let exchange = Exchange { agent, form: version::rest_form(path, &parts.headers), parts: &parts };
@@ -40,7 +40,7 @@ pub(super) async fn serve(agent: &Inner, prefix: &str, request: Box<Request>) ->
             return exchange.refuse_type();
         }
         match body::read(body, &agent.options).await {
-            // That there is nothing in a body may be known only at its end; nothing has no type.
+            // An empty body needs no type, but may be known to be empty only at its end.
             Ok(body) if !is_typed && !body.bytes.is_empty() => return exchange.refuse_type(),
             Ok(body) => body,
             Err(error) => return exchange.error(None, &error),
@@ -51,7 +51,7 @@ pub(super) async fn serve(agent: &Inner, prefix: &str, request: Box<Request>) ->
     exchange.answer(route, path, body).await
 }
 
-/// A request with what its head says.
+/// The head of a request, with its agent and its version's form.
 struct Exchange<'a> {
     agent: &'a Inner,
     form: &'static RestForm,
@@ -59,8 +59,8 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// What can be told without the body. Version before parameters: a body of another version is told so.
-    /// But where nothing is, no version will help.
+    /// Checks everything that does not need the body. An unknown path comes first: no version would help.
+    /// Then the version, before any parameters, so that a body of another version is refused for its version.
     fn route<'p>(&self, path: &'p str) -> Result<Route<'p>, Refused> {
         let agent = self.agent;
         let proven = self.form.dialect.version();
@@ -91,7 +91,7 @@ impl Exchange<'_> {
             Err(error) => return self.error(None, &error),
         };
         let decoded = self.decode(incoming, &body).await;
-        // It may be large, and an answer takes as long as the agent does.
+        // The body may be large, and the response takes as long as the agent works.
         drop(body);
         let mut response = match self.dispatch(decoded, &cx).await {
             Ok((reply, held)) => self.reply(op, reply, held),
@@ -103,7 +103,7 @@ impl Exchange<'_> {
         response
     }
 
-    /// Gives the call to the relay, still sealed.
+    /// Passes the call to the relay, still sealed.
     async fn relay(&self, route: &Route<'_>, path: &str, body: &Bytes) -> Option<Result<Response>> {
         self.agent.relay.as_ref()?;
         let Parts { method, uri, headers, .. } = self.parts;
@@ -168,7 +168,7 @@ impl Exchange<'_> {
         response
     }
 
-    /// A body of another type is refused before it is parsed (REQ-031).
+    /// Refuses a body of another media type before it is parsed (REQ-031).
     fn refuse_type(&self) -> Response {
         self.error(Some(StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16()), &answer::not_json(JSON))
     }
@@ -201,7 +201,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The answer to a request, to this path below the agent's address, that goes no further.
+/// The response to a request, to this path below the agent's URL, that is refused before it is decoded.
 pub(super) fn refuse(path: &str, headers: &HeaderMap, error: &Error) -> Response {
     self::error(version::rest_form(path, headers), headers, None, error)
 }
@@ -215,7 +215,7 @@ fn error(form: &RestForm, headers: &HeaderMap, status: Option<u16>, error: &Erro
     response
 }
 
-/// The protocol's own media type (spec 11.1), unless the caller shows that it knows the other one only.
+/// The protocol's own media type (spec 11.1), unless the caller shows that it knows only the other one.
 fn media_type(form: &RestForm, headers: &HeaderMap) -> &'static str {
     let mentions = |name: &HeaderName, media_type: &str| {
         headers
@@ -233,7 +233,8 @@ fn media_type(form: &RestForm, headers: &HeaderMap) -> &'static str {
         if mentions(&name, JSON) {
             return JSON;
         }
-        // Whoever takes neither, such as a stream only, rather knows the older one (trap T-07).
+        // A caller that accepts neither, such as one of streams only, more likely knows the older one (trap
+        // T-07).
         if name == header::ACCEPT && headers.contains_key(&name) && !mentions(&name, "/*") {
             return JSON;
         }

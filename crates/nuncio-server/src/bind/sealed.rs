@@ -1,7 +1,7 @@
-//! Sealed calls: calls that stay the bytes as which they came.
+//! Sealed calls: calls that are forwarded as bytes, without being decoded.
 //!
-//! A binding finds the operation of a call, its version and its subject without decoding it. Then a [`Relay`] may take
-//! the call as bytes and answer with bytes. Every other call is decoded and goes to the service.
+//! A binding reads the operation, version and subject of a call without decoding it. A [`Relay`] may then
+//! take the call as bytes and answer with bytes. All other calls are decoded and go to the service.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -27,40 +27,41 @@ use nuncio_protocol::{
 use super::{Inner, piece_body::HeldBody, version::RestForm};
 use crate::memory::MemoryUse;
 
-/// Takes sealed calls.
+/// Handles sealed calls.
 #[async_trait]
 pub trait Relay: Send + Sync + 'static {
-    /// Answers a call that its caller may make; `None` if the call has to be decoded and given to the service.
-    /// The binding writes an error in its own form.
+    /// Answers a call that its caller is permitted to make; `None` if the call must be decoded and go to the
+    /// service. The binding encodes an error in its own form.
     async fn relay(&self, cx: &CallContext, call: SealedCall<'_>) -> Option<Result<Response>>;
 }
 
-/// A call as it came, with what its binding knows of it.
+/// A call as it was received, with the data that its binding has read from it.
 #[derive(Debug)]
 pub struct SealedCall<'a> {
-    /// The binding that it came by.
+    /// The binding of the request.
     pub binding: Binding,
-    /// The version it is in.
+    /// The version of the request.
     pub version: Version,
     /// The operation.
     pub op: Op,
-    /// The subject. A tenant that led to this agent is no longer in it.
+    /// The subject: task, context and tenant. A tenant that selected this agent has been removed.
     pub glance: Glance<'a>,
-    /// The verb.
+    /// The HTTP method.
     pub method: &'a Method,
-    /// The path below the agent's address, still escaped; of gRPC the whole path.
+    /// The path below the agent's URL, still escaped; for gRPC the whole path.
     pub path: &'a str,
     /// The query, still escaped.
     pub query: Option<&'a str>,
     /// All headers.
     pub headers: &'a HeaderMap,
-    /// The body; of gRPC the message in it.
+    /// The body; for gRPC the message in it.
     pub body: Bytes,
-    /// Reads its answers.
+    /// Reads the responses to the call.
     pub form: AnswerForm,
 }
 
-/// The form of the answers to a call: reads their subject and their errors, and writes an error at the end of one.
+/// The form of the responses to a call. Reads their subject and their errors, and encodes an error that ends
+/// a stream.
 #[derive(Clone, Debug)]
 pub struct AnswerForm(Kind);
 
@@ -70,7 +71,7 @@ enum Kind {
         dialect: &'static dyn Dialect,
         /// The request, for its id.
         request: Bytes,
-        /// The data of an error.
+        /// The form of an error's `data`.
         data: ErrorData,
     },
     Rest(&'static RestForm),
@@ -89,18 +90,18 @@ impl std::fmt::Debug for Kind {
     }
 }
 
-/// Whom an answer is about.
+/// The subject of a response.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Subject {
-    /// Its task.
+    /// The task.
     pub task: Option<TaskId>,
-    /// The context of its task or message.
+    /// The context of the task or message.
     pub context: Option<ContextId>,
 }
 
 impl AnswerForm {
-    /// Whom the answer to a send, or an event of a stream, is about: the body, the data of a frame, or the message.
-    /// `None` if it says so to nobody who reads as we do; an error is one.
+    /// The subject of the response to a send, or of an event of a stream: of the body, the data of an SSE
+    /// frame, or the gRPC message. `None` if it cannot be decoded as an event, as an error cannot.
     #[must_use]
     pub fn subject(&self, answer: &Bytes) -> Option<Subject> {
         let seen_by = |dialect: &dyn Dialect, frame| glance::task_of(dialect.task_place()?, frame, answer);
@@ -124,11 +125,11 @@ impl AnswerForm {
         event.ok().map(|event| Subject::of(&event))
     }
 
-    /// What kind of error a whole answer is, or of gRPC one that its head says; `None`: it is none.
+    /// The kind of error that a whole response is, or for gRPC that its head states; `None` if it is none.
     #[must_use]
     pub fn refusal(&self, head: &http::response::Parts, body: &[u8]) -> Option<ErrorKind> {
         let error = match &self.0 {
-            // Nearly all are none, which is seen without reading them.
+            // Nearly all are successes, which this shows without decoding them.
             Kind::JsonRpc { .. }
                 if head.status.is_success() && memchr::memmem::find(body, b"\"error\"").is_none() =>
             {
@@ -149,7 +150,7 @@ impl AnswerForm {
         error.map(|error| error.kind())
     }
 
-    /// A message of gRPC with the upstream's tenant; `None` if it has no place for one.
+    /// A gRPC message with the upstream's tenant; `None` if the message has no such field.
     #[cfg(feature = "grpc")]
     #[must_use]
     pub fn with_tenant(&self, message: &Bytes, tenant: Option<&str>) -> Option<Bytes> {
@@ -159,7 +160,7 @@ impl AnswerForm {
         }
     }
 
-    /// What ends a stream that has begun and cannot go on.
+    /// The last frame of a stream that has begun and cannot continue.
     #[must_use]
     pub fn last_words(&self, error: &Error) -> Frame<Bytes> {
         super::answer::log(error);
@@ -182,7 +183,7 @@ impl AnswerForm {
 }
 
 impl Subject {
-    /// Whom an event is about.
+    /// The subject of an event.
     #[must_use]
     pub fn of(event: &Event) -> Self {
         let (task, context) = match event {
@@ -198,7 +199,7 @@ impl Subject {
     }
 }
 
-/// A JSON-RPC call as it came; `None` if it has to be decoded.
+/// The subject and response form of a JSON-RPC call; `None` if it must be decoded.
 pub(super) fn jsonrpc<'a>(
     dialect: &'static dyn Dialect,
     op: Op,
@@ -212,7 +213,7 @@ pub(super) fn jsonrpc<'a>(
     Some((glance, AnswerForm(Kind::JsonRpc { dialect, request: body.clone(), data })))
 }
 
-/// An HTTP+JSON call as it came; `None` if it has to be decoded.
+/// The subject and response form of an HTTP+JSON call; `None` if it must be decoded.
 pub(super) fn rest<'a>(
     form: &'static RestForm,
     route: &'a Route<'_>,
@@ -226,7 +227,7 @@ pub(super) fn rest<'a>(
     let said = (!body.trim_ascii().is_empty()).then_some(body);
     let mut glance = Glance::at(route.op(), said)?;
     let task = route.task()?;
-    // What stands in the path may be repeated in the body, and not contradicted.
+    // The body may repeat the values of the path, but not contradict them.
     if task.is_some() {
         if glance.task.is_some() && glance.task != task {
             return None;
@@ -242,14 +243,14 @@ pub(super) fn rest<'a>(
     Some((glance, AnswerForm(Kind::Rest(form))))
 }
 
-/// The form of gRPC.
+/// The response form of a gRPC call.
 #[cfg(feature = "grpc")]
 pub(super) fn grpc(codec: &'static Codec) -> AnswerForm {
     AnswerForm(Kind::Grpc(codec))
 }
 
 impl Inner {
-    /// Gives a sealed call to the relay, if there is one; `None` if the call is to be decoded.
+    /// Passes a sealed call to the relay, if there is one; `None` if the call must be decoded.
     pub(super) async fn relay(&self, cx: &CallContext, call: SealedCall<'_>) -> Option<Result<Response>> {
         let relay = self.relay.as_deref()?;
         if let Err(error) = self.permit(call.op, cx) {
@@ -261,8 +262,8 @@ impl Inner {
         }
     }
 
-    /// A relayed answer with the memory that it takes until it is written. A stream has a length of its own only at its
-    /// end: it is handed on piece by piece, and takes none.
+    /// Adds a reservation of memory to a relayed response, until it is written. A stream needs none: it has
+    /// no known length and is forwarded piece by piece.
     async fn hold(&self, response: Response) -> Result<Response> {
         let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
         let held = self.options.memory.reserve(MemoryUse::Responses, bytes.unwrap_or_default()).await?;

@@ -1,5 +1,5 @@
-//! A stream of events as server-sent events. What is ready goes out in one write; what is not costs a
-//! heartbeat now and then.
+//! Server-sent events: a stream of events as a response body. All events that are ready go out in one write;
+//! an idle stream sends heartbeats.
 
 use std::{
     convert::Infallible,
@@ -30,13 +30,13 @@ use crate::{
     size,
 };
 
-/// One write is at most about this large; the rest follows in the next.
+/// The approximate maximum size of one write.
 const WRITE: usize = 64 * 1024;
 
-/// What is made room for when there is an event: a few of the usual size.
+/// The buffer space to reserve for an event: enough for a few of the usual size.
 const WRITE_AHEAD: usize = 2048;
 
-/// What is around each event, by binding.
+/// The envelope of each event, by binding.
 pub(super) enum Envelope {
     /// JSON-RPC: every frame is a whole response.
     JsonRpc {
@@ -44,12 +44,12 @@ pub(super) enum Envelope {
         prefix: Box<[u8]>,
         /// The request's id as JSON, for an error frame.
         id: Box<str>,
-        /// The data of an error frame.
+        /// The form of `data` in an error frame.
         data: ErrorData,
     },
-    /// HTTP+JSON: nothing.
+    /// HTTP+JSON: none.
     Bare {
-        /// Writes an error frame.
+        /// Encodes an error frame.
         error: fn(&Error, &mut Vec<u8>),
     },
 }
@@ -115,35 +115,35 @@ fn of_body(body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(answer::EVENT_STREAM));
-    // For proxies: nothing is to be kept, changed or held back.
+    // Proxies must not cache, change or buffer the stream.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
 }
 
 struct SseBody {
-    /// `None` when it has ended.
+    /// `None` when the stream has ended.
     stream: Option<EventStream>,
     dialect: &'static dyn Dialect,
     envelope: Envelope,
     memory: MemoryAccount,
     /// The memory of the last write.
     held: Reservation,
-    /// A large event for which there is no memory yet.
+    /// A large event that waits for memory.
     waiting: Option<Waiting>,
     heartbeat: Duration,
-    /// Made when the stream is first idle: a quick one never needs it.
+    /// Created when the stream is first idle: a short stream never needs it.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-/// An event, and what it waits for.
+/// An event, and the reservation that it waits for.
 struct Waiting {
     item: StreamItem,
     memory: BoxFuture<'static, Result<Reservation>>,
 }
 
 impl SseBody {
-    /// Fills `out` with what is ready.
+    /// Fills `out` with the events that are ready.
     fn poll_events(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
         while out.len() < WRITE
             && let Poll::Ready(Some(next)) = self.poll_item(cx)
@@ -155,7 +155,7 @@ impl SseBody {
                     sse::encode_frame(item.seq(), out, |out| self.envelope.event(self.dialect, &item, out));
                 }
                 Err(error) => {
-                    // The status line is gone: the error is the last frame (trap T-34).
+                    // The status line is sent already, so the error is the last frame (trap T-34).
                     answer::log(&error);
                     sse::encode_frame(None, out, |out| self.envelope.error(&error, out));
                     self.stream = None;
@@ -164,7 +164,7 @@ impl SseBody {
         }
     }
 
-    /// The next event, with the memory to write it. It is the last of its write if it is a large one.
+    /// The next event, with the memory to write it. A large event is the last of its write.
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(StreamItem, Reservation)>>> {
         let waiting = match &mut self.waiting {
             Some(waiting) => waiting,
@@ -193,7 +193,7 @@ impl SseBody {
     }
 
     fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // None, or one that is too far away to be told, is never.
+        // No heartbeat, or one too far in the future to compute.
         let far = self.heartbeat.is_zero();
         let Some(next) = Instant::now().checked_add(self.heartbeat).filter(|_| !far) else {
             return Poll::Pending;
@@ -218,13 +218,13 @@ impl http_body::Body for SseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
         let mut out = Vec::new();
-        // What was written before is on its way.
+        // The previous write has been taken over by the connection.
         self.held = Reservation::default();
         self.poll_events(cx, &mut out);
         if !out.is_empty() {
             let next = self.heartbeat;
             if let Some(sleep) = &mut self.sleep {
-                // An event is a sign of life, too.
+                // An event also shows that the stream is alive.
                 sleep.as_mut().reset(Instant::now() + next);
             }
             return Poll::Ready(Some(Ok(Frame::data(out.into()))));
@@ -234,7 +234,7 @@ impl http_body::Body for SseBody {
         }
         match self.poll_heartbeat(cx) {
             Poll::Ready(()) => {
-                // The timer must be polled again to wake us.
+                // The timer must be polled again, or it would not wake this task.
                 cx.waker().wake_by_ref();
                 Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(sse::HEARTBEAT)))))
             }

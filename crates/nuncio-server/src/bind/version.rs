@@ -1,5 +1,5 @@
-//! Which version a call is in, and what then depends on it: dialects, paths, protobuf forms. Nothing else
-//! in this crate knows that there are several versions.
+//! The version of a call, and all that depends on it: dialects, paths, protobuf codecs. No other module of
+//! this crate knows that there are several versions.
 
 use http::{HeaderMap, HeaderName, header};
 #[cfg(feature = "grpc")]
@@ -17,13 +17,13 @@ const A2A_VERSION: HeaderName = HeaderName::from_static("a2a-version");
 const A2A_EXTENSIONS: HeaderName = HeaderName::from_static("a2a-extensions");
 const X_A2A_EXTENSIONS: HeaderName = HeaderName::from_static("x-a2a-extensions");
 
-/// What a caller speaks that does not say it (spec 3.6.2).
+/// The version of a caller that sends none (spec 3.6.2).
 pub(super) const IMPLIED: Version = Version::IMPLIED;
 
-/// Under either name, extensions are declared: some callers send both.
+/// The headers in which callers declare extensions; some callers send both.
 pub(super) const EXTENSIONS_HEADERS: [HeaderName; 2] = [A2A_EXTENSIONS, X_A2A_EXTENSIONS];
 
-/// The header by which active extensions are told.
+/// The header in which a response lists the active extensions.
 pub(super) fn extensions_header(version: Version) -> HeaderName {
     match version {
         Version::V1_0 => A2A_EXTENSIONS,
@@ -31,7 +31,7 @@ pub(super) fn extensions_header(version: Version) -> HeaderName {
     }
 }
 
-/// The version the caller asks for, by header or query parameter; `None` if the caller did not say.
+/// The version that the caller requests, by header or query parameter; `None` if it requests none.
 pub(super) fn requested<'a>(headers: &'a HeaderMap, query: Option<&'a str>) -> Result<Option<&'a str>> {
     let by_header = headers.get_all(A2A_VERSION).into_iter().map(|value| value.to_str().unwrap_or("?"));
     let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
@@ -49,12 +49,12 @@ pub(super) fn requested<'a>(headers: &'a HeaderMap, query: Option<&'a str>) -> R
     }
 }
 
-/// The versions of one binding of an agent: support is judged by interface (spec 3.6.2).
+/// The versions of one binding of an agent. Each interface of the card supports its own (spec 3.6.2).
 #[derive(Debug)]
 pub(super) struct Spoken(Vec<Version>);
 
 impl Spoken {
-    /// As the card's interfaces say.
+    /// The versions of the card's interfaces with this binding.
     pub(super) fn on(binding: Binding, card: &AgentCard) -> Self {
         let interfaces =
             card.supported_interfaces.iter().filter(|interface| interface.binding() == Some(binding));
@@ -65,36 +65,37 @@ impl Spoken {
         self.0.contains(&version)
     }
 
-    /// The version to speak: the one asked for, or what silence means.
+    /// The version to use: the requested one, or the implied one. Refuses a version that is not supported.
     pub(super) fn choose(&self, requested: Option<&str>) -> Result<Version> {
         let version = requested.map_or(Some(IMPLIED), Version::parse);
         version.filter(|version| self.has(*version)).ok_or_else(|| {
             let Some(requested) = requested.map(|text| excerpt(text.to_owned())) else {
                 let why = format!(
-                    "no A2A-Version was sent, which means {IMPLIED}, and {IMPLIED} is not spoken here"
+                    "no A2A-Version was sent, which means {IMPLIED}, and {IMPLIED} is not supported by this agent"
                 );
                 return self.refuse(&why).with_metadata("requestedVersion", IMPLIED.as_str());
             };
-            let why = format!("A2A-Version {requested} is not spoken here");
+            let why = format!("A2A-Version {requested} is not supported by this agent");
             self.refuse(&why).with_metadata("requestedVersion", requested)
         })
     }
 
-    /// The version that a package or a path proves, if it is spoken here.
+    /// Refuses a version, determined by the package or the path, that is not supported or contradicts the
+    /// requested one.
     pub(super) fn confirm(&self, proven: Version, requested: Option<&str>) -> Result<()> {
         agrees(proven, requested, &self.0)?;
         if self.has(proven) {
             return Ok(());
         }
-        let why = format!("version {proven} is not spoken here");
+        let why = format!("version {proven} is not supported by this agent");
         Err(self.refuse(&why).with_metadata("requestedVersion", proven.as_str()))
     }
 
-    /// The error of a version that will not do.
+    /// The error for a version that is not supported.
     pub(super) fn refuse(&self, why: &str) -> Error {
         let supported = list(&self.0);
         let advice = if supported.is_empty() {
-            "the card says which bindings there are".to_owned()
+            "its card lists the supported bindings".to_owned()
         } else {
             format!("send the header A2A-Version with one of {supported}")
         };
@@ -108,14 +109,14 @@ fn list(versions: &[Version]) -> String {
     versions.join(",")
 }
 
-/// Refuses a caller that names another version than the package or path it calls is of.
+/// Refuses a caller that requests another version than that of the package or path it calls.
 pub(super) fn agrees(proven: Version, requested: Option<&str>, spoken: &[Version]) -> Result<()> {
     match requested {
         Some(requested) if Version::parse(requested) != Some(proven) => {
             let requested = excerpt(requested.to_owned());
             let why = format!(
-                "A2A-Version {requested} was sent to what is of version {proven}; \
-                 send {proven}, or call what the card lists for the other version"
+                "A2A-Version {requested} was sent to an interface of version {proven}; \
+                 send {proven}, or call the interface that the card lists for the other version"
             );
             Err(Error::new(ErrorKind::VersionNotSupported, why)
                 .with_metadata("requestedVersion", requested)
@@ -125,7 +126,7 @@ pub(super) fn agrees(proven: Version, requested: Option<&str>, spoken: &[Version
     }
 }
 
-/// The card as clients of every version read it, whichever they speak: they do not say it here.
+/// The card in a form that clients of every version can read: they do not send their version here.
 pub(super) fn for_all_versions(card: &AgentCard) -> serde_json::Value {
     v03::union_card(card)
 }
@@ -138,34 +139,34 @@ pub(super) fn jsonrpc_dialect(version: Version) -> &'static dyn Dialect {
     }
 }
 
-/// Shape of `error.data` for a caller. SDKs of the old line take an object only; they send no version, which has
-/// a header only since 1.0, and call methods that 1.0 does not have. SDKs of the new line take a list only, also
-/// when they speak the old version.
+/// The form of `error.data` for a caller. Older SDKs accept only an object; they send no version header,
+/// which exists since 1.0, and call methods that 1.0 does not have. Newer SDKs accept only a list, also when
+/// they speak the old version.
 pub(super) fn error_data(headers: &HeaderMap, query: Option<&str>, method: Option<&str>) -> ErrorData {
     let is_new = method.is_some_and(|method| jsonrpc_dialect(Version::V1_0).op(method).is_some());
     if is_new || names_version(headers, query) { ErrorData::List } else { ErrorData::Object }
 }
 
-/// True for a caller that says which version it speaks, be it understood or not.
+/// True for a caller that sends a version, even one that is unknown.
 fn names_version(headers: &HeaderMap, query: Option<&str>) -> bool {
     requested(headers, query).map_or(true, |requested| requested.is_some())
 }
 
-/// Form of file content that a caller uses, as far as its user agent shows it.
+/// The form of file content that a caller uses, as far as its user agent shows it.
 fn file_bytes(headers: &HeaderMap) -> FileBytes {
     let user_agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
     user_agent.map_or(FileBytes::Detect, FileBytes::of_user_agent)
 }
 
-/// HTTP+JSON in one version.
+/// The form of HTTP+JSON in one version.
 pub(super) struct RestForm {
     pub(super) paths: Paths,
     pub(super) dialect: &'static dyn Dialect,
-    /// True if answers may be of the protocol's own media type.
+    /// True if responses may have the protocol's own media type.
     pub(super) has_own_media_type: bool,
-    /// The status and the body of an error; a status that is given wins over that of the error's kind.
+    /// Encodes an error: status and body. A given status takes precedence over that of the error's kind.
     pub(super) error: fn(Option<u16>, &Error) -> (u16, Vec<u8>),
-    /// An error as the last frame of a stream.
+    /// Encodes an error as the last frame of a stream.
     pub(super) error_event: fn(&Error, &mut Vec<u8>),
 }
 
@@ -182,7 +183,7 @@ static REST: RestForm = RestForm {
     error_event: |error, out| rest::encode_error(error.kind().row().http, error, out),
 };
 
-/// HTTP+JSON of the old version for callers with this form of file content.
+/// The old version's HTTP+JSON for callers with this form of file content.
 const fn old_rest(dialect: &'static dyn Dialect) -> RestForm {
     RestForm {
         paths: v03::PATHS,
@@ -202,7 +203,7 @@ static OLD_REST: RestForm = old_rest(&v03::Rest);
 static OLD_REST_BASE64: RestForm = old_rest(&v03::RestWith(FileBytes::Base64));
 static OLD_REST_RAW: RestForm = old_rest(&v03::RestWith(FileBytes::Raw));
 
-/// HTTP+JSON in the version that this path, below the agent's address, is of, for a caller with these headers.
+/// The form of HTTP+JSON for this path below the agent's URL, and for a caller with these headers.
 pub(super) fn rest_form(path: &str, headers: &HeaderMap) -> &'static RestForm {
     let is_old = path.strip_prefix(v03::PATHS.prefix).is_some_and(|below| below.starts_with('/'));
     if !is_old {
@@ -215,11 +216,11 @@ pub(super) fn rest_form(path: &str, headers: &HeaderMap) -> &'static RestForm {
     }
 }
 
-/// The protobuf forms, one per package.
+/// The protobuf codecs, one per package.
 #[cfg(feature = "grpc")]
 pub(super) const CODECS: [&Codec; 2] = [&nuncio_protocol::pb::CODEC, &v03::pb::CODEC];
 
-/// The protobuf form of a package for a caller with these headers.
+/// The protobuf codec of a package for a caller with these headers.
 #[cfg(feature = "grpc")]
 pub(super) fn codec_for(codec: &'static Codec, headers: &HeaderMap) -> &'static Codec {
     match codec.version {

@@ -1,4 +1,4 @@
-//! Whatever one caller does, another one is served.
+//! No caller can keep another one from being served.
 
 use futures_util::FutureExt as _;
 
@@ -8,7 +8,7 @@ fn caller(name: &str) -> CallerKey {
     CallerKey::from(&Caller::authenticated(name))
 }
 
-/// As many permits as there are for a caller now.
+/// Takes as many permits as the caller can have now.
 fn flood(pool: &CallerPool, who: &str) -> Vec<CallerPermit> {
     std::iter::from_fn(|| pool.try_acquire(&caller(who))).collect()
 }
@@ -21,7 +21,7 @@ fn one_caller_leaves_a_share_for_others() {
         (4, 25, 3, 1),
         (3, 25, 2, 1),
         (2, 25, 1, 1),
-        // One permit is somebody's.
+        // One permit is held by another caller.
         (1, 25, 1, 0),
         (10, 50, 5, 5),
         (10, 100, 10, 0),
@@ -122,7 +122,7 @@ async fn whoever_stops_waiting_leaves_the_queue() {
     assert!((&mut bob).now_or_never().is_none());
     assert!(pool.try_acquire(&caller("bob")).is_none(), "behind the one that waits");
     drop(held);
-    // Granted, and dropped before it was looked at.
+    // Granted, and dropped before it was polled.
     drop(bob);
     assert!(pool.try_acquire(&caller("eve")).is_some(), "it was given back");
 }

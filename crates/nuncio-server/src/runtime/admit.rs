@@ -1,5 +1,5 @@
-//! Letting a message in: is it well formed, may this caller say it, is there room, and which task is
-//! it about.
+//! Admission of messages: validates a message, checks limits and permits, finds or begins its task, and
+//! starts or queues its turn.
 
 use std::sync::Arc;
 
@@ -26,32 +26,32 @@ use crate::{
     store::{Projection, Scope, StoredTurn, TurnChange},
 };
 
-/// What became of a message that was let in.
+/// The outcome of admitting a message.
 pub(super) enum Admitted {
-    /// It is handled by this task from here on.
+    /// The message has begun a turn of this task.
     Task(LiveTaskRef, Begun),
-    /// It waits for its turn at this task, and the caller will not wait as long.
+    /// The message waits for its turn at this task, longer than the caller wants to wait.
     Queued(LiveTaskRef),
-    /// It is being said already: this is the task in the making, from the entry after this one on.
+    /// A repeat of a message that is being executed. Its events come after this entry.
     Joined(LiveTaskRef, Seq),
-    /// It was said before: this is the task of then.
+    /// A repeat of a message that made this task.
     Known(TaskId),
-    /// It was said before, and this was the reply.
+    /// A repeat of a message that got this direct reply.
     Replied(Arc<Message>),
 }
 
-/// The outcome of handing a follow-up in.
+/// The outcome of handing in a follow-up.
 enum Taken {
     Runs,
     Queued,
-    /// It has to wait, and would be lost with the process, or its webhook told too late: both are to be kept
-    /// first.
+    /// The turn has to wait, and it or its webhook is not stored yet. A crash would lose the turn, and the
+    /// webhook would miss the events before it.
     NotKept(Box<FollowUpTurn>),
 }
 
 impl Core {
-    /// Lets a message in and starts or joins its execution; `immediately` if the caller only wants to
-    /// know the task.
+    /// Admits a message and starts or joins its execution. `immediately` if the caller does not wait for the
+    /// task to settle.
     pub(super) async fn admit(
         self: &Arc<Self>,
         cx: &CallContext,
@@ -103,8 +103,8 @@ impl Core {
         };
         let permit = self.capacity.task_permit(scope)?;
         let references = self.references(scope, &message).await?;
-        // Once more, after the store was asked: nothing begins behind the back of a drain, which waits
-        // for this token.
+        // Checked again, after the reads of the store. A drain that begins after this check waits for the
+        // token.
         let _begins = self.lifecycle.executions.token();
         self.lifecycle.check_open()?;
         let job = Job {
@@ -116,7 +116,7 @@ impl Core {
             repeat_id,
             in_flight: guard,
         };
-        // Otherwise the agent's first event tells whether there is a task at all.
+        // Else the agent's first event decides whether there is a task at all.
         let creates = immediately && self.agent.current().executor.always_leaves_task();
         let stored = if self.keeps_turns() && (creates || self.agent.is_idempotent()) {
             Some(TurnBody::opening(&job).encode(!creates)?)
@@ -127,7 +127,7 @@ impl Core {
         let turn = Box::new(OpeningTurn { job, acknowledged, reservation: None });
         {
             let mut state = live.lock();
-            // Running before it is there: nobody finds it idle.
+            // Marked as running before it can be found, so that no call sees it idle.
             state.running = Some(execution::running());
             (state.attached.turn, state.attached.webhook) = (stored, webhook);
         }
@@ -144,14 +144,14 @@ impl Core {
         Ok(Admitted::Task(live, Begun { turn: Seq::ZERO, task: None }))
     }
 
-    /// Runs the turn, and those that come to wait behind it.
+    /// Runs the turn, and the turns that queue behind it.
     pub(super) fn start(self: &Arc<Self>, live: &LiveTaskRef, turn: Turn, permit: TaskPermit) {
         let (core, handle) = (Arc::clone(self), live.clone());
         let run = async move {
             let _held = permit;
             execution::run(core, handle, turn).await;
         };
-        // What it logs says whose call it works for.
+        // In the span of the call, so that log lines of the execution carry the call's fields.
         self.lifecycle.executions.spawn(run.in_current_span());
     }
 
@@ -202,7 +202,7 @@ impl Core {
         };
         let turn = Box::new(FollowUpTurn { job, key: key.clone(), webhook, stored: None, begun });
         let queued = if self.keeps_turns() {
-            // Not by the caller, who may leave: what is kept is also run.
+            // Spawned, because the caller may disconnect: a stored turn must also run.
             let (core, handle) = (Arc::clone(self), live.clone());
             let handed_in = tokio::spawn(async move { core.hand_in(&handle, turn).await });
             handed_in.await.map_err(Error::internal)??
@@ -215,7 +215,7 @@ impl Core {
         match timeout_at(self.patience(cx), turn_begun).await {
             Ok(Ok(Ok(begun))) => Ok(Admitted::Task(live, begun)),
             Ok(Ok(Err(error))) if error.kind() == ErrorKind::Unavailable => {
-                // Another server may have been told the same, and have begun with it.
+                // Another server may have received the same message and begun it.
                 self.taken_elsewhere(cx, key.as_ref(), &live).await?.ok_or(error)
             }
             Ok(Ok(Err(error))) => Err(error),
@@ -224,12 +224,12 @@ impl Core {
         }
     }
 
-    /// Keeps a follow-up where it must be, and starts or queues it; true if it is queued.
+    /// Stores a follow-up where needed, then starts or queues it; true if it is queued.
     async fn hand_in(self: &Arc<Self>, live: &LiveTaskRef, mut turn: Box<FollowUpTurn>) -> Result<bool> {
         let mut waits = live.lock().running.is_some();
         loop {
             if waits && let Some(webhook) = turn.webhook.take() {
-                // Whoever sent it may rely on it from now on, also if its turn never comes.
+                // Registered now: the caller may rely on its webhook even if the turn never comes.
                 self.register(&live.scope, &live.id, webhook).await?;
             }
             turn.stored = self.store_turn(live, &turn, waits).await?;
@@ -237,7 +237,7 @@ impl Core {
             match self.take_turn(live, turn) {
                 Ok(Taken::Runs) => return Ok(false),
                 Ok(Taken::Queued) => return Ok(true),
-                // Another one has just begun: it has to wait after all.
+                // Another turn has just begun: this one has to wait after all.
                 Ok(Taken::NotKept(unkept)) => (turn, waits) = (unkept, true),
                 Err(refused) => {
                     if let Some(id) = waiting {
@@ -249,7 +249,7 @@ impl Core {
         }
     }
 
-    /// Keeps a follow-up in the store if it has to wait, or if its agent may be asked again.
+    /// Stores a follow-up if it has to wait, or if its agent is idempotent and may run it again.
     async fn store_turn(
         &self,
         live: &LiveTaskRef,
@@ -266,9 +266,10 @@ impl Core {
         Ok(Some(turn))
     }
 
-    /// Starts the turn, or queues it behind the one that runs, if it is kept as one that waits.
+    /// Starts the turn, or queues it behind the running one. A turn that would have to wait but is not stored
+    /// as waiting is returned.
     fn take_turn(self: &Arc<Self>, live: &LiveTaskRef, turn: Box<FollowUpTurn>) -> Result<Taken> {
-        // Once more, as in `begin`.
+        // Checked again, as in `begin`.
         let _begins = self.lifecycle.executions.token();
         self.lifecycle.check_open()?;
         let mut state = live.lock();
@@ -283,7 +284,7 @@ impl Core {
         if state.task().is_some_and(|task| task.history.len() >= self.limits.history) {
             return Err(Error::new(
                 ErrorKind::ResourceExhausted,
-                "the task has as many messages as are kept",
+                "the task has reached its limit of messages; begin a new one with the same contextId",
             ));
         }
         let waiting: usize = state.queue.iter().map(|turn| size::message(turn.message())).sum();
@@ -315,21 +316,21 @@ impl Core {
         Ok(Taken::Runs)
     }
 
-    /// The task in memory, from the store if need be.
+    /// The live task; loads it from the store if it is not in memory.
     pub(super) async fn live(self: &Arc<Self>, scope: &Arc<Scope>, id: &TaskId) -> Result<LiveTaskRef> {
         if let Some(live) = self.registry.get(scope, id)
             && let Some((committed, folded, ended)) = {
                 let state = live.lock();
-                // One that is lost is on its way out of memory.
+                // A lost task is about to leave memory.
                 let known = || (state.committed().seq, state.folded().seq, state.state().is_terminal());
                 (!state.is_lost()).then(known)
             }
         {
-            // Begun, but its first event has not come: for everybody else it does not exist yet.
+            // Its first event has not come: the task does not exist for other callers yet.
             if committed == Seq::ZERO {
                 return Err(Error::task_not_found(id));
             }
-            // That it has ended is told when its end is in the store.
+            // A terminal state is shown only when it is committed.
             if ended {
                 self.until_committed(&live, folded).await?;
             }
@@ -338,13 +339,14 @@ impl Core {
         loop {
             let stored = self.store.task(scope, id).await?.ok_or_else(|| Error::task_not_found(id))?;
             let live = self.registry.revive(scope, stored);
-            // Between the reading and the reviving the task may have gone on in other hands, and been
-            // let go again. From now on nobody passes us by, so one more look is enough.
+            // Between the read and `revive` the task may have been live through another call, changed, and
+            // released. Now that it is in the registry every local change goes through this copy, so one
+            // more read is enough.
             let newest = self.store.task(scope, id).await?;
             let (newest, pushes) = newest.map_or((Seq::ZERO, false), |stored| (stored.seq, stored.pushes));
-            // What is folded here may be in the store before we are told so.
+            // The store may have entries of this server that are not reported as committed yet.
             if newest <= live.lock().folded().seq {
-                // A webhook that was registered before we were there was not told to us.
+                // A webhook that was registered before the task became live was not reported to it.
                 live.lock().pushes |= pushes;
                 return Ok(live);
             }
@@ -352,12 +354,11 @@ impl Core {
         }
     }
 
-    /// The tasks that a message refers to, as far as they are in scope; a hint, so what is not there
-    /// is left out.
+    /// The tasks that a message refers to, if they are in scope. They are a hint: missing ones are left out.
     pub(super) async fn references(&self, scope: &Arc<Scope>, message: &Message) -> Result<Vec<Task>> {
         let mut tasks = Vec::new();
         for id in message.reference_task_ids.iter().take(self.limits.references) {
-            // Boxed: few messages refer to any.
+            // Boxed: few messages have references.
             match Box::pin(self.read(scope, id, Projection::WHOLE)).await {
                 Ok(task) => tasks.push(task),
                 Err(error) if error.kind() == ErrorKind::TaskNotFound => {}

@@ -1,4 +1,4 @@
-//! The agent that a runtime runs: its card, its executor, and what follows from them.
+//! The agent of a runtime: its name, card and executor, and the checks that follow from the card.
 
 use std::sync::Arc;
 
@@ -10,34 +10,33 @@ use nuncio_protocol::{
 use super::{Limits, executor::Executor, hooks::Declared};
 use crate::{size, store::Scope};
 
-/// The card for a caller; `None` if there is none for this one.
+/// Makes the extended card for a caller; `None` if this caller has none.
 pub(super) type ExtendedCard = Box<dyn Fn(&Caller) -> Option<AgentCard> + Send + Sync>;
 
-/// An agent.
 pub(super) struct Agent {
     pub(super) name: Arc<str>,
-    /// The scope of the anonymous caller without a tenant, which is the most frequent one.
+    /// The scope of anonymous callers without a tenant, by far the most frequent one.
     pub(super) anonymous: Arc<Scope>,
-    /// What new calls and executions see.
+    /// The card and executor for new calls and executions.
     pub(super) current: ArcSwap<Current>,
-    /// What every card of this agent says.
+    /// The extensions that the runtime adds to every card of this agent.
     pub(super) declared: Declared,
     pub(super) extended_card: Option<ExtendedCard>,
     pub(super) extended_card_is_open: bool,
     pub(super) refused_media_types: Vec<String>,
-    /// Whatever the card says.
+    /// Accepts parts of any media type, regardless of the card.
     pub(super) any_media_type: bool,
-    /// The agent may be asked the same again, whatever its executor says.
+    /// The executor may be given the same message again, even if it does not declare itself idempotent.
     pub(super) idempotent: bool,
 }
 
-/// What may be replaced while the runtime runs.
+/// The parts of an agent that can be replaced while the runtime runs.
 pub(super) struct Current {
     pub(super) card: Arc<AgentCard>,
     pub(super) executor: Arc<dyn Executor>,
-    /// At most so many parts in a message.
+    /// The maximum number of parts of a message.
     pub(super) parts: usize,
-    /// At most so many bytes in a task.
+    /// The maximum number of bytes of a task.
     pub(super) max_task_bytes: usize,
 }
 
@@ -46,7 +45,7 @@ impl Agent {
         self.current.load()
     }
 
-    /// Gives new calls and executions this card and this executor.
+    /// Replaces the card, the executor and the limits for new calls and executions.
     pub(super) fn replace(
         &self,
         mut card: AgentCard,
@@ -58,9 +57,9 @@ impl Agent {
         self.current.store(Arc::new(Current { card: Arc::new(card), executor, parts, max_task_bytes }));
     }
 
-    /// The scope of the tasks that this call may see.
+    /// The scope of the tasks that this call can see.
     pub(super) fn scope(&self, cx: &CallContext, tenant: Option<&str>) -> Arc<Scope> {
-        // What was proved beats what is said.
+        // The tenant of the credential takes precedence over the tenant that the request names.
         let tenant = cx.caller.tenant().map(|tenant| &**tenant).or(tenant).or(cx.tenant.as_deref());
         if tenant.is_none() && cx.caller.principal().is_none() {
             return Arc::clone(&self.anonymous);
@@ -77,7 +76,8 @@ impl Agent {
         self.idempotent || self.current().executor.is_idempotent()
     }
 
-    /// Before anything else: the extensions that the agent demands (REQ-077).
+    /// Refuses a call that does not declare the extensions which the agent requires; the first check of each
+    /// operation (REQ-077).
     pub(super) fn check_extensions(&self, cx: &CallContext) -> Result<()> {
         let current = self.current();
         let required = current.card.capabilities.extensions.iter().filter(|extension| extension.required);
@@ -92,7 +92,7 @@ impl Agent {
             .with_metadata("declaredExtensions", excerpt(cx.extensions.join(","))))
     }
 
-    /// REQ-132.
+    /// Refuses a streaming call if the card does not declare streaming (REQ-132).
     pub(super) fn check_streaming(&self) -> Result<()> {
         if self.current().card.capabilities.streaming == Some(true) {
             return Ok(());
@@ -100,7 +100,7 @@ impl Agent {
         Err(Error::new(ErrorKind::UnsupportedOperation, "this agent does not stream"))
     }
 
-    /// The card for this caller.
+    /// The extended card for this caller.
     pub(super) async fn extended_card(&self, cx: &CallContext) -> Result<AgentCard> {
         let current = self.current.load_full();
         if current.card.capabilities.extended_agent_card != Some(true) {
@@ -118,14 +118,14 @@ impl Agent {
         Ok(card)
     }
 
-    /// The error of what would make a task larger than it may be.
+    /// The error of an event that would make its task larger than `max_task_bytes`.
     pub(super) fn too_large(&self) -> Error {
         let most = self.current().max_task_bytes;
         let why = format!("the task has reached its limit of {most} bytes (max_task_bytes) and was stopped");
         Error::new(ErrorKind::ResourceExhausted, why)
     }
 
-    /// Refuses a message that the agent does not take.
+    /// Refuses a message that is over a limit, or has a part of a media type that the agent does not accept.
     pub(super) fn check_message(&self, message: &Message, limits: &Limits) -> Result<()> {
         let current = self.current();
         let most = current.parts;
@@ -171,7 +171,7 @@ impl Agent {
         Ok(())
     }
 
-    /// REQ-105.
+    /// True if the agent accepts parts of this media type (REQ-105).
     fn accepts(&self, media_type: &str) -> bool {
         let refused = self.refused_media_types.iter().any(|refused| match refused.strip_suffix('*') {
             Some(prefix) => media_type.starts_with(prefix),

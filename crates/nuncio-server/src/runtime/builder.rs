@@ -1,4 +1,4 @@
-//! Putting a runtime together.
+//! The builder of a runtime, and its limits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,34 +28,34 @@ use crate::{
     store::{MemoryStore, Scope, Store},
 };
 
-/// Bounds. Each answers with a protocol error when it is reached.
+/// The limits of a runtime. A call that exceeds one is refused with a protocol error.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Parts of a message.
     pub parts: usize,
-    /// Bytes of an identifier that a caller makes.
+    /// Bytes of an id that a caller chooses.
     pub id_bytes: usize,
-    /// Referred tasks that are looked up for a message.
+    /// Referenced tasks that are read for a message.
     pub references: usize,
     /// Messages of one task.
     pub history: usize,
-    /// Bytes of one task: all that was said and made, what was replaced included. A task that grows beyond ends as
-    /// failed, with all that came before.
+    /// Bytes of one task: all messages and artifacts, replaced ones included. A task that exceeds it ends as
+    /// failed and keeps its earlier events.
     pub max_task_bytes: usize,
-    /// Bytes of one page of a list: there are fewer tasks on it then, and the next token goes on. A task that is larger
-    /// is a page of its own.
+    /// Bytes of one page of a list. Such a page has fewer tasks, and its token leads to the next. A task that
+    /// is larger gets a page of its own.
     pub max_page_bytes: usize,
     /// Messages that wait for their turn at one task.
     pub queue: usize,
-    /// Executions at a time.
+    /// Concurrent executions.
     pub tasks: usize,
-    /// Streams at a time.
+    /// Concurrent streams.
     pub streams: usize,
-    /// How long a blocking send waits before it answers with the task as it is.
+    /// The longest time that a blocking send waits before it returns the unfinished task.
     pub blocking_ceiling: Duration,
-    /// How long an executor may take to stop before it is dropped.
+    /// The grace period of an executor that is being stopped, before it is dropped.
     pub cancel_grace: Duration,
-    /// How long an executor may say nothing before its task fails; `None`: for ever.
+    /// The longest time that an executor may be silent before its task fails; `None`: no limit.
     pub silence: Option<Duration>,
 }
 
@@ -78,7 +78,7 @@ impl Default for Limits {
     }
 }
 
-/// Puts a [`Runtime`] together.
+/// Builds a [`Runtime`].
 #[must_use]
 #[expect(missing_debug_implementations, reason = "an executor cannot be printed")]
 pub struct RuntimeBuilder {
@@ -126,88 +126,91 @@ impl RuntimeBuilder {
         }
     }
 
-    /// Where tasks are kept; in memory when not said.
+    /// Sets the store of the tasks. Default: in memory.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// Tells webhooks what happens; they are delivered out of the same store. The card says that it does.
+    /// Supports push notifications, delivered from the same store, and declares them on the card.
     #[cfg(feature = "push")]
     pub fn push(mut self, push: &Push, options: PushOptions) -> Self {
         self.push = Some((push.clone(), options));
         self
     }
 
-    /// Other bounds than the default.
+    /// Sets the limits.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Counts live tasks in this account, which other runtimes and [`BindOptions`](crate::bind::BindOptions) may share.
+    /// Counts live tasks in this account, which other runtimes and [`BindOptions`](crate::bind::BindOptions)
+    /// may share.
     pub fn memory(mut self, account: MemoryAccount) -> Self {
         self.memory = account;
         self
     }
 
-    /// The part of [`Limits::tasks`] that one caller may hold while others want it; all of them when not said.
+    /// Sets the share of [`Limits::tasks`] that one caller may use while others wait for a permit. Default:
+    /// all.
     pub fn caller_share(mut self, share: CallerShare) -> Self {
         self.caller_share = share;
         self
     }
 
-    /// How many unfinished tasks a caller may have, over all agents with this quota; as many as it likes when not said.
+    /// Sets the number of unfinished tasks that a caller may have, over all agents with this quota. Default:
+    /// no limit.
     pub fn task_quota(mut self, quota: TaskQuota) -> Self {
         self.task_quota = quota;
         self
     }
 
-    /// At most so many parts in a message.
+    /// Sets the maximum number of parts of a message.
     pub fn parts(mut self, most: usize) -> Self {
         self.limits.parts = most;
         self
     }
 
-    /// At most so many bytes in a task.
+    /// Sets the maximum number of bytes of a task.
     pub fn max_task_bytes(mut self, most: usize) -> Self {
         self.limits.max_task_bytes = most;
         self
     }
 
-    /// The agent may be asked the same again, whatever its executor says of itself
-    /// ([`Executor::is_idempotent`]): a message that it was at work on when the server stopped is given to it once
-    /// more. Without this the task ends as failed.
+    /// Marks the agent as idempotent, regardless of [`Executor::is_idempotent`]: a message that was being
+    /// executed when the server stopped is executed again. Without this its task ends as failed.
     pub fn idempotent(mut self, idempotent: bool) -> Self {
         self.idempotent = idempotent;
         self
     }
 
-    /// How long tasks are kept; for ever when not said.
+    /// Sets the time for which tasks are kept. Default: for ever.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
     }
 
-    /// Changes the card before there is a runtime.
+    /// Changes the card before the runtime is built.
     pub fn card(mut self, change: impl FnOnce(&mut AgentCard)) -> Self {
         change(&mut self.card);
         self
     }
 
-    /// Under which name the tasks are kept, where several agents share a store; the card's when not said.
+    /// Sets the name under which tasks are stored, where several agents share a store. Default: the card's
+    /// name.
     pub fn agent(mut self, name: impl Into<Arc<str>>) -> Self {
         self.agent = Some(name.into());
         self
     }
 
-    /// The card for authenticated callers, the same for all of them.
+    /// Sets one extended card for all authenticated callers.
     pub fn extended_card(self, card: AgentCard) -> Self {
         self.extended_card_for(move |_| Some(card.clone()))
     }
 
-    /// The card for each authenticated caller. Who has none is told that none is configured (spec
-    /// 3.1.11).
+    /// Sets the extended card for each authenticated caller. `None` is answered with the error that no
+    /// extended card is configured (spec 3.1.11).
     pub fn extended_card_for(
         mut self,
         card: impl Fn(&Caller) -> Option<AgentCard> + Send + Sync + 'static,
@@ -216,34 +219,34 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Shows the extended card to anybody.
+    /// Shows the extended card to anonymous callers too.
     pub fn open_extended_card(mut self) -> Self {
         self.extended_card_is_open = true;
         self
     }
 
-    /// Refuses parts of this media type although the card's modes would take it; may end in `*`.
+    /// Refuses parts of this media type even if the card's input modes accept it. The pattern may end in `*`.
     pub fn refuse_media_type(mut self, pattern: impl Into<String>) -> Self {
         self.refused_media_types.push(pattern.into());
         self
     }
 
-    /// What its card says of media types is a hint: the agent looks at each part itself, and refuses what it does not
-    /// take.
+    /// Accepts parts of any media type. The card's input modes are then only a hint: the agent checks each
+    /// part itself.
     pub fn any_media_type(mut self) -> Self {
         self.any_media_type = true;
         self
     }
 
-    /// Stands around every call that declares the extensions which the card demands, inside of the
-    /// interceptors and extensions that were added before.
+    /// Adds an interceptor around every call that declares the extensions which the card requires. It runs
+    /// inside of the interceptors and extensions that were added before.
     pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
         self.hooks.push(interceptor);
         self
     }
 
-    /// Adds an extension: it is declared on the cards, unless they declare it themselves, and stands
-    /// around the calls for which it is active, like an interceptor.
+    /// Adds an extension. It is declared on the cards, unless they declare it themselves, and intercepts the
+    /// calls for which it is active.
     pub fn extension(mut self, extension: impl Extension) -> Self {
         let declaration = extension.declaration();
         self.hooks.push(WhenActive { uri: declaration.uri.clone(), extension });
@@ -251,15 +254,15 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Gives the card, the executor and the bounds on parts and on bytes of a task to a runtime that is there, in place of its own, and
-    /// leaves everything else there as it is: see [`Runtime::replace`].
+    /// Replaces the card, the executor and the limits of parts and bytes of an existing runtime, and nothing
+    /// else: see [`Runtime::replace`].
     pub fn give_to(self, runtime: &Runtime) {
         let Limits { parts, max_task_bytes, .. } = self.limits;
         runtime.core.agent.replace(self.card, self.executor, parts, max_task_bytes);
     }
 
-    /// The runtime. With a store that waits for a disk, or with a [`Retention`], it takes up what was left
-    /// behind and forgets what is past its time in the background, and needs to be built within Tokio.
+    /// Builds the runtime. With a durable store, or with a [`Retention`], it spawns recovery and pruning, so
+    /// it must be called within Tokio.
     #[must_use]
     pub fn build(mut self) -> Runtime {
         let name = self.agent.unwrap_or_else(|| self.card.name.as_str().into());

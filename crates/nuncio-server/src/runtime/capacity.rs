@@ -1,4 +1,4 @@
-//! Admission: how many executions and streams there may be at a time.
+//! Permits: the limits on concurrent executions and streams.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::{CallerKey, CallerPermit, CallerPool, CallerShare, CountedTask, TaskQ
 /// The permits of a runtime.
 pub(super) struct Capacity {
     executions: CallerPool,
-    /// Over all agents that share it.
+    /// The unfinished tasks of each caller, over all agents that share this quota.
     quota: TaskQuota,
     streams: Arc<Semaphore>,
 }
 
-/// Held by an execution until it is over.
+/// The permit of an execution, held until the execution is over.
 pub(super) struct TaskPermit {
     _counted: CountedTask,
     /// `None` for an execution that only ends its task.
@@ -29,23 +29,24 @@ impl Capacity {
         Self { executions: CallerPool::new(limits.tasks, share), quota, streams }
     }
 
-    /// Lets an execution for the caller of this scope begin; it counts for as long as the permit is kept.
+    /// Takes a permit for an execution of this scope's caller.
     pub(super) fn task_permit(&self, scope: &Scope) -> Result<TaskPermit> {
         let caller = CallerKey::from(scope);
         let counted =
-            self.quota.begin(&caller).ok_or_else(|| exhausted("too many unfinished tasks of yours"))?;
+            self.quota.begin(&caller).ok_or_else(|| exhausted("you have too many unfinished tasks"))?;
         let permit =
             self.executions.try_acquire(&caller).ok_or_else(|| exhausted("too many tasks are running"))?;
         Ok(TaskPermit { _counted: counted, _permit: Some(permit) })
     }
 
-    /// Counts an execution that another server had begun. It counts while it waits as well: its caller begins no more
-    /// beside it.
+    /// Counts an execution that another server had begun toward its caller's quota. It counts even while it
+    /// waits for a permit, so that the caller cannot start other tasks instead.
     pub(super) fn resume(&self, scope: &Scope) -> CountedTask {
         self.quota.resume(&CallerKey::from(scope))
     }
 
-    /// Waits until such an execution may run. What is `stopped` needs no room to end.
+    /// Waits for the permit of such an execution. Once it is `stopped` it needs no permit: it only ends its
+    /// task.
     pub(super) async fn resumed_permit(
         &self,
         scope: &Scope,
@@ -60,7 +61,7 @@ impl Capacity {
         TaskPermit { _counted: counted, _permit: permit }
     }
 
-    /// Lets a stream be opened; it counts for as long as the permit is kept.
+    /// Takes a permit for a stream.
     pub(super) fn stream_permit(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.streams).try_acquire_owned().map_err(|_| exhausted("too many streams are open"))
     }

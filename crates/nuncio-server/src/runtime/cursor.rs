@@ -1,4 +1,4 @@
-//! Page tokens of `ListTasks`: opaque, tamper-proof, bound to the caller and the filters.
+//! Page tokens of `ListTasks`: opaque, authenticated, and bound to the caller and the filters.
 
 use std::sync::Arc;
 
@@ -13,20 +13,21 @@ use crate::store::{Keyset, Scope, Store};
 
 const MAC: usize = 16;
 
-/// What a token carries.
+/// The content of a page token.
 #[derive(Debug, PartialEq)]
 pub(super) struct Cursor {
     /// The last task of the page before.
     pub(super) after: Keyset,
-    /// Counted on the first page.
+    /// The total, counted with the first page.
     pub(super) total: usize,
 }
 
-/// The token's content: time, id, total.
+/// The encoded content of a token: time, id, total.
 #[derive(Serialize, Deserialize)]
 struct Payload<'a>(i64, #[serde(borrow)] std::borrow::Cow<'a, str>, usize);
 
-/// The key of page tokens. It is kept with the tasks, so that a list may go on after a restart, and elsewhere.
+/// The key of page tokens. It is stored with the tasks, so that tokens are valid after a restart and on other
+/// servers of the same store.
 pub(super) struct Cursors {
     store: Arc<dyn Store>,
     key: OnceCell<CursorKey>,
@@ -43,7 +44,7 @@ impl Cursors {
     }
 }
 
-/// Makes and reads tokens with a key that only those have who share the store.
+/// Seals and opens page tokens. The key is known only to servers that share the store.
 pub(super) struct CursorKey([u8; 32]);
 
 impl CursorKey {
@@ -73,7 +74,8 @@ impl CursorKey {
         Ok(Cursor { after: Keyset { timestamp, id: id.as_ref().into() }, total })
     }
 
-    /// Over everything that makes the list what it is. The page size may change between pages.
+    /// Authenticates the payload together with the scope and all filters of the list. The page size may
+    /// change between pages.
     fn mac(&self, scope: &Scope, req: &ListTasksRequest, payload: &[u8]) -> Result<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).map_err(Error::internal)?;
         let list = (

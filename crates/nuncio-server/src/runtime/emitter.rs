@@ -11,12 +11,11 @@ use nuncio_protocol::{
 use super::record::Recorder;
 use crate::{id::new_id, size::MOST_MEMO};
 
-/// Writes the events of an execution. When a call returns, the event has its place in the task's log; it is shown to
-/// callers when it is in the store ([`Self::flush`] waits for that). Parts of an agent may emit concurrently
-/// through clones.
+/// Writes the events of an execution. When a call returns, the event has its number in the task's log.
+/// Callers see it when it is committed ([`Self::flush`] waits for that). Clones may emit concurrently.
 ///
-/// The first event decides: [`Self::message`] is a direct reply without a task; anything else makes the
-/// task. An error means that the execution is over (canceled, or the store is gone): return it.
+/// The first event decides: [`Self::message`] is a direct reply without a task; any other event makes the
+/// task. An error means that the execution is over (it was canceled, or the store is gone): return it.
 #[derive(Clone)]
 pub struct Emitter {
     recorder: Recorder,
@@ -33,7 +32,7 @@ impl Emitter {
         Self { recorder }
     }
 
-    /// Makes the task, as submitted, without saying more yet.
+    /// Makes the task, in the state submitted.
     ///
     /// # Errors
     /// The execution is over.
@@ -41,7 +40,7 @@ impl Emitter {
         self.recorder.create().await.map(drop)
     }
 
-    /// The task is being worked on.
+    /// Sets the state working.
     ///
     /// # Errors
     /// The execution is over.
@@ -49,7 +48,7 @@ impl Emitter {
         self.status(TaskState::Working, Vec::new()).await
     }
 
-    /// The task is done.
+    /// Completes the task.
     ///
     /// # Errors
     /// The execution is over.
@@ -57,7 +56,7 @@ impl Emitter {
         self.status(TaskState::Completed, Vec::new()).await
     }
 
-    /// The task has failed, for this reason. Returning an error says the same.
+    /// Fails the task with this reason. An executor that returns an error does the same.
     ///
     /// # Errors
     /// The execution is over.
@@ -65,7 +64,7 @@ impl Emitter {
         self.status(TaskState::Failed, vec![reason.into()]).await
     }
 
-    /// The agent will not do it, for this reason.
+    /// Rejects the task with this reason: the agent will not do it.
     ///
     /// # Errors
     /// The execution is over.
@@ -73,7 +72,7 @@ impl Emitter {
         self.status(TaskState::Rejected, vec![reason.into()]).await
     }
 
-    /// The task cannot go on without an answer to this.
+    /// Interrupts the task with a question: it needs input from the caller to continue.
     ///
     /// # Errors
     /// The execution is over.
@@ -81,7 +80,7 @@ impl Emitter {
         self.status(TaskState::InputRequired, vec![question.into()]).await
     }
 
-    /// The task cannot go on without an authorisation, explained here.
+    /// Interrupts the task: it needs an authorisation to continue, explained here.
     ///
     /// # Errors
     /// The execution is over.
@@ -89,7 +88,7 @@ impl Emitter {
         self.status(TaskState::AuthRequired, vec![explanation.into()]).await
     }
 
-    /// A new status, with what the agent says about it (nothing if `parts` is empty).
+    /// Sets a state, with a message of the agent (none if `parts` is empty).
     ///
     /// # Errors
     /// The execution is over.
@@ -105,7 +104,7 @@ impl Emitter {
             .await
     }
 
-    /// A whole artifact.
+    /// Emits a whole artifact.
     ///
     /// # Errors
     /// The execution is over.
@@ -113,7 +112,7 @@ impl Emitter {
         self.chunk(artifact, false, true).await
     }
 
-    /// A whole artifact of one text.
+    /// Emits a whole artifact with one text part.
     ///
     /// # Errors
     /// The execution is over.
@@ -122,7 +121,7 @@ impl Emitter {
         self.artifact(Artifact::new(id, Part::text(text)).with_name(name)).await
     }
 
-    /// A piece of an artifact: `append` adds to the artifact of the same id, `last` completes it.
+    /// Emits a piece of an artifact: `append` adds to the artifact of the same id, `last` completes it.
     ///
     /// # Errors
     /// The execution is over.
@@ -139,8 +138,8 @@ impl Emitter {
             .await
     }
 
-    /// A direct reply: no task is made, and nothing more may be said. Where there is a task already (it is
-    /// a follow-up, or the caller would not wait) the reply becomes the words of its completion.
+    /// Gives a direct reply: no task is made, and nothing may follow. If there is a task already (a
+    /// follow-up, or a caller that did not wait), the reply becomes the message of its completed status.
     ///
     /// # Errors
     /// The execution is over.
@@ -150,15 +149,16 @@ impl Emitter {
         self.recorder.reply(message).await
     }
 
-    /// Keeps this with the task, in place of what was kept: [`Execution::memo`](crate::Execution::memo) shows it with the next message,
-    /// and after a crash to an agent that is asked again. It is for the agent alone.
+    /// Stores a memo with the task, in place of the earlier one. The agent finds it in
+    /// [`Execution::memo`](crate::Execution::memo) with the next message, and when it is asked again after a
+    /// crash. Callers never see it.
     ///
-    /// It is written in one piece with the next event, so say it before the event that it belongs to; by
-    /// itself it is not written, nor waited for by [`Self::flush`]. (An execution that ends without a status
-    /// of its own is given one.) A direct reply drops it.
+    /// The memo is committed together with the next event, so call this before the event that it belongs to.
+    /// By itself it is neither committed nor waited for by [`Self::flush`]. (An execution that ends without a
+    /// final status gets one from the runtime.) A direct reply drops the memo.
     ///
     /// # Errors
-    /// The execution is over, or it is more than [`MOST_MEMO`].
+    /// The execution is over, or the memo is larger than [`MOST_MEMO`].
     pub fn remember(&self, memo: impl Into<Bytes>) -> Result<()> {
         let memo = memo.into();
         if memo.len() > MOST_MEMO {
@@ -170,11 +170,11 @@ impl Emitter {
         self.recorder.remember(memo)
     }
 
-    /// An event whole, as somebody else said it: a status or a piece of an artifact with all that it carries,
-    /// under the ids of this task; or a direct reply, as [`Self::message`].
+    /// Emits a complete event, such as one that another agent has produced: a status or an artifact update
+    /// with all its fields, under the ids of this task; or a direct reply, as [`Self::message`].
     ///
     /// # Errors
-    /// The execution is over; or it is a whole task, which is not for an agent to say.
+    /// The execution is over, or the event is a whole task, which an agent may not emit.
     pub async fn emit(&self, event: Event) -> Result<()> {
         if let Event::Message(message) = event {
             let context_id = Some(self.recorder.context_id().clone());
@@ -185,17 +185,17 @@ impl Emitter {
         self.recorder.record(self.own(event)?).await.map(drop)
     }
 
-    /// Several such events in one piece, for what costs little more than one; a direct reply is not among them. Like
-    /// every event they make the task if there is none, even if there are none of them.
+    /// Emits several such events together, for little more than the cost of one; direct replies are not
+    /// allowed. Like every event they make the task if there is none, and so does an empty list.
     ///
     /// # Errors
-    /// As [`Self::emit`]. Events before one that cannot be told are told.
+    /// As [`Self::emit`]. If the task refuses an event, the events before it are recorded.
     pub async fn emit_all(&self, events: Vec<Event>) -> Result<()> {
         let events = events.into_iter().map(|event| self.own(event)).collect::<Result<_>>()?;
         self.recorder.record_all(events).await.map(drop)
     }
 
-    /// The event as one of this task.
+    /// Puts the ids of this task on an event.
     fn own(&self, event: Event) -> Result<Event> {
         let (task_id, context_id) = (self.recorder.task_id().clone(), self.recorder.context_id().clone());
         match event {
@@ -205,52 +205,52 @@ impl Emitter {
             Event::ArtifactUpdate(update) => {
                 Ok(Event::ArtifactUpdate(TaskArtifactUpdateEvent { task_id, context_id, ..update }))
             }
-            Event::Task(_) | Event::Message(_) => Err(Error::internal("an agent emits pieces of a task")),
+            Event::Task(_) | Event::Message(_) => Err(Error::internal("only updates can be emitted here")),
         }
     }
 
-    /// Refuses the message: no task is made, and the caller gets this error. Nothing may be said after it.
+    /// Refuses the message: no task is made, and the caller gets this error. Nothing may follow.
     ///
     /// # Errors
-    /// There is a task already (it is a follow-up, or the caller would not wait): the same error comes back, for
-    /// the executor to return, which ends the task. Or the execution is over.
+    /// There is a task already (a follow-up, or a caller that did not wait): the same error comes back.
+    /// Return it from the executor, which ends the task. Or the execution is over.
     pub fn refuse(&self, error: Error) -> Result<()> {
         self.recorder.refuse(error)
     }
 
-    /// Done when the task asks for something.
+    /// Waits until the task is interrupted.
     pub async fn asked(&self) {
         self.recorder.until_interrupted().await;
     }
 
-    /// Done when the task asks for something and a message waits that may be the answer. For an agent that goes
-    /// on after [`Self::auth_required`], because what it needs may come by another way: the message has its turn
-    /// when this one returns.
+    /// Waits until the task is interrupted and a message is queued that may be the answer. For an agent that
+    /// continues after [`Self::auth_required`], because the authorisation may come another way. The queued
+    /// message gets its turn when this execution returns.
     pub async fn answered(&self) {
         self.recorder.until_follow_up().await;
     }
 
-    /// The task with all that was said until now; `None` before the first event.
+    /// A copy of the task with all events so far; `None` before the first event.
     #[must_use]
     pub fn task(&self) -> Option<Task> {
         self.look(|task| task.cloned())
     }
 
-    /// What there is to say about the task so far, without a copy of it. Nothing can be said meanwhile, nor read by
-    /// others: have a look, and no more.
+    /// Reads the task with all events so far, without a copy. The task is locked meanwhile, for readers and
+    /// writers: return quickly.
     pub fn look<T>(&self, look: impl FnOnce(Option<&Task>) -> T) -> T {
         self.recorder.with_task(look)
     }
 
-    /// True if the task is stopped for good: its caller cancels it, or it has grown to its limit of bytes. False while
-    /// nobody stops it, and if it is stopped for another reason, such as the end of the server.
+    /// True if the task is stopped for good: its caller canceled it, or it has reached a limit of bytes.
+    /// False if it is not being stopped, or is stopped for another reason, such as a shutdown.
     #[must_use]
     pub fn is_canceled(&self) -> bool {
         self.recorder.is_canceled()
     }
 
-    /// Waits until all that was said is safely in the store. Emits return when an event has its place in the
-    /// order, and a disk takes longer: an agent that is about to do what cannot be undone waits here first.
+    /// Waits until all emitted events are committed. An emit returns earlier, when its event has a number.
+    /// Call this before an action that cannot be undone.
     ///
     /// # Errors
     /// The execution is over.

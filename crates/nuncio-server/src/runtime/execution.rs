@@ -1,5 +1,5 @@
-//! Running the executor, detached from any connection: turn after turn, with cancel, watchdog,
-//! panics caught, and an end that is always recorded.
+//! Executions: run the executor turn after turn, detached from any connection. They handle cancel, the
+//! silence watchdog and panics, and record an end in every case.
 
 use std::{any::Any, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
@@ -24,19 +24,19 @@ use super::{
 };
 use crate::store::{Reservation, StoredTurn, TurnChange};
 
-/// How an execution ended.
+/// The end of an executor's run.
 enum Ended {
     Returned(Result<()>),
     Panicked(Box<dyn Any + Send>),
     Stopped,
 }
 
-/// Marks the task as running; the caller then spawns [`run`].
+/// A new mark for a running execution. The caller puts it on the task, then spawns [`run`].
 pub(super) fn running() -> Running {
     Running { token: CancellationToken::new(), stop: None }
 }
 
-/// Runs this turn and those that queue behind it.
+/// Runs this turn, and the turns that queue behind it.
 pub(super) async fn run(core: Arc<Core>, live: LiveTaskRef, first: Turn) {
     let mut turn = first;
     core.journal.begins();
@@ -48,26 +48,26 @@ pub(super) async fn run(core: Arc<Core>, live: LiveTaskRef, first: Turn) {
                 Box::pin(cancel_after_turn(&core, &live)).await;
                 let recorder = Recorder::new(&core, &live);
                 report(&live, Box::pin(end_stopped(&core, &recorder, why)).await);
-                // The task has ended now, or its store is gone: either way there is no next turn.
+                // The task has ended now, or its store is down: there is no next turn.
                 let _ = next_turn(&live);
                 break;
             }
             Next::Done => break,
         };
     }
-    // Streams that outlive the execution look again.
+    // Streams that outlive the execution check whether they are over.
     live.announce();
 }
 
-/// What comes after a turn.
+/// The step after a turn.
 enum Next {
     Turn(Turn),
-    /// It was stopped for good when the turn was over already.
+    /// The task was stopped for good after the turn was already over.
     Stop(Stop),
     Done,
 }
 
-/// The next turn in the queue. A task that has ended takes no more: those that wait are told.
+/// Takes the next turn from the queue. If the task has ended, the waiting turns are refused.
 fn next_turn(live: &LiveTaskRef) -> Next {
     let mut state = live.lock();
     let stop = state.stopping();
@@ -76,10 +76,10 @@ fn next_turn(live: &LiveTaskRef) -> Next {
         Phase::Task(tracked) if tracked.task.status.state.is_terminal() => Some(terminal as fn() -> Error),
         Phase::Opening(_) | Phase::Replied { .. } | Phase::Refused(_) => Some(terminal as fn() -> Error),
         Phase::Task(_) => match stop {
-            // Whoever canceled waits for the end, so it must come.
+            // The caller of the cancel waits for the end of the task, so it must be recorded.
             Some(why) if why.is_for_good() => return Next::Stop(why),
             Some(Stop::Shutdown) => Some(super::unavailable as fn() -> Error),
-            // What the silence of a turn would have stopped is over.
+            // A stop for silence concerned the turn that is over.
             Some(_) | None => None,
         },
     };
@@ -103,10 +103,10 @@ pub(super) fn terminal() -> Error {
 /// A turn that has begun.
 struct Started {
     job: Job,
-    /// The task as it was before its message.
+    /// The task as it was before the turn's message.
     task: Option<Task>,
     resumed: bool,
-    /// The entry after which its events come.
+    /// The entry after which the turn's events come.
     seq: Seq,
     reservation: Option<Reservation>,
 }
@@ -145,10 +145,10 @@ async fn run_turn(core: &Arc<Core>, live: &LiveTaskRef, turn: Turn) {
         return leave(live).await;
     }
     if !has_said_it_all(live, &ended, seq) {
-        // Boxed: there is no need for its room while the agent works.
+        // Boxed, so that its state takes no memory while the agent works.
         report(live, Box::pin(finish(core, live, &recorder, ended, seq)).await);
     }
-    // Only then a repeat of its message finds in the store what came of it.
+    // Only then a repeat of the message finds the outcome in the store.
     live.until_committed().await;
     if let Some(reservation) = reservation {
         Box::pin(core.close_reservation(live, reservation)).await;
@@ -156,11 +156,12 @@ async fn run_turn(core: &Arc<Core>, live: &LiveTaskRef, turn: Turn) {
     drop(in_flight);
 }
 
-/// Begins the turn that makes a task. One that was acknowledged is marked as begun before the agent sees it.
+/// Begins the turn that makes a task. An acknowledged turn is marked as begun in the store before the agent
+/// sees it.
 async fn begin_opening(core: &Arc<Core>, live: &LiveTaskRef, turn: OpeningTurn) -> Option<Started> {
     let OpeningTurn { job, acknowledged, reservation } = turn;
     if live.lock().state().is_terminal() {
-        // It was canceled before it could run: its agent is not asked for what nobody wants.
+        // Canceled before it could run: the agent is not asked for unwanted work.
         return None;
     }
     if let Some(id) = acknowledged {
@@ -177,16 +178,17 @@ async fn begin_opening(core: &Arc<Core>, live: &LiveTaskRef, turn: OpeningTurn) 
     Some(Started { job, task: None, resumed: false, seq: Seq::ZERO, reservation })
 }
 
-/// Goes on with a turn that an owner which is gone had begun.
+/// Resumes a turn that a stopped server had begun.
 fn resume(live: &LiveTaskRef, job: Job) -> Option<Started> {
     let state = live.lock();
-    // Canceled before it could run again: its agent is not asked for what nobody wants.
+    // Canceled before it could run again: the agent is not asked for unwanted work.
     let runs = !state.state().is_terminal();
     let (task, seq) = (state.last_task().cloned(), state.folded().seq);
     runs.then_some(Started { job, task, resumed: true, seq, reservation: None })
 }
 
-/// Begins the turn of a message to a task: the message is recorded, and whoever waits for the turn is told.
+/// Begins the turn of a message to a task: records the message and reports the beginning to the waiting
+/// caller.
 async fn begin_follow_up(core: &Arc<Core>, live: &LiveTaskRef, turn: FollowUpTurn) -> Option<Started> {
     let acknowledged = turn.is_acknowledged();
     let FollowUpTurn { job, key, webhook, stored, begun } = turn;
@@ -205,7 +207,7 @@ async fn begin_follow_up(core: &Arc<Core>, live: &LiveTaskRef, turn: FollowUpTur
         Err(error) => {
             let _ = begun.send(Err(error));
             if let Some(id) = waiting.filter(|_| !live.lock().is_lost()) {
-                // It never will be: the task has ended.
+                // The message will never be recorded, because the task has ended.
                 report(live, core.change_turn(live, TurnChange::Drop(id)).await);
             }
             return None;
@@ -216,10 +218,11 @@ async fn begin_follow_up(core: &Arc<Core>, live: &LiveTaskRef, turn: FollowUpTur
         core.replaced(&live.scope, &live.id, &config).await;
     }
     if ahead {
-        // Acknowledged already, or not to be done twice: not begun before the store knows that it has.
+        // The turn is acknowledged, or must not run twice: the agent sees it only when its beginning is
+        // committed.
         live.until_committed().await;
         if let Err(lost) = live.lock().check_kept() {
-            // In other hands: its agent sees it there.
+            // Another server has the task, and its agent sees the message.
             drop(begun.send(Err(lost)));
             return None;
         }
@@ -235,14 +238,13 @@ fn is_shut_down(live: &LiveTaskRef) -> bool {
     live.lock().stopping() == Some(Stop::Shutdown)
 }
 
-/// Leaves a kept turn to the next server, as a crash would: it may run there, or again.
+/// Leaves a stored turn to the next server, as a crash would. It runs there, for the first time or again.
 async fn leave(live: &LiveTaskRef) {
     live.until_committed().await;
     live.evict();
 }
 
-/// An end that could not be recorded: the store is gone, or the task has an end already, which is no
-/// news.
+/// Logs that an end could not be recorded, unless the reason is that the task has ended already.
 fn report(live: &LiveTaskRef, recorded: Result<()>) {
     if let Err(error) = recorded
         && error.kind() != ErrorKind::UnsupportedOperation
@@ -259,11 +261,11 @@ async fn execute(
     out: Emitter,
     token: CancellationToken,
 ) -> Ended {
-    // The call is inside of what is caught: a hand-written executor may panic before it gives a future.
+    // The call itself is inside `caught`: a hand-written executor may panic before it returns a future.
     let own = cx.clone();
     let mut work = pin!(caught(async move { executor.execute(own, out).await }));
     tokio::select! {
-        // The work comes first: what is done is done, even if the stop came at the same time.
+        // The work comes first: a result counts even if the stop came at the same time.
         biased;
         returned = &mut work => return into_ended(returned),
         () = token.cancelled() => {}
@@ -274,8 +276,8 @@ async fn execute(
     Ended::Stopped
 }
 
-/// Gives the executor its grace. What comes of the work does not matter any more, unless it has
-/// recorded an end itself.
+/// Gives the executor its grace period. The result of the work is ignored, unless it has recorded an end
+/// itself.
 async fn wind_up(
     core: &Core,
     executor: &dyn Executor,
@@ -290,7 +292,7 @@ async fn wind_up(
     }
 }
 
-/// The agent's own code, with its panics as values.
+/// Runs the agent's own code; a panic becomes a value.
 fn caught<F: Future>(work: F) -> impl Future<Output = Result<F::Output, Box<dyn Any + Send>>> {
     AssertUnwindSafe(work).catch_unwind()
 }
@@ -302,12 +304,12 @@ fn into_ended(returned: Result<Result<()>, Box<dyn Any + Send>>) -> Ended {
     }
 }
 
-/// Asks the running execution to stop; the first reason stands.
+/// Asks the running execution to stop; the first reason is kept. False if none runs.
 pub(super) fn stop(live: &LiveTaskRef, why: Stop) -> bool {
     live.lock().stop(why)
 }
 
-/// Returns when nothing was recorded for the agent's watchdog time; never if it has none.
+/// Returns when nothing was recorded for the time of the silence watchdog; never if there is none.
 async fn silence(core: &Core, live: &LiveTaskRef) {
     match core.limits.silence {
         Some(limit) => Box::pin(silence_of(core, live, limit)).await,
@@ -322,19 +324,19 @@ async fn silence_of(core: &Core, live: &LiveTaskRef, limit: Duration) {
             && core.journal.check().is_ok()
             && !live.lock().awaits_store()
         {
-            // An agent that waits for the store is not to blame.
+            // An agent that waits for the store is not silent.
             return;
         }
     }
 }
 
-/// True if there is nothing to add to what the executor has recorded.
+/// True if the executor has recorded the outcome of the turn itself.
 fn has_said_it_all(live: &LiveTaskRef, ended: &Ended, turn_seq: Seq) -> bool {
     let state = live.lock();
     matches!(ended, Ended::Returned(Ok(()))) && state.stopping().is_none() && state.will_answer(turn_seq)
 }
 
-/// Records the end of an executor that has not said it all.
+/// Records the end of a turn that was stopped, or whose executor has not recorded its outcome.
 async fn finish(
     core: &Core,
     live: &LiveTaskRef,
@@ -344,19 +346,19 @@ async fn finish(
 ) -> Result<()> {
     let stop = live.lock().stopping();
     if stop == Some(Stop::Shutdown) && live.lock().will_answer(turn_seq) {
-        // It has said what it had to say: a question stays asked.
+        // The executor has settled the turn already; a question stays open.
         return Ok(());
     }
     if let Some(why) = stop {
         if matches!(why, Stop::TooLarge | Stop::OutOfMemory) {
-            // Its first event may have been the one that was too large.
+            // The first event may have been the one that was too large, so there may be no task yet.
             recorder.ensure().await?;
         }
         if why.is_for_good() && !matches!(ended, Ended::Stopped) {
-            // The stop came when the executor was done.
+            // The stop came after the executor had returned, so its `cancel` was not called yet.
             cancel_after_turn(core, live).await;
         }
-        // Whatever the executor made of it: an emit that failed, or a return in time.
+        // The stop decides the end, also if the executor returned in time or failed at an emit.
         return end_stopped(core, recorder, why).await;
     }
     match ended {
@@ -380,7 +382,7 @@ async fn end_stopped(core: &Core, recorder: &Recorder, why: Stop) -> Result<()> 
     let reason = match why {
         Stop::Cancel => return recorder.end(TaskState::Canceled, None).await.map(drop),
         Stop::Shutdown => "the server was shut down before the task was done".to_owned(),
-        Stop::Silence => "the agent gave no sign of life for too long".to_owned(),
+        Stop::Silence => "the agent was silent for too long".to_owned(),
         Stop::TooLarge => core.agent.too_large().message().to_owned(),
         Stop::OutOfMemory => super::out_of_memory().message().to_owned(),
     };
@@ -394,12 +396,12 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic.downcast_ref::<String>().map_or("no text", String::as_str)
 }
 
-/// Waits for an executor's `cancel` of a task that does not run; its outcome does not matter.
+/// Calls the executor's `cancel` for a task that does not run; its result is ignored.
 pub(super) async fn cancel_idle(executor: &dyn Executor, cx: ExecContext, grace: Duration) {
     let _ = timeout(grace, caught(async move { executor.cancel(cx).await })).await;
 }
 
-/// Tells the executor that the task of its last turn is canceled, when that turn is over.
+/// Calls the executor's `cancel` for a stop that came after the last turn was over.
 async fn cancel_after_turn(core: &Core, live: &LiveTaskRef) {
     let (task, memo) = {
         let state = live.lock();
@@ -416,7 +418,7 @@ async fn cancel_after_turn(core: &Core, live: &LiveTaskRef) {
     cancel_idle(&**executor, cx, core.limits.cancel_grace).await;
 }
 
-/// What an executor is told about a task that is canceled while nothing runs.
+/// The context for an executor whose task is canceled while nothing runs.
 pub(super) fn idle_context(
     card: &Arc<AgentCard>,
     cx: &CallContext,
@@ -466,7 +468,8 @@ mod tests {
 
     #[test]
     fn a_cancel_that_comes_when_a_turn_is_over_is_not_forgotten() {
-        // It was overwritten with the execution, and whoever had canceled waited for ever.
+        // Regression: the stop was overwritten together with the execution, and the cancel call waited for
+        // ever.
         for why in [Stop::Cancel, Stop::TooLarge, Stop::OutOfMemory] {
             let live = asking(Some(why));
             assert!(matches!(next_turn(&live), Next::Stop(stop) if stop == why));

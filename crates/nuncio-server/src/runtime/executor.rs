@@ -1,4 +1,4 @@
-//! The contract of an agent's author: the trait to implement, and the context of each execution.
+//! The interface for authors of agents: the trait to implement, and the context of each execution.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -14,52 +14,53 @@ use super::emitter::Emitter;
 
 /// An agent.
 ///
-/// `execute` is called for each message. What it emits is recorded and shown in that order. When it
-/// returns:
+/// `execute` is called for each message. Its events are recorded and shown in the order in which they are
+/// emitted. When it returns:
 /// - `Ok` with the task still in progress completes the task;
 /// - `Ok` after `input_required` or `auth_required` leaves it there until the next message;
 /// - `Err`, or a panic, fails the task with a reason.
 ///
-/// The words of an `Err` are shown to the caller, its source only to the log (`tracing`).
-/// A follow-up has the task as it was in [`Execution::task`]; what an agent wants to keep between the
-/// messages of a task, and over a crash, it [remembers](Emitter::remember).
+/// Callers see the message of an `Err`; its source is only logged (`tracing`). A follow-up gets the task as
+/// it was before its message in [`Execution::task`]. Data of its own that an agent needs for the next
+/// message, or after a crash, goes into the [memo](Emitter::remember).
 ///
-/// A caller that goes away does not stop it. A cancel does: the token fires, `cancel` is called, and
-/// after a grace period ([`Limits::cancel_grace`](crate::Limits)) the future is dropped. Whatever
-/// `execute` returns then, the task ends as canceled. An emit that would make the task larger than
-/// [`Limits::max_task_bytes`](crate::Limits) fails and stops the execution in the same way; the task then ends as
+/// A caller that disconnects does not stop the execution. A cancel does: the token fires, `cancel` is called,
+/// and after a grace period ([`Limits::cancel_grace`](crate::Limits)) the future is dropped. The task then
+/// ends as canceled, for any result of `execute`. An emit that would make the task larger than
+/// [`Limits::max_task_bytes`](crate::Limits) fails and stops the execution in the same way; that task ends as
 /// failed, with the reason.
 #[async_trait]
 pub trait Executor: Send + Sync + 'static {
     /// Handles a message.
     async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()>;
 
-    /// Is told that the task of `cx` is being canceled, beside the token in `cx`.
+    /// Handles the cancel of the task in `cx`. The token in `cx` fires as well.
     async fn cancel(&self, cx: ExecContext) -> Result<()> {
         let _ = cx;
         Ok(())
     }
 
-    /// The card for this caller, who has said who it is, of a runtime that was given none
-    /// ([`RuntimeBuilder::extended_card`](crate::RuntimeBuilder)). `None`: none is configured.
+    /// The extended card for this caller, for a runtime that was built without one
+    /// ([`RuntimeBuilder::extended_card`](crate::RuntimeBuilder)). The caller is authenticated, unless the
+    /// runtime shows its extended card to anonymous callers. `None`: none is configured.
     async fn extended_card(&self, cx: &CallContext) -> Result<Option<AgentCard>> {
         let _ = cx;
         Ok(None)
     }
 
-    /// True if the same message may be executed more than once without harm: after a crash, by a repeat under its
-    /// `Idempotency-Key`, or by two servers at once.
+    /// True if the same message may be executed more than once without harm: after a crash, by a repeat under
+    /// its `Idempotency-Key`, or by two servers at once.
     ///
-    /// Of an executor that is not idempotent, which is the default, a durable store knows each message with a key
-    /// before it is executed. That costs such a send one more commit. A message that a crash cuts short is not
-    /// executed again: its task has failed, and says why.
+    /// The default is false. Then a durable store gets a reservation of each message with a key before the
+    /// message is executed, which costs such a send one more commit. A message that was interrupted by a
+    /// crash is not executed again: its task fails with that reason.
     fn is_idempotent(&self) -> bool {
         false
     }
 
-    /// True if each execution is to leave a task, also one without an `Idempotency-Key` that a crash cuts short. For
-    /// executors whose start costs more than a commit, such as those that start a program. Of no effect for one
-    /// that is idempotent.
+    /// True if each execution must leave a task, even if it has no `Idempotency-Key` and a crash interrupts
+    /// it. For executors that cost more to start than a commit, such as programs. Has no effect on an
+    /// idempotent executor.
     fn always_leaves_task(&self) -> bool {
         false
     }
@@ -88,7 +89,7 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
     }
 }
 
-/// What an execution is about. Cheap to clone.
+/// The context of an execution. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ExecContext(Arc<Execution>);
 
@@ -106,38 +107,38 @@ impl From<Execution> for ExecContext {
     }
 }
 
-/// What an [`ExecContext`] holds.
+/// The content of an [`ExecContext`].
 #[derive(Debug)]
 pub struct Execution {
-    /// The task: the one of the message, or the one that will be made by the first event.
+    /// The task of the message, or the one that the first event will make.
     pub task_id: TaskId,
-    /// The conversation.
+    /// The context (conversation) of the task.
     pub context_id: ContextId,
-    /// What the caller said.
+    /// The caller's message.
     pub message: Arc<Message>,
     /// The task as it was before this message; `None` if the message began it.
     pub task: Option<Task>,
-    /// The same for each repeat of this message under its caller's `Idempotency-Key`, also if the server stopped before
-    /// anything was stored, and for no other message: by this others that the agent asks may know the repeat again.
-    /// `None` if the caller gave no key.
+    /// An id of this message that is the same for each repeat under the caller's `Idempotency-Key`, even if
+    /// the server stopped before anything was stored, and differs from that of any other message. Agents that
+    /// this agent calls can recognise the repeat by it. `None` if the caller gave no key.
     pub name: Option<Arc<str>>,
-    /// True if the agent had begun with this message when the server stopped. What it had said until then
-    /// is in `task`. Only agents that are marked as idempotent see this.
+    /// True if the agent had begun with this message when the server stopped. Its events until then are in
+    /// `task`. Only idempotent agents see this.
     pub again: bool,
-    /// What was [remembered](Emitter::remember) with the task: with an earlier message, or with this one before
-    /// the server stopped.
+    /// The [memo](Emitter::remember) of the task, from an earlier message, or from this one before the server
+    /// stopped.
     pub memo: Option<Bytes>,
-    /// The tasks that the message refers to, as far as they are the caller's.
+    /// The tasks that the message refers to, if the caller may see them.
     pub references: Vec<Task>,
-    /// How the caller wants it done.
+    /// The caller's configuration of the send.
     pub configuration: SendMessageConfiguration,
     /// Free-form data of the request.
     pub metadata: Metadata,
-    /// Who calls, in which version, with which extensions.
+    /// The call: its caller, version and extensions.
     pub call: CallContext,
     /// The agent's own card.
     pub card: Arc<AgentCard>,
-    /// Fires when the task is being canceled or the server ends.
+    /// Fires when the task is being canceled or the server is shutting down.
     pub cancellation: CancellationToken,
 }
 
@@ -148,8 +149,8 @@ impl Execution {
         self.message.text()
     }
 
-    /// The extension of this URI as the card declares it, if it is active: the caller has declared it, too
-    /// (spec 4.6).
+    /// The extension with this URI as the card declares it, if it is active: the caller must have declared it
+    /// too (spec 4.6).
     #[must_use]
     pub fn extension(&self, uri: &str) -> Option<&AgentExtension> {
         self.card.extension(uri).filter(|_| self.call.declares(uri))

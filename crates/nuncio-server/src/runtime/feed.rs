@@ -1,5 +1,5 @@
-//! Streams. The feed pulls: a subscriber reads the log after its cursor, yields, and waits for the
-//! number to move. Every stream sees the same order; a slow one costs only itself.
+//! Streams of task events. A stream pulls: it reads the log after its cursor, yields the events, and waits
+//! for new ones. All streams see the same order, and a slow stream delays nothing but itself.
 
 use std::{collections::VecDeque, ops::Deref, sync::Arc};
 
@@ -20,17 +20,17 @@ use crate::{
     store::{Scope, StoredEvent},
 };
 
-/// How many entries are read from the store at once.
+/// The maximum number of entries to read from the store at once.
 const PAGE: usize = 128;
 
-/// About how many bytes of them a stream keeps: one that nobody reads keeps no more.
+/// The approximate maximum number of bytes that a stream buffers, even if its client does not read.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// How many entries are read next: fewer where they are large.
+/// The number of entries to read next; it shrinks when entries are large.
 struct PageSize(usize);
 
 impl PageSize {
-    /// Keeps what there is room for, and always the first; the rest is read again when it is its turn.
+    /// Keeps as many entries as fit, and at least the first. The rest is read again later.
     fn fit(&mut self, mut entries: Vec<StoredEvent>) -> Vec<StoredEvent> {
         let mut bytes = 0;
         let fits = entries.iter().take_while(|entry| {
@@ -44,12 +44,12 @@ impl PageSize {
     }
 }
 
-/// When a stream ends by itself (trap T-02).
+/// The condition that ends a stream (trap T-02).
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until {
-    /// At a terminal state, or at INPUT_REQUIRED after this entry.
+    /// A terminal state, or INPUT_REQUIRED after this entry.
     Answered(Seq),
-    /// At a terminal state only.
+    /// A terminal state.
     Terminal,
 }
 
@@ -65,17 +65,17 @@ impl Until {
     }
 }
 
-/// Where a stream begins.
+/// The beginning of a stream.
 pub(super) enum Start {
-    /// With the whole task as it is now, then what comes after.
+    /// The current task, then later events.
     Snapshot,
-    /// With the whole task as it was at this entry, then what came after.
+    /// The task as it was at this entry, then later events.
     From(Seq, Box<Task>),
-    /// With the entry after this one.
+    /// The entry after this one.
     After(Seq),
 }
 
-/// A stream in the making.
+/// The source of a stream.
 pub(super) struct Feed {
     core: Arc<Core>,
     live: Follower,
@@ -90,7 +90,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Takes the snapshot and registers in one step, so that nothing is lost or doubled in between
+    /// Takes the snapshot and registers in one step, so that no event is lost or repeated in between
     /// (REQ-143).
     pub(super) async fn open(
         core: &Arc<Core>,
@@ -110,8 +110,8 @@ impl Feed {
                 Start::Snapshot => (state.folded().seq, state.task().cloned()),
             };
             buffer.extend(task.map(|task| StreamItem::new(Some(cursor), Arc::new(Event::Task(task)))));
-            // The status that ends this stream may be behind the cursor already. Its own number
-            // counts, not that of the last entry, which may be an artifact after an old question.
+            // The status that ends this stream may be at or before the cursor. Its own number is compared,
+            // not that of the last entry, which may be an artifact after an earlier question.
             let settled = state.folded().settled;
             let status = state.task().map(|task| &task.status).filter(|_| settled <= Some(cursor));
             (cursor, status.is_some_and(|status| until.ends(settled, status)))
@@ -122,7 +122,7 @@ impl Feed {
         Ok(Self { core, live, cursor, buffer, page, until, ended, draining, _permit: permit })
     }
 
-    /// The first event, when it has come; the rest of the stream follows it.
+    /// Waits for the first event, then returns the stream that begins with it.
     pub(super) async fn first(mut self, history_length: Option<i32>) -> Result<EventStream> {
         match self.next().await {
             None => Ok(Box::pin(stream::empty())),
@@ -163,10 +163,10 @@ impl Feed {
                             () = self.draining.cancelled() => {}
                         }
                     } else if self.live.lock().running.is_some() {
-                        // The server ends, but the task has its grace, and this stream shows its end.
+                        // Draining, but the task still has its grace period, and this stream shows its end.
                         changed.await;
                     } else {
-                        // Nothing more will come here: the client is to come back with its last id.
+                        // No more events will come here. The client reconnects elsewhere with its last id.
                         return None;
                     }
                     continue;
@@ -184,7 +184,7 @@ impl Feed {
                     return Some(Ok(reply));
                 }
                 Look::Refused(error) => return self.fail(error),
-                // Left to the next server: the client is to come back with its last id.
+                // The task is left to the next server. The client reconnects there with its last id.
                 Look::Lost if self.draining.is_cancelled() && self.cursor > Seq::ZERO => return None,
                 Look::Lost => return self.fail(super::unavailable()),
                 Look::UpToDate | Look::Over => return None,
@@ -197,12 +197,12 @@ impl Feed {
         Some(Err(error))
     }
 
-    /// Reads from the store what the ring no longer has.
+    /// Reads the events from the store that are no longer in the ring.
     async fn catch_up(&mut self) -> Result<()> {
         let LiveTask { scope, id, .. } = &*self.live;
         let entries = self.core.store.events(scope, id, self.cursor, self.page.0).await?;
         if entries.is_empty() {
-            // Recorded, and not in the store any more: the task was forgotten.
+            // The entries were committed and are not in the store any more: the task was deleted.
             return Err(Error::task_not_found(&self.live.id));
         }
         let entries = self.page.fit(entries);
@@ -211,7 +211,8 @@ impl Feed {
         Ok(())
     }
 
-    /// What a caller said is in the log and in history, but is no event on the wire.
+    /// Hides a caller's message, which is in the log and in the history but is no event on the wire; and ends
+    /// the stream at its last status.
     fn show(&mut self, item: StreamItem) -> Option<StreamItem> {
         let reply = item.seq().is_none();
         match &**item.event() {
@@ -228,21 +229,21 @@ impl Feed {
     }
 }
 
-/// What a look at the live task tells a stream.
+/// The next step of a stream, as the state of its live task shows it.
 enum Look {
-    /// These come next.
+    /// Yield these events.
     Events(VecDeque<StreamItem>),
-    /// There is more, but only the store has it.
+    /// Read the store: the ring does not reach back that far.
     Behind,
-    /// The direct reply: all there is.
+    /// Yield the direct reply, and end.
     Reply(StreamItem),
-    /// The error that there is instead of a task.
+    /// Yield the error that refused the message, and end.
     Refused(Error),
-    /// Nothing at present.
+    /// Wait.
     UpToDate,
-    /// Nothing, ever.
+    /// End.
     Over,
-    /// The store refused an entry; the truth is there.
+    /// Fail: memory and store differ.
     Lost,
 }
 
@@ -268,7 +269,7 @@ fn look(state: &State, cursor: Seq) -> Look {
     }
 }
 
-/// A handle that also asks for the ring to be filled.
+/// A handle of a stream; while there is one, events are kept in the ring.
 struct Follower(LiveTaskRef);
 
 impl Follower {
@@ -300,7 +301,7 @@ fn trim(item: &mut StreamItem, length: Option<i32>) {
     }
 }
 
-/// The rest of a finished task's log, for a client that was away when it ended.
+/// Streams the rest of an ended task's log, for a client that was disconnected when the task ended.
 pub(super) async fn replay(core: &Arc<Core>, scope: &Scope, id: &TaskId, after: Seq) -> Result<EventStream> {
     let permit = core.capacity.stream_permit()?;
     let (core, scope, id) = (Arc::clone(core), scope.clone(), id.clone());

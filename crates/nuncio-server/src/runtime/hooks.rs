@@ -1,7 +1,7 @@
-//! What an author puts around the operations: interceptors, and extensions while they are active.
+//! The author's hooks around the operations: interceptors, and extensions while they are active.
 //!
-//! Hooks come after the check of required extensions (REQ-077) and before everything else that an
-//! operation does. A runtime without hooks has nothing in their place.
+//! Hooks run after the check of required extensions (REQ-077) and before all other work of an operation. A
+//! runtime without hooks calls its operations directly.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -19,7 +19,7 @@ use nuncio_protocol::{
 use super::{Core, Runtime, service::Operations};
 use crate::extension::Extension;
 
-/// The operations with these around them.
+/// Wraps the operations in these hooks.
 pub(super) fn around(core: &Arc<Core>, hooks: Interceptors) -> Arc<dyn A2aService> {
     let operations = Operations { core: Arc::clone(core) };
     if hooks.is_empty() { Arc::new(operations) } else { Arc::new(Hooked { operations, hooks }) }
@@ -37,7 +37,7 @@ impl Carrier for Hooked {
     }
 }
 
-/// An extension as an interceptor: passed by where it is not active.
+/// An extension as an interceptor; calls that do not declare the extension bypass it.
 pub(super) struct WhenActive<E> {
     pub(super) uri: String,
     pub(super) extension: E,
@@ -54,11 +54,11 @@ impl<E: Extension> Interceptor for WhenActive<E> {
     }
 }
 
-/// The extensions that the runtime itself answers for: what it can do beyond the specification is said on
-/// every card, so that clients may use it.
+/// The extensions of the runtime itself: its features beyond the specification. They are declared on every
+/// card, so that clients can use them.
 pub(super) struct Declared {
     extensions: Vec<AgentExtension>,
-    /// It tells webhooks.
+    /// True if the runtime supports push notifications.
     pushes: bool,
 }
 
@@ -83,7 +83,8 @@ impl Declared {
         self.pushes = pushes;
     }
 
-    /// Puts them on a card, unless it says them itself. Webhooks it has if they are told.
+    /// Adds the extensions to a card that does not declare them itself, and sets its capability of push
+    /// notifications.
     pub(super) fn on(&self, card: &mut AgentCard) {
         if self.pushes || card.capabilities.push_notifications.is_some() {
             card.capabilities.push_notifications = Some(self.pushes);
@@ -98,8 +99,8 @@ impl Declared {
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// The runtime hands on to the service it was built with. Written out instead of `async`, so that the
-/// future of that service is the answer, and not a second one around it.
+/// Forwards the operations to the service that the runtime was built with. Written out instead of `async`, so
+/// that the future of that service is returned directly, without a second one around it.
 macro_rules! hand_on {
     ($($method:ident($req:ty) -> $res:ty;)+) => {
         impl A2aService for Runtime {

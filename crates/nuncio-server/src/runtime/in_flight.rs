@@ -1,5 +1,5 @@
-//! Idempotency keys: a send that is repeated joins the first one while that is on its way, and finds what
-//! became of it afterwards.
+//! Idempotency keys. A repeated send joins the first one while that is in flight; afterwards it finds the
+//! outcome in the store.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -18,16 +18,16 @@ use tokio::{
 use super::{Core, admit::Admitted, live::LiveTaskRef, unavailable};
 use crate::store::{Answer, IdempotencyKey, Outcome, Scope, Store};
 
-/// A send that has been let in and is not yet in the store; a repeat joins it.
+/// A send that was admitted and has no outcome in the store yet; a repeat joins it.
 #[derive(Clone)]
 pub(super) struct InFlight {
     digest: [u8; 32],
     live: LiveTaskRef,
-    /// Closed when it has come to nothing.
+    /// Closed when the send is over, or was refused.
     stage: watch::Receiver<Stage>,
 }
 
-/// How far a send in flight has come.
+/// The stage of a send in flight.
 #[derive(Clone, Copy)]
 enum Stage {
     /// It may still be refused.
@@ -38,7 +38,7 @@ enum Stage {
     Begun(Seq),
 }
 
-/// Where a send is found by a repeat.
+/// The key of a send in flight: scope and idempotency key.
 type Slot = (Arc<Scope>, Arc<str>);
 
 /// The sends under idempotency keys.
@@ -57,7 +57,7 @@ impl Sends {
         self.in_flight.lock()
     }
 
-    /// A slot in flight for this key; else the send that has it.
+    /// Enters a send under this key. If there is one in flight already, returns that one instead.
     pub(super) fn enter(
         self: &Arc<Self>,
         key: &IdempotencyKey,
@@ -80,7 +80,7 @@ impl Sends {
     }
 }
 
-/// Forgets the send when it is in the store, or has come to nothing.
+/// Removes the send from those in flight when it has an outcome or was refused.
 pub(super) struct InFlightGuard {
     sends: Arc<Sends>,
     slot: Slot,
@@ -88,12 +88,12 @@ pub(super) struct InFlightGuard {
 }
 
 impl InFlightGuard {
-    /// Tells the repeats that wait where they may join.
+    /// Reports to waiting repeats that the execution has begun, and after which entry.
     pub(super) fn begins_after(&self, turn: Seq) {
         self.stage.send_replace(Stage::Begun(turn));
     }
 
-    /// Tells them that it waits for its turn.
+    /// Reports to waiting repeats that the send is queued.
     pub(super) fn waits(&self) {
         self.stage.send_replace(Stage::Queued);
     }
@@ -106,7 +106,7 @@ impl Drop for InFlightGuard {
 }
 
 impl Core {
-    /// Claims an idempotency key for this send, or finds what became of the first one under it.
+    /// Claims an idempotency key for this send, or returns the outcome of the first send under it.
     pub(super) async fn claim(
         self: &Arc<Self>,
         cx: &CallContext,
@@ -121,8 +121,8 @@ impl Core {
                 Err(first) => first,
             };
             same_request(first.digest, key)?;
-            // The first one may still come to nothing, or find that it is itself a repeat: then it is
-            // this one's turn to look.
+            // The first one may still be refused, or turn out to be a repeat itself: then its entry is
+            // removed, and this send tries again.
             let told = |stage: &Stage| match stage {
                 Stage::Undecided => false,
                 Stage::Queued => immediately,
@@ -136,7 +136,7 @@ impl Core {
             };
             return match stage {
                 Stage::Begun(_) if first.live.lock().is_lost() => {
-                    // Lost, and about to end: then the store tells what became of it.
+                    // The first one was lost and is about to end: then the store has the outcome.
                     let ended = async { while first.stage.changed().await.is_ok() {} };
                     timeout_at(patience, ended).await.map_err(|_| unavailable())?;
                     continue;
@@ -164,8 +164,8 @@ impl Core {
     }
 }
 
-/// Names for a send under a key: the same for each repeat of it, also at another server that shares the store and when
-/// nothing of the first one was stored; and of no other send.
+/// Makes ids for a send under a key. They are the same for each repeat, also on another server that shares
+/// the store, and if nothing of the first send was stored. No other send has them.
 pub(super) struct Names([u8; 32]);
 
 impl Names {
@@ -180,12 +180,12 @@ impl Names {
         Ok(uuid::Builder::from_custom_bytes(name).into_uuid())
     }
 
-    /// By which others that the agent asks may know the send again.
+    /// The id by which other agents can recognise a repeat.
     pub(super) fn of_turn(&self, scope: &Scope, key: &IdempotencyKey) -> Result<Arc<str>> {
         Ok(self.name("turn", scope, key)?.to_string().into())
     }
 
-    /// The conversation that it begins.
+    /// The id of the context that the send begins.
     pub(super) fn of_context(&self, scope: &Scope, key: &IdempotencyKey) -> Result<ContextId> {
         Ok(self.name("context", scope, key)?.to_string().into())
     }

@@ -1,13 +1,13 @@
-//! The way to the store. Entries queue here in the order they were folded and are committed in batches
+//! The path to the store. Entries are queued in the order in which they were folded, and committed in batches
 //! over all tasks.
 //!
-//! A store that never waits needs no queue: it commits under the task's lock. For every other one loop per
-//! runtime takes what is queued, and what those say who are just about to, commits it as one batch, and announces
-//! what is committed; while it waits for the disk the next batch gathers. What is queued is bounded in bytes:
-//! whoever has more to say waits.
+//! A store that never waits (memory) needs no queue: it commits under the task's lock. For other stores one
+//! loop per runtime takes the queued entries, and those that other tasks are about to write, commits them as
+//! one batch, and announces them. While the disk works, the next batch gathers. The queue is bounded in
+//! bytes; writers wait when it is full.
 //!
-//! A store that is down is tried again for as long as it takes. Nothing that was folded is dropped, and
-//! new work is refused meanwhile.
+//! A commit to a store that is down is retried until it succeeds. No folded entry is dropped meanwhile, and
+//! new work is refused.
 
 use std::{
     sync::{
@@ -31,73 +31,73 @@ use crate::{
     store::{Commit, Refused, Store, StoreError},
 };
 
-/// How many bytes may wait for the store, in units.
+/// The capacity of the queue, in units.
 const CAPACITY: usize = (64 << 20) / UNIT;
 
-/// What the smallest entry takes.
+/// The unit of the queue's capacity in bytes; the smallest entry takes one.
 const UNIT: usize = 1 << 10;
 
-/// How many writes go into one batch.
+/// The maximum number of writes in one batch.
 const MAX_BATCH: usize = 1_024;
 
-/// So long a batch gathers at most while others go first: about as long as a disk takes to commit it.
+/// The longest time that a batch gathers further writes: about as long as a disk takes to commit it.
 const GATHER_TIMEOUT: Duration = Duration::from_millis(1);
 
-/// A batch that fails again and again is not made smaller than so many entries.
+/// The number of entries below which a failing batch is not split further.
 const SMALL_BATCH: usize = 16;
 
-/// How long a store that is down is left alone, at first and at most.
+/// The back-off between attempts while the store is down.
 const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
 
-/// Entries of one task that were folded together, on their way to the store.
+/// Entries of one task that were folded together and wait for their commit.
 struct Write {
     live: LiveTaskRef,
     batch: Vec<Commit>,
-    /// Given back when they are committed.
+    /// Released when the entries are committed.
     permit: QueuePermit,
 }
 
-/// The right to put some bytes into the queue; `None` where there is no queue.
+/// The right to put some bytes into the queue; `None` if there is no queue.
 pub(super) type QueuePermit = Option<OwnedSemaphorePermit>;
 
-/// How far entries have come when they are appended.
+/// The state of entries after they were appended.
 pub(super) enum Appended {
-    /// Into the store.
+    /// They are in the store.
     Committed,
-    /// Into the queue.
+    /// They are in the queue.
     Queued,
 }
 
 pub(super) struct Journal {
     store: Arc<dyn Store>,
-    /// `None` if the store never waits. Nothing outside of the journal knows the difference, but for what is kept
-    /// only where it outlives the process ([`Self::is_durable`]).
+    /// `None` if the store never waits. Outside of the journal the difference shows only in
+    /// [`Self::is_durable`], for data that is stored only if it outlives the process.
     queue: Option<mpsc::UnboundedSender<Write>>,
-    /// The free bytes of the queue, in units.
+    /// The free capacity of the queue, in units.
     capacity: Arc<Semaphore>,
     health: Arc<Health>,
     push: Option<Arc<AgentPush>>,
-    /// How many executions have begun.
+    /// The number of executions that have begun.
     begun: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
 struct Health {
-    /// The store is being tried again.
+    /// True while the store is down and being retried.
     down: watch::Sender<bool>,
-    /// Nobody waits for the store any more.
+    /// Cancelled when the server no longer waits for a store that is down.
     abandoned: CancellationToken,
 }
 
 impl Health {
-    /// True if that is news. Whoever waits is woken only then.
+    /// Sets the state and wakes the waiters; true if it has changed.
     fn set_down(&self, down: bool) -> bool {
         self.down.send_if_modified(|now| std::mem::replace(now, down) != down)
     }
 }
 
 impl Journal {
-    /// For a store that waits this starts the loop, so it needs a Tokio runtime.
+    /// Creates the journal. For a store that waits this spawns the loop, so it must be called within Tokio.
     pub(super) fn new(store: Arc<dyn Store>, push: Option<Arc<AgentPush>>) -> Self {
         let (health, begun): (Arc<Health>, Arc<AtomicUsize>) = Default::default();
         let queue = (!store.is_immediate()).then(|| {
@@ -114,12 +114,12 @@ impl Journal {
         Self { store, queue, capacity: Arc::new(Semaphore::new(CAPACITY)), health, push, begun }
     }
 
-    /// True if what is stored outlives the process.
+    /// True if the store outlives the process.
     pub(super) fn is_durable(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// An execution begins, and will have something to write.
+    /// Counts an execution that begins and will soon write.
     pub(super) fn begins(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
@@ -132,11 +132,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns when the store has been down for longer than callers are kept waiting for it.
+    /// Returns when the store has been down for longer than callers wait for it.
     pub(super) async fn stays_down(&self) {
         let mut down = self.health.down.subscribe();
         loop {
-            // The sender is ours, so it cannot be gone.
+            // The sender is in `self`, so the channel is open.
             let _ = down.wait_for(|down| *down).await;
             if timeout(super::COMMIT_PATIENCE, down.wait_for(|down| !down)).await.is_err() {
                 return;
@@ -144,29 +144,29 @@ impl Journal {
         }
     }
 
-    /// The server ends: if the store is down it is not waited for any longer.
+    /// Stops waiting for a store that is down: the server ends.
     pub(super) fn abandon(&self) {
         self.health.abandoned.cancel();
     }
 
-    /// The right to append so many bytes, when the queue has room for them.
+    /// Waits until the queue has room for so many bytes, and reserves it.
     pub(super) async fn permit(&self, bytes: impl FnOnce() -> usize) -> QueuePermit {
         self.queue.as_ref()?;
         let units = (bytes() / UNIT + 1).min(CAPACITY);
-        // The semaphore is ours and never closed.
+        // The semaphore is in `self` and never closed.
         Arc::clone(&self.capacity).acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()
     }
 
-    /// Waits until all that is queued by now is in the store, or was given up.
+    /// Waits until all entries that are queued now are committed or given up.
     pub(super) async fn quiet(&self) {
         if self.queue.is_some() {
-            // All the room there is.
+            // The whole capacity is free only when the queue is empty.
             let _ = self.capacity.acquire_many(CAPACITY as u32).await;
         }
     }
 
-    /// Appends entries that were folded into this task: to the store if that never waits, else to the queue. It is
-    /// called under the task's lock, so that entries come in the order of their numbers.
+    /// Appends folded entries of a task: to the store if that never waits, else to the queue. Called under
+    /// the task's lock, so that entries come in the order of their numbers.
     pub(super) fn append(
         &self,
         live: &LiveTaskRef,
@@ -180,12 +180,12 @@ impl Journal {
             state.take_in(advance);
             return Ok(Appended::Committed);
         };
-        // With a loop that has panicked, nothing is kept any more.
+        // Sending fails only if the loop has panicked; then nothing can be stored any more.
         let sent = queue.send(Write { live: live.clone(), batch, permit });
         sent.map(|()| Appended::Queued).map_err(|_| super::unavailable())
     }
 
-    /// Asks until the store is up.
+    /// Repeats a call to the store for as long as the store is down.
     pub(super) async fn retry_while_down<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -202,11 +202,11 @@ impl Journal {
         }
     }
 
-    /// Commits with a store that never waits; `pushes` if webhooks may be due then.
+    /// Commits to a store that never waits; `pushes` if webhooks may be due then.
     fn commit_now(&self, batch: Vec<Commit>, pushes: bool) -> Result<()> {
         let answer = self.store.commit(batch).now_or_never();
         let late =
-            || Err(StoreError::broken("the store said that it never waits, and did not answer at once"));
+            || Err(StoreError::broken("the store claims never to wait, but it did not answer at once"));
         answer
             .unwrap_or_else(late)?
             .into_iter()
@@ -223,11 +223,11 @@ fn refusal(refused: &Refused) -> Error {
         Refused::Version(_) | Refused::NotFound | Refused::Held | Refused::KeyTaken => {
             Error::new(ErrorKind::Unavailable, "the task was changed elsewhere; try again")
         }
-        Refused::Full => Error::new(ErrorKind::ResourceExhausted, "too many unfinished tasks are kept"),
+        Refused::Full => Error::new(ErrorKind::ResourceExhausted, "the store has too many unfinished tasks"),
     }
 }
 
-/// The loop.
+/// The loop that commits batches.
 struct Committer {
     store: Arc<dyn Store>,
     health: Arc<Health>,
@@ -244,11 +244,12 @@ impl Committer {
         }
     }
 
-    /// Lets those go first who are ready to do something, as long as some of them write or begin with what they will
-    /// write about: they share the commit. Nobody is waited for who is not ready.
+    /// Yields to other tasks for as long as they write, or begin executions that will write, so that they
+    /// share the commit. It does not wait for tasks that are not ready to run.
     async fn gather(&self, writes: &mut Vec<Write>, queued: &mut mpsc::UnboundedReceiver<Write>) {
         let since = Instant::now();
-        // Unlike any: there is always a second round, for what the network has brought during the first.
+        // Differs from any real count, so there is always a second round, for requests that arrived during
+        // the first.
         let mut before = (0, 0);
         loop {
             tokio::task::yield_now().await;
@@ -270,8 +271,8 @@ impl Committer {
         if error.is_down() || writes.len() < 2 {
             return give_up(writes, &error);
         }
-        // It may be one entry that the store cannot take: the others are not to go down with it.
-        tracing::error!(%error, "entries could not be recorded together; each is tried by itself");
+        // A single entry may be the cause; the others must not fail with it.
+        tracing::error!(%error, "a batch could not be committed; its entries are tried one by one");
         for write in writes {
             if let Err((writes, error)) = self.attempt(vec![write], true).await {
                 give_up(writes, &error);
@@ -279,9 +280,10 @@ impl Committer {
         }
     }
 
-    /// Commits these writes as one batch, and tells their tasks. `again` if they may be there already.
+    /// Commits these writes as one batch and updates their tasks. `again` if an earlier attempt may have
+    /// stored them.
     async fn attempt(&self, mut writes: Vec<Write>, again: bool) -> Result<(), (Vec<Write>, StoreError)> {
-        // What comes behind an entry that was lost is not tried any more.
+        // A lost task has an earlier entry that was refused; its later ones are not tried.
         writes.retain(|write| !write.live.lock().is_lost());
         if writes.is_empty() {
             return Ok(());
@@ -292,12 +294,12 @@ impl Committer {
         };
         let mut pushes = false;
         for Write { live, batch, permit } in writes {
-            // The last one: all results of this write are used up.
+            // `last` consumes all results of this write.
             let refused = results.by_ref().take(batch.len()).filter_map(Result::err).last();
             match refused {
                 None => pushes |= live.committed(&batch),
                 Some(refused) => {
-                    tracing::warn!(task = %live.id, ?refused, "the store refused an entry; somebody else wrote");
+                    tracing::warn!(task = %live.id, ?refused, "the store refused an entry: another server wrote to the task");
                     live.evict();
                 }
             }
@@ -309,14 +311,14 @@ impl Committer {
         Ok(())
     }
 
-    /// Tries until the store answers. Whether an attempt without an answer was applied is not known; then
-    /// the log tells.
+    /// Retries until the store answers. An attempt without an answer may have been applied; then the log is
+    /// compared.
     async fn until_answered(
         &self,
         writes: &[Write],
         again: bool,
     ) -> Result<Vec<Result<(), Refused>>, StoreError> {
-        // Copied for each attempt: hardly ever is there a second one.
+        // Cloned for each attempt: a second one is rare.
         let batch = || writes.iter().flat_map(|write| &write.batch).cloned().collect::<Vec<Commit>>();
         let (mut pause, mut most) =
             (PAUSES.base, writes.iter().map(|write| write.batch.len()).sum::<usize>());
@@ -334,11 +336,12 @@ impl Committer {
                 () = self.health.abandoned.cancelled() => break,
             }
             pause = PAUSES.after(pause);
-            // It may only take too long all at once.
+            // The batch may only be too large for the store's time limit, so try it in smaller chunks.
             most = (most / 2).max(SMALL_BATCH);
             answer = self.again(&batch(), most).await;
         }
-        // Also if it failed otherwise: while new work is refused, nobody would find out that it is well again.
+        // Also after another kind of error: while new work is refused, no write would show that the store is
+        // up again.
         let down = answer.as_ref().err().is_some_and(StoreError::is_down);
         if !down && self.health.set_down(false) {
             tracing::info!("the task store answers again");
@@ -346,7 +349,8 @@ impl Committer {
         answer
     }
 
-    /// Another attempt, so many entries at a time: one that is refused because it is there already is ours.
+    /// Commits once more, in chunks of at most `most` entries. An entry that is refused because it is stored
+    /// already counts as committed if it is ours.
     async fn again(&self, batch: &[Commit], most: usize) -> Result<Vec<Result<(), Refused>>, StoreError> {
         let mut results = Vec::with_capacity(batch.len());
         for some in batch.chunks(most.max(1)) {
@@ -368,16 +372,16 @@ impl Committer {
     }
 }
 
-/// What could not be recorded is nowhere: whoever comes next reads the store.
+/// Evicts tasks whose entries could not be committed; later calls read the store.
 fn give_up(writes: Vec<Write>, error: &StoreError) {
-    tracing::error!(%error, tasks = writes.len(), "entries could not be recorded and were given up");
+    tracing::error!(%error, tasks = writes.len(), "entries could not be committed and are lost");
     for write in writes {
         write.live.evict();
     }
 }
 
-/// True if what is stored is what was to be stored. A database keeps an event as JSON, which does not tell
-/// everything apart: moments have milliseconds there, and an empty name is none.
+/// True if the stored event is ours. A database stores an event as JSON, which loses some details: times are
+/// cut to milliseconds, and an empty name becomes none.
 fn is_same(stored: &Event, ours: &Event) -> bool {
     let kept = || serde_json::from_slice::<Event>(&serde_json::to_vec(ours).ok()?).ok();
     stored == ours || kept().as_ref() == Some(stored)
@@ -395,7 +399,7 @@ mod tests {
 
     #[test]
     fn an_event_that_a_database_has_kept_is_known_again() {
-        // It was taken for another's, and the task was given up and stuck.
+        // Regression: the stored event counted as another owner's, and the task was given up and stuck.
         let status = |timestamp: &str| {
             let status = TaskStatus {
                 state: TaskState::Working,

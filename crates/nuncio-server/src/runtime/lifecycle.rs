@@ -1,14 +1,14 @@
-//! The life of a runtime: open for new work, draining, and the executions that a drain waits for.
+//! The lifecycle of a runtime: open for new work, then draining until its executions are over.
 
 use nuncio_protocol::{Error, ErrorKind, Result};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::RETRY_AFTER;
 
-/// The executions of a runtime, and whether more are taken.
+/// The running executions of a runtime, and whether it admits new ones.
 #[derive(Default)]
 pub(super) struct Lifecycle {
-    /// Fires when no new work is taken.
+    /// Cancelled when the drain begins.
     pub(super) draining: CancellationToken,
     pub(super) executions: TaskTracker,
 }
@@ -18,7 +18,7 @@ impl Lifecycle {
         !self.draining.is_cancelled()
     }
 
-    /// Refuses new work while the server ends.
+    /// Refuses new work during the drain.
     pub(super) fn check_open(&self) -> Result<()> {
         if self.is_open() {
             return Ok(());
@@ -26,7 +26,7 @@ impl Lifecycle {
         Err(Error::new(ErrorKind::Unavailable, "the server is shutting down").with_retry_after(RETRY_AFTER))
     }
 
-    /// Takes no new work from now on.
+    /// Begins the drain: no new work is admitted.
     pub(super) fn close(&self) {
         self.draining.cancel();
         self.executions.close();

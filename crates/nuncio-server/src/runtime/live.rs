@@ -1,9 +1,11 @@
-//! Tasks in memory: those that execute, wait for their turn, or are watched.
+//! Live tasks: tasks in memory, because they run, wait for a turn, or are followed.
 //!
-//! One owner folds. While a task is live its folded state is here, behind a short lock that is never
-//! held across an await; emits, follow-up messages, cancels and subscribers meet at this lock, in
-//! order. What is folded may be ahead of what is committed; only what is committed is shown. When the last
-//! handle goes, the task leaves memory and the store alone knows it.
+//! A live task's state (`state`) is behind a short lock that is never held across an await. Emits,
+//! follow-ups, cancels and subscribers are ordered by this lock. Waiters are woken by a notification and then
+//! read the state.
+//!
+//! Only the owner of a task folds its events. The folded state may be ahead of the committed one; callers see
+//! the committed one only. When the last handle is dropped, the task leaves memory and only the store has it.
 
 use std::{
     collections::HashMap,
@@ -31,14 +33,15 @@ pub(super) struct LiveTask {
     pub(super) id: TaskId,
     pub(super) context_id: ContextId,
     pub(super) scope: Arc<Scope>,
-    /// The key of the send that begins it here.
+    /// The idempotency key of the send that began the task in this process.
     pub(super) key: Option<IdempotencyKey>,
     state: Mutex<State>,
-    /// Wakes whoever waits for the state to change. The state alone is the truth.
+    /// Wakes waiters for any change of the state. It carries no data: they read the state again.
     changed: Notify,
-    /// Wakes whoever waits for the task to settle, not with each piece of its work.
+    /// Wakes waiters for a settled task only, not at each event.
     settled: Notify,
-    /// How many [`LiveTaskRef`]s there are. Grows only under the registry's lock or from a live handle.
+    /// The number of [`LiveTaskRef`]s. It grows only under the registry's lock, or by a clone of a live
+    /// handle.
     handles: AtomicUsize,
 }
 
@@ -47,7 +50,7 @@ impl LiveTask {
         self.state.lock()
     }
 
-    /// The number of the last entry in the store, and whether the task ended with it.
+    /// The number of the last committed entry, and whether the task ended with it.
     ///
     /// # Errors
     /// The task is lost.
@@ -57,7 +60,7 @@ impl LiveTask {
         Ok((state.committed().seq, state.has_ended()))
     }
 
-    /// Takes in entries that are in the store now, and tells whoever waits; says whether webhooks may be due.
+    /// Marks entries as committed and wakes the waiters; true if the task has webhooks.
     pub(super) fn committed(&self, batch: &[Commit]) -> bool {
         let mut state = self.lock();
         let advance = state.advance(batch);
@@ -68,20 +71,20 @@ impl LiveTask {
         pushes
     }
 
-    /// Takes in what the store has, where another owner writes, or wrote.
+    /// Replaces the state by the stored task, if another owner writes to the task or wrote to it.
     pub(super) fn follow(&self, stored: StoredTask) {
         if self.lock().follow(stored) {
             self.announce();
         }
     }
 
-    /// Says that the state has changed. Call it after the lock is released.
+    /// Wakes all waiters. Call it after the lock is released.
     pub(super) fn announce(&self) {
         self.changed.notify_waiters();
         self.settled.notify_waiters();
     }
 
-    /// The same if nothing else has changed than how far the task has come.
+    /// Wakes the waiters after a commit, if nothing else has changed.
     pub(super) fn announce_progress(&self, committed: Progress) {
         self.changed.notify_waiters();
         if committed.settled.is_some() {
@@ -89,24 +92,24 @@ impl LiveTask {
         }
     }
 
-    /// Done at the next change after this call, waited for or not: take it, look at the state, then
-    /// wait, and nothing is missed.
+    /// A notification of the next change after this call, even if it is not awaited yet. To miss no change,
+    /// call this first, then read the state, then await.
     pub(super) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 
-    /// Waits until the state is as wanted.
+    /// Waits until the state meets the condition.
     pub(super) async fn until(&self, wanted: impl Fn(&State) -> bool) {
         self.until_by(&self.changed, wanted).await;
     }
 
-    /// The same for what is wanted of a task that has settled, of one that is lost, or of messages that wait: whoever
-    /// waits for that is not woken by pieces of work.
+    /// As [`Self::until`], for conditions that change only when the task settles, is lost or gets a queued
+    /// message. The waiter is not woken at each event.
     pub(super) async fn until_settled(&self, wanted: impl Fn(&State) -> bool) {
         self.until_by(&self.settled, wanted).await;
     }
 
-    /// Waits until all that is folded is in the store, or lost.
+    /// Waits until all folded entries are committed, or the task is lost.
     pub(super) async fn until_committed(&self) {
         self.until(State::is_committed).await;
     }
@@ -134,8 +137,8 @@ impl LiveTaskRef {
         Self { live: Arc::clone(live), registry: Arc::downgrade(registry) }
     }
 
-    /// Takes the task out of memory, which is not what is stored: nothing more is written, the execution ends, and
-    /// whoever comes next reads the store.
+    /// Evicts the task, because memory and store differ. Nothing more is written, the execution is cancelled,
+    /// and later calls read the store.
     pub(super) fn evict(&self) {
         let mut state = self.lock();
         state.lose();
@@ -184,13 +187,13 @@ impl Drop for LiveTaskRef {
 /// The live tasks of a runtime.
 #[derive(Default)]
 pub(super) struct Registry {
-    /// The account that tasks count in.
+    /// The memory account of the tasks.
     pub(super) memory: MemoryAccount,
     tasks: Mutex<HashMap<TaskId, Arc<LiveTask>, RandomState>>,
 }
 
 impl Registry {
-    /// No tasks yet; those to come count in this account.
+    /// An empty registry whose tasks count in this account.
     pub(super) fn new(memory: MemoryAccount) -> Self {
         Self { memory, ..Self::default() }
     }
@@ -199,7 +202,7 @@ impl Registry {
         self.tasks.lock()
     }
 
-    /// A task that does not exist yet.
+    /// Adds a task that does not exist yet.
     pub(super) fn begin(
         self: &Arc<Self>,
         id: TaskId,
@@ -213,8 +216,9 @@ impl Registry {
         begun
     }
 
-    /// A task that does not exist yet and is not found here. Callers read the store, which has it once it is made:
-    /// several may try to make it, and the store takes one of them.
+    /// Makes a handle for a task that does not exist yet, without adding it to the registry. Callers read the
+    /// store, which has the task once it is committed. Several servers may try that, and the store accepts
+    /// one.
     pub(super) fn begin_apart(
         self: &Arc<Self>,
         id: TaskId,
@@ -244,7 +248,7 @@ impl Registry {
         tasks.get(id).filter(|live| *live.scope == *scope).map(|live| LiveTaskRef::new(live, self))
     }
 
-    /// Makes a stored task live, unless somebody has meanwhile.
+    /// Makes a stored task live, unless it is live already.
     pub(super) fn revive(self: &Arc<Self>, scope: &Arc<Scope>, stored: StoredTask) -> LiveTaskRef {
         let mut tasks = self.lock();
         let live = tasks.entry(stored.task.id.clone()).or_insert_with(|| {
@@ -262,7 +266,7 @@ impl Registry {
         LiveTaskRef::new(live, self)
     }
 
-    /// Forgets a task without handles, unless somebody has taken one since.
+    /// Removes a task without handles, unless a handle was made meanwhile.
     fn release(&self, live: &Arc<LiveTask>) {
         let mut tasks = self.lock();
         if live.handles.load(Ordering::Acquire) == 0
@@ -272,7 +276,7 @@ impl Registry {
         }
     }
 
-    /// Forgets a task whose memory is not the truth any more; the next caller reads the store.
+    /// Removes a task whose memory and store differ; later calls read the store.
     fn evict(&self, live: &LiveTask) {
         let mut tasks = self.lock();
         if tasks.get(&live.id).is_some_and(|known| std::ptr::eq(&raw const **known, live)) {
@@ -280,13 +284,13 @@ impl Registry {
         }
     }
 
-    /// How many tasks are live.
+    /// The number of live tasks.
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Every live task, for the shutdown.
+    /// All live tasks.
     pub(super) fn all(self: &Arc<Self>) -> Vec<LiveTaskRef> {
         self.lock().values().map(|live| LiveTaskRef::new(live, self)).collect()
     }

@@ -1,5 +1,12 @@
-//! The server side of [`A2aService`]: admits calls, runs the executor, records what it says, and answers
-//! from what is recorded.
+//! The runtime of one agent: the server side of [`A2aService`]. It admits calls, runs the executor, records
+//! its events, and answers from the record.
+//!
+//! Read the path of a message: `service` (the operations), `admit` (a message becomes a turn), `execution`
+//! (the turn runs), `emitter` and `record` (its events become entries of the log), `journal` (entries reach
+//! the store), `feed` (streams read the log). `live` and `state` hold a task in memory meanwhile. `reserve`,
+//! `stored_turn` and `recover` are for crashes, `watch` is for stores that several servers share.
+//!
+//! Every change to a task goes through `record`, and no caller sees an entry before it is committed.
 
 mod hooks;
 
@@ -78,42 +85,41 @@ use crate::{
     store::{ErasureTarget, Projection, Scope, Store},
 };
 
-/// What a caller is told to wait when a limit is reached.
+/// The `Retry-After` of calls that are refused because of a limit or an outage.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The error of whoever is to come back: the store is away, or the task is in other hands.
+/// The error for a caller that should try again: the store is down, or another server owns the task.
 fn unavailable() -> Error {
     Error::from(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)
 }
 
-/// How long an answer waits for the store to take in what it tells.
+/// The longest time that a response waits for its last entry to be committed.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest time that a send with `returnImmediately` waits for the agent's first event: an agent that answers with a
-/// message does so within it, and a task that begins later than that is made by the runtime.
+/// The longest time that a send with `returnImmediately` waits for the agent's first event. An agent that
+/// replies with a message does so within this time; for a slower one the runtime creates the task.
 const FIRST_EVENT_TIMEOUT: Duration = Duration::from_millis(25);
 
-/// How much is forgotten in one transaction.
+/// The number of tasks that one transaction erases.
 const ERASE_AT_A_TIME: usize = 256;
 
-/// An agent's runtime. Cheap to clone.
+/// The runtime of one agent. Cheap to clone.
 #[derive(Clone)]
 pub struct Runtime {
     core: Arc<Core>,
-    /// The operations, with the author's hooks around them if there are any.
+    /// The operations, inside the author's interceptors and extensions if there are any.
     service: Arc<dyn A2aService>,
 }
 
-/// The parts of a runtime.
+/// The parts of a runtime. Each owns its own state.
 pub(crate) struct Core {
     agent: Agent,
     limits: Limits,
     store: Arc<dyn Store>,
-    /// Its webhooks, if it has some.
+    /// The webhooks of this agent; `None` if it does not support push notifications.
     push: Option<Arc<AgentPush>>,
     registry: Arc<Registry>,
     sends: Arc<Sends>,
-    /// Writes to the store.
     journal: Journal,
     cursors: Cursors,
     recovery: Recovery,
@@ -121,7 +127,7 @@ pub(crate) struct Core {
     lifecycle: Lifecycle,
 }
 
-/// The error of an event for which the server has no memory.
+/// The error of an event that does not fit into the memory account.
 fn out_of_memory() -> Error {
     let why = "the task was stopped: the server is short of memory (memory_limit_bytes)";
     Error::new(ErrorKind::ResourceExhausted, why)
@@ -134,7 +140,7 @@ impl fmt::Debug for Runtime {
 }
 
 impl Core {
-    /// Waits until a live task is in the store up to this entry.
+    /// Waits until a live task is committed up to this entry.
     async fn until_committed(&self, live: &LiveTask, seq: Seq) -> Result<()> {
         let committed = |state: &State| state.is_lost() || state.committed().seq >= seq;
         if !committed(&live.lock()) && timeout(COMMIT_PATIENCE, live.until(committed)).await.is_err() {
@@ -143,13 +149,14 @@ impl Core {
         live.lock().check_kept()
     }
 
-    /// The task as it stands, as far as it is shown.
+    /// Reads the current task, reduced to the parts that `shown` asks for.
     async fn read(&self, scope: &Arc<Scope>, id: &TaskId, shown: Projection) -> Result<Task> {
         if let Some(live) = self.registry.get(scope, id) {
             let known = {
                 let state = live.lock();
                 let task = state.task().filter(|_| state.committed().seq > Seq::ZERO).cloned();
-                // At rest, it may have gone on elsewhere.
+                // The copy of a task that is not running may be out of date: another server may have
+                // continued the task.
                 let elsewhere = self.store.is_shared() && state.running.is_none() && state.is_committed();
                 (!state.is_lost() && !elsewhere).then(|| (task, state.folded().seq))
             };
@@ -157,7 +164,7 @@ impl Core {
                 let mut task = task.ok_or_else(|| Error::task_not_found(id))?;
                 shown.apply(&mut task);
                 match self.until_committed(&live, seq).await {
-                    // Another owner has just taken it: the store tells.
+                    // Another server has just taken the task over: read it from the store.
                     Err(_) if live.lock().is_lost() => {}
                     committed => return committed.map(|()| task),
                 }
@@ -166,14 +173,14 @@ impl Core {
         self.store.shown(scope, id, shown).await?.ok_or_else(|| Error::task_not_found(id))
     }
 
-    /// How long a caller may be kept waiting.
+    /// The time until which a blocking call of this caller may wait.
     fn patience(&self, cx: &CallContext) -> Instant {
         let ceiling = Instant::now() + self.limits.blocking_ceiling;
         cx.deadline.map_or(ceiling, |deadline| ceiling.min(deadline.into()))
     }
 
-    /// Waits a moment until the agent's first event tells whether it answers with a task or with a message, then makes
-    /// the task.
+    /// Waits for the agent's first event, which decides between a task and a direct reply. Creates the task
+    /// if the event does not come in time.
     async fn until_first_event(self: &Arc<Self>, live: &LiveTaskRef) -> Result<()> {
         let has_begun = |state: &State| {
             matches!(state.phase, Phase::Task(_) | Phase::Lost(_)) || state.answers(Seq::ZERO)
@@ -185,11 +192,11 @@ impl Core {
             return Ok(());
         }
         Recorder::new(self, live).ensure().await?;
-        // A reply that came at the last moment is on its way to the store.
+        // A reply that came at the last moment may not be committed yet.
         timeout(COMMIT_PATIENCE, live.until(has_begun)).await.map_err(|_| unavailable())
     }
 
-    /// What a send answers when its task has settled, or the time is up.
+    /// Makes the response of a send. With `wait` it comes when the task has settled or the time is up.
     async fn answer(
         self: &Arc<Self>,
         live: &LiveTaskRef,
@@ -199,7 +206,7 @@ impl Core {
     ) -> Result<SendMessageResponse> {
         if wait {
             let settled = |state: &State| state.answers(turn);
-            // Looked at once without a timer.
+            // The first check needs no timer.
             let in_time = settled(&live.lock())
                 || tokio::select! {
                     settled = timeout_at(self.patience(cx), live.until_settled(settled)) => settled.is_ok(),
@@ -208,8 +215,7 @@ impl Core {
                     }
                 };
             if !in_time {
-                // The agent has said nothing yet: then the task begins here, so that there is one to
-                // come back to.
+                // No event yet. Create the task, so that the caller has something to come back to.
                 Recorder::new(self, live).ensure().await?;
             }
         } else {
@@ -221,7 +227,7 @@ impl Core {
                 Phase::Replied { reply, stored: true } => {
                     (SendMessageResponse::Message(Arc::clone(reply)), Seq::ZERO)
                 }
-                // It is on its way to the store.
+                // The reply is not committed yet.
                 Phase::Replied { stored: false, .. } => return Err(unavailable()),
                 Phase::Refused(error) => return Err(once_more(error)),
                 Phase::Lost(_) => return Err(unavailable()),
@@ -230,13 +236,13 @@ impl Core {
                 }
             }
         };
-        // It may have gone on since it settled; what is told is in the store.
+        // The task may have changed since it settled; the response shows only committed entries.
         self.until_committed(live, seq).await?;
         Ok(answer)
     }
 }
 
-/// The same error for another caller: several may wait for one send.
+/// Copies an error: several callers may wait for the same send.
 fn once_more(error: &Error) -> Error {
     let mut again =
         Error::from_details(error.kind(), error.message(), error.details()).with_fault(error.fault());
@@ -250,12 +256,13 @@ fn once_more(error: &Error) -> Error {
 }
 
 impl Runtime {
-    /// Begins a runtime for this agent. What its card says, it does.
+    /// Starts a builder for an agent with this card and executor. The runtime offers the capabilities that
+    /// the card declares.
     pub fn builder(card: AgentCard, executor: impl Executor) -> RuntimeBuilder {
         RuntimeBuilder::new(card, Arc::new(executor))
     }
 
-    /// True if the other one is the same agent with the same tasks.
+    /// True if both handles belong to the same runtime, with the same tasks.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
@@ -267,9 +274,9 @@ impl Runtime {
         Arc::clone(&self.core.agent.current().card)
     }
 
-    /// From now on this is the agent: new calls and executions see this card and this executor, those that run
-    /// keep theirs. What the runtime declares on its first card it declares on this one, too. Its name, limits
-    /// and hooks stay as they were built.
+    /// Replaces the card and the executor. New calls and executions use the new ones, running executions keep
+    /// theirs. Extensions that the runtime declared on its first card are declared on this one too. Name,
+    /// limits and hooks stay as built.
     pub fn replace(&self, card: AgentCard, executor: Arc<dyn Executor>) {
         let Current { parts, max_task_bytes, .. } = **self.core.agent.current();
         self.core.agent.replace(card, executor, parts, max_task_bytes);
@@ -281,29 +288,30 @@ impl Runtime {
         self.core.lifecycle.is_open()
     }
 
-    /// False while the store does not take in what was said: new work is refused until it does.
+    /// False while the store is down. New work is refused meanwhile.
     #[must_use]
     pub fn is_recording(&self) -> bool {
         self.core.journal.check().is_ok()
     }
 
-    /// How many executions run.
+    /// The number of running executions.
     #[must_use]
     pub fn running(&self) -> usize {
         self.core.lifecycle.executions.len()
     }
 
-    /// Ends in good order: no new work; running tasks get `grace`, and what still runs then is recorded as
-    /// failed with the reason, or left to the next server where a crash would leave it, too: a turn that has
-    /// not begun, and those of an agent that is idempotent. Streams of running tasks show that end; others
-    /// close at once, so that clients come back elsewhere.
+    /// Drains the runtime. No new work is admitted, and running tasks get `grace` to finish. Tasks that still
+    /// run then are recorded as failed, with the reason. Turns that would survive a crash are left to the
+    /// next server instead: turns that have not begun, and turns of an idempotent agent. Streams of running
+    /// tasks stay open until the task ends; other streams close at once, so that their clients reconnect
+    /// elsewhere.
     pub async fn drain(&self, grace: Duration) {
         let executions = &self.core.lifecycle.executions;
         self.core.lifecycle.close();
         if timeout(grace, executions.wait()).await.is_ok() {
             return;
         }
-        // More than once: a message that was let in just before may begin to run just after.
+        // Repeated, because a message that was admitted just before the drain may start to run just after it.
         let patience = self.core.limits.cancel_grace + RETRY_AFTER;
         loop {
             for live in self.core.registry.all() {
@@ -312,16 +320,16 @@ impl Runtime {
             if timeout(patience, executions.wait()).await.is_ok() {
                 return;
             }
-            // The store may be down: whoever waits for it is told that it was not to be.
+            // The store may be down: tasks that wait for it are given up.
             self.core.journal.abandon();
         }
     }
 
-    /// Forgets all that a caller has said and was told here, whatever state it is in; says how many tasks and
-    /// replies that were. What runs is stopped.
+    /// Erases all tasks and stored replies of a caller at this agent, in any state, and stops running
+    /// executions. Returns the number of erased tasks and replies.
     ///
     /// # Errors
-    /// The store is not there. What was forgotten until then stays forgotten; ask again.
+    /// The store is down. A part may have been erased; call this again.
     pub async fn erase(&self, tenant: Option<&str>, caller: &Caller) -> Result<usize> {
         let whose = ErasureTarget {
             agent: Some(Arc::clone(&self.core.agent.name)),
@@ -331,7 +339,7 @@ impl Runtime {
         for live in self.core.registry.all().into_iter().filter(|live| whose.is(&live.scope)) {
             live.evict();
         }
-        // What is on its way to the store would come there after it was emptied.
+        // Entries that are still queued would be stored after the erasure.
         if timeout(COMMIT_PATIENCE, self.core.journal.quiet()).await.is_err() {
             return Err(unavailable());
         }
@@ -345,7 +353,7 @@ impl Runtime {
         }
     }
 
-    /// How many tasks are in memory beside the store: none, when nothing runs and nobody watches.
+    /// The number of live tasks; zero when nothing runs and no stream is open.
     #[cfg(any(test, feature = "test-util"))]
     #[must_use]
     pub fn live_tasks(&self) -> usize {

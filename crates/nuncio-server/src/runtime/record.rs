@@ -1,7 +1,7 @@
-//! The one write path: fold the event into the task, commit it, say that there is more.
+//! The only write path: folds events into a task, commits them, and wakes the readers.
 //!
-//! Nothing is visible to anyone before it is committed. Folding is done here, in order, under the task's
-//! lock; the [`Journal`](super::journal) commits, at once or in batches.
+//! Events are folded here, in order, under the task's lock. The [`Journal`](super::journal) commits them, at
+//! once or in batches. No event is visible to callers before it is committed.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ use crate::{
     store::{Commit, IdempotencyKey, StoredTurn, Webhook},
 };
 
-/// Who writes.
+/// The author of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Writer {
-    /// The agent: while it is being stopped it may only end the task.
+    /// The agent. While it is being stopped it may only end the task.
     Executor,
     /// The runtime itself.
     Runtime,
@@ -53,17 +53,17 @@ impl Recorder {
         &self.live.context_id
     }
 
-    /// Records what the executor says.
+    /// Records an event of the executor.
     pub(crate) fn record(&self, event: Event) -> impl Future<Output = Result<Seq>> + Send {
         self.write(Writer::Executor, [event])
     }
 
-    /// Records all that the executor says, in one piece: nobody sees a part of it.
+    /// Records several events of the executor together, so that no reader sees only a part of them.
     pub(crate) async fn record_all(&self, events: Vec<Event>) -> Result<Seq> {
         self.write(Writer::Executor, events).await
     }
 
-    /// Keeps what the executor remembers until the next entry takes it along.
+    /// Keeps the executor's memo, to be committed with the next entry.
     pub(crate) fn remember(&self, memo: Bytes) -> Result<()> {
         let mut state = self.live.lock();
         match &state.phase {
@@ -79,7 +79,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Gives the caller this error instead of a task, if there is none.
+    /// Refuses the message with this error, if there is no task yet.
     pub(crate) fn refuse(&self, error: Error) -> Result<()> {
         let mut state = self.live.lock();
         match &state.phase {
@@ -94,43 +94,43 @@ impl Recorder {
         Ok(())
     }
 
-    /// Looks at the task as it is folded.
+    /// Reads the task with all folded events.
     pub(crate) fn with_task<T>(&self, look: impl FnOnce(Option<&Task>) -> T) -> T {
         look(self.live.lock().last_task())
     }
 
-    /// Waits until the task asks for something.
+    /// Waits until the task is interrupted.
     pub(crate) async fn until_interrupted(&self) {
         self.live.until_settled(|state| state.state().is_interrupted()).await;
     }
 
-    /// Waits until the task asks for something and a message waits for its turn.
+    /// Waits until the task is interrupted and a message is queued.
     pub(crate) async fn until_follow_up(&self) {
         self.live.until_settled(|state| state.state().is_interrupted() && !state.queue.is_empty()).await;
     }
 
-    /// True if it is stopped for good, by its caller or by a limit.
+    /// True if the task is stopped for good, by its caller or by a limit.
     pub(crate) fn is_canceled(&self) -> bool {
         self.live.lock().stopping().is_some_and(Stop::is_for_good)
     }
 
-    /// Waits until all that was recorded is in the store.
+    /// Waits until all recorded events are committed.
     pub(crate) async fn flush(&self) -> Result<()> {
         self.live.until_committed().await;
         self.live.lock().check_kept()
     }
 
-    /// Makes the task, if it is not there yet.
+    /// Makes the task, if there is none yet.
     pub(crate) async fn create(&self) -> Result<Seq> {
         self.write(Writer::Executor, []).await
     }
 
-    /// Makes the task for a caller that will not wait longer, unless a reply was given meanwhile.
+    /// Makes the task for a caller that will not wait longer, unless there is a reply already.
     pub(super) async fn ensure(&self) -> Result<()> {
         self.write(Writer::Runtime, []).await.map(drop)
     }
 
-    /// Records what a caller says to the task.
+    /// Records a caller's message to the task.
     pub(super) async fn caller_message(
         &self,
         message: &Arc<Message>,
@@ -145,7 +145,7 @@ impl Recorder {
         self.write(Writer::Runtime, [Event::Message(Arc::clone(message))]).await
     }
 
-    /// Ends the task in this state, in the runtime's name, with a reason for people.
+    /// Ends the task in this state, on behalf of the runtime, with a reason for people to read.
     pub(super) async fn end(&self, state: TaskState, reason: Option<&str>) -> Result<Seq> {
         let message = reason.map(|reason| {
             Arc::new(Message {
@@ -166,8 +166,8 @@ impl Recorder {
         })
     }
 
-    /// Gives a direct reply. Where a task exists already (the caller would not wait, or it is a
-    /// follow-up) the reply becomes the words of its completion (trap T-50).
+    /// Gives a direct reply. If there is a task already (a follow-up, or a caller that did not wait), the
+    /// reply becomes the message of its completed status (trap T-50).
     pub(crate) async fn reply(&self, mut message: Message) -> Result<()> {
         let told = {
             let mut state = self.live.lock();
@@ -207,8 +207,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes these events, and makes the task if it is not there. If one of them cannot be, it is the last that is
-    /// looked at: those before it are written.
+    /// Writes these events, and makes the task if there is none. Stops at the first event that is refused;
+    /// the events before it are written.
     async fn write(
         &self,
         writer: Writer,
@@ -222,10 +222,10 @@ impl Recorder {
         if batch.is_empty() {
             return refused.map(|()| state.folded().seq);
         }
-        // In the hands of this owner from now on, or the store says no.
+        // From now on this server owns the task, or the store refuses the commit.
         state.owned_elsewhere = false;
         let seq = state.folded().seq;
-        // Under the lock: in the order of the numbers.
+        // Under the lock, so that entries are appended in the order of their numbers.
         let appended = journal.append(&self.live, &mut state, batch, permit);
         let committed = state.committed();
         drop(state);
@@ -237,7 +237,8 @@ impl Recorder {
         appended.and(refused).map(|()| seq)
     }
 
-    /// Folds events into the task, which it makes if need be, and gives what is to be committed; and why it is not all.
+    /// Folds events into the task, which it makes if there is none. Returns the entries to commit, and the
+    /// reason if an event was refused.
     fn fold(
         &self,
         state: &mut State,
@@ -262,7 +263,7 @@ impl Recorder {
                 (task, Progress::default(), Progress::default())
             }
             Phase::Lost(_) => return (batch, Err(super::unavailable())),
-            // That was the end: there is no task to make or to end.
+            // The reply or refusal was the end: there is no task to make or to end.
             Phase::Replied { .. } | Phase::Refused(_) if writer == Writer::Runtime => return (batch, Ok(())),
             Phase::Replied { .. } => return (batch, Err(after_reply())),
             Phase::Refused(_) => return (batch, Err(after_refusal())),
@@ -285,7 +286,7 @@ impl Recorder {
             Ok(())
         });
         if refused.is_err() && is_new && batch.len() == 1 {
-            // Nothing was said: there is no task.
+            // No event was accepted, so no task is made.
             state.bytes.set(before);
             return (Vec::new(), refused);
         }
@@ -296,16 +297,16 @@ impl Recorder {
             std::mem::take(&mut state.attached).put_on(first);
             state.pushes |= first.webhook.is_some();
         }
-        // At a store that is shared, somebody else may have registered a webhook.
+        // In a shared store another server may have registered a webhook.
         if let Some(push) = self.core.push.as_ref().filter(|_| state.pushes || self.core.store.is_shared()) {
             batch.iter_mut().for_each(|commit| commit.push = push.tells(&commit.event));
         }
         (batch, refused)
     }
 
-    /// Stops the execution if the event would make the task larger than its limit or than memory allows: what came
-    /// before is kept. The runtime's own
-    /// entries are few and small, and the reason is one of them.
+    /// Stops the execution if an event of this size would exceed the task's limit or the memory account.
+    /// Earlier events are kept. The runtime's own entries are not limited: they are few and small, and one of
+    /// them holds the reason.
     fn refuse_too_large(&self, state: &mut State, bytes: usize) -> Result<()> {
         if state.bytes.get().saturating_add(bytes) > self.core.agent.current().max_task_bytes {
             state.stop(Stop::TooLarge);
@@ -318,8 +319,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// An execution that is being stopped may still end the task in its own words, and nothing else. Where the task is
-    /// too large, the reason is told by the runtime.
+    /// Refuses events of an execution that is being stopped, except one that ends the task. If the task is
+    /// too large, the runtime records the end, with the reason.
     fn refuse_while_stopping(&self, state: &State, events: &[Event]) -> Result<()> {
         let ends =
             matches!(events, [event] if event.status().is_some_and(|status| status.state.is_terminal()));

@@ -1,8 +1,8 @@
-//! What an owner that is gone has left behind, and what is past its time.
+//! Recovery of the tasks of stopped servers, and retention.
 //!
-//! A task that never began runs. One that had begun runs again if the agent is idempotent; else it ends
-//! as failed, and says why: nothing is done twice, and nothing stays in progress for ever. So does the task of a
-//! message that was reserved (`reserve`).
+//! A turn that had not begun runs. A turn that had begun runs again if the agent is idempotent; otherwise its
+//! task ends as failed, with the reason. So does the task of a reserved message (`reserve`). Therefore an
+//! agent that is not idempotent gets no message twice, and no task stays in progress for ever.
 
 use std::{
     sync::{Arc, Weak},
@@ -28,23 +28,23 @@ use crate::{
     store::{Orphan, Prune, Pruned, Scope, StoreError, StoredTurn},
 };
 
-/// How often it is looked for what others have left. With the time after which an owner counts as gone
-/// this stays under ten seconds.
+/// The interval at which orphaned tasks are looked for. Together with the time after which a server counts as
+/// stopped this is under ten seconds.
 const RECOVERY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often the references of a message are looked for before it runs without them.
+/// The maximum number of attempts to read the references of a message before it runs without them.
 const MAX_REFERENCE_READS: usize = 30;
 
-/// How many tasks are taken over, or forgotten, at a time.
+/// The number of tasks that are adopted, or pruned, at once.
 const AT_A_TIME: usize = 256;
 
-/// How often it is looked for what is past its time.
+/// The interval at which expired tasks are pruned.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
 pub(super) const NOT_RUN_AGAIN: &str = "the server stopped while the agent was at work on this task; it was not run again, \
                              because the agent is not marked as idempotent";
 
-/// How long tasks are kept after their last status. What is not named is kept for ever.
+/// The time for which tasks are kept after their last status. A state without a time is kept for ever.
 #[derive(Clone, Debug, Default)]
 pub struct Retention {
     tasks: Vec<(TaskState, Duration)>,
@@ -52,14 +52,14 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Tasks that have ended, and direct replies under idempotency keys, for so long.
+    /// Keeps ended tasks, and direct replies under idempotency keys, for this time.
     #[must_use]
     pub fn finished(age: Duration) -> Self {
         let ended = TaskState::ALL.iter().filter(|state| state.is_terminal());
         Self { tasks: ended.map(|state| (*state, age)).collect(), replies: Some(age) }
     }
 
-    /// Tasks in this state for so long; no effect for states of progress.
+    /// Keeps tasks in this state for this time. Has no effect for states that are not settled.
     #[must_use]
     pub fn state(mut self, state: TaskState, age: Duration) -> Self {
         self.tasks.retain(|(known, _)| *known != state);
@@ -86,7 +86,7 @@ impl Retention {
 
 /// The state of recovery and retention.
 pub(super) struct Recovery {
-    /// Held while what others have left behind is taken up.
+    /// Held while orphaned tasks are adopted.
     lock: tokio::sync::Mutex<()>,
     retention: Retention,
 }
@@ -97,7 +97,7 @@ impl Recovery {
     }
 }
 
-/// Looks after the store for as long as the runtime lives.
+/// Spawns recovery and pruning, for as long as the runtime lives.
 pub(super) fn spawn_maintenance(core: &Arc<Core>) {
     if core.keeps_turns() || !core.recovery.retention.is_for_ever() {
         tokio::spawn(run(Arc::downgrade(core)));
@@ -108,12 +108,12 @@ async fn run(core: Weak<Core>) {
     let mut prune_at = Instant::now();
     while let Some(core) = core.upgrade().filter(|core| core.lifecycle.check_open().is_ok()) {
         if let Err(error) = core.recover().await {
-            tracing::warn!(%error, "tasks that others left behind could not be taken over; trying again");
+            tracing::warn!(%error, "tasks of stopped servers could not be adopted; trying again");
         }
         if Instant::now() >= prune_at {
             prune_at = Instant::now() + PRUNE_INTERVAL;
             if let Err(error) = core.prune().await {
-                tracing::warn!(%error, "tasks past their time could not be forgotten; trying again later");
+                tracing::warn!(%error, "expired tasks could not be pruned; trying again later");
             }
         }
         drop(core);
@@ -122,7 +122,7 @@ async fn run(core: Weak<Core>) {
 }
 
 impl Core {
-    /// Takes up what others have left behind; when it returns, all of that is running or has ended.
+    /// Adopts orphaned tasks. When it returns, all of them run or have ended.
     async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
         let _alone = self.recovery.lock.lock().await;
         loop {
@@ -133,13 +133,14 @@ impl Core {
             for orphan in orphans {
                 let id = orphan.stored.task.id.clone();
                 if let Err(error) = self.take_up(orphan).await {
-                    tracing::error!(task = %id, %error, "a task that was left behind could not be taken up");
+                    tracing::error!(task = %id, %error, "a task of a stopped server could not be adopted");
                 }
             }
         }
     }
 
-    /// The same now, for somebody who will not wait for long, and may leave: what is adopted is also run.
+    /// Recovers now, for a caller that waits only a short time. Spawned, because the caller may disconnect:
+    /// adopted tasks must also run.
     pub(super) async fn recover_now(self: &Arc<Self>) {
         if self.lifecycle.check_open().is_err() {
             return;
@@ -147,20 +148,20 @@ impl Core {
         let core = Arc::clone(self);
         let recovered = tokio::spawn(async move { core.recover().await });
         if let Ok(Ok(Err(error))) = timeout(self.limits.cancel_grace, recovered).await {
-            tracing::warn!(%error, "tasks that others left behind could not be taken over");
+            tracing::warn!(%error, "tasks of stopped servers could not be adopted");
         }
     }
 
     async fn take_up(self: &Arc<Self>, orphan: Orphan) -> Result<()> {
         let Orphan { scope, stored, busy, turns } = orphan;
         let live = self.registry.revive(&scope, stored.clone());
-        // Somebody may have looked at it before it was ours.
+        // A copy from before the adoption may be live already.
         live.follow(stored);
-        // A webhook may have been registered since it was read; the store knows.
+        // A webhook may have been registered since the task was read; the store decides at the commit.
         live.lock().pushes = true;
         let first = turns.first().map(|turn| TurnBody::decode(turn).map(|body| (body.opens(), turn.begun)));
         let runs = match first.transpose().unwrap_or_else(|error| {
-            tracing::error!(task = %live.id, %error, "a turn that was left behind cannot be read");
+            tracing::error!(task = %live.id, %error, "a stored turn of a stopped server cannot be decoded");
             None
         }) {
             Some((opens, false)) => opens || !busy,
@@ -168,10 +169,10 @@ impl Core {
             None => false,
         };
         if !runs {
-            tracing::info!(task = %live.id, "a task was left in progress and is ended as failed");
+            tracing::info!(task = %live.id, "a task of a stopped server was adopted and ends as failed");
             return Recorder::new(self, &live).end(TaskState::Failed, Some(NOT_RUN_AGAIN)).await.map(drop);
         }
-        tracing::info!(task = %live.id, turns = turns.len(), "a task was left behind and goes on");
+        tracing::info!(task = %live.id, turns = turns.len(), "a task of a stopped server was adopted and continues");
         let task = live.lock().task().cloned().ok_or(ErrorKind::Internal)?;
         for turn in turns {
             let turn = self.restore(&live, &task, turn).await?;
@@ -181,11 +182,11 @@ impl Core {
         Ok(())
     }
 
-    /// A turn as it was.
+    /// Restores a turn from the store.
     async fn restore(self: &Arc<Self>, live: &LiveTaskRef, task: &Task, turn: StoredTurn) -> Result<Turn> {
         let (scope, body) = (&live.scope, TurnBody::decode(&turn)?);
         let opens = body.opens();
-        // Else recorded already, with the task or with the mark that it has begun.
+        // The key of other turns is recorded already: with the task, or with the beginning of the turn.
         let key = body.key().filter(|_| !opens && !turn.begun);
         let in_flight = key.as_ref().and_then(|key| self.sends.enter(key, live).ok());
         in_flight.iter().for_each(InFlightGuard::waits);
@@ -205,20 +206,20 @@ impl Core {
         } else if opens {
             Turn::Opening(Box::new(OpeningTurn { job, acknowledged: Some(turn.id), reservation: None }))
         } else {
-            // Its webhook was registered before it was stored. Whoever said it is gone.
+            // The webhook was registered before the turn was stored. The caller has gone.
             let (begun, _) = oneshot::channel();
             Turn::FollowUp(Box::new(FollowUpTurn { job, key, webhook: None, stored: Some(turn), begun }))
         })
     }
 
-    /// The tasks that the message of such a turn refers to. The turn is ours now, and nobody else will run
-    /// it: a store that is not there is waited for, but they are a hint, and not worth everything.
+    /// The tasks that the message of an adopted turn refers to. No other server will run the turn, so this
+    /// waits while the store is down; but references are only a hint, so it gives up after some attempts.
     async fn references_left(&self, scope: &Arc<Scope>, message: &Message) -> Vec<Task> {
         for _ in 0..MAX_REFERENCE_READS {
             match self.references(scope, message).await {
                 Ok(references) => return references,
                 Err(error) => {
-                    tracing::warn!(%error, "what a message refers to could not be read; trying again");
+                    tracing::warn!(%error, "the tasks that a message refers to could not be read; trying again");
                 }
             }
             sleep(RECOVERY_INTERVAL).await;
@@ -226,7 +227,7 @@ impl Core {
         Vec::new()
     }
 
-    /// Runs what waits for this task, when there is room for another execution.
+    /// Runs the queued turns of this task as soon as there is a permit for another execution.
     fn run_queue(self: &Arc<Self>, live: &LiveTaskRef) {
         let (first, stopped) = {
             let mut state = live.lock();
@@ -260,7 +261,7 @@ impl Core {
             }
         }
         if forgotten > 0 {
-            tracing::info!(agent = %self.agent.name, forgotten, "forgot what was past its time");
+            tracing::info!(agent = %self.agent.name, forgotten, "pruned expired tasks and replies");
         }
         Ok(())
     }

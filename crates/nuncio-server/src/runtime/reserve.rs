@@ -1,13 +1,15 @@
-//! Reservations: the store knows that a message is about to be executed before its executor sees it, so that
-//! nothing is done twice, and nothing without a task that tells of it.
+//! Reservations: for an executor that is not idempotent, the store has a note of a message before the message
+//! is executed. So a repeat is not executed again, and each executed message leaves a task or a reply, even
+//! after a crash. This applies to messages with an idempotency key, and to all messages of an executor that
+//! always leaves a task (`Core::writes_ahead`).
 //!
-//! | what is executed | what is committed before |
+//! | executed | committed before |
 //! |---|---|
-//! | a message that begins a task | the task's id with the key ([`Reservation`]); the task itself is there from its first event on |
-//! | the same, its caller does not wait, and its executor always leaves a task | the task, with its key and its turn (`stored_turn`) |
-//! | a message to a task | the message, with its key, as an entry of the log |
+//! | a message that begins a task | the task's id and the idempotency key ([`Reservation`]); the task itself is committed with its first event |
+//! | the same, if the caller does not wait and the executor always leaves a task | the task, with its key and its turn (`stored_turn`) |
+//! | a message to a task | the message with its key, as an entry of the log |
 //!
-//! An executor that is idempotent needs none of this, and a store in memory ends with the process.
+//! An idempotent executor needs none of this, and a store in memory ends with the process.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,13 +36,13 @@ use crate::{
     store::{IdempotencyKey, Reservation, StoreError, Webhook},
 };
 
-/// How often a message that another server has reserved is looked for.
+/// The interval at which the outcome of another server's reservation is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How many reservations are read at a time.
+/// The number of reservations that are read at once.
 const PAGE: usize = 256;
 
-/// The body of a reservation: what the task begins with.
+/// The body of a reservation: the data that its task begins with.
 #[derive(Serialize, Deserialize)]
 struct ReservationBody {
     message: Arc<Message>,
@@ -49,15 +51,15 @@ struct ReservationBody {
 }
 
 impl Core {
-    /// True if the store is to know of a message before the executor does; `keyed` if it came with a key.
+    /// True if a message must be in the store before it is executed; `keyed` if it has an idempotency key.
     pub(super) fn writes_ahead(&self, keyed: bool) -> bool {
         self.keeps_turns()
             && !self.agent.is_idempotent()
             && (keyed || self.agent.current().executor.always_leaves_task())
     }
 
-    /// Reserves the task of a turn, and runs it. Where another server has the key already, that one's answer is
-    /// waited for.
+    /// Reserves the task of a turn, then runs it. If another server has the key already, waits for that
+    /// server's answer.
     pub(super) async fn begin_reserved(
         self: &Arc<Self>,
         cx: &CallContext,
@@ -66,7 +68,7 @@ impl Core {
         permit: TaskPermit,
     ) -> Result<Admitted> {
         let (core, handle) = (Arc::clone(self), live.clone());
-        // Not by the caller, who may leave: what is reserved is also run.
+        // Spawned, because the caller may disconnect: a reserved message must also run.
         let begun = self
             .lifecycle
             .executions
@@ -78,7 +80,7 @@ impl Core {
         self.taken_elsewhere(cx, live.key.as_ref(), &live).await?.ok_or_else(unavailable)
     }
 
-    /// False if the key is taken; then nothing was begun.
+    /// False if the key is taken; then nothing was started.
     async fn reserve_and_start(
         self: &Arc<Self>,
         live: &LiveTaskRef,
@@ -90,7 +92,8 @@ impl Core {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return Ok(false),
             Err(error) => {
-                // It may be there or not. Until it is certain that it is not, a repeat waits behind this turn.
+                // The reservation may or may not be stored. Until it is released for certain, a repeat waits
+                // behind this turn.
                 let (core, live) = (Arc::clone(self), live.clone());
                 self.lifecycle.executions.spawn(async move {
                     core.release(&live).await;
@@ -100,7 +103,7 @@ impl Core {
             }
         }
         if live.lock().is_lost() {
-            // Its caller was erased meanwhile.
+            // The caller was erased meanwhile.
             self.release(live).await;
             return Err(unavailable());
         }
@@ -113,7 +116,7 @@ impl Core {
         Ok(true)
     }
 
-    /// What became of a message under a key that another server has, if one has.
+    /// The outcome of a message whose key another server has taken, if one has.
     pub(super) async fn taken_elsewhere(
         self: &Arc<Self>,
         cx: &CallContext,
@@ -125,8 +128,8 @@ impl Core {
         Ok(Box::pin(self.claim(cx, key, live, false)).await?.err())
     }
 
-    /// Waits a moment for the answer to a message that is reserved. Of one that is abandoned the answer is that it
-    /// has failed.
+    /// Waits one poll interval for the answer to a reserved message. The task of an abandoned reservation is
+    /// recorded as failed instead.
     pub(super) async fn await_reserved(
         self: &Arc<Self>,
         reservation: Reservation,
@@ -143,7 +146,7 @@ impl Core {
         Ok(())
     }
 
-    /// Gives a reservation back, when the store is there.
+    /// Releases a reservation; retries while the store is down.
     pub(super) async fn release(&self, live: &LiveTaskRef) {
         if let Err(error) = self.journal.retry_while_down(|| self.store.release(&live.scope, &live.id)).await
         {
@@ -151,8 +154,8 @@ impl Core {
         }
     }
 
-    /// Makes the task of a reservation whose execution has come to nothing, as failed. If another server does the
-    /// same, or the caller was erased, that stands.
+    /// Makes the task of a reservation whose execution left no answer, and ends it as failed. If another
+    /// server was faster, or the caller was erased, the store's state stands.
     pub(super) async fn fail_reserved(self: &Arc<Self>, reservation: Reservation) -> Result<()> {
         let Reservation { scope, task_id, body, .. } = reservation;
         let ReservationBody { message, webhook } =
@@ -161,17 +164,17 @@ impl Core {
         let live = self.registry.begin_apart(task_id, context_id, scope, message, None);
         {
             let mut state = live.lock();
-            // Whoever owns it has ended.
+            // The owner of the reservation has stopped, so the commit takes the task over.
             state.owned_elsewhere = true;
             (state.attached.reserved, state.attached.webhook) = (true, webhook);
         }
-        tracing::info!(task = %live.id, "a message was at work when its server stopped; its task is ended as failed");
+        tracing::info!(task = %live.id, "the server stopped while this message was being executed; its task ends as failed");
         Recorder::new(self, &live).end(TaskState::Failed, Some(NOT_RUN_AGAIN)).await?;
         live.until_committed().await;
         Ok(())
     }
 
-    /// Ends what servers that are gone have reserved.
+    /// Ends the reservations of stopped servers as failed tasks.
     pub(super) async fn fail_abandoned(self: &Arc<Self>) -> Result<(), StoreError> {
         loop {
             let abandoned = self.store.abandoned(&self.agent.name, PAGE).await?;
@@ -179,7 +182,7 @@ impl Core {
             let failed = join_all(abandoned.into_iter().map(|left| self.fail_reserved(left))).await;
             let problem = failed.into_iter().find_map(Result::err);
             if let Some(error) = &problem {
-                tracing::error!(%error, "a task of which nothing is known could not be ended");
+                tracing::error!(%error, "an abandoned reservation could not be ended; trying again");
             }
             if is_last || problem.is_some() {
                 return Ok(());
@@ -202,7 +205,7 @@ impl Core {
     }
 }
 
-/// What is committed before the message that begins this task is executed.
+/// The reservation to commit before the opening message of this task is executed.
 fn reservation_of(live: &LiveTaskRef) -> Result<Reservation> {
     let (message, webhook, idempotency) = {
         let state = live.lock();

@@ -1,4 +1,5 @@
-//! The eleven operations, each in the order: extensions, capability, parameters, whose tasks, the work.
+//! The eleven operations. Each runs in the same order: required extensions, capability, parameters, scope,
+//! work.
 
 use std::sync::Arc;
 
@@ -28,18 +29,18 @@ use super::{
 };
 use crate::store::{Keyset, Projection, Scope, TaskQuery};
 
-/// How often a cancel is tried where another server writes to the task at the same time.
+/// The maximum number of attempts to cancel a task that another server writes to at the same time.
 const CANCEL_ATTEMPTS: usize = 8;
 
-/// The operations as they are, without what an author puts around them.
+/// The operations, without the author's interceptors and extensions.
 pub(super) struct Operations {
     pub(super) core: Arc<Core>,
 }
 
-/// What a send was answered.
+/// The outcome of a send.
 enum Answered {
     With(SendMessageResponse),
-    /// What is in memory is not what is stored.
+    /// The live task was lost: the store has other entries than memory.
     Lost(LiveTaskRef, Error),
     Refused(Error),
 }
@@ -84,7 +85,8 @@ impl A2aService for Operations {
         let (after, total) = cursor.map(|cursor| (cursor.after, cursor.total)).unzip();
         let query = TaskQuery {
             context_id: req.context_id.clone(),
-            // Unspecified filters nothing, also for a caller that did not come over a wire.
+            // Unspecified is no filter, also for an in-process caller whose request was not decoded by a
+            // binding.
             state: req.status.filter(|state| *state != TaskState::Unspecified),
             since: req.status_timestamp_after,
             after,
@@ -117,7 +119,8 @@ impl A2aService for Operations {
         let not_cancelable =
             || Error::from(ErrorKind::TaskNotCancelable).with_metadata("taskId", req.id.as_str());
         if core.keeps_turns() && live.lock().running.is_none() {
-            // Left behind, perhaps, and not yet taken up: its execution knows what there is to stop, and we do not.
+            // The task may be an orphan of a stopped server. Adopt it first, so that its own execution is
+            // stopped: only that one knows which work to cancel.
             core.recover_now().await;
         }
         let (before, memo) = {
@@ -130,7 +133,7 @@ impl A2aService for Operations {
             let Current { card, executor, .. } = &*core.agent.current.load_full();
             let cx = execution::idle_context(card, cx, task, memo, req.metadata.clone());
             execution::cancel_idle(&**executor, cx, core.limits.cancel_grace).await;
-            // A message may have come in meanwhile; then there is an execution to stop.
+            // A message may have arrived meanwhile; then its execution is to be stopped.
             if !execution::stop(&live, Stop::Cancel) {
                 live = self.end_at_rest(&scope, live).await?;
             }
@@ -209,7 +212,7 @@ impl A2aService for Operations {
         core.agent.extended_card(cx).await
     }
 
-    /// Messages are large, and stay where they are.
+    /// Keeps the boxed message of a send, which is large, instead of moving it out of its box.
     async fn call(&self, cx: &CallContext, call: Call) -> Result<Reply> {
         match call {
             Call::SendMessage(req) => self.send(cx, req).await.map(Reply::Sent),
@@ -230,7 +233,7 @@ impl Operations {
         let admitted = core.admit(cx, &scope, req, !wait).await?;
         let mut response = match self.answered(cx, &scope, admitted, wait).await {
             Answered::Lost(live, error) => {
-                // Another server may have been sent the same, and have come first.
+                // Another server may have received the same message first.
                 let known =
                     Box::pin(core.taken_elsewhere(cx, live.key.as_ref(), &live)).await?.ok_or(error)?;
                 drop(live);
@@ -260,7 +263,7 @@ impl Operations {
                     Ok(live) => live,
                     Err(error) => return Answered::Refused(error),
                 };
-                // Where nobody works on it there is nothing to wait for.
+                // Without a running execution the task does not change, so do not wait.
                 let worked_on = {
                     let state = live.lock();
                     state.running.is_some() || state.owned_elsewhere
@@ -283,7 +286,7 @@ impl Operations {
         let scope = core.agent.scope(cx, req.tenant.as_deref());
         let history_length =
             req.configuration.as_ref().and_then(|configuration| configuration.history_length);
-        // Before the message is let in: what was begun is not refused afterwards.
+        // The permit comes first: a message that was admitted must not be refused afterwards.
         let permit = core.capacity.stream_permit()?;
         // `returnImmediately` has no meaning for a stream (spec 3.2.2).
         match core.admit(cx, &scope, req, false).await? {
@@ -291,7 +294,8 @@ impl Operations {
                 Ok(Feed::open(core, live, permit, Start::Snapshot, Until::Terminal).await?.into_stream())
             }
             Admitted::Task(live, Begun { turn, task }) => {
-                // A follow-up begins with the task at its turn (trap T-33), a new task with its first entry.
+                // The stream of a follow-up begins with the task at its turn (trap T-33), that of a new task
+                // with its first entry.
                 let start = task.map_or(Start::After(turn), |task| Start::From(turn, Box::new(task)));
                 Feed::open(core, live, permit, start, Until::Answered(turn))
                     .await?
@@ -301,18 +305,19 @@ impl Operations {
             Admitted::Joined(live, turn) => {
                 let until = Until::Answered(turn);
                 let Some(after) = cx.last_event_id else {
-                    // As for a send that is no longer in flight: the task as it is, or as it begins.
+                    // Like a send that is no longer in flight: the stream begins with the current task.
                     return Feed::open(core, live, permit, Start::Snapshot, until)
                         .await?
                         .first(history_length)
                         .await;
                 };
                 check_last_event_id(after, live.standing()?.0)?;
-                // Who has seen the beginning is not kept waiting for the next event.
+                // A client that resumes has seen the beginning, so the response does not wait for the next
+                // event.
                 Ok(Feed::open(core, live, permit, Start::After(after), until).await?.into_stream())
             }
             Admitted::Known(id) => {
-                // Nothing was begun, so it may be refused after all.
+                // Nothing was started, so the call may still be refused.
                 drop(permit);
                 Box::pin(self.resume(cx, &scope, &id, Until::Answered(Seq::ZERO), history_length)).await
             }
@@ -329,12 +334,12 @@ impl Operations {
         self.core.push().map(drop)
     }
 
-    /// Records that a task which nobody here works on is canceled. Where another server writes to it all the
-    /// time, what is known here is soon old: then once more.
+    /// Records the cancel of a task that is not running here. If another server writes to the task at the
+    /// same time, the live task is lost and the cancel is tried again with a fresh copy.
     async fn end_at_rest(&self, scope: &Arc<Scope>, mut live: LiveTaskRef) -> Result<LiveTaskRef> {
         for _ in 0..CANCEL_ATTEMPTS {
             match Recorder::new(&self.core, &live).end(TaskState::Canceled, None).await {
-                // It has just ended otherwise; what follows sees how.
+                // The task ended in another way just now; the state below shows it.
                 Err(error) if error.kind() != ErrorKind::UnsupportedOperation => return Err(error),
                 _ => {}
             }
@@ -350,7 +355,7 @@ impl Operations {
         Ok(live)
     }
 
-    /// A stream of a task that exists: after the caller's last event, or from a snapshot on.
+    /// Opens a stream of an existing task: after the caller's last event, or beginning with a snapshot.
     async fn resume(
         &self,
         cx: &CallContext,
@@ -370,7 +375,7 @@ impl Operations {
             let permit = core.capacity.stream_permit()?;
             return Ok(Feed::open(core, live, permit, Start::After(after), until).await?.into_stream());
         }
-        // The repeat of a send is answered with how it ended (REQ-144 is about subscriptions).
+        // A repeated send gets the ended task as its answer; the refusal of REQ-144 is for subscriptions.
         if ended && matches!(until, Until::Terminal) {
             return Err(Error::new(ErrorKind::UnsupportedOperation, "the task has ended; get it instead"));
         }
@@ -379,7 +384,7 @@ impl Operations {
     }
 }
 
-/// How many messages of history are wanted; `None`: all (spec 3.2.4).
+/// The number of history messages to return; `None`: all (spec 3.2.4).
 fn length(history_length: Option<i32>) -> Option<usize> {
     history_length.and_then(|length| usize::try_from(length).ok())
 }

@@ -1,4 +1,4 @@
-//! The state of a live task: what it is by now, what travels with its next entry, what runs and what waits.
+//! The state of a live task: its phase, the data to commit with its next entry, its execution and its queue.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,61 +13,61 @@ use crate::{
     store::{Commit, IdempotencyKey, StoredTask, StoredTurn, Webhook},
 };
 
-/// How many of a live task's events are kept for subscribers that follow closely; one that lags
-/// further behind reads from the store.
+/// The number of recent events in memory for subscribers. A subscriber that lags further behind reads the
+/// store.
 const RING: usize = 256;
 
 /// The state of a live task, behind its lock.
 pub(super) struct State {
-    /// What has become of the message that is at work.
     pub(super) phase: Phase,
-    /// About how many bytes its log has. What was replaced counts as well, because the log keeps it. Of a task that was
-    /// read from the store, the content counts.
+    /// The approximate size of the task's log in bytes. Replaced artifacts count too, because the log keeps
+    /// them. For a task that was read from the store this is the size of its content.
     pub(super) bytes: TaskSize,
-    /// Another owner works on it.
+    /// Another server owns the task.
     pub(super) owned_elsewhere: bool,
-    /// Travels with the next entry.
+    /// Committed together with the next entry.
     pub(super) attached: Attached,
-    /// What the agent keeps with the task.
+    /// The executor's memo.
     pub(super) memo: Option<Bytes>,
-    /// It has webhooks, as far as we know.
+    /// True if the task is known to have webhooks.
     pub(super) pushes: bool,
-    /// How many streams follow closely.
+    /// The number of open streams.
     pub(super) followers: usize,
-    /// Recent events, in order and without a gap up to what is committed; empty while nobody follows.
+    /// Recent events, in order and without a gap up to the last committed one; empty while there is no
+    /// stream.
     ring: VecDeque<StreamItem>,
-    /// The running execution, if one runs.
+    /// The running execution, if there is one.
     pub(super) running: Option<Running>,
-    /// Messages that wait for the running execution to end.
+    /// Turns that wait for the running one to end.
     pub(super) queue: VecDeque<Turn>,
 }
 
-/// The kinds of a live task.
+/// The phase of a live task.
 pub(super) enum Phase {
-    /// There is no task yet. Its first event makes one, with this message as its history.
+    /// There is no task yet. The first event makes one, with this message as its history.
     Opening(Arc<Message>),
     /// A task.
     Task(Tracked),
     /// A direct reply was given instead of a task.
     Replied {
         reply: Arc<Message>,
-        /// The reply may be shown: it is in the store, if it was to be kept.
+        /// True if the reply may be shown: it is committed, or does not have to be.
         stored: bool,
     },
     /// The caller gets this error instead of a task.
     Refused(Arc<Error>),
-    /// The store refused an entry, or another owner has the task: memory is not the truth any more, and nothing is
-    /// written.
+    /// The store refused an entry, or another server owns the task. Memory and store differ, and nothing more
+    /// is written.
     Lost(Lost),
 }
 
-/// A task, and how far it has come.
+/// A task and its progress.
 pub(super) struct Tracked {
-    /// As it is folded.
+    /// The task with all folded events.
     pub(super) task: Task,
-    /// How far it is folded.
+    /// The last folded entry.
     pub(super) folded: Progress,
-    /// How far it is in the store.
+    /// The last committed entry.
     pub(super) committed: Progress,
 }
 
@@ -82,56 +82,56 @@ impl Tracked {
     }
 }
 
-/// What is still known of a task that was lost.
+/// The rest of a task that was lost.
 #[derive(Default)]
 pub(super) struct Lost {
-    /// The task as it was folded last, for the execution that has not noticed yet.
+    /// The task as it was folded last, for an execution that still reads it.
     task: Option<Task>,
-    /// The store has a task or a reply of it.
+    /// True if the store has the task, or the reply.
     answered: bool,
 }
 
-/// What is stored in one piece with the next entry.
+/// Data that is committed in one transaction with the next entry.
 #[derive(Default)]
 pub(super) struct Attached {
     /// A repeat of the message finds the task under this key.
     pub(super) idempotency: Option<IdempotencyKey>,
-    /// The task is reserved in the store, until its first entry.
+    /// True if the store has a reservation for the task, which its first entry ends.
     pub(super) reserved: bool,
-    /// The turn that the task works on, or is to work on.
+    /// The turn that the task works on, or will work on.
     pub(super) turn: Option<StoredTurn>,
-    /// Registered with the entry.
+    /// The webhook to register.
     pub(super) webhook: Option<Webhook>,
-    /// What the agent keeps with the task from now on.
+    /// The executor's new memo.
     pub(super) memo: Option<Bytes>,
 }
 
 impl Attached {
-    /// How many bytes it adds to an entry.
+    /// The number of bytes that this adds to an entry.
     pub(super) fn bytes(&self) -> usize {
         self.memo.as_ref().map_or(0, Bytes::len)
     }
 
-    /// Puts all of it on an entry.
+    /// Moves the data into a commit.
     pub(super) fn put_on(self, commit: &mut Commit) {
         let Self { idempotency, reserved, turn, webhook, memo } = self;
-        // A task that is reserved has the key of its reservation.
+        // The reservation of a task already holds its key.
         commit.idempotency = idempotency.filter(|_| !reserved);
         (commit.reserved, commit.turn, commit.webhook, commit.memo) = (reserved, turn, webhook, memo);
     }
 }
 
-/// How far a task has come.
+/// A position in a task's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Progress {
     /// The number of the last entry.
     pub(super) seq: Seq,
-    /// The number of the status that is terminal or interrupted, if the present one is.
+    /// The number of the entry with the current status, if that is settled (terminal or interrupted).
     pub(super) settled: Option<Seq>,
 }
 
 impl Progress {
-    /// Takes in the next entries.
+    /// Moves past these entries.
     pub(super) fn advance(&mut self, batch: &[Commit]) {
         for commit in batch {
             self.seq = commit.expected.next();
@@ -142,48 +142,48 @@ impl Progress {
     }
 }
 
-/// A step of a task, when the store has its entries.
+/// The change to a task's state that follows from a commit.
 pub(super) struct Advance {
     committed: Progress,
     items: Vec<StreamItem>,
 }
 
-/// What becomes of a reservation.
+/// The end of a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReservationEnd {
-    /// It has ended already, with the task or the reply.
+    /// It ended already, with the task or the reply.
     Answered,
-    /// Its task is to be made, as failed.
+    /// The task is to be made, as failed.
     Failed,
-    /// It is given back.
+    /// It is to be released.
     Released,
 }
 
 /// A running execution.
 pub(super) struct Running {
-    /// Stops it.
+    /// Cancels the execution.
     pub(super) token: CancellationToken,
-    /// Why it is being stopped, once it is; emits fail from then on.
+    /// The reason of the stop, once there is one. From then on emits fail.
     pub(super) stop: Option<Stop>,
 }
 
-/// Why an execution is being stopped.
+/// The reason to stop an execution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stop {
-    /// The caller asked for it.
+    /// The caller canceled the task.
     Cancel,
-    /// The server ends.
+    /// The server is shutting down.
     Shutdown,
-    /// The executor has said nothing for too long.
+    /// The executor was silent for too long.
     Silence,
-    /// The task has grown to its limit of bytes. Nothing more is recorded but its end.
+    /// The task has reached its limit of bytes. Only its end is still recorded.
     TooLarge,
-    /// The server has no memory for more of it. Nothing more is recorded but its end.
+    /// The server has no memory for more of the task. Only its end is still recorded.
     OutOfMemory,
 }
 
 impl Stop {
-    /// True if nobody wants the work any more, here or elsewhere. (After a shutdown it may go on.)
+    /// True if the work is not wanted any more, on any server. (After a shutdown it may continue elsewhere.)
     pub(super) fn is_for_good(self) -> bool {
         match self {
             Self::Cancel | Self::TooLarge | Self::OutOfMemory => true,
@@ -219,12 +219,12 @@ impl State {
         Self { owned_elsewhere: held, pushes, memo, ..Self::new(phase, memory) }
     }
 
-    /// True if memory is not the truth any more.
+    /// True if memory and store differ.
     pub(super) fn is_lost(&self) -> bool {
         matches!(self.phase, Phase::Lost(_))
     }
 
-    /// Refuses what is about a task that is lost: whoever comes next reads the store.
+    /// Refuses a call on a lost task; the caller tries again and reads the store.
     pub(super) fn check_kept(&self) -> Result<()> {
         if self.is_lost() { Err(super::unavailable()) } else { Ok(()) }
     }
@@ -237,7 +237,7 @@ impl State {
         }
     }
 
-    /// The task as its execution sees it, which may not know yet that it is lost.
+    /// The task as its execution sees it: also after it was lost.
     pub(super) fn last_task(&self) -> Option<&Task> {
         match &self.phase {
             Phase::Task(Tracked { task, .. }) | Phase::Lost(Lost { task: Some(task), .. }) => Some(task),
@@ -245,7 +245,7 @@ impl State {
         }
     }
 
-    /// How far the task is folded.
+    /// The last folded entry.
     pub(super) fn folded(&self) -> Progress {
         match &self.phase {
             Phase::Task(tracked) => tracked.folded,
@@ -255,7 +255,7 @@ impl State {
         }
     }
 
-    /// How far the task is in the store.
+    /// The last committed entry.
     pub(super) fn committed(&self) -> Progress {
         match &self.phase {
             Phase::Task(tracked) => tracked.committed,
@@ -265,19 +265,19 @@ impl State {
         }
     }
 
-    /// Takes in what the store has, where another owner writes, or wrote; false if what is here stands.
+    /// Replaces the state by the stored task, if another owner writes to the task or wrote to it. False, with
+    /// no change, if this server has written meanwhile or the task is over.
     pub(super) fn follow(&mut self, stored: StoredTask) -> bool {
         let known = match &self.phase {
             Phase::Opening(_) => Seq::ZERO,
             Phase::Task(tracked) if tracked.is_committed() => tracked.committed.seq,
-            // Ours meanwhile, or over.
             Phase::Task(_) | Phase::Replied { .. } | Phase::Refused(_) | Phase::Lost(_) => return false,
         };
         if stored.seq > known {
             self.bytes.set(size::task(&stored.task));
             self.phase = Phase::Task(Tracked::stored(stored.task, stored.seq));
             self.memo = stored.memo;
-            // What others wrote is in the store only, and what is here does not reach up to it.
+            // The entries of the other owner are only in the store, so the ring would have a gap.
             self.ring.clear();
         }
         self.owned_elsewhere = stored.held;
@@ -285,7 +285,7 @@ impl State {
         true
     }
 
-    /// Gives up what is in memory.
+    /// Marks the task as lost.
     pub(super) fn lose(&mut self) {
         self.phase = Phase::Lost(match std::mem::replace(&mut self.phase, Phase::Lost(Lost::default())) {
             Phase::Opening(_) | Phase::Refused(_) => Lost::default(),
@@ -297,7 +297,7 @@ impl State {
         });
     }
 
-    /// What is to become of the reservation of an execution that is over.
+    /// Decides the end of the reservation of an execution that is over.
     pub(super) fn reservation_end(&self) -> ReservationEnd {
         match &self.phase {
             Phase::Task(tracked) if tracked.committed.seq > Seq::ZERO => ReservationEnd::Answered,
@@ -305,14 +305,14 @@ impl State {
                 ReservationEnd::Answered
             }
             Phase::Lost(_) => ReservationEnd::Failed,
-            // The executor has refused the message, and has done nothing.
+            // The executor refused the message and has done nothing.
             Phase::Opening(_) | Phase::Task(_) | Phase::Replied { .. } | Phase::Refused(_) => {
                 ReservationEnd::Released
             }
         }
     }
 
-    /// Asks the running execution to stop; the first reason stands. False if none runs.
+    /// Asks the running execution to stop; the first reason is kept. False if none runs.
     pub(super) fn stop(&mut self, why: Stop) -> bool {
         let Some(running) = &mut self.running else { return false };
         running.stop.get_or_insert(why);
@@ -320,38 +320,38 @@ impl State {
         true
     }
 
-    /// Why the running execution is being stopped, if it is.
+    /// The reason why the running execution is being stopped, if it is.
     pub(super) fn stopping(&self) -> Option<Stop> {
         self.running.as_ref().and_then(|running| running.stop)
     }
 
-    /// Where the task stands; unspecified before its first event.
+    /// The state of the task; unspecified before its first event.
     pub(super) fn state(&self) -> TaskState {
         self.last_task().map_or(TaskState::Unspecified, |task| task.status.state)
     }
 
-    /// True if nothing that is folded is on its way to the store.
+    /// True if all folded entries are committed.
     pub(super) fn is_committed(&self) -> bool {
         self.folded().seq == self.committed().seq
     }
 
-    /// True if something that was said is still on its way to the store.
+    /// True if an event or a reply is not committed yet.
     pub(super) fn awaits_store(&self) -> bool {
         !self.is_committed() || matches!(self.phase, Phase::Replied { stored: false, .. })
     }
 
-    /// True if the task has ended and its end is in the store.
+    /// True if the task has ended and its end is committed.
     pub(super) fn has_ended(&self) -> bool {
         self.is_committed() && self.task().is_some_and(|task| task.status.state.is_terminal())
     }
 
-    /// True if what was asked at this entry has been answered, and the answer is in the store: a reply, or
-    /// a status after it that is terminal or interrupted. Also if there will be no answer.
+    /// True if the turn that began at this entry has its answer, and the answer is committed: a reply, or a
+    /// settled status after that entry. Also true if there will be no answer.
     pub(super) fn answers(&self, turn: Seq) -> bool {
         self.is_answered(turn, self.committed())
     }
 
-    /// As [`Self::answers`], also if the answer is still on its way to the store.
+    /// As [`Self::answers`], also if the answer is not committed yet.
     pub(super) fn will_answer(&self, turn: Seq) -> bool {
         self.is_answered(turn, self.folded())
     }
@@ -365,8 +365,8 @@ impl State {
         }
     }
 
-    /// The step that these entries are, once they are in the store; with the entries as streams show them, if one
-    /// follows.
+    /// The change that follows once these entries are committed. It has the stream items too, if a stream is
+    /// open.
     pub(super) fn advance(&self, batch: &[Commit]) -> Advance {
         let mut committed = self.committed();
         committed.advance(batch);
@@ -375,7 +375,7 @@ impl State {
         Advance { committed, items }
     }
 
-    /// Takes in entries that are in the store now.
+    /// Applies a change whose entries are committed.
     pub(super) fn take_in(&mut self, Advance { committed, items }: Advance) {
         match &mut self.phase {
             Phase::Task(tracked) => tracked.committed = committed,
@@ -393,7 +393,7 @@ impl State {
         }
     }
 
-    /// The events after `cursor`; `None` if the ring no longer reaches back so far.
+    /// The events after `cursor`; `None` if the ring does not reach back that far.
     pub(super) fn after(&self, cursor: Seq) -> Option<impl Iterator<Item = &StreamItem>> {
         let missing = self.committed().seq.0.saturating_sub(cursor.0) as usize;
         let skip = self.ring.len().checked_sub(missing)?;

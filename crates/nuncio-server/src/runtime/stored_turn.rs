@@ -1,5 +1,5 @@
-//! Turns that outlive the process: stored from the moment they are acknowledged until they are
-//! done, so that whoever comes after a crash can run them.
+//! Turns that outlive the process: stored from their acknowledgement until they are done, so that another
+//! server can run them after a crash.
 
 use std::sync::Arc;
 
@@ -14,37 +14,37 @@ use crate::{
     store::{IdempotencyKey, Scope, StoreError, StoredTurn, TurnChange},
 };
 
-/// The body of a stored turn: all that is needed to run it.
+/// The body of a stored turn: all data that is needed to run it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct TurnBody {
-    /// What the caller said; not repeated where it begins the task, whose history has it.
+    /// The caller's message; `None` if it begins the task, because then the task's history has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) message: Option<Arc<Message>>,
     #[serde(default)]
     pub(super) configuration: SendMessageConfiguration,
     #[serde(default)]
     pub(super) metadata: Metadata,
-    /// The key and the digest that a repeat of a follow-up is recognised by.
+    /// The idempotency key and digest of a follow-up, by which a repeat is recognised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claim: Option<(Arc<str>, [u8; 32])>,
-    /// What it is called, if a repeat is to have the same name.
+    /// The id that each repeat of the message has (`repeat_id`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<Arc<str>>,
     version: String,
     #[serde(default)]
     extensions: Vec<String>,
-    /// The tenant of the task's scope is what the call said, not what the caller has proved.
+    /// True if the tenant of the task's scope comes from the request instead of the caller's credential.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unproved_tenant: bool,
 }
 
 impl TurnBody {
-    /// The turn that begins a task.
+    /// The body of a turn that begins a task.
     pub(super) fn opening(job: &Job) -> Self {
         Self::of(job, None, None)
     }
 
-    /// The turn of a message to a task, recorded under this key.
+    /// The body of a turn of a message to a task, recorded under this key.
     pub(super) fn follow_up(job: &Job, key: Option<&IdempotencyKey>) -> Self {
         Self::of(job, Some(Arc::clone(&job.message)), key)
     }
@@ -62,7 +62,7 @@ impl TurnBody {
         }
     }
 
-    /// The key under which its message is to be recorded.
+    /// The key under which the message is to be recorded.
     pub(super) fn key(&self) -> Option<IdempotencyKey> {
         self.claim.clone().map(|(key, digest)| IdempotencyKey { key, digest })
     }
@@ -76,12 +76,12 @@ impl TurnBody {
         serde_json::from_slice(&turn.body).map_err(StoreError::broken)
     }
 
-    /// True if it begins the task.
+    /// True if the turn begins the task.
     pub(super) fn opens(&self) -> bool {
         self.message.is_none()
     }
 
-    /// Who called, as far as it is kept.
+    /// The context of the original call, as far as it is stored.
     pub(super) fn call(&self, scope: &Scope) -> CallContext {
         let version = Version::ALL.iter().find(|version| version.as_str() == self.version);
         let mut caller = scope.owner.clone().map_or_else(Caller::anonymous, Caller::authenticated);
@@ -98,19 +98,19 @@ impl TurnBody {
 }
 
 impl Core {
-    /// True if turns outlive the process.
+    /// True if turns are stored, because the store outlives the process.
     pub(super) fn keeps_turns(&self) -> bool {
         self.journal.is_durable()
     }
 
-    /// Changes a kept turn, when the store is there.
+    /// Changes a stored turn; retries while the store is down.
     pub(super) async fn change_turn(&self, live: &LiveTaskRef, change: TurnChange) -> Result<()> {
         let changed = self
             .journal
             .retry_while_down(|| self.store.update_turn(&live.scope, &live.id, change.clone()))
             .await?;
         changed.map_err(|refused| {
-            tracing::warn!(task = %live.id, ?refused, "the store refused a turn; somebody else has the task");
+            tracing::warn!(task = %live.id, ?refused, "the store refused a turn: another server owns the task");
             live.evict();
             super::unavailable()
         })

@@ -1,4 +1,4 @@
-//! Turns: messages that an executor is to handle, one after the other for each task.
+//! Turns: one message and the work it causes. The turns of a task run one after the other.
 
 use std::sync::Arc;
 
@@ -8,52 +8,53 @@ use tokio::sync::oneshot;
 use super::in_flight::InFlightGuard;
 use crate::store::{IdempotencyKey, Reservation, StoredTurn, Webhook};
 
-/// What an executor is asked, and by whom.
+/// The input of an execution: the message, its call, and their data.
 pub(super) struct Job {
     pub(super) message: Arc<Message>,
     pub(super) configuration: SendMessageConfiguration,
     pub(super) metadata: Metadata,
     pub(super) references: Vec<Task>,
     pub(super) call: CallContext,
-    /// The same for each repeat of the message under its key.
+    /// The same for each repeat of the message under its idempotency key.
     pub(super) repeat_id: Option<Arc<str>>,
     /// Held until the turn is over, so that a repeat joins it.
     pub(super) in_flight: Option<InFlightGuard>,
 }
 
-/// A turn that is to run.
+/// A turn that is ready to run.
 pub(super) enum Turn {
     Opening(Box<OpeningTurn>),
     FollowUp(Box<FollowUpTurn>),
-    /// Begun before, by an owner that is gone; its message is in the log.
+    /// A turn that a stopped server had begun; its message is already in the log.
     Resumed(Box<Job>),
 }
 
-/// The turn of the message that begins a task. What is stored with the task travels with its first entry.
+/// The turn of the message that begins a task. Its stored turn and webhook are committed with the task's
+/// first entry.
 pub(super) struct OpeningTurn {
     pub(super) job: Job,
-    /// The stored turn, if it was acknowledged before it begins.
+    /// The id of the stored turn, if the turn was acknowledged before it begins.
     pub(super) acknowledged: Option<Arc<str>>,
-    /// What the store knows of it until a task or a reply has come of it.
+    /// The reservation of the task in the store, until the turn has made a task or a reply.
     pub(super) reservation: Option<Reservation>,
 }
 
-/// The turn of a message to a task.
+/// The turn of a message to an existing task.
 pub(super) struct FollowUpTurn {
     pub(super) job: Job,
     /// Recorded with the message.
     pub(super) key: Option<IdempotencyKey>,
     /// Registered with the message.
     pub(super) webhook: Option<Webhook>,
-    /// How it is kept in the store until it is done, if it is.
+    /// The turn in the store, if it is stored until it is done.
     pub(super) stored: Option<StoredTurn>,
-    /// Told when the turn has come and the message is recorded, or why it never will be.
+    /// Reports the beginning of the turn once the message is recorded, or the reason why it never will be.
     pub(super) begun: oneshot::Sender<Result<Begun>>,
 }
 
 /// The beginning of a turn.
 pub(super) struct Begun {
-    /// The entry after which its events come.
+    /// The entry after which the turn's events come.
     pub(super) turn: Seq,
     /// The task at that entry; `None` if the turn makes it.
     pub(super) task: Option<Task>,
@@ -68,10 +69,10 @@ impl Turn {
         }
     }
 
-    /// Tells whoever waits for the turn that it never comes.
+    /// Reports to the waiting caller that the turn never comes.
     pub(super) fn refuse(self, error: Error) {
         match self {
-            // Nobody waits any more: then nobody needs to know.
+            // Sending fails if the caller has gone; then nobody needs the error.
             Self::FollowUp(turn) => drop(turn.begun.send(Err(error))),
             Self::Opening(_) | Self::Resumed(_) => {}
         }
@@ -79,7 +80,7 @@ impl Turn {
 }
 
 impl FollowUpTurn {
-    /// True if it was acknowledged before it begins.
+    /// True if the turn was acknowledged before it begins.
     pub(super) fn is_acknowledged(&self) -> bool {
         self.stored.as_ref().is_some_and(|stored| !stored.begun)
     }

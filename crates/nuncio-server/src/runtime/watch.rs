@@ -1,5 +1,5 @@
-//! Live tasks that other owners write to, where owners share a store: what is shown here follows what they
-//! write, and what runs here stops when one of them has taken its task.
+//! Polls a shared store for writes of other servers to live tasks. Tasks here follow those writes, and an
+//! execution here stops when another server has taken its task over.
 
 use std::{
     sync::{Arc, Weak},
@@ -10,10 +10,10 @@ use nuncio_protocol::{Seq, TaskId};
 
 use super::{Core, live::LiveTaskRef};
 
-/// How often it is looked whether others have written.
+/// The interval at which the store is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Watches for as long as the runtime lives; one question to the store for all live tasks.
+/// Polls for as long as the runtime lives, with one query for all live tasks.
 pub(super) fn spawn_watch(core: &Arc<Core>) {
     if core.store.is_shared() {
         tokio::spawn(run(Arc::downgrade(core)));
@@ -33,7 +33,7 @@ impl Core {
         let mut live = self.registry.all();
         live.retain(|live| {
             let state = live.lock();
-            // What is on its way to the store is checked there.
+            // A task with uncommitted entries is skipped: the store checks it at the commit.
             state.committed().seq > Seq::ZERO && state.is_committed() && !state.has_ended()
         });
         if live.is_empty() {
@@ -41,7 +41,7 @@ impl Core {
         }
         let known: Vec<(TaskId, Seq)> =
             live.iter().map(|live| (live.id.clone(), live.lock().committed().seq)).collect();
-        // A store that is down will be back, and has taken in nothing meanwhile.
+        // A store that is down has accepted no writes meanwhile; the next poll finds later ones.
         let moved = self.store.changed_since(&known).await.unwrap_or_default();
         for live in live.iter().filter(|live| moved.contains(&live.id)) {
             self.follow_other(live).await;
@@ -49,15 +49,15 @@ impl Core {
     }
 
     async fn follow_other(&self, live: &LiveTaskRef) {
-        // One that is gone is found out by whoever reads it.
+        // A deleted task is noticed when it is read.
         let Ok(Some(stored)) = self.store.task(&live.scope, &live.id).await else { return };
         let taken = {
             let state = live.lock();
-            // What was recorded here meanwhile is ours.
+            // Entries that this server recorded meanwhile do not count.
             state.running.is_some() && stored.seq > state.folded().seq
         };
         if taken {
-            tracing::info!(task = %live.id, "another owner has taken a task that runs here; it is stopped");
+            tracing::info!(task = %live.id, "another server has taken over a task; its execution here is stopped");
             live.evict();
         } else {
             live.follow(stored);

@@ -1,4 +1,5 @@
-//! The operations on push configurations (spec 3.1.7 to 3.1.10), and those that come with a message.
+//! The operations on push notification configs (spec 3.1.7 to 3.1.10), and the configs that come with a
+//! message.
 
 use std::sync::Arc;
 
@@ -18,13 +19,14 @@ use crate::{
 };
 
 impl Core {
-    /// REQ-153: an agent without webhooks says so, whatever the task.
+    /// The webhooks of the agent. Without them every such operation is refused, before the task is looked up
+    /// (REQ-153).
     pub(super) fn push(&self) -> Result<&AgentPush> {
         self.push.as_deref().ok_or_else(|| ErrorKind::PushNotificationNotSupported.into())
     }
 
-    /// The configuration that came with a message, as it is to be kept with the task; taken out, because it
-    /// holds secrets that are nobody else's business.
+    /// Takes the config out of a message's configuration and seals it for storage. It must not go further,
+    /// because it holds secrets.
     pub(super) fn inline_webhook(
         &self,
         cx: &CallContext,
@@ -37,7 +39,7 @@ impl Core {
         Ok(Some(webhook))
     }
 
-    /// Refuses one more for a task that has as many as it may.
+    /// Refuses another webhook if the task has reached the maximum.
     pub(super) async fn check_webhooks(
         &self,
         scope: &Arc<Scope>,
@@ -59,14 +61,15 @@ impl Core {
     ) -> Result<TaskPushNotificationConfig> {
         let push = self.push()?;
         let id = given.task_id.take().unwrap_or_default();
-        // Not yours is not found, before anything about the configuration is said.
+        // A task of another caller is not found. This is checked first, so that no other error reveals the
+        // task.
         self.check_task(scope, &id).await?;
         let (webhook, told) = push.seal(cx, &id, given, "")?;
         self.register(scope, &id, webhook).await?;
         Ok(told)
     }
 
-    /// Registers a webhook of a task that is there.
+    /// Registers a webhook of an existing task.
     pub(super) async fn register(&self, scope: &Arc<Scope>, id: &TaskId, webhook: Webhook) -> Result<()> {
         let config = webhook.id.clone();
         match self.store.put_webhook(scope, id, webhook, now()).await? {
@@ -80,10 +83,10 @@ impl Core {
         Ok(())
     }
 
-    /// What is said to the task from now on is owed. What was said before is not, so it is in the store when
-    /// this returns: whoever looks then sees it.
+    /// Marks the live task as one with webhooks, so that events from now on are delivered. Earlier events are
+    /// not, so they are committed when this returns: a caller that then reads the task sees them.
     async fn owe_from_now_on(&self, scope: &Arc<Scope>, id: &TaskId) -> Result<()> {
-        // Whoever makes the task live from now on reads that it pushes.
+        // A task that becomes live later reads from the store that it has webhooks.
         let Some(live) = self.registry.get(scope, id) else { return Ok(()) };
         let said = {
             let mut state = live.lock();
@@ -91,15 +94,16 @@ impl Core {
             state.folded().seq
         };
         match self.until_committed(&live, said).await {
-            // It was lost, or somebody else has the task: there is nothing to see.
+            // The task was lost, or another server has it: there is nothing to wait for.
             Err(_) if live.lock().is_lost() => Ok(()),
             committed => committed,
         }
     }
 
-    /// What is on its way to a webhook as it was is stopped, and goes to where it is now.
+    /// Stops the delivery that is under way to the old version of a webhook; it is attempted again with the
+    /// new one.
     pub(super) async fn replaced(&self, scope: &Arc<Scope>, id: &TaskId, config: &PushConfigId) {
-        // If that cannot be read, the old one is served up to the next pause.
+        // If the read fails, the worker uses the old version until its next pause.
         if let (Ok(push), Ok(Some(webhook))) = (self.push(), self.store.webhook(scope, id, config).await) {
             push.forget(&webhook.uid).await;
         }
@@ -112,7 +116,7 @@ impl Core {
     ) -> Result<TaskPushNotificationConfig> {
         let push = self.push()?;
         let webhook = self.store.webhook(scope, &req.task_id, &req.id).await?;
-        // Trap T-19: it is the task that is not found; the configuration is named beside it.
+        // Trap T-19: the error says that the task is not found, and names the configuration in its metadata.
         let missing = || Error::task_not_found(&req.task_id).with_metadata("configId", req.id.as_str());
         push.open(&req.task_id, &webhook.ok_or_else(missing)?)
     }
@@ -124,7 +128,7 @@ impl Core {
     ) -> Result<ListTaskPushNotificationConfigsResponse> {
         let push = self.push()?;
         let after = req.page_token.as_deref().map(place).transpose()?;
-        // A task has few: without a wish all are on one page.
+        // A task has few webhooks: without a page size all are on one page.
         let size = usize::try_from(req.page_size).ok().filter(|size| *size > 0);
         let size = size.map_or(MOST_WEBHOOKS, |size| size.min(MOST_WEBHOOKS));
         let found = self.store.webhooks(scope, &req.task_id, after.as_ref(), size + 1).await?;
@@ -165,7 +169,8 @@ fn too_many() -> Error {
     Error::new(ErrorKind::ResourceExhausted, why)
 }
 
-/// Where a page ended. It is the caller's own list: there is nothing to hide.
+/// Decodes a page token: the id of the last config of the page before. It is the caller's own list, so the
+/// token is not encrypted.
 fn place(token: &str) -> Result<PushConfigId> {
     let wrong = || Error::invalid_field("pageToken", "is not a token of this list; begin without one");
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| wrong())?;

@@ -1,5 +1,5 @@
-//! A courier whose receivers a test writes down, and an agent that posts through it. Meant for paused time:
-//! the clock of the dispatcher goes with it.
+//! A courier with scripted receivers, and an agent that delivers through it. Meant for paused time, which the
+//! clock of the push engine follows.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -18,38 +18,38 @@ use crate::{
     push::{Answer, Courier, Failure, MasterKey, Push, PushBuilder},
 };
 
-/// What a receiver does.
+/// The reaction of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reaction {
     /// Answers with this status.
     Status(u16),
-    /// Answers with this status, and wants to be left alone for so many seconds.
+    /// Answers with this status and a `Retry-After` of so many seconds.
     Later(u16, u64),
     /// Answers with this status, after so many seconds.
     Slow(u16, u64),
     /// Cannot be reached.
     Away,
-    /// Is where nobody may go.
+    /// Has an address that the egress rules forbid.
     Forbidden,
-    /// Takes the request and says nothing.
+    /// Accepts the request and never answers.
     Hang,
 }
 
-/// What was posted.
+/// A request that was posted.
 #[derive(Clone, Debug)]
 pub struct Post {
-    /// Where to.
+    /// The URL.
     pub url: String,
-    /// How.
+    /// The headers.
     pub headers: HeaderMap,
-    /// What.
+    /// The body.
     pub body: Value,
-    /// When, in seconds since the courier was made.
+    /// The time, in seconds since the courier was made.
     pub at: u64,
 }
 
 impl Post {
-    /// A header, or nothing.
+    /// The value of a header; empty if there is none.
     #[must_use]
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
@@ -58,7 +58,7 @@ impl Post {
 
 type React = Box<dyn Fn(&Post) -> Reaction + Send + Sync>;
 
-/// Carries nothing anywhere. Cheap to clone; clones share what was posted.
+/// A courier that sends nothing and keeps the requests. Cheap to clone; clones share the requests.
 #[derive(Clone)]
 pub struct ScriptedCourier(Arc<Inner>);
 
@@ -76,7 +76,7 @@ impl fmt::Debug for ScriptedCourier {
 }
 
 impl ScriptedCourier {
-    /// Receivers that do this.
+    /// A courier with receivers that react by this function.
     pub fn new(react: impl Fn(&Post) -> Reaction + Send + Sync + 'static) -> Self {
         Self(Arc::new(Inner {
             posts: Mutex::default(),
@@ -86,7 +86,7 @@ impl ScriptedCourier {
         }))
     }
 
-    /// From now on receivers do this.
+    /// Replaces the reaction of the receivers.
     pub fn now(&self, react: impl Fn(&Post) -> Reaction + Send + Sync + 'static) {
         *self.0.react.lock() = Box::new(react);
     }
@@ -95,13 +95,13 @@ impl ScriptedCourier {
         self.0.posts.lock()
     }
 
-    /// All that was posted, answered or not.
+    /// All requests so far, answered or not.
     #[must_use]
     pub fn posts(&self) -> Vec<Post> {
         self.lock().clone()
     }
 
-    /// Waits until so much was posted, and a little longer: what is not to come would have.
+    /// Waits for so many requests and a little longer, so that an unwanted further one would show.
     pub async fn until(&self, posts: usize) -> Vec<Post> {
         loop {
             let posted = self.0.posted.notified();
@@ -157,7 +157,7 @@ impl Courier for ScriptedCourier {
 }
 
 impl Harness {
-    /// An agent whose webhooks are told by this courier.
+    /// An agent that delivers to webhooks through this courier.
     ///
     /// # Panics
     /// If the key is refused.
@@ -184,13 +184,13 @@ impl Harness {
 }
 
 impl Say {
-    /// With a webhook.
+    /// Adds a webhook.
     #[must_use]
     pub fn push(self, url: &str) -> Self {
         self.push_by(TaskPushNotificationConfig { url: url.to_owned(), ..Default::default() })
     }
 
-    /// With a webhook of this configuration.
+    /// Adds a webhook with this configuration.
     #[must_use]
     pub fn push_by(self, config: TaskPushNotificationConfig) -> Self {
         self.change(|request: &mut SendMessageRequest| {

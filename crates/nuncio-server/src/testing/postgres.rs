@@ -10,10 +10,10 @@ use std::{
     },
 };
 
-/// Starts the server; see there for its options.
+/// The script that starts the server, and documents its options.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/postgres");
 
-/// A server that stops when this is dropped, or when this process ends in whatever way.
+/// A server that stops when this is dropped, or when this process ends for any reason.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -28,8 +28,8 @@ impl Server {
     #[must_use]
     pub fn start(options: &[&str]) -> Self {
         let mut command = Command::new(SCRIPT);
-        // In a group of its own: an interrupt at the terminal ends the test, and thereby the server in
-        // good order.
+        // In a process group of its own: an interrupt at the terminal ends the test, which then shuts the
+        // server down in good order.
         command.args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{SCRIPT}: {error}"));
         let mut url = String::new();
@@ -39,23 +39,23 @@ impl Server {
         Self { child, url }
     }
 
-    /// Where it listens: the URL of its database `postgres`, as its superuser.
+    /// The URL of the server's database `postgres`, for its superuser.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The URL of another database there.
+    /// The URL of another database of the server.
     #[must_use]
     pub fn url_of(&self, database: &str) -> String {
         let (server, _) = self.url.rsplit_once('/').unwrap_or((&self.url, ""));
         format!("{server}/{database}")
     }
 
-    /// Makes an empty database and gives its URL.
+    /// Creates an empty database and returns its URL.
     ///
     /// # Panics
-    /// If it cannot be made: a test without its database fails.
+    /// If it cannot be created: a test without its database fails.
     pub async fn database(&self) -> String {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let name = format!("test_{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
@@ -66,7 +66,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its standard input closes, and it stops; waiting makes sure that its port is free.
+        // The server stops when its standard input closes. Waiting makes sure that its port is free.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
@@ -74,7 +74,7 @@ impl Drop for Server {
 
 /// The server that the tests of this process share. It does not wait for the disk.
 pub fn server() -> &'static Server {
-    // Never dropped: it stops when the process ends, whatever the reason.
+    // Never dropped: the server stops when the process ends, for any reason.
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server::start(&["--no-sync"]))
 }
@@ -84,7 +84,7 @@ pub async fn database() -> String {
     server().database().await
 }
 
-/// Runs statements in a database, past all stores: what an administrator or an accident may do.
+/// Runs statements in a database, bypassing the stores, as an administrator or an accident might.
 ///
 /// # Panics
 /// If they fail.

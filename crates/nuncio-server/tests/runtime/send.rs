@@ -283,7 +283,7 @@ async fn an_agent_that_dies_after_it_completed_has_completed() {
 async fn a_silent_agent_fails_when_there_is_a_watchdog_and_every_word_counts_as_life() {
     // Pain 15
     let limits = Limits { silence: Some(secs(10)), ..Limits::default() };
-    let reason = "failed \"the agent gave no sign of life for too long\" | user: hi | ";
+    let reason = "failed \"the agent was silent for too long\" | user: hi | ";
     for (steps, expected) in [
         (vec![Step::Hang], reason),
         (vec![Step::Working, Step::Hang], reason),
