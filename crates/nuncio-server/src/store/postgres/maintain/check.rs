@@ -1,4 +1,4 @@
-//! The check: what we know about our own tables, and every task against its log.
+//! The check of a database: rules about the tables, and every task against its log.
 
 use std::ops::RangeInclusive;
 
@@ -13,13 +13,13 @@ use crate::store::{
     postgres::schema::{self, KNOWN},
 };
 
-/// A check names at most so many problems.
+/// The maximum number of reported problems.
 const MOST_PROBLEMS: usize = 100;
 
-/// So many tasks are read at a time.
+/// The number of tasks read at a time.
 const PAGE: i64 = 100;
 
-/// Queries whose rows are problems, with the versions of the schema of which they can be asked.
+/// Queries that return problems, with the schema versions that they apply to.
 const RULES: [(RangeInclusive<i64>, &str, &str); 17] = [
     (
         1..=KNOWN,
@@ -146,7 +146,7 @@ const SEGMENTS: &str =
 
 const BLOBS: &str = "SELECT digest, body FROM blobs WHERE task = $1";
 
-/// Looks at everything, as it is at one moment, and says what is wrong.
+/// Checks everything in one snapshot of the database; returns the problems found.
 ///
 /// # Errors
 /// If the database cannot be opened at all, or is not ours.
@@ -190,7 +190,7 @@ async fn read_all(session: &Session) -> Result<Vec<String>, StoreError> {
     }
 }
 
-/// What is wrong with a task: its log has no gap, and its row and its snapshot are what the log tells.
+/// The problem of a task, if any: its log must have no gap, and its row and snapshot must agree with the log.
 async fn agree(session: &Session, row: &Row) -> Result<Option<String>, StoreError> {
     let (id, seq, kept): (&str, i64, i64) = (row.get(0), row.get(1), row.get(2));
     let blobs = blobs(session, id).await?;
