@@ -1,4 +1,4 @@
-//! The check: what SQLite finds, and what we know about our own tables.
+//! The check of a database: SQLite's own checks, and rules about our tables.
 
 use std::{ops::RangeInclusive, path::Path};
 
@@ -15,10 +15,10 @@ use crate::store::{
     },
 };
 
-/// A check names at most so many problems.
+/// The maximum number of reported problems.
 const MOST_PROBLEMS: usize = 100;
 
-/// Queries whose rows are problems, and the versions of the schema of which they can be asked.
+/// Queries that return problems, with the schema versions that they apply to.
 const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
     (1..=KNOWN, "file", "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
     (
@@ -96,13 +96,13 @@ const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
     (3..=KNOWN, "records", "SELECT format('record %s of %s has no version', key, kind) FROM records WHERE version < 1"),
 ];
 
-/// Looks at everything, also while a hub runs, and says what is wrong.
+/// Checks everything, even while a hub uses the file; returns the problems found.
 ///
 /// # Errors
 /// If the file cannot be opened for another reason than damage, or is not ours.
 pub fn check(path: &Path) -> Result<Vec<String>, OpenError> {
     let db = match look(path) {
-        // Whoever asks for damage is told of it, also where it leaves nothing to look at.
+        // Damage is a finding of the check, even where it leaves nothing else to check.
         Err(OpenError::Corrupt { detail, .. }) => return Ok(vec![format!("file: {detail}")]),
         looked => looked?,
     };
@@ -145,7 +145,7 @@ fn read_all(db: &Connection) -> Result<Vec<String>, StoreError> {
     Ok(problems)
 }
 
-/// What is wrong with a task: its log has no gap, and its row and its snapshot are what the log tells.
+/// The problem of a task, if any: its log must have no gap, and its row and snapshot must agree with the log.
 fn agree(db: &Connection, row: &Row<'_>) -> Result<Option<String>, StoreError> {
     let (key, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
     let kept: i64 = row.get(4)?;
