@@ -104,7 +104,7 @@ pub(super) fn check(courier: &dyn Courier, config: &TaskPushNotificationConfig, 
     if config.url.len() > LONGEST_URL {
         return Err(wrong("url", format!("at most {LONGEST_URL} bytes are allowed")));
     }
-    let url = Url::parse(&config.url).map_err(|error| wrong("url", format!("is no address: {error}")))?;
+    let url = Url::parse(&config.url).map_err(|error| wrong("url", format!("is not a URL: {error}")))?;
     courier.check(&url).map_err(|why| wrong("url", why))?;
     if config.id.as_ref().is_some_and(|id| id.as_str().len() > LONGEST_ID) {
         return Err(wrong("id", format!("at most {LONGEST_ID} bytes are allowed")));

@@ -102,7 +102,7 @@ impl Dispatcher {
                 Ok(taken) => taken,
                 Err(error) => {
                     if !std::mem::replace(&mut self.failing, true) {
-                        tracing::error!(%error, "webhooks cannot be read from the store; trying again");
+                        tracing::error!(%error, "cannot read webhooks from the store; trying again");
                     }
                     return Some(PAUSE);
                 }

@@ -71,8 +71,8 @@ impl Push {
             }
             Said::Event(event) => Payload::of(version, *event),
         };
-        let payload = payload.ok_or_else(|| failed("it cannot be said in the receiver's version"))?;
-        let url = Url::parse(&to.url).map_err(|_| failed("the address of the receiver cannot be read"))?;
+        let payload = payload.ok_or_else(|| failed("the receiver's version has no such event"))?;
+        let url = Url::parse(&to.url).map_err(|_| failed("the URL of the receiver is invalid"))?;
         let config = Config { url, given: to, version, trace: None };
         let engine = &self.engine;
         let attempted = Attempted { delivery, task_id, attempt: 1, now: engine.now() };

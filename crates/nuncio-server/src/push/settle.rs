@@ -116,7 +116,7 @@ async fn write(store: &Arc<dyn Outbox>, batch: Vec<Sum>, given_up: &Cancellation
     if given_up.is_cancelled() {
         return false;
     }
-    tracing::error!(%error, "what became of webhooks cannot be written down together; each is tried by itself");
+    tracing::error!(%error, "cannot store delivery outcomes as one batch; storing each by itself");
     for sum in batch {
         let one = [sum];
         match insist(&**store, &one, given_up).await {
@@ -124,7 +124,7 @@ async fn write(store: &Arc<dyn Outbox>, batch: Vec<Sum>, given_up: &Cancellation
             Err(_) if given_up.is_cancelled() => return false,
             Err(error) => {
                 let webhook = &one[0].settled.webhook;
-                tracing::error!(%webhook, %error, "what became of a webhook cannot be written down");
+                tracing::error!(%webhook, %error, "cannot store delivery outcomes of a webhook; trying again later");
                 tokio::spawn(now_and_then(Arc::clone(store), one, given_up.clone()));
             }
         }
@@ -148,7 +148,7 @@ async fn insist(store: &dyn Outbox, batch: &[Sum], given_up: &CancellationToken)
         match store.settle(settled).await {
             Err(error) if error.is_down() && !given_up.is_cancelled() => {
                 if !std::mem::replace(&mut told, true) {
-                    tracing::error!(%error, "what became of webhooks could not be written down; trying again");
+                    tracing::error!(%error, "cannot store delivery outcomes; trying again");
                 }
             }
             answer => return answer,

@@ -99,7 +99,7 @@ pub fn sign_by_key(key: SigningKey, issuer: String) -> Sign {
         match notification::sign(&key, &claims) {
             Ok(signed) => Some(signed),
             Err(error) => {
-                tracing::error!(%error, "a notification could not be signed");
+                tracing::error!(%error, "cannot sign a notification; sending it without this signature");
                 None
             }
         }

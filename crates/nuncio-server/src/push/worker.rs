@@ -118,8 +118,8 @@ impl Worker {
         if !self.engine.leases().is_news(webhook) {
             return (Vec::new(), again);
         }
-        tracing::error!(%webhook, "a webhook cannot be read: it was sealed with another key");
-        let why = "the webhook was sealed with another key; start the hub with that one";
+        tracing::error!(%webhook, "cannot open a webhook: it was sealed with another key; start the hub with it");
+        let why = "the webhook was sealed with another key; start the hub with that key";
         let attempt = Attempt { at: now, took: 0, status: None, error: Some(why.into()) };
         let outcome = |owed: &Owed| DeliveryOutcome {
             seq: owed.seq,
@@ -151,15 +151,15 @@ impl Worker {
         match AssertUnwindSafe(self.attempt(options, config, url, owed, ahead)).catch_unwind().await {
             Ok(Ok(tried)) => Some(tried),
             Ok(Err(error)) if error.is_down() => {
-                tracing::warn!(%error, "what a webhook is owed could not be read; trying again");
+                tracing::warn!(%error, "cannot read a delivery from the store; trying again");
                 None
             }
             Ok(Err(error)) => {
-                tracing::error!(%webhook, %seq, %error, "what a webhook is owed cannot be read");
+                tracing::error!(%webhook, %seq, %error, "cannot read a delivery; the attempt failed");
                 Some(self.failed(owed, "the notification cannot be read from the store"))
             }
             Err(_) => {
-                tracing::error!(%webhook, %seq, "an attempt to deliver panicked");
+                tracing::error!(%webhook, %seq, "a delivery attempt panicked");
                 Some(self.failed(owed, "the server failed unexpectedly"))
             }
         }
@@ -250,8 +250,8 @@ impl Worker {
             (Verdict::Retry(at), result) => {
                 tracing::debug!(%delivery, %target, ?result, until = %at, "not delivered; trying again");
             }
-            (Verdict::Dead, result) => tracing::warn!(%delivery, %target, ?result, "given up"),
-            (Verdict::Stop, _) => tracing::warn!(%delivery, %target, "the receiver wants no more (410)"),
+            (Verdict::Dead, result) => tracing::warn!(%delivery, %target, ?result, "delivery given up"),
+            (Verdict::Stop, _) => tracing::warn!(%delivery, %target, "stopped: the receiver is gone (410)"),
         }
     }
 }

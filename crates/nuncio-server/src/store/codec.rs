@@ -84,7 +84,7 @@ pub(super) fn state_code(state: TaskState) -> i16 {
 /// Decodes the number of a state.
 pub(super) fn state_of(code: i64) -> Result<TaskState, StoreError> {
     let known = TaskState::ALL.iter().find(|state| i64::from(state_code(**state)) == code);
-    known.copied().ok_or_else(|| damaged(format_args!("{code} is no state")))
+    known.copied().ok_or_else(|| damaged(format_args!("{code} is not a task state")))
 }
 
 /// Milliseconds for the lower bound of a range, rounded up: a time that is earlier by less than a millisecond
@@ -96,7 +96,7 @@ pub(super) fn millis_from(at: Timestamp) -> i64 {
 
 /// Decodes a time in milliseconds.
 pub(super) fn moment(millis: i64) -> Result<Timestamp, StoreError> {
-    Timestamp::from_millis(millis).ok_or_else(|| damaged(format_args!("{millis} is no time")))
+    Timestamp::from_millis(millis).ok_or_else(|| damaged(format_args!("{millis} is not a valid time")))
 }
 
 impl Body {
@@ -171,7 +171,7 @@ pub(super) fn decode_segment(
     let mut entries: Vec<Entry> = serde_json::from_slice(json).map_err(damaged)?;
     for place in content::refs(refs) {
         let entry = entries.get_mut(place.entry as usize);
-        let entry = entry.ok_or_else(|| damaged("content without its entry"))?;
+        let entry = entry.ok_or_else(|| damaged("large content refers to a missing entry"))?;
         entry.event.fill(&place, blobs)?;
     }
     let entry =

@@ -26,7 +26,7 @@ pub enum OpenError {
         pid: u32,
     },
     /// A newer version has written it.
-    #[error("{place} has schema version {found}, this version knows {known}; use a newer version")]
+    #[error("{place} has schema version {found}, this version supports {known}; use a newer version")]
     NewerSchema {
         /// The database.
         place: String,
@@ -35,8 +35,8 @@ pub enum OpenError {
         /// The newest schema version known here.
         known: i64,
     },
-    /// It contains data of another program.
-    #[error("{place} is not a task store; choose another place for the data")]
+    /// It is not a task store: it is empty, or contains other data.
+    #[error("{place} is not a task store; choose another file or database")]
     NotOurs {
         /// The database.
         place: String,
@@ -70,13 +70,13 @@ pub enum OpenError {
         detail: String,
     },
     /// It is read-only.
-    #[error("{place} is read-only; the store needs to write to it and beside it")]
+    #[error("{place} is read-only: the store writes to it and beside it; change the permissions")]
     ReadOnly {
         /// The database.
         place: String,
     },
     /// The directory of the file does not exist.
-    #[error("the folder {} does not exist; make it first", .0.display())]
+    #[error("the folder {} does not exist; create it first", .0.display())]
     NoSuchDirectory(PathBuf),
     /// The address or the options are invalid.
     #[error("{0}")]

@@ -69,7 +69,7 @@ pub(super) trait Parts: Clone + Serialize + DeserializeOwned {
     /// Restores the content of a part.
     fn fill(&mut self, place: &Place, blobs: &Blobs) -> Result<(), StoreError> {
         let bytes = blobs.get(&place.digest).ok_or_else(|| damaged("large content is missing"))?;
-        let (mut number, mut done) = (0, Err(damaged("content without its part")));
+        let (mut number, mut done) = (0, Err(damaged("large content refers to a missing part")));
         self.each(&mut |part| {
             if number == place.part {
                 done = put_back(&mut part.content, bytes);
@@ -194,7 +194,7 @@ fn put_back(content: &mut Content, bytes: &Bytes) -> Result<(), StoreError> {
     match content {
         Content::Text(text) => *text = String::from_utf8(bytes.to_vec()).map_err(damaged)?,
         Content::Raw(raw) => *raw = bytes.clone(),
-        Content::Url(_) => return Err(damaged("an address has no large content")),
+        Content::Url(_) => return Err(damaged("a part with a URL has large content")),
         Content::Data(json) => *json = serde_json::from_slice(bytes).map_err(damaged)?,
     }
     Ok(())

@@ -103,7 +103,7 @@ impl Draft {
         places.resize_with(entries.len(), Vec::new);
         for place in content::refs(refs) {
             let of_entry = places.get_mut(place.entry as usize);
-            of_entry.ok_or_else(|| damaged("content without its entry"))?.push(place);
+            of_entry.ok_or_else(|| damaged("large content refers to a missing entry"))?.push(place);
         }
         for (Entry { seq, event }, places) in entries.into_iter().zip(places) {
             let is_shown = self.shown.artifacts || !event.get().starts_with(ARTIFACT);

@@ -3,7 +3,7 @@
 //! | `sslmode` | TLS | accepted certificate |
 //! |---|---|---|
 //! | `disable` | never | |
-//! | `prefer` (default) | if the server offers it | any: protects against eavesdropping, not against impostors |
+//! | `prefer` (default) | if the server offers it | any: stops eavesdroppers, not impostors |
 //! | `require` | always | any, or one issued by `sslrootcert` if that is set |
 //! | `verify-full` | always | issued by `sslrootcert` or the system's roots, for this host name |
 
@@ -74,7 +74,7 @@ impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
         let invalid = |why: &str| OpenError::Invalid(format!("the address of the database {why}"));
         let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
-        let rest = rest.ok_or_else(|| invalid("has to begin with postgres://"))?;
+        let rest = rest.ok_or_else(|| invalid("must begin with postgres://"))?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         // Otherwise a part of the password would be taken for the host, and appear in messages.
         let authority = path.split('/').next().unwrap_or_default();
@@ -93,14 +93,14 @@ impl Address {
         let plain = format!("postgres://{path}?{}", others.join("&"));
         let mut config: Config = plain.parse().map_err(|error| {
             let why = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
-            invalid(&format!("is not understood: {why}"))
+            invalid(&format!("is invalid: {why}"))
         })?;
         let (ssl_mode, trust) = match mode {
             "disable" => (SslMode::Disable, Trust::Anybody),
             "prefer" => (SslMode::Prefer, Trust::Anybody),
             "require" => (SslMode::Require, roots.map_or(Trust::Anybody, Trust::File)),
             "verify-full" => (SslMode::Require, roots.map_or(Trust::System, Trust::File)),
-            _ => return Err(invalid("has an unknown sslmode; say disable, prefer, require or verify-full")),
+            _ => return Err(invalid("has an unknown sslmode; use disable, prefer, require or verify-full")),
         };
         config
             .ssl_mode(ssl_mode)

@@ -113,7 +113,7 @@ fn delivery(row: &Row) -> Result<Delivery, StoreError> {
         task_id: plain(row.get(4)).into_owned().into(),
         webhook: webhook(row, 0),
         seq: seq(row.get(8)),
-        state: DeliveryState::from_code(row.get(9)).ok_or_else(|| damaged("a delivery in no state"))?,
+        state: DeliveryState::from_code(row.get(9)).ok_or_else(|| damaged("unknown delivery state"))?,
         since: moment(row.get(10))?,
         attempts: u32::try_from(row.get::<_, i32>(11)).unwrap_or_default(),
         recent: recent.collect::<Result<_, _>>().map_err(damaged)?,

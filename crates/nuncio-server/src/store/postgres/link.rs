@@ -244,7 +244,7 @@ impl Link {
         let now = Instant::now();
         let wait = match state.pause {
             Some((until, _)) if now < until => {
-                return Err(StoreError::down("PostgreSQL was not reachable a moment ago"));
+                return Err(StoreError::down("PostgreSQL is unreachable; waiting before the next attempt"));
             }
             Some((_, wait)) => wait,
             None => PAUSES.base,

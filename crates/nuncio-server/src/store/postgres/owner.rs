@@ -82,7 +82,7 @@ const BEATS_PER_CLEANING: u32 = 10;
 /// Registers a new owner; returns its number.
 pub(super) async fn enter(session: &Session) -> Result<i64, StoreError> {
     let row = session.query_opt(ENTER, &[]).await?;
-    row.map(|row| row.get(0)).ok_or_else(|| StoreError::broken("no number for this owner"))
+    row.map(|row| row.get(0)).ok_or_else(|| StoreError::broken("no number assigned to this owner"))
 }
 
 /// The heartbeat of an owner. When dropped, it tries to mark the owner as stopped.
@@ -135,8 +135,8 @@ async fn pulse(link: Link, epoch: i64, beat: Duration, lapse: Duration, over: Ca
         }
         match &done {
             // Logged once: an outage may be long.
-            Err(error) if !missed => tracing::warn!(%error, "no sign of life could be given to the database"),
-            Ok(()) if missed => tracing::info!("the database knows again that this hub is alive"),
+            Err(error) if !missed => tracing::warn!(%error, "cannot send the heartbeat; trying again"),
+            Ok(()) if missed => tracing::info!("the heartbeat reaches the database again"),
             Err(_) | Ok(()) => {}
         }
         missed = done.is_err();

@@ -271,7 +271,7 @@ pub(super) async fn idempotent_outcome(
             let reservation = reservations::read(&row, 3, Arc::new(scope.clone()))?;
             Outcome::Reserved { reservation: Box::new(reservation), abandoned: !row.get::<_, bool>(8) }
         }
-        (None, None) => return Err(damaged("an answer without its outcome")),
+        (None, None) => return Err(damaged("an answer has no outcome")),
     };
     Ok(Some(Answer { digest, outcome }))
 }

@@ -185,7 +185,7 @@ async fn put_all(link: &Link, puts: &[&PutRecord]) -> Results {
 }
 
 fn in_the_way() -> StoreError {
-    StoreError::down("others were in the way too often")
+    StoreError::down("too many conflicts with concurrent transactions")
 }
 
 /// One transaction, usually of one statement.

@@ -140,7 +140,7 @@ async fn reserve_all<'a>(
             Err(error) => return Err(error),
         }
     }
-    Err(StoreError::down("others were in the way too often"))
+    Err(StoreError::down("too many conflicts with concurrent transactions"))
 }
 
 /// True if a scope was erased concurrently; the next attempt inserts it again.

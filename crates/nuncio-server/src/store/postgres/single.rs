@@ -149,5 +149,5 @@ pub(super) async fn secret(store: &PostgresStore, name: &str) -> Result<[u8; 32]
             return row.get::<_, &[u8]>(0).try_into().map_err(damaged);
         }
     }
-    Err(StoreError::down("somebody else makes the secret and does not come to an end"))
+    Err(StoreError::down("another hub is creating the secret and has not finished"))
 }

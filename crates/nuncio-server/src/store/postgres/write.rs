@@ -100,7 +100,7 @@ impl Writer {
             }
             return Ok(results);
         }
-        Err(StoreError::down("others were in the way too often"))
+        Err(StoreError::down("too many conflicts with concurrent transactions"))
     }
 
     fn ready(&self, mut write: TaskWrite) -> Ready {

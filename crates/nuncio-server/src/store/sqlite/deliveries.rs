@@ -133,7 +133,7 @@ fn filter(query: &DeliveryQuery) -> Filter {
 fn read_delivery(row: &Row<'_>) -> Result<Delivery, StoreError> {
     let code: i16 = row.get(9)?;
     let state = DeliveryState::from_code(code)
-        .ok_or_else(|| damaged(format_args!("no delivery is in state {code}")))?;
+        .ok_or_else(|| damaged(format_args!("{code} is not a delivery state")))?;
     let recent: Option<String> = row.get(12)?;
     let recent: Option<Vec<Attempt>> =
         recent.map(|recent| serde_json::from_str(&recent)).transpose().map_err(damaged)?;

@@ -201,7 +201,7 @@ impl Session {
     fn checkpoint(&mut self, mode: &str) {
         let done = self.db.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
         if let Err(error) = done {
-            tracing::warn!(%error, "the task store could not write back its log");
+            tracing::warn!(%error, "cannot checkpoint the write-ahead log of the task store; trying again later");
         }
         self.written = 0;
     }

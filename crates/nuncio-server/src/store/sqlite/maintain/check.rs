@@ -30,7 +30,7 @@ const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
     (
         1..=KNOWN,
         "counters",
-        "SELECT format('scope %d has %d tasks in state %d, and counts %d', coalesce(own.scope, counters.scope),
+        "SELECT format('scope %d has %d tasks in state %d, but counts %d', coalesce(own.scope, counters.scope),
              coalesce(own.number, 0), coalesce(own.state, counters.state), coalesce(counters.tasks, 0))
          FROM (SELECT scope, state, count(*) AS number FROM tasks GROUP BY scope, state) AS own
              FULL JOIN counters ON counters.scope = own.scope AND counters.state = own.state
@@ -39,7 +39,7 @@ const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
     (
         1..=KNOWN,
         "turns",
-        "SELECT format('task %s counts %d turns and %d that wait', id, turns, pending) FROM tasks
+        "SELECT format('task %s counts %d turns and %d waiting ones, but has others', id, turns, pending) FROM tasks
          WHERE turns <> (SELECT count(*) FROM turns WHERE task = key)
              OR pending <> (SELECT count(*) FROM turns WHERE task = key AND NOT begun)",
     ),
@@ -58,13 +58,13 @@ const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
     (
         2..=KNOWN,
         "webhooks",
-        "SELECT format('task %s counts %d webhooks', id, webhooks) FROM tasks
+        "SELECT format('task %s counts %d webhooks, but has another number', id, webhooks) FROM tasks
          WHERE webhooks <> (SELECT count(*) FROM webhooks WHERE task = tasks.key)",
     ),
     (
         2..=KNOWN,
         "webhooks",
-        "SELECT format('%s is not due for what it is owed', uid) FROM webhooks
+        "SELECT format('the due time of %s does not match its deliveries', uid) FROM webhooks
          WHERE (stopped AND due_at IS NOT NULL) OR EXISTS (
              SELECT 1 FROM deliveries
              WHERE webhook = key AND state = 0 AND (due_at IS NULL OR seq < owed_from))",
@@ -72,7 +72,7 @@ const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
     (
         2..=KNOWN,
         "deliveries",
-        "SELECT format('%s-%d cannot be', uid, deliveries.seq)
+        "SELECT format('%s-%d is invalid', uid, deliveries.seq)
          FROM deliveries JOIN webhooks ON webhooks.key = webhook JOIN tasks ON tasks.key = task
          WHERE deliveries.seq NOT BETWEEN 1 AND tasks.seq OR deliveries.state NOT BETWEEN 0 AND 2
              OR NOT json_valid(coalesce(recent, '[]'))",
@@ -170,7 +170,7 @@ fn agree(db: &Connection, row: &Row<'_>) -> Result<Option<String>, StoreError> {
             }
         }
         if log_rowid(key, last as u64) != segment.get::<_, i64>(3)? {
-            return Ok(Some(format!("a segment ends with entry {last}, and says another")));
+            return Ok(Some(format!("a segment ends with entry {last}, but its row has another number")));
         }
     }
     if last != seq {
@@ -180,8 +180,8 @@ fn agree(db: &Connection, row: &Row<'_>) -> Result<Option<String>, StoreError> {
     let status =
         (i64::from(state_code(told.status.state)), told.status.timestamp.map_or(0, |at| at.as_millis()));
     if status != (state, status_at) {
-        return Ok(Some("its status is not what its log tells".to_owned()));
+        return Ok(Some("its status does not match its log".to_owned()));
     }
     let wrong = kept > 0 && read::snapshot(db, row)? != at_snapshot;
-    Ok(wrong.then(|| "its snapshot is not what its log tells".to_owned()))
+    Ok(wrong.then(|| "its snapshot does not match its log".to_owned()))
 }

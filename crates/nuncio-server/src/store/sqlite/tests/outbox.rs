@@ -124,7 +124,7 @@ async fn damaged_deliveries_are_told() {
     let folder = Folder::new();
     let store: Arc<dyn Store> = Arc::new(open(&folder.file()).await);
     begin(&store, "t-1", 1).await;
-    for (damage, told) in [("state = 7", "no delivery is in state 7"), ("state = 0, recent = '{'", "damaged")]
+    for (damage, told) in [("state = 7", "7 is not a delivery state"), ("state = 0, recent = '{'", "damaged")]
     {
         let db = Connection::open(folder.file()).unwrap();
         db.execute_batch(&format!("UPDATE deliveries SET {damage}")).unwrap();
