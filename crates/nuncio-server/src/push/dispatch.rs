@@ -54,7 +54,7 @@ impl Dispatcher {
         }
     }
 
-    /// Runs until the engine is over, or drained.
+    /// Runs until `over` is cancelled, or until the engine is drained.
     pub(super) async fn run(mut self) {
         let engine = Arc::clone(&self.engine);
         let (over, draining) = (engine.over.clone(), engine.draining.clone());

@@ -96,7 +96,7 @@ impl Entry<'_> {
             }
             (Version::V0_3, Dialect::Standard) => {
                 let Some(stored) = self.store.task(self.scope, self.task_id).await? else { return Ok(None) };
-                // Writing to memory does not fail.
+                // Writing to memory cannot fail.
                 let _ = v03::JsonRpc.encode_reply(Op::GetTask, &Reply::Task(stored.task), &mut body);
                 "application/json"
             }

@@ -162,7 +162,8 @@ mod tests {
     #[test]
     fn a_receiver_is_in_trouble_if_it_fails_for_everybody() {
         for (statuses, expected) in [
-            // Whoever registers another's receiver without its token is answered so, and must not close the way.
+            // A caller that registers another's receiver without its token gets these; they must not open the
+            // breaker.
             (&[401, 403, 404, 407, 409, 423][..], false),
             (&[200, 204, 400, 410, 413, 422], false),
             (&[408, 421, 425, 429, 500, 502, 503, 504, 301, 302], true),
@@ -195,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_is_too_old_is_given_up_after_one_more_attempt() {
-        // REQ-161: also what has waited behind others for so long is tried once.
+        // REQ-161: a delivery that waited behind others for so long is also tried once.
         for (now, expected) in [(699, Verdict::Retry(at(700))), (700, Verdict::Dead), (9_999, Verdict::Dead)]
         {
             let verdict = RETRY.judge(&answer(500, None), 9, at(100), at(now), 0.5);

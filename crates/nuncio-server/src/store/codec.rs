@@ -4,7 +4,7 @@
 //! ```text
 //! batch     t-1 #1   t-1 #2   t-2 #7   t-1 #3        entries of a commit
 //!            └────────┴───────────────── ┘
-//! writes    t-1 #1..3         t-2 #7                 one per task, if nothing forbids
+//! writes    t-1 #1..3         t-2 #7                 one per task where possible
 //! segments  [#1,#2,#3]        [#7]                   one row of the log each
 //! ```
 

@@ -269,7 +269,7 @@ pub(super) fn creation(id: &str, context_id: &str, when: i64) -> Task {
     }
 }
 
-/// The entry that makes a task.
+/// The entry that creates a task.
 pub(super) fn opening(scope: &Arc<Scope>, id: &str, idempotency: Option<IdempotencyKey>) -> Commit {
     Commit {
         scope: Arc::clone(scope),

@@ -64,7 +64,7 @@ impl From<MemoryStore> for FailingStore {
     }
 }
 
-/// The error text of the failing store; no caller may ever see it (invariant 11).
+/// The error text of the failing store; no caller may ever see it (invariant 10 of ARCHITECTURE.md).
 pub const STORE_SECRET: &str = "disk 7 at /var/lib is on fire";
 
 impl FailingStore {

@@ -79,7 +79,7 @@ pub struct AdminTask {
     pub context_id: ContextId,
     /// Its state.
     pub state: TaskState,
-    /// When its status was recorded.
+    /// The time at which its status was recorded.
     pub at: Timestamp,
     /// The number of its last entry.
     pub seq: Seq,

@@ -293,13 +293,13 @@ impl Delivery {
 /// newest entry.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryQuery {
-    /// Only this one.
+    /// Only this delivery.
     pub id: Option<DeliveryId>,
-    /// Only of this agent.
+    /// Only deliveries of this agent.
     pub agent: Option<Arc<str>>,
-    /// Only of this task.
+    /// Only deliveries of this task.
     pub task_id: Option<TaskId>,
-    /// Only in this state.
+    /// Only deliveries in this state.
     pub state: Option<DeliveryState>,
     /// Only pending since this time or later.
     pub since: Option<Timestamp>,
@@ -326,7 +326,7 @@ pub enum Redrive {
     /// All dead deliveries that were pending since this time or later, except those of receivers that are
     /// gone (410).
     Dead {
-        /// Only of this agent.
+        /// Only deliveries of this agent.
         agent: Option<Arc<str>>,
         /// The earliest time.
         since: Timestamp,

@@ -40,9 +40,9 @@ pub(in crate::store) struct TaskWrite {
     pub(in crate::store) snapshot: Option<Snapshot>,
     /// The key of the first entry; further entries never have one.
     pub(in crate::store) idempotency: Option<IdempotencyKey>,
-    /// The first entry creates the task of a reservation.
+    /// True if the first entry creates the task of a reservation.
     pub(in crate::store) reserved: bool,
-    /// When the first entry was recorded.
+    /// The time at which the first entry was recorded.
     pub(in crate::store) at: Timestamp,
     pub(in crate::store) take: bool,
     pub(in crate::store) drops: Drops,

@@ -59,7 +59,7 @@ fn ids(tasks: &[Task]) -> Vec<&str> {
     tasks.iter().map(|task| task.id.as_str()).collect()
 }
 
-/// REQ-118.
+/// REQ-118: sorted by the time of the status, newest first, then by id.
 pub async fn the_list_is_newest_status_first_then_by_id(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let mut writers = some_tasks(&store, &ann).await;

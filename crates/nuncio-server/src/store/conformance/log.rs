@@ -10,7 +10,7 @@ use nuncio_protocol::{
 use super::{Writer, at, commit, commit_one, events, key, opening, scope, stored};
 use crate::store::{Commit, Outcome, Refused, Scope, Store, TaskQuery};
 
-/// Invariant 6.
+/// Invariant 5 of ARCHITECTURE.md: sequence numbers of a task begin at 1 and have no gap.
 pub async fn numbers_begin_at_one_and_have_no_gap(store: Arc<dyn Store>) {
     let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     writer.status(TaskState::Working, 2).await;
@@ -105,7 +105,8 @@ fn one_chunk(id: &str) -> Event {
     })
 }
 
-/// Invariant 10, REQ-087 to REQ-090: another agent, tenant or owner reads, lists and writes nothing.
+/// Invariant 9 of ARCHITECTURE.md, REQ-087 to REQ-090: another agent, tenant or owner reads, lists and writes
+/// nothing.
 #[expect(clippy::expect_used, reason = "a check of the contract, not of failures")]
 pub async fn not_yours_is_not_found(store: Arc<dyn Store>) {
     let own =

@@ -160,7 +160,7 @@ pub(super) fn unopened(path: &Path, error: &io::Error) -> OpenError {
 mod tests {
     use super::*;
 
-    /// The number of a process that has ended.
+    /// The id of a process that has ended.
     fn dead() -> u32 {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
@@ -168,7 +168,8 @@ mod tests {
         pid
     }
 
-    /// A lock file with this in it, locked by a copy of the file as a forked process has it; and what to lock.
+    /// A lock file with this text, locked by another handle of the file, as a forked process has; and the
+    /// path to lock.
     fn held(name: &str, text: &str) -> (File, PathBuf) {
         let path = std::env::temp_dir().join(format!("nuncio-lock-{}-{name}.db", std::process::id()));
         let mut file = private(&beside(&path, ".lock")).unwrap();
@@ -182,14 +183,15 @@ mod tests {
         std::fs::remove_file(beside(path, ".lock")).unwrap();
     }
 
-    /// It was refused once in a hundred kills: a program was being started, and had the lock until it ran.
+    /// Guards against a former fault: about one start in a hundred after a kill was refused, because a child
+    /// process had the lock until it executed its program.
     #[test]
     fn a_lock_whose_owner_is_dead_is_waited_for() {
         let (file, path) = held("orphan", &format!("{}\n", dead()));
         let (mut copy, mut pauses) = (Some(file), 0);
         let lock = Lock::take_with(&path, || {
             pauses += 1;
-            // The child runs its program.
+            // The child executes its program.
             if pauses == 3 {
                 copy = None;
             }

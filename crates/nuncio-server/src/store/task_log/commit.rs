@@ -19,7 +19,7 @@ pub struct Commit {
     pub expected: Seq,
     /// The entry.
     pub event: Arc<Event>,
-    /// When it was recorded.
+    /// The time at which it was recorded.
     pub at: Timestamp,
     /// The whole task after this entry, if it is terminal or interrupted. Reads use it instead of the log.
     pub snapshot: Option<Task>,

@@ -27,7 +27,7 @@ pub struct Answer {
 /// The outcome of a send with a key.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// The task that the send made.
+    /// The task that the send created.
     Task(TaskId),
     /// The direct reply.
     Reply(Arc<Message>),

@@ -81,7 +81,7 @@ impl PageBytes {
 /// A position in the list: newest status first, then by id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Keyset {
-    /// When the status was recorded.
+    /// The time at which the status was recorded.
     pub timestamp: Timestamp,
     /// The task.
     pub id: TaskId,
@@ -94,6 +94,6 @@ pub struct TaskPage {
     pub tasks: Vec<Task>,
     /// True if there are more after them.
     pub more: bool,
-    /// The number of all matches, if it was asked for.
+    /// The number of all matches, if requested.
     pub total: Option<usize>,
 }

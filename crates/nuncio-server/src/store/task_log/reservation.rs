@@ -28,7 +28,7 @@ pub struct Reservation {
     /// The key by which a repeated send finds the reservation, then the task or reply; `None` if the caller
     /// gave none.
     pub idempotency: Option<IdempotencyKey>,
-    /// When it was made.
+    /// The time at which it was made.
     pub at: Timestamp,
     /// Data from which the runtime creates the task; opaque to the store.
     pub body: Bytes,

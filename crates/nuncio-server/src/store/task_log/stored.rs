@@ -26,7 +26,7 @@ pub struct StoredTask {
 pub struct StoredEvent {
     /// Its number.
     pub seq: Seq,
-    /// When it was recorded.
+    /// The time at which it was recorded.
     pub at: Timestamp,
     /// The event.
     pub event: Arc<Event>,

@@ -1,4 +1,4 @@
-//! Files that are not as they should be: refused in clear words, and found by the check.
+//! Invalid files: refused with clear messages, and found by the check.
 
 use std::{path::Path, sync::Arc};
 
@@ -80,7 +80,7 @@ async fn a_corrupted_file_is_told_and_not_repaired() {
         roots.map(Result::unwrap).collect::<Vec<_>>()
     };
     let mut bytes = std::fs::read(folder.file()).unwrap();
-    // Every tree, but for the one that says what the file is.
+    // Damages every tree except `meta`.
     for root in roots {
         bytes[(root as usize - 1) * 4096..][..64].iter_mut().for_each(|byte| *byte ^= 0x5a);
     }
@@ -100,7 +100,7 @@ async fn a_corrupted_file_is_told_and_not_repaired() {
 
 #[tokio::test]
 async fn a_read_only_file_is_refused() {
-    // A folder that nobody can write to, root included.
+    // A folder that nobody can write to, not even root.
     let Some(place) = ["/sys", "/proc"].iter().map(Path::new).find(|place| place.is_dir()) else {
         panic!("a folder that cannot be written to is needed for this test");
     };
