@@ -34,7 +34,7 @@ pub(super) struct Dispatcher {
     in_hand: HashMap<Id, (Arc<str>, Arc<str>)>,
     /// The number of running workers per target.
     busy: HashMap<Arc<str>, usize>,
-    /// The target leased last, from which the next lease goes on.
+    /// The target leased last; the next lease begins after it.
     after: Arc<str>,
     /// True if the last lease failed.
     failing: bool,

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 #[derive(Default)]
 pub(super) struct LeaseTable {
     workers: HashMap<Arc<str>, LeaseHandle>,
-    /// True while the store is asked for a lease: a webhook that is forgotten meanwhile may be in the result.
+    /// True while a lease is requested: a webhook that is deleted meanwhile may be in the result.
     leasing: bool,
-    /// The webhooks that were forgotten during the lease.
+    /// The webhooks that were deleted or replaced during the lease.
     forgotten: HashSet<Arc<str>>,
     /// The webhooks that cannot be unsealed and were logged.
     unreadable: HashSet<Arc<str>>,
@@ -54,7 +54,7 @@ impl LeaseTable {
         self.forgotten.clear();
     }
 
-    /// Registers a worker for a leased webhook. If the webhook was forgotten since it was leased, `over` is
+    /// Registers a worker for a leased webhook. If [`Self::forget`] was called since it was leased, `over` is
     /// cancelled at once. Returns `None` if the webhook still has a worker: the store has applied its
     /// release, but the acknowledgement was lost. That worker keeps the webhook until the store acknowledges.
     pub(super) fn take(&mut self, uid: &Arc<str>, over: CancellationToken) -> Option<LeaseHandle> {

@@ -18,7 +18,7 @@ use crate::store::{
 };
 
 /// The rule of [`judge::entry`] and [`judge::turn`] about owners, as a condition on `tasks` for statements
-/// that check and write at once: the task belongs to this owner, or nobody holds it.
+/// that check and write at once: the task belongs to this owner, or no owner holds it.
 macro_rules! free_for {
     ($task:literal, $owner:literal) => {
         concat!("(", $task, ".owner = ", $owner, " OR NOT (", $task, ".busy OR ", $task, ".pending > 0))")

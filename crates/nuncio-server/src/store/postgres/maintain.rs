@@ -19,7 +19,7 @@ use super::{
 };
 use crate::store::{Durability, OpenError, StoreError};
 
-/// Long, because only the operator waits for the result.
+/// The timeout of maintenance statements: long, because only the operator waits for them.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The store's settings suit queries of a few rows; these read whole tables.

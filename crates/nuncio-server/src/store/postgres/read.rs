@@ -108,7 +108,7 @@ impl Told {
         Ok(draft)
     }
 
-    /// For a row of [`TASK`].
+    /// Makes the result of a [`TASK`] row.
     fn stored(&self, me: i64, task: Task) -> StoredTask {
         let held = self.0.get::<_, bool>(2) && self.0.get::<_, i64>(3) != me;
         let memo = self.0.get::<_, Option<Vec<u8>>>(12).map(Bytes::from);

@@ -43,7 +43,7 @@ impl HeldLeases {
         self.lock().insert(Arc::clone(uid))
     }
 
-    /// Releases settled webhooks; to be called after the commit, so that nobody leases the state before it.
+    /// Releases settled webhooks; to be called after the commit, so that no lease sees the state before it.
     pub(super) fn let_go(&self, settled: &[(Arc<str>, Then)]) {
         let mut held = self.lock();
         for (uid, then) in settled {

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! reserve ─► entry that creates the task   the key finds the task
-//!         ├► put_reply                    the key finds the reply
+//!         ├► put_reply                     the key finds the reply
 //!         ├► release                       the key is free
-//!         └► the owner is gone             abandoned: another owner creates the task as failed
+//!         └► the owner has stopped         abandoned: another owner creates the task as failed
 //! ```
 
 use std::sync::Arc;
