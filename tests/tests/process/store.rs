@@ -150,7 +150,7 @@ async fn a_place_where_tasks_cannot_be_kept_is_refused() {
     serve("redis:6379", 2, &["--data: this is no kind of store", kinds]).await;
     serve("postgres", 2, &[kinds]).await;
     serve("postgres://me:s3/cret@db.example/tasks", 2, &["%2F"]).await;
-    serve(path(&folder.join("none/nuncio.db")), 2, &["none does not exist", "make it first"]).await;
+    serve(path(&folder.join("none/nuncio.db")), 2, &["none does not exist", "create it first"]).await;
     serve(path(&folder), 2, &["wrong-places", "is a folder"]).await;
 
     let garbage = folder.join("garbage.db");

@@ -1,4 +1,4 @@
-//! Without the feature `push` no agent has webhooks, and no HTTP client is compiled.
+//! Replaces `push` without the feature of that name: no agent has webhooks, and no HTTP client is compiled.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use nuncio_protocol::{CallContext, Event, Result, TaskId, TaskPushNotificationCo
 
 use crate::store::Webhook;
 
-/// There is none.
+/// Has no values: no agent has webhooks.
 pub(crate) enum AgentPush {}
 
 impl AgentPush {

@@ -1,4 +1,4 @@
-//! The webhooks of one agent, as its runtime sees them.
+//! The webhooks of one agent, for its runtime.
 
 use std::{fmt, sync::Arc};
 
@@ -7,18 +7,18 @@ use nuncio_protocol::{CallContext, Error, Event, Result, TaskId, TaskPushNotific
 use super::{Push, config, payload::Dialect, request::Sign};
 use crate::store::Webhook;
 
-/// What an agent's receivers get.
+/// The notification settings of an agent.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct PushOptions {
-    /// Artifacts are sent piece by piece, as they are made; else once, when they are complete.
+    /// Sends artifacts in chunks, as they are emitted; otherwise once, when they are complete.
     pub chunks: bool,
-    /// A new or replaced artifact is sent also if it is not marked as complete: many remote agents never set
-    /// `lastChunk`. Of an artifact that comes in pieces the first piece is then sent as well.
+    /// Also sends a new or replaced artifact that is not marked as complete, because many remote agents never
+    /// set `lastChunk`. Of an artifact that comes in chunks, the first chunk is then sent as well.
     pub unmarked_artifacts: bool,
-    /// What receivers that registered in v0.3 get.
+    /// The payload format for receivers that registered in v0.3.
     pub dialect: Dialect,
-    /// Makes the `webhook-signature` of a notification.
+    /// Makes the header `webhook-signature` of a notification.
     pub sign: Option<Sign>,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Debug for PushOptions {
     }
 }
 
-/// An agent at the engine.
+/// An agent registered at the engine.
 pub(crate) struct AgentPush {
     push: Push,
     options: Arc<PushOptions>,
@@ -48,8 +48,8 @@ impl AgentPush {
         Self { push: push.clone(), options }
     }
 
-    /// A configuration of a caller, as it is to be kept and as it is told. `field` is where in the request it
-    /// stands.
+    /// Seals a caller's config; returns the webhook to store and the config to return to the caller. `field`
+    /// is the path of the config in the request, for error messages.
     pub(crate) fn seal(
         &self,
         cx: &CallContext,
@@ -61,7 +61,7 @@ impl AgentPush {
         config::seal(&engine.vault, &*engine.courier, cx, task_id, given, field)
     }
 
-    /// A configuration as it is told afterwards: without the credentials.
+    /// The config as later calls return it: without the credentials.
     pub(crate) fn open(&self, task_id: &TaskId, webhook: &Webhook) -> Result<TaskPushNotificationConfig> {
         let config = config::open(&self.push.engine.vault, task_id, webhook);
         let mut config =
@@ -72,7 +72,7 @@ impl AgentPush {
         Ok(config)
     }
 
-    /// True if webhooks are owed this.
+    /// True if webhooks are notified of this event.
     pub(crate) fn tells(&self, event: &Event) -> bool {
         match event {
             Event::Task(_) | Event::StatusUpdate(_) => true,
@@ -80,17 +80,17 @@ impl AgentPush {
                 let is_unmarked = !update.append && self.options.unmarked_artifacts;
                 update.last_chunk || self.options.chunks || is_unmarked
             }
-            // What a caller says to a task is no event on the wire.
+            // Messages of callers are entries of the log, but no events on the wire.
             Event::Message(_) => false,
         }
     }
 
-    /// Something may be due.
+    /// Makes the dispatcher look for due deliveries.
     pub(crate) fn wake(&self) {
         self.push.wake();
     }
 
-    /// REQ-159: what is on its way to this webhook is stopped when this is done.
+    /// REQ-159: stops the deliveries of a webhook; when this returns, nothing more is sent.
     pub(crate) async fn forget(&self, uid: &Arc<str>) {
         self.push.forget(uid).await;
     }

@@ -1,4 +1,4 @@
-//! A receiver that fails again and again is left alone for a while, by all its webhooks together.
+//! Circuit breakers: a receiver that fails repeatedly is not called for a while, by any of its webhooks.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -7,35 +7,36 @@ use nuncio_protocol::{
     retry::{Backoff, Breaker, BreakerPolicy},
 };
 
-/// The failures in a row that open the circuit of a receiver, and for how long.
+/// The consecutive failures that open the breaker of a receiver, and for how long.
 const POLICY: BreakerPolicy = BreakerPolicy {
     failures: 5,
     pauses: Backoff::doubling(Duration::from_secs(5), Duration::from_secs(5 * 60)),
 };
 
-/// So many receivers in trouble are remembered; those beyond are tried as their webhooks say.
+/// The maximum number of receivers that have a breaker; further ones are retried by the schedule of their
+/// deliveries alone.
 const MOST: usize = 10_000;
 
-/// The receivers that are in trouble, by URL.
+/// The breakers of failing receivers, by URL.
 #[derive(Debug, Default)]
 pub(super) struct Breakers(HashMap<Arc<str>, Breaker<Timestamp>>);
 
 impl Breakers {
-    /// May this receiver be tried now? If not: when. After a pause one may try, and the others wait for what
-    /// becomes of it, `probe` at most.
+    /// Checks whether this receiver may be called now; the error is the time to try again. After a pause one
+    /// attempt may go as a probe; the others wait for its outcome, at most for `probe`.
     pub(super) fn check(&mut self, url: &str, now: Timestamp, probe: Duration) -> Result<(), Timestamp> {
         self.0.get_mut(url).map_or(Ok(()), |breaker| breaker.check(now, probe))
     }
 
-    /// It answered.
+    /// Closes the breaker: the receiver has responded.
     pub(super) fn well(&mut self, url: &str) {
         self.0.remove(url);
     }
 
-    /// It failed.
+    /// Counts a failure.
     pub(super) fn failed(&mut self, url: &Arc<str>, now: Timestamp) {
         if self.0.len() >= MOST && !self.0.contains_key(url) {
-            // Those that nobody goes to any more would be remembered for ever.
+            // Receivers that are not called any more would be remembered for ever.
             self.0.retain(|_, breaker| !breaker.is_stale(now));
             if self.0.len() >= MOST {
                 return;

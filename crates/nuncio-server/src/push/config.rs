@@ -1,4 +1,5 @@
-//! Push configurations as they are kept: what the way out must know, and all that may be secret sealed.
+//! Push notification configs in their stored form: the fields that delivery needs, and the config itself,
+//! sealed because it may hold secrets.
 
 use std::sync::Arc;
 
@@ -12,26 +13,26 @@ use url::Url;
 use super::{courier::Courier, seal::Vault};
 use crate::{id::new_id, store::Webhook};
 
-/// Bounds of what a caller may give, in bytes.
+/// Limits of a caller's values, in bytes.
 const LONGEST_URL: usize = 2_048;
 const LONGEST_ID: usize = 256;
 const LONGEST_SECRET: usize = 8_192;
 
-/// What is kept of a configuration.
+/// The stored form of a config: the body of a [`Webhook`].
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// The version that it was made in, and that its receiver is spoken to in (trap T-43).
+    /// The version of the call that created the config; notifications are sent in this version (trap T-43).
     version: Arc<str>,
-    /// Where it goes, for people: the origin, since the rest of an address may be secret.
+    /// The origin of the URL, for display. The rest of a URL may be secret.
     origin: String,
-    /// The configuration itself.
+    /// The config as JSON, sealed.
     sealed: String,
-    /// The call that made it.
+    /// The trace context of the call that created the config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trace: Option<(String, Option<String>)>,
 }
 
-/// A configuration that was opened.
+/// An unsealed config.
 pub(super) struct Config {
     pub(super) url: Url,
     pub(super) given: TaskPushNotificationConfig,
@@ -39,7 +40,8 @@ pub(super) struct Config {
     pub(super) trace: Option<TraceContext>,
 }
 
-/// What a caller gave, as it is to be kept. `field` is where in the request it stands.
+/// Validates and seals a caller's config; returns the webhook to store and the config to return to the
+/// caller. `field` is the path of the config in the request, for error messages.
 pub(super) fn seal(
     vault: &Vault,
     courier: &dyn Courier,
@@ -64,7 +66,7 @@ pub(super) fn seal(
     Ok((Webhook { uid: new_id::<String>().into(), id, target: target.into(), body: body.into() }, config))
 }
 
-/// The configuration as it was given; `None` if it cannot be read with our key.
+/// Unseals a webhook's config; `None` if our key cannot open it.
 pub(super) fn open(vault: &Vault, task_id: &TaskId, webhook: &Webhook) -> Option<Config> {
     let kept: Kept = serde_json::from_str(&webhook.body).ok()?;
     let given = vault.open(&place(task_id, &webhook.id), &kept.sealed)?;
@@ -77,14 +79,14 @@ pub(super) fn open(vault: &Vault, task_id: &TaskId, webhook: &Webhook) -> Option
     })
 }
 
-/// Where a webhook goes, for people: the origin, since the rest of an address may be secret.
+/// The origin of a webhook's URL, for display. The rest of a URL may be secret.
 #[must_use]
 pub fn shown_url(webhook: &Webhook) -> String {
     serde_json::from_str(&webhook.body).map_or_else(|_| webhook.target.to_string(), |kept: Kept| kept.origin)
 }
 
-/// The id of a configuration that has none. In v0.3 it is asked for without one as well, and is then that of
-/// the task's name.
+/// The id for a config without one. A v0.3 caller may also read its config without an id; the id is then the
+/// task's.
 fn name(version: Version, task_id: &TaskId) -> PushConfigId {
     match version {
         Version::V1_0 => new_id(),
@@ -92,7 +94,7 @@ fn name(version: Version, task_id: &TaskId) -> PushConfigId {
     }
 }
 
-/// Sealed for one webhook of one task.
+/// The context to which a sealed config is bound: one webhook of one task.
 fn place(task_id: &TaskId, id: &PushConfigId) -> String {
     format!("{task_id}/{id}")
 }
@@ -102,7 +104,7 @@ pub(super) fn check(courier: &dyn Courier, config: &TaskPushNotificationConfig, 
     if config.url.len() > LONGEST_URL {
         return Err(wrong("url", format!("at most {LONGEST_URL} bytes are allowed")));
     }
-    let url = Url::parse(&config.url).map_err(|error| wrong("url", format!("is no address: {error}")))?;
+    let url = Url::parse(&config.url).map_err(|error| wrong("url", format!("is not a URL: {error}")))?;
     courier.check(&url).map_err(|why| wrong("url", why))?;
     if config.id.as_ref().is_some_and(|id| id.as_str().len() > LONGEST_ID) {
         return Err(wrong("id", format!("at most {LONGEST_ID} bytes are allowed")));

@@ -1,4 +1,4 @@
-//! The way out of the house, as far as webhooks need it.
+//! The HTTP client that webhooks need, as a trait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,19 +7,20 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use url::Url;
 
-/// Carries notifications. What it does not carry, it says at once.
+/// Sends notifications, or refuses an address at once.
 #[async_trait]
 pub trait Courier: Send + Sync + 'static {
-    /// Refuses an address to which it would never go, as far as its text tells; says why, for the caller.
+    /// Checks the text of a URL against the rules for outgoing requests. The error is a message for the
+    /// caller.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for the refusal.
     fn check(&self, url: &Url) -> Result<(), String>;
 
-    /// Posts, and gives up after so long.
+    /// Posts, with `deadline` as the timeout.
     ///
     /// # Errors
-    /// There was no answer.
+    /// There was no response.
     async fn post(
         &self,
         url: &Url,
@@ -29,22 +30,22 @@ pub trait Courier: Send + Sync + 'static {
     ) -> Result<Answer, Failure>;
 }
 
-/// What a receiver said.
+/// The response of a receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// Its status.
+    /// The HTTP status.
     pub status: StatusCode,
-    /// When it wants to be tried again.
+    /// The pause that the receiver asks for (`Retry-After`).
     pub retry_after: Option<Duration>,
-    /// The beginning of what it said.
+    /// The beginning of the response body.
     pub excerpt: String,
 }
 
-/// Why there was no answer, in words for people and without secrets.
+/// The reason for a missing response, as a message without secrets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// We do not go there.
+    /// The address is not allowed.
     Blocked(Arc<str>),
-    /// It did not work out, this time.
+    /// The request failed; it may succeed later.
     Failed(Arc<str>),
 }

@@ -1,7 +1,7 @@
-//! The dispatcher: leases webhooks that are due, around the ring of targets, and has each served by a worker.
+//! The dispatcher: leases due webhooks, in turn over all targets, and starts a worker for each.
 //!
-//! However many wait for a target that is slow, only a few are on their way to it; the others stay in the
-//! store. So a receiver that hangs takes nothing from another.
+//! Only a few webhooks per target are leased at a time; the others stay in the store. So a receiver that
+//! hangs does not delay the others.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -14,29 +14,29 @@ use tokio::{
 use super::{Engine, schedule::until, settle::Settler, worker::Worker};
 use crate::store::{Lease, Leased, Leases, StoreError};
 
-/// How many deliveries of a webhook are leased with it.
+/// The maximum number of deliveries leased with a webhook.
 const OWED: usize = 64;
 
-/// How often a store is asked that others write to as well.
+/// The poll interval of a store that other servers write to as well.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What is due and yet not given is in other hands just now: it is asked for again after so long.
+/// The pause when a webhook is due but was not leased: another server has the lease.
 const A_MOMENT: Duration = Duration::from_millis(20);
 
-/// How long a store that fails is left alone.
+/// The pause after a failed read of the store.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Dispatcher {
     engine: Arc<Engine>,
     settler: Settler,
     workers: JoinSet<()>,
-    /// The webhooks in hand, by worker: uid and target.
+    /// The leased webhooks, by worker: uid and target.
     in_hand: HashMap<Id, (Arc<str>, Arc<str>)>,
-    /// How many are on their way to a target.
+    /// The number of running workers per target.
     busy: HashMap<Arc<str>, usize>,
-    /// The target that had its turn last.
+    /// The target leased last; the next lease begins after it.
     after: Arc<str>,
-    /// The last lease failed.
+    /// True if the last lease failed.
     failing: bool,
 }
 
@@ -54,13 +54,13 @@ impl Dispatcher {
         }
     }
 
-    /// Runs until the engine is over, or drained.
+    /// Runs until `over` is cancelled, or until the engine is drained.
     pub(super) async fn run(mut self) {
         let engine = Arc::clone(&self.engine);
         let (over, draining) = (engine.over.clone(), engine.draining.clone());
         let (mut looks, mut next) = (true, None);
         loop {
-            // What is in memory is lost with the process: it is sent as long as there is time.
+            // A memory store is lost with the process: its deliveries are sent while there is time.
             let goes_on = !draining.is_cancelled() || engine.store.is_immediate();
             if !goes_on {
                 next = None;
@@ -81,13 +81,14 @@ impl Dispatcher {
                 looks |= self.ended(&ended);
             }
         }
-        // Workers notice by themselves that it is over, and let go of what they have.
+        // Workers see `over` themselves, and release their webhooks.
         while let Some(ended) = self.workers.join_next_with_id().await {
             self.ended(&ended);
         }
     }
 
-    /// Takes as much as there is room for; says how long to wait for more, if not for ever.
+    /// Leases webhooks up to the limits; returns the pause until the next lease, `None` to wait for a
+    /// wake-up.
     async fn fill(&mut self) -> Option<Duration> {
         loop {
             let room = self.engine.limits.at_once.saturating_sub(self.in_hand.len());
@@ -101,7 +102,7 @@ impl Dispatcher {
                 Ok(taken) => taken,
                 Err(error) => {
                     if !std::mem::replace(&mut self.failing, true) {
-                        tracing::error!(%error, "webhooks cannot be read from the store; trying again");
+                        tracing::error!(%error, "cannot read webhooks from the store; trying again");
                     }
                     return Some(PAUSE);
                 }
@@ -110,7 +111,7 @@ impl Dispatcher {
                 tracing::info!("webhooks can be read from the store again");
             }
             let pause = next.map(|next| until(next, now));
-            // If nothing else is due, that is known by now.
+            // If nothing else is due, `next` has shown it.
             let is_all = taken == 0 || (taken < room && pause.is_none_or(|pause| !pause.is_zero()));
             if is_all {
                 let look = self.engine.store.is_shared().then_some(LOOK_EVERY);
@@ -119,7 +120,7 @@ impl Dispatcher {
         }
     }
 
-    /// Leases, and has what was leased served; says how many these are, and when the next is due.
+    /// Leases webhooks and starts their workers; returns their number, and when the next webhook is due.
     async fn take(&mut self, lease: &Lease) -> Result<(usize, Option<Timestamp>), StoreError> {
         self.engine.leases().begin_lease();
         let leases = self.engine.store.lease(lease).await;
@@ -132,7 +133,8 @@ impl Dispatcher {
         taken
     }
 
-    /// At most half of what a target may have is leased at a time: so it never has more.
+    /// Makes a lease request. It takes at most half of a target's limit, and only for targets that are at
+    /// most half full, so that no target exceeds its limit.
     fn lease(&self, agents: Vec<Arc<str>>, limit: usize, now: Timestamp) -> Lease {
         let full = self.busy.iter().filter(|(_, busy)| self.is_full(**busy));
         Lease {
@@ -166,7 +168,8 @@ impl Dispatcher {
         self.in_hand.insert(id, (uid, target));
     }
 
-    /// True if there is room now where there was none: only then is there more to take.
+    /// Removes an ended worker. Returns true if this freed capacity that was exhausted: only then can more be
+    /// leased.
     fn ended(&mut self, ended: &Result<(Id, ()), JoinError>) -> bool {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
         let was_full = self.in_hand.len() >= self.engine.limits.at_once;

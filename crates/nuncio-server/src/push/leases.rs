@@ -1,4 +1,4 @@
-//! The webhooks that are in hand, so that what is on its way to one can be stopped.
+//! The webhooks that have a worker, so that a worker can be stopped.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,29 +7,29 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-/// Who serves which webhook.
+/// The workers by webhook.
 #[derive(Default)]
 pub(super) struct LeaseTable {
     workers: HashMap<Arc<str>, LeaseHandle>,
-    /// A lease is under way: what is forgotten now may be in it.
+    /// True while a lease is requested: a webhook that is deleted meanwhile may be in the result.
     leasing: bool,
-    /// What was forgotten during the lease.
+    /// The webhooks that were deleted or replaced during the lease.
     forgotten: HashSet<Arc<str>>,
-    /// What cannot be read, as far as it was told.
+    /// The webhooks that cannot be unsealed and were logged.
     unreadable: HashSet<Arc<str>>,
 }
 
-/// So many are told that cannot be read; it is the same with those beyond.
+/// The maximum number of unreadable webhooks that are logged; more of them would say nothing new.
 const MOST_UNREADABLE: usize = 10_000;
 
-/// A worker, as others see it.
+/// Handle to the worker of a webhook.
 #[derive(Clone)]
 pub(super) struct LeaseHandle {
-    /// It is to stop.
+    /// Tells the worker to stop.
     pub(super) over: CancellationToken,
-    /// It has: nothing more is sent.
+    /// Cancelled when the worker has stopped: nothing more is sent.
     pub(super) ended: CancellationToken,
-    /// What became of the webhook is written down, and it is out of hand.
+    /// Cancelled when the outcome is stored and the lease is released.
     pub(super) done: CancellationToken,
 }
 
@@ -38,25 +38,25 @@ impl LeaseTable {
         self.workers.len()
     }
 
-    /// Notes a webhook that cannot be read; true if that is to be told.
+    /// Notes a webhook that cannot be unsealed; true if it is to be logged.
     pub(super) fn is_news(&mut self, uid: &Arc<str>) -> bool {
         self.unreadable.len() < MOST_UNREADABLE && self.unreadable.insert(Arc::clone(uid))
     }
 
-    /// To be said before the store is asked.
+    /// Marks the start of a lease; call it before asking the store.
     pub(super) fn begin_lease(&mut self) {
         self.leasing = true;
     }
 
-    /// To be said when all that was leased has been taken.
+    /// Marks the end of a lease; call it when all leased webhooks have their workers.
     pub(super) fn end_lease(&mut self) {
         self.leasing = false;
         self.forgotten.clear();
     }
 
-    /// A webhook has a worker from now on. If it was forgotten since it was leased, that worker is over before
-    /// it begins. `None` if it has one already: the store was told that it is free, and the answer was lost. It
-    /// stays in hand until the store has answered.
+    /// Registers a worker for a leased webhook. If [`Self::forget`] was called since it was leased, `over` is
+    /// cancelled at once. Returns `None` if the webhook still has a worker: the store has applied its
+    /// release, but the acknowledgement was lost. That worker keeps the webhook until the store acknowledges.
     pub(super) fn take(&mut self, uid: &Arc<str>, over: CancellationToken) -> Option<LeaseHandle> {
         if self.workers.get(uid).is_some_and(|hand| !hand.done.is_cancelled()) {
             return None;
@@ -69,14 +69,15 @@ impl LeaseTable {
         Some(hand)
     }
 
-    /// A worker has ended. The webhook may have been leased again before this is known: then it has another.
+    /// Removes an ended worker, unless the webhook was leased again meanwhile and has another one.
     pub(super) fn let_go(&mut self, uid: &str) {
         if self.workers.get(uid).is_some_and(|hand| hand.done.is_cancelled()) {
             self.workers.remove(uid);
         }
     }
 
-    /// Stops the worker of a webhook, now or as soon as it has one; to be waited for, if it has one.
+    /// Stops the worker of a webhook, now or as soon as it starts; returns the token to wait for, if there is
+    /// a worker.
     pub(super) fn forget(&mut self, uid: &Arc<str>) -> Option<CancellationToken> {
         if self.leasing {
             self.forgotten.insert(Arc::clone(uid));

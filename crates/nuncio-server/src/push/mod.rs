@@ -1,13 +1,13 @@
-//! Webhooks that arrive: what a task's webhooks are owed is in the store from the same moment as the entry;
-//! here it is delivered, in order per webhook, until the receiver has it or it is given up.
+//! Webhook deliveries. The commit of an entry also stores the deliveries that it causes. This module sends
+//! them, in order per webhook, until the receiver accepts them or they are given up.
 //!
 //! ```text
 //! commit ─► wake ─► dispatcher: lease ─► worker per webhook: payload, headers, post ─► settle
 //!                      ▲  ring of targets, a few at a time each          │ in batches
-//!                      └──────────── the next is due, a place is free ◄──┘
+//!                      └──────────── the next is due, a slot is free ◄───┘
 //! ```
-//! Reading order: `config` and `seal` (what is kept), `dispatch`, `hands`, `worker`, `payload`, `request`, `web`
-//! (the way out), `schedule`, `breaker`, `room`, `settle`.
+//! Reading order: `config` and `seal` (the stored form), `dispatch`, `leases`, `worker`, `payload`,
+//! `request`, `web` (the HTTP client), `schedule`, `breaker`, `room`, `settle`.
 
 mod agent;
 mod breaker;
@@ -50,12 +50,12 @@ pub use self::{
 use self::{breaker::Breakers, dispatch::Dispatcher, leases::LeaseTable, room::Room};
 use crate::{clock::now, store::Store};
 
-/// How much is on its way at a time.
+/// Limits on concurrent deliveries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PushLimits {
-    /// Webhooks that are served.
+    /// Maximum number of webhooks served at a time, over all targets.
     pub at_once: usize,
-    /// Those of one host and port.
+    /// Maximum number of webhooks served at a time for one target (host and port).
     pub per_target: usize,
 }
 
@@ -65,8 +65,8 @@ impl Default for PushLimits {
     }
 }
 
-/// Delivers what webhooks are owed, of any number of agents that share a store. Cheap to clone; when the last
-/// one is dropped, it ends.
+/// The delivery engine for webhooks, shared by any number of agents with one store. Cheap to clone; the
+/// engine stops when the last clone is dropped.
 #[derive(Clone)]
 pub struct Push {
     engine: Arc<Engine>,
@@ -80,7 +80,7 @@ impl fmt::Debug for Push {
     }
 }
 
-/// What the parts share.
+/// State shared by the dispatcher, the workers and the API.
 struct Engine {
     store: Arc<dyn Store>,
     courier: Arc<dyn Courier>,
@@ -94,7 +94,7 @@ struct Engine {
     breakers: Mutex<Breakers>,
     leases: Mutex<LeaseTable>,
     large: Room,
-    /// Something may be due.
+    /// Notified when a delivery may be due.
     wake: Notify,
     draining: CancellationToken,
     over: CancellationToken,
@@ -122,7 +122,7 @@ impl Engine {
     }
 }
 
-/// Puts a [`Push`] together.
+/// Builder of a [`Push`].
 #[must_use]
 #[expect(missing_debug_implementations, reason = "a courier cannot be printed")]
 pub struct PushBuilder {
@@ -143,35 +143,35 @@ impl PushBuilder {
         self
     }
 
-    /// How long and how often deliveries are tried.
+    /// Sets the pauses between attempts and the age at which a delivery is given up.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// How much is on its way at a time.
+    /// Sets the limits on concurrent deliveries.
     pub fn limits(mut self, limits: PushLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How long a receiver may take to answer; 15 seconds when not said (REQ-167).
+    /// Sets the timeout for a receiver's response; default: 15 seconds (REQ-167).
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Another clock than that of the system, for tests.
+    /// Replaces the system clock, for tests.
     #[cfg(any(test, feature = "test-util"))]
     pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Begins to deliver, in the background: it needs to be built within Tokio.
+    /// Starts delivering in the background. Must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// The library refuses the key.
+    /// The cryptography library refuses the key.
     pub fn build(self) -> Result<Push> {
         let over = CancellationToken::new();
         let engine = Arc::new(Engine {
@@ -199,7 +199,8 @@ impl PushBuilder {
 }
 
 impl Push {
-    /// Delivers out of this store, by this courier. What callers confide is sealed with the key.
+    /// Creates a builder of an engine that reads deliveries from `store` and sends them by `courier`.
+    /// Credentials of callers are sealed with `key`.
     pub fn builder(store: Arc<dyn Store>, courier: impl Courier, key: MasterKey) -> PushBuilder {
         PushBuilder {
             store,
@@ -220,12 +221,12 @@ impl Push {
         self.wake();
     }
 
-    /// Something may be due: for whoever has changed the store.
+    /// Makes the dispatcher look for due deliveries; to be called after a change to the store.
     pub fn wake(&self) {
         self.engine.wake.notify_one();
     }
 
-    /// What is on its way to this webhook is stopped, and nothing more is sent of what was leased before.
+    /// Stops the worker of this webhook, and waits until it sends nothing more.
     async fn forget(&self, uid: &Arc<str>) {
         let ended = self.engine.leases().forget(uid);
         if let Some(ended) = ended {
@@ -233,14 +234,14 @@ impl Push {
         }
     }
 
-    /// How many webhooks are being served.
+    /// The number of webhooks that have a worker now.
     #[must_use]
     pub fn in_hand(&self) -> usize {
         self.engine.leases().len()
     }
 
-    /// Ends in good order: what is on its way gets `grace`, the rest stays owed. What is in memory only is
-    /// still sent, as far as there is time.
+    /// Shuts down in good order: running attempts get `grace`, all other deliveries stay pending in the
+    /// store. With a memory store, pending deliveries are still sent until `grace` is over.
     pub async fn drain(&self, grace: Duration) {
         self.engine.draining.cancel();
         if timeout(grace, self.running.wait()).await.is_err() {

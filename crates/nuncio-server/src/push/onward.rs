@@ -1,5 +1,5 @@
-//! Notifications of somebody else that are handed on to a webhook. Nothing of them is kept: they arrive now, or
-//! whoever sent them is told that they did not.
+//! Notifications from a remote agent that are forwarded to a caller's webhook. They are not stored: either
+//! the receiver accepts them now, or the remote agent gets an error and may send them again.
 
 use bytes::Bytes;
 use nuncio_protocol::{Error, Event, Result, TaskId, TaskPushNotificationConfig, Version};
@@ -13,50 +13,50 @@ use super::{
     request::{Attempted, Request},
 };
 
-/// A notification.
+/// A notification to forward.
 #[derive(Debug)]
 pub struct Onward<'a> {
-    /// The same each time it is tried.
+    /// The delivery's id, the same for each attempt.
     pub delivery: &'a str,
-    /// The task it is about.
+    /// The task of the notification.
     pub task_id: &'a TaskId,
-    /// The version of its receiver.
+    /// The version of the receiver.
     pub version: Version,
-    /// What it says.
+    /// The content.
     pub said: Said,
 }
 
-/// What a notification says.
+/// The content of a forwarded notification.
 #[derive(Debug)]
 pub enum Said {
-    /// As it came, since it came in the version of its receiver.
+    /// The original body, because the sender uses the version of the receiver.
     AsItCame(Bytes),
-    /// This; a receiver of the older version is told of tasks only.
+    /// An event, to be encoded in the receiver's version; v0.3 can only express tasks.
     Event(Box<Event>),
 }
 
 impl Push {
-    /// Seals what a caller gave, for this place, if it is one that notifications may go to. `field` is where in the
-    /// request it stands.
+    /// Validates and seals a caller's config, bound to the context `place`. `field` is the path of the config
+    /// in the request, for error messages.
     ///
     /// # Errors
-    /// `InvalidParams` that names what is wrong.
+    /// `InvalidParams` with the invalid field.
     pub fn confide(&self, place: &str, given: &TaskPushNotificationConfig, field: &str) -> Result<String> {
         config::check(&*self.engine.courier, given, field)?;
         let text = serde_json::to_string(given).map_err(Error::internal)?;
         self.engine.vault.seal(place, &text)
     }
 
-    /// What was sealed for this place; `None` if it cannot be read with our key.
+    /// Unseals a config that was sealed for the context `place`; `None` if our key cannot open it.
     #[must_use]
     pub fn recall(&self, place: &str, sealed: &str) -> Option<TaskPushNotificationConfig> {
         serde_json::from_str(&self.engine.vault.open(place, sealed)?).ok()
     }
 
-    /// LeaseTable a notification on and waits for what its receiver says.
+    /// Forwards a notification and waits for the receiver's response.
     ///
     /// # Errors
-    /// There was no answer.
+    /// There was no response.
     pub async fn hand_on(
         &self,
         to: TaskPushNotificationConfig,
@@ -71,8 +71,8 @@ impl Push {
             }
             Said::Event(event) => Payload::of(version, *event),
         };
-        let payload = payload.ok_or_else(|| failed("it cannot be said in the receiver's version"))?;
-        let url = Url::parse(&to.url).map_err(|_| failed("the address of the receiver cannot be read"))?;
+        let payload = payload.ok_or_else(|| failed("the receiver's version has no such event"))?;
+        let url = Url::parse(&to.url).map_err(|_| failed("the URL of the receiver is invalid"))?;
         let config = Config { url, given: to, version, trace: None };
         let engine = &self.engine;
         let attempted = Attempted { delivery, task_id, attempt: 1, now: engine.now() };

@@ -1,5 +1,5 @@
-//! The body of a notification, in the version that its webhook was registered in (trap T-43): the event for
-//! v1.0, the task as it is at the attempt for v0.3.
+//! The body of a notification, in the version in which its webhook was registered (trap T-43): the event for
+//! v1.0, the task as it is at the time of the attempt for v0.3.
 
 use std::sync::Arc;
 
@@ -17,31 +17,32 @@ use crate::{
     store::{Scope, StoreError, StoredEvent, TaskLog},
 };
 
-/// How many entries of a log are read at a time.
+/// The number of log entries read at a time.
 const PAGE: usize = 256;
 
-/// How many are read with the one that is wanted, and up to which weight the others are kept.
+/// The number of entries read at a time with the wanted one, and the maximum size in bytes of those kept.
 const AHEAD: usize = 16;
 const MOST_AHEAD: usize = 64 << 10;
 
-/// What v0.3 receivers get.
+/// The payload format for v0.3 receivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Dialect {
-    /// The bare task, as v0.3 has it.
+    /// The bare task, as v0.3 defines it.
     #[default]
     Standard,
-    /// A JSON-RPC response around the event, as NeuralPost has it. Receivers of 1.0 get what 1.0 says.
+    /// A JSON-RPC response around the event, as NeuralPost expects it. Receivers of 1.0 still get the format
+    /// of 1.0.
     NeuralPost,
 }
 
-/// A body, and what it is.
+/// A body and its content type.
 pub(super) struct Payload {
     pub(super) content_type: &'static str,
     pub(super) body: Vec<u8>,
 }
 
 impl Payload {
-    /// An event that is in no store. The older version knows tasks only: `None` for whatever else.
+    /// Encodes an event that is in no store. `None` for an event that v0.3 cannot express: it only has tasks.
     pub(super) fn of(version: Version, event: Event) -> Option<Self> {
         let mut body = Vec::with_capacity(1_024);
         match (version, event) {
@@ -54,7 +55,7 @@ impl Payload {
         Some(Self { content_type: Self::content_type(version), body })
     }
 
-    /// What bodies of a version are.
+    /// The content type of notifications in a version.
     pub(super) fn content_type(version: Version) -> &'static str {
         match version {
             Version::V1_0 => "application/a2a+json",
@@ -63,21 +64,22 @@ impl Payload {
     }
 }
 
-/// Entries that were read with one before them: small ones, since they are held while others are on their way.
+/// Entries read ahead of their deliveries. Only small ones, because they are held while requests are in
+/// flight.
 pub(super) type Ahead = Vec<StoredEvent>;
 
-/// What a payload is about.
+/// The log entry that a payload is made of.
 pub(super) struct Entry<'a> {
     pub(super) store: &'a dyn TaskLog,
     pub(super) scope: &'a Scope,
     pub(super) task_id: &'a TaskId,
     pub(super) seq: Seq,
-    /// Artifacts piece by piece, as they were made.
+    /// Sends artifacts in chunks, as they were emitted.
     pub(super) chunks: bool,
 }
 
 impl Entry<'_> {
-    /// The payload; `None` if there is no such entry any more.
+    /// Makes the payload; `None` if the entry or its task is gone.
     pub(super) async fn payload(
         &self,
         version: Version,
@@ -94,7 +96,7 @@ impl Entry<'_> {
             }
             (Version::V0_3, Dialect::Standard) => {
                 let Some(stored) = self.store.task(self.scope, self.task_id).await? else { return Ok(None) };
-                // Writing to memory does not fail.
+                // Writing to memory cannot fail.
                 let _ = v03::JsonRpc.encode_reply(Op::GetTask, &Reply::Task(stored.task), &mut body);
                 "application/json"
             }
@@ -111,7 +113,7 @@ impl Entry<'_> {
         Ok(Some(Payload { content_type, body }))
     }
 
-    /// What happened; an artifact as a whole, unless it is wanted in pieces.
+    /// The event; an artifact as a whole, unless chunks are wanted.
     async fn event(&self, ahead: &mut Ahead) -> Result<Option<Arc<Event>>, StoreError> {
         let event = self.entry(ahead).await?;
         match event.as_deref() {
@@ -122,7 +124,8 @@ impl Entry<'_> {
         }
     }
 
-    /// The entry, and those behind it for the next time: what a task does at once is kept in one place.
+    /// The entry. Also reads the entries after it ahead: entries that a task wrote together are stored
+    /// together.
     async fn entry(&self, ahead: &mut Ahead) -> Result<Option<Arc<Event>>, StoreError> {
         if let Some(entry) = ahead.iter().find(|entry| entry.seq == self.seq) {
             return Ok(Some(Arc::clone(&entry.event)));
@@ -140,7 +143,7 @@ impl Entry<'_> {
         Ok(entry.map(|entry| entry.event))
     }
 
-    /// The artifact as it was after the entry: its pieces, put together.
+    /// The artifact as it was after the entry: its chunks, folded.
     async fn whole(&self, last: &TaskArtifactUpdateEvent) -> Result<TaskArtifactUpdateEvent, StoreError> {
         let mut scratch = Task { id: self.task_id.clone(), ..Task::default() };
         let mut at = Seq::ZERO;
@@ -151,7 +154,7 @@ impl Entry<'_> {
                 if let Event::ArtifactUpdate(update) = &*entry.event
                     && update.artifact.artifact_id == last.artifact.artifact_id
                 {
-                    // What was recorded has been folded once already, so it folds again.
+                    // The entry was folded when it was recorded, so it folds here too.
                     let _ = fold(&mut scratch, &entry.event, Timestamp::EPOCH);
                 }
             }
@@ -162,7 +165,7 @@ impl Entry<'_> {
     }
 }
 
-/// The answer to a call that nobody made.
+/// A JSON-RPC response without a request.
 #[derive(Serialize)]
 struct Envelope<'a> {
     jsonrpc: &'static str,

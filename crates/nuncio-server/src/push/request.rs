@@ -1,4 +1,4 @@
-//! A delivery as a request: its headers, and who says so.
+//! The HTTP request of a delivery: headers, credentials and signatures.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -18,41 +18,41 @@ const JWS: HeaderName = HeaderName::from_static(notification::SIGNATURE);
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// What is sent.
+/// The headers and body of a notification.
 pub(super) struct Request {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-/// Which attempt of which delivery.
+/// An attempt of a delivery.
 pub(super) struct Attempted<'a> {
     pub(super) delivery: &'a str,
     pub(super) task_id: &'a TaskId,
-    /// From 1.
+    /// The number of the attempt, from 1.
     pub(super) attempt: u32,
     pub(super) now: Timestamp,
 }
 
-/// What is signed, for those that sign.
+/// The input of a [`Sign`] function.
 #[derive(Clone, Copy, Debug)]
 pub struct Unsigned<'a> {
-    /// The delivery, the same for each of its attempts.
+    /// The delivery's id, the same for each of its attempts.
     pub delivery: &'a str,
-    /// The task that it is about.
+    /// The task of the notification.
     pub task_id: &'a TaskId,
-    /// Where it goes.
+    /// The webhook's URL.
     pub url: &'a str,
-    /// When.
+    /// The time of the attempt.
     pub now: Timestamp,
-    /// What is sent.
+    /// The request body.
     pub body: &'a [u8],
 }
 
-/// Makes a header that shows who a notification is from; `None` if it cannot.
+/// Makes a signature header for a notification; `None` if signing fails.
 pub type Sign = std::sync::Arc<dyn Fn(&Unsigned<'_>) -> Option<String> + Send + Sync>;
 
 impl Request {
-    /// `hmac` is of the agent, `jws` of the server.
+    /// Builds the request. `hmac` signs with the agent's secrets, `jws` with the server's key.
     pub(super) fn new(
         config: &Config,
         payload: Payload,
@@ -71,7 +71,7 @@ impl Request {
         for name in TOKEN {
             secret(&mut headers, name, config.given.token.as_deref());
         }
-        // Trap T-46: without credentials there is nothing to say.
+        // Trap T-46: no header for a scheme without credentials.
         let authentication = config.given.authentication.as_ref();
         let authorization = authentication.and_then(|authentication| {
             let credentials = authentication.credentials.as_deref()?;
@@ -101,7 +101,7 @@ fn set(headers: &mut HeaderMap, name: HeaderName, text: Option<&str>) {
     }
 }
 
-/// As [`set`], for what is not to be printed.
+/// As [`set`], for values that must not be logged.
 fn secret(headers: &mut HeaderMap, name: HeaderName, text: Option<&str>) {
     if let Some(mut value) = text.and_then(|text| HeaderValue::from_str(text).ok()) {
         value.set_sensitive(true);
@@ -109,7 +109,7 @@ fn secret(headers: &mut HeaderMap, name: HeaderName, text: Option<&str>) {
     }
 }
 
-/// The same trace with a span of ours (W3C Trace Context, 3.2); `None` if what came is no such context.
+/// Continues the trace with a span of ours (W3C Trace Context, 3.2); `None` if `trace` is malformed.
 fn span(trace: &TraceContext, span: u64) -> Option<(String, Option<&str>)> {
     let hex = |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let [version, id, parent, flags] =

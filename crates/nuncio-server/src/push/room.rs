@@ -1,17 +1,17 @@
-//! Room for large bodies: what is on its way is in memory.
+//! A limit on large bodies in flight, because they are in memory.
 
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A body over so many bytes waits until few others are as large.
+/// The size in bytes above which a body counts as large.
 pub(super) const LARGE: usize = 1 << 20;
 
-/// How many large bodies are on their way at a time.
+/// The maximum number of large bodies in flight.
 const MOST: usize = 8;
 
-/// How many of them to one target: one that hangs does not keep all others waiting.
+/// The maximum for one target, so that a target that hangs does not block all others.
 const EACH: usize = 2;
 
 pub(super) struct Room {
@@ -25,14 +25,14 @@ impl Default for Room {
     }
 }
 
-/// The right to be on the way, until this is dropped.
+/// Permits of one large body in flight; released on drop.
 pub(super) struct Place {
     _own: Option<OwnedSemaphorePermit>,
     _all: Option<OwnedSemaphorePermit>,
 }
 
 impl Room {
-    /// Waits for a place. The semaphores are never closed.
+    /// Waits for the permits. The semaphores are never closed.
     pub(super) async fn enter(&self, target: &Arc<str>) -> Place {
         let own = self.of(target).acquire_owned().await.ok();
         let all = Arc::clone(&self.all).acquire_owned().await.ok();
@@ -41,7 +41,7 @@ impl Room {
 
     fn of(&self, target: &Arc<str>) -> Arc<Semaphore> {
         let mut targets = self.targets.lock();
-        // Those where nobody is or waits.
+        // Removes targets whose permits nobody holds or waits for.
         targets.retain(|_, places| Arc::strong_count(places) > 1);
         let own = targets.entry(Arc::clone(target)).or_insert_with(|| Arc::new(Semaphore::new(EACH)));
         Arc::clone(own)

@@ -1,4 +1,4 @@
-//! When a delivery is tried again, and when it is not. Pure: moments and chance come as values.
+//! The retry schedule of deliveries. Pure: times and randomness are parameters.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use nuncio_protocol::{Timestamp, retry::Backoff};
 
 use super::courier::{Answer, Failure};
 
-/// How long and how often a delivery is tried.
+/// The pauses between attempts, and the age at which a delivery is given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retry {
-    /// The pause after the first failure; it doubles with each.
+    /// The pause after the first failure; it doubles with each further one.
     pub first: Duration,
     /// The longest pause, unless the receiver asks for a longer one.
     pub longest: Duration,
-    /// A delivery that is this old when it fails is given up.
+    /// The age from which a delivery that fails is given up.
     pub give_up: Duration,
 }
 
@@ -28,20 +28,20 @@ impl Default for Retry {
     }
 }
 
-/// What follows from an attempt.
+/// The consequence of an attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// The receiver has it.
+    /// The receiver has accepted it.
     Delivered,
-    /// Once more, not before this moment.
+    /// To be sent again, not before this time.
     Retry(Timestamp),
-    /// Never again.
+    /// Given up.
     Dead,
-    /// The receiver is gone for good: nothing more is sent to it (410).
+    /// The receiver is gone for good (410): nothing more is sent to it.
     Stop,
 }
 
-/// What an answer means.
+/// The meaning of a response status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
     Taken,
@@ -54,17 +54,18 @@ fn class(status: StatusCode) -> Class {
     match status.as_u16() {
         200..300 => Class::Taken,
         410 => Class::Gone,
-        // Credentials are renewed, routes deployed, locks let go, limits reset: these may pass.
+        // Temporary: credentials are renewed, routes deployed, locks released, limits reset.
         401 | 403 | 404 | 407 | 408 | 409 | 421 | 423 | 425 | 429 => Class::NotNow,
-        // What we sent is wrong for this receiver, and will be the same next time.
+        // The request is wrong for this receiver, and would be the same next time.
         400..500 => Class::Never,
-        // 5xx; and redirects, which are not followed, but may be taken back.
+        // 5xx; and redirects, which are not followed, but may be withdrawn.
         _ => Class::NotNow,
     }
 }
 
-/// True if the receiver is in trouble, as opposed to: it does not like what it got, or from whom. Otherwise whoever
-/// names another's receiver, and has not what it asks for, would close the way to it for all.
+/// True if the receiver itself is failing, as opposed to refusing this request or its credentials. Otherwise
+/// a caller that registers the URL of another's receiver, without the right credentials, would open the
+/// breaker for everyone.
 pub(super) fn is_trouble(attempt: &Result<Answer, Failure>) -> bool {
     match attempt {
         Ok(answer) => {
@@ -77,8 +78,8 @@ pub(super) fn is_trouble(attempt: &Result<Answer, Failure>) -> bool {
 }
 
 impl Retry {
-    /// What follows from the attempt after `before` others of a delivery that is owed since `since`. `chance`
-    /// is from 0 to 1.
+    /// Decides on an attempt after `before` earlier ones, of a delivery that is pending since `since`.
+    /// `chance` is a random number from 0 to 1.
     pub(super) fn judge(
         &self,
         attempt: &Result<Answer, Failure>,
@@ -101,18 +102,18 @@ impl Retry {
         if now >= end {
             return Verdict::Dead;
         }
-        // At least one more attempt before it is given up, whatever the receiver asks for.
+        // At least one more attempt before it is given up, even if the receiver asks for a longer pause.
         Verdict::Retry((now + self.pause(before, chance).max(asked)).min(end))
     }
 
-    /// The pause after `before` failures and one more, a fifth more or less: receivers that failed together
-    /// are not tried together.
+    /// The pause after `before + 1` failures, with 20 % of jitter: receivers that failed together are not
+    /// retried together.
     fn pause(&self, before: u32, chance: f64) -> Duration {
         Backoff::doubling(self.first, self.longest).jittered(before, 0.8..=1.2, chance)
     }
 }
 
-/// How long it is until then.
+/// The duration from `now` to `moment`; zero if it is past.
 pub(super) fn until(moment: Timestamp, now: Timestamp) -> Duration {
     let left = moment.as_millis().saturating_sub(now.as_millis());
     Duration::from_millis(u64::try_from(left).unwrap_or(0))
@@ -161,7 +162,8 @@ mod tests {
     #[test]
     fn a_receiver_is_in_trouble_if_it_fails_for_everybody() {
         for (statuses, expected) in [
-            // Whoever registers another's receiver without its token is answered so, and must not close the way.
+            // A caller that registers another's receiver without its token gets these; they must not open the
+            // breaker.
             (&[401, 403, 404, 407, 409, 423][..], false),
             (&[200, 204, 400, 410, 413, 422], false),
             (&[408, 421, 425, 429, 500, 502, 503, 504, 301, 302], true),
@@ -194,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_is_too_old_is_given_up_after_one_more_attempt() {
-        // REQ-161: also what has waited behind others for so long is tried once.
+        // REQ-161: a delivery that waited behind others for so long is also tried once.
         for (now, expected) in [(699, Verdict::Retry(at(700))), (700, Verdict::Dead), (9_999, Verdict::Dead)]
         {
             let verdict = RETRY.judge(&answer(500, None), 9, at(100), at(now), 0.5);

@@ -1,4 +1,4 @@
-//! Credentials at rest: sealed with a key that is not where they are.
+//! Encryption of stored credentials, with a key that is not in the store.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use nuncio_protocol::{Error, Result};
 use sha2::Sha256;
 
-/// The key from which a server makes its others: one for each purpose.
+/// The key from which the server derives a key for each purpose.
 #[derive(Clone)]
 pub struct MasterKey([u8; 32]);
 
@@ -19,25 +19,25 @@ impl fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// This one.
+    /// Wraps an existing key.
     #[must_use]
     pub fn new(key: [u8; 32]) -> Self {
         Self(key)
     }
 
-    /// A new one. What is sealed with it is lost with it.
+    /// Generates a key. Data sealed with it is lost if the key is lost.
     #[must_use]
     pub fn random() -> Self {
         Self(rand::random())
     }
 
-    /// As it is written to a file.
+    /// The key's bytes, to be written to a file.
     #[must_use]
     pub fn reveal(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The key for this purpose.
+    /// Derives the key for a purpose.
     #[must_use]
     #[expect(clippy::expect_used, reason = "a MAC takes keys of any length")]
     #[expect(clippy::missing_panics_doc, reason = "it does not")]
@@ -47,7 +47,7 @@ impl MasterKey {
     }
 }
 
-/// Seals and opens.
+/// Seals and opens texts (AES-256-GCM).
 pub struct Vault(RandomizedNonceKey);
 
 impl fmt::Debug for Vault {
@@ -57,7 +57,7 @@ impl fmt::Debug for Vault {
 }
 
 impl Vault {
-    /// For this purpose; what is sealed for another is not opened.
+    /// Creates a vault for a purpose; it does not open texts that were sealed for another purpose.
     ///
     /// # Errors
     /// The system's cryptography does not work.
@@ -65,7 +65,7 @@ impl Vault {
         RandomizedNonceKey::new(&AES_256_GCM, &key.derive(purpose)).map(Self).map_err(Error::internal)
     }
 
-    /// Seals a text for this place only: opened elsewhere it is worth nothing.
+    /// Seals a text and binds it to the context `place`: it does not open under another one.
     ///
     /// # Errors
     /// The system's cryptography does not work.
@@ -77,7 +77,7 @@ impl Vault {
         Ok(STANDARD_NO_PAD.encode(sealed))
     }
 
-    /// `None`: it was sealed with another key, or for another place, or it is damaged.
+    /// Opens a sealed text. `None` if it was sealed with another key or for another context, or is damaged.
     #[must_use]
     pub fn open(&self, place: &str, sealed: &str) -> Option<String> {
         let mut bytes = STANDARD_NO_PAD.decode(sealed).ok()?;

@@ -1,4 +1,4 @@
-//! What became of deliveries, on its way to the store: in batches, as the journal does it.
+//! Stores the outcomes of deliveries, in batches, as the journal does with entries.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -11,28 +11,28 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::{Outbox, Settled, StoreError, Then};
 
-/// How many go into one batch.
+/// The maximum number of outcomes in a batch.
 const BATCH: usize = 512;
 
-/// How long what nobody waits for may wait for company: usually what its webhook is owed next is told by then,
-/// and all of it is one write. If the process ends meanwhile, that much is posted again.
+/// The time for which an outcome without a waiter is held back: usually the webhook's next outcome comes
+/// meanwhile, and both are one write. If the process dies within it, those deliveries are sent again.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// How long a store that fails is left alone, at first and at most.
+/// The pauses between writes while the store is unavailable.
 const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
 
-/// How long something is left alone that the store cannot take, though others it can.
+/// The pause of an outcome that the store refuses while it accepts others.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
 
-/// Where outcomes are handed in.
+/// The queue of outcomes to store.
 #[derive(Clone)]
 pub(super) struct Settler(mpsc::UnboundedSender<Handed>);
 
-/// What happened, and who waits for it to be written down.
+/// An outcome, and the sender to notify when it is stored.
 type Handed = (Settled, Option<oneshot::Sender<()>>);
 
 impl Settler {
-    /// Starts the loop. It ends when nobody can hand in anything any more, or the store is given up.
+    /// Starts the writer. It ends when all senders are dropped, or when `given_up` is cancelled.
     pub(super) fn start(store: Arc<dyn Outbox>, given_up: CancellationToken) -> Self {
         let (settler, mut queue) = mpsc::unbounded_channel::<Handed>();
         tokio::spawn(async move {
@@ -47,12 +47,12 @@ impl Settler {
         Self(settler)
     }
 
-    /// LeaseTable in what happened, in order; it is written down soon.
+    /// Queues an outcome. Outcomes are stored in this order, soon.
     pub(super) fn note(&self, settled: Settled) {
         let _ = self.0.send((settled, None));
     }
 
-    /// LeaseTable in what happened, and waits until it is written down.
+    /// Queues an outcome and waits until it is stored.
     pub(super) async fn settle(&self, settled: Settled) {
         let (written, done) = oneshot::channel();
         let _ = self.0.send((settled, Some(written)));
@@ -60,7 +60,7 @@ impl Settler {
     }
 }
 
-/// Receives until somebody waits, or it is enough.
+/// Receives until an outcome has a waiter, or the batch is full.
 async fn until_waited_for(queue: &mut mpsc::UnboundedReceiver<Handed>, queued: &mut Vec<Handed>) {
     while queued.len() < BATCH && queued.iter().all(|(_, waiter)| waiter.is_none()) {
         let room = BATCH - queued.len();
@@ -70,23 +70,23 @@ async fn until_waited_for(queue: &mut mpsc::UnboundedReceiver<Handed>, queued: &
     }
 }
 
-/// What became of one webhook, and who waits for it.
+/// The merged outcomes of one webhook, and their waiters.
 struct Sum {
     settled: Settled,
     waiters: Vec<oneshot::Sender<()>>,
 }
 
 impl Sum {
-    /// It is written down.
+    /// Notifies the waiters that the outcomes are stored.
     fn tell(self) {
         for waiter in self.waiters {
-            // Whoever does not wait any more does not want to know.
+            // A waiter that is gone does not matter.
             let _ = waiter.send(());
         }
     }
 }
 
-/// One per webhook: what happened last decides what happens then.
+/// Merges outcomes by webhook; the last one decides what follows.
 fn merge(handed: impl Iterator<Item = Handed>) -> Vec<Sum> {
     let mut merged: Vec<Sum> = Vec::new();
     let mut places: HashMap<Arc<str>, usize> = HashMap::new();
@@ -106,8 +106,8 @@ fn merge(handed: impl Iterator<Item = Handed>) -> Vec<Sum> {
     merged
 }
 
-/// Writes until it is written. What the store cannot take stays in hand and is tried now and then: the others
-/// do not wait for it. False: nobody waits for the store any more.
+/// Stores a batch, with retries. An outcome that the store refuses is retried apart at intervals, and keeps
+/// its lease; the others do not wait for it. Returns false if `given_up` is cancelled.
 async fn write(store: &Arc<dyn Outbox>, batch: Vec<Sum>, given_up: &CancellationToken) -> bool {
     let Err(error) = insist(&**store, &batch, given_up).await else {
         batch.into_iter().for_each(Sum::tell);
@@ -116,7 +116,7 @@ async fn write(store: &Arc<dyn Outbox>, batch: Vec<Sum>, given_up: &Cancellation
     if given_up.is_cancelled() {
         return false;
     }
-    tracing::error!(%error, "what became of webhooks cannot be written down together; each is tried by itself");
+    tracing::error!(%error, "cannot store delivery outcomes as one batch; storing each by itself");
     for sum in batch {
         let one = [sum];
         match insist(&**store, &one, given_up).await {
@@ -124,7 +124,7 @@ async fn write(store: &Arc<dyn Outbox>, batch: Vec<Sum>, given_up: &Cancellation
             Err(_) if given_up.is_cancelled() => return false,
             Err(error) => {
                 let webhook = &one[0].settled.webhook;
-                tracing::error!(%webhook, %error, "what became of a webhook cannot be written down");
+                tracing::error!(%webhook, %error, "cannot store delivery outcomes of a webhook; trying again later");
                 tokio::spawn(now_and_then(Arc::clone(store), one, given_up.clone()));
             }
         }
@@ -140,7 +140,7 @@ async fn now_and_then(store: Arc<dyn Outbox>, one: [Sum; 1], given_up: Cancellat
     }
 }
 
-/// Writes as soon as the store is there.
+/// Stores a batch, and retries while the store is unavailable.
 async fn insist(store: &dyn Outbox, batch: &[Sum], given_up: &CancellationToken) -> Result<(), StoreError> {
     let (mut pause, mut told) = (PAUSES.base, false);
     loop {
@@ -148,7 +148,7 @@ async fn insist(store: &dyn Outbox, batch: &[Sum], given_up: &CancellationToken)
         match store.settle(settled).await {
             Err(error) if error.is_down() && !given_up.is_cancelled() => {
                 if !std::mem::replace(&mut told, true) {
-                    tracing::error!(%error, "what became of webhooks could not be written down; trying again");
+                    tracing::error!(%error, "cannot store delivery outcomes; trying again");
                 }
             }
             answer => return answer,

@@ -1,4 +1,5 @@
-//! The web: notifications go out by the guarded way of the client crate, and are signed with its keys.
+//! The courier of production: notifications leave by the guarded client of `nuncio-client`, and are signed
+//! with its keys.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,20 +40,20 @@ impl Courier for Egress {
     }
 }
 
-/// The shortest text that is taken for a secret.
+/// The minimum length of a text that is hidden as a secret.
 const SHORTEST: usize = 4;
-/// The same of a part of an address: shorter ones are words.
+/// The same for a part of a URL: shorter parts are ordinary words.
 const SHORTEST_PART: usize = 8;
 
-/// What a receiver is shown and nobody else: what it answers is kept and logged, and error pages repeat addresses,
-/// careless ones headers, too.
+/// Secrets of a request, to be hidden in the response: its excerpt is stored and logged, and error pages
+/// repeat URLs, sometimes headers too.
 struct Secrets(Vec<String>);
 
 impl Secrets {
     fn of(url: &Url, headers: &HeaderMap) -> Self {
         let shown = headers.values().filter(|value| value.is_sensitive());
         let shown = shown.filter_map(|value| value.to_str().ok());
-        // Of an authorization the whole, and what stands behind the scheme.
+        // Both the whole authorization header and the credentials after the scheme.
         let shown = shown.flat_map(|value| [value, value.split_once(' ').map_or(value, |(_, rest)| rest)]);
         let (path, query) = (url.path(), url.query().unwrap_or_default());
         let whole = &url[Position::BeforePath..Position::AfterQuery];
@@ -61,7 +62,7 @@ impl Secrets {
         let mut all: Vec<String> =
             shown.chain([whole, path, query]).chain(parts).map(str::to_owned).collect();
         all.retain(|secret| secret.len() >= SHORTEST);
-        // One may be a part of another.
+        // A secret may contain another one: the longest are replaced first.
         all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         all.dedup();
         Self(all)
@@ -70,7 +71,7 @@ impl Secrets {
     fn hide(&self, mut text: String) -> String {
         for secret in &self.0 {
             text = text.replace(secret.as_str(), "…");
-            // The text ends somewhere, perhaps within one.
+            // The excerpt may end within a secret.
             let mut begun = (SHORTEST..secret.len()).rev().filter_map(|length| secret.get(..length));
             if let Some(begun) = begun.find(|begun| text.ends_with(begun)) {
                 text.truncate(text.len() - begun.len());
@@ -89,7 +90,7 @@ fn failure(error: &PostError) -> Failure {
     }
 }
 
-/// Signs in the name of a server, by a key that it publishes: claims about the notification, as a JWT.
+/// Signs with a key that the server publishes: claims about the notification, as a JWT.
 #[must_use]
 pub fn sign_by_key(key: SigningKey, issuer: String) -> Sign {
     Arc::new(move |unsigned: &Unsigned<'_>| {
@@ -98,14 +99,15 @@ pub fn sign_by_key(key: SigningKey, issuer: String) -> Sign {
         match notification::sign(&key, &claims) {
             Ok(signed) => Some(signed),
             Err(error) => {
-                tracing::error!(%error, "a notification could not be signed");
+                tracing::error!(%error, "cannot sign a notification; sending it without this signature");
                 None
             }
         }
     })
 }
 
-/// Signs by secrets that the receivers know (Standard Webhooks). All of them sign, so that one can be replaced.
+/// Signs with secrets that the receivers know (Standard Webhooks). Each secret makes a signature, so that
+/// secrets can be rotated.
 #[must_use]
 pub fn sign_by_secrets(secrets: Vec<WebhookSecret>) -> Sign {
     Arc::new(move |unsigned: &Unsigned<'_>| {

@@ -1,4 +1,4 @@
-//! Serves one webhook that is in hand: what it is owed, in order, until something fails.
+//! The worker of one leased webhook: sends its deliveries in order, until one fails.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -24,29 +24,29 @@ use crate::store::{
     Attempt, DeliveryId, DeliveryOutcome, DeliveryState, Leased, Owed, Settled, StoreError, Then,
 };
 
-/// When a webhook is looked at again that was sealed with another key. Soon: whoever has that key may come, and
-/// finds this moment in the store.
+/// The pause of a webhook that was sealed with another key. It is short because a server with that key finds
+/// the same due time in the store.
 const UNREADABLE: Duration = Duration::from_secs(10);
 
-/// The longest reason that is kept.
+/// The maximum length of a stored error text, in bytes.
 const LONGEST_REASON: usize = 300;
 
 pub(super) struct Worker {
     pub(super) engine: Arc<Engine>,
     pub(super) settler: Settler,
     pub(super) leased: Leased,
-    /// Tells when the webhook is gone, or the server ends.
+    /// Says when to stop: the webhook is deleted, or the server ends.
     pub(super) hand: LeaseHandle,
 }
 
-/// How an attempt was made, and what follows.
+/// An attempt and its consequence.
 struct Tried {
     attempt: Attempt,
     verdict: Verdict,
 }
 
 impl Worker {
-    /// Ends when the webhook is out of hand again, and that is written down.
+    /// Runs until the lease is released and its outcome is stored.
     pub(super) async fn run(self) {
         let _done = self.hand.done.clone().drop_guard();
         let nothing_more = self.hand.ended.clone().drop_guard();
@@ -70,15 +70,16 @@ impl Worker {
         let url: Arc<str> = config.url.as_str().into();
         let (mut noted, mut ahead) = (Vec::new(), Ahead::new());
         for (number, owed) in self.leased.owed.iter().enumerate() {
-            // Written down while the next one is on its way.
+            // Stored while the next delivery is on its way.
             if !noted.is_empty() {
                 self.settler.note(self.settled(std::mem::take(&mut noted), Then::Keep));
             }
-            // What was read a moment ago is so; after that, another server may have changed it.
+            // The lease itself has just been read; later, another server may have changed the webhook.
             if number > 0 && engine.store.is_shared() && !self.is_as_leased().await {
                 return (noted, Then::Release(engine.now()));
             }
-            // REQ-161: what is to be given up is tried, whatever is known about the receiver.
+            // REQ-161: a delivery that is about to be given up gets its last attempt even while the breaker
+            // is open.
             let now = engine.now();
             if now < owed.since + engine.retry.give_up
                 && let Err(until) = engine.breakers().check(&url, now, engine.deadline)
@@ -86,7 +87,7 @@ impl Worker {
                 return (noted, Then::Release(until));
             }
             let tried = tokio::select! {
-                // REQ-159: nothing is begun any more.
+                // REQ-159: no new attempt for a deleted webhook.
                 biased;
                 () = self.hand.over.cancelled() => return (noted, Then::Release(engine.now())),
                 tried = self.try_once(&options, &config, &url, *owed, &mut ahead) => tried,
@@ -105,19 +106,20 @@ impl Worker {
                 return (noted, then);
             }
         }
-        // More may be owed by now; then it is due at once.
+        // If more deliveries were stored meanwhile, the webhook is due again at once.
         (noted, Then::Release(engine.now()))
     }
 
-    /// Nothing is lost: when the right key is back, it goes on. Told once: it stays so.
+    /// Postpones a webhook that was sealed with another key: its deliveries go on when that key is back.
+    /// Logged once per webhook.
     fn unreadable(&self) -> (Vec<DeliveryOutcome>, Then) {
         let (now, webhook) = (self.engine.now(), &self.leased.webhook.uid);
         let again = Then::Release(now + UNREADABLE);
         if !self.engine.leases().is_news(webhook) {
             return (Vec::new(), again);
         }
-        tracing::error!(%webhook, "a webhook cannot be read: it was sealed with another key");
-        let why = "the webhook was sealed with another key; start the hub with that one";
+        tracing::error!(%webhook, "cannot open a webhook: it was sealed with another key; start the hub with it");
+        let why = "the webhook was sealed with another key; start the hub with that key";
         let attempt = Attempt { at: now, took: 0, status: None, error: Some(why.into()) };
         let outcome = |owed: &Owed| DeliveryOutcome {
             seq: owed.seq,
@@ -128,15 +130,15 @@ impl Worker {
         (told.into_iter().collect(), again)
     }
 
-    /// False if the webhook was deleted or replaced since it was leased. If nobody can say, the attempt will
-    /// show what is wrong.
+    /// False if the webhook was deleted or replaced since it was leased. True if the store cannot tell: the
+    /// attempt will show the fault.
     async fn is_as_leased(&self) -> bool {
         let Leased { scope, task_id, webhook, .. } = &self.leased;
         let kept = self.engine.store.webhook(scope, task_id, &webhook.id).await;
         kept.map_or(true, |kept| kept.is_some_and(|kept| kept == *webhook))
     }
 
-    /// `None`: the store is down, and that says nothing about this delivery.
+    /// Makes an attempt. `None` means that the store is unavailable, which says nothing about this delivery.
     async fn try_once(
         &self,
         options: &PushOptions,
@@ -149,21 +151,22 @@ impl Worker {
         match AssertUnwindSafe(self.attempt(options, config, url, owed, ahead)).catch_unwind().await {
             Ok(Ok(tried)) => Some(tried),
             Ok(Err(error)) if error.is_down() => {
-                tracing::warn!(%error, "what a webhook is owed could not be read; trying again");
+                tracing::warn!(%error, "cannot read a delivery from the store; trying again");
                 None
             }
             Ok(Err(error)) => {
-                tracing::error!(%webhook, %seq, %error, "what a webhook is owed cannot be read");
+                tracing::error!(%webhook, %seq, %error, "cannot read a delivery; the attempt failed");
                 Some(self.failed(owed, "the notification cannot be read from the store"))
             }
             Err(_) => {
-                tracing::error!(%webhook, %seq, "an attempt to deliver panicked");
+                tracing::error!(%webhook, %seq, "a delivery attempt panicked");
                 Some(self.failed(owed, "the server failed unexpectedly"))
             }
         }
     }
 
-    /// An attempt that failed by our own fault: it counts, so that it is made less and less often, and ends.
+    /// The result of an attempt that failed by our own fault. It counts as an attempt, so that the pauses
+    /// grow and it ends.
     fn failed(&self, owed: Owed, why: &str) -> Tried {
         let (now, error) = (self.engine.now(), Arc::from(why));
         let result = Err(Failure::Failed(Arc::clone(&error)));
@@ -185,7 +188,7 @@ impl Worker {
         let mut payload = self.payload(options, config, owed, &delivery, ahead).await?;
         let mut _room = None;
         if payload.as_ref().is_some_and(|payload| payload.body.len() > LARGE) {
-            // Not held while it waits.
+            // Dropped while waiting, to use no memory.
             drop(payload.take());
             _room = Some(engine.large.enter(&self.leased.webhook.target).await);
             payload = self.payload(options, config, owed, &delivery, ahead).await?;
@@ -247,13 +250,13 @@ impl Worker {
             (Verdict::Retry(at), result) => {
                 tracing::debug!(%delivery, %target, ?result, until = %at, "not delivered; trying again");
             }
-            (Verdict::Dead, result) => tracing::warn!(%delivery, %target, ?result, "given up"),
-            (Verdict::Stop, _) => tracing::warn!(%delivery, %target, "the receiver wants no more (410)"),
+            (Verdict::Dead, result) => tracing::warn!(%delivery, %target, ?result, "delivery given up"),
+            (Verdict::Stop, _) => tracing::warn!(%delivery, %target, "stopped: the receiver is gone (410)"),
         }
     }
 }
 
-/// What the receiver said, in one short line.
+/// The beginning of the receiver's response as one line.
 fn reason(answer: &Answer) -> Option<Arc<str>> {
     let mut text = answer.excerpt.replace(|c: char| c.is_control(), " ");
     text.truncate(text.floor_char_boundary(LONGEST_REASON));

@@ -1,10 +1,10 @@
-//! How tasks look in a database: batches as few writes, log segments and snapshots as JSON, and large
-//! content beside them.
+//! The encoding of tasks in a database: batches as few writes, log segments and snapshots as JSON, and large
+//! content in rows of its own.
 //!
 //! ```text
-//! batch     t-1 #1   t-1 #2   t-2 #7   t-1 #3        what the runtime commits
+//! batch     t-1 #1   t-1 #2   t-2 #7   t-1 #3        entries of a commit
 //!            └────────┴───────────────── ┘
-//! writes    t-1 #1..3         t-2 #7                 one per task, if nothing forbids
+//! writes    t-1 #1..3         t-2 #7                 one per task where possible
 //! segments  [#1,#2,#3]        [#7]                   one row of the log each
 //! ```
 
@@ -27,24 +27,24 @@ pub(super) use self::{
     draft::Draft,
 };
 
-/// Content over this many bytes is kept beside the log when nobody says otherwise.
+/// The size in bytes above which content is stored beside the log, by default.
 pub(super) const DEFAULT_LARGE: usize = 64 * 1024;
 
-/// A segment has at most so many entries: reading a few entries never decodes many.
+/// The maximum number of entries of a segment: reading a few entries never decodes many.
 const MOST_ENTRIES: usize = 128;
 
-/// A segment that is this long takes no further entry.
+/// The size in bytes from which a segment takes no further entry.
 const MOST_BYTES: usize = 256 * 1024;
 
-/// JSON without its large content, and where that goes: per piece the number of the entry within the body,
-/// the number of the part within the entry, and the digest.
+/// JSON without its large content, and references to that content. A reference has the number of the entry
+/// within the body, the number of the part within the entry, and the digest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Body {
     pub(super) json: Vec<u8>,
     pub(super) refs: Vec<u8>,
 }
 
-/// Neighbouring entries of one log.
+/// Consecutive entries of one log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Segment {
     pub(super) first: Seq,
@@ -52,50 +52,51 @@ pub(super) struct Segment {
     pub(super) body: Body,
 }
 
-/// The whole task after the entry `seq`. Artifacts are apart, so that a list without them does not read them.
+/// The whole task after the entry `seq`. Artifacts are separate, so that a list without them does not read
+/// them.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     pub(super) seq: Seq,
     pub(super) task: Body,
-    /// `None` if there are none.
+    /// `None` without artifacts.
     pub(super) artifacts: Option<Body>,
 }
 
 /// The large content that bodies refer to.
 pub(super) type Blobs = HashMap<Digest, Bytes>;
 
-/// What is stored is not what was written.
+/// The error for stored data that cannot be decoded.
 pub(super) fn damaged(what: impl std::fmt::Display) -> StoreError {
     StoreError::broken(format!("stored data is damaged: {what}"))
 }
 
-/// True if the snapshot of a task in this state at `seq` is to be kept, where the last one was kept at
-/// `kept`. Doubling keeps the work for a conversation linear in its length.
+/// True if a snapshot of a task in this state at `seq` is to be stored, when the last one was stored at
+/// `kept`. Doubling the distance keeps the total work for a conversation linear in its length.
 pub(super) fn is_snapshot_due(state: TaskState, seq: Seq, kept: Seq) -> bool {
     state.is_terminal() || (state.is_interrupted() && seq.0 >= kept.0.saturating_mul(2))
 }
 
-/// A state as a database keeps it: its number in protobuf.
+/// The number of a state in a database: that of protobuf.
 pub(super) fn state_code(state: TaskState) -> i16 {
     state as i16
 }
 
-/// The state of a number of the database.
+/// Decodes the number of a state.
 pub(super) fn state_of(code: i64) -> Result<TaskState, StoreError> {
     let known = TaskState::ALL.iter().find(|state| i64::from(state_code(**state)) == code);
-    known.copied().ok_or_else(|| damaged(format_args!("{code} is no state")))
+    known.copied().ok_or_else(|| damaged(format_args!("{code} is not a task state")))
 }
 
-/// A moment as a database keeps it, for the lower bound of a range: what is earlier by less than a
-/// millisecond must not match.
+/// Milliseconds for the lower bound of a range, rounded up: a time that is earlier by less than a millisecond
+/// must not match.
 pub(super) fn millis_from(at: Timestamp) -> i64 {
     let millis = at.as_millis();
     if Timestamp::from_millis(millis) == Some(at) { millis } else { millis + 1 }
 }
 
-/// A moment of the database.
+/// Decodes a time in milliseconds.
 pub(super) fn moment(millis: i64) -> Result<Timestamp, StoreError> {
-    Timestamp::from_millis(millis).ok_or_else(|| damaged(format_args!("{millis} is no time")))
+    Timestamp::from_millis(millis).ok_or_else(|| damaged(format_args!("{millis} is not a valid time")))
 }
 
 impl Body {
@@ -122,7 +123,7 @@ impl Segment {
         if json.len() > 1 {
             json.push(b',');
         }
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = write!(json, r#"{{"seq":{seq},"at":{},"event":"#, at.as_millis());
         content::encode(event, (seq.0 - self.first.0) as u32, large, blobs, json, refs);
         json.push(b'}');
@@ -155,7 +156,7 @@ pub(super) fn digests(refs: &[u8]) -> impl Iterator<Item = Digest> + '_ {
     content::refs(refs).map(|place| place.digest)
 }
 
-/// The entries of a segment.
+/// Decodes the entries of a segment.
 pub(super) fn decode_segment(
     json: &[u8],
     refs: &[u8],
@@ -170,7 +171,7 @@ pub(super) fn decode_segment(
     let mut entries: Vec<Entry> = serde_json::from_slice(json).map_err(damaged)?;
     for place in content::refs(refs) {
         let entry = entries.get_mut(place.entry as usize);
-        let entry = entry.ok_or_else(|| damaged("content without its entry"))?;
+        let entry = entry.ok_or_else(|| damaged("large content refers to a missing entry"))?;
         entry.event.fill(&place, blobs)?;
     }
     let entry =
@@ -178,12 +179,12 @@ pub(super) fn decode_segment(
     entries.into_iter().map(entry).collect()
 }
 
-/// The task of a snapshot, without artifacts.
+/// Decodes the task of a snapshot, without artifacts.
 pub(super) fn decode_task(json: &[u8], refs: &[u8], blobs: &Blobs) -> Result<Task, StoreError> {
     decode(json, refs, blobs)
 }
 
-/// The artifacts of a snapshot.
+/// Decodes the artifacts of a snapshot.
 pub(super) fn decode_artifacts(
     json: &[u8],
     refs: &[u8],
@@ -200,19 +201,19 @@ fn decode<T: Parts>(json: &[u8], refs: &[u8], blobs: &Blobs) -> Result<T, StoreE
     Ok(value)
 }
 
-/// Tells the task what happened after its snapshot at `seq`.
+/// Folds the entries after the snapshot at `seq` into the task.
 pub(super) fn replay(task: &mut Task, seq: Seq, entries: Vec<StoredEvent>) {
     for StoredEvent { event, .. } in entries.into_iter().filter(|entry| entry.seq > seq) {
         fold_in(task, Arc::unwrap_or_clone(event));
     }
 }
 
-/// Tells the task what happened next.
+/// Folds one entry into the task.
 fn fold_in(task: &mut Task, event: Event) {
     match event {
         Event::Task(created) => *task = created,
-        // What was recorded has been folded once already, so it folds again; the time is only for a
-        // status without one, which the runtime does not record.
+        // The entry was folded when it was recorded, so it folds here too. The time is only for a status
+        // without one, which the runtime does not record.
         event => drop(fold(task, &event, Timestamp::EPOCH)),
     }
 }

@@ -8,10 +8,9 @@
 //! nuncio_server::store_conformance!(Arc::new(MemoryStore::default()));
 //! ```
 //!
-//! What only several owners can show is in two more lists, over [`Handles`]:
-//! [`store_ownership_conformance!`](crate::store_ownership_conformance), where one owner comes after the
-//! other, and [`store_sharing_conformance!`](crate::store_sharing_conformance), where they live side by
-//! side.
+//! Two more lists, over [`Handles`], have the checks that need several owners:
+//! [`store_ownership_conformance!`](crate::store_ownership_conformance) for owners one after the other, and
+//! [`store_sharing_conformance!`](crate::store_sharing_conformance) for owners at the same time.
 
 pub mod batch;
 pub mod content;
@@ -41,7 +40,7 @@ use nuncio_protocol::{ContextId, Event, Message, Part, Seq, Task, TaskId, TaskSt
 pub(super) use self::writer::Writer;
 use super::{Commit, IdempotencyKey, Orphan, Refused, Scope, Store, StoreError};
 
-/// Makes one test per check. The expression makes an empty `Arc<dyn Store>`; it may await.
+/// Makes one test per check. The expression creates an empty `Arc<dyn Store>`; it may await.
 #[macro_export]
 macro_rules! store_conformance {
     ($store:expr) => {
@@ -147,8 +146,8 @@ macro_rules! store_conformance {
     )+};
 }
 
-/// Makes one test per check of what one owner leaves to the next. The expression makes [`Handles`] of an
-/// empty store; it may await. Only one of them is open at a time.
+/// Makes one test per check of owners one after the other. The expression creates [`Handles`] of an empty
+/// store; it may await. Only one handle is open at a time.
 #[macro_export]
 macro_rules! store_ownership_conformance {
     ($handles:expr) => {
@@ -180,8 +179,8 @@ macro_rules! store_ownership_conformance {
     )+};
 }
 
-/// Makes one test per check of owners that live side by side. The expression makes [`Handles`] of an
-/// empty store; it may await.
+/// Makes one test per check of owners at the same time. The expression creates [`Handles`] of an empty store;
+/// it may await.
 #[macro_export]
 macro_rules! store_sharing_conformance {
     ($handles:expr) => {
@@ -204,25 +203,25 @@ macro_rules! store_sharing_conformance {
     };
 }
 
-/// Opens stores over the same data, each an owner of its own.
+/// Opens stores over the same data, each a separate owner.
 #[async_trait]
 pub trait Handles: Send + Sync {
-    /// What it opens.
+    /// The type of the stores.
     type Handle: Store;
 
-    /// A new owner.
+    /// Opens a store as a new owner.
     async fn open(&self) -> Arc<Self::Handle>;
 
-    /// Ends an owner as a crash of its process would. Nobody else has the handle any more, except in the
-    /// checks of sharing.
+    /// Ends an owner as a crash of its process would. No one else has the handle any more, except in the
+    /// checks of owners at the same time.
     async fn die(&self, handle: Arc<Self::Handle>);
 }
 
-/// How long an owner may be gone before a store has to notice.
+/// The time within which a store has to notice that an owner has stopped.
 const NOTICED: Duration = Duration::from_secs(60);
 
-/// What the store gives of this agent's tasks, as soon as it gives some: it may need a while to see that
-/// an owner is gone.
+/// Adopts tasks of this agent; repeats until there are some, because a store may need a while to notice that
+/// an owner has stopped.
 #[expect(clippy::expect_used, reason = "a check of the contract: too late is wrong")]
 async fn adopted(store: &dyn Store, agent: &str, limit: usize) -> Vec<Orphan> {
     let given = async {
@@ -270,7 +269,7 @@ pub(super) fn creation(id: &str, context_id: &str, when: i64) -> Task {
     }
 }
 
-/// The entry that makes a task.
+/// The entry that creates a task.
 pub(super) fn opening(scope: &Arc<Scope>, id: &str, idempotency: Option<IdempotencyKey>) -> Commit {
     Commit {
         scope: Arc::clone(scope),
@@ -289,7 +288,7 @@ pub(super) fn opening(scope: &Arc<Scope>, id: &str, idempotency: Option<Idempote
     }
 }
 
-/// Commits entries; the store itself does not fail here.
+/// Commits entries; the store must not fail.
 #[expect(clippy::expect_used, reason = "a check of the contract, not of failures")]
 pub(super) async fn commit(store: &dyn Store, batch: Vec<Commit>) -> Vec<Result<(), Refused>> {
     let entries = batch.len();
@@ -302,7 +301,7 @@ pub(super) async fn commit_one(store: &dyn Store, entry: Commit) -> Result<(), R
     commit(store, vec![entry]).await.remove(0)
 }
 
-/// The task and its last number, as the store tells.
+/// The task and its last number.
 #[expect(clippy::expect_used, reason = "a check of the contract, not of failures")]
 pub(super) async fn stored(store: &dyn Store, scope: &Scope, id: &TaskId) -> Option<(Task, Seq)> {
     store.task(scope, id).await.expect("the store works").map(|stored| (stored.task, stored.seq))

@@ -1,60 +1,60 @@
-//! The two ways in which a store says no: a refusal of one write, and a failure of the store.
+//! The two kinds of store errors: the refusal of one write, and a failure of the store.
 
 use std::fmt;
 
 use nuncio_protocol::Seq;
 
-/// The reason why a write was refused. Nothing of it was written.
+/// The reason for which a write was refused. Nothing of it was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// The log, or the record, is at another version: somebody else wrote.
+    /// The log or record is at another version: another writer came first.
     Version(Seq),
     /// The task does not exist in this scope.
     NotFound,
-    /// The task is in progress in the hands of another owner.
+    /// Another owner holds the task.
     Held,
     /// The idempotency key is taken.
     KeyTaken,
-    /// There is no room for another task.
+    /// The store has no capacity for another task.
     Full,
 }
 
-/// The store itself failed. The words are for the log, never for a caller.
+/// A failure of the store itself. Its text is for the log, never for a caller.
 #[derive(Debug)]
 pub struct StoreError {
     trouble: Trouble,
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// What is to be expected of a store that failed.
+/// The prospect of a failed store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Trouble {
-    /// It may be well again by itself.
+    /// It may recover by itself.
     Down,
-    /// It is well, and this question was too much for it at present.
+    /// It works, but this query exceeded its time or its queue.
     Busy,
-    /// Nothing will help but people.
+    /// It needs an operator.
     Broken,
 }
 
 impl StoreError {
-    /// It cannot be reached, or has no room, and may be well again by itself: whoever writes waits.
+    /// The store is unreachable or full, and may recover by itself: writers wait and retry.
     pub fn down(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self { trouble: Trouble::Down, source: source.into() }
     }
 
-    /// It is well, but a question takes too long, or too many are asked at a time: that one fails alone, and may be
-    /// asked again.
+    /// The store works, but a query takes too long, or too many are running: only that one fails, and may be
+    /// retried.
     pub fn busy(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self { trouble: Trouble::Busy, source: source.into() }
     }
 
-    /// It is damaged, or not what it should be: nothing will help but people.
+    /// The store is damaged, or not what it should be: it needs an operator.
     pub fn broken(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self { trouble: Trouble::Broken, source: source.into() }
     }
 
-    /// True if it may be well again by itself.
+    /// True if the store may recover by itself.
     #[must_use]
     pub fn is_down(&self) -> bool {
         match self.trouble {
@@ -63,7 +63,7 @@ impl StoreError {
         }
     }
 
-    /// True if only this question was too much for it.
+    /// True if only this query was too much.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.trouble == Trouble::Busy
@@ -82,13 +82,13 @@ impl std::error::Error for StoreError {
     }
 }
 
-/// What a caller is told whose question took too long.
+/// The message for a caller whose query took too long.
 const TOO_SLOW: &str = "the store took too long to answer this; try again later, or ask for less: fewer tasks on a page, \
                         or those of one context";
 
 impl From<StoreError> for nuncio_protocol::Error {
     fn from(error: StoreError) -> Self {
-        // A store that is down may be up again: the caller is told to come back, the log gets the cause.
+        // A store that is down may recover: the caller gets a time to retry, the log gets the cause.
         let kind = nuncio_protocol::ErrorKind::Unavailable;
         let told = match error.trouble {
             Trouble::Busy => Self::new(kind, TOO_SLOW),

@@ -1,4 +1,4 @@
-//! A memory store that fails when it is told to, for tests of what happens then.
+//! A memory store that fails on command, for tests.
 
 use std::sync::{
     Arc,
@@ -21,41 +21,41 @@ use super::{
 #[derive(Debug, Default)]
 pub struct FailingStore {
     inner: MemoryStore,
-    /// Commits wait, as those of a disk do.
+    /// Commits yield, as those of a database do.
     waits: bool,
-    /// Nobody else has it open.
+    /// No other owner has it open.
     alone: bool,
     fail_writes: AtomicBool,
-    /// Writes fail as those of a store that will be back.
+    /// Writes fail as those of a store that will recover.
     down: AtomicBool,
-    /// The next commit is the last one.
+    /// The store goes down after the next commit.
     last: AtomicBool,
-    /// A commit is applied, and its answer lost.
+    /// The next commit is applied, but reports an error.
     lose_answer: AtomicBool,
-    /// How many reservations were made.
+    /// The number of reservations made.
     reservations: AtomicUsize,
-    /// The next reservation is the last thing that is written.
+    /// The store goes down after the next reservation.
     last_reservation: AtomicBool,
-    /// A reservation is made, and its answer lost.
+    /// The next reservation is made, but reports an error.
     lose_reservation: AtomicBool,
-    /// So many settlements are applied, and their answers lost.
+    /// The number of settlements that are applied, but report an error.
     lose_settlements: AtomicUsize,
-    /// What became of this webhook cannot be written down.
+    /// Settling this webhook fails.
     unsettled: Mutex<Option<String>>,
     /// True while commits have to wait.
     held_writes: watch::Sender<bool>,
     commits: AtomicUsize,
     fail_reads: AtomicBool,
-    /// Batches of more entries take too long; 0: none does.
+    /// Batches with more entries time out; 0: none does.
     most_entries: AtomicUsize,
-    /// A task that begins with these words cannot be stored.
+    /// A task with this first message cannot be stored.
     chokes_on: Mutex<Option<&'static str>>,
-    /// The answer to the next entry, instead of appending it.
+    /// The refusal of the next batch, which is not applied.
     refusal: Mutex<Option<Refused>>,
     /// True while readers have to wait.
     held: watch::Sender<bool>,
     reads: AtomicUsize,
-    /// After so many more reads they have to wait; 0 if not at all.
+    /// The number of reads until further ones have to wait; 0: no limit.
     free_reads: AtomicUsize,
 }
 
@@ -65,99 +65,99 @@ impl From<MemoryStore> for FailingStore {
     }
 }
 
-/// What the broken store says; no caller may ever see it (invariant 11).
+/// The error text of the failing store; no caller may ever see it (invariant 10 of ARCHITECTURE.md).
 pub const STORE_SECRET: &str = "disk 7 at /var/lib is on fire";
 
 impl FailingStore {
-    /// Around this store. With `NUNCIO_TEST_STORE=waits` in the environment it is as [`Self::waiting`], so
-    /// that the same tests run over both ways of committing.
+    /// Wraps a store. With `NUNCIO_TEST_STORE=waits` in the environment it is as [`Self::waiting`], so that
+    /// the same tests run over both ways of committing.
     #[must_use]
     pub fn new(inner: MemoryStore) -> Self {
         let waits = std::env::var("NUNCIO_TEST_STORE").is_ok_and(|store| store == "waits");
         Self { inner, waits, ..Self::default() }
     }
 
-    /// Around this store, and its commits wait, as those of a disk do.
+    /// Wraps a store; commits yield, as those of a database do.
     #[must_use]
     pub fn waiting(inner: MemoryStore) -> Self {
         Self { inner, waits: true, ..Self::default() }
     }
 
-    /// As [`Self::waiting`], but nobody else has it open, as with a file.
+    /// As [`Self::waiting`], but no other owner has it open, as with SQLite.
     #[must_use]
     pub fn alone(inner: MemoryStore) -> Self {
         Self { alone: true, ..Self::waiting(inner) }
     }
 
-    /// From now on, the store is down (or no longer is): commits fail, but it may be back.
+    /// Takes the store down, or brings it back: writes fail as those of a store that will recover.
     pub fn take_down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
     }
 
-    /// The next commit is done; after it, the store is down.
+    /// Takes the store down after the next commit.
     pub fn take_down_after_commit(&self) {
         self.last.store(true, Ordering::SeqCst);
     }
 
-    /// The next commit is applied, but nobody is told.
+    /// Applies the next commit, but reports an error.
     pub fn lose_next_answer(&self) {
         self.lose_answer.store(true, Ordering::SeqCst);
     }
 
-    /// The next reservation is made; after it, the store is down.
+    /// Takes the store down after the next reservation.
     pub fn take_down_after_reservation(&self) {
         self.last_reservation.store(true, Ordering::SeqCst);
     }
 
-    /// The next reservation is made, but nobody is told.
+    /// Makes the next reservation, but reports an error.
     pub fn lose_next_reservation(&self) {
         self.lose_reservation.store(true, Ordering::SeqCst);
     }
 
-    /// How many reservations were made.
+    /// The number of reservations made.
     #[must_use]
     pub fn reservations(&self) -> usize {
         self.reservations.load(Ordering::SeqCst)
     }
 
-    /// The next so many settlements are applied, but nobody is told.
+    /// Applies the next `lose` settlements, but reports errors.
     pub fn lose_settlements(&self, lose: usize) {
         self.lose_settlements.store(lose, Ordering::SeqCst);
     }
 
-    /// From now on, what became of this webhook cannot be written down, nor what comes with it.
+    /// Makes settling this webhook fail, and every batch with it.
     pub fn choke_on_settling(&self, webhook: &str) {
         *self.unsettled.lock() = Some(webhook.to_owned());
     }
 
-    /// From now on, commits and kept replies wait until they are held no more, and so does the news of what
-    /// was leased or adopted.
+    /// Makes commits and replies wait until they are released, and so the results of leases, adoptions and
+    /// turn changes.
     pub fn hold_writes(&self, hold: bool) {
         self.held_writes.send_replace(hold);
     }
 
-    /// Its owner is gone, as if its process had ended.
+    /// Marks its owner as stopped, as if its process had ended.
     pub fn retire(&self) {
         self.inner.retire();
     }
 
-    /// How many batches were committed.
+    /// The number of committed batches.
     #[must_use]
     pub fn commits(&self) -> usize {
         self.commits.load(Ordering::SeqCst)
     }
 
-    /// From now on, commits and kept replies fail (or no longer do).
+    /// Makes commits and other writes fail, or work again.
     pub fn fail_writes(&self, fail: bool) {
         self.fail_writes.store(fail, Ordering::SeqCst);
     }
 
-    /// From now on, batches of more entries take too long, and fail as if it were down.
+    /// Makes batches with more entries time out, as if the store were down.
     pub fn take_at_most(&self, entries: usize) {
         self.most_entries.store(entries, Ordering::SeqCst);
     }
 
-    /// A batch with a task that begins with these words cannot be stored, and is not.
+    /// Makes batches fail that contain a task with this first message.
     pub fn choke_on(&self, words: &'static str) {
         *self.chokes_on.lock() = Some(words);
     }
@@ -171,27 +171,27 @@ impl FailingStore {
         batch.iter().any(begins)
     }
 
-    /// From now on, reads fail (or no longer do).
+    /// Makes reads fail, or work again.
     pub fn fail_reads(&self, fail: bool) {
         self.fail_reads.store(fail, Ordering::SeqCst);
     }
 
-    /// The next entry is refused for this reason, as if another process had written.
+    /// Refuses the next batch for this reason, as if another process had written.
     pub fn refuse_next(&self, refused: Refused) {
         *self.refusal() = Some(refused);
     }
 
-    /// From now on, reads wait until they are held no more.
+    /// Makes reads wait until they are released.
     pub fn hold_reads(&self, hold: bool) {
         self.held.send_replace(hold);
     }
 
-    /// So many more reads are answered; those after them wait, as with [`Self::hold_reads`].
+    /// Answers this many reads; further ones wait, as with [`Self::hold_reads`].
     pub fn hold_reads_after(&self, reads: usize) {
         self.free_reads.store(reads, Ordering::SeqCst);
     }
 
-    /// How many reads there were.
+    /// The number of reads.
     #[must_use]
     pub fn reads(&self) -> usize {
         self.reads.load(Ordering::SeqCst)
@@ -211,20 +211,20 @@ impl FailingStore {
     async fn wait(&self) {
         if self.waits {
             tokio::task::yield_now().await;
-            // The sender is ours, so it cannot be gone.
+            // The sender is ours, so the channel stays open.
             let _ = self.held_writes.subscribe().wait_for(|held| !held).await;
         }
     }
 
-    /// Done, but whoever asked is told later.
+    /// Delays the result of a call that is already done.
     async fn tell_later(&self) {
-        // The sender is ours, so it cannot be gone.
+        // The sender is ours, so the channel stays open.
         let _ = self.held_writes.subscribe().wait_for(|held| !held).await;
     }
 
     async fn read(&self) -> Result<(), StoreError> {
         self.reads.fetch_add(1, Ordering::SeqCst);
-        // The sender is ours, so it cannot be gone.
+        // The sender is ours, so the channel stays open.
         let _ = self.held.subscribe().wait_for(|held| !held).await;
         if self.free_reads.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
             == Ok(1)

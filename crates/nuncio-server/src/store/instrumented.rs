@@ -1,4 +1,4 @@
-//! A store with measurements: how long it takes, and what becomes of deliveries. Nothing else changes.
+//! A store with measurements: durations of calls, and outcomes of deliveries. It changes nothing else.
 
 use std::{
     sync::Arc,
@@ -15,31 +15,31 @@ use super::{
     StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange, Webhook,
 };
 
-/// Receives the measurements. It is called in the middle of things and must not wait.
+/// Receives the measurements. Called within the store's operations, so it must not block.
 pub trait Watch: Send + Sync + 'static {
-    /// The store has answered, after this long.
+    /// Called when the store has answered: the kind of the call, its duration, and its success.
     fn answered(&self, asked: StoreOp, took: Duration, is_ok: bool);
 
-    /// This is written down about webhooks.
+    /// Called when outcomes of webhooks are being stored.
     fn settled(&self, settled: &[Settled]);
 }
 
-/// A kind of call.
+/// A kind of store call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreOp {
-    /// To append to logs.
+    /// Appends to logs.
     Commit,
-    /// To read.
+    /// Reads.
     Read,
-    /// To write anything else.
+    /// Any other write.
     Write,
 }
 
 impl StoreOp {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Commit, Self::Read, Self::Write];
 
-    /// As it is called in measurements.
+    /// The name in measurements.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl StoreOp {
     }
 }
 
-/// Measures a store. A memory store is not timed: its calls take no time.
+/// Wraps a store with measurements. Calls to a memory store are not timed: they take next to no time.
 pub fn instrumented(store: Arc<dyn Store>, watch: Arc<dyn Watch>) -> Arc<dyn Store> {
     let timed = !store.is_immediate();
     Arc::new(Instrumented { store, watch, timed })

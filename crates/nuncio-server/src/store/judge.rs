@@ -1,62 +1,62 @@
-//! The judge: who may write, decided over values.
+//! The rules for accepting a write, as pure functions.
 //!
-//! Every store fetches the facts ([`TaskFacts`], [`ReservationFacts`]) under its own lock and asks here; none has a rule
-//! of its own. The line:
+//! Every store reads the facts ([`TaskFacts`], [`ReservationFacts`]) under its own lock and calls this
+//! module; none has rules of its own. The stores differ in this:
 //!
-//! | store | facts are fetched | the rule is also in SQL, for one statement that looks and writes |
+//! | store | facts are read | the rule is also in SQL, as a condition of the write |
 //! |---|---|---|
 //! | memory | from its maps, under its lock | no |
-//! | SQLite | by the one writer, in its transaction | no: only whether an id or a key is taken is seen by inserting it |
-//! | PostgreSQL | `FOR UPDATE`, once something is refused (`postgres/judge.rs`) | entries, reservations and turns, in the usual way where nothing is refused: `free_for!` |
+//! | SQLite | by the one writer, in its transaction | no; only the uniqueness of ids and keys is checked by inserting them |
+//! | PostgreSQL | `FOR UPDATE`, after a write was not accepted (`postgres/judge.rs`) | for entries, reservations and turns: `free_for!` |
 //!
-//! What is in SQL only ever accepts; a refusal is looked up and told by the judge. That both say the same is proven by
-//! the check `judge::every_write_is_judged_by_the_one_rule`, which tries every combination of facts on every store.
-//! Records have a rule of their own, [`Expect::check`](super::Expect).
+//! The SQL only ever accepts; the reason of a refusal always comes from this module. The check
+//! `judge::every_write_is_judged_by_the_one_rule` shows that both agree: it tries every combination of facts
+//! on every store. Records have a rule of their own, [`Expect::check`](super::Expect).
 
 use nuncio_protocol::Seq;
 
 use super::Refused;
 
-/// A verdict; a refusal says why.
+/// Accepted, or the reason of the refusal.
 pub(super) type Verdict = Result<(), Refused>;
 
-/// A task, as the owner that wants to write to it finds it.
+/// A task, as seen by the owner that wants to write to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskFacts {
     /// The number of its last entry.
     pub(super) seq: Seq,
-    /// True if it is of the scope that the writer names.
+    /// True if it is in the scope that the writer names.
     pub(super) in_scope: bool,
     /// True if the writer owns it.
     pub(super) is_mine: bool,
-    /// True if it is in progress, or a turn of it waits to begin.
+    /// True if it is in progress, or has a turn that waits to begin.
     pub(super) in_hand: bool,
     /// True if its state is terminal.
     pub(super) has_ended: bool,
 }
 
 impl TaskFacts {
-    /// True if another owner has it in hand: nobody else may write to it before it is adopted or taken.
+    /// True if another owner holds it: no one else may write to it before it is adopted or taken.
     pub(super) fn is_held(&self) -> bool {
         self.in_hand && !self.is_mine
     }
 }
 
-/// A reservation, as the owner that wants to use it finds it.
+/// A reservation, as seen by the owner that wants to use it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReservationFacts {
-    /// True if it is of the scope that the writer names.
+    /// True if it is in the scope that the writer names.
     pub(super) in_scope: bool,
     /// True if the writer made it.
     pub(super) is_mine: bool,
 }
 
-/// Judges an entry that creates a task; `existing` is the last number of the task that has its id.
+/// Checks an entry that creates a task; `existing` is the last number of the task with this id.
 pub(super) fn creation(existing: Option<Seq>) -> Verdict {
     existing.map_or(Ok(()), |seq| Err(Refused::Version(seq)))
 }
 
-/// Judges an entry that goes on with a task.
+/// Checks an entry of an existing task.
 pub(super) fn entry(task: Option<TaskFacts>, expected: Seq, take: bool) -> Verdict {
     let task = found(task)?;
     if task.is_held() && !take {
@@ -68,12 +68,12 @@ pub(super) fn entry(task: Option<TaskFacts>, expected: Seq, take: bool) -> Verdi
     Ok(())
 }
 
-/// Judges a change of a turn.
+/// Checks a change of a turn.
 pub(super) fn turn(task: Option<TaskFacts>) -> Verdict {
     if found(task)?.is_held() { Err(Refused::Held) } else { Ok(()) }
 }
 
-/// Judges an entry that creates the task of a reservation.
+/// Checks an entry that creates the task of a reservation.
 pub(super) fn reserved_creation(reservation: Option<ReservationFacts>, take: bool) -> Verdict {
     match reservation.filter(|reservation| reservation.in_scope) {
         None => Err(Refused::NotFound),
@@ -82,12 +82,12 @@ pub(super) fn reserved_creation(reservation: Option<ReservationFacts>, take: boo
     }
 }
 
-/// Judges an idempotency key that is wanted for a task or for a reservation.
+/// Checks an idempotency key for a task or for a reservation.
 pub(super) fn key(is_taken: bool) -> Verdict {
     if is_taken { Err(Refused::KeyTaken) } else { Ok(()) }
 }
 
-/// A task of another scope is not found.
+/// A task of another scope counts as not found.
 fn found(task: Option<TaskFacts>) -> Result<TaskFacts, Refused> {
     task.filter(|task| task.in_scope).ok_or(Refused::NotFound)
 }

@@ -1,8 +1,8 @@
-//! The memory store: fast, bounded, and gone with the process.
+//! The memory store: fast, bounded, and lost with the process.
 //!
-//! Finished tasks are kept up to a number and then forgotten, oldest first, in constant time. Others are
-//! never forgotten; when there are too many of them, new ones are refused. A task enters the list's index
-//! only when it settles, so that the changes before that cost nothing.
+//! Finished tasks are kept up to a maximum number and then deleted, oldest first, in constant time.
+//! Unfinished tasks are never deleted; when there are too many of them, new ones are refused. A task enters
+//! the index of the list only when it settles, so that earlier changes cost nothing.
 
 mod footprint;
 mod forget;
@@ -22,10 +22,10 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
-// For ids that we make ourselves: nobody can choose them to collide.
+// For ids that the server generates: callers cannot choose them to collide.
 use foldhash::fast::RandomState;
 use nuncio_protocol::{Event, PushConfigId, Seq, Task, TaskId, TaskState, Timestamp, fold};
+use parking_lot::{Mutex, MutexGuard};
 
 use self::{
     index::Index, operator_queries::States, outbox::WebhookTable, records::RecordTable,
@@ -38,65 +38,66 @@ use super::{
     references,
 };
 
-/// How many finished tasks are kept when nobody says otherwise.
+/// The default number of finished tasks that are kept.
 pub const DEFAULT_KEEP_FINISHED: usize = 100_000;
 
-/// How many tasks may wait for input, for an authorisation or for their end when nobody says otherwise.
+/// The default maximum number of tasks that have not finished: in progress, or waiting for input or
+/// authorization.
 pub const DEFAULT_MOST_UNFINISHED: usize = 100_000;
 
-/// The default bound on bytes of tasks and replies.
+/// The default maximum size of tasks and replies, in bytes.
 pub const DEFAULT_MAX_BYTES: usize = 1 << 30;
 
-/// Keeps tasks in memory.
+/// A store in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
     /// Held for the length of one operation, never across an await.
     inner: Arc<Mutex<Inner>>,
     keep_finished: usize,
-    /// The owner that this handle is.
+    /// The owner that this handle represents.
     me: Owner,
 }
 
-/// Who owns tasks: a handle, by its number.
+/// The number of a handle.
 type Owner = u32;
 
 #[derive(Debug, Default)]
 struct Inner {
     /// Boxed: the table stays small, and growing it moves pointers only.
     tasks: HashMap<TaskId, Box<Stored>, RandomState>,
-    /// How many tasks may be kept that have not finished, and so are never forgotten.
+    /// The maximum number of unfinished tasks, which are never deleted.
     most_unfinished: usize,
-    /// The most bytes of tasks and replies, by estimate.
+    /// The maximum size of tasks and replies in bytes, estimated.
     max_bytes: usize,
-    /// The bytes that they take now.
+    /// Their current size in bytes.
     bytes: usize,
     scopes: HashMap<Arc<Scope>, ScopeTasks>,
-    /// Finished tasks in the order they finished; the front is forgotten first.
+    /// Finished tasks in the order in which they finished; the first is deleted first.
     finished: VecDeque<TaskId>,
     answers: Answers,
     reservations: Reservations,
-    /// Direct replies in the order they were given; forgotten like finished tasks.
+    /// Direct replies in the order in which they were stored; deleted like finished tasks.
     replies: VecDeque<Reply>,
     /// The tasks that refer to a task.
     children: HashMap<TaskId, BTreeSet<TaskId>, RandomState>,
     outbox: WebhookTable,
     records: RecordTable,
     counts: HashMap<Arc<str>, States, RandomState>,
-    /// How many handles there have been, besides the first.
+    /// The number of handles created, besides the first.
     #[cfg(any(test, feature = "test-util"))]
     owners: Owner,
-    /// The handles that are gone.
+    /// The handles that have stopped.
     gone: HashSet<Owner>,
     secrets: HashMap<String, [u8; 32]>,
 }
 
-/// Where a direct reply is found, and when it was given.
+/// The scope and key of a direct reply, and its time.
 type Reply = (Arc<Scope>, Arc<str>, Timestamp);
 
-/// What was answered, by scope and idempotency key.
+/// Answers by scope and idempotency key.
 type Answers = HashMap<(Arc<Scope>, Arc<str>), Answer>;
 
-/// Puts the entry's idempotency key to its task, if it has one that is free.
+/// Assigns the entry's idempotency key, if it has one, to its task; refused if the key is taken.
 fn take_key(
     answers: &mut Answers,
     reservations: &Reservations,
@@ -112,23 +113,23 @@ fn take_key(
 #[derive(Debug)]
 struct Stored {
     scope: Arc<Scope>,
-    /// Entry `n` has the number `n + 1`.
+    /// Index `n` has the sequence number `n + 1`.
     log: Vec<(Timestamp, Arc<Event>)>,
     /// The task after the entry of this number.
     snapshot: Option<(Seq, Task)>,
-    /// When its status was recorded, and which it is.
+    /// The time and state of the status.
     status: (Timestamp, TaskState),
     /// The idempotency keys under which it is found.
     keys: Vec<Arc<str>>,
-    /// Who may write to it while it is in progress.
+    /// The owner, which alone may write while the task is held.
     owner: Owner,
-    /// It is in progress.
+    /// True while the task is in progress.
     busy: bool,
     turns: Vec<StoredTurn>,
     /// The uids of its webhooks.
     webhooks: BTreeMap<PushConfigId, Arc<str>>,
     memo: Option<Bytes>,
-    /// Its size in memory, by estimate.
+    /// The size in memory, estimated.
     bytes: usize,
 }
 
@@ -146,27 +147,27 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// A store that keeps so many finished tasks.
+    /// A store that keeps this many finished tasks.
     #[must_use]
     pub fn new(keep_finished: usize) -> Self {
         Self::bounded(keep_finished, DEFAULT_MOST_UNFINISHED)
     }
 
-    /// As [`Self::new`], with room for so many tasks that have not finished.
+    /// As [`Self::new`], with a maximum number of unfinished tasks.
     #[must_use]
     pub fn bounded(keep_finished: usize, most_unfinished: usize) -> Self {
         let inner = Inner { most_unfinished, max_bytes: DEFAULT_MAX_BYTES, ..Inner::default() };
         Self { inner: Arc::new(Mutex::new(inner)), keep_finished, me: 0 }
     }
 
-    /// Forgets finished tasks, oldest first, when all tasks take more than this many bytes.
+    /// Sets the size in bytes above which finished tasks are deleted, oldest first.
     #[must_use]
     pub fn max_bytes(self, bytes: usize) -> Self {
         self.lock().max_bytes = bytes;
         self
     }
 
-    /// Another owner of the same tasks, as another process would be.
+    /// Another owner of the same tasks, like another process.
     #[cfg(any(test, feature = "test-util"))]
     #[must_use]
     pub fn another(&self) -> Self {
@@ -175,7 +176,7 @@ impl MemoryStore {
         Self { inner: Arc::clone(&self.inner), keep_finished: self.keep_finished, me: inner.owners }
     }
 
-    /// This owner is gone, as if its process had ended: what it leaves in progress may be adopted.
+    /// Marks this owner as stopped, as if its process had ended: its tasks in progress can be adopted.
     #[cfg(any(test, feature = "test-util"))]
     pub fn retire(&self) {
         self.lock().gone.insert(self.me);
@@ -191,7 +192,7 @@ impl Stored {
         Seq(self.log.len() as u64)
     }
 
-    /// The snapshot, or what the log tells since, as far as it is shown.
+    /// The task, folded from its snapshot and the entries after it, with this projection.
     fn task(&self, shown: Projection) -> Task {
         let (at, mut task) = match &self.snapshot {
             Some((at, task)) => (*at, task.clone()),
@@ -200,10 +201,10 @@ impl Stored {
         for (seq, (_, event)) in self.log.iter().enumerate().skip(at.0 as usize) {
             match &**event {
                 Event::Task(created) if seq == 0 => task = created.clone(),
-                // To put an artifact together is to copy it.
+                // Skipped, because assembling an artifact copies it.
                 Event::ArtifactUpdate(_) if !shown.artifacts => {}
-                // What was recorded has been folded once already, so it folds again; the time is only
-                // for a status without one, which the runtime does not record.
+                // The entry was folded when it was recorded, so it folds here too. The time is only for a
+                // status without one, which the runtime does not record.
                 event => {
                     let _ = fold(&mut task, event, Timestamp::EPOCH);
                 }
@@ -240,7 +241,7 @@ impl Stored {
         }
     }
 
-    /// Keeps a turn; one of the same id makes room.
+    /// Stores a turn; replaces the one with the same id.
     fn keep(&mut self, turn: StoredTurn) {
         match self.turns.iter_mut().find(|known| known.id == turn.id) {
             Some(known) => *known = turn,
@@ -249,7 +250,7 @@ impl Stored {
         self.turns.sort_by(|a, b| a.id.cmp(&b.id));
     }
 
-    /// Drops the turns that a status of this state ends.
+    /// Deletes the turns that a status of this state ends.
     fn delete_turns(&mut self, state: TaskState) {
         if state.is_terminal() {
             self.turns = Vec::new();
@@ -258,7 +259,7 @@ impl Stored {
         }
     }
 
-    /// The tasks that what was said in it refers to.
+    /// The tasks that its messages refer to.
     fn parents(&self) -> impl Iterator<Item = &TaskId> {
         self.log.iter().flat_map(|(_, event)| references(event))
     }
@@ -304,7 +305,7 @@ impl Inner {
     fn create(&mut self, me: Owner, commit: &Commit) -> Result<(), Refused> {
         judge::creation(self.tasks.get(&commit.task_id).map(|stored| stored.seq()))?;
         let unfinished = self.tasks.len() - self.finished.len();
-        // Finished tasks are forgotten for it; unfinished ones never are.
+        // Finished tasks would be deleted to make room; unfinished ones never are.
         let is_full = self.bytes > self.max_bytes && self.finished.is_empty() && self.replies.is_empty();
         if unfinished >= self.most_unfinished || is_full {
             return Err(Refused::Full);
@@ -346,7 +347,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Keeps the webhook of an entry, and writes down who is owed the entry.
+    /// Stores the webhook of an entry, and creates the entry's deliveries.
     fn push(&mut self, commit: &Commit) {
         if let Some(webhook) = &commit.webhook {
             self.upsert_webhook(&commit.task_id, webhook.clone(), commit.at);

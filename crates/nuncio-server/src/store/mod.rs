@@ -1,4 +1,4 @@
-//! Storage of tasks: an append-only log per task, and what belongs to it.
+//! Storage of tasks: an append-only log per task, its webhooks and deliveries, and records.
 //!
 //! ```text
 //!            Store            one handle, one owner: ready, close, secrets
@@ -10,15 +10,17 @@
 //! turns,     leases
 //! keys
 //! ```
-//! To write a store, begin with [`TaskLog`], whose contract the others refer to; then [`Outbox`], which shares its
-//! transactions; [`Records`] and [`OperatorQueries`] stand alone. [`conformance`](crate::store) proves all four.
-//! Code that needs one part takes that part, such as `&dyn Records`; an `Arc<dyn Store>` is each of them.
+//! To write a store, begin with [`TaskLog`]: the other contracts refer to it. Then [`Outbox`], which shares
+//! its transactions. [`Records`] and [`OperatorQueries`] are independent. [`conformance`](crate::store) tests
+//! all four. Code that needs one part takes that part, such as `&dyn Records`; an `Arc<dyn Store>` is each of
+//! them.
 //!
 //! - `task_log`, `outbox`, `records`, `operator_queries`: a trait each, with its types
-//! - `scope`, `error`: what they share
-//! - `judge`: who may write, decided once for all stores
-//! - `memory`, `sqlite`, `postgres`: the stores; `codec`: what the two databases share; `open`: how they are opened
-//! - `instrumented`: any store, with measurements
+//! - `scope`, `error`: types that they share
+//! - `judge`: the rules for accepting a write, the same for all stores
+//! - `memory`, `sqlite`, `postgres`: the stores; `codec`: code shared by the two databases; `open`: options
+//!   and errors of opening a database
+//! - `instrumented`: a store with measurements
 
 mod error;
 mod instrumented;
@@ -71,26 +73,26 @@ pub use self::{
 
 /// A store: the four parts over the same data, and the handle that opened it.
 ///
-/// A handle is one owner, as [`TaskLog`] says: two handles of the same data are two owners.
+/// Each handle is one owner, as defined in [`TaskLog`]: two handles of the same data are two owners.
 #[async_trait]
 pub trait Store: TaskLog + Outbox + Records + OperatorQueries {
-    /// True if `commit` never waits: its future is done when it is first polled.
+    /// True if `commit` never waits: its future is ready at the first poll.
     fn is_immediate(&self) -> bool {
         false
     }
 
-    /// True if other owners may write at the same time: what is known here about a task at rest may be old.
+    /// True if other owners may write at the same time: an idle task may then have changed since it was read.
     fn is_shared(&self) -> bool {
         true
     }
 
-    /// A random value that stays the same as long as the data; made when it is first asked for.
+    /// A random value with this name, stored with the data; created at the first call.
     async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError>;
 
-    /// Fails if the store cannot be read at present, or not be written to.
+    /// Fails if the store cannot be read or written now.
     async fn ready(&self) -> Result<(), StoreError>;
 
-    /// Finishes the work that was queued and releases this owner's tasks, so that other owners need not wait until it
-    /// counts as gone. No call follows.
+    /// Finishes queued work and releases this owner's tasks, so that other owners need not wait until it
+    /// counts as stopped. No other call may follow.
     async fn close(&self) {}
 }

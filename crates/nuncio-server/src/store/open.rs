@@ -1,19 +1,19 @@
-//! Opening a database: how safe it has to be, and what may go wrong.
+//! Options and errors of opening a database.
 
 use std::path::PathBuf;
 
-/// What a commit waits for.
+/// The guarantee of a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// For the disk: what is committed survives a power failure.
+    /// A commit waits for the disk: it survives a power failure.
     #[default]
     Full,
-    /// Not for the disk: faster. What is committed survives the end of the process; a power failure may lose
-    /// the last moments, but damages nothing.
+    /// A commit does not wait for the disk, and is faster. It survives the end of the process; a power
+    /// failure may lose the last commits, but damages nothing.
     Relaxed,
 }
 
-/// Why a store could not be opened. The words say what to do, and never hold a password.
+/// The reason for which a store could not be opened. Messages say what to do, and never contain a password.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -22,23 +22,23 @@ pub enum OpenError {
     LockedBy {
         /// The file.
         path: PathBuf,
-        /// The process; 0 if it did not say.
+        /// The process; 0 if it is unknown.
         pid: u32,
     },
     /// A newer version has written it.
-    #[error("{place} has schema version {found}, this version knows {known}; use a newer version")]
+    #[error("{place} has schema version {found}, this version supports {known}; use a newer version")]
     NewerSchema {
-        /// Which database.
+        /// The database.
         place: String,
-        /// What it has.
+        /// The schema version of the database.
         found: i64,
-        /// What we know.
+        /// The newest schema version known here.
         known: i64,
     },
-    /// It has something else in it.
-    #[error("{place} is not a task store; choose another place for the data")]
+    /// It is not a task store: it is empty, or contains other data.
+    #[error("{place} is not a task store; choose another file or database")]
     NotOurs {
-        /// Which database.
+        /// The database.
         place: String,
     },
     /// It is damaged.
@@ -46,47 +46,47 @@ pub enum OpenError {
         "{place} is damaged: {detail}; restore it from a backup, or look at it with `nuncio store check`"
     )]
     Corrupt {
-        /// Which database.
+        /// The database.
         place: String,
-        /// What the database says.
+        /// The message of the database.
         detail: String,
     },
-    /// It does not answer.
+    /// It does not respond.
     #[error("{place} cannot be reached: {detail}")]
     Unreachable {
-        /// Which database.
+        /// The database.
         place: String,
-        /// What went wrong.
+        /// The cause.
         detail: String,
     },
-    /// We may not.
+    /// The permissions or credentials do not suffice.
     #[error(
         "access to {place} was denied: {detail}; check the permissions, and for a database the user and the password"
     )]
     Denied {
-        /// Which database.
+        /// The database.
         place: String,
-        /// What the database says.
+        /// The message of the database.
         detail: String,
     },
-    /// It can be read only.
-    #[error("{place} is read-only; the store needs to write to it and beside it")]
+    /// It is read-only.
+    #[error("{place} is read-only: the store writes to it and beside it; change the permissions")]
     ReadOnly {
-        /// Which database.
+        /// The database.
         place: String,
     },
-    /// The folder of the file is not there.
-    #[error("the folder {} does not exist; make it first", .0.display())]
+    /// The directory of the file does not exist.
+    #[error("the folder {} does not exist; create it first", .0.display())]
     NoSuchDirectory(PathBuf),
-    /// The address or the options make no sense.
+    /// The address or the options are invalid.
     #[error("{0}")]
     Invalid(String),
     /// Anything else.
     #[error("{place} cannot be opened: {detail}")]
     Other {
-        /// Which database.
+        /// The database.
         place: String,
-        /// What went wrong.
+        /// The cause.
         detail: String,
     },
 }

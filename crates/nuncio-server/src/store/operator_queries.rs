@@ -7,13 +7,14 @@ use nuncio_protocol::{ContextId, Seq, TaskId, TaskState, Timestamp};
 
 use super::{Backlog, Delivery, DeliveryQuery, Keyset, Redrive, Scope, StoreError, StoredTask};
 
-/// Tasks and deliveries over all callers, for the people who run a server. No method of it serves a caller: it crosses
+/// Tasks and deliveries over all callers, for operators. No method serves a caller, because it crosses
 /// scopes.
 ///
-/// Implementors keep, and [`conformance`](crate::store) proves:
-/// - A query sees what the other parts have committed, whoever owns it.
-/// - A query that takes long fails alone, as [`StoreError::busy`]; no read or write of a caller waits for it.
-/// - Nothing stays of a caller that is erased, in whatever state its tasks are.
+/// Implementors guarantee, and [`conformance`](crate::store) tests:
+/// - A query sees everything that the other parts have committed, of any owner.
+/// - A query that takes too long fails alone, as [`StoreError::busy`]; no read or write of a caller waits for
+///   it.
+/// - Erasing a caller deletes everything of it, in any state of its tasks.
 #[async_trait]
 pub trait OperatorQueries: Send + Sync + 'static {
     /// A page of tasks, newest status first.
@@ -22,8 +23,8 @@ pub trait OperatorQueries: Send + Sync + 'static {
     /// A task and its scope.
     async fn find_task(&self, id: &TaskId) -> Result<Option<(Scope, StoredTask)>, StoreError>;
 
-    /// The number of tasks in each state, by agent, in this order; states without tasks are left out. Cheap enough to be
-    /// asked all the time.
+    /// The number of tasks in each state by agent, sorted by agent and state; states without tasks are left
+    /// out. Cheap enough for frequent calls.
     async fn count_tasks(&self) -> Result<Vec<TaskCount>, StoreError>;
 
     /// A page of deliveries, and whether there are more after them.
@@ -32,28 +33,29 @@ pub trait OperatorQueries: Send + Sync + 'static {
     /// The number of pending deliveries, over all agents.
     async fn backlog(&self) -> Result<Backlog, StoreError>;
 
-    /// Makes deliveries pending, as if they were owed since now and had not been tried, and their webhooks due; says how
-    /// many.
+    /// Makes deliveries pending again, as if they were new, and their webhooks due; returns the number of
+    /// deliveries.
     async fn redrive(&self, what: &Redrive, now: Timestamp) -> Result<usize, StoreError>;
 
-    /// Forgets at most so many tasks, replies and reservations of a caller, whatever their state; says how many.
+    /// Deletes at most `limit` tasks, replies and reservations of a caller, in any state; returns their
+    /// number.
     async fn erase(&self, whose: &ErasureTarget, limit: usize) -> Result<usize, StoreError>;
 }
 
 /// A query for tasks over all callers. Filters combine by AND.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AdminTaskQuery {
-    /// Only of this agent.
+    /// Only tasks of this agent.
     pub agent: Option<Arc<str>>,
-    /// Only of this principal, in whatever tenant.
+    /// Only tasks of this principal, in any tenant.
     pub owner: Option<Arc<str>>,
-    /// Only in this state.
+    /// Only tasks in this state.
     pub state: Option<TaskState>,
-    /// Only with a status from this moment or later.
+    /// Only tasks with a status from this time or later.
     pub since: Option<Timestamp>,
-    /// Only after this one in the order of the list.
+    /// Only tasks after this position in the list.
     pub after: Option<Keyset>,
-    /// At most so many.
+    /// The maximum number of tasks.
     pub limit: usize,
 }
 
@@ -73,11 +75,11 @@ pub struct AdminTask {
     pub scope: Arc<Scope>,
     /// The task.
     pub id: TaskId,
-    /// Its conversation.
+    /// Its context.
     pub context_id: ContextId,
     /// Its state.
     pub state: TaskState,
-    /// When its status was recorded.
+    /// The time at which its status was recorded.
     pub at: Timestamp,
     /// The number of its last entry.
     pub seq: Seq,
@@ -97,16 +99,16 @@ pub struct TaskCount {
 /// A caller, for the deletion of its data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ErasureTarget {
-    /// At this agent only; `None`: at all.
+    /// Only at this agent; `None`: at all agents.
     pub agent: Option<Arc<str>>,
-    /// In this tenant; `None`: in all, and without one.
+    /// Only in this tenant; `None`: in all tenants, and without one.
     pub tenant: Option<Arc<str>>,
     /// The principal; `None`: the anonymous caller.
     pub owner: Option<Arc<str>>,
 }
 
 impl ErasureTarget {
-    /// True if what is kept in this scope is theirs.
+    /// True if data of this scope belongs to the caller.
     #[must_use]
     pub fn is(&self, scope: &Scope) -> bool {
         scope.owner == self.owner

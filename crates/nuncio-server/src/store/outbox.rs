@@ -1,4 +1,4 @@
-//! The outbox: webhooks, and the deliveries that they are owed.
+//! The outbox: webhooks, and the deliveries pending for them.
 
 use std::{fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Refused, Scope, StoreError};
 
-/// Webhooks of tasks, and deliveries of entries to them.
+/// Webhooks of tasks, and their deliveries.
 ///
 /// ```text
 /// task t-1    seq:  1        2        3        4
@@ -16,17 +16,18 @@ use super::{Refused, Scope, StoreError};
 /// webhook B                           sent     pending        registered after entry 2
 /// ```
 ///
-/// Implementors keep, and [`conformance`](crate::store) proves:
-/// - A delivery is there from the same moment as its entry, by the same transaction ([`Commit::push`](super::Commit)),
-///   and stays until it is settled.
-/// - A webhook with a pending delivery is *due* at a moment. The owner that leases it has it in hand, with all that it is
-///   owed, until it is settled or released: deliveries of one webhook are never on the way side by side.
-/// - A webhook is in one owner's hands at a time; those of an owner that is gone are free.
-/// - Webhooks are found in the scope of their task, and forgotten with it.
+/// Implementors guarantee, and [`conformance`](crate::store) tests:
+/// - A delivery is stored in the transaction of its entry ([`Commit::push`](super::Commit)), and stays until
+///   it is settled.
+/// - A webhook with a pending delivery has a time at which it is *due*. The owner that leases the webhook
+///   gets its pending deliveries too, and holds it until it is settled or released: deliveries of one webhook
+///   never overlap.
+/// - A webhook is leased by one owner at a time; the webhooks of a stopped owner are free.
+/// - Webhooks are found in the scope of their task, and deleted with it.
 #[async_trait]
 pub trait Outbox: Send + Sync + 'static {
-    /// Keeps a webhook; one of the same id is replaced, and what it was owed is owed to the new one, at once.
-    /// [`Refused::NotFound`] without the task, [`Refused::Full`] with [`MOST_WEBHOOKS`] others.
+    /// Stores a webhook. It replaces one with the same id and takes over its pending deliveries, which become
+    /// due at once. [`Refused::NotFound`] without the task, [`Refused::Full`] with [`MOST_WEBHOOKS`] others.
     async fn put_webhook(
         &self,
         scope: &Scope,
@@ -43,7 +44,7 @@ pub trait Outbox: Send + Sync + 'static {
         webhook: &PushConfigId,
     ) -> Result<Option<Webhook>, StoreError>;
 
-    /// The webhooks of a task in the order of their ids, at most so many after this one; `None` without the
+    /// The webhooks of a task in the order of their ids, at most `limit` after `after`; `None` without the
     /// task.
     async fn webhooks(
         &self,
@@ -53,7 +54,7 @@ pub trait Outbox: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Option<Vec<Webhook>>, StoreError>;
 
-    /// Deletes a webhook and all it is owed; says its uid, if there was one. [`Refused::NotFound`] without
+    /// Deletes a webhook and its deliveries; returns its uid, if it existed. [`Refused::NotFound`] without
     /// the task.
     async fn delete_webhook(
         &self,
@@ -62,29 +63,29 @@ pub trait Outbox: Send + Sync + 'static {
         webhook: &PushConfigId,
     ) -> Result<Result<Option<Arc<str>>, Refused>, StoreError>;
 
-    /// Takes webhooks that are due into the hands of this owner.
+    /// Leases due webhooks to this owner.
     async fn lease(&self, lease: &Lease) -> Result<Leases, StoreError>;
 
-    /// Records the outcomes of webhooks that are in the hands of this owner.
+    /// Stores the outcomes of webhooks that this owner has leased.
     async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError>;
 }
 
-/// The most webhooks of a task.
+/// The maximum number of webhooks of a task.
 pub const MOST_WEBHOOKS: usize = 32;
 
-/// The most attempts of a delivery that are told; all are counted.
+/// The maximum number of attempts stored per delivery; all are counted.
 pub(super) const MOST_ATTEMPTS: usize = 8;
 
-/// A push configuration as it is kept.
+/// A push notification config in its stored form.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Webhook {
-    /// Its name in the ids of deliveries: unique, in the order of time. One that is replaced keeps it.
+    /// The name in the ids of deliveries: unique, sorts by time. A replacement keeps it.
     pub uid: Arc<str>,
-    /// Its name for the caller, unique within the task.
+    /// The name for the caller, unique within the task.
     pub id: PushConfigId,
-    /// The receiving end, such as `example.com:443`: the turns go around these.
+    /// The host and port of the receiver, such as `example.com:443`. Leases take targets in turn.
     pub target: Arc<str>,
-    /// The rest, as JSON; the store does not look inside.
+    /// The rest as JSON; opaque to the store.
     pub body: Arc<str>,
 }
 
@@ -99,39 +100,39 @@ impl fmt::Debug for Webhook {
     }
 }
 
-/// Asks for webhooks that are due.
+/// A request for due webhooks.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    /// Of these agents.
+    /// Only webhooks of these agents.
     pub agents: Vec<Arc<str>>,
-    /// At this moment.
+    /// The current time.
     pub now: Timestamp,
-    /// Targets are looked at in the order of their names, those after this one first; then the others.
+    /// Targets are taken in the order of their names, beginning after this one and wrapping around.
     pub after: Arc<str>,
-    /// Targets to leave out.
+    /// Targets to skip.
     pub except: Vec<Arc<str>>,
-    /// The webhooks that this owner knows it has in hand. Others that count as its own were leased by a call
-    /// whose answer was lost: they are free.
+    /// The webhooks that this owner knows it has leased. Others that the store counts as its own were leased
+    /// by a call whose result was lost: they are free.
     pub in_hand: Vec<Arc<str>>,
-    /// At most so many.
+    /// The maximum number of webhooks.
     pub limit: usize,
-    /// At most so many of one target; those that have been due for longest.
+    /// The maximum number of webhooks of one target; those that are due longest come first.
     pub each: usize,
-    /// At most so many deliveries of each, the oldest.
+    /// The maximum number of deliveries of each webhook, the oldest.
     pub owed: usize,
 }
 
-/// Webhooks that are due.
+/// The result of a lease.
 #[derive(Clone, Debug, Default)]
 pub struct Leases {
-    /// In the hands of this owner from now on, in the order of their targets.
+    /// The webhooks leased to this owner, in the order of their targets.
     pub leased: Vec<Leased>,
-    /// When the next of the others falls due, of those targets that were not left out; `None`: never, or the
-    /// limit was reached.
+    /// The time at which the next webhook is due, of targets that were not skipped; `None` if there is none,
+    /// or if the limit was reached.
     pub next: Option<Timestamp>,
 }
 
-/// A webhook in the hands of this owner.
+/// A webhook leased to this owner.
 #[derive(Clone, Debug)]
 pub struct Leased {
     /// The scope of the task.
@@ -140,38 +141,38 @@ pub struct Leased {
     pub task_id: TaskId,
     /// The webhook.
     pub webhook: Webhook,
-    /// The deliveries it is owed, oldest entry first.
+    /// The pending deliveries, oldest entry first.
     pub owed: Vec<Owed>,
 }
 
-/// A delivery that is pending.
+/// A pending delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owed {
     /// The entry.
     pub seq: Seq,
-    /// Since when: its age counts from here.
+    /// The time from which the age of the delivery counts.
     pub since: Timestamp,
     /// The number of attempts since then.
     pub attempts: u32,
 }
 
-/// The outcome of a webhook that was in hand. Ignored if it is in other hands by now, or gone.
+/// The outcome of a leased webhook. Ignored if the webhook is deleted, or leased to another owner by now.
 #[derive(Clone, Debug)]
 pub struct Settled {
     /// The webhook, by its uid.
     pub webhook: Arc<str>,
     /// The outcomes of its deliveries.
     pub outcomes: Vec<DeliveryOutcome>,
-    /// And then.
+    /// The next step of the webhook.
     pub then: Then,
 }
 
-/// The outcome of a delivery. Ignored if that is not pending any more.
+/// The outcome of a delivery. Ignored if the delivery is not pending any more.
 #[derive(Clone, Debug)]
 pub struct DeliveryOutcome {
     /// The entry.
     pub seq: Seq,
-    /// Its state.
+    /// The new state of the delivery.
     pub state: DeliveryState,
     /// The attempt that was made.
     pub attempt: Attempt,
@@ -181,19 +182,19 @@ pub struct DeliveryOutcome {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryState {
-    /// It will be tried, perhaps again.
+    /// To be sent, perhaps again.
     Pending,
-    /// The receiver has taken it.
+    /// Accepted by the receiver.
     Delivered,
-    /// It was given up.
+    /// Given up.
     Dead,
 }
 
 impl DeliveryState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 3] = [Self::Pending, Self::Delivered, Self::Dead];
 
-    /// As a database keeps it.
+    /// The number that databases store.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(super) fn code(self) -> i16 {
         self as i16
@@ -205,17 +206,17 @@ impl DeliveryState {
     }
 }
 
-/// One try to deliver.
+/// One HTTP request of a delivery.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attempt {
-    /// When it began.
+    /// The start of the attempt.
     pub at: Timestamp,
-    /// The time it took, in milliseconds.
+    /// The duration in milliseconds.
     pub took: u32,
-    /// The HTTP status of the receiver's answer, if there was one.
+    /// The HTTP status of the receiver's response, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The reason why it did not succeed, for people.
+    /// The reason for the failure, as a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
 }
@@ -223,39 +224,39 @@ pub struct Attempt {
 /// The next step of a webhook after it is settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
-    /// It stays in hand.
+    /// It stays leased.
     Keep,
-    /// It is free; due at this moment, if it is owed anything.
+    /// It is released; due at this time, if a delivery is pending.
     Release(Timestamp),
-    /// The receiver wants no more: what is pending is dead, and it is owed nothing from now on. It is not
-    /// found any more, until it is put again or something is redriven.
+    /// The receiver is gone (410): pending deliveries are dead, and new entries cause none. The webhook is
+    /// not found any more, until it is put again or a delivery is redriven.
     Stop,
 }
 
-/// A delivery, for people.
+/// A delivery, for operators.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// The scope of the task.
     pub scope: Arc<Scope>,
     /// The task.
     pub task_id: TaskId,
-    /// The receiver.
+    /// The webhook.
     pub webhook: Webhook,
     /// The entry.
     pub seq: Seq,
-    /// Its state.
+    /// The state of the delivery.
     pub state: DeliveryState,
-    /// Since when it is, or was, owed.
+    /// The time since which it is, or was, pending.
     pub since: Timestamp,
     /// The number of attempts since then.
     pub attempts: u32,
     /// The last attempts, oldest first.
     pub recent: Vec<Attempt>,
-    /// When its webhook is due, if it is pending and the webhook is in nobody's hands.
+    /// The time at which its webhook is due, if the delivery is pending and the webhook is not leased.
     pub due: Option<Timestamp>,
 }
 
-/// Names a delivery: the webhook's uid and the entry. Written `UID-SEQ`.
+/// The id of a delivery: the webhook's uid and the entry. Written `UID-SEQ`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DeliveryId {
     /// The webhook.
@@ -265,7 +266,7 @@ pub struct DeliveryId {
 }
 
 impl DeliveryId {
-    /// Reads `UID-SEQ`.
+    /// Parses `UID-SEQ`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (webhook, seq) = text.rsplit_once('-')?;
@@ -281,53 +282,53 @@ impl fmt::Display for DeliveryId {
 }
 
 impl Delivery {
-    /// Its name.
+    /// The id of the delivery.
     #[must_use]
     pub fn id(&self) -> DeliveryId {
         DeliveryId { webhook: Arc::clone(&self.webhook.uid), seq: self.seq }
     }
 }
 
-/// A query for deliveries. Filters combine by AND. In the order of their ids, newest webhook first, then newest
-/// entry.
+/// A query for deliveries. Filters combine by AND. The order is that of the ids: newest webhook first, then
+/// newest entry.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryQuery {
-    /// Only this one.
+    /// Only this delivery.
     pub id: Option<DeliveryId>,
-    /// Only of this agent.
+    /// Only deliveries of this agent.
     pub agent: Option<Arc<str>>,
-    /// Only of this task.
+    /// Only deliveries of this task.
     pub task_id: Option<TaskId>,
-    /// Only in this state.
+    /// Only deliveries in this state.
     pub state: Option<DeliveryState>,
-    /// Only owed since this moment or later.
+    /// Only pending since this time or later.
     pub since: Option<Timestamp>,
-    /// Only those after this one in the order of the list.
+    /// Only those after this one in the list.
     pub after: Option<DeliveryId>,
-    /// At most so many.
+    /// The maximum number of deliveries.
     pub limit: usize,
 }
 
-/// The deliveries that webhooks are owed, as numbers.
+/// The number and age of pending deliveries.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Backlog {
     /// The number of pending deliveries.
     pub pending: u64,
-    /// Since when the oldest of them is owed.
+    /// The time since which the oldest of them is pending.
     pub oldest: Option<Timestamp>,
 }
 
-/// The deliveries that are to be tried again.
+/// Selects deliveries to send again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Redrive {
-    /// This one, whatever became of it.
+    /// This one, in any state.
     One(DeliveryId),
-    /// All that were given up and are owed since this moment or later, but for those of receivers that want no more
-    /// (410).
+    /// All dead deliveries that were pending since this time or later, except those of receivers that are
+    /// gone (410).
     Dead {
-        /// Only of this agent.
+        /// Only deliveries of this agent.
         agent: Option<Arc<str>>,
-        /// Since when.
+        /// The earliest time.
         since: Timestamp,
     },
 }

@@ -1,4 +1,4 @@
-//! Records: small documents that a server keeps beside its tasks.
+//! Records: small documents that the hub stores beside its tasks.
 
 use std::{fmt, sync::Arc};
 
@@ -15,9 +15,9 @@ use super::{Refused, StoreError};
 /// kind "audit"     0190…01 v1 · 0190…02 v1        a prefix of the keys is a part of them
 /// ```
 ///
-/// Implementors keep, and [`conformance`](crate::store) proves:
-/// - A record is changed only by a writer that expects the version that is there ([`Expect`]); of several writers at
-///   once one wins. Every owner may write every record, and the store does not look inside.
+/// Implementors guarantee, and [`conformance`](crate::store) tests:
+/// - A write is accepted only if the writer expects the version that is stored ([`Expect`]); of several
+///   concurrent writers one wins. Every owner may write every record, and the content is opaque to the store.
 /// - Versions begin at 1 and grow by 1 with each change, as long as there is a record of this key.
 /// - Records have no scope and no owner: they outlive the handle that wrote them, and every handle sees them.
 #[async_trait]
@@ -28,12 +28,12 @@ pub trait Records: Send + Sync + 'static {
     /// Records of a kind, in the order of their keys.
     async fn records(&self, query: &RecordQuery) -> Result<Vec<Record>, StoreError>;
 
-    /// Writes records: one transaction, in which each stands or falls alone, checked against what those before
-    /// it have left. One result for each: its new version, or [`Refused::Version`] with the one that is there
-    /// (0: none). An error says nothing about any of them.
+    /// Writes records in one transaction. Each is accepted or refused by itself, checked against the state
+    /// that those before it have left. Returns for each its new version, or [`Refused::Version`] with the
+    /// stored version (0: none). After an error it is unknown which ones were written.
     async fn put_records(&self, puts: Vec<PutRecord>) -> Result<Vec<Result<u64, Refused>>, StoreError>;
 
-    /// Deletes a record; says whether there was one. Refused as in [`Self::put_records`].
+    /// Deletes a record; returns whether it existed. Refused as in [`Self::put_records`].
     async fn delete_record(
         &self,
         kind: &str,
@@ -41,53 +41,53 @@ pub trait Records: Send + Sync + 'static {
         expect: Expect,
     ) -> Result<Result<bool, Refused>, StoreError>;
 
-    /// Forgets at most so many records of a kind that were written before this moment, oldest first; says how
-    /// many.
+    /// Deletes at most `limit` records of a kind that were written before this time, oldest first; returns
+    /// their number.
     async fn prune_records(&self, kind: &str, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 }
 
-/// A document as it is kept.
+/// A stored document.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Its name within its kind.
+    /// The name within its kind.
     pub key: String,
-    /// Its content; at most a few MiB.
+    /// The content; at most a few MiB.
     pub value: Bytes,
     /// Begins at 1 and grows with each change, as long as there is a record of this key.
     pub version: u64,
-    /// When it was written, as the writer says: its age for [`Records::prune_records`].
+    /// The time of writing, given by the writer: the age for [`Records::prune_records`].
     pub at: Timestamp,
 }
 
-/// A record to be written.
+/// A record to write.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PutRecord {
-    /// Its kind.
+    /// The kind.
     pub kind: Arc<str>,
-    /// Its name within its kind.
+    /// The name within its kind.
     pub key: Arc<str>,
-    /// Its content.
+    /// The content.
     pub value: Bytes,
-    /// When it was written.
+    /// The time of writing.
     pub at: Timestamp,
-    /// The record that must be there for it to be written.
+    /// The condition on the stored version.
     pub expect: Expect,
 }
 
-/// The version that a writer has seen, so that it does not overwrite one that it has not.
+/// A condition on the stored version, so that a writer does not overwrite a version that it has not seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Expect {
-    /// It does not matter.
+    /// Always holds.
     #[default]
     Anything,
-    /// There is none.
+    /// There is no record.
     Absent,
-    /// There is one, of this version.
+    /// There is a record of this version.
     Version(u64),
 }
 
 impl Expect {
-    /// Checks the version that is there; 0 stands for none.
+    /// Checks the stored version; 0 stands for none.
     pub(crate) fn check(self, found: u64) -> Result<(), Refused> {
         match self {
             Self::Absent if found != 0 => Err(Refused::Version(Seq(found))),
@@ -104,21 +104,21 @@ pub struct RecordQuery {
     pub kind: Arc<str>,
     /// Only keys that begin with this.
     pub prefix: String,
-    /// Only those after this key in the order that is asked for.
+    /// Only keys after this one, in the order of the query.
     pub after: Option<String>,
-    /// From the last key to the first.
+    /// Lists from the last key to the first.
     pub descending: bool,
-    /// At most so many.
+    /// The maximum number of records.
     pub limit: usize,
 }
 
 impl RecordQuery {
-    /// The same in one comparison: from the first of these (kind, key) up to the second, which is left out.
+    /// The query as one range of (kind, key): from the first pair, included, to the second, excluded.
     pub(crate) fn span(&self) -> [(String, String); 2] {
         let (mut from, mut to) = (self.prefix.clone(), end_of(&self.prefix));
         match &self.after {
             Some(after) if self.descending => to = Some(to.map_or(after.clone(), |to| to.min(after.clone()))),
-            // Nothing is between a text and itself with this character.
+            // No text sorts between `after` and `after` followed by NUL.
             Some(after) => from = from.max(format!("{after}\0")),
             None => {}
         }
@@ -128,11 +128,11 @@ impl RecordQuery {
     }
 }
 
-/// The first text after all that begin with this one; `None` if there is no such text.
+/// The first text that sorts after all texts with this prefix; `None` if there is none.
 fn end_of(prefix: &str) -> Option<String> {
     let mut end = prefix.to_owned();
     while let Some(last) = end.pop() {
-        // In UTF-8 the order of bytes is that of characters. (A range of characters skips what is none.)
+        // In UTF-8 the order of bytes is that of characters. (A range of characters skips surrogates.)
         if let Some(next) = (last..=char::MAX).nth(1) {
             end.push(next);
             return Some(end);

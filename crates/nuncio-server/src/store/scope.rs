@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-/// The owner of tasks: every read and write names it, so that forgetting it does not compile.
+/// The part of the store that a caller can see. A parameter of every read and write, so that a missing check
+/// does not compile.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Scope {
     /// The agent.
     pub agent: Arc<str>,
-    /// The tenant within the agent, where the agent has some.
+    /// The tenant, if the agent has tenants.
     pub tenant: Option<Arc<str>>,
-    /// The principal that made the task; `None` for the anonymous caller.
+    /// The principal that created the task; `None` for the anonymous caller.
     pub owner: Option<Arc<str>>,
 }

@@ -1,4 +1,4 @@
-//! The log: tasks as numbered entries, who works on them, and the keys under which repeats find them.
+//! The log: tasks as numbered entries, their owners, their turns, and idempotency keys.
 
 mod commit;
 mod idempotency;
@@ -33,47 +33,50 @@ use super::{Refused, Scope, StoreError};
 ///                  └ creation                                   └ with a snapshot of the whole task
 /// ```
 ///
-/// Implementors keep, and [`conformance`](crate::store) proves:
-/// - **Order.** Sequence numbers of a task begin at 1 and have no gap; an entry is refused unless the log is exactly at
-///   the version it expects.
-/// - **Durability.** After `commit` has returned, the entry is there for every reader, and stays.
-/// - **Batches.** A batch is one transaction; each entry stands or falls alone.
-/// - **Scopes.** A task is found only in the scope it was made in. Not yours is not found.
-/// - **Names.** Ids, keys and the names of a scope are any text, told apart and ordered by their bytes; none is not the
-///   empty one. Moments have milliseconds.
-/// - **Owners.** A handle is one owner. An owner that makes a task, or appends to one that no owner has in hand, owns
-///   it. A task is in hand while it is in progress, and while a turn waits to begin; then entries and turns of other
-///   owners are refused, unless they take it over. A task is in progress from its creation, and again from each message
-///   of its caller, to the next status that is terminal or interrupted ([`busy_after`]).
-/// - **Adoption.** What an owner that is gone has left in progress is given to one other owner, once.
-/// - **Keys.** A key belongs to one [`Reservation`], task or reply. A reservation is its owner's until the owner is gone.
-/// - **Deliveries.** What the webhooks of a task are owed of an entry is written in the entry's transaction
+/// Implementors guarantee, and [`conformance`](crate::store) tests:
+/// - **Order.** Sequence numbers of a task begin at 1 and have no gap; an entry is refused unless the log is
+///   exactly at the version that it expects.
+/// - **Durability.** After `commit` has returned, the entry is visible to every reader, and stays.
+/// - **Batches.** A batch is one transaction; each entry in it is accepted or refused by itself.
+/// - **Scopes.** A task is found only in the scope in which it was created. A task of another scope is not
+///   found.
+/// - **Names.** Ids, keys and the names of a scope are any text, compared and ordered by their bytes; an
+///   absent name differs from an empty one. Times have a precision of milliseconds.
+/// - **Owners.** A handle is one owner. An owner that creates a task, or appends to a task that no owner
+///   holds, owns it. The owner holds its task while the task is in progress, and while a turn waits to begin;
+///   then entries and turns of other owners are refused, unless they take the task over. A task is in
+///   progress from its creation, and again from each message of its caller, to the next status that is
+///   terminal or interrupted ([`busy_after`]).
+/// - **Adoption.** A task that a stopped owner left in progress is given to one other owner, once.
+/// - **Keys.** A key belongs to one [`Reservation`], task or reply. A reservation belongs to its owner until
+///   that has stopped.
+/// - **Deliveries.** The deliveries that an entry causes are stored in the entry's transaction
 ///   ([`Outbox`](super::Outbox)).
 #[async_trait]
 pub trait TaskLog: Send + Sync + 'static {
-    /// Appends entries. One result per entry, in order, each checked against what those before it have left. The first
-    /// of these that applies is its refusal:
+    /// Appends entries. Returns one result per entry, in order; each entry is checked against the state that
+    /// those before it have left. The result is the first refusal of this table that applies:
     ///
     /// | refusal | entry | creation |
     /// |---|---|---|
     /// | [`NotFound`](Refused::NotFound) | the task is unknown, or of another scope | |
-    /// | [`Held`](Refused::Held) | another owner has the task in hand, and it is not [taken](Commit::take) | |
-    /// | [`Version`](Refused::Version) | the log is at another number, or the task has ended | the id is there, in whatever scope |
+    /// | [`Held`](Refused::Held) | another owner holds the task, and it is not [taken](Commit::take) | |
+    /// | [`Version`](Refused::Version) | the log is at another number, or the task has ended | the id exists, in any scope |
     /// | [`NotFound`](Refused::NotFound) | | it is [reserved](Commit::reserved), and there is no reservation |
     /// | [`Held`](Refused::Held) | | the reservation is another owner's, and it is not taken |
     /// | [`KeyTaken`](Refused::KeyTaken) | the key has an answer or a reservation | the same, unless it is reserved |
     ///
-    /// An error says nothing about any of them: they may be there or not.
+    /// After an error it is unknown which entries were stored.
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError>;
 
-    /// The task as its log tells it, and the number of its last entry.
+    /// The task, folded from its log, and the number of its last entry.
     async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError>;
 
-    /// Those of these tasks whose logs go on after the number that is known of each. StoreOp only where owners
-    /// share the store.
+    /// Returns those of these tasks that have entries after the given number. Used only where owners share
+    /// the store.
     async fn changed_since(&self, known: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError>;
 
-    /// The task, without what is not to be shown of it.
+    /// The parts of a task that the projection includes.
     async fn shown(&self, scope: &Scope, id: &TaskId, shown: Projection) -> Result<Option<Task>, StoreError>;
 
     /// A page of tasks, newest status first.
@@ -88,15 +91,15 @@ pub trait TaskLog: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// The tasks that a task refers to, and those that refer to it, as far as they are in this scope.
+    /// The tasks that a task refers to, and those that refer to it, within this scope.
     async fn links(&self, scope: &Scope, id: &TaskId) -> Result<Links, StoreError>;
 
-    /// The answer under an idempotency key.
+    /// The stored answer of an idempotency key.
     async fn idempotent_outcome(&self, scope: &Scope, key: &str) -> Result<Option<Answer>, StoreError>;
 
-    /// Keeps a direct reply under an idempotency key, in place of this owner's reservation of the key if there is
-    /// one. A key that has an answer already, or that another owner has reserved, stays as it is. Tasks are kept by
-    /// their first [`Commit`].
+    /// Stores a direct reply under an idempotency key, and ends this owner's reservation of the key, if any.
+    /// Does nothing if the key already has an answer or is reserved by another owner. (The key of a task is
+    /// stored by its first [`Commit`].)
     async fn put_reply(
         &self,
         scope: &Arc<Scope>,
@@ -105,19 +108,21 @@ pub trait TaskLog: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Reserves a task and its key. [`Refused::KeyTaken`] if the key has an answer, or is reserved for another task.
-    /// The same reservation once more is no error, so that one whose answer was lost may be repeated.
+    /// Reserves a task and its key. [`Refused::KeyTaken`] if the key has an answer, or is reserved for
+    /// another task. Repeating the same reservation is no error, so that it can be retried when its result
+    /// was lost.
     async fn reserve(&self, reservation: Reservation) -> Result<Result<(), Refused>, StoreError>;
 
-    /// Drops a reservation of this owner, and frees its key: nothing came of it. One that is not there is no error.
+    /// Deletes a reservation of this owner that led to no task, and frees its key. A missing reservation is
+    /// no error.
     async fn release(&self, scope: &Scope, id: &TaskId) -> Result<(), StoreError>;
 
-    /// At most so many reservations of this agent whose owners are gone. They stay where they are, until an entry
-    /// [takes](Commit::take) them.
+    /// At most `limit` reservations of this agent whose owners have stopped. They stay in the store until an
+    /// entry [takes](Commit::take) them.
     async fn abandoned(&self, agent: &str, limit: usize) -> Result<Vec<Reservation>, StoreError>;
 
-    /// Keeps a turn that waits, marks it as begun or drops it. Refused as [`Refused::Held`] unless this
-    /// owner has the task, in progress or not; one that begins and is not there is not found.
+    /// Stores a waiting turn, marks a turn as begun, or deletes it. [`Refused::Held`] if another owner holds
+    /// the task; [`Refused::NotFound`] if a turn to begin does not exist.
     async fn update_turn(
         &self,
         scope: &Scope,
@@ -125,12 +130,12 @@ pub trait TaskLog: Send + Sync + 'static {
         change: TurnChange,
     ) -> Result<Result<(), Refused>, StoreError>;
 
-    /// Takes over at most so many tasks of this agent that an owner left behind when it went: those in
-    /// progress, and those with a turn that has not begun.
+    /// Takes over at most `limit` tasks of this agent whose owners have stopped: tasks in progress, and tasks
+    /// with a turn that has not begun.
     async fn adopt(&self, agent: &str, limit: usize) -> Result<Vec<Orphan>, StoreError>;
 
-    /// Forgets at most so many tasks or replies that are past their time, oldest first over all callers; says how many.
-    /// Tasks in progress are never forgotten, and none with a turn that waits. Nothing stays of a task that is
-    /// forgotten: its log, its keys, its turns, its links, its memo and its webhooks go with it, and the counts of lists.
+    /// Deletes at most `limit` expired tasks or replies, oldest first over all callers; returns their number.
+    /// Tasks in progress, and tasks with a waiting turn, are never deleted. A task is deleted with its log,
+    /// keys, turns, links, memo and webhooks, and leaves the counts of lists.
     async fn prune(&self, what: &Prune, limit: usize) -> Result<usize, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! A batch as few writes: the entries of one task that follow each other become one.
+//! Coalesces a batch: consecutive entries of one task become one write.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use nuncio_protocol::{ContextId, Event, Seq, TaskId, TaskState, Timestamp};
 use super::{Blob, Segment, Snapshot};
 use crate::store::{Commit, IdempotencyKey, Scope, StoredTurn, Webhook, busy_after, references};
 
-/// Which turns of its task a write drops, before it adds its own.
+/// The turns of its task that a write deletes before it adds its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(in crate::store) enum Drops {
     /// None.
@@ -20,7 +20,7 @@ pub(in crate::store) enum Drops {
     All,
 }
 
-/// Neighbouring entries of one task, to be applied as one or, if that is refused, [one by one](Self::split).
+/// Consecutive entries of one task, to be applied together or, if that is refused, [one by one](Self::split).
 #[derive(Debug)]
 pub(in crate::store) struct TaskWrite {
     pub(in crate::store) scope: Arc<Scope>,
@@ -29,41 +29,41 @@ pub(in crate::store) struct TaskWrite {
     pub(in crate::store) expected: Seq,
     /// The number of the last entry.
     pub(in crate::store) last: Seq,
-    /// The conversation of a task that is created.
+    /// The context of a task that is created.
     pub(in crate::store) context_id: ContextId,
     /// The last status that the entries report.
     pub(in crate::store) status: Option<(TaskState, Timestamp)>,
-    /// Whether the task is in progress after the entries; `None`: as before.
+    /// True if the task is in progress after the entries; `None` if they do not change that.
     pub(in crate::store) busy: Option<bool>,
     pub(in crate::store) segments: Vec<Segment>,
     /// The snapshot of a task that ends.
     pub(in crate::store) snapshot: Option<Snapshot>,
-    /// Only ever that of the first entry.
+    /// The key of the first entry; further entries never have one.
     pub(in crate::store) idempotency: Option<IdempotencyKey>,
-    /// The first entry creates the task of a reservation.
+    /// True if the first entry creates the task of a reservation.
     pub(in crate::store) reserved: bool,
-    /// When the first entry was recorded.
+    /// The time at which the first entry was recorded.
     pub(in crate::store) at: Timestamp,
     pub(in crate::store) take: bool,
     pub(in crate::store) drops: Drops,
-    /// In place of those that are kept under their ids.
+    /// The turns to store; each replaces the one with the same id.
     pub(in crate::store) turns: Vec<StoredTurn>,
-    /// Only ever that of the first entry.
+    /// The webhook of the first entry; further entries never have one.
     pub(in crate::store) webhook: Option<Webhook>,
-    /// That of the last entry which has one.
+    /// The memo of the last entry that has one.
     pub(in crate::store) memo: Option<Bytes>,
-    /// The entries that webhooks are owed, that of this write included, and when they were recorded.
+    /// The entries to deliver to webhooks, including the webhook of this write, with the time of each.
     pub(in crate::store) owed: Vec<(Seq, Timestamp)>,
     /// The tasks that the entries refer to.
     pub(in crate::store) parents: Vec<TaskId>,
     pub(in crate::store) blobs: Vec<Blob>,
-    /// The entries and their places in the batch.
+    /// The entries and their positions in the batch.
     entries: Vec<(usize, Commit)>,
     large: usize,
 }
 
-/// Makes writes of a batch. Those of one task are in its order; those of different tasks do not touch each
-/// other, but for idempotency keys, and an entry with a key begins a write.
+/// Turns a batch into writes. Those of one task keep their order. Writes of different tasks are independent
+/// but for idempotency keys, which is why an entry with a key begins a new write.
 pub(in crate::store) fn coalesce(batch: Vec<Commit>, large: usize) -> Vec<TaskWrite> {
     let mut writes: Vec<TaskWrite> = Vec::new();
     let mut latest: HashMap<TaskId, usize> = HashMap::new();
@@ -115,8 +115,9 @@ impl TaskWrite {
         write
     }
 
-    /// An entry that takes a key or the task, or that comes after the end of the task, may be refused where the one
-    /// before it is not, and one with a webhook does not owe it those before: it begins anew.
+    /// True if the entry can join this write. An entry that takes a key or the task, or that comes after the
+    /// end of the task, may be refused where the one before it is not; an entry with a webhook causes no
+    /// deliveries of those before it. Such entries begin a new write.
     fn goes_on_with(&self, commit: &Commit) -> bool {
         commit.expected == self.last
             && !self.ends()
@@ -171,8 +172,8 @@ impl TaskWrite {
         }
     }
 
-    /// The snapshot to keep, where the last one was kept at `kept`. That of an interrupted task is encoded
-    /// here, when it is known to be due.
+    /// The snapshot to store, when the last one was stored at `kept`. The snapshot of an interrupted task is
+    /// encoded only here, once it is known to be due.
     pub(in crate::store) fn due_snapshot(&mut self, kept: Seq) -> Option<Snapshot> {
         if self.snapshot.is_some() {
             return self.snapshot.take();
@@ -189,17 +190,17 @@ impl TaskWrite {
         self.status.is_some_and(|(state, _)| state.is_terminal())
     }
 
-    /// The key that the write takes. A task that is reserved has its key already.
+    /// The key that the write claims. A reserved task has its key already.
     pub(in crate::store) fn key(&self) -> Option<&IdempotencyKey> {
         self.idempotency.as_ref().filter(|_| !self.reserved)
     }
 
-    /// The places of the entries in the batch.
+    /// The positions of the entries in the batch.
     pub(in crate::store) fn places(&self) -> impl Iterator<Item = usize> + '_ {
         self.entries.iter().map(|(place, _)| *place)
     }
 
-    /// True if the write is of several entries, so that a refusal of the whole says nothing about each.
+    /// True if the write has several entries, so that its refusal says nothing about each of them.
     pub(in crate::store) fn is_several(&self) -> bool {
         self.entries.len() > 1
     }

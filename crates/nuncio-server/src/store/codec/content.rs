@@ -1,7 +1,6 @@
-//! Large content: taken out of what is encoded, put back into what is decoded.
+//! Large content: removed from values before encoding, restored after decoding.
 //!
-//! A part that loses its content keeps an empty one of the same kind, so that the kind tells how to read
-//! the bytes when they come back.
+//! A part keeps an empty content of the same kind, from which the type of the restored bytes is known.
 
 use std::{fmt, sync::Arc};
 
@@ -13,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Blobs, damaged};
 use crate::store::StoreError;
 
-/// What large content is found by, within its task: its SHA-256.
+/// The SHA-256 of large content: its name within the task.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::store) struct Digest(pub(in crate::store) [u8; 32]);
 
@@ -30,7 +29,7 @@ pub(in crate::store) struct Blob {
     pub(in crate::store) bytes: Bytes,
 }
 
-/// Where a piece of large content belongs.
+/// A reference from a part to its large content.
 pub(super) struct Place {
     pub(super) entry: u32,
     part: u32,
@@ -38,7 +37,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Counts the parts without the first ones, which are gone; false if it is the place of one of them.
+    /// Renumbers the part after the first `gone` parts were removed; false if it was one of them.
     pub(super) fn move_forward(&mut self, gone: usize) -> bool {
         let moved = u32::try_from(gone).ok().and_then(|gone| self.part.checked_sub(gone));
         self.part = moved.unwrap_or_default();
@@ -46,10 +45,10 @@ impl Place {
     }
 }
 
-/// The length of one place in a body's refs.
+/// The length in bytes of an encoded reference.
 pub(super) const REF_LENGTH: usize = 40;
 
-/// The places that were written.
+/// Decodes references.
 pub(super) fn refs(refs: &[u8]) -> impl Iterator<Item = Place> + '_ {
     refs.chunks_exact(REF_LENGTH).map(|place| {
         let number = |at: usize| place[at..at + 4].iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
@@ -59,18 +58,18 @@ pub(super) fn refs(refs: &[u8]) -> impl Iterator<Item = Place> + '_ {
     })
 }
 
-/// What has parts, in an order that never changes: it is in databases.
+/// A value with parts, in an order that never changes: part numbers are stored in databases.
 pub(super) trait Parts: Clone + Serialize + DeserializeOwned {
     /// True if a part has content over this many bytes.
     fn has_large(&self, large: usize) -> bool;
 
-    /// Shows every part.
+    /// Calls `see` with every part.
     fn each(&mut self, see: &mut dyn FnMut(&mut Part));
 
-    /// Puts content back to its place.
+    /// Restores the content of a part.
     fn fill(&mut self, place: &Place, blobs: &Blobs) -> Result<(), StoreError> {
         let bytes = blobs.get(&place.digest).ok_or_else(|| damaged("large content is missing"))?;
-        let (mut number, mut done) = (0, Err(damaged("content without its part")));
+        let (mut number, mut done) = (0, Err(damaged("large content refers to a missing part")));
         self.each(&mut |part| {
             if number == place.part {
                 done = put_back(&mut part.content, bytes);
@@ -136,7 +135,7 @@ fn each_of_message(message: &mut Arc<Message>, see: &mut dyn FnMut(&mut Part)) {
     Arc::make_mut(message).parts.iter_mut().for_each(see);
 }
 
-/// Writes a value as JSON, with its large content in `blobs`, and where it goes in `refs`.
+/// Encodes a value as JSON, with its large content in `blobs`, and references to it in `refs`.
 pub(super) fn encode<T: Parts>(
     value: &T,
     entry: u32,
@@ -145,7 +144,7 @@ pub(super) fn encode<T: Parts>(
     json: &mut Vec<u8>,
     refs: &mut Vec<u8>,
 ) {
-    // Our own types are JSON, and writing to memory does not fail.
+    // Our types always serialize, and writing to memory cannot fail.
     if !value.has_large(large) {
         let _ = serde_json::to_writer(json, value);
         return;
@@ -184,7 +183,7 @@ fn take_out(content: &mut Content) -> Bytes {
     match content {
         Content::Text(text) => std::mem::take(text).into(),
         Content::Raw(bytes) => std::mem::take(bytes),
-        // Addresses are never large.
+        // URLs are never large.
         Content::Url(_) => Bytes::new(),
         // Shared, not copied.
         Content::Data(json) => Bytes::from_owner(std::mem::take(json)),
@@ -195,7 +194,7 @@ fn put_back(content: &mut Content, bytes: &Bytes) -> Result<(), StoreError> {
     match content {
         Content::Text(text) => *text = String::from_utf8(bytes.to_vec()).map_err(damaged)?,
         Content::Raw(raw) => *raw = bytes.clone(),
-        Content::Url(_) => return Err(damaged("an address has no large content")),
+        Content::Url(_) => return Err(damaged("a part with a URL has large content")),
         Content::Data(json) => *json = serde_json::from_slice(bytes).map_err(damaged)?,
     }
     Ok(())

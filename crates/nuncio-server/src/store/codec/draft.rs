@@ -1,5 +1,5 @@
-//! A task that is being read: decoded, but without its large content. What is not shown is left out first, so that its
-//! content is never asked for.
+//! A task that is being read: decoded, but without its large content. Parts that are not shown are removed
+//! first, so that their content is never loaded.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::{
 };
 use crate::store::{Projection, StoreError};
 
-/// How an entry begins that adds to an artifact.
+/// The beginning of the JSON of an artifact update.
 const ARTIFACT: &str = r#"{"artifactUpdate""#;
 
-/// A value, and where its large content belongs.
+/// A decoded value, and the references to its large content.
 struct Lean<T> {
     value: T,
     places: Vec<Place>,
@@ -38,44 +38,44 @@ impl<T: Parts> Lean<T> {
 }
 
 impl Lean<Task> {
-    /// Keeps the last messages of history.
+    /// Keeps the last `length` messages of history.
     fn trim(&mut self, length: usize) {
         let surplus = self.value.history.len().saturating_sub(length);
         let gone: usize = self.value.history.drain(..surplus).map(|message| message.parts.len()).sum();
-        // Parts are numbered through the messages, the oldest first.
+        // Parts are numbered over all messages, oldest first.
         self.places.retain_mut(|place| place.move_forward(gone));
     }
 }
 
-/// A task in the making.
+/// A task under construction.
 pub(in crate::store) struct Draft {
     shown: Projection,
     snapshot: Option<Lean<Task>>,
     artifacts: Option<Lean<Vec<Arc<Artifact>>>>,
-    /// What the log tells since the snapshot.
+    /// The entries after the snapshot.
     entries: Vec<Lean<Event>>,
     bytes: usize,
 }
 
 impl Draft {
-    /// A task of which this much is shown.
+    /// Starts a draft of a task with this projection.
     pub(in crate::store) fn new(shown: Projection) -> Self {
         Self { shown, snapshot: None, artifacts: None, entries: Vec::new(), bytes: 0 }
     }
 
-    /// Takes in its snapshot.
+    /// Adds the snapshot.
     pub(in crate::store) fn snapshot(&mut self, json: &[u8], refs: &[u8]) -> Result<(), StoreError> {
         self.bytes += json.len();
         let mut snapshot = Lean::<Task>::decode(json, refs)?;
         if let Some(length) = self.shown.history {
-            // What was said later comes on top, and there is no need for more of this then.
+            // Later messages are appended, so no older ones than these can be needed.
             snapshot.trim(length);
         }
         self.snapshot = Some(snapshot);
         Ok(())
     }
 
-    /// Takes in the artifacts of the snapshot.
+    /// Adds the artifacts of the snapshot.
     pub(in crate::store) fn artifacts(&mut self, json: &[u8], refs: &[u8]) -> Result<(), StoreError> {
         if self.shown.artifacts {
             self.bytes += json.len();
@@ -84,7 +84,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Takes in the entries of a segment after this one. Segments come in order.
+    /// Adds the entries of a segment after `after`. Segments come in order.
     pub(in crate::store) fn segment(
         &mut self,
         json: &[u8],
@@ -103,7 +103,7 @@ impl Draft {
         places.resize_with(entries.len(), Vec::new);
         for place in content::refs(refs) {
             let of_entry = places.get_mut(place.entry as usize);
-            of_entry.ok_or_else(|| damaged("content without its entry"))?.push(place);
+            of_entry.ok_or_else(|| damaged("large content refers to a missing entry"))?.push(place);
         }
         for (Entry { seq, event }, places) in entries.into_iter().zip(places) {
             let is_shown = self.shown.artifacts || !event.get().starts_with(ARTIFACT);
@@ -115,9 +115,9 @@ impl Draft {
         Ok(())
     }
 
-    /// Says that all is there: of messages that are too old to be shown no content is wanted.
+    /// Ends the input, and drops the references of messages that are too old to be shown.
     pub(in crate::store) fn end(&mut self) {
-        // The last one may be the status, which is no history.
+        // The newest message may belong to the status, which is not history.
         let Some(mut left) = self.shown.history.map(|length| length.saturating_add(1)) else { return };
         for entry in self.entries.iter_mut().rev() {
             if left == 0 && !has_artifacts(&entry.value) {
@@ -127,12 +127,12 @@ impl Draft {
         }
     }
 
-    /// How many bytes were read for it, without the large content.
+    /// The number of bytes read, without large content.
     pub(in crate::store) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The large content that it needs; some perhaps more than once.
+    /// The digests of the large content to load; may contain duplicates.
     pub(in crate::store) fn wants(&self) -> impl Iterator<Item = Digest> + '_ {
         let snapshot = self.snapshot.iter().flat_map(|lean| &lean.places);
         let artifacts = self.artifacts.iter().flat_map(|lean| &lean.places);
@@ -157,7 +157,7 @@ impl Draft {
     }
 }
 
-/// How many messages an entry adds to a task.
+/// The number of messages that an entry adds to a task.
 fn messages(event: &Event) -> usize {
     match event {
         Event::Task(task) => task.history.len() + usize::from(task.status.message.is_some()),

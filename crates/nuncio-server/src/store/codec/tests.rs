@@ -1,4 +1,4 @@
-//! Batches become few writes that tell the same; large content leaves and comes back.
+//! Batches become few writes with the same content; large content is removed and restored.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn turn(id: &str, begun: bool) -> StoredTurn {
     StoredTurn { id: id.into(), begun, body: bytes::Bytes::from_static(b"x") }
 }
 
-/// The task, from and to which entry, and the places of its entries in the batch.
+/// The task, the entries before the first and at the end of each write, and their positions in the batch.
 fn outline(writes: &[TaskWrite]) -> Vec<(String, u64, u64, Vec<usize>)> {
     let line = |write: &TaskWrite| {
         (write.id.to_string(), write.expected.0, write.last.0, write.places().collect::<Vec<_>>())
@@ -252,7 +252,7 @@ fn snapshots_of_a_conversation_become_rarer() {
     let batch = || vec![status("t", 4, TaskState::InputRequired), chunk("t", 5, Part::text("x"))];
     for (kept, due) in [(0, Some(5)), (2, Some(5)), (3, None)] {
         let mut write = coalesce(batch(), 100).remove(0);
-        // Of the entry it came with, not of the last.
+        // The number of the entry that came with the snapshot, not of the last one.
         assert_eq!(write.due_snapshot(Seq(kept)).map(|snapshot| snapshot.seq.0), due, "after {kept}");
     }
 }

@@ -1,4 +1,4 @@
-//! Checks about batches: many tasks in one, and many entries of one task.
+//! Checks of batches: many tasks in one, and many entries of one task.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl Collector {
         self.entries.push(entry);
     }
 
-    /// The whole life of a quick task.
+    /// The whole life of a short task.
     fn live(&mut self, when: i64) {
         self.add(self.writer.status_event(TaskState::Working, when));
         self.add(self.writer.chunk_event("a", "x"));
@@ -35,7 +35,7 @@ impl Collector {
     }
 }
 
-/// What the group commit sends under load: whole tasks, mixed with each other.
+/// A typical group commit under load: whole tasks, interleaved.
 pub async fn a_batch_holds_entries_of_many_tasks(store: Arc<dyn Store>) {
     const TASKS: usize = 200;
     let mut quick: Vec<Collector> =
@@ -43,7 +43,7 @@ pub async fn a_batch_holds_entries_of_many_tasks(store: Arc<dyn Store>) {
     for (i, task) in quick.iter_mut().enumerate() {
         task.live(i as i64);
     }
-    // First all creations, then all second entries, and so on: tasks take turns.
+    // First all creations, then all second entries, and so on.
     let batch: Vec<Commit> =
         (0..4).flat_map(|i| quick.iter().map(move |task| task.entries[i].clone())).collect();
     assert_eq!(commit(&*store, batch).await, vec![Ok(()); 4 * TASKS]);
@@ -55,7 +55,7 @@ pub async fn a_batch_holds_entries_of_many_tasks(store: Arc<dyn Store>) {
     assert_eq!(works(store.tasks(&scope("ann"), &query).await).total, Some(TASKS));
 }
 
-/// A thousand entries of one task at once; they are read back in pages of any size.
+/// A thousand entries of one task at once, read back in pages of any size.
 pub async fn a_batch_holds_many_entries_of_one_task(store: Arc<dyn Store>) {
     let mut task = Collector::create(&store, "t-1");
     for i in 0..1_000 {
@@ -75,7 +75,7 @@ pub async fn a_batch_holds_many_entries_of_one_task(store: Arc<dyn Store>) {
     assert!(read == Some((task.writer.task, task.writer.seq)));
 }
 
-/// An entry that is refused in the middle of a chain takes those after it with it, and none before.
+/// If an entry in the middle of a chain is refused, the later ones are refused too, the earlier ones are not.
 pub async fn a_refused_entry_breaks_the_chain_of_its_task(store: Arc<dyn Store>) {
     let taken = Commit { idempotency: Some(key("taken", 1)), ..opening(&scope("ann"), "t-0", None) };
     let mut chain = Collector::create(&store, "t-1");
@@ -91,7 +91,7 @@ pub async fn a_refused_entry_breaks_the_chain_of_its_task(store: Arc<dyn Store>)
     assert_eq!(commit(&*store, batch).await, wanted);
     let (task, seq) = stored(&*store, &scope("ann"), &"t-1".into()).await.unwrap_or_default();
     assert_eq!((task.status.state, task.artifacts.len(), seq), (TaskState::Working, 0, Seq(2)));
-    // The state is counted as it is, not as it would have been.
+    // The counters show the actual state.
     for (state, total) in [(TaskState::Completed, 0), (TaskState::Working, 1), (TaskState::Submitted, 2)] {
         let query = TaskQuery { state: Some(state), count: true, ..TaskQuery::default() };
         assert_eq!(works(store.tasks(&scope("ann"), &query).await).total, Some(total), "{state}");
@@ -100,7 +100,7 @@ pub async fn a_refused_entry_breaks_the_chain_of_its_task(store: Arc<dyn Store>)
     agree(&*store, &chain.writer).await;
 }
 
-/// A task that could not be made has no later entries; a key is taken within the batch, too.
+/// A task that was not created has no later entries; a key is also taken within a batch.
 pub async fn what_a_batch_could_not_make_is_not_found(store: Arc<dyn Store>) {
     let [mut first, mut second] = ["t-1", "t-2"].map(|id| Collector::create(&store, id));
     for task in [&mut first, &mut second] {
@@ -116,7 +116,7 @@ pub async fn what_a_batch_could_not_make_is_not_found(store: Arc<dyn Store>) {
     agree(&*store, &first.writer).await;
 }
 
-/// Entries count in the order in which they stand in the batch.
+/// Entries are applied in the order of the batch.
 pub async fn entries_of_a_batch_are_taken_in_order(store: Arc<dyn Store>) {
     let mut task = Collector::create(&store, "t-1");
     task.live(5);
@@ -149,7 +149,7 @@ pub async fn a_batch_may_hold_a_whole_conversation(store: Arc<dyn Store>) {
     }
 }
 
-/// Snapshots are a shortcut in long conversations as well: fifty turns, read after each.
+/// Snapshots agree with the log in long conversations too: fifty turns, read after each.
 pub async fn a_long_conversation_and_its_log_agree(store: Arc<dyn Store>) {
     let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     for turn in 0..50 {

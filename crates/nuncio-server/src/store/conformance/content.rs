@@ -1,4 +1,4 @@
-//! Checks about content: large or small, whatever kind, it comes back equal from wherever it is read.
+//! Checks of content: parts of every kind and size come back unchanged from every read.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::store::{Commit, Projection, Store, TaskQuery};
 
 const KIB: usize = 1024;
 
-/// Text that does not repeat, with characters of one to four bytes.
+/// Text without repetition, with characters of one to four bytes.
 fn text(bytes: usize, salt: u64) -> String {
     let mut text = String::with_capacity(bytes + 4);
     let mut random = salt.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
@@ -38,7 +38,7 @@ fn data(bytes: usize, salt: u64) -> Value {
     json!({ "text": text(bytes, salt), "numbers": [0, -1, 1.5, u64::MAX], "none": null, "deep": [[{}]] })
 }
 
-/// One part of each kind of about this size, with all that a part may have.
+/// One part of each kind, of about this size, with all optional fields.
 fn parts(bytes: usize, salt: u64) -> Vec<Part> {
     let mut described = Part::raw(raw(bytes, salt)).with_filename("a \"file\"").with_media_type("image/png");
     described.metadata.insert("key", json!({ "value": [1] }));
@@ -50,7 +50,7 @@ fn parts(bytes: usize, salt: u64) -> Vec<Part> {
     ]
 }
 
-/// Writes a task that says and makes such parts in every place where there are parts.
+/// Writes a task with such parts in every place that has parts.
 async fn write(store: &Arc<dyn Store>, id: &str, bytes: usize) -> Writer {
     let ann = scope("ann");
     let mut task = creation(id, &format!("context of {id}"), 1);
@@ -86,7 +86,7 @@ fn status(writer: &Writer, state: TaskState, when: i64, parts: Vec<Part>) -> Eve
     })
 }
 
-/// The task, its log and the list tell what was written.
+/// Checks that the task, its log and the list return the written data.
 async fn comes_back(store: &dyn Store, writer: &Writer) {
     let id = &writer.task.id;
     // Not `assert_eq`: megabytes in a message help nobody.
@@ -104,7 +104,7 @@ async fn comes_back(store: &dyn Store, writer: &Writer) {
         let shown = Projection { artifacts, history };
         let mut wanted = writer.task.clone();
         shown.apply(&mut wanted);
-        // Each part of a task is left out by one list of these, and shown by the other.
+        // Each part of a task is left out by one of these lists, and shown by the other.
         if artifacts == history.is_none() {
             assert!(listed(store, writer, shown).await.as_ref() == Some(&wanted), "the list, {id} {shown:?}");
         }
@@ -113,7 +113,7 @@ async fn comes_back(store: &dyn Store, writer: &Writer) {
     }
 }
 
-/// The task on the list of its conversation: a list of all would read the content of every other task again.
+/// The task in the list of its context; a list of all tasks would read the content of every other task again.
 async fn listed(store: &dyn Store, writer: &Writer, shown: Projection) -> Option<Task> {
     let (without_artifacts, history) = (!shown.artifacts, shown.history);
     let context_id = Some(writer.task.context_id.clone());
@@ -122,7 +122,7 @@ async fn listed(store: &dyn Store, writer: &Writer, shown: Projection) -> Option
     page.tasks.into_iter().find(|task| task.id == writer.task.id)
 }
 
-/// Large content may be kept beside the log; nobody can tell.
+/// A store may keep large content beside the log; reads show no difference.
 pub async fn content_of_every_kind_and_size_comes_back_equal(store: Arc<dyn Store>) {
     // Around 64 KiB, where a store may begin to keep content elsewhere, by its own or by its JSON size.
     let edge = 64 * KIB;
@@ -141,7 +141,7 @@ pub async fn content_of_every_kind_and_size_comes_back_equal(store: Arc<dyn Stor
     assert!(page == written, "all on one page");
 }
 
-/// Five mebibytes in one part: the task, its log and the snapshot of its end.
+/// Five MiB in one part: in the task, its log and its last snapshot.
 pub async fn a_very_large_part_comes_back_equal(store: Arc<dyn Store>) {
     let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     let large = [
@@ -157,7 +157,7 @@ pub async fn a_very_large_part_comes_back_equal(store: Arc<dyn Store>) {
     comes_back(&*store, &writer).await;
 }
 
-/// Many parts, each just below or above what is large, and all of them in one entry.
+/// Many parts in one entry, each just below or above the threshold of large content.
 pub async fn many_parts_at_the_edge_come_back_equal(store: Arc<dyn Store>) {
     let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     let around = |i: usize| Part::text(text(64 * KIB - 16 + i, i as u64 % 8));
@@ -171,7 +171,7 @@ pub async fn many_parts_at_the_edge_come_back_equal(store: Arc<dyn Store>) {
     comes_back(&*store, &writer).await;
 }
 
-/// Two tasks with the same content do not share a fate.
+/// Deleting a task does not affect another one with the same content.
 pub async fn the_same_content_in_two_tasks_is_each_ones_own(store: Arc<dyn Store>) {
     let mut one = write(&store, "t-1", 100 * KIB).await;
     let mut two = write(&store, "t-2", 100 * KIB).await;
@@ -187,7 +187,7 @@ pub async fn the_same_content_in_two_tasks_is_each_ones_own(store: Arc<dyn Store
     comes_back(&*store, &two).await;
 }
 
-/// Direct replies are content, too.
+/// Direct replies are content too.
 pub async fn a_large_reply_comes_back_equal(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let reply = Arc::new(Message::agent("r", parts(200 * KIB, 1)));

@@ -1,4 +1,4 @@
-//! Checks about forgetting: by age, and for a caller who wants to be gone.
+//! Checks of deletion: by age, and of everything of a caller.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ fn scope_of(agent: &str, tenant: Option<&str>, owner: Option<&str>) -> Arc<Scope
     Arc::new(Scope { agent: agent.into(), tenant: tenant.map(Into::into), owner: owner.map(Into::into) })
 }
 
-/// A task in this state since this moment, under a key of its own name.
+/// A task in this state since this time, with its id as its key.
 async fn task(store: &Arc<dyn Store>, scope: &Arc<Scope>, id: &str, state: TaskState, when: i64) -> Writer {
     assert_eq!(commit_one(&**store, opening(scope, id, Some(key(id, 1)))).await, Ok(()), "{id}");
     let mut writer = Writer::open(store, scope, creation(id, "c-1", 1), Seq(1));
@@ -29,7 +29,7 @@ async fn prune(store: &dyn Store, agent: &str, what: Pruned, before: i64, limit:
     works(store.prune(&Prune { agent: agent.into(), what, before: at(before) }, limit).await)
 }
 
-/// Which of these are there; and whether log, list, totals and keys say the same.
+/// Returns those of these tasks that exist; checks that log, list, totals and keys agree.
 async fn left<'a>(store: &dyn Store, scope: &Scope, ids: &[&'a str]) -> Vec<&'a str> {
     let mut left = Vec::new();
     for id in ids {
@@ -42,7 +42,7 @@ async fn left<'a>(store: &dyn Store, scope: &Scope, ids: &[&'a str]) -> Vec<&'a 
     left
 }
 
-/// Every total is what a list without end shows, and all states together are so many.
+/// Checks that every total equals the length of its list, and that all states together have this many tasks.
 async fn counted(store: &dyn Store, scope: &Scope, tasks: usize) {
     let mut sum = 0;
     for state in std::iter::once(None).chain(TaskState::ALL.iter().copied().map(Some)) {
@@ -57,7 +57,7 @@ async fn counted(store: &dyn Store, scope: &Scope, tasks: usize) {
     assert_eq!(sum, 4 * tasks, "twice in the list of all, twice in that of a state");
 }
 
-/// Each state has its own time to live; another agent's tasks, and younger ones, stay.
+/// Each state is pruned by itself; tasks of another agent, and younger ones, stay.
 pub async fn tasks_are_pruned_by_state_agent_and_age(store: Arc<dyn Store>) {
     let (ann, other) = (scope("ann"), scope_of("other", None, Some("ann")));
     for (id, state, when) in [
@@ -94,7 +94,7 @@ pub async fn the_oldest_are_pruned_first(store: Arc<dyn Store>) {
     ];
     for (i, id, when) in plan {
         task(&store, &scopes[i], id, TaskState::Completed, when).await;
-        // Recorded in another order than they are old.
+        // The order of writing differs from that of the times.
         reply(&*store, &scopes[i], &format!("reply-{when}"), when).await;
     }
     let what = [Pruned::Tasks(TaskState::Completed), Pruned::Replies];
@@ -112,12 +112,12 @@ pub async fn the_oldest_are_pruned_first(store: Arc<dyn Store>) {
     }
 }
 
-/// Pain 15: whatever its age, what is worked on is not taken from under the agent.
+/// Pain 15: a task in progress is never deleted, at any age.
 pub async fn tasks_in_progress_are_never_pruned(store: Arc<dyn Store>) {
     let ann = scope("ann");
     task(&store, &ann, "working", TaskState::Working, 2).await;
     task(&store, &ann, "submitted", TaskState::Submitted, 2).await;
-    // It was settled and goes on, with a clock that jumped back.
+    // It was interrupted and continues, with a clock that jumped back.
     let mut again = task(&store, &ann, "again", TaskState::InputRequired, 5).await;
     again.caller_says("blue").await;
     again.status(TaskState::Working, 3).await;
@@ -131,7 +131,7 @@ pub async fn tasks_in_progress_are_never_pruned(store: Arc<dyn Store>) {
     assert_eq!(left(&*store, &ann, &all).await, ["working", "submitted"]);
 }
 
-/// What is forgotten leaves no trace: its id and its keys are as if they had never been.
+/// Deletion leaves no trace: the id and the keys can be used again.
 pub async fn what_is_forgotten_leaves_no_trace(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let mut writer = task(&store, &ann, "t-1", TaskState::Working, 2).await;
@@ -161,7 +161,7 @@ pub async fn what_is_forgotten_leaves_no_trace(store: Arc<dyn Store>) {
     assert_eq!(stored(&*store, &anew.scope, &anew.task.id).await, Some((anew.task, anew.seq)));
 }
 
-/// A caller's data goes in whatever state it is; that of others stays.
+/// The data of a caller is erased in any state; that of others stays.
 pub async fn a_callers_data_is_erased(store: Arc<dyn Store>) {
     let scopes = [
         ("plain", scope_of("agent", None, Some("ann"))),
@@ -218,7 +218,7 @@ pub async fn a_callers_data_is_erased(store: Arc<dyn Store>) {
     }
 }
 
-/// Whoever still writes to a task that was erased learns that there is none.
+/// An owner that still writes to an erased task gets `NotFound`.
 pub async fn an_erased_task_takes_no_more_entries(store: Arc<dyn Store>) {
     let mut writer = task(&store, &scope("ann"), "t-1", TaskState::Working, 2).await;
     let whose = ErasureTarget { agent: None, tenant: None, owner: Some("ann".into()) };

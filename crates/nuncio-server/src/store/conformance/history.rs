@@ -1,4 +1,4 @@
-//! Checks about what a task has been through: when each entry was recorded, and which tasks it refers to.
+//! Checks of the times of entries, and of links between tasks.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use nuncio_protocol::{Event, Message, Part, TaskId, TaskState};
 use super::{Writer, at, commit_one, creation, opening, scope, works};
 use crate::store::{Commit, Links, MOST_CHILDREN, Prune, Pruned, Scope, Store};
 
-/// The timeline: each entry has the moment that was given with it, whatever the clock did between.
+/// Each entry keeps the time given with it, even if the clock jumps.
 pub async fn each_entry_has_its_own_time(store: Arc<dyn Store>) {
-    // REQ-014: moments have milliseconds. The clock jumps back, and stands still.
+    // REQ-014: times have milliseconds. The clock jumps back, and stands still.
     let moments = [1_700_000_000_123, 1_700_000_000_124, 5, -7_000, 1_700_000_000_124, 0];
     let ann = scope("ann");
     let opened = Commit { at: at(moments[0]), ..opening(&ann, "t-1", None) };
@@ -27,7 +27,7 @@ pub async fn each_entry_has_its_own_time(store: Arc<dyn Store>) {
     }
 }
 
-/// Makes a task whose first message refers to others.
+/// Creates a task whose first message refers to others.
 async fn refers(store: &Arc<dyn Store>, scope: &Arc<Scope>, id: &str, to: &[&str]) -> Writer {
     let mut task = creation(id, "c-1", 1);
     task.history = vec![Arc::new(Message {
@@ -51,7 +51,7 @@ fn linked(parents: &[&str], children: &[&str]) -> (Vec<String>, Vec<String>) {
     (text(parents), text(children))
 }
 
-/// What callers say links tasks, in both directions, each link once and in the order of ids.
+/// References in callers' messages link tasks in both directions, each link once, in the order of ids.
 pub async fn references_link_tasks_both_ways(store: Arc<dyn Store>) {
     let ann = scope("ann");
     for id in ["t-1", "t-2", "t-3"] {
@@ -72,13 +72,13 @@ pub async fn references_link_tasks_both_ways(store: Arc<dyn Store>) {
     assert_eq!(links(&*store, &ann, "t-9").await, linked(&["t-1", "t-2", "t-3"], &[]));
     assert_eq!(links(&*store, &ann, "t-3").await, linked(&[], &["t-9"]));
 
-    // Somebody may refer to what comes later.
+    // A reference may precede its task.
     refers(&store, &ann, "t-unknown", &[]).await;
     assert_eq!(links(&*store, &ann, "t-9").await, linked(&["t-1", "t-2", "t-3", "t-unknown"], &[]));
     assert_eq!(links(&*store, &ann, "t-unknown").await, linked(&[], &["t-9"]));
 }
 
-/// An entry that is refused links nothing; what the agent says links nothing either.
+/// Refused entries and messages of the agent create no links.
 pub async fn only_what_callers_said_links(store: Arc<dyn Store>) {
     let ann = scope("ann");
     refers(&store, &ann, "t-1", &[]).await;
@@ -95,7 +95,7 @@ pub async fn only_what_callers_said_links(store: Arc<dyn Store>) {
     assert_eq!(links(&*store, &ann, "t-2").await, linked(&[], &[]));
 }
 
-/// REQ-087: a reference to a task of somebody else tells neither side anything.
+/// REQ-087: a reference to a task of another caller is visible to neither.
 pub async fn links_stay_in_their_scope(store: Arc<dyn Store>) {
     let (ann, bob) = (scope("ann"), scope("bob"));
     refers(&store, &ann, "t-ann", &["t-bob"]).await;
@@ -107,7 +107,7 @@ pub async fn links_stay_in_their_scope(store: Arc<dyn Store>) {
     }
 }
 
-/// Links go with either of the tasks.
+/// Links are deleted with either of the tasks.
 pub async fn links_are_forgotten_with_their_tasks(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let mut parent = refers(&store, &ann, "t-1", &[]).await;
@@ -130,7 +130,7 @@ pub async fn links_are_forgotten_with_their_tasks(store: Arc<dyn Store>) {
     assert!(!links(&*store, &ann, "t-3").await.0.contains(&"t-1".to_owned()));
 }
 
-/// A task to which very many refer is still read at a bounded cost: the first of them are told.
+/// The number of children returned is limited, so that a task with very many is read at a bounded cost.
 pub async fn children_are_told_up_to_a_number(store: Arc<dyn Store>) {
     let ann = scope("ann");
     refers(&store, &ann, "t-0", &[]).await;

@@ -1,4 +1,4 @@
-//! Checks that every store judges writes by the one rule, whatever the facts.
+//! Checks that every store applies the rules of `judge`, for every combination of facts.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::store::{
     judge::{self, ReservationFacts, TaskFacts},
 };
 
-/// The condition in which a task is found.
+/// The condition of a task before the write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Condition {
     InProgress,
@@ -26,7 +26,7 @@ struct Case {
     is_mine: bool,
     condition: Condition,
     in_scope: bool,
-    /// By how much the entry expects another number than the last one.
+    /// The difference between the expected number and the last one.
     off: i64,
     take: bool,
 }
@@ -51,7 +51,7 @@ fn combinations() -> impl Iterator<Item = (bool, bool, bool)> {
         .flat_map(|a| BOTH.into_iter().flat_map(move |b| BOTH.into_iter().map(move |c| (a, b, c))))
 }
 
-/// Makes the task of a case; says the number of its last entry.
+/// Creates the task of a case; returns the number of its last entry.
 async fn prepare(store: &Arc<dyn Store>, case: &Case) -> Seq {
     let mut writer = Writer::create(store, &scope("ann"), &case.id, "c-1", 1).await;
     writer.status(TaskState::Working, 2).await;
@@ -67,8 +67,8 @@ async fn prepare(store: &Arc<dyn Store>, case: &Case) -> Seq {
     writer.seq
 }
 
-/// Entries, turns and creations by a reservation, in every combination of scope, owner, condition, number and taking
-/// over: each store says what the judge says.
+/// Entries, turns and creations from a reservation, in every combination of scope, owner, condition, number
+/// and take-over: each store agrees with `judge`.
 pub async fn every_write_is_judged_by_the_one_rule<H: Handles>(handles: &H) {
     let (cases, mut last) = (cases(), Vec::new());
     let gone = handles.open().await;
@@ -99,7 +99,7 @@ pub async fn every_write_is_judged_by_the_one_rule<H: Handles>(handles: &H) {
         };
         let scope = scope(if case.in_scope { "ann" } else { "bob" });
         let told = format!("{facts:?}, off by {}, taken: {}", case.off, case.take);
-        // First what changes nothing if it is accepted: to drop a turn that is not there.
+        // First a change that has no effect if it is accepted: deleting a missing turn.
         let dropped =
             store.update_turn(&scope, &case.id.as_str().into(), TurnChange::Drop("none".into())).await;
         assert_eq!(works(dropped), judge::turn(Some(facts)), "a turn: {told}");

@@ -1,4 +1,4 @@
-//! Checks about the list: order, filters, pages, totals.
+//! Checks of lists: order, filters, pages, totals.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use nuncio_protocol::{Event, Seq, Task, TaskState};
 use super::{Writer, at, commit, context, creation, opening, scope};
 use crate::store::{Commit, Keyset, Scope, Store, TaskPage, TaskQuery};
 
-/// Tasks in every phase: settled, finished, and in motion, with equal times among them.
+/// Tasks in every phase: finished, interrupted and in progress, some with equal times.
 async fn some_tasks(store: &Arc<dyn Store>, scope: &Arc<Scope>) -> Vec<Writer> {
     let plan = [
         ("t-a", "c-1", TaskState::Completed, 10),
@@ -31,7 +31,7 @@ async fn some_tasks(store: &Arc<dyn Store>, scope: &Arc<Scope>) -> Vec<Writer> {
     writers
 }
 
-/// What the list has to show: the naive way.
+/// The expected list, computed naively.
 fn expected(writers: &[Writer], query: &TaskQuery) -> Vec<Task> {
     let mut tasks: Vec<Task> = writers.iter().map(|writer| writer.task.clone()).collect();
     tasks.retain(|task| {
@@ -59,7 +59,7 @@ fn ids(tasks: &[Task]) -> Vec<&str> {
     tasks.iter().map(|task| task.id.as_str()).collect()
 }
 
-/// REQ-118.
+/// REQ-118: sorted by the time of the status, newest first, then by id.
 pub async fn the_list_is_newest_status_first_then_by_id(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let mut writers = some_tasks(&store, &ann).await;
@@ -101,7 +101,7 @@ pub async fn filters_narrow_alone_and_together(store: Arc<dyn Store>) {
     }
 }
 
-/// A cursor from before the filter's time is no reason to panic.
+/// A cursor from before the filter's time must not cause a panic.
 pub async fn a_cursor_beyond_the_time_filter_gives_an_empty_page(store: Arc<dyn Store>) {
     let ann = scope("ann");
     some_tasks(&store, &ann).await;
@@ -124,7 +124,7 @@ pub async fn a_cursor_beyond_the_time_filter_gives_an_empty_page(store: Arc<dyn 
     }
 }
 
-/// REQ-119 on a set that does not change, with and without filters.
+/// REQ-119 for tasks that do not change, with and without filters.
 pub async fn every_page_size_shows_each_task_exactly_once(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let writers = some_tasks(&store, &ann).await;
@@ -184,7 +184,7 @@ pub async fn unchanged_tasks_are_listed_once_while_others_change(store: Arc<dyn 
     }
 }
 
-/// REQ-127: before paging, after filtering.
+/// REQ-127: totals count before paging and after filtering.
 pub async fn totals_count_every_match_whatever_the_page(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let writers = some_tasks(&store, &ann).await;
@@ -208,7 +208,7 @@ pub async fn totals_count_every_match_whatever_the_page(store: Arc<dyn Store>) {
     }
 }
 
-/// Two thousand tasks in all states: every filter and every page size tells the same as a walk by hand.
+/// Two thousand tasks in all states: every filter and every page size agrees with the naive list.
 pub async fn pages_and_totals_hold_over_many_tasks(store: Arc<dyn Store>) {
     const TASKS: i64 = 2_000;
     let ann = scope("ann");
@@ -216,7 +216,7 @@ pub async fn pages_and_totals_hold_over_many_tasks(store: Arc<dyn Store>) {
     for first in (0..TASKS).step_by(200) {
         let mut batch = Vec::new();
         for i in first..first + 200 {
-            // Ten tasks share a moment; neighbours in time are not neighbours by id.
+            // Ten tasks share a time; tasks adjacent in time are not adjacent by id.
             let (id, when) = (format!("t-{:04}", i * 7 % TASKS), i / 10);
             let created = creation(&id, &format!("c-{}", i % 5), when);
             batch.push(Commit { event: Arc::new(Event::Task(created.clone())), ..opening(&ann, &id, None) });
@@ -253,8 +253,8 @@ pub async fn pages_and_totals_hold_over_many_tasks(store: Arc<dyn Store>) {
 
 const MIB: usize = 1024 * 1024;
 
-/// Large content in one piece and in many, in tasks that have ended and in tasks that have not: a page has as many as
-/// there is room for, and never none.
+/// Large content in one chunk and in many, in ended tasks and in others: a page has as many tasks as fit, and
+/// at least one.
 pub async fn a_page_ends_with_its_bytes(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let mut all = Vec::new();

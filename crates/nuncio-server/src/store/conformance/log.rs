@@ -1,4 +1,4 @@
-//! Checks about one task: its log, its scope, its idempotency key.
+//! Checks of one task: its log, its scope, its idempotency key.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use nuncio_protocol::{
 use super::{Writer, at, commit, commit_one, events, key, opening, scope, stored};
 use crate::store::{Commit, Outcome, Refused, Scope, Store, TaskQuery};
 
-/// Invariant 6.
+/// Invariant 5 of ARCHITECTURE.md: sequence numbers of a task begin at 1 and have no gap.
 pub async fn numbers_begin_at_one_and_have_no_gap(store: Arc<dyn Store>) {
     let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     writer.status(TaskState::Working, 2).await;
@@ -23,7 +23,7 @@ pub async fn numbers_begin_at_one_and_have_no_gap(store: Arc<dyn Store>) {
     assert_eq!(stored(&*store, &writer.scope, &writer.task.id).await, Some((writer.task, Seq(5))));
 }
 
-/// The conditional append: the loser learns where the log is, and has changed nothing.
+/// The conditional append: the loser gets the version of the log, and has changed nothing.
 pub async fn an_entry_is_refused_unless_the_log_is_where_it_expects(store: Arc<dyn Store>) {
     let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     writer.status(TaskState::Working, 2).await;
@@ -39,7 +39,8 @@ pub async fn an_entry_is_refused_unless_the_log_is_where_it_expects(store: Arc<d
     assert_eq!(commit_one(&*store, entry).await, Ok(()), "what was refused took no key");
 }
 
-/// Terminal is terminal: who does not know of the end, and by chance expects the right number, is refused, too.
+/// Terminal is terminal: a writer that does not know of the end, and happens to expect the right number, is
+/// refused too.
 pub async fn an_ended_task_takes_no_more_entries(store: Arc<dyn Store>) {
     for (i, state) in TaskState::ALL.iter().filter(|state| state.is_terminal()).enumerate() {
         let mut writer = Writer::create(&store, &scope("ann"), &format!("t-{i}"), "c-1", 1).await;
@@ -57,7 +58,7 @@ pub async fn an_ended_task_takes_no_more_entries(store: Arc<dyn Store>) {
     }
 }
 
-/// Two owners of one task: the expected version decides.
+/// Concurrent writers of one task: the expected version decides.
 pub async fn one_of_many_writers_wins(store: Arc<dyn Store>) {
     let writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     let attempts = join_all((0..16).map(|i| {
@@ -71,7 +72,7 @@ pub async fn one_of_many_writers_wins(store: Arc<dyn Store>) {
     assert_eq!(lost, 15, "{attempts:?}");
 }
 
-/// A batch is one transaction over many tasks; one that is refused takes no other with it.
+/// A batch is one transaction over many tasks; a refused entry does not affect the others.
 pub async fn entries_of_a_batch_stand_or_fall_alone(store: Arc<dyn Store>) {
     let (ann, bob) = (scope("ann"), scope("bob"));
     let one = Writer::create(&store, &ann, "t-1", "c-1", 1).await;
@@ -81,7 +82,7 @@ pub async fn entries_of_a_batch_stand_or_fall_alone(store: Arc<dyn Store>) {
         one.entry(one.status_event(TaskState::Working, 2)),
         Commit { expected: Seq(7), ..two.entry(two.status_event(TaskState::Working, 2)) },
         third.clone(),
-        // The next entry of a task that this very batch has made.
+        // The next entry of a task that this batch creates.
         Commit { expected: Seq(1), event: Arc::new(one_chunk("t-3")), ..third },
         Commit { task_id: "t-9".into(), ..one.entry(one.chunk_event("a", "x")) },
         two.entry(two.status_event(TaskState::Working, 3)),
@@ -104,7 +105,8 @@ fn one_chunk(id: &str) -> Event {
     })
 }
 
-/// Invariant 10, REQ-087 to REQ-090: another agent, tenant or owner reads, lists and writes nothing.
+/// Invariant 9 of ARCHITECTURE.md, REQ-087 to REQ-090: another agent, tenant or owner reads, lists and writes
+/// nothing.
 #[expect(clippy::expect_used, reason = "a check of the contract, not of failures")]
 pub async fn not_yours_is_not_found(store: Arc<dyn Store>) {
     let own =
@@ -132,7 +134,7 @@ pub async fn not_yours_is_not_found(store: Arc<dyn Store>) {
     assert_eq!(stored(&*store, &own, &writer.task.id).await, Some((writer.task, Seq(1))), "untouched");
 }
 
-/// The snapshot is a shortcut: whatever is read, it is what the log tells.
+/// A snapshot is only an optimization: every read agrees with the log.
 pub async fn a_task_and_its_log_agree(store: Arc<dyn Store>) {
     let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     agree(&*store, &writer).await;
@@ -162,7 +164,7 @@ pub(super) async fn agree(store: &dyn Store, writer: &Writer) {
     assert_eq!((read, seq), (writer.task.clone(), writer.seq), "the task");
 }
 
-/// What a subscriber that lags, or resumes, reads.
+/// The reads of a subscriber that lags or resumes.
 pub async fn events_come_in_pages(store: Arc<dyn Store>) {
     let mut writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     for i in 2..=10 {
@@ -186,8 +188,7 @@ pub async fn events_come_in_pages(store: Arc<dyn Store>) {
     assert!(events(&*store, scope, &"t-unknown".into(), 0, 10).await.is_empty());
 }
 
-/// Ten thousand pieces of one artifact are ten thousand small entries, not ten thousand ever larger
-/// ones.
+/// Ten thousand chunks of one artifact are ten thousand small entries, not ten thousand growing ones.
 #[expect(clippy::expect_used, reason = "a check of the contract, not of failures")]
 pub async fn an_event_costs_its_own_size(store: Arc<dyn Store>) {
     const PIECES: usize = 10_000;
@@ -231,7 +232,7 @@ pub async fn an_event_costs_its_own_size(store: Arc<dyn Store>) {
     assert_eq!(stored(&*store, &writer.scope, &writer.task.id).await, Some((writer.task, writer.seq)));
 }
 
-/// The key is taken in the same transaction that makes the task, or not at all.
+/// The key is claimed in the transaction that creates the task, or not at all.
 #[expect(clippy::expect_used, reason = "a check of the contract, not of failures")]
 pub async fn a_key_finds_its_task_and_is_taken(store: Arc<dyn Store>) {
     let create = |owner: &str, id: &str, digest: u8| opening(&scope(owner), id, Some(key("k", digest)));
@@ -248,7 +249,7 @@ pub async fn a_key_finds_its_task_and_is_taken(store: Arc<dyn Store>) {
     assert!(store.idempotent_outcome(&scope("ann"), "other").await.expect("the store works").is_none());
 }
 
-/// A later entry takes its key in the same transaction, or is not appended.
+/// A later entry claims its key in the same transaction, or is not appended.
 #[expect(clippy::expect_used, reason = "a check of the contract, not of failures")]
 pub async fn a_later_entry_has_a_key_of_its_own(store: Arc<dyn Store>) {
     let ann = scope("ann");
@@ -268,7 +269,7 @@ pub async fn a_later_entry_has_a_key_of_its_own(store: Arc<dyn Store>) {
     assert!(matches!(answer.outcome, Outcome::Task(id) if id.as_str() == "t-1"));
 }
 
-/// A direct reply is kept for a repeat; the first answer under a key is the answer.
+/// A direct reply is stored for repeats; the first answer of a key stays.
 #[expect(clippy::expect_used, reason = "a check of the contract, not of failures")]
 pub async fn a_kept_reply_stands(store: Arc<dyn Store>) {
     let ann = scope("ann");

@@ -1,4 +1,4 @@
-//! Checks about memos: what an agent keeps with its task.
+//! Checks of memos: the data that an executor stores with its task.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ async fn kept(store: &dyn Store, scope: &Scope, id: &str) -> Option<Bytes> {
     works(store.task(scope, &id.into()).await).and_then(|stored| stored.memo)
 }
 
-/// It comes and is replaced with its entry, or not at all.
+/// A memo is stored and replaced with its entry, or not at all.
 pub async fn a_memo_stands_or_falls_with_its_entry(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let first = Commit { memo: memo("1"), ..opening(&ann, "t-1", None) };
@@ -41,7 +41,7 @@ pub async fn a_memo_stands_or_falls_with_its_entry(store: Arc<dyn Store>) {
     assert_eq!(kept(&*store, &ann, "t-2").await, None, "each task has its own");
 }
 
-/// The last of a batch counts, of those that stand; and any bytes, up to what agents may keep.
+/// The last memo of a batch counts, among accepted entries; it may be any bytes up to the limit.
 pub async fn the_last_memo_of_a_batch_is_kept(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let mut writer = Writer::open(&store, &ann, creation("t-1", "c-1", 1), Seq(1));
@@ -70,7 +70,7 @@ pub async fn the_last_memo_of_a_batch_is_kept(store: Arc<dyn Store>) {
     assert!(kept(&*store, &ann, "t-2").await.is_some_and(|kept| kept == large), "with the creation");
 }
 
-/// A task that is made again under the same id has none.
+/// A task that is created again under the same id has no memo.
 pub async fn a_memo_is_forgotten_with_its_task(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let first = || Commit { memo: memo("1"), ..opening(&ann, "t-1", None) };
@@ -94,7 +94,7 @@ pub async fn a_memo_is_forgotten_with_its_task(store: Arc<dyn Store>) {
     }
 }
 
-/// Whoever takes a task over goes on with what its agent had remembered.
+/// An adopting owner gets the memo of the task.
 pub async fn an_adopted_task_has_its_memo<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let ann = scope("ann");

@@ -1,4 +1,4 @@
-//! Checks about what operators see: tasks of all callers, and numbers.
+//! Checks of operators' queries: tasks of all callers, and counts.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,12 +27,12 @@ fn scopes() -> Vec<Arc<Scope>> {
     names.into_iter().map(scope).collect()
 }
 
-/// Tasks of many callers in many states, as they are to be listed.
+/// Creates tasks of many callers in many states; returns the expected list.
 async fn fill(store: &Arc<dyn Store>) -> Vec<AdminTask> {
     let mut wanted = Vec::new();
     for (i, scope) in scopes().iter().enumerate() {
         for (j, state) in STATES.into_iter().enumerate() {
-            // Of some moments there are several.
+            // Some times occur more than once.
             let (id, context, when) = (format!("t-{i}-{j}"), format!("c-{j}"), 10 + ((i + j) % 5) as i64);
             let mut writer = Writer::create(store, scope, &id, &context, 1).await;
             writer.chunk("a", "x").await;
@@ -104,7 +104,7 @@ async fn pages(store: &dyn Store, query: &AdminTaskQuery, limit: usize) -> Vec<A
     }
 }
 
-/// With its scope, and as its owner would see it.
+/// The task is found with its scope, as its owner would see it.
 pub async fn a_task_is_found_whoever_owns_it(store: Arc<dyn Store>) {
     for task in fill(&store).await {
         let found = works(store.find_task(&task.id).await);
@@ -123,7 +123,7 @@ fn counted(tasks: &[AdminTask]) -> Vec<TaskCount> {
     counts.into_iter().map(|((agent, state), tasks)| TaskCount { agent, state, tasks }).collect()
 }
 
-/// The numbers follow every change, and what is forgotten is not counted.
+/// The counts follow every change, and leave out deleted tasks.
 pub async fn tasks_are_counted_by_agent_and_state(store: Arc<dyn Store>) {
     assert_eq!(works(store.count_tasks().await), []);
     let mut tasks = fill(&store).await;

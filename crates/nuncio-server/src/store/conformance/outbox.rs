@@ -1,4 +1,4 @@
-//! Checks about webhooks: what they are owed, who has them in hand, and what becomes of it.
+//! Checks of webhooks: their deliveries, leases and outcomes.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::store::{
     outbox::MOST_ATTEMPTS,
 };
 
-/// A webhook whose uid and id are this name, at this target.
+/// A webhook with this name as uid and id, at this target.
 fn hook(name: &str, target: &str) -> Webhook {
     Webhook {
         uid: name.into(),
@@ -22,7 +22,7 @@ fn hook(name: &str, target: &str) -> Webhook {
     }
 }
 
-/// Asks for all that is due at this moment.
+/// Asks for all webhooks that are due at this time.
 fn due(now: i64) -> Lease {
     Lease {
         agents: vec!["agent".into()],
@@ -41,13 +41,13 @@ async fn put(store: &dyn Store, writer: &Writer, webhook: Webhook) {
     assert_eq!(kept, Ok(()));
 }
 
-/// Appends an entry that webhooks are owed; when it was recorded is `when`.
+/// Appends an entry with deliveries, recorded at `when`.
 async fn tell(writer: &mut Writer, when: i64) {
     let entry = writer.entry(writer.status_event(TaskState::Working, when));
     assert_eq!(writer.offer(Commit { push: true, at: at(when), ..entry }).await, Ok(()));
 }
 
-/// A task that begins with a webhook and owes it the first entry.
+/// A task that begins with a webhook and a delivery of the first entry.
 async fn begin(store: &Arc<dyn Store>, scope: &Arc<Scope>, id: &str, webhook: Webhook) -> Writer {
     let mut writer = Writer::open(store, scope, creation(id, "c-1", 1), Seq::ZERO);
     let entry = Commit { webhook: Some(webhook), push: true, ..opening(scope, id, None) };
@@ -59,7 +59,7 @@ async fn lease(store: &dyn Store, lease: &Lease) -> Leases {
     works(store.lease(lease).await)
 }
 
-/// The webhooks, by uid, with the numbers of the entries that they are owed.
+/// The leased webhooks by uid, with the numbers of their pending entries.
 fn owed(leases: &Leases) -> Vec<(&str, Vec<u64>)> {
     let owed = |leased: &Leased| leased.owed.iter().map(|owed| owed.seq.0).collect();
     leases.leased.iter().map(|leased| (&*leased.webhook.uid, owed(leased))).collect()
@@ -88,7 +88,7 @@ fn is(uid: &str, seq: u64, state: DeliveryState) -> (String, u64, DeliveryState)
     (uid.to_owned(), seq, state)
 }
 
-/// Put, read, listed, dropped: by the owner of the task and by nobody else.
+/// Webhooks are put, read, listed and deleted by the owner of the task only.
 pub async fn webhooks_are_kept_by_task_and_id(store: Arc<dyn Store>) {
     let writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     let (ann, task) = (&writer.scope, &writer.task.id);
@@ -125,7 +125,7 @@ pub async fn webhooks_are_kept_by_task_and_id(store: Arc<dyn Store>) {
     assert_eq!(listed(None, 9).await, ["a", "c"]);
 }
 
-/// More would make every entry of the task dear.
+/// The number is limited because each webhook makes every entry of the task more expensive.
 pub async fn a_task_has_only_so_many_webhooks(store: Arc<dyn Store>) {
     let writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     for i in 0..MOST_WEBHOOKS {
@@ -136,7 +136,7 @@ pub async fn a_task_has_only_so_many_webhooks(store: Arc<dyn Store>) {
     put(&*store, &writer, hook("h0", "y:1")).await;
 }
 
-/// Owed is an entry to those that are there when it is recorded; the webhook of the entry is.
+/// An entry causes deliveries for the webhooks that exist when it is recorded, including its own.
 pub async fn an_entry_is_owed_to_the_webhooks_that_are_there(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let mut writer = begin(&store, &ann, "t-1", hook("a", "x:1")).await;
@@ -157,7 +157,7 @@ pub async fn an_entry_is_owed_to_the_webhooks_that_are_there(store: Arc<dyn Stor
     assert_eq!(since.last(), Some(&(at(4), 0)));
 }
 
-/// What is refused is owed to nobody, and a batch is owed entry by entry.
+/// Refused entries cause no deliveries; accepted ones of a batch do, one by one.
 pub async fn a_batch_owes_what_it_appends(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let mut writer = begin(&store, &ann, "t-1", hook("a", "x:1")).await;
@@ -167,7 +167,7 @@ pub async fn a_batch_owes_what_it_appends(store: Arc<dyn Store>) {
         writer.advance(&entry.event);
         batch.push(Commit { push, ..entry });
     }
-    // Its own webhook is not owed the entries before it in the batch.
+    // A webhook gets no deliveries of the entries before it in the batch.
     let last = writer.entry(writer.status_event(TaskState::Completed, 9));
     batch.push(Commit { push: true, webhook: Some(hook("b", "x:1")), ..last });
     assert!(commit(&*store, batch).await.iter().all(Result::is_ok));
@@ -182,7 +182,7 @@ pub async fn a_batch_owes_what_it_appends(store: Arc<dyn Store>) {
     assert_eq!(all, [("a", vec![1, 2, 4, 5]), ("b", vec![5])]);
 }
 
-/// In hand is in hand; what is free again is due when its holder says.
+/// A leased webhook is not leased again; a released one is due at the time that its holder sets.
 pub async fn what_is_due_is_leased_once_until_it_is_released(store: Arc<dyn Store>) {
     let mut writer = begin(&store, &scope("ann"), "t-1", hook("a", "x:1")).await;
     tell(&mut writer, 5).await;
@@ -197,7 +197,7 @@ pub async fn what_is_due_is_leased_once_until_it_is_released(store: Arc<dyn Stor
     assert_eq!(owed(&lease(&*store, &again).await), []);
     settle(&*store, "a", vec![outcome(1, DeliveryState::Delivered, attempt(9, 200))], Then::Keep).await;
     assert_eq!(owed(&lease(&*store, &again).await), [], "kept");
-    // Owed while it is in hand: it is not forgotten.
+    // A delivery added during the lease is not lost.
     tell(&mut writer, 6).await;
     let failed = outcome(2, DeliveryState::Pending, attempt(9, 500));
     settle(&*store, "a", vec![failed], Then::Release(at(20))).await;
@@ -214,14 +214,14 @@ pub async fn what_is_due_is_leased_once_until_it_is_released(store: Arc<dyn Stor
     assert_eq!(owed(&lease(&*store, &due(30)).await), [("a", vec![4])], "due with the entry");
 }
 
-/// The answer of a lease may be lost: its holder does not know that it has anything.
+/// The result of a lease may be lost: then its holder does not know of the lease.
 pub async fn what_its_holder_does_not_know_of_is_leased_again(store: Arc<dyn Store>) {
     begin(&store, &scope("ann"), "t-1", hook("a", "x:1")).await;
     assert_eq!(owed(&lease(&*store, &due(9)).await), [("a", vec![1])]);
     assert_eq!(owed(&lease(&*store, &due(9)).await), [("a", vec![1])]);
 }
 
-/// No target is kept waiting by another, and those that are full are left out.
+/// Targets are leased in turn, and excluded ones are skipped.
 pub async fn targets_take_turns(store: Arc<dyn Store>) {
     let ann = scope("ann");
     for (target, tasks) in [("a:1", 3), ("b:1", 1), ("c:1", 2), ("c:2", 1)] {
@@ -254,7 +254,7 @@ pub async fn targets_take_turns(store: Arc<dyn Store>) {
     assert_eq!(works(store.lease(&lease).await).leased.len(), 1);
 }
 
-/// Of one target, those that have waited longest come first.
+/// Of one target, the webhooks that are due longest come first.
 pub async fn the_longest_due_comes_first(store: Arc<dyn Store>) {
     let ann = scope("ann");
     for (name, when) in [("late", 3), ("early", 1), ("middle", 2)] {
@@ -268,7 +268,7 @@ pub async fn the_longest_due_comes_first(store: Arc<dyn Store>) {
     assert_eq!(leases.next, Some(at(3)), "the third is due, and left for the next call");
 }
 
-/// A receiver that is gone for good is left alone.
+/// A receiver that is gone (410) gets nothing more.
 pub async fn a_stopped_webhook_is_owed_nothing(store: Arc<dyn Store>) {
     let mut writer = begin(&store, &scope("ann"), "t-1", hook("a", "x:1")).await;
     tell(&mut writer, 2).await;
@@ -285,7 +285,7 @@ pub async fn a_stopped_webhook_is_owed_nothing(store: Arc<dyn Store>) {
     assert_eq!(owed(&lease(&*store, &due(9)).await), [("a", vec![4])], "put again, it is owed again");
 }
 
-/// REQ-159: after a webhook is dropped nothing more is owed, whoever has it in hand.
+/// REQ-159: a deleted webhook has no deliveries, even if it is leased.
 pub async fn a_dropped_webhook_is_owed_nothing(store: Arc<dyn Store>) {
     let mut writer = begin(&store, &scope("ann"), "t-1", hook("a", "x:1")).await;
     let (ann, task) = (Arc::clone(&writer.scope), writer.task.id.clone());
@@ -299,7 +299,7 @@ pub async fn a_dropped_webhook_is_owed_nothing(store: Arc<dyn Store>) {
     assert!(!works(store.task(&ann, &task).await).is_some_and(|stored| stored.pushes));
 }
 
-/// Trap T-20: the new one takes the place of the old one, and what that was owed.
+/// Trap T-20: a replacement takes over the pending deliveries.
 pub async fn a_replaced_webhook_keeps_what_it_is_owed(store: Arc<dyn Store>) {
     let mut writer = begin(&store, &scope("ann"), "t-1", hook("a", "x:1")).await;
     lease(&*store, &due(9)).await;
@@ -318,7 +318,7 @@ pub async fn a_replaced_webhook_keeps_what_it_is_owed(store: Arc<dyn Store>) {
     );
 }
 
-/// What happened is told, the last attempts with it.
+/// Deliveries show their outcome and the last attempts.
 pub async fn deliveries_tell_what_became_of_them(store: Arc<dyn Store>) {
     begin(&store, &scope("ann"), "t-1", hook("a", "x:1")).await;
     let tries = MOST_ATTEMPTS as i64 + 3;
@@ -349,7 +349,8 @@ pub async fn deliveries_tell_what_became_of_them(store: Arc<dyn Store>) {
     assert_eq!((found[0].state, found[0].due), (DeliveryState::Delivered, None));
 }
 
-/// Whoever was thought gone and has it in hand again may know less than what others did meanwhile.
+/// An owner that was presumed stopped and has leased the webhook again may not know of outcomes that others
+/// stored.
 pub async fn what_is_done_is_not_undone_by_a_late_word(store: Arc<dyn Store>) {
     let mut writer = begin(&store, &scope("ann"), "t-1", hook("a", "x:1")).await;
     tell(&mut writer, 2).await;
@@ -367,7 +368,7 @@ pub async fn what_is_done_is_not_undone_by_a_late_word(store: Arc<dyn Store>) {
     assert!(all.iter().all(|one| one.attempts == 1 && one.recent.len() == 1), "{all:?}");
 }
 
-/// Newest first, every page size, every filter.
+/// Newest first, in pages of every size, by every filter.
 pub async fn deliveries_are_listed_in_pages(store: Arc<dyn Store>) {
     let other = Arc::new(Scope { agent: "other".into(), ..(*scope("ann")).clone() });
     for (name, scope) in [("a", &scope("ann")), ("b", &scope("bob")), ("c", &other)] {
@@ -414,7 +415,7 @@ pub async fn deliveries_are_listed_in_pages(store: Arc<dyn Store>) {
     }
 }
 
-/// Over all callers, in hand or not: what is pending, and since when.
+/// The number and age of pending deliveries, over all callers, leased or not.
 pub async fn what_is_owed_is_counted(store: Arc<dyn Store>) {
     let counted = async || works(store.backlog().await);
     assert_eq!(counted().await, Backlog::default());
@@ -438,8 +439,8 @@ pub async fn what_is_owed_is_counted(store: Arc<dyn Store>) {
     assert_eq!(counted().await, Backlog::default(), "what was given up is owed no more");
 }
 
-/// What was given up, or lost by its receiver, is owed again, as if it were new; but for a receiver that has said
-/// that it wants no more only if exactly that is asked for.
+/// Dead or delivered deliveries become pending again, as if they were new; those of a receiver that is gone
+/// (410) only if that one delivery is requested.
 pub async fn what_is_redriven_is_due_again(store: Arc<dyn Store>) {
     let mut writer = begin(&store, &scope("ann"), "t-1", hook("a", "x:1")).await;
     for when in [2, 3, 4] {
@@ -465,7 +466,7 @@ pub async fn what_is_redriven_is_due_again(store: Arc<dyn Store>) {
     assert_eq!(owed(&lease(&*store, &due(60)).await), [("a", vec![1, 2, 4])], "in order");
 }
 
-/// A webhook lives as long as its task, and no longer.
+/// Webhooks are deleted with their task.
 pub async fn webhooks_are_forgotten_with_their_tasks(store: Arc<dyn Store>) {
     let mut writer = begin(&store, &scope("ann"), "t-1", hook("a", "x:1")).await;
     begin(&store, &scope("ann"), "t-2", hook("b", "x:1")).await;
@@ -481,7 +482,7 @@ pub async fn webhooks_are_forgotten_with_their_tasks(store: Arc<dyn Store>) {
     assert_eq!(told(&*store).await, []);
 }
 
-/// What an owner had in hand when it went is free for the next, and everything is still owed.
+/// Webhooks leased by a stopped owner are free for the next one, with all pending deliveries.
 pub async fn what_a_gone_owner_had_in_hand_is_free<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let store: Arc<dyn Store> = gone.clone();
@@ -508,7 +509,7 @@ pub async fn what_a_gone_owner_had_in_hand_is_free<H: Handles>(handles: &H) {
     assert_eq!(leases.leased[0].webhook, hook("a", "x:1"));
 }
 
-/// Several hubs share the work, and no webhook is in two hands.
+/// Several hubs share the work, and no webhook is leased twice.
 pub async fn a_webhook_is_in_one_owners_hands<H: Handles>(handles: &H) {
     let stores: [Arc<dyn Store>; 3] = [handles.open().await, handles.open().await, handles.open().await];
     let ann = scope("ann");

@@ -1,4 +1,5 @@
-//! Checks about owners that come one after the other: what a gone one leaves, and who may go on with it.
+//! Checks of owners one after the other: the tasks that a stopped owner leaves, and the right to continue
+//! them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,12 +8,12 @@ use nuncio_protocol::{Seq, TaskState};
 use super::{Handles, Writer, adopted, at, commit_one, events, key, opening, scope, stored, works};
 use crate::store::{Commit, Orphan, Refused, Scope, Store, StoredTurn, TaskLog, TaskQuery, TurnChange};
 
-/// A turn that waits.
+/// A waiting turn.
 pub(super) fn turn(id: &str) -> StoredTurn {
     StoredTurn { id: id.into(), begun: false, body: format!("body of {id}").into() }
 }
 
-/// A task of this agent that is worked on.
+/// A task of this agent in progress.
 async fn working(store: &Arc<dyn Store>, agent: &str, id: &str) -> Writer {
     let scope = Arc::new(Scope { agent: agent.into(), ..(*scope("ann")).clone() });
     let mut writer = Writer::create(store, &scope, id, "c-1", 1).await;
@@ -24,7 +25,8 @@ fn ids(orphans: &[Orphan]) -> BTreeSet<&str> {
     orphans.iter().map(|orphan| orphan.stored.task.id.as_str()).collect()
 }
 
-/// In progress, or with a turn that has not begun; nothing else, of this agent only, and never twice.
+/// Adopts tasks in progress, or with a turn that has not begun; no others, of this agent only, and never
+/// twice.
 pub async fn what_a_gone_owner_left_is_adopted_once<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let store: Arc<dyn Store> = gone.clone();
@@ -34,7 +36,7 @@ pub async fn what_a_gone_owner_left_is_adopted_once<H: Handles>(handles: &H) {
         working(&store, "agent", "t-working").await,
     ];
     left[1].chunk("a", "x").await;
-    // Asks its caller, and the caller's answer waits to be worked on.
+    // Asks its caller, and the caller's answer waits to be processed.
     let mut waiting = working(&store, "agent", "t-waiting").await;
     waiting.status(TaskState::InputRequired, 3).await;
     let queued = store.update_turn(&ann, &waiting.task.id, TurnChange::Queue(turn("1"))).await;
@@ -73,12 +75,12 @@ pub async fn what_a_gone_owner_left_is_adopted_once<H: Handles>(handles: &H) {
     assert_eq!(orphans[0].stored.task, other.1);
 }
 
-/// Lets go of the store that wrote it.
+/// The values of a writer, without its store.
 fn known(writer: Writer) -> (Arc<Scope>, nuncio_protocol::Task, Seq) {
     (writer.scope, writer.task, writer.seq)
 }
 
-/// So that a start with very many orphans takes them in pieces.
+/// A start with very many orphans adopts them in several calls.
 pub async fn adoption_is_bounded<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let store: Arc<dyn Store> = gone.clone();
@@ -100,7 +102,8 @@ pub async fn adoption_is_bounded<H: Handles>(handles: &H) {
     assert!(works(store.adopt("agent", 3).await).is_empty());
 }
 
-/// Whoever adopts owns: it appends where the log ends, and leaves behind what it does not end.
+/// An adopting owner owns the task: it appends at the end of the log, and leaves behind the tasks that it
+/// does not finish.
 pub async fn an_adopted_task_goes_on_and_is_adopted_again<H: Handles>(handles: &H) {
     let first = handles.open().await;
     let store: Arc<dyn Store> = first.clone();
@@ -125,7 +128,8 @@ pub async fn an_adopted_task_goes_on_and_is_adopted_again<H: Handles>(handles: &
     assert_eq!(stored(&*third, &ended.0, &ended.1.id).await, Some((ended.1, ended.2)));
 }
 
-/// A write asks who owns, not who lives: until a task is adopted or taken, nobody writes to it.
+/// Writes check the owner, even if it has stopped: until a task is adopted or taken, nobody else writes to
+/// it.
 pub async fn what_a_gone_owner_left_is_held_until_it_is_adopted_or_taken<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let store: Arc<dyn Store> = gone.clone();
@@ -154,7 +158,7 @@ pub(super) async fn held(store: &dyn Store, writer: &Writer) -> bool {
     works(store.task(&writer.scope, &writer.task.id).await).is_some_and(|stored| stored.held)
 }
 
-/// A task that waits for its caller waits for nobody else.
+/// A task that waits for its caller can be continued by any owner.
 pub async fn a_settled_task_of_a_gone_owner_needs_no_adoption<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let store: Arc<dyn Store> = gone.clone();
@@ -176,7 +180,7 @@ pub async fn a_settled_task_of_a_gone_owner_needs_no_adoption<H: Handles>(handle
     assert_eq!(ids(&orphans), BTreeSet::from([left.1.id.as_str()]), "what moved is no orphan");
 }
 
-/// Nothing that was acknowledged is lost with the process that said so.
+/// No acknowledged write is lost with the process that made it.
 pub async fn what_was_committed_outlives_its_owner<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let store: Arc<dyn Store> = gone.clone();
@@ -205,7 +209,7 @@ pub async fn what_was_committed_outlives_its_owner<H: Handles>(handles: &H) {
     }
 }
 
-/// What the store says about this caller, as text.
+/// The data of this caller, as text.
 async fn told(store: &dyn Store, scope: &Scope) -> String {
     let mut totals = Vec::new();
     for state in std::iter::once(None).chain(TaskState::ALL.iter().copied().map(Some)) {

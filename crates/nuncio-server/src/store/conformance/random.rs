@@ -1,7 +1,7 @@
 //! Random operations on a store and on a naive model agree.
 //!
-//! The steps come from a small generator with a seed. When store and model differ, the steps that do not
-//! matter are left out one by one, and what remains is told.
+//! The steps come from a seeded generator. When store and model differ, steps that do not matter are removed
+//! one by one, and the rest is reported.
 
 mod make;
 mod model;
@@ -52,7 +52,7 @@ pub async fn sequences(store: Arc<dyn Store>, seeds: Range<u64>) {
     }
 }
 
-/// One sequence from the beginning, under names of its own.
+/// Runs one sequence from the beginning, with names of its own.
 async fn attempt(store: &Arc<dyn Store>, steps: &[Step]) -> Agreed {
     static ATTEMPTS: AtomicUsize = AtomicUsize::new(0);
     let mut run = Run::new(format!("random-{}", ATTEMPTS.fetch_add(1, Ordering::Relaxed)));
@@ -63,7 +63,7 @@ async fn attempt(store: &Arc<dyn Store>, steps: &[Step]) -> Agreed {
     run.whole(&owners).await
 }
 
-/// Leaves out what does not matter, and tells the rest.
+/// Removes the steps that do not matter, and reports the rest.
 async fn fail(store: &Arc<dyn Store>, seed: u64, mut steps: Vec<Step>) {
     for place in (0..steps.len()).rev() {
         let mut fewer = steps.clone();
@@ -81,18 +81,18 @@ fn listed(steps: &[Step]) -> String {
     steps.iter().map(|step| format!("  {step:?}\n")).collect()
 }
 
-/// Owners come and go, one after the other.
+/// Owners start and stop, one after the other.
 pub async fn what_owners_leave_agrees_with_a_naive_model<H: Handles>(handles: &H) {
     generations(handles, 1).await;
 }
 
-/// Owners come and go beside others.
+/// Owners start and stop while others run.
 pub async fn what_many_owners_do_agrees_with_a_naive_model<H: Handles>(handles: &H) {
     generations(handles, 2).await;
 }
 
-/// So many owners at a time do random steps; then the first of them dies, and a new one is given what it
-/// has left.
+/// Runs random steps with this many owners at a time; then the first of them stops, and a new one adopts its
+/// tasks.
 async fn generations<H: Handles>(handles: &H, living: usize) {
     const SEQUENCES: u64 = 12;
     let mut runs: Vec<Run> = (0..SEQUENCES).map(|seed| Run::new(format!("left-{seed}"))).collect();
@@ -116,7 +116,7 @@ async fn generations<H: Handles>(handles: &H, living: usize) {
     }
 }
 
-/// The newest owner is given what a gone one left; then all do these steps.
+/// The newest owner adopts the tasks of a stopped one; then all run these steps.
 async fn generation_of(run: &mut Run, owners: &[Owner], gone: Option<usize>, steps: &[Step]) -> Agreed {
     if let (Some(gone), Some((heir, store))) = (gone, owners.last()) {
         let mut orphans = Vec::new();

@@ -1,4 +1,4 @@
-//! Checks about records: versions, order, age, and writers that meet.
+//! Checks of records: versions, order, age, and concurrent writers.
 
 use std::sync::Arc;
 
@@ -36,7 +36,8 @@ async fn keys(store: &dyn Store, kind: &str) -> Vec<String> {
     works(store.records(&query).await).into_iter().map(|record| record.key).collect()
 }
 
-/// A version begins at 1 and grows; whoever expects something else changes nothing and learns what is there.
+/// Versions begin at 1 and grow; a writer that expects another version changes nothing and gets the stored
+/// one.
 pub async fn a_record_is_written_only_where_it_is_as_expected(store: Arc<dyn Store>) {
     let steps = [
         (Expect::Version(1), Err(other(0))),
@@ -65,7 +66,7 @@ pub async fn a_record_is_written_only_where_it_is_as_expected(store: Arc<dyn Sto
     assert!(works(store.put_records(Vec::new()).await).is_empty());
 }
 
-/// Each is checked against what those before it have left; a refused one is in nobody's way.
+/// Each write is checked against the result of those before it; a refused one does not affect the others.
 pub async fn records_of_a_call_are_taken_in_order(store: Arc<dyn Store>) {
     let puts = [
         ("a", Expect::Absent, Ok(1)),
@@ -87,7 +88,7 @@ pub async fn records_of_a_call_are_taken_in_order(store: Arc<dyn Store>) {
     }
 }
 
-/// Any text is a kind and a key, and a part of the keys is listed from either end, page by page.
+/// Kinds and keys may be any text; keys with a prefix are listed from either end, page by page.
 pub async fn records_are_listed_by_prefix_in_the_order_of_their_bytes(store: Arc<dyn Store>) {
     let mut names = vec![
         "",
@@ -155,7 +156,7 @@ pub async fn records_are_listed_by_prefix_in_the_order_of_their_bytes(store: Arc
     }
 }
 
-/// Nothing, all bytes there are, and a few MiB.
+/// Empty values, all byte values, and a few MiB.
 pub async fn values_of_every_size_come_back_equal(store: Arc<dyn Store>) {
     let bytes: Vec<u8> = (0..=u8::MAX).collect();
     for (key, value) in [("none", Vec::new()), ("bytes", bytes.clone()), ("large", bytes.repeat(16 << 10))] {
@@ -166,7 +167,7 @@ pub async fn values_of_every_size_come_back_equal(store: Arc<dyn Store>) {
     }
 }
 
-/// A record goes if it is as expected; one that is made again begins anew.
+/// A record is deleted if its version is as expected; one that is created again begins with version 1.
 pub async fn a_record_is_dropped_only_where_it_is_as_expected(store: Arc<dyn Store>) {
     for expect in [Expect::Anything, Expect::Absent] {
         assert_eq!(works(store.delete_record("k", "a", expect).await), Ok(false), "there is none");
@@ -187,7 +188,7 @@ pub async fn a_record_is_dropped_only_where_it_is_as_expected(store: Arc<dyn Sto
     assert_eq!(works(store.delete_record("k", "a", Expect::Anything).await), Ok(true));
 }
 
-/// By the moment of their last writing, those of one kind.
+/// Records of one kind, by the time of their last write.
 pub async fn the_oldest_records_are_pruned_first(store: Arc<dyn Store>) {
     let ages = [("e", 50), ("a", 10), ("c", 30), ("b", 20), ("d", 40)];
     for (key, when) in ages {
@@ -195,7 +196,7 @@ pub async fn the_oldest_records_are_pruned_first(store: Arc<dyn Store>) {
             assert_eq!(put_one(&*store, put(kind, key, "x", when, Expect::Absent)).await, Ok(1));
         }
     }
-    // Written again: young again.
+    // A later write makes it young again.
     assert_eq!(put_one(&*store, put("k", "a", "y", 60, Expect::Version(1))).await, Ok(2));
     for (before, limit, gone, left) in [
         (20, 9, 0, &["a", "b", "c", "d", "e"][..]),
@@ -212,7 +213,7 @@ pub async fn the_oldest_records_are_pruned_first(store: Arc<dyn Store>) {
     assert_eq!(works(store.prune_records("none", at(99), 9).await), 0);
 }
 
-/// All write at once to one record, each what it has seen, until each has had its way.
+/// All update one record concurrently, each with the version that it has read, until each has succeeded.
 async fn count_together(stores: &[Arc<dyn Store>], kind: &str) {
     let once = |store: Arc<dyn Store>, name: usize| async move {
         loop {
@@ -235,7 +236,7 @@ async fn count_together(stores: &[Arc<dyn Store>], kind: &str) {
     assert_eq!(said, (0..MANY as u8).collect::<Vec<_>>(), "nobody overwrote what another had said");
 }
 
-/// Of those that make a record one wins; those that change it lose nothing of each other.
+/// Of concurrent creations one wins; no concurrent update is lost.
 pub async fn one_of_many_writers_of_a_record_wins(store: Arc<dyn Store>) {
     let make = |i: usize| put_one(&*store, put("k", "a", &i.to_string(), 1, Expect::Absent));
     let results = join_all((0..MANY).map(make)).await;
@@ -244,13 +245,13 @@ pub async fn one_of_many_writers_of_a_record_wins(store: Arc<dyn Store>) {
     count_together(&[store], "k").await;
 }
 
-/// Batches that overlap, from many callers: each is told about its own.
+/// Overlapping batches from many callers: each gets the results of its own.
 pub async fn many_callers_put_records_at_once(store: Arc<dyn Store>) {
     let batch = |i: usize| {
         let own = put("k", &format!("own-{i:03}"), "x", 1, Expect::Absent);
         let shared = |key: &str| put("k", key, &i.to_string(), 1, Expect::Anything);
         let refused = put("k", &format!("own-{i:03}"), "y", 1, Expect::Version(9));
-        // In different orders, so that they meet from both sides.
+        // In different orders, to provoke deadlocks.
         let [a, b] = if i.is_multiple_of(2) { ["a", "b"] } else { ["b", "a"] };
         vec![shared(a), own, shared(b), refused]
     };
@@ -270,7 +271,7 @@ pub async fn many_callers_put_records_at_once(store: Arc<dyn Store>) {
     assert_eq!(keys(&*store, "k").await.len(), 4 * MANY + 2);
 }
 
-/// What was written is there for the next owner.
+/// Records outlive the owner that wrote them.
 pub async fn records_outlive_their_owner<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     assert_eq!(put_one(&*gone, put("k", "a", "x", 7, Expect::Absent)).await, Ok(1));
@@ -284,7 +285,7 @@ pub async fn records_outlive_their_owner<H: Handles>(handles: &H) {
     assert_eq!(keys(&*store, "k").await, ["a"]);
 }
 
-/// Owners side by side are writers like others.
+/// Concurrent owners are writers like any others.
 pub async fn owners_share_their_records<H: Handles>(handles: &H) {
     let stores: [Arc<dyn Store>; 2] = [handles.open().await, handles.open().await];
     let make = |i: usize| {

@@ -1,4 +1,4 @@
-//! Checks about reservations: a message is at work before there is a task or a reply.
+//! Checks of reservations: a message is in progress before it has a task or a reply.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn reserved(scope: &Arc<Scope>, id: &str) -> Commit {
     Commit { reserved: true, ..opening(scope, id, None) }
 }
 
-/// What a key stands for, in brief.
+/// The answer of a key, as a short text.
 async fn answer(store: &dyn Store, scope: &Scope, key: &str) -> Option<String> {
     let answer = works(store.idempotent_outcome(scope, key).await)?;
     Some(match answer.outcome {
@@ -58,7 +58,7 @@ async fn answer(store: &dyn Store, scope: &Scope, key: &str) -> Option<String> {
     })
 }
 
-/// As [`answer`], as soon as the store has noticed that the owner is gone.
+/// Waits until the store has noticed that the owner of a reservation has stopped.
 #[expect(clippy::expect_used, reason = "a check of the contract: too late is wrong")]
 async fn until_abandoned(store: &dyn Store, scope: &Scope, key: &str) {
     let noticed = async {
@@ -70,7 +70,7 @@ async fn until_abandoned(store: &dyn Store, scope: &Scope, key: &str) {
     tokio::time::timeout(NOTICED, noticed).await.expect("that an owner is gone is noticed");
 }
 
-/// Nobody sees a task that is only reserved.
+/// Checks that no read shows a task that is only reserved.
 async fn is_nowhere(store: &dyn Store, scope: &Arc<Scope>, id: &str) {
     let task: TaskId = id.into();
     assert_eq!(stored(store, scope, &task).await, None);
@@ -85,7 +85,7 @@ async fn is_nowhere(store: &dyn Store, scope: &Arc<Scope>, id: &str) {
     assert!(works(store.adopt(&scope.agent, 9).await).is_empty());
 }
 
-/// A key that is reserved is taken, and there is no task yet.
+/// A reserved key is taken, although there is no task yet.
 pub async fn a_reservation_takes_its_key_and_shows_no_task(store: Arc<dyn Store>) {
     let ann = scope("ann");
     assert_eq!(reserve(&*store, &ann, "t-1", Some(key("k", 1))).await, Ok(()));
@@ -126,7 +126,7 @@ pub async fn a_reserved_task_begins_with_its_first_entry(store: Arc<dyn Store>) 
     assert_eq!(answer(&*store, &ann, "k").await.as_deref(), Some("task t-1"), "there is nothing to release");
 }
 
-/// Entries of a batch stand or fall alone, whether their tasks are reserved or not.
+/// Entries of a batch are accepted or refused one by one, with and without reservations.
 pub async fn a_reserved_task_without_its_reservation_is_refused(store: Arc<dyn Store>) {
     let (ann, bob) = (scope("ann"), scope("bob"));
     assert_eq!(reserve(&*store, &ann, "t-1", Some(key("k", 1))).await, Ok(()));
@@ -153,7 +153,7 @@ pub async fn a_reserved_task_without_its_reservation_is_refused(store: Arc<dyn S
     assert_eq!(answer(&*store, &ann, "k").await.as_deref(), Some("task t-1"));
 }
 
-/// A direct reply takes the place of the reservation.
+/// A direct reply replaces the reservation.
 pub async fn a_reply_ends_a_reservation(store: Arc<dyn Store>) {
     let ann = scope("ann");
     assert_eq!(reserve(&*store, &ann, "t-1", Some(key("k", 1))).await, Ok(()));
@@ -166,7 +166,7 @@ pub async fn a_reply_ends_a_reservation(store: Arc<dyn Store>) {
     assert_eq!(commit_one(&*store, reserved(&ann, "t-1")).await, Err(Refused::NotFound), "it is over");
 }
 
-/// What is released was never there.
+/// A release leaves no trace of the reservation.
 pub async fn a_released_key_is_free(store: Arc<dyn Store>) {
     let (ann, id) = (scope("ann"), TaskId::from("t-1"));
     assert_eq!(reserve(&*store, &ann, "t-1", Some(key("k", 1))).await, Ok(()));
@@ -180,7 +180,7 @@ pub async fn a_released_key_is_free(store: Arc<dyn Store>) {
     assert_eq!(reserve(&*store, &ann, "t-2", Some(key("k", 2))).await, Ok(()), "for another request, too");
 }
 
-/// A caller's reservations are erased like the rest, and nothing can come of them any more.
+/// Erasing a caller deletes its reservations, and they cannot be used any more.
 pub async fn reservations_are_erased_with_their_caller(store: Arc<dyn Store>) {
     let (ann, bob) = (scope("ann"), scope("bob"));
     for (scope, id) in [(&ann, "t-1"), (&ann, "t-2"), (&bob, "t-3")] {
@@ -201,7 +201,7 @@ pub async fn reservations_are_erased_with_their_caller(store: Arc<dyn Store>) {
     assert_eq!(commit_one(&*store, reserved(&bob, "t-3")).await, Ok(()));
 }
 
-/// What a gone owner has reserved is told to whoever comes, who may take it.
+/// The reservations of a stopped owner are listed as abandoned, and another owner may take them.
 pub async fn what_a_gone_owner_reserved_is_abandoned<H: Handles>(handles: &H) {
     let (gone, ann) = (handles.open().await, scope("ann"));
     let other = Arc::new(Scope { agent: "other".into(), ..(*ann).clone() });
@@ -233,7 +233,7 @@ pub async fn what_a_gone_owner_reserved_is_abandoned<H: Handles>(handles: &H) {
     assert_eq!(works(store.abandoned("agent", 9).await), [reservation(&ann, "t-2", Some(key("t-2", 1)))]);
 }
 
-/// Of owners that want the same key at the same moment one has it, and the others see that it is at work.
+/// Of owners that concurrently reserve the same key one gets it, and the others see the reservation.
 pub async fn one_of_many_owners_has_a_key<H: Handles>(handles: &H) {
     let stores: [Arc<dyn Store>; 2] = [handles.open().await, handles.open().await];
     let ann = scope("ann");
@@ -253,7 +253,7 @@ pub async fn one_of_many_owners_has_a_key<H: Handles>(handles: &H) {
             assert_eq!(answer(&**store, &ann, &name).await, Some(format!("reserved {id}")));
             assert!(works(store.abandoned("agent", 9).await).is_empty());
         }
-        // Nothing that the other does comes between.
+        // No call of the other owner interferes.
         works(other.release(&ann, &id.as_str().into()).await);
         let reply = Arc::new(Message::agent("r", Part::text("other")));
         works(other.put_reply(&ann, key(&name, 1), reply, at(2)).await);
@@ -264,7 +264,7 @@ pub async fn one_of_many_owners_has_a_key<H: Handles>(handles: &H) {
     }
 }
 
-/// An owner that was thought gone is refused when its task was made by another.
+/// An owner that was presumed stopped is refused when another has created its task.
 pub async fn a_reservation_that_was_taken_is_lost<H: Handles>(handles: &H) {
     let (mine, other): (Arc<dyn Store>, Arc<dyn Store>) = (handles.open().await, handles.open().await);
     let ann = scope("ann");

@@ -1,4 +1,4 @@
-//! Checks about secrets: made once, each its own.
+//! Checks of secrets: created once, one per name.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use super::works;
 use crate::store::Store;
 
-/// A secret stays what it is, also when many ask for it at first.
+/// A secret stays the same, even if many callers ask for it first at the same time.
 pub async fn a_secret_is_made_once_and_each_is_its_own(store: Arc<dyn Store>) {
     let names = ["cursor", "webhook", "", "cursor "];
     let asked = names.iter().cycle().take(32).map(|name| store.secret(name));

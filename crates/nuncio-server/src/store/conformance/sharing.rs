@@ -1,4 +1,4 @@
-//! Checks about owners that live side by side: who may write, and who is refused.
+//! Checks of owners at the same time: accepted and refused writers.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -16,7 +16,7 @@ async fn two<H: Handles>(handles: &H) -> [Arc<dyn Store>; 2] {
     [handles.open().await, handles.open().await]
 }
 
-/// Whoever makes a task owns it: while it is in progress, others read it and do not write.
+/// The owner that creates a task owns it: while the task is in progress, others read it and cannot write.
 pub async fn a_task_in_progress_is_its_owners_alone<H: Handles>(handles: &H) {
     let [mine, other] = two(handles).await;
     let mut writer = Writer::create(&mine, &scope("ann"), "t-1", "c-1", 1).await;
@@ -44,7 +44,7 @@ pub async fn a_task_in_progress_is_its_owners_alone<H: Handles>(handles: &H) {
     assert_eq!(commit_one(&*other, again).await, Err(Refused::Version(writer.seq)), "made already");
 }
 
-/// A conversation may go on at any of the owners.
+/// A conversation may continue at any of the owners.
 pub async fn a_settled_task_moves_to_whoever_goes_on_with_it<H: Handles>(handles: &H) {
     let stores = two(handles).await;
     for (i, state) in [TaskState::InputRequired, TaskState::AuthRequired].into_iter().enumerate() {
@@ -64,7 +64,7 @@ pub async fn a_settled_task_moves_to_whoever_goes_on_with_it<H: Handles>(handles
     }
 }
 
-/// A cancel, for one, may take a task from its owner, who then is told at its next entry.
+/// A cancel, for example, may take a task from its owner, which is refused at its next entry.
 pub async fn taking_over_wins_and_the_former_owner_is_refused<H: Handles>(handles: &H) {
     let [mine, other] = two(handles).await;
     let mut former = Writer::create(&mine, &scope("ann"), "t-1", "c-1", 1).await;
@@ -88,7 +88,7 @@ pub async fn taking_over_wins_and_the_former_owner_is_refused<H: Handles>(handle
     assert_eq!(stored(&*mine, &taker.scope, &taker.task.id).await, Some((taker.task, Seq(4))));
 }
 
-/// Several owners want a task at the same moment: the expected version decides.
+/// Several owners take a task concurrently: the expected version decides.
 pub async fn one_of_many_owners_wins<H: Handles>(handles: &H) {
     let stores = two(handles).await;
     let mut writer = Writer::create(&stores[0], &scope("ann"), "t-1", "c-1", 1).await;
@@ -108,7 +108,7 @@ pub async fn one_of_many_owners_wins<H: Handles>(handles: &H) {
     }
 }
 
-/// Only what nobody works on is given away.
+/// Tasks of a running owner are not adopted.
 pub async fn what_a_living_owner_works_on_is_not_adopted<H: Handles>(handles: &H) {
     let [mine, other] = two(handles).await;
     let mut writer = Writer::create(&mine, &scope("ann"), "t-1", "c-1", 1).await;
@@ -120,7 +120,7 @@ pub async fn what_a_living_owner_works_on_is_not_adopted<H: Handles>(handles: &H
     writer.status(TaskState::Working, 2).await;
 }
 
-/// Two that adopt at the same time share what there is; none gets what the other got.
+/// Two owners that adopt concurrently get different tasks.
 pub async fn an_orphan_is_given_to_one_of_many<H: Handles>(handles: &H) {
     const ORPHANS: usize = 40;
     let gone = handles.open().await;
@@ -148,7 +148,7 @@ pub async fn an_orphan_is_given_to_one_of_many<H: Handles>(handles: &H) {
     }
 }
 
-/// Fencing: an owner that was only slow comes back after its tasks were given away, and changes nothing.
+/// Fencing: a slow owner that returns after its tasks were adopted changes nothing.
 pub async fn an_owner_that_was_thought_gone_is_refused<H: Handles>(handles: &H) {
     let slow = handles.open().await;
     let heir: Arc<dyn Store> = handles.open().await;
@@ -169,7 +169,7 @@ pub async fn an_owner_that_was_thought_gone_is_refused<H: Handles>(handles: &H) 
     assert_eq!(stored(&*heir, &writer.scope, &writer.task.id).await, Some((writer.task, former.seq)));
 }
 
-/// After a commit has returned, the entry is there for every reader, whichever its handle.
+/// After a commit has returned, every reader sees the entry, by any handle.
 pub async fn what_one_owner_commits_every_owner_reads<H: Handles>(handles: &H) {
     let [mine, other] = two(handles).await;
     let ann = scope("ann");
@@ -197,7 +197,7 @@ async fn listed(store: &dyn Store, scope: &Scope) -> (Option<nuncio_protocol::Ti
     (page.tasks.first().and_then(|task| task.status.timestamp), page.total)
 }
 
-/// Whoever looks at tasks that others write to asks which have gone on.
+/// An owner can ask which tasks have new entries of other owners.
 pub async fn what_others_write_is_seen_to_move<H: Handles>(handles: &H) {
     let [mine, other] = two(handles).await;
     let mut writers = Vec::new();

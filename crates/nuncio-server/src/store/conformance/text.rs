@@ -1,4 +1,4 @@
-//! Checks about names: whatever text an id, a key or a scope is, it is kept as it is and means itself.
+//! Checks of names: any text can be an id, a key or a scope, and is stored unchanged.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use nuncio_protocol::{Event, Message, Part, Seq, Task, TaskId, TaskState};
 use super::{Writer, commit, commit_one, context, creation, events, key, opening, scope, stored, works};
 use crate::store::{Commit, Keyset, Outcome, Scope, Store, TaskQuery};
 
-/// Names that meet in careless stores. Their order is that of their bytes.
+/// Names that careless stores confuse, sorted by their bytes.
 fn names() -> Vec<String> {
     let long: String = (0..500).map(|i: u32| char::from(b'a' + (i * i % 26) as u8)).collect();
     let mut names: Vec<String> = [
@@ -52,10 +52,10 @@ fn names() -> Vec<String> {
     names
 }
 
-/// Task ids are ordered and told apart by their bytes: no collation, no case, no pattern.
+/// Task ids are compared and ordered by their bytes: no collation, no case folding, no patterns.
 pub async fn ids_are_told_apart_and_ordered_by_their_bytes(store: Arc<dyn Store>) {
     let (ann, names) = (scope("ann"), names());
-    // All with the same status time: the id decides.
+    // All have the same status time, so that the id decides.
     let batch = names.iter().map(|name| opening(&ann, name, None)).collect();
     assert!(commit(&*store, batch).await.iter().all(Result::is_ok));
     let mut query = TaskQuery { limit: 4, count: true, ..TaskQuery::default() };
@@ -88,7 +88,7 @@ pub async fn ids_are_told_apart_and_ordered_by_their_bytes(store: Arc<dyn Store>
     assert_eq!(stored(&*store, &ann, &"".into()).await, None);
 }
 
-/// What callers choose freely: contexts and idempotency keys.
+/// Contexts and idempotency keys, which callers choose freely.
 pub async fn contexts_and_keys_are_told_apart_by_their_bytes(store: Arc<dyn Store>) {
     let (ann, names) = (scope("ann"), names());
     for (i, name) in names.iter().enumerate() {
@@ -109,7 +109,7 @@ pub async fn contexts_and_keys_are_told_apart_by_their_bytes(store: Arc<dyn Stor
     }
 }
 
-/// The agent, the tenant and the caller are three names, and no name is not the empty one.
+/// Agent, tenant and caller are three separate names, and an absent name differs from an empty one.
 pub async fn scopes_are_told_apart_by_each_of_their_names(store: Arc<dyn Store>) {
     let optional = [None, Some(""), Some("a"), Some("A"), Some("a:b"), Some("é"), Some("it's"), Some("null")];
     let mut scopes = Vec::new();
@@ -136,7 +136,7 @@ pub async fn scopes_are_told_apart_by_each_of_their_names(store: Arc<dyn Store>)
     }
 }
 
-/// A caller may refer to anything at all, and harms neither itself nor its neighbours in the batch.
+/// A caller may refer to any text, without harm to its own task or to others in the batch.
 pub async fn strange_references_harm_nobody(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let noise: String = (0..20_000).map(|i: u32| char::from(b'!' + (i * i / 7 % 90) as u8)).collect();
@@ -158,7 +158,7 @@ pub async fn strange_references_harm_nobody(store: Arc<dyn Store>) {
     assert!(parents.contains(&"t-2".into()), "{parents:?}");
 }
 
-/// Moments that are equal, that go backwards, and from before the epoch.
+/// Times that are equal, go backwards, or precede the epoch.
 pub async fn any_moment_has_its_place_in_the_list(store: Arc<dyn Store>) {
     let ann = scope("ann");
     let moments =

@@ -1,4 +1,4 @@
-//! Checks about turns: kept with an entry or by themselves, begun, and dropped by a status.
+//! Checks of turns: stored with an entry or alone, begun, and deleted by a status.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn begun(id: &str) -> StoredTurn {
     StoredTurn { begun: true, ..turn(id) }
 }
 
-/// A turn is refused like an entry; one that is not there cannot begin.
+/// A turn is refused like an entry; a missing turn cannot begin.
 pub async fn unknown_turns_and_turns_of_unknown_tasks_are_not_found(store: Arc<dyn Store>) {
     let writer = Writer::create(&store, &scope("ann"), "t-1", "c-1", 1).await;
     assert_eq!(begin(&*store, &writer, "1").await, Err(Refused::NotFound));
@@ -41,7 +41,7 @@ pub async fn unknown_turns_and_turns_of_unknown_tasks_are_not_found(store: Arc<d
     assert_eq!(begin(&*store, &twin, "1").await, Err(Refused::NotFound), "a turn is of one task");
 }
 
-/// A terminal status drops every turn, an interrupted one those that have begun, any other none.
+/// A terminal status deletes every turn, an interrupted one those that have begun, any other none.
 pub async fn a_status_drops_the_turns_that_it_ends(store: Arc<dyn Store>) {
     for (i, state) in TaskState::ALL.iter().copied().skip(1).enumerate() {
         let mut writer = Writer::create(&store, &scope("ann"), &format!("t-{i}"), "c-1", 1).await;
@@ -62,7 +62,7 @@ pub async fn a_status_drops_the_turns_that_it_ends(store: Arc<dyn Store>) {
     }
 }
 
-/// What an owner leaves: the turns in their order, with what they carry and how far they were.
+/// Adoption returns the turns in order, with their bodies and states.
 pub async fn turns_outlive_their_owner<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let store: Arc<dyn Store> = gone.clone();
@@ -77,7 +77,7 @@ pub async fn turns_outlive_their_owner<H: Handles>(handles: &H) {
     large.body = (0..=255).cycle().take(300_000).collect::<Vec<u8>>().into();
     assert_eq!(change(&*store, &writer, TurnChange::Queue(large.clone())).await, Ok(()));
     assert_eq!(begin(&*store, &writer, "01").await, Ok(()));
-    // Kept as begun with an entry, and again under the same id: it takes its own place.
+    // Stored as begun with an entry, under an existing id: it replaces that turn.
     let working = writer.entry(writer.status_event(TaskState::Working, 2));
     assert_eq!(writer.offer(Commit { turn: Some(begun("02")), ..working }).await, Ok(()));
     let mut other = Writer::create(&store, &ann, "t-2", "c-1", 1).await;
@@ -98,8 +98,8 @@ pub async fn turns_outlive_their_owner<H: Handles>(handles: &H) {
     assert_eq!(begin, Ok(()), "the new owner goes on with them");
 }
 
-/// A turn that waits keeps its task in the hands of its owner, although nobody works on it: else an entry of
-/// another would move the task away from it, and nobody would ever run it.
+/// An owner holds a task with a waiting turn, even while the task is idle: otherwise an entry of another
+/// owner would move the task away, and the turn would never run.
 pub async fn turns_are_the_owners_alone<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let store: Arc<dyn Store> = gone.clone();
@@ -131,7 +131,7 @@ pub async fn turns_are_the_owners_alone<H: Handles>(handles: &H) {
     assert_eq!(change(&*store, &writer, again).await, Ok(()), "gone already is no error");
 }
 
-/// A task that nobody has in hand goes to whoever queues a turn for it.
+/// A task that no owner holds goes to the owner that queues a turn for it.
 pub async fn a_turn_moves_a_task_at_rest<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let store: Arc<dyn Store> = gone.clone();
@@ -153,7 +153,7 @@ pub async fn a_turn_moves_a_task_at_rest<H: Handles>(handles: &H) {
     assert_eq!((orphans.len(), &orphans[0].turns), (1, &vec![turn("1")]), "left by the one that queued it");
 }
 
-/// The entry that settles a task decides about its own turn as well.
+/// The entry that settles a task also deletes its own turn, where the state requires it.
 pub async fn only_turns_that_wait_make_an_orphan_of_a_settled_task<H: Handles>(handles: &H) {
     let gone = handles.open().await;
     let store: Arc<dyn Store> = gone.clone();
@@ -182,7 +182,7 @@ pub async fn only_turns_that_wait_make_an_orphan_of_a_settled_task<H: Handles>(h
     }
 }
 
-/// Brings a task into this state, with a turn in the same entry: its first, or its second.
+/// Brings a task into this state, with a turn in the same entry: the first, or the second.
 async fn settle(store: &Arc<dyn Store>, id: &str, state: TaskState, kept: StoredTurn, made_so: bool) {
     let ann = scope("ann");
     let mut task = creation(id, "c-1", 1);

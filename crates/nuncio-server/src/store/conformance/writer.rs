@@ -10,7 +10,7 @@ use nuncio_protocol::{
 use super::{at, commit_one, creation};
 use crate::store::{Commit, Refused, Scope, Store};
 
-/// Folds what it commits.
+/// Keeps the task by folding the events that it commits.
 #[derive(Clone)]
 pub(in crate::store) struct Writer {
     store: Arc<dyn Store>,
@@ -34,7 +34,7 @@ impl Writer {
         writer
     }
 
-    /// Goes on with a task that is there.
+    /// Continues an existing task.
     pub(in crate::store) fn open(store: &Arc<dyn Store>, scope: &Arc<Scope>, task: Task, seq: Seq) -> Self {
         Self { store: Arc::clone(store), scope: Arc::clone(scope), task, seq }
     }
@@ -43,7 +43,7 @@ impl Writer {
     pub(in crate::store) fn entry(&self, event: Event) -> Commit {
         let mut task = self.task.clone();
         if self.seq > Seq::ZERO {
-            // Refused events do not reach a store.
+            // The runtime does not commit refused events.
             let folded = fold(&mut task, &event, Timestamp::EPOCH);
             assert_eq!(folded, Ok(()), "the check itself is wrong");
         }
@@ -70,7 +70,7 @@ impl Writer {
         Self { store: Arc::clone(store), ..self.clone() }
     }
 
-    /// Commits the entry, which may be refused; if it is not, the task is where it leads.
+    /// Commits an entry; if it is accepted, the writer folds it.
     pub(in crate::store) async fn offer(&mut self, entry: Commit) -> Result<(), Refused> {
         let event = Arc::clone(&entry.event);
         commit_one(&*self.store, entry).await?;
@@ -78,7 +78,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The event is in the log.
+    /// Folds an event that is in the log.
     pub(in crate::store) fn advance(&mut self, event: &Event) {
         if self.seq > Seq::ZERO {
             let folded = fold(&mut self.task, event, Timestamp::EPOCH);
@@ -124,7 +124,7 @@ impl Writer {
         self.append(self.message_event(text, &[])).await;
     }
 
-    /// What the caller says about other tasks.
+    /// A message of the caller that refers to other tasks.
     pub(in crate::store) fn message_event(&self, text: &str, references: &[&str]) -> Event {
         Event::Message(Arc::new(Message {
             task_id: Some(self.task.id.clone()),

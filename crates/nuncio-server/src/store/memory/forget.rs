@@ -1,4 +1,4 @@
-//! Forgetting: what is too much, what is past its time, and what a caller wants to be gone.
+//! Deletion: of surplus, by age, and of everything of a caller.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -8,7 +8,8 @@ use super::{Inner, footprint};
 use crate::store::{ErasureTarget, Prune, Pruned, Scope};
 
 impl Inner {
-    /// Forgets the oldest finished tasks and replies while there are more than `keep`, or all take too many bytes.
+    /// Deletes the oldest finished tasks and replies while there are more than `keep`, or while all take too
+    /// many bytes.
     pub(super) fn forget_surplus(&mut self, keep: usize) {
         while self.finished.len() > keep || self.bytes > self.max_bytes {
             let Some(id) = self.finished.pop_front() else { break };
@@ -28,7 +29,7 @@ impl Inner {
                 let at_rest = |(_, id): &(Timestamp, &TaskId)| {
                     self.tasks.get(*id).is_some_and(|task| !task.busy && !task.waits())
                 };
-                // The oldest of each caller, and the oldest of those.
+                // The oldest of each scope, then the oldest of those.
                 let old = own
                     .flat_map(|(_, tasks)| tasks.index.oldest(*state, *before).filter(at_rest).take(limit));
                 let mut old: Vec<(Timestamp, TaskId)> = old.map(|(at, id)| (at, id.clone())).collect();
@@ -67,8 +68,8 @@ impl Inner {
         forgotten
     }
 
-    /// The oldest replies of those that are wanted. They are in the order they were given, which is that
-    /// of their age only as long as the clock does not jump.
+    /// Deletes the oldest matching replies. They are stored in the order of insertion, which differs from
+    /// that of their times when the clock jumps.
     fn forget_replies(&mut self, limit: usize, wanted: impl Fn(&Scope, Timestamp) -> bool) -> usize {
         let theirs = self.replies.iter().enumerate().filter(|(_, (scope, _, at))| wanted(scope, *at));
         let mut oldest: Vec<(Timestamp, usize)> = theirs.map(|(place, (.., at))| (*at, place)).collect();

@@ -1,4 +1,4 @@
-//! The order of the list for settled tasks: newest status first, then by id, descending.
+//! The index of settled tasks for lists: newest status first, then by id, descending.
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
@@ -6,13 +6,13 @@ use nuncio_protocol::{ContextId, TaskId, TaskState, Timestamp};
 
 use crate::store::{Keyset, TaskQuery};
 
-/// Sorted ascending and read backwards.
+/// Sets in ascending order, read backwards.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     by_time: BTreeSet<(Timestamp, TaskId)>,
     by_state: BTreeSet<(TaskState, Timestamp, TaskId)>,
     by_context: BTreeSet<(ContextId, Timestamp, TaskId, TaskState)>,
-    /// How many are in each state, by its number.
+    /// The number of tasks in each state.
     counts: [usize; TaskState::ALL.len()],
 }
 
@@ -21,7 +21,7 @@ pub(super) fn order(a: &Keyset, b: &Keyset) -> Ordering {
     (b.timestamp, &b.id).cmp(&(a.timestamp, &a.id))
 }
 
-/// True if `place` stands after `cursor` in the list.
+/// True if `place` comes after `cursor` in the list.
 pub(super) fn comes_after(place: &Keyset, cursor: &Keyset) -> bool {
     order(cursor, place) == Ordering::Less
 }
@@ -45,7 +45,7 @@ impl Index {
         self.by_time.is_empty()
     }
 
-    /// Those in this state with a status from before this moment, oldest first.
+    /// The tasks in this state with a status before this time, oldest first.
     pub(super) fn oldest(
         &self,
         state: TaskState,
@@ -56,7 +56,7 @@ impl Index {
         self.by_state.range(from..to).map(|(_, at, id)| (*at, id))
     }
 
-    /// How many match the filters, wherever the page begins.
+    /// The number of tasks that match the filters; the cursor is ignored.
     pub(super) fn count(&self, query: &TaskQuery) -> usize {
         match (&query.context_id, query.since, query.state) {
             (None, None, None) => self.by_time.len(),
@@ -65,8 +65,8 @@ impl Index {
         }
     }
 
-    /// The matching places after the query's cursor, in the order of the list. Reads only the part of
-    /// the index that the narrowest filter leaves.
+    /// The matching positions after the query's cursor, in the order of the list. Reads only the range of the
+    /// index that the narrowest filter leaves.
     pub(super) fn page<'a>(&'a self, query: &'a TaskQuery) -> Box<dyn Iterator<Item = Keyset> + 'a> {
         let low = (query.since.unwrap_or(Timestamp::MIN), TaskId::default());
         let high = match &query.after {

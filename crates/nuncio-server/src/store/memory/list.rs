@@ -1,4 +1,4 @@
-//! The list: tasks at rest by an index, those in motion one by one.
+//! Lists of tasks: settled tasks from an index, unsettled ones by a scan.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Inner {
-    /// Moves a task to its new place in the list.
+    /// Updates the position of a task in the list.
     pub(super) fn relist(&mut self, id: &TaskId, (at, state): (Timestamp, TaskState)) {
         let Some(stored) = self.tasks.get_mut(id) else { return };
         let (was_at, before) = std::mem::replace(&mut stored.status, (at, state));
@@ -50,8 +50,8 @@ impl Inner {
         TaskPage { more: found > tasks.len(), tasks, total }
     }
 
-    /// The tasks in motion that match, wherever the page begins. They are few: they are looked at one by one
-    /// and merged with the index.
+    /// The unsettled tasks that match; the cursor is ignored. They are few: they are scanned, and merged with
+    /// those of the index.
     fn moving<'a>(
         &'a self,
         own: &'a ScopeTasks,
@@ -68,7 +68,7 @@ impl Inner {
         )
     }
 
-    /// All that may be on the page, in no order.
+    /// All tasks that may be on the page, unsorted.
     pub(super) fn candidates<'a>(
         &'a self,
         own: &'a ScopeTasks,
@@ -81,7 +81,7 @@ impl Inner {
             let stored = self.tasks.get(&place.id)?;
             Some((place, &**stored))
         });
-        // One more than asked for, to know whether there are more.
+        // One more than the limit, to know whether there are more.
         settled.take(query.limit.saturating_add(1)).chain(moving)
     }
 }

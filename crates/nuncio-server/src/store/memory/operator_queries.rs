@@ -1,4 +1,4 @@
-//! Tasks over all callers, and how many there are.
+//! Queries of operators over all callers, and counts of tasks.
 
 use std::sync::Arc;
 
@@ -11,13 +11,14 @@ use crate::store::{
     OperatorQueries, Redrive, Scope, StoreError, StoredTask, TaskCount, TaskQuery,
 };
 
-/// The number of tasks in each state, by the number of the state.
+/// The number of tasks in each state, indexed by the state.
 pub(super) type States = [u64; TaskState::ALL.len()];
 
 impl Inner {
-    /// A task of this agent goes from a state to another; `None`: it comes or goes.
+    /// Counts the change of a task from one state to another; `None` stands for a task that is created or
+    /// deleted.
     pub(super) fn count(&mut self, agent: &Arc<str>, from: Option<TaskState>, to: Option<TaskState>) {
-        // Looked up by name first: an agent is new only once.
+        // Looked up first, to clone the name only for a new agent.
         let states = match self.counts.get_mut(agent) {
             Some(states) => states,
             None => self.counts.entry(Arc::clone(agent)).or_default(),

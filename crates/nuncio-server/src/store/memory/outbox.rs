@@ -1,4 +1,4 @@
-//! The outbox: webhooks by their uids, and those that are due by target and time.
+//! The outbox: webhooks by uid, and due webhooks by target and time.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -19,13 +19,13 @@ use crate::store::{
 #[derive(Debug, Default)]
 pub(super) struct WebhookTable {
     hooks: BTreeMap<Arc<str>, Hook>,
-    /// Those that are owed something and in nobody's hands.
+    /// Webhooks with pending deliveries that are not leased.
     due: BTreeSet<Due>,
-    /// Those that are in somebody's hands.
+    /// Leased webhooks.
     held: HashSet<Arc<str>>,
 }
 
-/// Target, moment, uid.
+/// Target, due time, uid.
 type Due = (Arc<str>, Timestamp, Arc<str>);
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ struct Hook {
     scope: Arc<Scope>,
     task_id: TaskId,
     webhook: Webhook,
-    /// When it is due, if it is owed anything.
+    /// The due time, if a delivery is pending.
     due: Option<Timestamp>,
     holder: Option<Owner>,
     stopped: bool,
@@ -96,7 +96,7 @@ impl Hook {
 }
 
 impl WebhookTable {
-    /// Changes a webhook, and keeps the index of what is due in step.
+    /// Changes a webhook and updates the indexes.
     fn change<T>(&mut self, uid: &str, change: impl FnOnce(&mut Hook) -> T) -> Option<T> {
         let hook = self.hooks.get_mut(uid)?;
         if let Some(key) = hook.key() {
@@ -120,7 +120,7 @@ impl WebhookTable {
         }
     }
 
-    /// The webhooks are owed this entry.
+    /// Adds a pending delivery of this entry to the webhooks.
     pub(super) fn owe<'a>(&mut self, uids: impl Iterator<Item = &'a Arc<str>>, seq: Seq, at: Timestamp) {
         for uid in uids {
             self.change(uid, |hook| {
@@ -132,7 +132,7 @@ impl WebhookTable {
         }
     }
 
-    /// The targets with something due, those after `after` first.
+    /// The targets of due webhooks, beginning after `after` and wrapping around.
     fn targets<'a>(&'a self, after: &'a Arc<str>) -> impl Iterator<Item = Arc<str>> + 'a {
         let last: Arc<str> = Arc::from("\u{10ffff}");
         let beyond = move |target: &Arc<str>| {
@@ -159,7 +159,7 @@ impl WebhookTable {
 }
 
 impl Stored {
-    /// Keeps a webhook; says its uid, which is that of the one it replaces.
+    /// Registers a webhook, and sets its uid to that of the one it replaces, if any.
     fn take_webhook(&mut self, webhook: &mut Webhook) {
         let uid = self.webhooks.entry(webhook.id.clone()).or_insert_with(|| Arc::clone(&webhook.uid));
         webhook.uid = Arc::clone(uid);
@@ -167,7 +167,7 @@ impl Stored {
 }
 
 impl Inner {
-    /// Keeps a webhook of a task that is there.
+    /// Stores a webhook of an existing task.
     pub(super) fn upsert_webhook(&mut self, id: &TaskId, mut webhook: Webhook, now: Timestamp) {
         let Some(stored) = self.tasks.get_mut(id) else { return };
         stored.take_webhook(&mut webhook);
@@ -192,7 +192,7 @@ impl Inner {
         self.tasks.get(id).map(|stored| &**stored).filter(|stored| *stored.scope == *scope)
     }
 
-    /// The webhooks of a task that are not stopped.
+    /// The webhooks of a task, without stopped ones.
     fn active<'a>(&'a self, stored: &'a Stored) -> impl Iterator<Item = &'a Webhook> + 'a {
         let hooks = stored.webhooks.values().filter_map(|uid| self.outbox.hooks.get(uid));
         hooks.filter(|hook| !hook.stopped).map(|hook| &hook.webhook)
@@ -330,7 +330,7 @@ impl Inner {
     }
 
     pub(super) fn backlog(&self) -> Backlog {
-        // Only these are owed anything.
+        // Only due and leased webhooks have pending deliveries.
         let outbox = &self.outbox;
         let uids = outbox.due.iter().map(|(_, _, uid)| uid).chain(&outbox.held);
         let hooks = uids.filter_map(|uid| outbox.hooks.get(uid));

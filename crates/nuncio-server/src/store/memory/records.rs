@@ -1,4 +1,4 @@
-//! Records: by kind, in the order of their keys, and by age.
+//! Records by kind: in the order of their keys, and by age.
 
 use std::{
     collections::{BTreeMap, HashMap, btree_map::Entry},
@@ -22,14 +22,14 @@ pub(super) struct RecordTable(HashMap<Arc<str>, Kind, RandomState>);
 struct Kind {
     by_key: BTreeMap<Arc<str>, Kept>,
     by_age: BTreeMap<Age, Arc<str>>,
-    /// How many were written.
+    /// The number of writes.
     count: u64,
 }
 
-/// When a record was written, and as which one: no two have the same age, and no keys are compared for it.
+/// The time of a record and the number of its write: ages are unique, and no keys need to be compared.
 type Age = (Timestamp, u64);
 
-/// A record without its key, of which there is one copy.
+/// A record without its key, which is stored once, in the map.
 struct Kept {
     value: Bytes,
     version: u64,
@@ -68,7 +68,7 @@ impl RecordTable {
     pub(super) fn list(&self, query: &RecordQuery) -> Vec<Record> {
         let Some(kind) = self.0.get(&query.kind) else { return Vec::new() };
         let [(_, from), (last, to)] = query.span();
-        // Without an end it is that of the kind.
+        // Without an end in this kind, the range goes to the end of the kind.
         let to = if last == *query.kind { Bound::Excluded(to) } else { Bound::Unbounded };
         if matches!(&to, Bound::Excluded(to) if *to <= from) {
             return Vec::new();

@@ -11,7 +11,7 @@ use crate::store::{
     judge::{self, ReservationFacts},
 };
 
-/// What is reserved, and for whom.
+/// The reservations and their owners.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
     by_task: HashMap<TaskId, (Reservation, Owner), RandomState>,
@@ -23,7 +23,7 @@ impl Reservations {
         self.by_task.get(id)
     }
 
-    /// The task for which a key is reserved.
+    /// The reservation of a key.
     pub(super) fn of_key(&self, scope: &Arc<Scope>, key: &Arc<str>) -> Option<&(Reservation, Owner)> {
         self.by_task.get(self.by_key.get(&(Arc::clone(scope), Arc::clone(key)))?)
     }
@@ -75,7 +75,7 @@ impl Inner {
         self.reservations.all().filter(left).take(limit).map(|(kept, _)| kept.clone()).collect()
     }
 
-    /// What a key is reserved for.
+    /// The reservation of a key, as an answer.
     pub(super) fn reserved(&self, scope: &Arc<Scope>, key: &Arc<str>) -> Option<Answer> {
         let (kept, owner) = self.reservations.of_key(scope, key)?;
         let abandoned = self.gone.contains(owner);
@@ -83,7 +83,7 @@ impl Inner {
         Some(Answer { digest: kept.idempotency.as_ref()?.digest, outcome })
     }
 
-    /// Checks that this entry may create its task by a reservation.
+    /// Checks that this entry may create the task of a reservation.
     pub(super) fn check_reservation(&self, me: Owner, commit: &Commit) -> Result<(), Refused> {
         let facts = self.reservations.get(&commit.task_id).map(|(kept, owner)| ReservationFacts {
             in_scope: kept.scope == commit.scope,
@@ -92,7 +92,7 @@ impl Inner {
         judge::reserved_creation(facts, commit.take)
     }
 
-    /// Ends the reservation of a task that is created; gives its key, which finds the task from now on.
+    /// Ends the reservation of a task that is being created; assigns its key to the task and returns it.
     pub(super) fn end_reservation(&mut self, id: &TaskId) -> Option<Arc<str>> {
         let Reservation { scope, idempotency, .. } = self.reservations.remove(id)?;
         let IdempotencyKey { key, digest } = idempotency?;

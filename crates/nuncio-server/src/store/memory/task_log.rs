@@ -54,7 +54,7 @@ impl TaskLog for MemoryStore {
         let Some(stored) = inner.tasks.get(id).filter(|stored| *stored.scope == *scope) else {
             return Ok(Vec::new());
         };
-        // Cut before it is counted: a page costs its own length, however long the log.
+        // A slice, so that a page costs its own length, however long the log is.
         let first = usize::try_from(after.0).unwrap_or(usize::MAX);
         let Some(rest) = stored.log.get(first..) else { return Ok(Vec::new()) };
         let entry = |((at, event), seq): (&(Timestamp, Arc<Event>), u64)| StoredEvent {

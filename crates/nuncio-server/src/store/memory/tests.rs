@@ -1,4 +1,4 @@
-//! The memory store: the contract, and what it forgets.
+//! The memory store: the contract, and its limits.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ async fn finished_tasks_are_forgotten_in_the_order_they_finished() {
 
 #[tokio::test]
 async fn tasks_in_motion_are_never_forgotten() {
-    // Pain 15: caps on, but no task is lost under its executor or its caller.
+    // Pain 15: even with a limit of 0, no unfinished task is deleted.
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(0));
     let mut writers = Vec::new();
     for (i, state) in

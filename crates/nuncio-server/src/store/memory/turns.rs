@@ -1,4 +1,4 @@
-//! Turns, and what owners that are gone have left behind.
+//! Turns, and adoption of the tasks of stopped owners.
 
 use std::sync::Arc;
 

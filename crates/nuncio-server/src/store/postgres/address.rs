@@ -1,11 +1,11 @@
-//! Where the database is and how the way there is protected: what the URL says.
+//! The address and TLS settings of the database, from its URL.
 //!
-//! | `sslmode` | TLS | whose certificate |
+//! | `sslmode` | TLS | accepted certificate |
 //! |---|---|---|
 //! | `disable` | never | |
-//! | `prefer` (default) | if the server offers it | anybody's: keeps listeners out, not impostors |
-//! | `require` | always | anybody's, or from `sslrootcert` if that is given |
-//! | `verify-full` | always | from `sslrootcert` or the system's roots, and in the name of the host |
+//! | `prefer` (default) | if the server offers it | any: stops eavesdroppers, not impostors |
+//! | `require` | always | any, or one issued by `sslrootcert` if that is set |
+//! | `verify-full` | always | issued by `sslrootcert` or the system's roots, for this host name |
 
 use std::{
     ffi::{OsStr, OsString},
@@ -26,17 +26,17 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::store::OpenError;
 
-/// How long a new connection may take.
+/// The timeout for opening a connection.
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// What connections are made from.
+/// The settings of a connection.
 #[derive(Clone)]
 pub(super) struct Address {
     pub(super) config: Config,
     pub(super) tls: MakeRustlsConnect,
-    /// Names the database without its password.
+    /// The address without the password, for messages.
     pub(super) place: String,
-    /// `sslmode` and `sslrootcert` for programs of PostgreSQL.
+    /// `sslmode` and `sslrootcert`, for PostgreSQL's client programs.
     ssl: (String, Option<String>),
 }
 
@@ -47,7 +47,7 @@ impl fmt::Debug for Address {
 }
 
 impl Address {
-    /// The same for programs of PostgreSQL.
+    /// The same settings as environment variables of PostgreSQL's client programs.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let config = &self.config;
         let host = |host: &Host| match host {
@@ -74,9 +74,9 @@ impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
         let invalid = |why: &str| OpenError::Invalid(format!("the address of the database {why}"));
         let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
-        let rest = rest.ok_or_else(|| invalid("has to begin with postgres://"))?;
+        let rest = rest.ok_or_else(|| invalid("must begin with postgres://"))?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // Else a part of the password would be taken for the host, and be printed as such.
+        // Otherwise a part of the password would be taken for the host, and appear in messages.
         let authority = path.split('/').next().unwrap_or_default();
         if path.matches('@').count() > 1 || path.contains('@') != authority.contains('@') {
             return Err(invalid("has an @ or / in its user or password; write %40 or %2F"));
@@ -93,24 +93,24 @@ impl Address {
         let plain = format!("postgres://{path}?{}", others.join("&"));
         let mut config: Config = plain.parse().map_err(|error| {
             let why = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
-            invalid(&format!("is not understood: {why}"))
+            invalid(&format!("is invalid: {why}"))
         })?;
         let (ssl_mode, trust) = match mode {
             "disable" => (SslMode::Disable, Trust::Anybody),
             "prefer" => (SslMode::Prefer, Trust::Anybody),
             "require" => (SslMode::Require, roots.map_or(Trust::Anybody, Trust::File)),
             "verify-full" => (SslMode::Require, roots.map_or(Trust::System, Trust::File)),
-            _ => return Err(invalid("has an unknown sslmode; say disable, prefer, require or verify-full")),
+            _ => return Err(invalid("has an unknown sslmode; use disable, prefer, require or verify-full")),
         };
         config
             .ssl_mode(ssl_mode)
             .connect_timeout(CONNECT)
-            // A connection that is cut without a word is noticed within seconds.
+            // Detects a silently dropped connection within seconds.
             .tcp_user_timeout(Duration::from_secs(5))
             .keepalives_idle(Duration::from_secs(3))
             .keepalives_interval(Duration::from_secs(1))
             .keepalives_retries(3)
-            // Of several hosts, the one that is the primary now.
+            // Of several hosts, connects to the current primary.
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
         if config.get_application_name().is_none() {
             config.application_name("nuncio");
@@ -120,7 +120,7 @@ impl Address {
     }
 }
 
-/// ErasureTarget certificates are believed.
+/// The accepted certificates.
 enum Trust {
     Anybody,
     System,
@@ -172,7 +172,7 @@ fn place(config: &Config) -> String {
     format!("postgres://{user}{host}:{port}/{database}")
 }
 
-/// Believes every certificate, as `sslmode=require` without roots says; signatures are still checked.
+/// Accepts every certificate, as for `sslmode=require` without roots; signatures are still verified.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

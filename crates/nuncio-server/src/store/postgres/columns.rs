@@ -1,4 +1,4 @@
-//! Writes as columns: one array per column, one statement per table, however many tasks.
+//! Writes as columns: one array per column and one statement per table, for any number of tasks.
 
 use std::{borrow::Cow, collections::BTreeMap, future::Future, pin::Pin};
 
@@ -22,8 +22,9 @@ const CREATE: &str = "INSERT INTO tasks (id, scope, context_id, state, status_at
     $6::bigint[], $7::boolean[], $8::integer[], $9::bigint[], $10::bytea[], $11::bytea[], $12::bytea[],
     $13::bytea[]) n";
 
-/// Changes tasks and counts by what they were. Fails with a division by zero unless every task is there,
-/// where it is expected, free for this owner and not at its end; the nested loop locks them in the order given.
+/// Updates tasks, and counters by their former states. Fails with a division by zero unless every task
+/// exists, is at its expected entry, is free for this owner, and has not ended. The nested loop locks tasks
+/// in the order of the array.
 const UPDATE: &str = concat!(
     "WITH done AS (
       UPDATE tasks t SET seq = n.seq, owner = $13, former = t.state, state = coalesce(n.state, t.state),
@@ -83,7 +84,7 @@ const COUNT: &str = "INSERT INTO counters (scope, state, n, owner)
   SELECT n.*, $4::bigint FROM unnest($1::uuid[], $2::smallint[], $3::bigint[]) n
   ON CONFLICT (scope, state, owner) DO UPDATE SET n = counters.n + excluded.n";
 
-/// Names of scopes that may not be in the database yet.
+/// Inserts scopes that are not in the database yet.
 const SCOPES: &str = "INSERT INTO scopes (id, agent, tenant, owner)
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) ON CONFLICT DO NOTHING";
 
@@ -121,7 +122,7 @@ impl Ready {
         self.write.expected.0 == 0
     }
 
-    /// About how many bytes it carries.
+    /// The approximate size in bytes.
     pub(super) fn size(&self) -> usize {
         let body = |body: &Body| body.json.len() + body.refs.len();
         let segments = self.write.segments.iter().map(|segment| body(&segment.body));
@@ -145,8 +146,8 @@ fn refs(body: &Body) -> Option<&[u8]> {
     (!body.refs.is_empty()).then_some(&body.refs[..])
 }
 
-/// The statements that write tasks that differ from each other, in the order in which all writers lock.
-/// Sorted by id.
+/// The statements that write the tasks of one group, in the locking order of all writers. `writes` are sorted
+/// by id.
 pub(super) fn steps<'a>(writes: &[&'a Ready], me: i64) -> Vec<Step<'a>> {
     let (created, changed): (Vec<&Ready>, Vec<&Ready>) = writes.iter().partition(|write| write.creates());
     let mut steps = Vec::new();
@@ -189,7 +190,7 @@ fn create<'a>(writes: &[&'a Ready], me: i64) -> Step<'a> {
 }
 
 impl Ready {
-    /// The state after the write; that of a task that is created without one has no name.
+    /// The state after the write; 0 for a task that is created without one.
     fn state(&self) -> i16 {
         self.write.status.map_or(0, |(state, _)| state_code(state))
     }
@@ -264,7 +265,7 @@ fn links<'a>(writes: &[&'a Ready], steps: &mut Vec<Step<'a>>) {
     }
 }
 
-/// Drops turns, puts others in their place, and counts those that wait.
+/// Deletes turns, stores new ones, and counts those that wait.
 fn turns<'a>(changed: &[&'a Ready], created: &[&'a Ready], steps: &mut Vec<Step<'a>>) {
     let dropping = || changed.iter().filter(|w| w.write.drops != Drops::Nothing);
     if dropping().next().is_some() {
@@ -309,7 +310,7 @@ fn count<'a>(created: &[&'a Ready], me: i64) -> Step<'a> {
     )
 }
 
-/// Puts the keys of the writes to their tasks; fails if one is taken.
+/// Assigns the keys of the writes to their tasks; fails if one is taken.
 pub(super) fn answers<'a>(writes: &[&'a Ready]) -> Option<Step<'a>> {
     let mut keyed: Vec<_> = writes.iter().filter_map(|w| Some((*w, w.write.key()?))).collect();
     keyed.sort_by_cached_key(|(w, key)| (w.scope(), key.key.clone()));
@@ -326,7 +327,7 @@ pub(super) fn answers<'a>(writes: &[&'a Ready]) -> Option<Step<'a>> {
     })
 }
 
-/// Names scopes; those that are there stay.
+/// Inserts scopes; existing ones stay.
 pub(super) fn name_scopes<'a>(scopes: &BTreeMap<Uuid, &'a crate::store::Scope>) -> Step<'a> {
     step!(
         SCOPES,
@@ -337,8 +338,8 @@ pub(super) fn name_scopes<'a>(scopes: &BTreeMap<Uuid, &'a crate::store::Scope>) 
     )
 }
 
-/// Sends all statements at once and waits for all answers; the first error is the one that tells.
-/// `ends` are statements without parameters before and after, such as `BEGIN` and `COMMIT`.
+/// Sends all statements at once and waits for all responses; returns the first error. `begin` and `end` are
+/// statements without parameters, such as `BEGIN` and `COMMIT`.
 pub(super) async fn pipeline(
     session: &Session,
     begin: Option<&'static str>,
@@ -370,7 +371,7 @@ pub(super) async fn pipeline(
     session.wait(in_order(sent)).await
 }
 
-/// Polls futures in their order, so that their statements are sent in this order; the first error wins.
+/// Polls futures in order, so that their statements are sent in this order; the first error wins.
 async fn in_order<F: Future<Output = Result<u64, Error>> + Unpin>(futures: Vec<F>) -> Result<(), Error> {
     let mut waiting: Vec<Option<F>> = futures.into_iter().map(Some).collect();
     let mut first_error: Option<(usize, Error)> = None;

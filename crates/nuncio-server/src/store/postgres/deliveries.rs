@@ -1,4 +1,4 @@
-//! Deliveries for people: the list, and trying again.
+//! Deliveries for operators: list and redrive.
 
 use nuncio_protocol::Timestamp;
 use tokio_postgres::{Row, types::ToSql};
@@ -15,7 +15,8 @@ use crate::store::{
     codec::{damaged, millis_from, moment},
 };
 
-/// Before which place and from which, since when, of which agent, how many; then the values of the filter.
+/// Parameters: upper bound (two, excluded), lower bound (two), earliest time, agent, number of rows; then the
+/// values of the filter.
 macro_rules! page {
     ($filter:literal) => {
         concat!(
@@ -44,7 +45,7 @@ const REDRIVE_ONE: &str = "WITH hook AS (SELECT uid FROM webhooks WHERE uid = $1
       WHERE d.webhook = hook.uid AND d.seq = $2 RETURNING d.webhook)
   UPDATE webhooks w SET stopped = false, due_at = $3 FROM again WHERE w.uid = again.webhook RETURNING 1";
 
-/// Those of some webhooks after one, so that nobody waits for all of them.
+/// Redrives a limited number of webhooks after `$2`, so that nobody waits for all of them.
 const REDRIVE_DEAD: &str = "WITH dead AS (
       SELECT DISTINCT d.webhook FROM deliveries d JOIN webhooks w ON w.uid = d.webhook
       WHERE d.state = 2 AND NOT w.stopped AND d.since >= $1 AND d.webhook > $2
@@ -61,10 +62,10 @@ const REDRIVE_DEAD: &str = "WITH dead AS (
       WHERE w.uid = a.webhook)
   SELECT (SELECT count(*) FROM again), (SELECT max(webhook) FROM dead)";
 
-/// So many webhooks are redriven at a time.
+/// The number of webhooks redriven per statement.
 const REDRIVEN: i64 = 100;
 
-/// Beyond every uid.
+/// Sorts after every uid.
 const BEYOND: &str = "\u{10ffff}";
 
 pub(super) async fn list(
@@ -98,7 +99,7 @@ pub(super) async fn list(
     Ok((page.collect::<Result<_, _>>()?, more))
 }
 
-/// What is pending, found by the index that holds nothing else.
+/// Counts pending deliveries, by the partial index on them.
 pub(super) async fn backlog(store: &PostgresStore) -> Result<Backlog, StoreError> {
     let Some(row) = store.operator_query(BACKLOG, &[]).await?.pop() else { return Ok(Backlog::default()) };
     let pending = u64::try_from(row.get::<_, i64>(0)).unwrap_or_default();
@@ -112,7 +113,7 @@ fn delivery(row: &Row) -> Result<Delivery, StoreError> {
         task_id: plain(row.get(4)).into_owned().into(),
         webhook: webhook(row, 0),
         seq: seq(row.get(8)),
-        state: DeliveryState::from_code(row.get(9)).ok_or_else(|| damaged("a delivery in no state"))?,
+        state: DeliveryState::from_code(row.get(9)).ok_or_else(|| damaged("unknown delivery state"))?,
         since: moment(row.get(10))?,
         attempts: u32::try_from(row.get::<_, i32>(11)).unwrap_or_default(),
         recent: recent.collect::<Result<_, _>>().map_err(damaged)?,

@@ -1,7 +1,6 @@
-//! Forgetting: what is past its time, and what a caller wants to be gone.
+//! Deletion: by age, and of everything of a caller.
 //!
-//! What is to go is locked first and deleted by a second statement, which sees all that was written
-//! before the lock.
+//! Rows are locked first and deleted by a second statement, which sees everything written before the lock.
 
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -12,8 +11,8 @@ use crate::store::{
     codec::{millis_from, state_code},
 };
 
-/// The oldest over all callers, without looking at all that is old: of the callers with the oldest tasks the
-/// oldest, and the oldest of those. Those that somebody writes to are left for the next call.
+/// The oldest tasks over all scopes, without a scan of all old ones: takes the scopes with the oldest tasks,
+/// their oldest tasks, and the oldest of those. Locked rows are left for the next call.
 const OLD_TASKS: &str = "WITH heads AS (
       SELECT s.id FROM scopes s CROSS JOIN LATERAL (
         SELECT status_at FROM tasks WHERE scope = s.id AND state = $2 AND status_at < $3
@@ -55,7 +54,7 @@ const THEIR_RESERVATIONS: &str = "WITH theirs AS (
       DELETE FROM answers a USING gone WHERE a.scope = gone.scope AND a.key = gone.key AND a.reserved = gone.id)
   SELECT count(*) FROM gone";
 
-/// In the order in which all lock.
+/// Locks in the order of all writers.
 const LOCK_WEBHOOKS: &str = "SELECT uid FROM webhooks WHERE task = ANY($1::text[]) ORDER BY uid FOR UPDATE";
 
 const DELETE: &str = "WITH gone AS (
@@ -71,8 +70,8 @@ const DELETE: &str = "WITH gone AS (
   INSERT INTO counters SELECT scope, state, $2, -count(*) FROM gone GROUP BY scope, state ORDER BY scope, state
   ON CONFLICT (scope, state, owner) DO UPDATE SET n = counters.n + excluded.n";
 
-/// Nobody begins to write in these scopes, and those who are at it have ended: the next statement sees
-/// what they wrote.
+/// Waits for all writers in these scopes and blocks new ones, so that the next statement sees everything they
+/// wrote.
 const LOCK_SCOPES: &str = "SELECT FROM scopes WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE";
 const LOCK_COUNTERS: &str =
     "SELECT FROM counters WHERE scope = ANY($1::uuid[]) ORDER BY scope, state, owner FOR UPDATE";
@@ -133,7 +132,7 @@ pub(super) async fn erase(
     Ok(erased + usize::try_from(reserved).unwrap_or_default())
 }
 
-/// Deletes tasks that this transaction has locked, with all that belongs to them.
+/// Deletes tasks that this transaction has locked, with everything that belongs to them.
 async fn delete(store: &PostgresStore, session: &Session, ids: Vec<String>) -> Result<usize, StoreError> {
     if !ids.is_empty() {
         let webhooks = session.query(LOCK_WEBHOOKS, &[&ids]).await?;
@@ -143,7 +142,7 @@ async fn delete(store: &PostgresStore, session: &Session, ids: Vec<String>) -> R
     Ok(ids.len())
 }
 
-/// A name without tasks and replies is itself a trace of the caller.
+/// Deletes empty scopes: the name of a scope is itself a trace of the caller.
 async fn forget_scopes(session: &Session, scopes: &Vec<Uuid>) -> Result<(), StoreError> {
     session.query(LOCK_SCOPES, &[scopes]).await?;
     session.query(LOCK_COUNTERS, &[scopes]).await?;

@@ -1,4 +1,4 @@
-//! The slow way of a batch: its tasks are locked and looked at, and each write is judged.
+//! The slow path of a batch: locks and reads its tasks, and checks each write.
 
 use std::{borrow::Cow, collections::HashMap, collections::HashSet, sync::Arc};
 
@@ -17,8 +17,8 @@ use crate::store::{
     judge::{self, ReservationFacts, TaskFacts},
 };
 
-/// The rule of [`judge::entry`] and [`judge::turn`] about owners, as a condition on `tasks`, for statements that look and
-/// write at once: the task is the owner's, or in nobody's hands.
+/// The rule of [`judge::entry`] and [`judge::turn`] about owners, as a condition on `tasks` for statements
+/// that check and write at once: the task belongs to this owner, or no owner holds it.
 macro_rules! free_for {
     ($task:literal, $owner:literal) => {
         concat!("(", $task, ".owner = ", $owner, " OR NOT (", $task, ".busy OR ", $task, ".pending > 0))")
@@ -26,7 +26,7 @@ macro_rules! free_for {
 }
 pub(super) use free_for;
 
-/// In the order in which all writers lock.
+/// Locks in the order of all writers.
 const LOCK: &str = "SELECT id, scope, seq, busy OR pending > 0, owner, state FROM tasks
   WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE";
 
@@ -36,7 +36,7 @@ const TAKEN: &str = "SELECT a.scope, a.key FROM unnest($1::uuid[], $2::text[]) A
 const RESERVED: &str =
     "SELECT id, scope, owner FROM reservations WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE";
 
-/// Where the tasks of a batch are, which of them are reserved, and which keys are taken.
+/// The state of a batch's tasks, reservations and keys.
 pub(super) struct Judge {
     me: i64,
     tasks: HashMap<TaskId, Found>,
@@ -45,7 +45,7 @@ pub(super) struct Judge {
     taken: HashSet<(Uuid, Arc<str>)>,
 }
 
-/// A write, and whether it may be written.
+/// A write and its verdict.
 pub(super) type Judged = (Result<(), Refused>, Ready);
 
 struct Found {
@@ -53,12 +53,12 @@ struct Found {
     seq: Seq,
     busy: bool,
     owner: i64,
-    /// It takes no more entries.
+    /// True if it accepts no more entries.
     ended: bool,
 }
 
 impl Found {
-    /// As the owner `me` finds it in this scope.
+    /// The facts for the owner `me` in this scope.
     fn facts(&self, me: i64, scope: Uuid) -> TaskFacts {
         TaskFacts {
             seq: self.seq,
@@ -71,7 +71,7 @@ impl Found {
 }
 
 impl Judge {
-    /// Locks the tasks of these writes and looks at them.
+    /// Locks and reads the tasks of these writes.
     pub(super) async fn look(session: &Session, writes: &[Ready], me: i64) -> Result<Self, StoreError> {
         let ids: Vec<Cow<'_, str>> = writes.iter().map(|ready| text(ready.write.id.as_str())).collect();
         let mut tasks = HashMap::new();
@@ -99,8 +99,8 @@ impl Judge {
         Ok(Self { me, tasks, reserved, taken })
     }
 
-    /// Says of each write whether it may be written. Of a refused one of several entries, each is judged:
-    /// the first is refused, those after it may not be.
+    /// Checks each write. If a write of several entries is refused, its entries are checked one by one: the
+    /// first is refused, later ones may be accepted.
     pub(super) fn judge(mut self, writes: Vec<Ready>, ready: impl Fn(TaskWrite) -> Ready) -> Vec<Judged> {
         let mut judged = Vec::with_capacity(writes.len());
         for whole in writes {

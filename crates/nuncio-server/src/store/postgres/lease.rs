@@ -1,11 +1,11 @@
-//! Taking webhooks that are due, and saying what became of them.
+//! Leasing due webhooks, and settling them.
 //!
 //! ```text
-//! lease     free what nobody has in hand any more; take what is due; read what it is owed
-//! settle    BEGIN, lock, outcomes, release, COMMIT      sent at once
+//! lease   free the webhooks of stopped owners; lease due ones; read their deliveries
+//! settle  BEGIN, lock, outcomes, release, COMMIT    pipelined
 //! ```
-//! A lease never waits for a lock: what others write to is left for the next call. Whoever settles locks by
-//! uid, as everybody does, so that no two wait for each other.
+//! A lease never waits for a lock: locked rows are left for the next call. A settlement locks rows by uid, as
+//! all writers do, to avoid deadlocks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,7 +26,8 @@ use crate::store::{
     outbox::MOST_ATTEMPTS,
 };
 
-/// Frees what is in the hands of those who are gone, listed or not, and what this owner does not know it has.
+/// Frees the webhooks of stopped owners, with or without a row, and those that this owner does not know it
+/// has leased.
 const FREE: &str = "WITH RECURSIVE holders AS (
       (SELECT holder FROM webhooks WHERE holder IS NOT NULL ORDER BY holder LIMIT 1)
       UNION ALL
@@ -41,10 +42,10 @@ const FREE: &str = "WITH RECURSIVE holders AS (
       WHERE s.holder <> $1 OR w.uid NOT IN (SELECT unnest($3::text[])) FOR UPDATE OF w SKIP LOCKED)
   UPDATE webhooks w SET holder = NULL FROM free WHERE w.uid = free.uid";
 
-/// Goes around the targets by their names, one step of the index each, and takes of each those that have
-/// been due for longest. It ends with the limit; without, it also says when the next falls due. The last
-/// column is for its effect: nobody waits for the disk. If the database crashes, another owner may take the
-/// same in hand; then its receiver is told twice under one id, as after any crash.
+/// Visits the targets in the order of their names, with one index lookup each, and leases those webhooks of
+/// each that are due longest. If the limit is not reached, it also returns the next due time. The last column
+/// turns off waiting for the disk in this transaction. If the database crashes, another owner may lease the
+/// same webhooks; the receiver then gets a delivery twice with the same id, as after any crash.
 const LEASE: &str = "WITH RECURSIVE later AS (
       (SELECT target, due_at FROM webhooks WHERE due_at IS NOT NULL AND holder IS NULL AND target > $3
        ORDER BY target, due_at LIMIT 1)
@@ -83,7 +84,8 @@ const LEASE: &str = "WITH RECURSIVE later AS (
         ORDER BY w.due_at, w.uid LIMIT 1) n) END,
     set_config('synchronous_commit', 'off', true)";
 
-/// StoreOp after the webhooks are in hand: what another has just settled is not told again.
+/// Runs after the webhooks are leased, so that deliveries that another owner has just settled are not
+/// included.
 const OWED: &str = "SELECT w.uid, w.id, w.target, w.body, w.task, s.agent, s.tenant, s.owner,
     d.seqs, d.sinces, d.attempts
   FROM unnest($1::text[]) WITH ORDINALITY AS n(uid, place)
@@ -94,8 +96,8 @@ const OWED: &str = "SELECT w.uid, w.id, w.target, w.body, w.task, s.agent, s.ten
         ORDER BY seq LIMIT $3) o) d
   ORDER BY n.place";
 
-/// Entries that are owed from now on wait for the end of the transaction; those before it are seen by its
-/// next statements.
+/// New deliveries for these webhooks wait for the end of the transaction; the next statements see all earlier
+/// ones.
 const LOCK: &str = "SELECT FROM unnest($1::text[]) AS n(uid) JOIN webhooks w ON w.uid = n.uid
   WHERE w.holder = $2 ORDER BY w.uid FOR UPDATE OF w";
 
@@ -119,7 +121,7 @@ const RELEASE: &str = "UPDATE webhooks w SET holder = NULL, stopped = w.stopped 
   FROM unnest($1::text[], $2::bigint[], $3::boolean[]) AS n(uid, due_at, stops)
   WHERE w.uid = n.uid AND w.holder = $4";
 
-/// If the connection is lost on the way, what was taken is free again with the next call.
+/// Leases due webhooks. If the connection is lost meanwhile, the next call frees them again.
 pub(super) async fn lease(store: &PostgresStore, lease: &Lease) -> Result<Leases, StoreError> {
     let texts = |names: &[Arc<str>]| names.iter().map(|name| text(name).into_owned()).collect::<Vec<_>>();
     let (agents, except, in_hand) = (texts(&lease.agents), texts(&lease.except), texts(&lease.in_hand));
@@ -153,20 +155,20 @@ fn leased(row: &Row) -> Result<Leased, StoreError> {
     })
 }
 
-/// A scope in three columns from this one.
+/// Decodes a scope from three columns, from `first` on.
 pub(super) fn scope(row: &Row, first: usize) -> Arc<Scope> {
     let name = |column: usize| row.get::<_, Option<&str>>(first + column).map(|name| Arc::from(plain(name)));
     Arc::new(Scope { agent: plain(row.get(first)).into(), tenant: name(1), owner: name(2) })
 }
 
-/// What becomes of one webhook.
+/// The merged outcomes of one webhook.
 #[derive(Default)]
 struct Fate<'a> {
     outcomes: Vec<&'a DeliveryOutcome>,
     then: Option<Then>,
 }
 
-/// By uid. What is said of a webhook after it was let go is not ours to say.
+/// Merges outcomes by uid. Outcomes after a release are ignored: the webhook was not leased any more.
 fn fates(settled: &[Settled]) -> BTreeMap<&str, Fate<'_>> {
     let mut fates: BTreeMap<&str, Fate<'_>> = BTreeMap::new();
     for Settled { webhook, outcomes, then } in settled {
@@ -179,7 +181,8 @@ fn fates(settled: &[Settled]) -> BTreeMap<&str, Fate<'_>> {
     fates
 }
 
-/// Not sent twice: what is kept in hand would be counted twice. If it is lost, the webhooks are tried again.
+/// Stores outcomes. Not repeated after an error, because attempts would be counted twice; the deliveries are
+/// then sent again.
 pub(super) async fn settle(store: &PostgresStore, settled: &[Settled]) -> Result<(), StoreError> {
     if settled.is_empty() {
         return Ok(());

@@ -1,5 +1,4 @@
-//! One connection that is there when it is needed: made again after it was lost, not more often than is
-//! good for the server.
+//! A connection that is reopened after it was lost, with back-off.
 
 use std::{
     collections::HashMap,
@@ -25,43 +24,43 @@ use crate::store::{Durability, StoreError};
 /// Parameters of a statement.
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// The first wait after a connection could not be made, and the longest.
+/// The pauses between attempts to connect.
 const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(50), Duration::from_secs(1));
 
-/// How often a transaction is tried that others were in the way of.
+/// The number of attempts of a transaction that conflicts with others.
 pub(super) const ATTEMPTS: usize = 10;
 
-/// How a session is set up.
+/// The settings of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
     pub(super) durability: Durability,
-    /// How long an answer may take. Then the connection is given up.
+    /// The timeout of a response. After it, the connection is closed.
     pub(super) patience: Duration,
-    /// How long a statement may take. Then the server gives it up.
+    /// The timeout of a statement. After it, the server cancels the statement.
     pub(super) statement_timeout: Duration,
 }
 
 impl Setup {
-    /// Nothing takes longer than this.
+    /// One timeout for responses and statements.
     pub(super) fn within(durability: Durability, patience: Duration) -> Self {
         Self { durability, patience, statement_timeout: patience }
     }
 }
 
-/// A connection and what is prepared on it.
+/// A connection and its prepared statements.
 pub(super) struct Session {
     pub(super) client: Client,
     patience: Duration,
-    /// By the address of their text.
+    /// Keyed by the address of the SQL text.
     prepared: Mutex<HashMap<usize, Statement>>,
     connection: AbortHandle,
-    /// It was given up.
+    /// True once it was given up.
     lost: AtomicBool,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // A connection that no longer answers would wait for its last words.
+        // A connection that does not respond would block on its shutdown.
         self.give_up();
     }
 }
@@ -85,7 +84,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Closes the connection: the server undoes what is not committed.
+    /// Closes the connection: the server rolls back an open transaction.
     pub(super) fn give_up(&self) {
         self.lost.store(true, Ordering::Relaxed);
         self.connection.abort();
@@ -95,7 +94,7 @@ impl Session {
         self.client.is_closed() || self.lost.load(Ordering::Relaxed)
     }
 
-    /// Waits for an answer as long as is reasonable.
+    /// Waits for a response, with the timeout.
     pub(super) async fn wait<T>(
         &self,
         answer: impl Future<Output = Result<T, Error>>,
@@ -110,7 +109,7 @@ impl Session {
         }
     }
 
-    /// The statement, prepared once.
+    /// The prepared statement; prepared at its first use.
     pub(super) async fn statement(&self, sql: &'static str) -> Result<Statement, StoreError> {
         let place = sql.as_ptr() as usize;
         let known = self.prepared.lock().get(&place).cloned();
@@ -147,15 +146,15 @@ impl Session {
     }
 }
 
-/// What every session begins with.
+/// The settings that every session begins with.
 fn settings(Setup { durability, patience, statement_timeout }: Setup) -> String {
     let synchronous = match durability {
         Durability::Full => "on",
         Durability::Relaxed => "off",
     };
     let (millis, statement) = (patience.as_millis(), statement_timeout.as_millis());
-    // Every statement of ours goes by an index, whatever the statistics of a young table say; planning it
-    // once is enough.
+    // Every statement of ours uses an index, even if the statistics of a new table suggest otherwise;
+    // planning it once is enough.
     format!(
         "SET search_path = nuncio, pg_catalog; SET synchronous_commit = {synchronous}; \
          SET statement_timeout = {statement}; SET idle_in_transaction_session_timeout = {millis}; \
@@ -171,11 +170,11 @@ pub(super) struct Link {
     address: Arc<Address>,
     setup: Setup,
     state: tokio::sync::Mutex<State>,
-    /// Held by the one transaction that is open.
+    /// Held by the open transaction, of which there is at most one.
     turn: tokio::sync::Mutex<()>,
 }
 
-/// An open transaction. Dropped without an end, it closes the connection.
+/// An open transaction. If it is dropped before its end, the connection is closed.
 pub(super) struct Transaction<'a> {
     pub(super) session: Arc<Session>,
     _turn: tokio::sync::MutexGuard<'a, ()>,
@@ -183,7 +182,7 @@ pub(super) struct Transaction<'a> {
 }
 
 impl Transaction<'_> {
-    /// It ended by other words.
+    /// Says that the transaction has ended without [`Self::commit`].
     pub(super) fn ended(&mut self, ended: bool) {
         self.open = !ended;
     }
@@ -206,7 +205,7 @@ impl Drop for Transaction<'_> {
 #[derive(Default)]
 struct State {
     session: Option<Arc<Session>>,
-    /// Not before this moment again, and how long the next wait is.
+    /// The time of the next attempt, and the pause after that.
     pause: Option<(Instant, Duration)>,
 }
 
@@ -221,12 +220,13 @@ impl Link {
         Self { address, setup, state: tokio::sync::Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
-    /// Waits for its turn on a link where there are transactions: nothing is asked within those of others.
+    /// Waits for exclusive use of a link with transactions, so that no statement runs within that of another
+    /// caller.
     pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.turn.lock().await
     }
 
-    /// Begins a transaction; only on links on which nothing else is asked.
+    /// Begins a transaction; only on links where every call waits for [`Self::turn`].
     pub(super) async fn begin(&self) -> Result<Transaction<'_>, StoreError> {
         let turn = self.turn().await;
         let session = self.session().await?;
@@ -235,7 +235,7 @@ impl Link {
         Ok(transaction)
     }
 
-    /// The session, made anew if the last one is lost. Fails at once if the last attempt was just now.
+    /// The session, reopened if it is lost. Fails at once during the pause after a failed attempt.
     pub(super) async fn session(&self) -> Result<Arc<Session>, StoreError> {
         let mut state = self.state.lock().await;
         if let Some(session) = state.session.as_ref().filter(|session| !session.is_lost()) {
@@ -245,15 +245,15 @@ impl Link {
         let now = Instant::now();
         let wait = match state.pause {
             Some((until, _)) if now < until => {
-                return Err(StoreError::down("PostgreSQL was not reachable a moment ago"));
+                return Err(StoreError::down("PostgreSQL is unreachable; waiting before the next attempt"));
             }
             Some((_, wait)) => wait,
             None => PAUSES.base,
         };
-        // Set before the attempt: whoever gives up waiting for it leaves no free way behind.
+        // Set before the attempt, so that the pause holds even if the caller stops waiting.
         state.pause = Some((now + wait, PAUSES.after(wait)));
         let opened = timeout(self.setup.patience, Session::open(&self.address, self.setup)).await;
-        // An attempt may take longer than the pause: those who waited for it do not each make another.
+        // An attempt may take longer than the pause: callers that waited for it do not each make another.
         state.pause = Some((Instant::now() + wait, PAUSES.after(wait)));
         let session =
             Arc::new(opened.map_err(|_| StoreError::down("PostgreSQL does not answer"))?.map_err(failed)?);
@@ -261,7 +261,7 @@ impl Link {
         Ok(session)
     }
 
-    /// Stops what runs on the connection, and returns when nothing does.
+    /// Cancels the running statement, and returns when nothing is running.
     pub(super) async fn stop(&self, address: &Address) {
         let Some(session) = self.state.lock().await.session.clone().filter(|session| !session.is_lost())
         else {
@@ -269,13 +269,13 @@ impl Link {
         };
         let token = session.client.cancel_token();
         let cancel = token.cancel_query(address.tls.clone());
-        // What was asked last is answered last. A cancel that is not heard, or too late, changes nothing about that.
+        // The empty statement is answered after all earlier ones, even if the cancel request is lost or late.
         if timeout(self.setup.patience, cancel).await.is_err() || session.run("").await.is_err() {
             session.give_up();
         }
     }
 
-    /// Asks, and asks once more if the connection turns out to be lost: for what may be done twice.
+    /// Runs a query, and repeats it once if the connection is lost: for statements that may run twice.
     pub(super) async fn query(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
         let session = self.session().await?;
         match session.query(sql, params).await {
@@ -297,15 +297,15 @@ impl Link {
     }
 }
 
-/// Whether it may be well again by itself.
+/// Classifies an error: the store may recover by itself, or not.
 pub(super) fn failed(error: Error) -> StoreError {
     let Some(code) = error.code() else {
-        // Without a code it is the connection, but for what we ourselves got wrong in asking.
+        // An error without a code is one of the connection, unless we failed to convert a value.
         let conversion = error.to_string().starts_with("error serializing")
             || error.to_string().starts_with("error deserializing");
         return if conversion { StoreError::broken(said(error)) } else { StoreError::down(said(error)) };
     };
-    // Connection, serialisation, no room, shut down or interrupted by the server.
+    // Connection, serialization, resources, shutdown, or cancelled by the server.
     let passing = ["08", "40", "53", "57", "58"].contains(&code.code().get(..2).unwrap_or_default());
     let passing = passing
         || *code == SqlState::LOCK_NOT_AVAILABLE
@@ -313,7 +313,7 @@ pub(super) fn failed(error: Error) -> StoreError {
     if passing { StoreError::down(Coded::new(error)) } else { StoreError::broken(Coded::new(error)) }
 }
 
-/// What the database says, in one line.
+/// The message of the database in one line.
 pub(super) fn said(error: Error) -> String {
     match error.as_db_error() {
         Some(said) => said.message().to_owned(),
@@ -327,7 +327,7 @@ pub(super) fn said(error: Error) -> String {
     }
 }
 
-/// An error of the server with its code, for those who look at it.
+/// An error of the server with its code.
 #[derive(Debug, thiserror::Error)]
 #[error("{message} ({})", .code.code())]
 pub(super) struct Coded {
@@ -342,31 +342,31 @@ impl Coded {
     }
 }
 
-/// The code under which the server refused.
+/// The SQLSTATE of an error of the server.
 pub(super) fn code(error: &StoreError) -> Option<&SqlState> {
     let source = std::error::Error::source(error)?;
     source.downcast_ref::<Coded>().map(|coded| &coded.code)
 }
 
-/// True if the server ends the session with this error. The connection may not be closed yet when it is read.
+/// True if the server ends the session with this error. The connection may still be open when it arrives.
 fn ends_session(error: &StoreError) -> bool {
     code(error).is_some_and(|code| {
         [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code)
     })
 }
 
-/// Whether others were in the way, at the same time: nothing was done, and it may be tried again.
+/// True if the transaction conflicted with another one: nothing was done, and it may be retried.
 pub(super) fn were_others(error: &StoreError) -> bool {
     code(error).is_some_and(|code| code.code().starts_with("40"))
 }
 
-/// The same error for somebody else.
+/// A copy of the error for another caller.
 pub(super) fn again(error: &StoreError) -> StoreError {
     let words = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);
     if error.is_down() { StoreError::down(words) } else { StoreError::broken(words) }
 }
 
-/// Tries it again as long as others were in the way.
+/// Repeats an operation while it conflicts with others.
 pub(super) async fn persist<T, F>(attempt: impl Fn() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,

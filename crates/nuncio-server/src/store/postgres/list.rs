@@ -1,7 +1,7 @@
-//! The list: newest status first, then by id, each filter by an index of its own.
+//! Lists of tasks: newest status first, then by id; each filter uses an index of its own.
 //!
-//! A page ends with its number of tasks or of bytes. What is inline is counted by the database, which sends no more than
-//! fits; what is kept apart is counted before it is asked for.
+//! A page is limited in tasks and in bytes. The database measures inline content and sends no more than fits;
+//! large content is measured before it is loaded.
 
 use std::collections::HashMap;
 
@@ -18,8 +18,8 @@ use crate::store::{
     codec::{Blobs, Digest, Draft, millis_from, state_code},
 };
 
-/// What [`Told`] reads of a row, if it fits; then whether it does. Scope, since when, before which place, how many rows
-/// and bytes; then the values of the filter.
+/// Selects the columns of [`Told`], empty for a row that does not fit, and whether it fits. Parameters:
+/// scope, earliest time, cursor (two), number of rows, bytes; then the values of the filter.
 macro_rules! page {
     ($artifacts:literal, $artifacts_refs:literal, $filter:literal) => {
         concat!(
@@ -50,7 +50,7 @@ macro_rules! page {
     };
 }
 
-/// One of these, by whether artifacts are shown and by what is asked for.
+/// The statements without and with artifacts.
 macro_rules! pages {
     ($filter:literal) => {
         [page!("NULL::bytea", "NULL::bytea", $filter), page!("t.artifacts", "t.artifacts_refs", $filter)]
@@ -102,7 +102,7 @@ fn wants<'a>((id, draft): &(&'a str, Draft)) -> Vec<(&'a str, Digest)> {
     draft.wants().map(|digest| (*id, digest)).collect()
 }
 
-/// Those for which there is room with their large content, too.
+/// Keeps the drafts that fit on the page together with their large content.
 async fn cut<'a>(
     link: &Link,
     query: &TaskQuery,
@@ -118,7 +118,7 @@ async fn cut<'a>(
     Ok(drafts.into_iter().take_while(|(id, draft)| room.takes(bytes(id, draft))).collect())
 }
 
-/// One row more than the page, to know whether there are more.
+/// Reads one row more than the page, to know whether there are more.
 async fn page(link: &Link, scope: &Scope, query: &TaskQuery) -> Result<Vec<Told>, StoreError> {
     let scope = scope_id(scope);
     let since = query.since.map_or(i64::MIN, millis_from);
@@ -143,7 +143,7 @@ async fn page(link: &Link, scope: &Scope, query: &TaskQuery) -> Result<Vec<Told>
     Ok(link.query(sql, &params).await?.into_iter().map(Told).collect())
 }
 
-/// From the counters where they can tell, else by an index.
+/// Counts by the counters where possible, otherwise by an index.
 async fn total(link: &Link, scope: &Scope, query: &TaskQuery) -> Result<Option<usize>, StoreError> {
     if !query.count {
         return Ok(None);

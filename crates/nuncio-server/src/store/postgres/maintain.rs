@@ -1,4 +1,4 @@
-//! Looking after a database: check, backup, migrate, vacuum. None of it repairs anything, and hubs may run
+//! Maintenance of a database: check, backup, migrate, vacuum. None of it repairs anything, and hubs may run
 //! meanwhile.
 
 mod check;
@@ -19,19 +19,19 @@ use super::{
 };
 use crate::store::{Durability, OpenError, StoreError};
 
-/// Nobody waits for the answers but the one who asked for them.
+/// The timeout of maintenance statements: long, because only the operator waits for them.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Ours are set for questions that touch a few rows.
+/// The store's settings suit queries of a few rows; these read whole tables.
 const PLAN_FREELY: &str = "RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_hashjoin; \
     RESET enable_mergejoin; RESET plan_cache_mode";
 
-/// Copies the store as it is at this moment into a file for `pg_restore`, with `pg_dump`. Gives the size of
-/// the copy.
+/// Copies the store, as of one moment, into a file for `pg_restore`, with `pg_dump`. Returns the size of the
+/// copy.
 ///
 /// # Errors
-/// If the database is not ours or cannot be read, `pg_dump` is missing, or the file is there already or
-/// cannot be written.
+/// If the database is not ours or cannot be read, `pg_dump` is missing, or the file exists or cannot be
+/// written.
 pub async fn backup(url: &str, to: &Path) -> Result<u64, OpenError> {
     let address = Address::parse(url)?;
     look(&address).await?;
@@ -48,14 +48,15 @@ pub async fn backup(url: &str, to: &Path) -> Result<u64, OpenError> {
         Err(error) => Some(format!("pg_dump: {error}")),
     };
     if let Some(failure) = failure {
-        // Half a backup is none.
+        // A partial backup is useless.
         let _ = std::fs::remove_file(to);
         return Err(other(failure));
     }
     Ok(std::fs::metadata(to).map_or(0, |file| file.len()))
 }
 
-/// Brings the schema up to date, as opening the store would. Gives the version before and after.
+/// Migrates the schema to the current version, as opening the store would. Returns the version before and
+/// after.
 ///
 /// # Errors
 /// If the database cannot be used.
@@ -66,8 +67,8 @@ pub async fn migrate(url: &str) -> Result<(i64, i64), OpenError> {
     Ok((before, KNOWN))
 }
 
-/// Makes the room of what was forgotten usable again, and tells the planner what is there. Gives the size
-/// before and after.
+/// Makes the space of deleted rows reusable, and updates the planner's statistics. Returns the size before
+/// and after.
 ///
 /// # Errors
 /// If the database cannot be used.
@@ -83,7 +84,7 @@ pub async fn vacuum(url: &str) -> Result<(u64, u64), OpenError> {
     Ok((before, size(&session).await.map_err(refused)?))
 }
 
-/// Those that there are: the schema may be older than we are.
+/// The existing tables: the schema may be older than this program.
 const TABLES: &str = "SELECT relname::text FROM pg_catalog.pg_class
   WHERE relnamespace = 'nuncio'::regnamespace AND relkind = 'r' ORDER BY relname";
 
@@ -94,7 +95,7 @@ async fn size(session: &Session) -> Result<u64, StoreError> {
     Ok(row.map_or(0, |row| u64::try_from(row.get::<_, i64>(0)).unwrap_or_default()))
 }
 
-/// Opens a database that is there and ours, to look at it.
+/// Opens an existing database of ours for maintenance.
 async fn look(address: &Address) -> Result<Session, OpenError> {
     let session = open(address, PATIENCE, Durability::Full).await?;
     let found = schema::version(&session, address).await?;
@@ -108,7 +109,8 @@ async fn look(address: &Address) -> Result<Session, OpenError> {
     Ok(session)
 }
 
-/// `pg_dump` for this address. All it has to know is in its environment: others can read a command line.
+/// `pg_dump` for this address. All settings are in its environment, because other users can read a command
+/// line.
 fn dump(address: &Address) -> Result<Command, OpenError> {
     let program = find("pg_dump").ok_or_else(|| {
         OpenError::Invalid("pg_dump is missing: install the client programs of PostgreSQL".to_owned())
@@ -119,7 +121,7 @@ fn dump(address: &Address) -> Result<Command, OpenError> {
     Ok(command)
 }
 
-/// In `PATH`, or where Debian keeps the newest.
+/// Searches `PATH`, then Debian's directories, newest version first.
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
@@ -136,7 +138,7 @@ fn find(program: &str) -> Option<PathBuf> {
     })
 }
 
-/// A file that only we may read.
+/// Creates a file that only its owner may read.
 fn create_new(to: &Path) -> Result<(), OpenError> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);

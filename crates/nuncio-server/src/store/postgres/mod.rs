@@ -1,15 +1,15 @@
-//! The PostgreSQL store: shared by any number of hubs.
+//! The PostgreSQL store, which any number of hubs can share.
 //!
 //! ```text
-//! commit ─► queue ─► one writer ─► one connection, a batch is one transaction
-//! reads ───────────► two connections, any number of questions on the way at once
-//! lists, counts ───► four, each for one question at a time; two for those of operators
-//! put_records ─► queue ─► one, what is queued is one statement
-//! reserve ─► queue ─► one, likewise
-//! webhooks, leases ─► one
-//! adopt, prune, erase ─► one more; and one each for the heartbeat and for readiness, which nothing may delay
+//! commit ─► queue ─► one writer ─► one connection; a batch is one transaction
+//! reads ───────────► two connections, pipelined
+//! lists, counts ───► a pool of four, one query per connection; a pool of two for operators
+//! put_records ─► queue ─► one connection; queued records are one statement
+//! reserve ─► queue ─► one connection, likewise
+//! webhooks, leases ─► one connection
+//! adopt, prune, erase ─► one connection; heartbeat and readiness have one each, so that nothing delays them
 //! ```
-//! A connection that is lost is made again by the next call; calls fail quickly until then.
+//! The next call replaces a lost connection; until that succeeds, calls fail quickly.
 
 mod address;
 mod columns;
@@ -56,22 +56,21 @@ use self::{
 };
 use super::{Durability, OpenError, Store, StoreError, codec::DEFAULT_LARGE};
 
-/// How a [`PostgresStore`] works.
+/// Options of a [`PostgresStore`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PostgresOptions {
-    /// What a commit waits for.
+    /// The guarantee of a commit.
     pub durability: Durability,
-    /// Content over this many bytes is kept beside the log.
+    /// The size in bytes above which content is stored beside the log.
     pub large: usize,
-    /// How long an answer of the database may take before the connection is taken for cut.
+    /// The timeout of a response from the database; after it, the connection is closed.
     pub patience: Duration,
-    /// How long a list, a count or an operator's question may take before it fails, and how long it waits for a
-    /// connection.
+    /// The timeout of a list, a count or an operator's query, and that of waiting for a connection for it.
     pub list_timeout: Duration,
-    /// How often this owner says that it is alive.
+    /// The interval of this owner's heartbeat.
     pub beat: Duration,
-    /// After how long without a beat an owner is gone.
+    /// The time without a heartbeat after which an owner counts as stopped.
     pub lapse: Duration,
 }
 
@@ -88,25 +87,25 @@ impl Default for PostgresOptions {
     }
 }
 
-/// How many batches wait for the writer; then whoever commits waits.
+/// The number of batches in the writer's queue; callers of `commit` wait while it is full.
 const QUEUE: usize = 64;
 
-/// How many connections are read through.
+/// The number of connections for reads.
 const READERS: usize = 2;
 
-/// How many lists of callers are made at a time.
+/// The number of concurrent lists of callers.
 const LISTS: usize = 4;
 
-/// How many questions of operators are answered at a time.
+/// The number of concurrent queries of operators.
 const OPERATOR_QUERIES: usize = 2;
 
-/// What a long statement may take: forgetting, adopting.
+/// The timeout of long statements: deletion, adoption.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Keeps tasks in PostgreSQL.
+/// A store in PostgreSQL.
 #[derive(Debug)]
 pub struct PostgresStore {
-    /// The owner that this handle is.
+    /// The owner that this handle represents.
     epoch: i64,
     lapse: Duration,
     queue: mpsc::Sender<Job>,
@@ -114,9 +113,9 @@ pub struct PostgresStore {
     reservations: mpsc::Sender<reservations::Job>,
     readers: [Link; READERS],
     next_reader: AtomicUsize,
-    /// For callers.
+    /// Connections for the lists of callers.
     lists: Pool,
-    /// For operators: they see something also while callers keep all of the others busy.
+    /// Connections for operators, separate so that busy callers cannot block them.
     operator_queries: Pool,
     readiness: Link,
     outbox: Link,
@@ -126,8 +125,8 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the database of a URL such as `postgres://user:password@host:5432/database?sslmode=require`;
-    /// makes or brings forward its tables.
+    /// Opens the database of a URL such as `postgres://user:password@host:5432/database?sslmode=require`, and
+    /// creates or migrates its tables.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
         let address = Arc::new(Address::parse(url)?);
         let session = open(&address, LONG, options.durability).await?;
@@ -160,26 +159,26 @@ impl PostgresStore {
         })
     }
 
-    /// This owner says no more that it is alive, as if its process had ended.
+    /// Stops the heartbeat, as if the process had ended.
     #[cfg(any(test, feature = "test-util"))]
     pub fn fall_silent(&self) {
         self.heart.stop();
     }
 
-    /// Answers a question of an operator.
+    /// Runs a query of an operator.
     async fn operator_query(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
         let lent = self.operator_queries.lend().await?;
         let rows = lent.link().query(sql, params).await;
         lent.end(rows)
     }
 
-    /// The next connection to read through.
+    /// The next connection for a read.
     fn reads(&self) -> &Link {
         &self.readers[self.next_reader.fetch_add(1, Ordering::Relaxed) % READERS]
     }
 }
 
-/// A connection of its own.
+/// Opens a separate connection.
 async fn open(address: &Address, patience: Duration, durability: Durability) -> Result<Session, OpenError> {
     let opened = Session::open(address, Setup::within(durability, patience)).await;
     opened.map_err(|error| schema::refused(&link::failed(error), address))

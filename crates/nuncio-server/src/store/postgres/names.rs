@@ -1,4 +1,4 @@
-//! Names in the database: a scope's id, and text without what PostgreSQL does not take.
+//! Names in the database: ids of scopes, and the encoding of text for PostgreSQL.
 
 use std::borrow::Cow;
 
@@ -7,11 +7,10 @@ use uuid::Uuid;
 
 use crate::store::Scope;
 
-/// Stands before the two characters that are replaced; each becomes the next one, so that the order of
-/// texts stays the same.
+/// The escape character: NUL becomes MARK and U+0001, MARK becomes MARK and U+0002. The order of texts stays.
 const MARK: char = '\u{1}';
 
-/// Text for a column. PostgreSQL takes every character but one; callers may send that one too.
+/// Encodes text for a column: PostgreSQL accepts every character except NUL, which callers may send.
 pub(super) fn text(name: &str) -> Cow<'_, str> {
     if !name.contains(['\0', MARK]) {
         return Cow::Borrowed(name);
@@ -19,7 +18,7 @@ pub(super) fn text(name: &str) -> Cow<'_, str> {
     Cow::Owned(name.replace(MARK, "\u{1}\u{2}").replace('\0', "\u{1}\u{1}"))
 }
 
-/// What was given to [`text`].
+/// Decodes the result of [`text`].
 pub(super) fn plain(name: &str) -> Cow<'_, str> {
     if !name.contains(MARK) {
         return Cow::Borrowed(name);
@@ -35,11 +34,11 @@ pub(super) fn plain(name: &str) -> Cow<'_, str> {
     Cow::Owned(whole)
 }
 
-/// The id of a scope: a digest of its names, so that it is known without asking.
+/// The id of a scope: a digest of its names, so that it is known without a query.
 pub(super) fn scope_id(scope: &Scope) -> Uuid {
     let mut digest = Sha256::new();
     for name in [Some(&scope.agent), scope.tenant.as_ref(), scope.owner.as_ref()] {
-        // None is not the empty name, and no two names run together.
+        // The length tells an absent name from an empty one, and keeps adjacent names apart.
         digest.update(name.map_or(u64::MAX, |name| name.len() as u64).to_be_bytes());
         digest.update(name.map_or("", |name| name).as_bytes());
     }

@@ -1,4 +1,4 @@
-//! Tasks over all callers, and how many there are.
+//! Queries of operators over all callers, and counts of tasks.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,8 +19,8 @@ use crate::store::{
     codec::{millis_from, moment, state_code, state_of},
 };
 
-/// There is no index over all callers, which every status would have to keep: of the callers with the newest
-/// tasks the newest, and the newest of those.
+/// There is no index over all scopes, because every status would have to update it. So the query takes the
+/// scopes with the newest tasks, their newest tasks, and the newest of those.
 macro_rules! newest {
     ($state:literal) => {
         concat!(
@@ -48,7 +48,7 @@ const NEWEST_IN_STATE: &str = newest!("AND state = $7");
 const WHOSE: &str =
     "SELECT s.agent, s.tenant, s.owner FROM tasks t JOIN scopes s ON s.id = t.scope WHERE t.id = $1";
 
-/// From the counters: it takes as long as there are callers, however many tasks they have.
+/// Uses the counters: the time depends on the number of callers, not of tasks.
 const COUNT: &str =
     "SELECT s.agent, c.state, sum(c.n)::bigint FROM counters c JOIN scopes s ON s.id = c.scope
   GROUP BY s.agent, c.state HAVING sum(c.n) > 0 ORDER BY s.agent, c.state";
@@ -74,7 +74,7 @@ impl OperatorQueries for PostgresStore {
             Some(after) => (after.timestamp.as_millis(), text(after.id.as_str())),
             None => (i64::MAX, text("")),
         };
-        // One more than asked for, to know whether there are more.
+        // One more than the limit, to know whether there are more.
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1);
         let state = query.state.map(state_code);
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![&agent, &owner, &since, &at, &id, &limit];
@@ -110,7 +110,7 @@ impl OperatorQueries for PostgresStore {
     }
 }
 
-/// A scope, from three columns.
+/// Decodes a scope from three columns.
 fn scope(row: &Row, first: usize) -> Scope {
     let name = |column| row.get::<_, Option<&str>>(column).map(|name| Arc::from(plain(name)));
     Scope { agent: name(first).unwrap_or_default(), tenant: name(first + 1), owner: name(first + 2) }

@@ -1,7 +1,7 @@
-//! What a batch puts into the outbox: the webhooks of its entries, and what all webhooks are owed.
+//! The outbox part of a batch: webhooks that come with entries, and the deliveries of all entries.
 //!
-//! Nothing is lost between a webhook that is put and an entry of its task: both lock the task first, and what
-//! is owed is found by a later statement, which sees every webhook that was put before the lock.
+//! No delivery is lost between a put webhook and an entry of its task: both lock the task first, and the
+//! deliveries are made by a later statement, which sees every webhook that was put before the lock.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::store::Webhook;
 
-/// What becomes of a webhook that another takes the place of; `$1` is the present moment.
+/// The clause for a webhook that replaces another; `$1` is the current time.
 macro_rules! replace {
     ($insert:literal) => {
         concat!(
@@ -27,7 +27,7 @@ macro_rules! replace {
 }
 pub(super) use replace;
 
-/// In the order in which all lock: what is put is not in this order.
+/// Locks in the order of all writers; the puts are in another order.
 const LOCK: &str = "SELECT FROM unnest($1::text[]) AS n(task) JOIN webhooks w ON w.task = n.task
   ORDER BY w.uid FOR UPDATE OF w";
 
@@ -37,8 +37,9 @@ const PUT: &str = replace!(
     $9::bigint[])"
 );
 
-/// Whoever settles a webhook may be about to say that nothing is pending: it is locked before anybody looks
-/// whether it is due. What the lock has waited for is told by `owed`, and by nothing else here.
+/// Creates deliveries. `owed` locks the webhooks before their `due_at` is read, because a concurrent
+/// settlement may be about to clear it. Only `owed` sees the state after the lock; no other part of the
+/// statement does.
 const OWE: &str = "WITH owed AS (
       SELECT w.uid, w.due_at, n.seq, n.since
       FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS n(task, seq, since)
@@ -51,12 +52,12 @@ const OWE: &str = "WITH owed AS (
 /// A webhook of the batch.
 struct Put<'a> {
     of: &'a Ready,
-    /// Its uid is that of the first, if the batch has several of its id.
+    /// The uid of the first webhook, if the batch has several with this id.
     uid: &'a str,
     webhook: &'a Webhook,
 }
 
-/// The statements of a whole batch, after those of its tasks.
+/// The statements of a whole batch, to run after those of its tasks.
 pub(super) fn steps<'a>(writes: &[&'a Ready]) -> Vec<Step<'a>> {
     let owed = || writes.iter().flat_map(|w| w.write.owed.iter().map(|owed| (w.id(), *owed)));
     let mut steps = Vec::new();
@@ -80,7 +81,7 @@ pub(super) fn steps<'a>(writes: &[&'a Ready]) -> Vec<Step<'a>> {
     steps
 }
 
-/// The webhooks to keep: of several of one id the last, in the place of the first.
+/// The webhooks to store: of several with one id the last, with the uid of the first.
 fn puts<'a>(writes: &[&'a Ready]) -> Vec<Put<'a>> {
     let mut puts: BTreeMap<(&str, &str), Put<'a>> = BTreeMap::new();
     for of in writes {

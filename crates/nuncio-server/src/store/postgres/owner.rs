@@ -1,6 +1,7 @@
-//! Being an owner: a number of one's own, a heartbeat, and what those who are gone have left.
+//! The owner behind a handle: its number, its heartbeat, and adoption of the tasks of stopped owners.
 //!
-//! Alive is who has beaten recently by the clock of the database: the clocks of the hubs do not matter.
+//! An owner is alive if its last heartbeat is recent by the clock of the database; the clocks of the hubs do
+//! not matter.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -24,8 +25,8 @@ use super::{
 };
 use crate::store::{Orphan, Scope, StoreError, StoredTurn};
 
-/// A new owner, alive. Owners that are not listed, though tasks are theirs, are listed as gone: they
-/// wrote after they had been thought gone, and went.
+/// Adds a new owner, alive. Owners that have tasks but no row are added as stopped: they wrote after their
+/// row was removed, and then stopped.
 const ENTER: &str = "WITH RECURSIVE left_by(owner) AS (
       SELECT min(owner) FROM tasks WHERE busy OR pending > 0
       UNION ALL
@@ -41,15 +42,15 @@ const BEAT: &str =
 
 const LEAVE: &str = "UPDATE owners SET beat = '-infinity' WHERE epoch = $1";
 
-/// Who has been gone for long and has left nothing.
+/// Owners that stopped long ago and have no tasks left.
 const GONE: &str = "SELECT epoch FROM owners o WHERE o.beat < now() - $1::bigint * interval '10 milliseconds'
   AND NOT EXISTS (SELECT FROM tasks t WHERE t.owner = o.epoch AND (t.busy OR t.pending > 0))";
 
-/// Scopes before counters, as whoever erases does: no two wait for each other.
+/// Locks scopes before counters, in the order of `erase`, to avoid deadlocks.
 const LOCK_COUNTED: &str = "SELECT FROM scopes WHERE id IN (
     SELECT scope FROM counters WHERE owner = ANY($1::bigint[])) ORDER BY id FOR KEY SHARE";
 
-/// Takes them off the list, unless they have come back to life, and adds their counts to those of nobody.
+/// Removes those owners, unless they are alive again, and adds their counts to those of owner 0.
 const CLEAN: &str = "WITH gone AS (
       DELETE FROM owners o WHERE o.epoch = ANY($2::bigint[])
         AND o.beat < now() - $1::bigint * interval '10 milliseconds'
@@ -68,23 +69,23 @@ const ADOPT: &str = "WITH found AS (
       LIMIT $3 FOR UPDATE OF t SKIP LOCKED)
   UPDATE tasks t SET owner = $4 FROM found WHERE t.id = found.id RETURNING t.id";
 
-/// Tasks whose adoption may have been lost on the way, as far as it was not.
+/// Those of the adopted tasks that still belong to this owner.
 const MINE: &str =
     "SELECT t.id, s.agent, s.tenant, s.owner, t.busy FROM tasks t JOIN scopes s ON s.id = t.scope
   WHERE t.id = ANY($1::text[]) AND t.owner = $2";
 
 const TURNS: &str = "SELECT id, begun, body FROM turns WHERE task = $1 ORDER BY id";
 
-/// How many beats lie between two looks at who is gone for long.
+/// The number of heartbeats between two removals of stopped owners.
 const BEATS_PER_CLEANING: u32 = 10;
 
-/// Enters the list of owners.
+/// Registers a new owner; returns its number.
 pub(super) async fn enter(session: &Session) -> Result<i64, StoreError> {
     let row = session.query_opt(ENTER, &[]).await?;
-    row.map(|row| row.get(0)).ok_or_else(|| StoreError::broken("no number for this owner"))
+    row.map(|row| row.get(0)).ok_or_else(|| StoreError::broken("no number assigned to this owner"))
 }
 
-/// Says that the owner is alive, until it is dropped: then, if there is still time, that it is gone.
+/// The heartbeat of an owner. When dropped, it tries to mark the owner as stopped.
 #[derive(Debug)]
 pub(super) struct Heart {
     task: TaskTracker,
@@ -108,13 +109,13 @@ impl Heart {
         }
     }
 
-    /// Takes leave: nobody has to wait for the lapse.
+    /// Marks the owner as stopped, so that others need not wait for its heartbeat to lapse.
     pub(super) async fn rest(&self) {
         self.over.token().cancel();
         self.task.wait().await;
     }
 
-    /// Ends it as the end of the process would.
+    /// Ends the heartbeat as the end of the process would.
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn stop(&self) {
         self.beating.abort();
@@ -129,13 +130,13 @@ async fn pulse(link: Link, epoch: i64, beat: Duration, lapse: Duration, over: Ca
         beats = beats.wrapping_add(1);
         let mut done = link.query(BEAT, &[&epoch]).await.map(drop);
         if done.is_ok() && beats.is_multiple_of(BEATS_PER_CLEANING) {
-            // Not for longer than others wait for a beat: it is tried again anyway.
+            // Bounded, so that the next heartbeat is not late; the removal is repeated anyway.
             done = timeout(beat.max(lapse / 4), clean(&link, lapse)).await.unwrap_or(Ok(()));
         }
         match &done {
-            // Told once: an outage may be long.
-            Err(error) if !missed => tracing::warn!(%error, "no sign of life could be given to the database"),
-            Ok(()) if missed => tracing::info!("the database knows again that this hub is alive"),
+            // Logged once: an outage may be long.
+            Err(error) if !missed => tracing::warn!(%error, "cannot send the heartbeat; trying again"),
+            Ok(()) if missed => tracing::info!("the heartbeat reaches the database again"),
             Err(_) | Ok(()) => {}
         }
         missed = done.is_err();
@@ -159,11 +160,11 @@ pub(super) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// What was adopted and is not handed over yet, by agent: if the connection is lost in between, the next
-/// call makes it good. Held for a whole adoption, so that nothing is handed over twice.
+/// Tasks that were adopted but not yet returned to the caller, by agent: if the connection is lost in
+/// between, the next call returns them. Locked during a whole adoption, so that no task is returned twice.
 pub(super) type Doubt = tokio::sync::Mutex<HashMap<String, BTreeSet<String>>>;
 
-/// Takes over what others have left. The ids are known before the commit.
+/// Takes over the tasks of stopped owners. Their ids are noted before the commit.
 pub(super) async fn adopt(
     store: &PostgresStore,
     agent: &str,
@@ -191,7 +192,7 @@ pub(super) async fn adopt(
     Ok(orphans)
 }
 
-/// The task, unless it is gone by now.
+/// The adopted task, unless it was deleted meanwhile.
 async fn orphan(store: &PostgresStore, row: &Row) -> Result<Option<Orphan>, StoreError> {
     let name = |column: usize| row.get::<_, Option<&str>>(column).map(|name| Arc::from(plain(name)));
     let scope = Scope { agent: plain(row.get(1)).into(), tenant: name(2), owner: name(3) };
@@ -211,7 +212,7 @@ async fn orphan(store: &PostgresStore, row: &Row) -> Result<Option<Orphan>, Stor
     }))
 }
 
-/// Writes something small that is written all the time anyway: shows that it can be.
+/// Checks readiness by a small write: the heartbeat.
 pub(super) async fn beat(store: &PostgresStore) -> Result<(), StoreError> {
     store.readiness.query(BEAT, &[&store.epoch]).await.map(drop)
 }

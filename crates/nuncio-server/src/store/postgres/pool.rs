@@ -1,7 +1,7 @@
-//! Connections for what may take long: lists and counts of callers, and what operators ask for.
+//! Connections for slow queries: lists and counts of callers, and queries of operators.
 //!
-//! Each question has a connection for itself, so that it waits for nothing else and nothing waits for it. The server
-//! ends a statement that takes too long: a question that is too slow fails alone.
+//! Each query has a connection of its own, so that it neither waits for others nor delays them. The server
+//! cancels a statement after its timeout: a query that is too slow fails alone.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,20 +18,21 @@ use super::{
 };
 use crate::store::{Durability, StoreError};
 
-/// How much longer than a statement may take we wait for its answer: the server is to end it, not we the connection.
+/// The time beyond the statement timeout that we wait for a response: the server shall cancel the statement
+/// before we close the connection.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
-/// Some connections, each lent to one question at a time.
+/// A fixed number of connections, each used by one query at a time.
 #[derive(Debug)]
 pub(super) struct Pool {
     permits: Arc<Semaphore>,
     free: Arc<Free>,
     address: Arc<Address>,
-    /// How long a question waits for a connection.
+    /// The timeout of waiting for a connection.
     patience: Duration,
 }
 
-/// The connections that nobody uses. The lock is held for a moment.
+/// The idle connections. The lock is held only briefly.
 #[derive(Debug)]
 struct Free(Mutex<Vec<Link>>);
 
@@ -42,7 +43,7 @@ impl Free {
 }
 
 impl Pool {
-    /// So many connections, made when they are first needed, for statements that may take so long.
+    /// Creates a pool. Connections are opened at their first use.
     pub(super) fn new(
         address: &Arc<Address>,
         durability: Durability,
@@ -59,13 +60,13 @@ impl Pool {
         }
     }
 
-    /// A connection for one question.
+    /// Takes a connection for one query.
     ///
     /// # Errors
-    /// [`StoreError::busy`] if there is none in time.
+    /// [`StoreError::busy`] if none is free in time.
     pub(super) async fn lend(&self) -> Result<Lent, StoreError> {
         let permit = timeout(self.patience, Arc::clone(&self.permits).acquire_owned()).await;
-        // The semaphore is ours and never closed, so that it is the time.
+        // The semaphore is never closed, so this is the timeout.
         let Ok(Ok(permit)) = permit else {
             return Err(StoreError::busy("all connections for lists are in use"));
         };
@@ -80,9 +81,9 @@ impl Pool {
     }
 }
 
-/// A connection that is in use. What is asked by it ends with [`Self::end`].
+/// A connection in use. A query ends with [`Self::end`].
 pub(super) struct Lent {
-    /// `None` once it is given back.
+    /// `None` once it is returned.
     link: Option<Link>,
     permit: Option<OwnedSemaphorePermit>,
     free: Arc<Free>,
@@ -95,13 +96,13 @@ impl Lent {
         self.link.as_ref().expect("it is lent")
     }
 
-    /// Gives it back with the answer.
+    /// Returns the connection and the result.
     ///
     /// # Errors
-    /// That of the question; [`StoreError::busy`] if the server has ended it after its time.
+    /// That of the query; [`StoreError::busy`] if the server has cancelled it after its timeout.
     pub(super) fn end<T>(mut self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         if answer.is_ok() {
-            // Nothing is under way any more.
+            // Nothing is running any more.
             self.free.lock().extend(self.link.take());
         }
         answer.map_err(too_slow)
@@ -109,9 +110,9 @@ impl Lent {
 }
 
 impl Drop for Lent {
-    /// Whoever asked has left, or part of the question has failed: something may still run. It is stopped, and the
-    /// connection is lent again when the server is done with it, so that those who leave early do not make the server
-    /// work for more questions at a time than there are connections.
+    /// Handles a caller that went away, or a query that failed in part: a statement may still be running. It
+    /// is cancelled, and the connection returns to the pool when the server has finished, so that callers
+    /// that leave early never cause more concurrent queries than there are connections.
     fn drop(&mut self) {
         let (Some(link), Some(permit)) = (self.link.take(), self.permit.take()) else { return };
         let (free, address) = (Arc::clone(&self.free), Arc::clone(&self.address));
@@ -120,14 +121,14 @@ impl Drop for Lent {
             free.lock().push(link);
             drop(permit);
         };
-        // Without a runtime nobody asks any more.
+        // Without a runtime there are no callers either.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(stopped);
         }
     }
 }
 
-/// The server has ended a statement after its time.
+/// Turns the cancellation of a statement after its timeout into [`StoreError::busy`].
 fn too_slow(error: StoreError) -> StoreError {
     match code(&error) {
         Some(code) if *code == SqlState::QUERY_CANCELED => StoreError::busy(error),

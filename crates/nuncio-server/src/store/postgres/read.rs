@@ -1,4 +1,4 @@
-//! Reading single tasks: a finished one is one row, others are told by their snapshot and later entries.
+//! Reads of single tasks: a finished one is one row, others are folded from their snapshot and later entries.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,7 +20,7 @@ use crate::store::{
     codec::{Blobs, Digest, Draft, damaged, decode_segment, digests},
 };
 
-/// What [`Told`] reads: the task's row, its entries since the snapshot, and more.
+/// Selects the columns of [`Told`]: the task's row and the segments after its snapshot, then `$more`.
 macro_rules! told {
     ($($more:literal),+) => {
         concat!(
@@ -35,7 +35,7 @@ macro_rules! told {
     };
 }
 
-/// A look into an index tells whether it has webhooks, and a memo; a column would have to be kept.
+/// Webhooks and memo are looked up by index; columns for them would need updates.
 const TASK: &str = told!(
     ", EXISTS (SELECT FROM webhooks w WHERE w.task = t.id), (SELECT m.body FROM memos m WHERE m.task = t.id) ",
     "FROM tasks t WHERE t.id = $1 AND t.scope = $2"
@@ -62,7 +62,7 @@ const CHILDREN: &str = "SELECT l.child FROM links l
   JOIN tasks parent ON parent.id = l.parent JOIN tasks child ON child.id = l.child
   WHERE l.parent = $1 AND parent.scope = $2 AND child.scope = $2 ORDER BY l.child LIMIT $3";
 
-/// Also whose reservation it is, and whether that owner is alive.
+/// Also reads the reservation, and whether its owner is alive.
 const ANSWER: &str = "SELECT a.digest, a.task, a.reply, r.id, r.key, a.digest, r.at, r.body, EXISTS (
       SELECT FROM owners o WHERE o.epoch = r.owner AND o.beat >= now() - $3::bigint * interval '1 millisecond')
   FROM answers a LEFT JOIN reservations r ON r.id = a.reserved WHERE a.scope = $1 AND a.key = $2";
@@ -71,7 +71,7 @@ const ANSWER: &str = "SELECT a.digest, a.task, a.reply, r.id, r.key, a.digest, r
 pub(super) struct Told(pub(super) Row);
 
 impl Told {
-    /// The id as the database has it.
+    /// The id as encoded in the database.
     pub(super) fn id(&self) -> &str {
         self.0.get(0)
     }
@@ -91,7 +91,7 @@ impl Told {
         bodies.unwrap_or_default().into_iter().zip(refs)
     }
 
-    /// The task as far as it is shown, without its large content.
+    /// The task with this projection, without its large content.
     pub(super) fn draft(&self, shown: Projection) -> Result<Draft, StoreError> {
         let mut draft = Draft::new(shown);
         if let Some(json) = self.bytes(5) {
@@ -108,7 +108,7 @@ impl Told {
         Ok(draft)
     }
 
-    /// Of [`TASK`].
+    /// Makes the result of a [`TASK`] row.
     fn stored(&self, me: i64, task: Task) -> StoredTask {
         let held = self.0.get::<_, bool>(2) && self.0.get::<_, i64>(3) != me;
         let memo = self.0.get::<_, Option<Vec<u8>>>(12).map(Bytes::from);
@@ -127,24 +127,24 @@ pub(super) async fn changed_since(
     Ok(rows.iter().filter_map(id).collect())
 }
 
-/// A number of the database.
+/// Decodes a sequence number.
 pub(super) fn seq(number: i64) -> Seq {
     Seq(u64::try_from(number).unwrap_or_default())
 }
 
-/// A number for the database; what is too large is beyond every log.
+/// Encodes a sequence number; a value that does not fit is beyond every log.
 pub(super) fn number(seq: Seq) -> i64 {
     i64::try_from(seq.0).unwrap_or(i64::MAX)
 }
 
-/// Large content that is wanted: per piece its task and its digest.
+/// Large content to load: task and digest of each piece.
 pub(super) struct Wanted<'a> {
     tasks: Vec<&'a str>,
     digests: Vec<Vec<u8>>,
 }
 
 impl<'a> FromIterator<(&'a str, Digest)> for Wanted<'a> {
-    /// Each piece once.
+    /// Removes duplicates.
     fn from_iter<I: IntoIterator<Item = (&'a str, Digest)>>(wanted: I) -> Self {
         let wanted: HashSet<(&str, Digest)> = wanted.into_iter().collect();
         let (tasks, digests) = wanted.into_iter().map(|(task, digest)| (task, digest.0.to_vec())).unzip();
@@ -152,7 +152,7 @@ impl<'a> FromIterator<(&'a str, Digest)> for Wanted<'a> {
     }
 }
 
-/// How many bytes of it each task has.
+/// The size in bytes of the content, by task.
 pub(super) async fn blob_bytes(
     link: &Link,
     wanted: &Wanted<'_>,
@@ -165,7 +165,7 @@ pub(super) async fn blob_bytes(
     Ok(rows.iter().map(bytes).collect())
 }
 
-/// The content, read beside what needs it; by task, because equal content of another is not ours.
+/// Loads the content, by task: the same digest of another task is a different row.
 pub(super) async fn blobs(link: &Link, wanted: &Wanted<'_>) -> Result<HashMap<String, Blobs>, StoreError> {
     let mut found: HashMap<String, Blobs> = HashMap::new();
     if wanted.tasks.is_empty() {
@@ -188,7 +188,7 @@ pub(super) async fn task(
     Ok(found.map(|(told, task)| told.stored(store.epoch, task)))
 }
 
-/// The task as far as it is shown.
+/// Reads the task with this projection.
 pub(super) async fn shown(
     store: &PostgresStore,
     scope: &Scope,
@@ -212,7 +212,7 @@ async fn find(
     let blobs = blobs(store.reads(), &wanted).await?.remove(&*id).unwrap_or_default();
     match draft.finish(&blobs) {
         Ok(task) => Ok(Some((told, task))),
-        // Its content is not there: it may have been forgotten between the two reads.
+        // The content is missing: the task may have been deleted between the two reads.
         Err(error) => match store.reads().query_opt(TASK, &[&id, &scope]).await? {
             Some(_) => Err(error),
             None => Ok(None),
@@ -271,7 +271,7 @@ pub(super) async fn idempotent_outcome(
             let reservation = reservations::read(&row, 3, Arc::new(scope.clone()))?;
             Outcome::Reserved { reservation: Box::new(reservation), abandoned: !row.get::<_, bool>(8) }
         }
-        (None, None) => return Err(damaged("an answer without its outcome")),
+        (None, None) => return Err(damaged("an answer has no outcome")),
     };
     Ok(Some(Answer { digest, outcome }))
 }

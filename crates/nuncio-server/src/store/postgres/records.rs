@@ -1,4 +1,4 @@
-//! Records. What is put by whoever at the same time becomes one statement, as entries do.
+//! Records. Concurrent writes become one statement, as entries do.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -25,9 +25,9 @@ const LIST: &str = "SELECT key, version, at, value FROM records
 const LIST_BACKWARDS: &str = "SELECT key, version, at, value FROM records
   WHERE (kind, key) >= ($1, $2) AND (kind, key) < ($3, $4) ORDER BY kind DESC, key DESC LIMIT $5";
 
-/// Records that differ from each other, in the order in which all lock. Tells the version of those that were
-/// there, and of those that are written now. Of one that somebody has just made or dropped it tells nothing:
-/// the next statement sees more.
+/// Writes distinct records, in the locking order of all writers. Returns the versions found and the versions
+/// written. A record that another transaction has just created or deleted is missing in both: the next
+/// statement sees it.
 const PUT: &str = "WITH n AS (
       SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::bigint[])
         WITH ORDINALITY AS n(kind, key, value, at, expect, place)),
@@ -57,17 +57,17 @@ const PRUNE: &str = "WITH old AS (
       FOR UPDATE SKIP LOCKED)
   DELETE FROM records r USING old WHERE r.kind = old.kind AND r.key = old.key AND r.at < $2 RETURNING 1";
 
-/// Batches are joined up to so many records, or so many bytes.
+/// The maximum number of records in one statement of joined batches, and their maximum size in bytes.
 const MOST_RECORDS: usize = 1_024;
 const MOST_BYTES: usize = 32 << 20;
 
-/// How often a statement is tried that others were in the way of.
+/// The number of attempts of a statement that conflicts with others.
 const ATTEMPTS: usize = 10;
 
-/// One result for each record.
+/// One result per record.
 type Results = Result<Vec<Result<u64, Refused>>, StoreError>;
 
-/// Records to be put, and whom to tell.
+/// Records to write, and the channel for the results.
 pub(super) struct Job {
     puts: Vec<PutRecord>,
     done: oneshot::Sender<Results>,
@@ -79,12 +79,12 @@ impl Job {
     }
 }
 
-/// As a column: what is expected to be there.
+/// Encodes the condition: -1 for any version, 0 for none.
 fn expected(expect: Expect) -> i64 {
     match expect {
         Expect::Anything => -1,
         Expect::Absent => 0,
-        // One that is not there has no version, and none has this one.
+        // Version 0 and versions that do not fit match no record.
         Expect::Version(version) => {
             i64::try_from(version).ok().filter(|version| *version > 0).unwrap_or(i64::MAX)
         }
@@ -117,7 +117,7 @@ impl Records for PostgresStore {
         results.await.map_err(|_| stopped())?
     }
 
-    /// Not asked twice: the second answer would not be that of the first.
+    /// Not repeated after an error: the second result would differ from the first.
     async fn delete_record(
         &self,
         kind: &str,
@@ -144,7 +144,7 @@ fn read(row: &Row) -> Result<Record, StoreError> {
     Ok(Record { key: plain(key).into_owned(), value: value.into(), version: version as u64, at })
 }
 
-/// Puts what is queued, until nobody can ask any more.
+/// Writes queued records until all senders are dropped.
 pub(super) async fn keep(link: Link, mut queue: mpsc::Receiver<Job>) {
     while let Some(first) = queue.recv().await {
         let (mut records, mut bytes) = (first.puts.len(), first.bytes());
@@ -165,7 +165,7 @@ pub(super) async fn keep(link: Link, mut queue: mpsc::Receiver<Job>) {
                 Ok(rest) => Ok(rest.by_ref().take(puts.len()).collect()),
                 Err(error) => Err(again(error)),
             };
-            // Nobody may be waiting any more.
+            // The caller may be gone.
             let _ = done.send(own);
         }
     }
@@ -175,7 +175,7 @@ async fn put_all(link: &Link, puts: &[&PutRecord]) -> Results {
     let waves = waves(puts);
     for _ in 0..ATTEMPTS {
         match put_waves(link, puts, &waves).await {
-            // A deadlock, or the like.
+            // A deadlock or serialization failure.
             Err(error) if code(&error).is_some_and(|code| code.code().starts_with("40")) => {}
             Err(error) => return Err(error),
             Ok(results) => return Ok(results),
@@ -185,10 +185,10 @@ async fn put_all(link: &Link, puts: &[&PutRecord]) -> Results {
 }
 
 fn in_the_way() -> StoreError {
-    StoreError::down("others were in the way too often")
+    StoreError::down("too many conflicts with concurrent transactions")
 }
 
-/// One transaction, which most of the time is one statement.
+/// One transaction, usually of one statement.
 async fn put_waves(link: &Link, puts: &[&PutRecord], waves: &[Vec<usize>]) -> Results {
     let mut results = vec![Ok(0); puts.len()];
     if let [wave] = waves {
@@ -218,7 +218,7 @@ async fn put_wave(
             match (after, expect.check(before.unwrap_or(0))) {
                 (Some(version), _) => results[place] = Ok(version),
                 (None, Err(refused)) => results[place] = Err(refused),
-                // Somebody else has just made it.
+                // Another transaction has just created or deleted it.
                 (None, Ok(())) => open.push(place),
             }
         }
@@ -230,10 +230,10 @@ async fn put_wave(
     Err(in_the_way())
 }
 
-/// The version before, and after it was written.
+/// The version found, and the version written.
 type Versions = (Option<u64>, Option<u64>);
 
-/// Sorted by kind and key.
+/// Writes records that are sorted by kind and key.
 async fn put_once<'a>(
     session: &Session,
     puts: impl Iterator<Item = &'a PutRecord> + Clone,
@@ -260,7 +260,8 @@ async fn put_once<'a>(
     Ok(told)
 }
 
-/// The places of records that differ from each other, sorted; what is put to one again is in a later group.
+/// Groups the indexes of records so that a group has each record once, sorted; later writes of a record are
+/// in later groups.
 fn waves(puts: &[&PutRecord]) -> Vec<Vec<usize>> {
     let mut waves: Vec<Vec<usize>> = Vec::new();
     let mut seen: HashMap<(&str, &str), usize> = HashMap::new();

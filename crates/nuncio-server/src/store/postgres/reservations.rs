@@ -1,4 +1,4 @@
-//! Reservations. What is reserved by whoever at the same time becomes one statement, as entries do.
+//! Reservations. Concurrent ones become one statement, as entries do.
 
 use std::{
     borrow::Cow,
@@ -25,7 +25,7 @@ use crate::store::{
     judge,
 };
 
-/// Tells which of them are this owner's now. One that is sent twice is told twice.
+/// Returns the ids that are reserved by this owner now, including those of an earlier attempt.
 const RESERVE: &str = "WITH n AS (
       SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $4::bytea[], $5::bigint[], $6::bytea[])
         AS n(id, scope, key, digest, at, body)),
@@ -46,7 +46,7 @@ const RELEASE: &str = "WITH gone AS (
       DELETE FROM reservations WHERE id = $1 AND scope = $2 AND owner = $3 RETURNING scope, key)
   DELETE FROM answers a USING gone WHERE a.scope = gone.scope AND a.key = gone.key";
 
-/// Fails with a division by zero unless every reservation is there, and this owner's or taken.
+/// Fails with a division by zero unless every reservation exists, and is this owner's or taken.
 const END: &str = "WITH ended AS (
       DELETE FROM reservations r USING unnest($1::text[], $2::uuid[], $3::boolean[]) AS n(id, scope, take)
       WHERE r.id = n.id AND r.scope = n.scope AND (r.owner = $4 OR n.take) RETURNING r.id, r.scope, r.key),
@@ -55,20 +55,20 @@ const END: &str = "WITH ended AS (
       WHERE a.scope = ended.scope AND a.key = ended.key)
   SELECT 1 / (count(*) = $5::bigint)::int FROM ended";
 
-/// An owner that is not listed has been gone for long.
+/// An owner without a row stopped long ago.
 const ABANDONED: &str = "SELECT r.id, r.key, a.digest, r.at, r.body, s.tenant, s.owner
   FROM reservations r JOIN scopes s ON s.id = r.scope LEFT JOIN answers a ON a.scope = r.scope AND a.key = r.key
   WHERE s.agent = $1 AND NOT EXISTS (
     SELECT FROM owners o WHERE o.epoch = r.owner AND o.beat >= now() - $2::bigint * interval '1 millisecond')
   ORDER BY r.at, r.id LIMIT $3";
 
-/// Reservations are joined up to so many, or so many bytes.
+/// The maximum number of reservations in one statement, and their maximum size in bytes.
 const MAX_RESERVATIONS: usize = 1_024;
 const MAX_BYTES: usize = 32 << 20;
 
 type Answer = Result<Result<(), Refused>, StoreError>;
 
-/// A reservation to be made, and whom to tell.
+/// A reservation to make, and the channel for the result.
 pub(super) struct Job {
     reservation: Reservation,
     done: oneshot::Sender<Answer>,
@@ -81,7 +81,7 @@ pub(super) async fn reserve(store: &PostgresStore, reservation: Reservation) -> 
     answer.await.map_err(|_| stopped())?
 }
 
-/// Reserves what is queued, until nobody can ask any more.
+/// Makes the queued reservations, until all senders are dropped.
 pub(super) async fn run(link: Link, me: i64, mut queue: mpsc::Receiver<Job>) {
     while let Some(first) = queue.recv().await {
         let mut bytes = first.reservation.body.len();
@@ -99,13 +99,13 @@ pub(super) async fn run(link: Link, me: i64, mut queue: mpsc::Receiver<Job>) {
                 Ok(made) => Ok(judge::key(!made.contains(&reservation.task_id))),
                 Err(error) => Err(again(error)),
             };
-            // Nobody may be waiting any more.
+            // The caller may be gone.
             let _ = done.send(answer);
         }
     }
 }
 
-/// The ids of those that are ours.
+/// Returns the ids that are reserved by this owner.
 async fn reserve_all<'a>(
     link: &Link,
     me: i64,
@@ -140,10 +140,10 @@ async fn reserve_all<'a>(
             Err(error) => return Err(error),
         }
     }
-    Err(StoreError::down("others were in the way too often"))
+    Err(StoreError::down("too many conflicts with concurrent transactions"))
 }
 
-/// True if a scope was erased at the same moment; the next attempt names it again.
+/// True if a scope was erased concurrently; the next attempt inserts it again.
 fn is_erased(error: &StoreError) -> bool {
     code(error).is_some_and(|code| *code == SqlState::FOREIGN_KEY_VIOLATION)
 }
@@ -167,7 +167,7 @@ pub(super) async fn abandoned(
     rows.iter().map(one).collect()
 }
 
-/// A reservation whose id, key, digest, time and body are the columns from this one on.
+/// Decodes a reservation from five columns, from `first` on: id, key, digest, time, body.
 pub(super) fn read(row: &Row, first: usize, scope: Arc<Scope>) -> Result<Reservation, StoreError> {
     let key = row.get::<_, Option<&str>>(first + 1).map(|key| Arc::from(plain(key)));
     let digest =
@@ -181,7 +181,7 @@ pub(super) fn read(row: &Row, first: usize, scope: Arc<Scope>) -> Result<Reserva
     })
 }
 
-/// Ends the reservations of tasks that are created, whose keys find the tasks from now on.
+/// Ends the reservations of tasks that are created, and assigns their keys to the tasks.
 pub(super) fn end<'a>(writes: &[&'a Ready], me: i64) -> Option<Step<'a>> {
     let mut reserved: Vec<_> = writes.iter().copied().filter(|w| w.write.reserved).collect();
     reserved.sort_by(|a, b| a.write.id.cmp(&b.write.id));

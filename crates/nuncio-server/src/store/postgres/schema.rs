@@ -1,7 +1,7 @@
-//! The tables, and how older ones become these.
+//! The tables and their migrations.
 //!
-//! They live in a schema of their own, `nuncio`: nothing of another application can be in the way or be
-//! taken for ours, and all of it can be dumped, granted or dropped by one name.
+//! They are in a schema of their own, `nuncio`: they cannot collide or be confused with tables of another
+//! application, and can be dumped, granted or dropped by one name.
 
 use tokio_postgres::error::SqlState;
 
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::store::{OpenError, StoreError};
 
-/// The steps from an empty database to the present; the version is how many have been taken. Never
-/// changed, only added to.
+/// The migrations from an empty database to the current version, which is their number. Never change one,
+/// only add.
 const STEPS: [&str; 4] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
@@ -20,13 +20,13 @@ const STEPS: [&str; 4] = [
     include_str!("schema/4.sql"),
 ];
 
-/// What the present version is called.
+/// The current version.
 pub(super) const KNOWN: i64 = STEPS.len() as i64;
 
-/// One process at a time; the number has no meaning.
+/// Serializes migrations of several processes; the number has no meaning.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(2602001)";
 
-/// Brings the database to the present version; says from where.
+/// Migrates the database to the current version; returns the version before.
 pub(super) async fn migrate(session: &Session, address: &Address) -> Result<i64, OpenError> {
     let other = |error: StoreError| refused(&error, address);
     session.run("BEGIN").await.map_err(other)?;
@@ -54,7 +54,7 @@ async fn step_by_step(session: &Session, address: &Address) -> Result<i64, OpenE
     Ok(found)
 }
 
-/// How many steps the database has taken.
+/// The version of the database: the number of applied migrations.
 pub(super) async fn version(session: &Session, address: &Address) -> Result<i64, OpenError> {
     let other = |error: StoreError| refused(&error, address);
     const LOOK: &str =
@@ -62,7 +62,7 @@ pub(super) async fn version(session: &Session, address: &Address) -> Result<i64,
     let row = session.query_opt(LOOK, &[]).await.map_err(other)?;
     let (schema, table) = row.map_or((false, false), |row| (row.get(0), row.get(1)));
     if !table {
-        // A schema of this name that holds nothing may have been made for us.
+        // An empty schema of this name may have been created for us.
         const EMPTY: &str =
             "SELECT 1 FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('nuncio') LIMIT 1";
         let foreign = schema && session.query_opt(EMPTY, &[]).await.map_err(other)?.is_some();
@@ -72,7 +72,7 @@ pub(super) async fn version(session: &Session, address: &Address) -> Result<i64,
     row.map(|row| row.get(0)).ok_or_else(|| OpenError::NotOurs { place: address.place.clone() })
 }
 
-/// Why it could not be opened, from what the server said.
+/// Turns a server's error into the reason for which the store could not be opened.
 pub(super) fn refused(error: &StoreError, address: &Address) -> OpenError {
     let place = address.place.clone();
     let detail = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);

@@ -1,4 +1,4 @@
-//! Writes of one statement: direct replies, turns, secrets. Each may be sent twice without harm.
+//! Writes of one statement: direct replies, turns, secrets. Each may run twice without harm.
 
 use nuncio_protocol::{Message, TaskId, Timestamp};
 use tokio_postgres::Row;
@@ -15,7 +15,7 @@ use crate::store::{
     judge::{self, TaskFacts},
 };
 
-/// The scope is locked against being erased at the same time.
+/// The update of the scope locks it against a concurrent erasure.
 const REPLY: &str = "WITH scope AS (
       INSERT INTO scopes VALUES ($1, $2, $3, $4)
       ON CONFLICT (id) DO UPDATE SET agent = excluded.agent RETURNING id),
@@ -26,11 +26,11 @@ const REPLY: &str = "WITH scope AS (
   ON CONFLICT (scope, key) DO UPDATE SET at = excluded.at, reply = excluded.reply, reserved = NULL
     WHERE a.reserved IN (SELECT id FROM ended)";
 
-/// The task that a refused change of a turn was about.
+/// The task of a change of a turn that was not accepted.
 const FACTS: &str =
     "SELECT seq, owner = $3, busy OR pending > 0, state FROM tasks WHERE id = $1 AND scope = $2";
 
-/// A statement over the task `mine`, which is locked, if this owner may change its turns.
+/// A statement over the task `mine`, locked, which is empty unless this owner may change its turns.
 macro_rules! mine {
     ($then:literal) => {
         concat!(
@@ -69,7 +69,7 @@ const DROP: &str = mine!(
   SELECT 1 FROM mine"
 );
 
-/// The first value stays; whoever comes second is told it.
+/// The first value stays; a second writer gets it too.
 const SECRET: &str = "WITH made AS (
       INSERT INTO secrets VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING value)
   SELECT value FROM made UNION ALL SELECT value FROM secrets WHERE name = $1 LIMIT 1";
@@ -127,7 +127,7 @@ pub(super) async fn update_turn(
     }
     let found = store.reads().query_opt(FACTS, &[&id, &scope, &store.epoch]).await?;
     let facts = found.as_ref().map(facts).transpose()?;
-    // Nothing forbids it, and nothing was done: there is no such turn.
+    // No rule refuses the change and nothing was changed: there is no such turn.
     Ok(judge::turn(facts).and(Err(Refused::NotFound)))
 }
 
@@ -143,11 +143,11 @@ fn facts(row: &Row) -> Result<TaskFacts, StoreError> {
 
 pub(super) async fn secret(store: &PostgresStore, name: &str) -> Result<[u8; 32], StoreError> {
     let fresh: [u8; 32] = rand::random();
-    // Two at once: the loser does not see the winner's value yet, but does the second time.
+    // With two concurrent calls, the loser does not see the winner's value at once, but on its next attempt.
     for _ in 0..3 {
         if let Some(row) = store.reads().query_opt(SECRET, &[&text(name), &&fresh[..]]).await? {
             return row.get::<_, &[u8]>(0).try_into().map_err(damaged);
         }
     }
-    Err(StoreError::down("somebody else makes the secret and does not come to an end"))
+    Err(StoreError::down("another hub is creating the secret and has not finished"))
 }

@@ -1,4 +1,4 @@
-//! The PostgreSQL store: the contract, and what only a server that many share can do wrong.
+//! The PostgreSQL store: the contract, and cases that only a shared database has.
 
 mod forget;
 mod lists;
@@ -30,7 +30,7 @@ impl Handles for Database {
         connect(&self.0).await
     }
 
-    // The lapse has a test of its own.
+    // The lapse of a heartbeat has a test of its own.
     async fn die(&self, handle: Arc<PostgresStore>) {
         handle.close().await;
     }
@@ -51,7 +51,7 @@ async fn connect(url: &str) -> Arc<PostgresStore> {
     }
 }
 
-/// How many rows each table has, but for those that are always there.
+/// The number of rows in each table that is not empty, except tables that always have rows.
 async fn rows(url: &str) -> Vec<(String, u64)> {
     let tables = [
         "tasks",
@@ -78,12 +78,12 @@ async fn rows(url: &str) -> Vec<(String, u64)> {
     counted
 }
 
-/// What the check of the whole database says.
+/// The problems that the check of the whole database finds.
 async fn problems(url: &str) -> Vec<String> {
     super::maintain::check(url).await.unwrap()
 }
 
-/// Tries until it holds; nothing else says when a server has noticed something.
+/// Repeats an attempt until it succeeds; there is no signal for changes in the server.
 async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
     let tried = async {
         let mut again = tokio::time::interval(Duration::from_millis(50));

@@ -1,4 +1,4 @@
-//! Webhooks of a task: put, read, dropped. Whoever changes them has locked the task.
+//! Webhooks of a task: put, read, delete. Changes lock the task first.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::store::{MOST_WEBHOOKS, Refused, Scope, StoreError, Webhook};
 
-/// Entries of the task are written before or after, never meanwhile.
+/// Keeps entries of the task from being written meanwhile.
 const LOCK_TASK: &str = "SELECT FROM tasks WHERE id = $1 AND scope = $2 FOR UPDATE";
 
-/// Says nothing if there are too many.
+/// Returns no row if there are too many webhooks.
 const PUT: &str = replace!(
     "INSERT INTO webhooks (uid, task, id, scope, agent, target, body, first_seq)
   SELECT $2, $3, $4, $5, $6, $7, $8, 0
@@ -26,7 +26,7 @@ const PUT: &str = replace!(
 const WEBHOOK: &str = "SELECT w.uid, w.id, w.target, w.body FROM tasks t JOIN webhooks w ON w.task = t.id
   WHERE t.id = $1 AND t.scope = $2 AND w.id = $3 AND NOT w.stopped";
 
-/// One row without a webhook if the task has none.
+/// Returns one row without a webhook if the task has none.
 const WEBHOOKS: &str = "SELECT w.uid, w.id, w.target, w.body FROM tasks t LEFT JOIN LATERAL (
       SELECT * FROM webhooks WHERE task = t.id AND NOT stopped AND ($3::text IS NULL OR id > $3)
       ORDER BY id LIMIT $4) w ON true
@@ -104,7 +104,7 @@ pub(super) async fn forget(
     Ok(dropped)
 }
 
-/// A webhook in four columns from this one: uid, id, target, body.
+/// Decodes a webhook from four columns, from `first` on: uid, id, target, body.
 pub(super) fn webhook(row: &Row, first: usize) -> Webhook {
     let text = |column: usize| plain(row.get(first + column));
     Webhook {

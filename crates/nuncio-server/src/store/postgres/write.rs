@@ -1,10 +1,10 @@
-//! The one writer: whatever is queued becomes one transaction.
+//! The one writer: all queued batches become one transaction.
 //!
 //! ```text
-//! usual      BEGIN, all statements, COMMIT      sent at once: one way there and back
-//! else       BEGIN, lock and look, judge each, write what may be written, COMMIT
+//! fast path    BEGIN, all statements, COMMIT    pipelined: one round trip
+//! slow path    BEGIN, lock and read, check each write, write the accepted ones, COMMIT
 //! ```
-//! The usual way expects that nothing will be refused, and fails as a whole if something is.
+//! The fast path assumes that nothing is refused, and fails as a whole otherwise.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -27,30 +27,30 @@ use crate::store::{
 /// One result per entry.
 pub(super) type Results = Result<Vec<Result<(), Refused>>, StoreError>;
 
-/// A batch, and whom to tell.
+/// A batch, and the channel for its results.
 pub(super) struct Job {
     pub(super) batch: Vec<Commit>,
     pub(super) done: oneshot::Sender<Results>,
 }
 
-/// Batches are joined up to so many entries.
+/// The maximum number of entries in one transaction of joined batches.
 const MOST_ENTRIES: usize = 1_024;
 
-/// A statement carries about so many bytes; PostgreSQL's own limit is 1 GB.
+/// The approximate maximum size of a statement in bytes; PostgreSQL's own limit is 1 GB.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What is remembered about so many scopes and tasks; then anew.
+/// The maximum number of scopes and tasks in the writer's caches; full caches are cleared.
 const MOST_REMEMBERED: usize = 100_000;
 
 /// Writes batches.
 pub(super) struct Writer {
     link: Link,
     me: i64,
-    /// Content over this many bytes is kept beside the log.
+    /// The size in bytes above which content is stored beside the log.
     large: usize,
-    /// Scopes that are in the database, unless somebody has erased them.
+    /// Scopes known to be in the database; another hub may have erased them since.
     named: HashSet<Uuid>,
-    /// At which entry the snapshot of a conversation was kept last.
+    /// The entry of the last stored snapshot of a task.
     snapshots: HashMap<TaskId, Seq>,
 }
 
@@ -59,7 +59,7 @@ impl Writer {
         Self { link, me, large, named: HashSet::new(), snapshots: HashMap::new() }
     }
 
-    /// Writes until nobody can ask any more.
+    /// Writes until all senders are dropped.
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Job>) {
         while let Some(first) = queue.recv().await {
             let mut jobs = vec![first];
@@ -100,7 +100,7 @@ impl Writer {
             }
             return Ok(results);
         }
-        Err(StoreError::down("others were in the way too often"))
+        Err(StoreError::down("too many conflicts with concurrent transactions"))
     }
 
     fn ready(&self, mut write: TaskWrite) -> Ready {
@@ -109,7 +109,7 @@ impl Writer {
         Ready { write, snapshot }
     }
 
-    /// The usual way. False if something is to be refused.
+    /// The fast path. False if a write is to be refused.
     async fn together(&mut self, writes: &[Ready]) -> Result<bool, StoreError> {
         for _ in 0..ATTEMPTS {
             let session = self.link.session().await?;
@@ -127,9 +127,10 @@ impl Writer {
         Ok(false)
     }
 
-    /// Looks first, then writes what may be written. False if somebody came in between: nothing is written.
+    /// The slow path: reads first, then writes the accepted ones. False after a conflict with another
+    /// transaction: nothing is written.
     async fn one_by_one(&mut self, writes: Vec<Ready>) -> Result<(Vec<Judged>, bool), StoreError> {
-        // Whoever erased a scope would be in the way for certain.
+        // A cached scope that was erased would make it fail for certain.
         self.named.clear();
         let mut transaction = self.link.begin().await?;
         let judge = Judge::look(&transaction.session, &writes, self.me).await?;
@@ -137,7 +138,7 @@ impl Writer {
         let accepted = judged.iter().filter(|(verdict, _)| verdict.is_ok()).map(|(_, write)| write);
         let steps = self.all_steps(&accepted.collect::<Vec<_>>());
         let done = pipeline(&transaction.session, None, &steps, Some("COMMIT")).await;
-        // Whatever it said, the server has ended the transaction, if it has said something.
+        // Any error with a code shows that the server has ended the transaction.
         transaction.ended(done.as_ref().err().is_none_or(|error| code(error).is_some()));
         drop(steps);
         match done {
@@ -166,7 +167,7 @@ impl Writer {
         all
     }
 
-    /// What the next batch need not ask.
+    /// Updates the caches for the next batch.
     fn remember(&mut self, written: &Ready) {
         if self.named.len() > MOST_REMEMBERED {
             self.named.clear();
@@ -186,13 +187,13 @@ impl Writer {
     }
 }
 
-/// What stood in the way of a transaction.
+/// The cause of a failed transaction.
 enum Obstacle {
-    /// Something is to be refused.
+    /// A write is to be refused.
     Refusal,
-    /// A scope was erased since it was named.
+    /// A cached scope has been erased.
     Erased,
-    /// Others, at the same time.
+    /// A conflict with another transaction.
     Others,
 }
 
@@ -209,8 +210,8 @@ impl Obstacle {
     }
 }
 
-/// Groups of writes of different tasks, each sorted and of a size that a statement can carry. Later writes
-/// of a task are in later groups.
+/// Groups writes so that a group has each task once. Groups are sorted, and small enough for a statement.
+/// Later writes of a task are in later groups.
 fn waves<'a>(writes: &[&'a Ready]) -> Vec<Vec<&'a Ready>> {
     let mut waves: Vec<Vec<&Ready>> = Vec::new();
     let mut seen: HashMap<&TaskId, usize> = HashMap::new();
@@ -237,13 +238,13 @@ fn waves<'a>(writes: &[&'a Ready]) -> Vec<Vec<&'a Ready>> {
     sized
 }
 
-/// Gives each batch its part of the results.
+/// Sends each batch its part of the results.
 fn answer(results: Results, lengths: Vec<usize>, tell: Vec<oneshot::Sender<Results>>) {
     match results {
         Ok(results) => {
             let mut rest = results.into_iter();
             for (length, done) in lengths.into_iter().zip(tell) {
-                // Nobody may be waiting any more.
+                // The caller may be gone.
                 let _ = done.send(Ok(rest.by_ref().take(length).collect()));
             }
         }

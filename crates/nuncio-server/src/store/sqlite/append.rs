@@ -1,4 +1,4 @@
-//! Entries as rows: one for the task, one per segment, and the rare ones.
+//! Entries as rows: one for the task, one per segment, and less common ones.
 
 use bytes::Bytes;
 use nuncio_protocol::{Seq, Timestamp};
@@ -14,10 +14,10 @@ use crate::store::{
     judge::{self, TaskFacts, Verdict},
 };
 
-/// Larger memos are in a table of their own.
+/// The maximum size in bytes of a memo in the task's row; larger ones are in a table of their own.
 const SMALL_MEMO: usize = 1 << 10;
 
-/// The task's row, as far as a write needs to know it.
+/// The columns of a task's row that a write needs.
 struct Row {
     key: i64,
     scope: i64,
@@ -25,7 +25,7 @@ struct Row {
     seq: Seq,
     owner: i64,
     busy: bool,
-    /// In progress, or with a turn that waits.
+    /// True if it is in progress, or has a turn that waits.
     in_hand: bool,
     turns: i64,
     snapshot_seq: Seq,
@@ -33,7 +33,7 @@ struct Row {
 }
 
 impl Row {
-    /// As the owner `me` finds it in this scope.
+    /// The facts for the owner `me` in this scope.
     fn facts(&self, me: i64, scope: Option<i64>) -> Result<TaskFacts, StoreError> {
         Ok(TaskFacts {
             seq: self.seq,
@@ -46,7 +46,7 @@ impl Row {
 }
 
 impl Session {
-    /// Appends the entries of a batch; one result per entry.
+    /// Appends the entries of a batch; returns one result per entry.
     pub(super) fn append(
         &mut self,
         writes: Vec<TaskWrite>,
@@ -68,7 +68,7 @@ impl Session {
         Ok(results)
     }
 
-    /// A write that is refused has changed nothing.
+    /// Applies a write. A refused write changes nothing.
     fn apply(&mut self, write: &mut TaskWrite) -> Result<Result<(), Refused>, StoreError> {
         if write.last.0 > LAST_SEQ {
             return Ok(Err(Refused::Full));
@@ -102,7 +102,7 @@ impl Session {
         Ok(Ok(()))
     }
 
-    /// Gives the key of the task, and how many webhooks it has.
+    /// Creates the task; returns its key and the number of its webhooks.
     fn create(&mut self, write: &mut TaskWrite) -> Result<Result<(i64, i64), Refused>, StoreError> {
         let scope = self.scope(&write.scope)?;
         let snapshot = write.due_snapshot(Seq::ZERO);
@@ -151,7 +151,7 @@ impl Session {
         Ok(Ok((key, 0)))
     }
 
-    /// Gives the key of the task, and how many webhooks it has, if they are owed something.
+    /// Updates the task; returns its key, and the number of its webhooks if the write causes deliveries.
     fn go_on(&mut self, write: &mut TaskWrite) -> Result<Result<(i64, i64), Refused>, StoreError> {
         let scope = self.known_scope(&write.scope)?;
         let row = self.row(write)?;
@@ -190,7 +190,7 @@ impl Session {
     }
 
     fn row(&self, write: &TaskWrite) -> Result<Option<Row>, StoreError> {
-        // The number of webhooks is behind the snapshot: it is looked for only if it matters.
+        // The column follows the snapshot in the row, so it is read only if needed.
         let mut select = self.db.prepare_cached(
             "SELECT key, scope, state, seq, owner, busy, turns, snapshot_seq, busy + pending > 0,
                  CASE WHEN ?2 THEN webhooks ELSE 0 END
@@ -213,7 +213,7 @@ impl Session {
         Ok(row.optional()?)
     }
 
-    /// Ends the reservation of a task that is created, or takes the key that it has without one.
+    /// Ends the reservation of a task that is created, or takes the write's key if there is none.
     fn take_name(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<Verdict, StoreError> {
         if write.reserved {
             return self.end_reservation(scope, task, write);
@@ -221,7 +221,7 @@ impl Session {
         self.take_key(scope, task, write)
     }
 
-    /// Whether the key is taken is seen by inserting it.
+    /// Takes the key by inserting it, which also shows whether it is taken.
     fn take_key(&self, scope: i64, task: i64, write: &TaskWrite) -> Result<Verdict, StoreError> {
         let Some(idempotency) = write.key() else { return Ok(Ok(())) };
         let mut insert = self.db.prepare_cached(
@@ -245,7 +245,7 @@ impl Session {
         Ok(())
     }
 
-    /// Keeps what the agent remembers with a task, in place of what it had.
+    /// Stores the memo of a task, if there is a new one.
     fn put_memo(&mut self, key: i64, memo: Option<&Bytes>) -> Result<(), StoreError> {
         let Some(memo) = memo else { return Ok(()) };
         let here = Some(&memo[..]).filter(|memo| is_small(memo));
@@ -257,7 +257,7 @@ impl Session {
         Ok(())
     }
 
-    /// Keeps a memo that is too large for the row of its task.
+    /// Stores a memo that is too large for the task's row.
     fn put_large_memo(&mut self, key: i64, memo: &Bytes) -> Result<(), StoreError> {
         self.written += memo.len();
         let keep = "INSERT INTO memos (task, body) VALUES (?1, ?2)
@@ -275,7 +275,7 @@ impl Session {
         Ok(())
     }
 
-    /// Drops and adds turns. Most tasks have none, and then nothing is asked of the database.
+    /// Deletes and adds turns. Most tasks have none; then no statement runs.
     fn put_turns(&self, key: i64, kept: i64, write: &TaskWrite) -> Result<(), StoreError> {
         if write.turns.is_empty() && (kept == 0 || write.drops == Drops::Nothing) {
             return Ok(());
@@ -294,7 +294,7 @@ impl Session {
         self.count_turns(key)
     }
 
-    /// Keeps a turn in place of what is kept under its id.
+    /// Stores a turn; replaces the one with the same id.
     pub(super) fn put_turn(&self, key: i64, turn: &StoredTurn) -> Result<(), StoreError> {
         let mut keep = self.db.prepare_cached(
             "INSERT INTO turns (task, id, begun, body) VALUES (?1, ?2, ?3, ?4)
@@ -304,7 +304,7 @@ impl Session {
         Ok(())
     }
 
-    /// Brings the numbers of turns in the task's row up to date.
+    /// Updates the counts of turns in the task's row.
     pub(super) fn count_turns(&self, key: i64) -> Result<(), StoreError> {
         let mut set = self.db.prepare_cached(
             "UPDATE tasks SET (turns, pending) =
@@ -316,7 +316,7 @@ impl Session {
     }
 }
 
-/// True if a memo may be in the row of its task, which is written anew with every entry.
+/// True if a memo may be in the task's row, which is rewritten with every entry.
 fn is_small(memo: &[u8]) -> bool {
     memo.len() <= SMALL_MEMO
 }
@@ -331,7 +331,7 @@ fn columns(snapshot: Option<&Snapshot>) -> Columns<'_> {
     (seq.0 as i64, Some(&task.json), some(&task.refs), artifacts, artifacts_refs)
 }
 
-/// Nothing as NULL.
+/// `None`, which is NULL, for an empty value.
 fn some(bytes: &[u8]) -> Option<&[u8]> {
     (!bytes.is_empty()).then_some(bytes)
 }

@@ -1,4 +1,4 @@
-//! Webhooks and deliveries as they are read.
+//! Reads of webhooks and deliveries.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::store::{
     codec::{damaged, millis_from, moment},
 };
 
-/// The webhook of a row: uid, id, target, body.
+/// Decodes a webhook from four columns: uid, id, target, body.
 fn read_webhook(row: &Row<'_>) -> rusqlite::Result<Webhook> {
     let id = row.get::<_, String>(1)?.into();
     Ok(Webhook { uid: row.get(0)?, id, target: row.get(2)?, body: row.get(3)? })
@@ -47,15 +47,15 @@ pub(super) fn webhooks(
     })
 }
 
-/// A page of deliveries. Who has their webhooks in hand is not known here.
+/// A page of deliveries. Leases are not known here.
 pub(super) fn deliveries(
     db: &Connection,
     query: &DeliveryQuery,
 ) -> Result<(Vec<Delivery>, bool), StoreError> {
     let mut filter = filter(query);
     filter.values.push(Box::new(bounded(query.limit).saturating_add(1)));
-    // The webhooks of a task are few, and sorted; all of them are walked in their order, to the end of the
-    // page. Those that were given up are found by their index.
+    // The webhooks of a task are few, and are sorted. Otherwise webhooks are visited in the order of their
+    // uids until the page is full. Dead deliveries are found by their index.
     let tables = match query.task_id {
         Some(_) => "tasks CROSS JOIN webhooks ON webhooks.task = tasks.key",
         None => "webhooks INDEXED BY webhooks_by_uid CROSS JOIN tasks ON tasks.key = webhooks.task",
@@ -83,7 +83,7 @@ pub(super) fn deliveries(
     Ok((page, false))
 }
 
-/// What is pending, found by the index of the webhooks that are owed something.
+/// Counts pending deliveries, by the index of due webhooks.
 pub(super) fn backlog(db: &Connection) -> Result<Backlog, StoreError> {
     let mut count = db.prepare_cached(
         "SELECT count(*), min(since)
@@ -133,7 +133,7 @@ fn filter(query: &DeliveryQuery) -> Filter {
 fn read_delivery(row: &Row<'_>) -> Result<Delivery, StoreError> {
     let code: i16 = row.get(9)?;
     let state = DeliveryState::from_code(code)
-        .ok_or_else(|| damaged(format_args!("no delivery is in state {code}")))?;
+        .ok_or_else(|| damaged(format_args!("{code} is not a delivery state")))?;
     let recent: Option<String> = row.get(12)?;
     let recent: Option<Vec<Attempt>> =
         recent.map(|recent| serde_json::from_str(&recent)).transpose().map_err(damaged)?;

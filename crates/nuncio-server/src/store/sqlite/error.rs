@@ -1,4 +1,4 @@
-//! What SQLite says, as what it means for us.
+//! Errors of SQLite, as errors of the store.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::store::{OpenError, StoreError};
 
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
-        // A full disk, a busy file or a failing read may be well again; a damaged or read-only file is not.
+        // A full disk, a busy file or a failed read may recover; a damaged or read-only file does not.
         match error.sqlite_error_code() {
             Some(
                 ErrorCode::DiskFull
@@ -18,14 +18,14 @@ impl From<Error> for StoreError {
                 | ErrorCode::OutOfMemory
                 | ErrorCode::CannotOpen,
             ) => Self::down(error),
-            // The time of a list is over.
+            // The timeout of a list.
             Some(ErrorCode::OperationInterrupted) => Self::busy(error),
             _ => Self::broken(error),
         }
     }
 }
 
-/// Why a database could not be opened.
+/// Turns an error into the reason for which a database could not be opened.
 pub(super) fn opening(path: &Path, error: &Error) -> OpenError {
     let (place, detail) = (path.display().to_string(), error.to_string());
     match error.sqlite_error_code() {
@@ -39,7 +39,7 @@ pub(super) fn opening(path: &Path, error: &Error) -> OpenError {
     }
 }
 
-/// The same failure, for one more who waits.
+/// A copy of the error for another caller.
 pub(super) fn again(error: &StoreError) -> StoreError {
     let words = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
     if error.is_down() { StoreError::down(words) } else { StoreError::broken(words) }

@@ -1,4 +1,4 @@
-//! Forgetting: what is past its time, and what a caller wants to be gone.
+//! Deletion: by age, and of everything of a caller.
 
 use rusqlite::{Row, params};
 
@@ -11,7 +11,7 @@ use crate::store::{
     codec::{millis_from, state_code},
 };
 
-/// A task to be forgotten.
+/// A task to delete.
 struct Old {
     key: i64,
     scope: i64,
@@ -75,7 +75,7 @@ impl Session {
         let reserved = self.erase_reservations(theirs, whose, limit - (tasks + replies) as i64)?;
         let erased = tasks + replies + reserved;
         if (erased as i64) < limit {
-            // Nothing is left of them: their name goes as well.
+            // Nothing is left in these scopes, so their names are deleted too.
             self.count_tasks()?;
             let mut delete = self.db.prepare_cached(&format!(
                 "DELETE FROM scopes WHERE {theirs}
@@ -114,7 +114,7 @@ impl Session {
         Ok(old.len())
     }
 
-    /// Turns, links, keys and large content go with the row of the task.
+    /// Deletes tasks. Turns, links, keys and large content are deleted by cascade.
     fn forget(&mut self, old: &[Old]) -> Result<usize, StoreError> {
         for Old { key, scope, state } in old {
             let log = "DELETE FROM log WHERE place BETWEEN ?1 AND ?2";

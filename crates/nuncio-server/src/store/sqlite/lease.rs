@@ -1,7 +1,7 @@
-//! Leases: the ring of targets with something due, and the webhooks that are in hand.
+//! Leases: a walk around the targets of due webhooks, and the set of leased webhooks.
 //!
 //! ```text
-//! webhooks_due   a:1 5s   a:1 9s   b:1 2s   d:1 1s ...     one step per target, whatever lies between
+//! webhooks_due   a:1 5s   a:1 9s   b:1 2s   d:1 1s ...     one index lookup per target
 //!                └───────────────► └──────► └────► and from the beginning
 //! ```
 
@@ -14,8 +14,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use super::bounded;
 use crate::store::{Lease, Leased, Leases, Owed, Scope, Settled, StoreError, Then, Webhook, codec::moment};
 
-/// The webhooks that are in the hands of this handle, by their uids. The file is ours alone, and what a
-/// handle before this one had in hand is free: so this is not written down, and a lease writes nothing.
+/// The uids of the webhooks leased by this handle. No other handle has the file open, and the leases of an
+/// earlier one are void: so they are kept in memory only, and a lease writes nothing.
 #[derive(Debug, Default)]
 pub(super) struct HeldLeases(Mutex<HashSet<Arc<str>>>);
 
@@ -28,7 +28,7 @@ impl HeldLeases {
         self.lock().contains(uid)
     }
 
-    /// Lets go of all but these; gives what is left.
+    /// Releases all except these; returns those that are still leased.
     fn keep(&self, known: &[Arc<str>]) -> HashSet<Arc<str>> {
         let known: HashSet<&Arc<str>> = known.iter().collect();
         let mut held = self.lock();
@@ -36,12 +36,12 @@ impl HeldLeases {
         held.clone()
     }
 
-    /// False if it is in hand already.
+    /// False if it is already leased.
     fn take(&self, uid: &Arc<str>) -> bool {
         self.lock().insert(Arc::clone(uid))
     }
 
-    /// Lets go of what was settled; only once that is committed, so that nobody leases what was before.
+    /// Releases settled webhooks; to be called after the commit, so that no lease sees the state before it.
     pub(super) fn let_go(&self, settled: &[(Arc<str>, Then)]) {
         let mut held = self.lock();
         for (uid, then) in settled {
@@ -51,17 +51,18 @@ impl HeldLeases {
         }
     }
 
-    /// What of this is ours to settle.
+    /// The outcomes of webhooks that this handle has leased.
     pub(super) fn ours(&self, settled: Vec<Settled>) -> Vec<Settled> {
         let held = self.lock();
         settled.into_iter().filter(|settled| held.contains(&settled.webhook)).collect()
     }
 }
 
-/// Takes webhooks that are due in hand.
+/// Leases due webhooks.
 pub(super) fn lease(db: &Connection, held_leases: &HeldLeases, lease: &Lease) -> Result<Leases, StoreError> {
-    // First this, then the moment that is read: what is let go in between was settled after it was leased, and
-    // is left out here; the other way around its deliveries would be leased as they were before.
+    // The order matters: first the set of leases, then the snapshot of the database. A webhook that is
+    // released in between is still in the set and is left out here; in the opposite order, its deliveries
+    // would be leased in their state before the settlement.
     let held = held_leases.keep(&lease.in_hand);
     let moment = db.unchecked_transaction()?;
     let mut round = Round { db: &moment, lease, held, leased: Vec::new(), next: None };
@@ -72,7 +73,7 @@ pub(super) fn lease(db: &Connection, held_leases: &HeldLeases, lease: &Lease) ->
     Ok(Leases { leased, next })
 }
 
-/// A walk around the ring.
+/// A walk around the targets.
 struct Round<'a> {
     db: &'a Connection,
     lease: &'a Lease,
@@ -82,7 +83,7 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Those after a target first, then those before.
+    /// Visits the targets after `after` first, then the others.
     fn go(&mut self) -> Result<(), StoreError> {
         let after = &self.lease.after;
         let mut target = self.beyond(after)?;
@@ -114,7 +115,7 @@ impl Round<'_> {
         Ok(self.db.prepare_cached(next)?.query_row([target], |row| row.get(0)).optional()?)
     }
 
-    /// Takes what is due at a target, and notes when the first of the others will be.
+    /// Leases the due webhooks of a target, and notes the due time of the first one that is left.
     fn stop_at(&mut self, target: &Arc<str>) -> Result<(), StoreError> {
         if self.lease.except.contains(target) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The list: newest status first, by the index that the filters choose.
+//! Lists of tasks: newest status first, by the index that suits the filters.
 
 use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
 
@@ -8,7 +8,7 @@ use crate::store::{
     codec::{millis_from, state_code},
 };
 
-/// The conditions of a query, and what belongs into them.
+/// The conditions of a query, and their values.
 #[derive(Default)]
 pub(super) struct Filter {
     pub(super) text: String,
@@ -22,7 +22,7 @@ impl Filter {
         self.values.push(Box::new(value));
     }
 
-    /// Only what stands after this place in the list.
+    /// Only tasks after this position in the list.
     pub(super) fn after(&mut self, place: &Keyset) {
         self.and("(status_at, id) < (?,", place.timestamp.as_millis());
         self.text.push_str(" ?)");
@@ -38,7 +38,7 @@ pub(super) fn tasks(db: &Connection, scope: &Scope, query: &TaskQuery) -> Result
     let find = "SELECT key FROM scopes WHERE agent = ?1 AND tenant IS ?2 AND owner IS ?3";
     let mut find = db.prepare_cached(find)?;
     let mut found = find.query(params![scope.agent, scope.tenant, scope.owner])?;
-    // The row stays open: the page and the number are of one moment.
+    // The row stays open, so that page and count are from the same snapshot.
     let Some(row) = found.next()? else {
         return Ok(TaskPage { total: query.count.then_some(0), ..TaskPage::default() });
     };
@@ -49,8 +49,8 @@ pub(super) fn tasks(db: &Connection, scope: &Scope, query: &TaskQuery) -> Result
     Ok(page)
 }
 
-/// The conditions but for the place in the list. The index is named, so that a page never costs more than
-/// its part of it, whatever SQLite thinks of the data.
+/// The conditions except the cursor. The index is named explicitly, so that a page never costs more than its
+/// range of the index, even if SQLite's planner would choose otherwise.
 fn filter(scope: i64, query: &TaskQuery) -> (&'static str, Filter) {
     let mut filter = Filter::default();
     filter.and("tasks.scope = ?", scope);
@@ -71,13 +71,13 @@ fn filter(scope: i64, query: &TaskQuery) -> (&'static str, Filter) {
     (index, filter)
 }
 
-/// Reads task after task until the page is full, by their number or by their bytes.
+/// Reads tasks until the page is full, by number or by bytes.
 fn page(db: &Connection, scope: i64, query: &TaskQuery) -> Result<TaskPage, StoreError> {
     let (index, mut filter) = filter(scope, query);
     if let Some(after) = &query.after {
         filter.after(after);
     }
-    // One more than asked for, to know whether there are more.
+    // One more than the limit, to know whether there are more.
     filter.values.push(Box::new(i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1)));
     let columns = if query.without_artifacts { read::LEAN } else { read::WHOLE };
     let mut select = db.prepare_cached(&format!(
@@ -102,7 +102,7 @@ fn page(db: &Connection, scope: i64, query: &TaskQuery) -> Result<TaskPage, Stor
     Ok(page)
 }
 
-/// How many match in all: from the counters, or by the index.
+/// Counts all matches, by the counters where possible, otherwise by the index.
 fn count(db: &Connection, scope: i64, query: &TaskQuery) -> Result<usize, StoreError> {
     let total: Option<i64> = match (&query.context_id, query.since, query.state) {
         (None, None, None) => {

@@ -1,11 +1,11 @@
-//! One hub per file: a lock beside the database, with the number of the process that has it.
+//! One hub per file: a lock file beside the database, with the id of the process that holds the lock.
 //!
-//! SQLite's own locks let processes take turns; ours says that there is one, so that everything an earlier
-//! one has left in progress is known to be abandoned.
+//! SQLite's own locks let processes take turns. This one ensures that there is only one process, so that
+//! everything that an earlier one left in progress is known to be abandoned.
 //!
-//! The lock belongs to the open file, and a process that was forked has a copy of that until it runs its program
-//! (close-on-exec). A hub that is killed in between leaves the lock to its child for that moment. So a lock whose
-//! owner is dead is waited for.
+//! The lock belongs to the open file, and a forked process has a copy of that until it executes its program
+//! (close-on-exec). A hub that is killed in between leaves the lock to its child for that moment. So taking a
+//! lock waits while the holder is dead.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -16,11 +16,11 @@ use std::{
 
 use crate::store::OpenError;
 
-/// How often, and how many times, a lock is tried again whose owner is dead: 5 seconds.
+/// The interval and number of retries for a lock whose holder is dead: 5 seconds in total.
 const ORPHAN_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_ORPHAN_RETRIES: usize = 500;
 
-/// Held until it is dropped, or the process ends in whatever way.
+/// Held until it is dropped, or the process ends.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
@@ -28,7 +28,8 @@ pub(super) struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A program that is being started has a copy of our files for a moment; to close ours would not be enough.
+        // A child process that is being started has a copy of the file for a moment, so closing ours would
+        // not suffice.
         let _ = self.file.unlock();
     }
 }
@@ -43,7 +44,7 @@ impl Lock {
         Self::take_with(path, || std::thread::sleep(ORPHAN_RETRY_INTERVAL))
     }
 
-    /// The same with another way to wait.
+    /// As [`Self::take`], with a function that waits.
     fn take_with(path: &Path, pause: impl FnMut()) -> Result<Self, OpenError> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
@@ -65,14 +66,14 @@ impl Lock {
     }
 }
 
-/// Why a lock was not got.
+/// The reason for which the lock was not taken.
 enum Taken {
-    /// This process has it; 0 if it is not known which.
+    /// This process holds it; 0 if it is unknown.
     By(u32),
     Failed(io::Error),
 }
 
-/// Locks the file, and waits for a lock that a dead process has left to its child.
+/// Locks the file; waits for a lock that a dead process has left to its child.
 fn lock(file: &mut File, mut pause: impl FnMut()) -> Result<(), Taken> {
     let mut retries = 0;
     loop {
@@ -90,15 +91,15 @@ fn lock(file: &mut File, mut pause: impl FnMut()) -> Result<(), Taken> {
     }
 }
 
-/// The process that has written its number.
+/// The process id in the file.
 fn owner(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
     text.trim().parse().ok()
 }
 
-/// True if there is no such process on this machine, or it has ended and nobody has taken note of it yet. One of
-/// another user is alive.
+/// True if there is no such process on this machine, or if it is a zombie. A process of another user counts
+/// as alive.
 #[cfg(unix)]
 fn is_dead(pid: u32) -> bool {
     use rustix::{io::Errno, process};
@@ -106,8 +107,8 @@ fn is_dead(pid: u32) -> bool {
     raw.is_some_and(|raw| process::test_kill_process(raw) == Err(Errno::SRCH)) || is_zombie(pid)
 }
 
-/// The state follows the name, which is in parentheses and may hold anything (proc(5)). Elsewhere than on Linux there
-/// is no such file.
+/// Reads the state, which follows the name in parentheses; the name may contain any character (proc(5)).
+/// False on systems without this file.
 #[cfg(unix)]
 fn is_zombie(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -119,20 +120,20 @@ fn is_dead(_: u32) -> bool {
     false
 }
 
-/// The path with something after it.
+/// The path with a suffix.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// Opens a file, or makes one that only its owner may read. SQLite gives the files beside the database the
+/// Opens a file, or creates one that only its owner may read. SQLite gives the files beside the database the
 /// same mode.
 pub(super) fn private(path: &Path) -> io::Result<File> {
     options().create(true).open(path)
 }
 
-/// Makes a file that is not there yet, as [`private`].
+/// Creates a new file, as [`private`].
 pub(super) fn private_new(path: &Path) -> io::Result<File> {
     options().create_new(true).open(path)
 }
@@ -145,7 +146,7 @@ fn options() -> OpenOptions {
     options
 }
 
-/// Why a file could not be opened.
+/// Turns an I/O error into the reason for which a file could not be opened.
 pub(super) fn unopened(path: &Path, error: &io::Error) -> OpenError {
     let place = path.display().to_string();
     match error.kind() {
@@ -159,7 +160,7 @@ pub(super) fn unopened(path: &Path, error: &io::Error) -> OpenError {
 mod tests {
     use super::*;
 
-    /// The number of a process that has ended.
+    /// The id of a process that has ended.
     fn dead() -> u32 {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
@@ -167,7 +168,8 @@ mod tests {
         pid
     }
 
-    /// A lock file with this in it, locked by a copy of the file as a forked process has it; and what to lock.
+    /// A lock file with this text, locked by another handle of the file, as a forked process has; and the
+    /// path to lock.
     fn held(name: &str, text: &str) -> (File, PathBuf) {
         let path = std::env::temp_dir().join(format!("nuncio-lock-{}-{name}.db", std::process::id()));
         let mut file = private(&beside(&path, ".lock")).unwrap();
@@ -181,14 +183,15 @@ mod tests {
         std::fs::remove_file(beside(path, ".lock")).unwrap();
     }
 
-    /// It was refused once in a hundred kills: a program was being started, and had the lock until it ran.
+    /// Guards against a former fault: about one start in a hundred after a kill was refused, because a child
+    /// process had the lock until it executed its program.
     #[test]
     fn a_lock_whose_owner_is_dead_is_waited_for() {
         let (file, path) = held("orphan", &format!("{}\n", dead()));
         let (mut copy, mut pauses) = (Some(file), 0);
         let lock = Lock::take_with(&path, || {
             pauses += 1;
-            // The child runs its program.
+            // The child executes its program.
             if pauses == 3 {
                 copy = None;
             }

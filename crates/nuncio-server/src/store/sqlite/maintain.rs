@@ -1,4 +1,4 @@
-//! Looking after a database: check, backup, migrate, vacuum. All of it waits for the disk, and none of it
+//! Maintenance of a database: check, backup, migrate, vacuum. All of it blocks on the disk, and none of it
 //! repairs anything.
 
 mod check;
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::store::{Durability, OpenError};
 
-/// Copies a database as it is at this moment, also while a hub runs. Gives the size of the copy.
+/// Copies a database as of one moment, even while a hub uses it. Returns the size of the copy.
 ///
 /// # Errors
-/// If the file is not ours or cannot be read, or if the other one is there already or cannot be written.
+/// If the file is not ours or cannot be read, or if the target exists or cannot be written.
 pub fn backup(from: &Path, to: &Path) -> Result<u64, OpenError> {
     let source = look(from)?;
     let known = schema::version(&source, from)?;
@@ -38,7 +38,7 @@ pub fn backup(from: &Path, to: &Path) -> Result<u64, OpenError> {
     }
     let copied = copy(&source, to);
     if copied.is_err() {
-        // Half a backup is none. If it cannot be removed, it is still refused when it is opened.
+        // A partial backup is useless. If it cannot be removed, opening it fails.
         let _ = std::fs::remove_file(to);
     }
     copied.map_err(|error| error::opening(to, &error))?;
@@ -47,7 +47,7 @@ pub fn backup(from: &Path, to: &Path) -> Result<u64, OpenError> {
 
 fn copy(source: &Connection, to: &Path) -> rusqlite::Result<()> {
     let mut target = Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // In one step: it reads one moment, which holds up no writer; in several, each write would begin it anew.
+    // In one step: it reads one snapshot and blocks no writer. In several steps, each write would restart it.
     match Backup::new(source, &mut target)?.step(-1)? {
         StepResult::Done => Ok(()),
         _ => Err(rusqlite::Error::SqliteFailure(
@@ -57,7 +57,8 @@ fn copy(source: &Connection, to: &Path) -> rusqlite::Result<()> {
     }
 }
 
-/// Brings the schema up to date, as opening the store would. Gives the version before and after.
+/// Migrates the schema to the current version, as opening the store would. Returns the version before and
+/// after.
 ///
 /// # Errors
 /// If the file cannot be used, or is in use.
@@ -68,10 +69,10 @@ pub fn migrate(path: &Path) -> Result<(i64, i64), OpenError> {
     Ok((before, KNOWN))
 }
 
-/// Gives back the room of what was forgotten. Gives the size before and after.
+/// Returns the space of deleted rows to the file system. Returns the size before and after.
 ///
 /// # Errors
-/// If the file cannot be used, or is in use, or the disk has no room for the copy that it makes meanwhile.
+/// If the file cannot be used, or is in use, or the disk has no space for the temporary copy.
 pub fn vacuum(path: &Path) -> Result<(u64, u64), OpenError> {
     look(path)?;
     let size = || std::fs::metadata(path).map_or(0, |file| file.len());
@@ -86,7 +87,7 @@ pub fn vacuum(path: &Path) -> Result<(u64, u64), OpenError> {
     done.map_err(|error| error::opening(path, &error))
 }
 
-/// Opens a database that is there, to look at it.
+/// Opens an existing database for maintenance.
 fn look(path: &Path) -> Result<Connection, OpenError> {
     if !path.is_file() {
         return Err(OpenError::Invalid(format!("there is no file {}", path.display())));

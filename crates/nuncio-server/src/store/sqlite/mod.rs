@@ -1,12 +1,12 @@
 //! The SQLite store: tasks in a file, for one hub at a time.
 //!
-//! One thread writes and shares each transaction among all who wait; a few read beside it.
+//! One thread writes, and shares each transaction among all waiting callers; a few threads read concurrently.
 //!
 //! ```text
-//! commit ─► encode ─► queue ─► writer: BEGIN · all that is queued · COMMIT (one wait for the disk) ─► answers
-//! read ───────────► queue ─► readers: one query, most of the time
-//! lists ──────────► queue ─► readers of their own, each question with a time limit; one for operators
-//! lease ──────────► queue ─► readers: what is due ─► in hand, in memory
+//! commit ─► encode ─► queue ─► writer: BEGIN · all queued jobs · COMMIT (one wait for the disk) ─► results
+//! read ───────────► queue ─► readers: usually one query
+//! lists ──────────► queue ─► readers of their own, with a timeout per query; one for operators
+//! lease ──────────► queue ─► readers: due webhooks ─► leased, in memory
 //! ```
 
 mod append;
@@ -47,26 +47,25 @@ use self::{
 };
 use super::{Durability, OpenError, Store, StoreError, codec::DEFAULT_LARGE};
 
-/// How a [`SqliteStore`] is opened.
+/// Options of a [`SqliteStore`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SqliteOptions {
-    /// What a commit waits for.
+    /// The guarantee of a commit.
     pub durability: Durability,
-    /// Content over this many bytes is stored once, beside the log.
+    /// The size in bytes above which content is stored once, beside the log.
     pub large_content: usize,
     /// The number of threads that read single tasks and their entries.
     pub readers: usize,
-    /// The time that a list, a count or an operator's query may take, with the time it waits for a thread; then it fails
-    /// as [`StoreError::busy`].
+    /// The timeout of a list, a count or an operator's query, including its wait for a thread; after it, the
+    /// query fails as [`StoreError::busy`].
     pub list_timeout: Duration,
 }
 
-/// The number of lists of callers that are made at a time.
+/// The number of concurrent lists of callers.
 const LISTS: usize = 2;
 
-/// The number of operators' queries that are answered at a time: they are answered also while callers keep all of the
-/// others busy.
+/// The number of concurrent queries of operators; separate, so that busy callers cannot block them.
 const OPERATOR_QUERIES: usize = 1;
 
 impl Default for SqliteOptions {
@@ -81,17 +80,17 @@ impl Default for SqliteOptions {
     }
 }
 
-/// Keeps tasks in a SQLite database. When it is dropped, what was given to it is still done, and the file
-/// is let go a moment later; [`close`](Store::close) waits for that.
+/// A store in a SQLite database. When it is dropped, queued work is still done, and the file is released a
+/// moment later; [`close`](Store::close) waits for that.
 pub struct SqliteStore {
     writer: Writer,
     near: NearReaders,
     readers: Readers,
     lists: Readers,
     operator_queries: Readers,
-    /// Until it is closed.
+    /// Taken by `close`.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The owner that this handle is.
+    /// The owner that this handle represents.
     me: i64,
     held_leases: Arc<HeldLeases>,
     large: usize,
@@ -105,10 +104,10 @@ impl std::fmt::Debug for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens a database, or makes one, and brings its schema up to date.
+    /// Opens or creates a database, and migrates its schema to the current version.
     ///
     /// # Errors
-    /// Says why the file cannot be used, and what to do.
+    /// The reason for which the file cannot be used, and the remedy.
     pub async fn open(path: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
         let place = path.to_owned();
         let opened = tokio::task::spawn_blocking(move || Self::open_now(&place, &options)).await;
@@ -129,7 +128,7 @@ impl SqliteStore {
         let operator_queries = Readers::start(path, OPERATOR_QUERIES, limit, &mut threads)?;
         let started = Writer::start(db, me, lock);
         let (writer, thread) = started.map_err(|error| lock::unopened(path, &error))?;
-        // Last to end, so that it finds nobody else at the file.
+        // The writer is joined last, so that no reader has the file open when it checkpoints.
         threads.push(thread);
         Ok(Self {
             writer,
@@ -171,14 +170,14 @@ impl Store for SqliteStore {
     async fn ready(&self) -> Result<(), StoreError> {
         self.readers.ask(|db| Ok(db.query_row("SELECT count(*) FROM meta", [], |_| Ok(()))?)).await?;
         let work = |session: &mut write::Session| {
-            // A real write: a full disk says so here.
+            // A real write, which fails on a full disk.
             session.db.execute("UPDATE meta SET value = value WHERE name = 'epoch'", [])?;
             Ok(())
         };
         self.writer.shared(work).await
     }
 
-    /// Leaves everything in the one file.
+    /// Ends all threads; the last checkpoint leaves everything in the one file.
     async fn close(&self) {
         self.near.close();
         [&self.readers, &self.lists, &self.operator_queries].into_iter().for_each(Readers::close);

@@ -1,4 +1,4 @@
-//! Tasks over all callers, and how many there are.
+//! Queries of operators over all callers, and counts of tasks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,13 +13,13 @@ use crate::store::{
     codec::{millis_from, moment, state_code, state_of},
 };
 
-/// The newest so far, by their places in the list: their keys, and whose they are.
+/// The newest tasks so far by position in the list: their keys and scopes.
 type Newest = BTreeMap<(i64, String), (i64, Arc<Scope>)>;
 
-/// There is no index over all callers, which every status would have to keep: the newest of each are looked
-/// at until they are too old for the page, which is one row of an index for most.
+/// There is no index over all scopes, because every status would have to update it. So the newest tasks of
+/// each scope are read until they are too old for the page; for most scopes that is one row of an index.
 fn all_tasks(db: &Connection, query: &AdminTaskQuery) -> Result<AdminTaskPage, StoreError> {
-    // All is of one moment.
+    // Reads from one snapshot.
     let _moment = db.unchecked_transaction()?;
     let mut scopes = db.prepare_cached(
         "SELECT key, agent, tenant, owner FROM scopes
@@ -43,12 +43,12 @@ fn all_tasks(db: &Connection, query: &AdminTaskQuery) -> Result<AdminTaskPage, S
     Ok(AdminTaskPage { tasks: tasks.collect::<Result<_, _>>()?, more })
 }
 
-/// Takes in the newest of one caller.
+/// Adds the newest tasks of one scope.
 fn look(mut rows: Rows<'_>, limit: usize, scope: &Row<'_>, newest: &mut Newest) -> Result<(), StoreError> {
     let mut whose = None;
     while let Some(row) = rows.next()? {
         let place: (i64, String) = (row.get(0)?, row.get(1)?);
-        // One more than asked for, to know whether there are more.
+        // One more than the limit, to know whether there are more.
         if newest.len() > limit {
             if newest.first_key_value().is_some_and(|(oldest, _)| place < *oldest) {
                 break;
@@ -67,7 +67,7 @@ fn look(mut rows: Rows<'_>, limit: usize, scope: &Row<'_>, newest: &mut Newest) 
     Ok(())
 }
 
-/// The conditions; the first value is the caller.
+/// The conditions; the first value is the scope.
 fn filter(query: &AdminTaskQuery) -> (&'static str, Filter) {
     let mut filter = Filter::default();
     filter.and("scope = ?", 0);
@@ -107,13 +107,13 @@ fn find(db: &Connection, me: i64, id: &TaskId) -> Result<Option<(Scope, StoredTa
         "SELECT agent, tenant, scopes.owner FROM tasks JOIN scopes ON scopes.key = tasks.scope WHERE id = ?1",
     )?;
     let mut rows = find.query([id.as_str()])?;
-    // The row stays open: nothing happens to the task meanwhile.
+    // The row stays open, so that the task does not change meanwhile.
     let Some(row) = rows.next()? else { return Ok(None) };
     let scope = Scope { agent: row.get(0)?, tenant: row.get(1)?, owner: row.get(2)? };
     Ok(read::task(db, me, &scope, id.as_str())?.map(|stored| (scope, stored)))
 }
 
-/// From the counters: it takes as long as there are callers, however many tasks they have.
+/// Uses the counters: the time depends on the number of callers, not of tasks.
 fn count(db: &Connection) -> Result<Vec<TaskCount>, StoreError> {
     let mut count = db.prepare_cached(
         "SELECT agent, state, sum(tasks) FROM counters JOIN scopes ON scopes.key = counters.scope

@@ -1,5 +1,4 @@
-//! Webhooks, and what they are owed, as rows: what is written. Who has one in hand is not, see
-//! [`HeldLeases`](super::lease::HeldLeases).
+//! Writes of webhooks and deliveries. Leases are not stored, see [`HeldLeases`](super::lease::HeldLeases).
 
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ impl Session {
         self.upsert_webhook(task, webhook, now).map(Ok)
     }
 
-    /// Keeps a webhook. One that takes the place of another has its uid, and what that is owed.
+    /// Stores a webhook. A replacement keeps the uid and the pending deliveries.
     pub(super) fn upsert_webhook(
         &self,
         task: i64,
@@ -77,7 +76,7 @@ impl Session {
         read::with_key(&self.db, scope, id, |key, _| Ok(Some(key)))
     }
 
-    /// The webhooks of the task are owed these entries.
+    /// Creates deliveries of these entries for the webhooks of the task.
     pub(super) fn owe(&self, task: i64, entries: &[(Seq, Timestamp)]) -> Result<(), StoreError> {
         let Some((first, at)) = entries.first() else { return Ok(()) };
         let mut owe = self.db.prepare_cached(
@@ -95,7 +94,7 @@ impl Session {
         Ok(())
     }
 
-    /// Records what became of a webhook that is in hand.
+    /// Stores the outcome of a leased webhook.
     pub(super) fn settle(&self, settled: &Settled) -> Result<(), StoreError> {
         let find = "SELECT key, owed_from FROM webhooks WHERE uid = ?1";
         let mut find = self.db.prepare_cached(find)?;
@@ -120,7 +119,8 @@ impl Session {
     fn tried(&self, key: i64, outcome: &DeliveryOutcome) -> Result<(), StoreError> {
         let DeliveryOutcome { seq, state, attempt } = outcome;
         let attempt = serde_json::to_string(attempt).map_err(StoreError::broken)?;
-        // Attempts that cannot be read begin anew: whatever shares the transaction would fail with them.
+        // Attempts that cannot be decoded are replaced: otherwise everything in the same transaction would
+        // fail with them.
         let mut set = self.db.prepare_cached(
             "UPDATE deliveries SET state = ?3, attempts = attempts + 1, recent = CASE
                  WHEN json_valid(recent) IS NOT 1 THEN json_array(json(?4))
@@ -133,7 +133,7 @@ impl Session {
         Ok(())
     }
 
-    /// Due at this moment, if anything is owed.
+    /// Makes the webhook due at this time, if a delivery is pending.
     fn release(&self, key: i64, owed_from: i64, at: Timestamp) -> Result<(), StoreError> {
         let mut find = self.db.prepare_cached(
             "SELECT seq FROM deliveries WHERE webhook = ?1 AND seq >= ?2 AND state = 0 ORDER BY seq LIMIT 1",
@@ -162,7 +162,7 @@ impl Session {
         Ok(wanted.len())
     }
 
-    /// The deliveries that are to be tried again: webhook and entry, in that order.
+    /// The deliveries to redrive: webhook and entry, sorted.
     fn wanted(&self, what: &Redrive) -> Result<Vec<(i64, i64)>, StoreError> {
         let pair = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
         match what {

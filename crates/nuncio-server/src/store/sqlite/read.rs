@@ -1,4 +1,4 @@
-//! Single tasks, their entries and links, and answers under keys, as they are read.
+//! Reads of single tasks, their entries and links, and the answers of keys.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::store::{
     codec::{self, Blobs, Draft, damaged},
 };
 
-/// What [`draft`] needs of a task's row, with its artifacts or without; then whether it has webhooks.
+/// The columns of [`draft`], with artifacts or without; then the column that says whether there are webhooks.
 pub(super) const WHOLE: &str = "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs";
 pub(super) const LEAN: &str =
     "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, NULL, NULL";
 const PUSHES: usize = 9;
-/// After that, where one task is asked for.
+/// The next column, in queries for one task.
 const MEMO: usize = 10;
 
-/// The task of a row: its snapshot, and what the log tells since.
+/// The task of a row: its snapshot and the later entries of its log.
 fn assemble(db: &Connection, me: i64, row: &Row<'_>) -> Result<StoredTask, StoreError> {
     let (seq, in_hand, owner) = (row.get::<_, i64>(1)? as u64, row.get::<_, bool>(2)?, row.get::<_, i64>(3)?);
     let task = draft(db, row, Projection::WHOLE)?.finish(db)?;
@@ -31,10 +31,10 @@ fn assemble(db: &Connection, me: i64, row: &Row<'_>) -> Result<StoredTask, Store
     Ok(StoredTask { task, seq: Seq(seq), held: in_hand && owner != me, pushes, memo: None })
 }
 
-/// A task in the making, and its key.
+/// A task under construction, and its key.
 pub(super) struct Drafted(i64, Draft);
 
-/// The task of a row as far as it is shown, without its large content.
+/// The task of a row with this projection, without its large content.
 pub(super) fn draft(db: &Connection, row: &Row<'_>, shown: Projection) -> Result<Drafted, StoreError> {
     let (key, seq, at): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(4)?);
     let (seq, at) = (seq as u64, at as u64);
@@ -59,7 +59,7 @@ pub(super) fn draft(db: &Connection, row: &Row<'_>, shown: Projection) -> Result
 }
 
 impl Drafted {
-    /// How many bytes are read for it in all. The large content is not, to know that.
+    /// The number of bytes of the whole task; large content is measured without being read.
     pub(super) fn bytes(&self, db: &Connection) -> Result<usize, StoreError> {
         let Self(key, draft) = self;
         let mut bytes = draft.bytes();
@@ -97,14 +97,14 @@ fn bytes<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a [u8]>, StoreE
     row.get_ref(column)?.as_blob_or_null().map_err(damaged)
 }
 
-/// The entries of a segment: its body and its refs.
+/// Decodes the entries of a segment from its body and refs.
 pub(super) fn entries(db: &Connection, key: i64, segment: &Row<'_>) -> Result<Vec<StoredEvent>, StoreError> {
     let json = bytes(segment, 0)?.unwrap_or_default();
     let refs = bytes(segment, 1)?.unwrap_or_default();
     codec::decode_segment(json, refs, &blobs(db, key, codec::digests(refs))?)
 }
 
-/// The large content of these digests.
+/// Loads the large content of these digests.
 fn blobs(
     db: &Connection,
     key: i64,
@@ -128,7 +128,7 @@ const FIND: &str = "SELECT tasks.key, seq, busy + pending > 0, tasks.owner, snap
      FROM tasks JOIN scopes ON scopes.key = tasks.scope
      WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4";
 
-/// The task of this id as far as it is shown, if it is of this scope.
+/// The task with this projection, if it is in this scope.
 pub(super) fn shown(
     db: &Connection,
     scope: &Scope,
@@ -137,12 +137,12 @@ pub(super) fn shown(
 ) -> Result<Option<Task>, StoreError> {
     let mut find = db.prepare_cached(FIND)?;
     let mut rows = find.query(params![id, scope.agent, scope.tenant, scope.owner])?;
-    // The row stays open: its log and its content are of the same moment.
+    // The row stays open, so that its log and content are read from the same snapshot.
     let Some(row) = rows.next()? else { return Ok(None) };
     draft(db, row, shown)?.finish(db).map(Some)
 }
 
-/// The task of this id, if it is of this scope.
+/// The task, if it is in this scope.
 pub(super) fn task(
     db: &Connection,
     me: i64,
@@ -156,7 +156,7 @@ pub(super) fn task(
     Ok(Some(StoredTask { memo, ..assemble(db, me, row)? }))
 }
 
-/// Does something with the key of a task, and the key of its scope, if it is of this scope.
+/// Calls `look` with the keys of a task and of its scope, if the task is in this scope.
 pub(super) fn with_key<T: Default>(
     db: &Connection,
     scope: &Scope,
@@ -168,7 +168,7 @@ pub(super) fn with_key<T: Default>(
          WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4",
     )?;
     let mut rows = find.query(params![id.as_str(), scope.agent, scope.tenant, scope.owner])?;
-    // The row stays open: nobody else can come to the key meanwhile.
+    // The row stays open, so that the key cannot be deleted and reused meanwhile.
     match rows.next()? {
         Some(row) => look(row.get(0)?, row.get(1)?),
         None => Ok(T::default()),
@@ -235,7 +235,7 @@ pub(super) fn idempotent_outcome(
         Outcome::Task(id.into())
     } else if row.get::<_, Option<String>>(3)?.is_some() {
         let (reservation, owner) = reservations::read(row, 4, Arc::clone(scope))?;
-        // The lock is ours alone, so every other owner is gone.
+        // We hold the file's lock, so every other owner has stopped.
         Outcome::Reserved { reservation: Box::new(reservation), abandoned: owner != me }
     } else {
         let reply: Message = serde_json::from_slice(bytes(row, 2)?.unwrap_or_default()).map_err(damaged)?;

@@ -1,10 +1,10 @@
-//! The readers: threads beside the writer, each with a connection that can only read.
+//! The readers: threads beside the writer, each with a read-only connection.
 //!
-//! As long as a row is being looked at, its connection sees the database as it was when the row was found;
-//! whatever else is read meanwhile belongs to the same moment.
+//! While a row is open, its connection sees the database as of the time when the row was read; everything
+//! else that is read meanwhile is from the same snapshot.
 //!
-//! Questions that may take long (lists and counts of callers, queries of operators) have readers of their own, so that no
-//! other read waits for them, and a time limit: a question that is too slow fails alone.
+//! Slow queries (lists and counts of callers, queries of operators) have readers of their own, so that no
+//! other read waits for them, and a timeout: a query that is too slow fails alone.
 
 use std::{
     path::Path,
@@ -20,23 +20,24 @@ use tokio::sync::oneshot;
 use super::{error, lock, schema};
 use crate::store::{OpenError, StoreError};
 
-/// After about so many steps of SQLite's machine a statement looks whether it is to stop: some tens of microseconds.
+/// The number of virtual machine steps after which a statement checks whether to stop: some tens of
+/// microseconds.
 const STEPS_PER_CHECK: i32 = 1_000;
 
-/// A question, and until when it may take.
+/// A query and its limit.
 struct Job {
     limit: Option<Limit>,
     work: Box<dyn FnOnce(&Connection) + Send>,
 }
 
-/// The limit of the query that a reader runs now.
+/// The limit of the query that a reader is running.
 type CurrentLimit = Arc<Mutex<Option<Limit>>>;
 
-/// The end of a question's time.
+/// The end of a query's time.
 #[derive(Clone)]
 struct Limit {
     at: Instant,
-    /// Gone once nobody waits for the answer.
+    /// Dropped when nobody waits for the result any more.
     asker: Weak<()>,
 }
 
@@ -46,15 +47,15 @@ impl Limit {
     }
 }
 
-/// Some threads that answer questions in the order they come, until they are closed.
+/// Threads that run queries in the order of arrival, until they are closed.
 pub(super) struct Readers {
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
-    /// The time that a question may take, with the time it waits for a thread; `None`: any.
+    /// The time that a query may take, including its wait for a thread; `None`: no limit.
     timeout: Option<Duration>,
 }
 
 impl Readers {
-    /// Starts so many threads; they are added to `threads`.
+    /// Starts `count` threads and adds them to `threads`.
     pub(super) fn start(
         path: &Path,
         count: usize,
@@ -81,15 +82,15 @@ impl Readers {
         Ok(Self { jobs: Mutex::new(Some(jobs)), timeout })
     }
 
-    /// Takes no more questions.
+    /// Closes the queue.
     pub(super) fn close(&self) {
         *self.jobs.lock() = None;
     }
 
-    /// Asks the database.
+    /// Runs a query.
     ///
     /// # Errors
-    /// [`StoreError::busy`] if the time of the question is over.
+    /// [`StoreError::busy`] if the query exceeds its time.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -114,7 +115,7 @@ impl Readers {
     }
 }
 
-/// A connection whose statements are interrupted when the limit of its current question is over.
+/// Opens a connection; its statements are interrupted when the limit of the current query is over.
 fn open(path: &Path) -> Result<(Connection, CurrentLimit), OpenError> {
     let said = |error| error::opening(path, &error);
     let mut db = schema::open_reader(path).map_err(said)?;
@@ -125,23 +126,24 @@ fn open(path: &Path) -> Result<(Connection, CurrentLimit), OpenError> {
     Ok((db, current))
 }
 
-/// Connections for questions about one row, which take less time than waking a thread.
+/// Connections for queries of one row, which run in the caller's thread: they take less time than waking
+/// another.
 pub(super) struct NearReaders(Vec<Mutex<Option<Connection>>>);
 
 impl NearReaders {
-    /// Opens so many.
+    /// Opens `count` connections.
     pub(super) fn open(path: &Path, count: usize) -> Result<Self, OpenError> {
         let open = |_| schema::open_reader(path).map(|db| Mutex::new(Some(db)));
         let opened: Result<_, _> = (0..count.max(1)).map(open).collect();
         opened.map(Self).map_err(|error| error::opening(path, &error))
     }
 
-    /// Takes no more questions.
+    /// Closes the connections.
     pub(super) fn close(&self) {
         self.0.iter().for_each(|db| *db.lock() = None);
     }
 
-    /// Answers a question about one row here and now, if a connection is free.
+    /// Runs a query in the caller's thread, if a connection is free.
     pub(super) fn ask<T>(&self, question: impl FnOnce(&Connection) -> T) -> Option<T> {
         self.0.iter().find_map(Mutex::try_lock)?.as_ref().map(question)
     }

@@ -10,13 +10,13 @@ use crate::store::{
     codec::{millis_from, moment},
 };
 
-/// In the place of one that is there only if ?5 says so.
+/// Inserts a record; replaces an existing one only if ?5 is true.
 const UPSERT: &str = "INSERT INTO records (kind, key, version, at, value) VALUES (?1, ?2, 1, ?3, ?4)
     ON CONFLICT (kind, key) DO UPDATE
         SET version = version + 1, at = excluded.at, value = excluded.value WHERE ?5
     RETURNING version";
 
-/// In the place of the one of version ?5.
+/// Replaces the record of version ?5.
 const UPDATE: &str = "UPDATE records SET version = version + 1, at = ?3, value = ?4
     WHERE kind = ?1 AND key = ?2 AND version = ?5 RETURNING version";
 
@@ -57,7 +57,7 @@ impl Session {
 
     fn put_record(&mut self, put: &PutRecord) -> Result<Result<u64, Refused>, StoreError> {
         let PutRecord { kind, key, value, at, expect } = put;
-        // Most are as expected: that is seen by writing them.
+        // Most writes are accepted, so the condition is part of the write.
         let (write, expected) = match expect {
             Expect::Anything => (UPSERT, 1),
             Expect::Absent => (UPSERT, 0),
@@ -75,7 +75,7 @@ impl Session {
         Ok(Ok(version as u64))
     }
 
-    /// 0: there is none.
+    /// The stored version; 0 if there is none.
     fn record_version(&self, kind: &str, key: &str) -> Result<u64, StoreError> {
         let find = "SELECT version FROM records WHERE kind = ?1 AND key = ?2";
         let found = self.db.prepare_cached(find)?.query_row([kind, key], |row| row.get::<_, i64>(0));

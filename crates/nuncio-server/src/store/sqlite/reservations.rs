@@ -1,4 +1,4 @@
-//! Reservations. Their keys are rows among the answers, so that a key stands for one thing at a time.
+//! Reservations. Their keys are rows of `answers`, so that a key refers to one thing at a time.
 
 use std::sync::Arc;
 
@@ -46,14 +46,14 @@ impl Session {
         Ok(())
     }
 
-    /// Forgets a key that was reserved.
+    /// Deletes a reserved key.
     pub(super) fn free_key(&self, scope: i64, key: &str) -> Result<(), StoreError> {
         let free = "DELETE FROM answers WHERE scope = ?1 AND key = ?2";
         self.db.prepare_cached(free)?.execute(params![scope, key])?;
         Ok(())
     }
 
-    /// Ends the reservation of a task that is created, whose key finds the task from now on.
+    /// Ends the reservation of a task that is created, and assigns its key to the task.
     pub(super) fn end_reservation(
         &self,
         scope: i64,
@@ -75,7 +75,7 @@ impl Session {
         Ok(Ok(()))
     }
 
-    /// Keeps a reply, in place of this owner's reservation of the key.
+    /// Stores a reply, and ends this owner's reservation of the key.
     pub(super) fn put_reply(
         &mut self,
         scope: &Arc<Scope>,
@@ -98,7 +98,7 @@ impl Session {
         Ok(())
     }
 
-    /// Drops a reservation of this owner, or of any; says which key it has, if it was there.
+    /// Deletes a reservation of this owner, or of any; returns its key, if the reservation existed.
     fn delete_reservation(
         &self,
         scope: i64,
@@ -112,7 +112,7 @@ impl Session {
     }
 }
 
-/// A reservation and its owner; the columns from this one on are its id, key, digest, time, body and owner.
+/// Decodes a reservation and its owner from six columns, from `first` on: id, key, digest, time, body, owner.
 pub(super) fn read(row: &Row<'_>, first: usize, scope: Arc<Scope>) -> Result<(Reservation, i64), StoreError> {
     let key: Option<Arc<str>> = row.get(first + 1)?;
     let digest: Option<[u8; 32]> = row.get(first + 2)?;
@@ -126,7 +126,7 @@ pub(super) fn read(row: &Row<'_>, first: usize, scope: Arc<Scope>) -> Result<(Re
     Ok((reservation, row.get(first + 5)?))
 }
 
-/// The lock is ours alone, so every other owner is gone.
+/// The reservations of all other owners: we hold the file's lock, so they have stopped.
 pub(super) fn abandoned(
     db: &Connection,
     me: i64,
@@ -148,7 +148,7 @@ pub(super) fn abandoned(
     Ok(found)
 }
 
-/// A reply as it is kept.
+/// Encodes a reply.
 pub(super) fn encode_reply(reply: &Message) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(reply).map_err(StoreError::broken)
 }

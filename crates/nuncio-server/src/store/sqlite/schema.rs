@@ -1,4 +1,4 @@
-//! The tables, and how older ones become them.
+//! The tables and their migrations.
 
 use std::path::Path;
 
@@ -7,23 +7,24 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 use super::{error, lock};
 use crate::store::{Durability, OpenError};
 
-/// "NUNC": says that a database is ours.
+/// "NUNC": marks a database as ours.
 const APPLICATION_ID: i64 = 0x4e55_4e43;
 
-/// One step per version of the schema. A step that was released never changes.
+/// One migration per version of the schema. A released migration never changes.
 pub(super) const MIGRATIONS: [&str; 5] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
-/// The version we know.
+/// The current version.
 pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;
 
-/// Entries of one task are neighbours in the log: `place` is the task's key and the number of the
-/// segment's last entry in one integer, so that the log is one tree and needs no index.
+/// The number of bits for the sequence number in the key of a log row. The key is the task's key and the
+/// number of the segment's last entry in one integer: entries of a task are adjacent, and the log is one tree
+/// without an index.
 pub(super) const SEQ_BITS: u32 = 28;
 
-/// No log is longer: the key has no room.
+/// The maximum length of a log: the key has no room for more.
 pub(super) const LAST_SEQ: u64 = (1 << SEQ_BITS) - 1;
 
-/// The place of a segment that ends with the entry `seq`.
+/// The key of the segment that ends with the entry `seq`.
 pub(super) fn log_rowid(task: i64, seq: u64) -> i64 {
     (task << SEQ_BITS) | seq.min(LAST_SEQ) as i64
 }
@@ -158,7 +159,7 @@ const VERSION_2: &str = "
     CREATE INDEX deliveries_dead ON deliveries (webhook, seq) WHERE state = 2;
 ";
 
-/// Records, and what agents remember.
+/// Records, and memos of executors.
 const VERSION_3: &str = "
     CREATE TABLE memos (
         task INTEGER PRIMARY KEY REFERENCES tasks ON DELETE CASCADE,
@@ -176,12 +177,12 @@ const VERSION_3: &str = "
     CREATE INDEX records_by_time ON records (kind, at, key);
 ";
 
-/// What an agent remembers, in the row of its task if it is small: a tree of its own is one more page of every commit.
+/// Small memos in the row of their task: a table of its own would be one more page in every commit.
 const VERSION_4: &str = "
     ALTER TABLE tasks ADD COLUMN memo BLOB;
 ";
 
-/// Messages that may be at work while there is no task and no reply yet.
+/// Reservations: messages that may be in progress without a task or reply.
 const VERSION_5: &str = "
     CREATE TABLE reservations (
         -- That of the task.
@@ -199,9 +200,9 @@ const VERSION_5: &str = "
     ALTER TABLE answers ADD COLUMN reserved TEXT;
 ";
 
-/// Opens the database for writing, in its newest form. The caller has the lock.
+/// Opens the database for writing and migrates it. The caller holds the lock.
 pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
-    // SQLite would make it for everybody to read.
+    // SQLite would create it readable by everyone.
     lock::private(path).map_err(|error| lock::unopened(path, &error))?;
     let said = |error| error::opening(path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -225,7 +226,7 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// The version of the schema; refused if it is not ours, or newer than we know.
+/// The version of the schema; an error if the database is not ours, or newer than this program.
 pub(super) fn version(db: &Connection, path: &Path) -> Result<i64, OpenError> {
     let said = |error| error::opening(path, &error);
     let number = |pragma: &str| db.query_row(pragma, [], |row| row.get::<_, i64>(0)).map_err(said);
@@ -249,7 +250,8 @@ fn tune(db: &Connection, durability: Durability) -> rusqlite::Result<()> {
         Durability::Relaxed => "NORMAL",
     };
     keep_plans(db)?;
-    // The writer checkpoints by itself, between two transactions; SQLite's own is for when that fails.
+    // The writer checkpoints between two transactions; SQLite's own checkpoint is for the case that this
+    // fails.
     db.execute_batch(&format!(
         "PRAGMA busy_timeout = 5000;
          PRAGMA journal_mode = WAL;
@@ -264,9 +266,9 @@ fn tune(db: &Connection, durability: Durability) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// A statement is planned once. SQLite would plan it anew whenever a value is bound that is compared with an
-/// indexed column (it is built with the statistics that could make a difference), and that costs several
-/// times what the query itself does.
+/// Plans each statement once. Otherwise SQLite, which is built with the statistics that could change the
+/// plan, plans again whenever a value is bound that is compared with an indexed column. That costs several
+/// times as much as the query itself.
 fn keep_plans(db: &Connection) -> rusqlite::Result<()> {
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
@@ -284,7 +286,7 @@ fn migrate(db: &mut Connection, found: i64) -> rusqlite::Result<()> {
     step.commit()
 }
 
-/// A number that no handle before this one has had.
+/// A number that no earlier handle has had.
 pub(super) fn next_epoch(db: &Connection) -> rusqlite::Result<i64> {
     let next = "UPDATE meta SET value = value + 1 WHERE name = 'epoch' RETURNING value";
     db.query_row(next, [], |row| row.get(0))

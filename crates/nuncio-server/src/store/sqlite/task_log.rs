@@ -14,7 +14,7 @@ use crate::store::{
 #[async_trait]
 impl TaskLog for SqliteStore {
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
-        // Encoded here, so that it overlaps with the disk of the transaction before.
+        // Encoded here, so that it overlaps with the disk write of the transaction before.
         let entries = batch.len();
         let writes = codec::coalesce(batch, self.large);
         self.writer.shared(move |session| session.append(writes, entries)).await
@@ -37,7 +37,7 @@ impl TaskLog for SqliteStore {
     }
 
     async fn changed_since(&self, _: &[(TaskId, Seq)]) -> Result<Vec<TaskId>, StoreError> {
-        // The file is ours alone.
+        // No other owner has the file open.
         Ok(Vec::new())
     }
 

@@ -1,4 +1,4 @@
-//! The SQLite store: the contract, what stays after the process, and what is refused or found damaged.
+//! The SQLite store: the contract, persistence, and refused or damaged files.
 
 mod agree;
 mod damage;
@@ -43,7 +43,7 @@ impl Handles for Files {
     }
 }
 
-/// An empty store. Its files are removed when the test is over.
+/// An empty store. Its files are removed at the end of the test.
 async fn fresh() -> Arc<SqliteStore> {
     thread_local!(static FOLDERS: RefCell<Vec<Folder>> = const { RefCell::new(Vec::new()) });
     let folder = Folder::new();
@@ -57,12 +57,12 @@ async fn open(path: &Path) -> SqliteStore {
     SqliteStore::open(path, options).await.unwrap()
 }
 
-/// Ends the store, as the end of its process would.
+/// Closes the store, as the end of its process would.
 async fn end(handle: Arc<SqliteStore>) {
     Arc::into_inner(handle).expect("nobody else has it").close().await;
 }
 
-/// How many rows each table has.
+/// The number of rows in each table.
 fn rows(path: &Path) -> Vec<(String, i64)> {
     let db = Connection::open(path).unwrap();
     let mut tables = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").unwrap();
@@ -79,7 +79,7 @@ fn turn(id: &str) -> StoredTurn {
     StoredTurn { id: id.into(), begun: false, body: "x".into() }
 }
 
-/// A webhook whose uid and id are this name.
+/// A webhook with this name as uid and id.
 fn webhook(name: &str) -> Webhook {
     Webhook { uid: name.into(), id: name.into(), target: "x:1".into(), body: "{}".into() }
 }
@@ -94,7 +94,7 @@ fn record() -> PutRecord {
     }
 }
 
-/// Takes all that is due.
+/// Leases all due webhooks.
 async fn lease(store: &dyn Store) -> Vec<Leased> {
     let lease = Lease {
         agents: vec!["agent".into()],
@@ -109,7 +109,7 @@ async fn lease(store: &dyn Store) -> Vec<Leased> {
     store.lease(&lease).await.unwrap().leased
 }
 
-/// Settles a delivery, and lets its webhook go.
+/// Settles a delivery, and releases its webhook.
 async fn settle(store: &dyn Store, uid: &str, seq: u64, state: DeliveryState) {
     let attempt = Attempt { at: at(9), took: 1, status: Some(503), error: Some("no".into()) };
     let outcomes = vec![DeliveryOutcome { seq: Seq(seq), state, attempt }];
@@ -117,15 +117,15 @@ async fn settle(store: &dyn Store, uid: &str, seq: u64, state: DeliveryState) {
     store.settle(vec![settled]).await.unwrap();
 }
 
-/// Tasks of many kinds: large content, keys, replies, links, turns, memos, webhooks with what they are owed;
-/// and a record.
+/// Creates tasks of many kinds (large content, keys, replies, links, turns, memos, webhooks with pending
+/// deliveries) and a record.
 async fn fill(store: &Arc<dyn Store>) {
     let ann = scope("ann");
     for (i, state) in TaskState::ALL.iter().skip(1).enumerate() {
         let id = format!("t-{i}");
         let first = opening(&ann, &id, Some(key(&id, 1)));
         let first = Commit { turn: Some(turn("1")), webhook: Some(webhook(&id)), push: true, ..first };
-        // Large ones are in another place than small ones.
+        // Large memos are stored in another table than small ones.
         let memo = "remember".repeat(1 + 1_000 * (i % 2));
         let first = Commit { memo: Some(memo.into()), ..first };
         assert_eq!(commit_one(&**store, first).await, Ok(()));
@@ -192,7 +192,7 @@ async fn what_a_process_left_is_there_for_the_next() {
     assert_eq!(store.links(&ann, &"t-0".into()).await.unwrap().children.len(), 8);
     assert_eq!(store.secret("cursor").await.unwrap(), secret);
 
-    // In progress: held until adopted, adopted once.
+    // Tasks in progress are held until they are adopted, and adopted once.
     let (task, seq) = before[1].0.clone().unwrap();
     assert_eq!(task.status.state, TaskState::Working);
     let mut writer = Writer::open(&store, &ann, task, seq);

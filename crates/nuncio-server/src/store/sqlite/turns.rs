@@ -1,4 +1,4 @@
-//! Turns, and what earlier owners have left behind.
+//! Turns, and adoption of the tasks of earlier owners.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Session {
         Ok(Ok(()))
     }
 
-    /// From the columns of a task that was found in its scope.
+    /// Reads the facts from the columns of a task that was found in its scope.
     fn facts(&self, row: &Row<'_>) -> Result<TaskFacts, StoreError> {
         Ok(TaskFacts {
             seq: Seq(row.get::<_, i64>(1)? as u64),
@@ -65,7 +65,7 @@ impl Session {
         })
     }
 
-    /// The lock is ours alone, so every other owner is gone.
+    /// Adopts the tasks of all other owners: we hold the file's lock, so they have stopped.
     pub(super) fn adopt(&mut self, agent: &Arc<str>, limit: usize) -> Result<Vec<Orphan>, StoreError> {
         if limit == 0 || self.adopted.contains(agent) {
             return Ok(Vec::new());

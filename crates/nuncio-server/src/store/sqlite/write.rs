@@ -1,4 +1,4 @@
-//! The one writer: a thread that commits whatever is queued as one transaction, without waiting for more.
+//! The one writer: a thread that commits all queued jobs as one transaction, without waiting for more.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,26 +13,26 @@ use tokio::sync::oneshot;
 use super::{error, lock::Lock};
 use crate::store::{Scope, StoreError};
 
-/// At most so many jobs share a transaction, so that the first does not wait for too many others.
+/// The maximum number of jobs in a transaction, so that the first does not wait for too many others.
 const MOST_JOBS: usize = 512;
 
-/// After about so many bytes the log of SQLite is written back into the database.
+/// The approximate number of bytes after which the write-ahead log is checkpointed.
 const CHECKPOINT_AFTER: usize = 8 << 20;
 
-/// What a transaction writes besides the bodies: a guess, only for the moment of the checkpoint.
+/// The estimated bytes of a transaction besides the bodies; only affects the time of the checkpoint.
 const OVERHEAD: usize = 16 << 10;
 
-/// The scopes that are remembered; a hub with more of them looks some up again.
+/// The maximum number of cached scopes.
 const MOST_SCOPES: usize = 50_000;
 
-/// Something to be done in a transaction.
+/// A unit of work in a transaction.
 trait Job: Send {
     /// True if it may share its transaction with others.
     fn shares(&self) -> bool;
 
     fn run(&mut self, session: &mut Session) -> Result<(), StoreError>;
 
-    /// Tells whoever waits, when the transaction is committed or has failed.
+    /// Notifies the waiter when the transaction has been committed or has failed.
     fn settle(self: Box<Self>, failure: Option<&StoreError>);
 }
 
@@ -65,12 +65,12 @@ where
             (Some(failure), _) => Err(error::again(failure)),
             (None, None) => Err(StoreError::broken("the transaction ended early")),
         };
-        // Whoever does not wait any more does not want to know.
+        // The waiter may be gone.
         let _ = self.waiter.send(result);
     }
 }
 
-/// Where jobs are given to the writer, until it is closed; then the thread ends.
+/// The queue of the writer. Closing it ends the thread.
 pub(super) struct Writer(Mutex<Option<mpsc::Sender<Box<dyn Job>>>>);
 
 impl Writer {
@@ -88,13 +88,13 @@ impl Writer {
         let name = std::thread::Builder::new().name("nuncio-sqlite-writer".to_owned());
         let thread = name.spawn(move || {
             run(session, &queue);
-            // The lock goes last.
+            // The lock is released last.
             drop(lock);
         })?;
         Ok((Self(Mutex::new(Some(jobs))), thread))
     }
 
-    /// Takes no more jobs.
+    /// Closes the queue.
     pub(super) fn close(&self) {
         *self.jobs() = None;
     }
@@ -103,7 +103,7 @@ impl Writer {
         self.0.lock()
     }
 
-    /// Does some small work, perhaps in a transaction with others.
+    /// Runs small work, possibly in a transaction with others.
     pub(super) async fn shared<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
@@ -111,7 +111,7 @@ impl Writer {
         self.submit(true, work).await
     }
 
-    /// Does some work in a transaction of its own: if it fails, it fails alone.
+    /// Runs work in a transaction of its own: if it fails, it fails alone.
     pub(super) async fn alone<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
@@ -132,18 +132,18 @@ impl Writer {
     }
 }
 
-/// What the jobs of the writer work with.
+/// The context of the writer's jobs.
 pub(super) struct Session {
     pub(super) db: Connection,
     /// The epoch of this handle.
     pub(super) me: i64,
-    /// The keys of scopes.
+    /// The cached keys of scopes.
     scopes: HashMap<Arc<Scope>, i64>,
-    /// How the numbers of tasks per scope and state change in this transaction.
+    /// The changes of the counters in this transaction, by scope and state.
     deltas: HashMap<(i64, i64), i64>,
-    /// The agents whose orphans have all been taken. No new ones come: only this handle writes.
+    /// The agents whose orphans have all been adopted. There will be no new ones: only this handle writes.
     pub(super) adopted: HashSet<Arc<str>>,
-    /// About how much was written since the last checkpoint.
+    /// The approximate number of bytes written since the last checkpoint.
     pub(super) written: usize,
 }
 
@@ -177,7 +177,7 @@ impl Session {
         let done = self.attempt(jobs);
         self.deltas.clear();
         if done.is_err() {
-            // What was learnt in the transaction is undone with it.
+            // The caches may hold changes that were rolled back.
             self.scopes.clear();
             self.adopted.clear();
             if !self.db.is_autocommit() {
@@ -198,17 +198,16 @@ impl Session {
         Ok(())
     }
 
-    /// Writes the log of SQLite back into the database. Nobody waits for it; if it fails, the next one
-    /// does more.
+    /// Writes the write-ahead log back into the database. If it fails, the next one does more.
     fn checkpoint(&mut self, mode: &str) {
         let done = self.db.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
         if let Err(error) = done {
-            tracing::warn!(%error, "the task store could not write back its log");
+            tracing::warn!(%error, "cannot checkpoint the write-ahead log of the task store; trying again later");
         }
         self.written = 0;
     }
 
-    /// The key of a scope that is known.
+    /// The key of an existing scope.
     pub(super) fn known_scope(&mut self, scope: &Arc<Scope>) -> Result<Option<i64>, StoreError> {
         if let Some(key) = self.scopes.get(scope) {
             return Ok(Some(*key));
@@ -226,7 +225,7 @@ impl Session {
         Ok(found)
     }
 
-    /// The key of a scope, which is made if it is not there.
+    /// The key of a scope, which is created if necessary.
     pub(super) fn scope(&mut self, scope: &Arc<Scope>) -> Result<i64, StoreError> {
         if let Some(key) = self.known_scope(scope)? {
             return Ok(key);
@@ -238,12 +237,12 @@ impl Session {
         Ok(key)
     }
 
-    /// Scopes may have been forgotten.
+    /// Clears the cache after scopes may have been deleted.
     pub(super) fn forget_scopes(&mut self) {
         self.scopes.clear();
     }
 
-    /// A task has come to a state (1) or left it (-1).
+    /// Counts a task that enters a state (1) or leaves it (-1).
     pub(super) fn count(&mut self, scope: i64, state: i64, change: i64) {
         *self.deltas.entry((scope, state)).or_default() += change;
     }

@@ -1,4 +1,4 @@
-//! One entry to append.
+//! An entry to append.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use nuncio_protocol::{Event, Message, Seq, Task, TaskId, Timestamp};
 use super::{IdempotencyKey, StoredTurn};
 use crate::store::{Scope, Webhook};
 
-/// One entry to append.
+/// An entry to append, and everything stored with it.
 #[derive(Clone, Debug)]
 pub struct Commit {
     /// The scope of the task.
@@ -19,34 +19,34 @@ pub struct Commit {
     pub expected: Seq,
     /// The entry.
     pub event: Arc<Event>,
-    /// When it was recorded.
+    /// The time at which it was recorded.
     pub at: Timestamp,
-    /// The whole task after this entry, when it is terminal or interrupted: read instead of the log.
+    /// The whole task after this entry, if it is terminal or interrupted. Reads use it instead of the log.
     pub snapshot: Option<Task>,
-    /// A repeat of the send that caused this entry finds the task under this key. A task that is reserved has the key
-    /// of its reservation.
+    /// The idempotency key of the send that caused this entry; a repeated send finds the task by it. A
+    /// reserved task has the key of its reservation.
     pub idempotency: Option<IdempotencyKey>,
-    /// The entry creates the task of a [`Reservation`](crate::store::Reservation), which ends with it.
+    /// True if the entry creates the task of a [`Reservation`](crate::store::Reservation), which ends with
+    /// it.
     pub reserved: bool,
-    /// The turn that the task is to work on, or works on: kept with the entry, in place of what is kept
-    /// under its id.
+    /// The current or next turn of the task; stored with the entry, replaces the turn with the same id.
     pub turn: Option<StoredTurn>,
-    /// Take the task, or its reservation, from its owner.
+    /// Takes the task, or its reservation, from its owner.
     pub take: bool,
-    /// Kept with the entry, in place of one of the same id.
+    /// A webhook to store with the entry; replaces the one with the same id.
     pub webhook: Option<Webhook>,
-    /// The webhooks of the task are owed this entry.
+    /// Creates a delivery of this entry for each webhook of the task.
     pub push: bool,
-    /// Kept with the task from this entry on, in place of what it had.
+    /// The task's new memo.
     pub memo: Option<Bytes>,
 }
 
-/// Whether a task is in progress after this entry; `None`: as before.
+/// True if a task is in progress after this entry; `None` if the entry does not change that.
 #[must_use]
 pub fn busy_after(event: &Event) -> Option<bool> {
     match event {
         Event::Task(_) | Event::StatusUpdate(_) => event.status().map(|status| !status.state.is_settled()),
-        // The caller has said something: the owner that recorded it works on it.
+        // The owner that recorded the caller's message works on it.
         Event::Message(_) => Some(true),
         Event::ArtifactUpdate(_) => None,
     }

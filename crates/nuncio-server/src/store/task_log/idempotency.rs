@@ -1,4 +1,4 @@
-//! Idempotency keys, and what they stand for.
+//! Idempotency keys and their answers.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::Reservation;
 pub struct IdempotencyKey {
     /// The caller's key.
     pub key: Arc<str>,
-    /// A digest of the request, to tell a repeat from a misuse.
+    /// A digest of the request, to detect a different request with the same key.
     pub digest: [u8; 32],
 }
 
@@ -27,15 +27,15 @@ pub struct Answer {
 /// The outcome of a send with a key.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// The task that the send made.
+    /// The task that the send created.
     Task(TaskId),
     /// The direct reply.
     Reply(Arc<Message>),
-    /// The message may be at work; there is no answer yet.
+    /// The message may be in progress; there is no answer yet.
     Reserved {
         /// The reservation.
         reservation: Box<Reservation>,
-        /// True if its owner is gone: there will be no answer.
+        /// True if its owner has stopped: there will be no answer.
         abandoned: bool,
     },
 }

@@ -1,53 +1,53 @@
-//! Lists of tasks, and how much of a task is shown.
+//! Lists of tasks, and projections of a task.
 
 use nuncio_protocol::{ContextId, Task, TaskId, TaskState, Timestamp};
 
 /// A query for tasks. Filters combine by AND.
 #[derive(Clone, Debug, Default)]
 pub struct TaskQuery {
-    /// Only of this conversation.
+    /// Only tasks of this context.
     pub context_id: Option<ContextId>,
-    /// Only in this state.
+    /// Only tasks in this state.
     pub state: Option<TaskState>,
-    /// Only with a status from this moment or later.
+    /// Only tasks with a status from this time or later.
     pub since: Option<Timestamp>,
-    /// Only after this one in the order of the list.
+    /// Only tasks after this position in the list.
     pub after: Option<Keyset>,
-    /// At most so many.
+    /// The maximum number of tasks.
     pub limit: usize,
-    /// At most about so many bytes: there are fewer tasks on the page then, but always one if any matches. `None`: no
-    /// limit.
+    /// The approximate maximum size of the page in bytes. It may shorten the page, but not below one task.
+    /// `None`: no limit.
     pub max_bytes: Option<usize>,
-    /// Leave the artifacts out.
+    /// Leaves the artifacts out.
     pub without_artifacts: bool,
-    /// At most so many messages of history, the newest; `None`: all.
+    /// The maximum number of history messages, the newest; `None`: all.
     pub history: Option<usize>,
-    /// Also count all that match.
+    /// Also counts all matches.
     pub count: bool,
 }
 
 impl TaskQuery {
-    /// The part of each task that is shown.
+    /// The projection of each task.
     #[must_use]
     pub fn shown(&self) -> Projection {
         Projection { artifacts: !self.without_artifacts, history: self.history }
     }
 }
 
-/// The part of a task that is shown. A store does not load the rest, as far as it can.
+/// The parts of a task to return. A store avoids loading the rest where it can.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Projection {
-    /// With its artifacts.
+    /// Includes the artifacts.
     pub artifacts: bool,
-    /// At most so many messages of history, the newest; `None`: all.
+    /// The maximum number of history messages, the newest; `None`: all.
     pub history: Option<usize>,
 }
 
 impl Projection {
-    /// All of it.
+    /// The whole task.
     pub const WHOLE: Self = Self { artifacts: true, history: None };
 
-    /// Removes the parts that are not shown.
+    /// Removes the parts that are not included.
     pub fn apply(self, task: &mut Task) {
         if !self.artifacts {
             task.artifacts = Vec::new();
@@ -59,7 +59,7 @@ impl Projection {
     }
 }
 
-/// Fills a page as long as there is room in bytes.
+/// The bytes left on a page.
 pub(crate) struct PageBytes {
     left: Option<usize>,
     is_empty: bool,
@@ -70,7 +70,7 @@ impl PageBytes {
         Self { left: max, is_empty: true }
     }
 
-    /// True if a task of so many bytes goes on the page. The first one always does.
+    /// True if a task of this size goes on the page. The first one always does.
     pub(crate) fn takes(&mut self, bytes: usize) -> bool {
         let fits = self.left.is_none_or(|left| bytes <= left);
         self.left = self.left.map(|left| left.saturating_sub(bytes));
@@ -78,10 +78,10 @@ impl PageBytes {
     }
 }
 
-/// A place in the list: newest status first, then by id.
+/// A position in the list: newest status first, then by id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Keyset {
-    /// When the status was recorded.
+    /// The time at which the status was recorded.
     pub timestamp: Timestamp,
     /// The task.
     pub id: TaskId,
@@ -94,6 +94,6 @@ pub struct TaskPage {
     pub tasks: Vec<Task>,
     /// True if there are more after them.
     pub more: bool,
-    /// The number of all matches, if it was asked for.
+    /// The number of all matches, if requested.
     pub total: Option<usize>,
 }

@@ -1,10 +1,10 @@
-//! Reservations: a message is about to be executed, and nothing came of it yet.
+//! Reservations: a message is about to be executed, and has no task or reply yet.
 //!
 //! ```text
 //! reserve ─► entry that creates the task   the key finds the task
-//!         ├► put_reply                    the key finds the reply
+//!         ├► put_reply                     the key finds the reply
 //!         ├► release                       the key is free
-//!         └► the owner is gone             abandoned: whoever finds it makes the task, which has failed
+//!         └► the owner has stopped         abandoned: another owner creates the task as failed
 //! ```
 
 use std::sync::Arc;
@@ -15,19 +15,21 @@ use nuncio_protocol::{TaskId, Timestamp};
 use super::IdempotencyKey;
 use crate::store::Scope;
 
-/// The id of a task that does not exist yet, reserved with its idempotency key before its message is executed.
+/// The id of a task that does not exist yet, reserved with its idempotency key before its message is
+/// executed.
 ///
-/// A reservation is no task: no read, list, count or log shows it. It belongs to the owner that made it.
+/// A reservation is not a task: no read, list, count or log shows it. It belongs to the owner that made it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reservation {
     /// The scope of the task.
     pub scope: Arc<Scope>,
-    /// The id it will have.
+    /// The id of the future task.
     pub task_id: TaskId,
-    /// The key under which a repeat finds the reservation, then what came of it; `None` if the caller gave none.
+    /// The key by which a repeated send finds the reservation, then the task or reply; `None` if the caller
+    /// gave none.
     pub idempotency: Option<IdempotencyKey>,
-    /// When it was made.
+    /// The time at which it was made.
     pub at: Timestamp,
-    /// For the runtime, which makes the task of it; the store does not look inside.
+    /// Data from which the runtime creates the task; opaque to the store.
     pub body: Bytes,
 }

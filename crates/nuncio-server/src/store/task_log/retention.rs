@@ -1,24 +1,24 @@
-//! Retention: what is forgotten by age.
+//! Retention: deletion by age.
 
 use std::sync::Arc;
 
 use nuncio_protocol::{TaskState, Timestamp};
 
-/// Tasks or replies that are past their time.
+/// Selects expired tasks or replies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Prune {
-    /// Of this agent.
+    /// The agent.
     pub agent: Arc<str>,
-    /// The kind.
+    /// The kind of data.
     pub what: Pruned,
-    /// In this state, or given, since before this moment.
+    /// The time before which a task got its last status, or a reply was stored.
     pub before: Timestamp,
 }
 
-/// The kinds that are forgotten by age.
+/// The kinds of data that are deleted by age.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pruned {
-    /// Tasks in this state, with all that belongs to them.
+    /// Tasks in this state, with everything that belongs to them.
     Tasks(TaskState),
     /// Direct replies under idempotency keys.
     Replies,

@@ -1,4 +1,4 @@
-//! Tasks and entries as they are read.
+//! Tasks and entries as reads return them.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ pub struct StoredTask {
     pub task: Task,
     /// The number of its last entry.
     pub seq: Seq,
-    /// True if another owner has it in hand, which may be gone: nobody else may write to it before it is
-    /// adopted or taken.
+    /// True if another owner, which may have stopped, holds the task: no one else may write to it before it
+    /// is adopted or taken.
     pub held: bool,
     /// True if it has webhooks.
     pub pushes: bool,
-    /// The data that the agent keeps with it.
+    /// The memo that the executor stored.
     pub memo: Option<Bytes>,
 }
 
@@ -26,13 +26,13 @@ pub struct StoredTask {
 pub struct StoredEvent {
     /// Its number.
     pub seq: Seq,
-    /// When it was recorded.
+    /// The time at which it was recorded.
     pub at: Timestamp,
     /// The event.
     pub event: Arc<Event>,
 }
 
-/// References between tasks, by the `referenceTaskIds` of what callers say.
+/// References between tasks, from `referenceTaskIds` of callers' messages.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Links {
     /// The tasks that this one refers to, in the order of their ids.
@@ -41,5 +41,5 @@ pub struct Links {
     pub children: Vec<TaskId>,
 }
 
-/// The most children of a task that are told.
+/// The maximum number of children returned.
 pub const MOST_CHILDREN: usize = 1_000;

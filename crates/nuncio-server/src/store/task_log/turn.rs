@@ -1,4 +1,4 @@
-//! Turns, and the tasks that an owner left behind.
+//! Turns, and tasks left behind by a stopped owner.
 
 use std::sync::Arc;
 
@@ -7,37 +7,38 @@ use bytes::Bytes;
 use super::StoredTask;
 use crate::store::Scope;
 
-/// A message that a task is to work on, kept so that it outlives the process. A status that is terminal
-/// drops all turns of its task, one that is interrupted those that have begun; that of its own entry, too.
+/// A message for a task to work on, stored so that it outlives the process. A terminal status deletes all
+/// turns of its task, an interrupted one those that have begun; this includes the turn stored with the status
+/// itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredTurn {
-    /// In the order of time. A turn of the task that has the same one is replaced.
+    /// Ids sort by time. A turn with the same id is replaced.
     pub id: Arc<str>,
-    /// True once the agent may have begun with it.
+    /// True once the executor may have started with it.
     pub begun: bool,
-    /// For the runtime; the store does not look inside.
+    /// Data of the runtime; opaque to the store.
     pub body: Bytes,
 }
 
-/// A change of a turn that is no entry of the log.
+/// A change of a turn without an entry of the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TurnChange {
-    /// It waits behind others.
+    /// Adds a turn that waits behind others.
     Queue(StoredTurn),
-    /// It begins.
+    /// Marks a turn as begun.
     Begin(Arc<str>),
-    /// It is not to be run after all. One that is gone already is no error.
+    /// Deletes a turn that will not run. A missing turn is no error.
     Drop(Arc<str>),
 }
 
-/// A task that its owner has left behind, now of this owner.
+/// A task of a stopped owner, adopted by this owner.
 #[derive(Clone, Debug)]
 pub struct Orphan {
     /// The scope of the task.
     pub scope: Arc<Scope>,
     /// The task and the number of its last entry.
     pub stored: StoredTask,
-    /// True if it was in progress; else only a turn waits.
+    /// True if it was in progress; otherwise it only has a waiting turn.
     pub busy: bool,
     /// Its turns, oldest first: in the order of their ids.
     pub turns: Vec<StoredTurn>,

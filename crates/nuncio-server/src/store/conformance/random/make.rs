@@ -16,15 +16,15 @@ use crate::store::{
     conformance::{at, key},
 };
 
-/// One sequence: the model, and the names by which it does not meet the other sequences of the store.
+/// One sequence: the model, and names that are unique within the store.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) agent: String,
     pub(super) model: Model,
-    /// Each slot for a task has a new id once its task is forgotten.
+    /// The generation of each slot: a slot gets a new id once its task is deleted.
     lives: [usize; TASKS],
     turns: usize,
-    /// Every piece of content is another.
+    /// The number of pieces of content, which makes each unique.
     pieces: usize,
     /// The steps so far.
     pub(super) done: Vec<Step>,
@@ -49,7 +49,7 @@ impl Run {
         key(&format!("k-{number}"), self.pieces as u8)
     }
 
-    /// The scope that the task is in, or another one.
+    /// The scope of the task, or another one.
     pub(super) fn scope_of(&self, id: &TaskId, caller: usize, foreign: bool) -> Arc<Scope> {
         match self.model.any(id) {
             Some(known) if foreign => (0..CALLERS)
@@ -106,8 +106,8 @@ impl Run {
         }
     }
 
-    /// The entry as the runtime would make it; `None` for what does not reach a store: an event of a task
-    /// that has ended.
+    /// The entry as the runtime would make it; `None` for an event of an ended task, which never reaches a
+    /// store.
     pub(super) fn entry(&mut self, me: usize, entry: &Entry) -> Option<Commit> {
         let id = self.id(entry.task);
         let creates = matches!(entry.event, What::Create { .. });
@@ -140,7 +140,7 @@ impl Run {
         Some(commit)
     }
 
-    /// The whole task, if the entry settles it and will stand.
+    /// The whole task, if the entry settles it and will be accepted.
     fn snapshot(&self, me: usize, commit: &Commit) -> Option<Task> {
         let state = commit.event.status()?.state;
         let task = match &*commit.event {
@@ -158,11 +158,11 @@ impl Run {
         state.is_settled().then_some(task)
     }
 
-    /// Tasks that are gone make room for others under other ids.
+    /// Gives new ids to slots whose tasks are deleted.
     pub(super) fn renew(&mut self) {
         for slot in 0..TASKS {
             let id = self.id(slot);
-            // An id that was never there may still be referred to.
+            // Messages may still refer to an id that was never used.
             if self.model.any(&id).is_none() {
                 self.lives[slot] += 1;
             }

@@ -1,4 +1,4 @@
-//! The same store, the naive way: lists that are searched from front to back.
+//! A naive store: lists that are searched from front to back.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -23,7 +23,7 @@ pub(super) struct Known {
     pub(super) log: Vec<StoredEvent>,
     pub(super) turns: Vec<StoredTurn>,
     pub(super) owner: usize,
-    /// In progress.
+    /// True while it is in progress.
     pub(super) busy: bool,
     pub(super) memo: Option<bytes::Bytes>,
     keys: Vec<IdempotencyKey>,
@@ -38,7 +38,7 @@ pub(super) struct KnownReply {
     at: Timestamp,
 }
 
-/// What is found under a key: the digest, and the task's id or the reply's.
+/// The answer of a key: the digest, and the id of the task or the reply.
 pub(super) type Found = Option<([u8; 32], String)>;
 
 impl Known {
@@ -54,7 +54,7 @@ impl Known {
         self.owner != me && self.is_left()
     }
 
-    /// True if its owner leaves it behind when it goes.
+    /// True if it would be an orphan when its owner stops.
     pub(super) fn is_left(&self) -> bool {
         self.busy || self.turns.iter().any(|turn| !turn.begun)
     }
@@ -128,7 +128,7 @@ impl Model {
             Event::ArtifactUpdate(_) => known.busy,
         };
         if !known.log.is_empty() {
-            // The steps make nothing that does not fold.
+            // The steps contain no event that does not fold.
             let _ = fold(&mut known.task, &entry.event, Timestamp::EPOCH);
         }
         known.log.push(StoredEvent {
@@ -201,7 +201,7 @@ impl Model {
         Links { parents, children: children.into_iter().collect() }
     }
 
-    /// What the page shows, whether there are more, and how many match in all.
+    /// The tasks of the page, whether there are more, and the number of all matches.
     pub(super) fn list(&self, scope: &Scope, query: &TaskQuery) -> (Vec<Task>, bool, usize) {
         let own = self.tasks.iter().filter(|known| *known.scope == *scope).map(|known| known.task.clone());
         let mut tasks: Vec<Task> = own
@@ -220,8 +220,8 @@ impl Model {
         (tasks, more, total)
     }
 
-    /// Forgets, and says how many. Nothing says which of equal age goes first, so that a limit may not
-    /// stand between them: the limit to use comes first.
+    /// Deletes by age; returns the limit to use with the store, and the number deleted. The contract does not
+    /// order tasks of equal age, so the limit is raised to include all of them.
     pub(super) fn prune(&mut self, prune: &Prune, limit: usize) -> (usize, usize) {
         let mut ages: Vec<Timestamp> = match prune.what {
             Pruned::Tasks(_) => self.tasks.iter().filter(|known| past(known, prune)).map(age).collect(),
@@ -254,7 +254,7 @@ fn past(known: &Known, prune: &Prune) -> bool {
     !known.is_left() && prune.what == Pruned::Tasks(known.state()) && age(known) < prune.before
 }
 
-/// Since when it is in its state.
+/// The time since which it is in its state.
 fn age(known: &Known) -> Timestamp {
     known.task.status.timestamp.unwrap_or(Timestamp::EPOCH)
 }

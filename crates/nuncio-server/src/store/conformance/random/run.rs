@@ -1,4 +1,4 @@
-//! Does each step to a store and to the model, and compares.
+//! Applies each step to a store and to the model, and compares.
 
 use std::{cmp::Reverse, fmt::Debug, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::store::{
     conformance::{at, context},
 };
 
-/// Where store and model differ.
+/// The difference between store and model, as an error.
 pub(super) type Agreed<T = ()> = Result<T, String>;
 
 /// An owner: its number, and its handle.
@@ -33,7 +33,7 @@ fn well<T>(result: Result<T, StoreError>) -> Agreed<T> {
 }
 
 impl Run {
-    /// One step to the store and to the model.
+    /// Applies one step to the store and to the model.
     pub(super) async fn step(&mut self, owners: &[Owner], step: &Step) -> Agreed {
         self.done.push(step.clone());
         let owner = |handle: &usize| &owners[handle % owners.len()];
@@ -41,7 +41,7 @@ impl Run {
             Step::Commit { handle, entries } => self.commit(owner(handle), entries).await,
             Step::Turn { handle, task, foreign, turn } => {
                 let id = self.id(*task);
-                // What becomes of a turn for a task that has ended is not said.
+                // The contract does not define turns of an ended task.
                 if self.model.any(&id).is_some_and(|known| known.state().is_terminal()) {
                     return Ok(());
                 }
@@ -190,7 +190,7 @@ impl Run {
         same(("answer", number), &found, &self.model.answer(scope, &name))
     }
 
-    /// Everything that can be read.
+    /// Compares everything that can be read.
     pub(super) async fn whole(&self, owners: &[Owner]) -> Agreed {
         for owner in owners {
             self.survey(&*owner.1).await?;
@@ -214,7 +214,7 @@ impl Run {
         Ok(())
     }
 
-    /// What operators see.
+    /// Compares the operators' queries.
     async fn survey(&self, store: &dyn Store) -> Agreed {
         let (agent, limit) = (Arc::from(&*self.agent), 1_000);
         let query = AdminTaskQuery { agent: Some(agent), limit, ..AdminTaskQuery::default() };
@@ -232,7 +232,7 @@ impl Run {
         Ok(())
     }
 
-    /// An owner is gone, and another was given these.
+    /// Applies an adoption to the model, and compares the orphans.
     pub(super) fn adopted(&mut self, heir: usize, gone: usize, orphans: &[Orphan]) -> Agreed {
         let told = |orphan: &Orphan| {
             let Orphan { scope, stored, busy, turns } = orphan;

@@ -1,15 +1,15 @@
-//! Random steps, as data: printed when they fail, and left out one by one to find those that matter.
+//! Random steps as data: printed when they fail, and removed one by one to find those that matter.
 
 use nuncio_protocol::TaskState;
 use rand::{RngExt as _, rngs::StdRng};
 
-/// Tasks, callers and keys are few, so that steps meet.
+/// Tasks, callers and keys are few, so that steps collide.
 pub(super) const TASKS: usize = 6;
 pub(super) const CALLERS: usize = 3;
 const KEYS: usize = 4;
 const MOMENTS: usize = 8;
 
-/// One step; a `handle` is taken modulo the number there are.
+/// One step; a `handle` is taken modulo the number of handles.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Commit { handle: usize, entries: Vec<Entry> },
@@ -24,13 +24,13 @@ pub(super) enum Step {
     Answer { handle: usize, caller: usize, key: usize },
 }
 
-/// An entry of a batch. A task that is not there is made, for this caller, unless `late`.
+/// An entry of a batch. `caller` is the scope of a task that does not exist.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) task: usize,
     pub(super) caller: usize,
     pub(super) foreign: bool,
-    /// How far the expected version is from the true one.
+    /// The difference between the expected version and the actual one.
     pub(super) off: i64,
     pub(super) event: What,
     pub(super) at: usize,
@@ -39,7 +39,7 @@ pub(super) struct Entry {
     pub(super) take: bool,
 }
 
-/// What an entry says.
+/// The event of an entry.
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Create { context: usize, refers: Vec<usize>, state: TaskState },
@@ -48,14 +48,14 @@ pub(super) enum What {
     Say { refers: Vec<usize> },
 }
 
-/// A turn: a new one, or one of those before it again.
+/// A turn: a new one, or an earlier one again.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
     pub(super) again: Option<usize>,
     pub(super) begun: bool,
 }
 
-/// What a list is asked for.
+/// The query of a list.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     pub(super) context: Option<usize>,
@@ -67,7 +67,7 @@ pub(super) struct Filter {
     pub(super) history: Option<usize>,
 }
 
-/// Where chance comes from.
+/// The source of randomness.
 pub(super) struct Dice<'a>(pub(super) &'a mut StdRng);
 
 impl Dice<'_> {
@@ -84,7 +84,7 @@ impl Dice<'_> {
     }
 
     fn state(&mut self) -> TaskState {
-        // Work that goes on is what most of a task's life is.
+        // Tasks are in this state for most of their time.
         if self.percent(30) { TaskState::Working } else { TaskState::ALL[1 + self.below(8)] }
     }
 

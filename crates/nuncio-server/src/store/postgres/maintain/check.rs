@@ -1,4 +1,4 @@
-//! The check: what we know about our own tables, and every task against its log.
+//! The check of a database: rules about the tables, and every task against its log.
 
 use std::ops::RangeInclusive;
 
@@ -13,18 +13,18 @@ use crate::store::{
     postgres::schema::{self, KNOWN},
 };
 
-/// A check names at most so many problems.
+/// The maximum number of reported problems.
 const MOST_PROBLEMS: usize = 100;
 
-/// So many tasks are read at a time.
+/// The number of tasks read at a time.
 const PAGE: i64 = 100;
 
-/// Queries whose rows are problems, with the versions of the schema of which they can be asked.
+/// Queries that return problems, with the schema versions that they apply to.
 const RULES: [(RangeInclusive<i64>, &str, &str); 17] = [
     (
         1..=KNOWN,
         "counters",
-        "SELECT format('scope %s has %s tasks in state %s, and counts %s', coalesce(own.scope, told.scope),
+        "SELECT format('scope %s has %s tasks in state %s, but counts %s', coalesce(own.scope, told.scope),
              coalesce(own.n, 0), coalesce(own.state, told.state), coalesce(told.n, 0))
          FROM (SELECT scope, state, count(*) AS n FROM tasks GROUP BY scope, state) own
              FULL JOIN (SELECT scope, state, sum(n) AS n FROM counters GROUP BY scope, state) told
@@ -34,7 +34,7 @@ const RULES: [(RangeInclusive<i64>, &str, &str); 17] = [
     (
         1..=KNOWN,
         "turns",
-        "SELECT format('task %s counts %s turns that wait', id, pending) FROM tasks
+        "SELECT format('task %s counts %s waiting turns, but has another number', id, pending) FROM tasks
          WHERE pending <> (SELECT count(*) FROM turns WHERE turns.task = tasks.id AND NOT begun) LIMIT 100",
     ),
     (
@@ -90,14 +90,14 @@ const RULES: [(RangeInclusive<i64>, &str, &str); 17] = [
     (
         2..=KNOWN,
         "webhooks",
-        "SELECT format('webhook %s is owed something, and is not due', uid) FROM webhooks w
+        "SELECT format('webhook %s has pending deliveries, but is not due', uid) FROM webhooks w
          WHERE (due_at IS NULL OR stopped)
              AND EXISTS (SELECT FROM deliveries WHERE webhook = w.uid AND state = 0) LIMIT 100",
     ),
     (
         2..=KNOWN,
         "webhooks",
-        "SELECT format('webhook %s is in somebody''s hands, and is not due', uid) FROM webhooks
+        "SELECT format('webhook %s is leased, but is not due', uid) FROM webhooks
          WHERE holder IS NOT NULL AND due_at IS NULL LIMIT 100",
     ),
     (
@@ -146,7 +146,7 @@ const SEGMENTS: &str =
 
 const BLOBS: &str = "SELECT digest, body FROM blobs WHERE task = $1";
 
-/// Looks at everything, as it is at one moment, and says what is wrong.
+/// Checks everything in one snapshot of the database; returns the problems found.
 ///
 /// # Errors
 /// If the database cannot be opened at all, or is not ours.
@@ -190,7 +190,7 @@ async fn read_all(session: &Session) -> Result<Vec<String>, StoreError> {
     }
 }
 
-/// What is wrong with a task: its log has no gap, and its row and its snapshot are what the log tells.
+/// The problem of a task, if any: its log must have no gap, and its row and snapshot must agree with the log.
 async fn agree(session: &Session, row: &Row) -> Result<Option<String>, StoreError> {
     let (id, seq, kept): (&str, i64, i64) = (row.get(0), row.get(1), row.get(2));
     let blobs = blobs(session, id).await?;
@@ -211,7 +211,7 @@ async fn agree(session: &Session, row: &Row) -> Result<Option<String>, StoreErro
             }
         }
         if last != segment.get::<_, i64>(3) {
-            return Ok(Some(format!("a segment ends with entry {last}, and says another")));
+            return Ok(Some(format!("a segment ends with entry {last}, but its row has another number")));
         }
     }
     if last != seq {
@@ -219,10 +219,10 @@ async fn agree(session: &Session, row: &Row) -> Result<Option<String>, StoreErro
     }
     let status = (state_code(told.status.state), told.status.timestamp.map_or(0, |at| at.as_millis()));
     if status != (row.get(7), row.get(8)) {
-        return Ok(Some("its status is not what its log tells".to_owned()));
+        return Ok(Some("its status does not match its log".to_owned()));
     }
     let wrong = kept > 0 && snapshot(row, &blobs)? != at_snapshot;
-    Ok(wrong.then(|| "its snapshot is not what its log tells".to_owned()))
+    Ok(wrong.then(|| "its snapshot does not match its log".to_owned()))
 }
 
 fn refs(row: &Row, column: usize) -> &[u8] {

@@ -1,4 +1,4 @@
-//! Deletion leaves nothing behind, whoever writes at the same time.
+//! Deletion leaves nothing behind, even with concurrent writers.
 
 use bytes::Bytes;
 use nuncio_protocol::{Event, Message, Part, Seq, TaskState};
@@ -9,7 +9,7 @@ use crate::store::{
     conformance::{Writer, at, commit_one, creation, key, opening, reserve::reservation, scope},
 };
 
-/// A task with a key, a reference, a turn, large content and a webhook that is owed an entry.
+/// A task with a key, a reference, a turn, large content and a webhook with a pending delivery.
 async fn rich_task(store: &Arc<PostgresStore>, owner: &str, id: &str, state: TaskState) {
     let ann = scope(owner);
     let mut created = creation(id, "c-1", 1);
@@ -56,7 +56,7 @@ async fn what_is_erased_or_pruned_leaves_no_rows() {
     assert_eq!(rows(&url).await, []);
 }
 
-/// A hub that knows a caller of old makes tasks for it after another hub has erased it.
+/// A hub that has a caller's scope in its cache creates tasks for it after another hub has erased it.
 #[tokio::test]
 async fn a_caller_that_was_erased_elsewhere_comes_back() {
     let url = postgres::database().await;
@@ -71,7 +71,7 @@ async fn a_caller_that_was_erased_elsewhere_comes_back() {
     assert_eq!(problems(&url).await, [""; 0]);
 }
 
-/// One hub writes for a caller while another erases it: whatever comes first, nothing is half there.
+/// One hub writes for a caller while another erases it: in any order, no task is left incomplete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn erasing_and_writing_at_once_leaves_nothing_half_done() {
     let url = postgres::database().await;
@@ -98,8 +98,8 @@ async fn erasing_and_writing_at_once_leaves_nothing_half_done() {
     assert_eq!(rows(&url).await, []);
 }
 
-/// Hubs come and go and are taken off the list while a caller is erased for whom they have counted: both
-/// lock in one order.
+/// Stopped hubs are removed from the list of owners while a caller with their counters is erased: both lock
+/// in the same order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn erasing_while_gone_owners_are_cleaned_away_gets_through() {
     let url = postgres::database().await;
@@ -131,7 +131,7 @@ async fn erasing_while_gone_owners_are_cleaned_away_gets_through() {
     }
     hubs.await.unwrap();
     assert_eq!(problems(&url).await, [""; 0]);
-    // They are counted when the sessions end at the latest.
+    // The server counts deadlocks when the sessions end at the latest.
     store.close().await;
     drop(store);
     let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";

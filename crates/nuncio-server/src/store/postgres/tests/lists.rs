@@ -1,4 +1,4 @@
-//! Lists that take long: they fail alone, and nobody waits for them.
+//! Slow lists: they fail alone, and nothing else waits for them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::store::{
     postgres::LISTS,
 };
 
-/// A session of the test's own.
+/// A connection of the test itself.
 async fn session(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -23,8 +23,8 @@ fn all() -> TaskQuery {
     TaskQuery { limit: 9, count: true, ..TaskQuery::default() }
 }
 
-/// They had the connections of all readers: two callers with slow lists stopped every read of the hub, and made it
-/// unready.
+/// Guards against a former fault: lists used the connections of all readers, so two callers with slow lists
+/// blocked every read of the hub, and made it unready.
 #[tokio::test]
 async fn slow_lists_fail_alone_while_everything_else_goes_on() {
     let url = postgres::database().await;
@@ -33,7 +33,7 @@ async fn slow_lists_fail_alone_while_everything_else_goes_on() {
     let ann = scope("ann");
     let writer = Writer::create(&shared(&store), &ann, "t-1", "c-1", 1).await;
     let id = writer.task.id.clone();
-    // Of all reads only lists look at the counters.
+    // Of all reads only lists use the counters.
     let other = session(&url).await;
     other.batch_execute("BEGIN; LOCK TABLE nuncio.counters IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let list = || {
@@ -68,7 +68,7 @@ async fn slow_lists_fail_alone_while_everything_else_goes_on() {
     assert_eq!((page.tasks.len(), page.total), (1, Some(1)));
 }
 
-/// A caller that leaves does not leave its statement behind: the connection is soon free for others.
+/// The statement of a caller that went away is cancelled, and its connection is soon free for others.
 #[tokio::test]
 async fn a_list_that_nobody_waits_for_is_stopped_and_commits_wait_for_none() {
     let url = postgres::database().await;

@@ -1,4 +1,4 @@
-//! A database of an older version becomes the present one, with all that is in it.
+//! Migration of a database of an older version, with all its data.
 
 use futures_util::future::join_all;
 use nuncio_protocol::{Seq, TaskState};
@@ -16,14 +16,14 @@ use crate::store::{
     },
 };
 
-/// Takes away what each version has added, newest first.
+/// Statements that undo each version, newest first.
 const ADDED: [(i64, &str); 3] = [
     (4, "DROP TABLE nuncio.reservations; ALTER TABLE nuncio.answers DROP COLUMN reserved"),
     (3, "DROP TABLE nuncio.memos, nuncio.records"),
     (2, "DROP TABLE nuncio.webhooks, nuncio.deliveries"),
 ];
 
-/// Tables as this version made them, and two tasks in them, one in progress.
+/// Creates tables of this version, with two tasks, one of them in progress.
 async fn older(url: &str, version: i64) {
     let store = connect(url).await;
     let mut done = Writer::create(&shared(&store), &scope("ann"), "t-1", "c-1", 1).await;
@@ -78,7 +78,7 @@ async fn brought_forward_from(version: i64) {
     assert_eq!(problems(&url).await, [""; 0]);
 }
 
-/// Whoever writes meanwhile is not waited for.
+/// A migration does not wait for concurrent writers.
 #[tokio::test]
 async fn a_database_that_is_in_use_is_brought_forward() {
     let url = postgres::database().await;

@@ -1,4 +1,4 @@
-//! What may be wrong with a database, and how it is said: never with the password.
+//! Faults of a database, and their messages, which never contain the password.
 
 use super::*;
 use crate::store::{
@@ -16,7 +16,7 @@ async fn refusal(url: &str) -> OpenError {
 
 #[tokio::test]
 async fn an_unreachable_database_is_said_to_be_so() {
-    // Nobody listens on the port of a socket that was just closed.
+    // A port that was just closed has no listener.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let error = refusal(&format!("postgres://ann:{PASSWORD}@127.0.0.1:{port}/tasks")).await;
     assert!(matches!(&error, OpenError::Unreachable { .. }), "{error:?}");

@@ -1,4 +1,5 @@
-//! Webhooks that many hubs share: nothing is lost between those who write, lease, settle and register.
+//! Webhooks that many hubs share: no delivery is lost between concurrent writes, leases, settlements and
+//! registrations.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +23,7 @@ pub(super) fn hook(name: &str, target: &str) -> Webhook {
     Webhook { uid: name.into(), id: name.into(), target: target.into(), body: "{}".into() }
 }
 
-/// Asks for all that is due, whenever.
+/// Asks for all webhooks that are due at any time.
 pub(super) fn due() -> Lease {
     Lease {
         agents: vec!["agent".into()],
@@ -46,7 +47,7 @@ fn outcome(seq: Seq, state: DeliveryState) -> DeliveryOutcome {
     DeliveryOutcome { seq, state, attempt }
 }
 
-/// A task that begins with a webhook of its name and owes it the first entry.
+/// A task that begins with a webhook of its name and a delivery of the first entry.
 async fn begin(store: &Arc<PostgresStore>, id: &str, target: &str) -> Writer {
     let ann = scope("ann");
     let entry = Commit { webhook: Some(hook(id, target)), push: true, ..opening(&ann, id, None) };
@@ -58,16 +59,16 @@ fn entry(writer: &Writer) -> Commit {
     Commit { push: true, ..writer.entry(writer.status_event(TaskState::Working, 2)) }
 }
 
-/// Long enough for a machine that is busy: nobody here is gone.
+/// A store whose owner counts as alive for long enough, even on a busy machine.
 async fn patient(url: &str) -> Arc<PostgresStore> {
     let options = PostgresOptions { lapse: Duration::from_secs(600), ..options() };
     Arc::new(PostgresStore::connect(url, options).await.unwrap())
 }
 
-/// What was delivered: webhook and entry.
+/// The delivered entries: webhook and number.
 type Seen = BTreeSet<(Arc<str>, Seq)>;
 
-/// Leases and settles until the writer is done and nothing is due. What it delivers nobody else has.
+/// Leases and settles until the writer is done and nothing is due. Each delivery must be new.
 async fn deliver(store: Arc<PostgresStore>, writing: Arc<AtomicBool>, seen: Arc<Mutex<Seen>>) {
     let mut round = 0_usize;
     loop {
@@ -82,7 +83,7 @@ async fn deliver(store: Arc<PostgresStore>, writing: Arc<AtomicBool>, seen: Arc<
             round += 1;
             let uid = &leased.webhook.uid;
             for (place, owed) in leased.owed.iter().enumerate() {
-                // The last of some fails for now; some are told one by one.
+                // The last delivery of some fails for now; some outcomes are settled one by one.
                 let fails = place > 0 && round.is_multiple_of(5);
                 if !fails {
                     assert!(seen.lock().unwrap().insert((uid.clone(), owed.seq)), "{uid} {} twice", owed.seq);
@@ -101,7 +102,7 @@ async fn deliver(store: Arc<PostgresStore>, writing: Arc<AtomicBool>, seen: Arc<
     }
 }
 
-/// Somebody else in a transaction, for as long as the test wants.
+/// Another transaction, open until the test ends it.
 struct Other(tokio_postgres::Client);
 
 impl Other {
@@ -112,7 +113,7 @@ impl Other {
         Self(client)
     }
 
-    /// When somebody waits for a lock of this transaction, it does this and ends.
+    /// Waits until a lock of this transaction is waited for, then runs the statements and commits.
     async fn end(self, url: &str, statements: &str) {
         let waiting = "SELECT count(*) FROM pg_stat_activity
             WHERE datname = current_database() AND wait_event_type = 'Lock'";
@@ -121,7 +122,7 @@ impl Other {
     }
 }
 
-/// Whoever settled saw nothing pending, and the entry saw that the webhook was due.
+/// The settlement saw nothing pending, and the entry saw that the webhook was due.
 #[tokio::test]
 async fn an_entry_that_waited_for_a_settlement_makes_its_webhook_due() {
     let url = postgres::database().await;
@@ -135,7 +136,7 @@ async fn an_entry_that_waited_for_a_settlement_makes_its_webhook_due() {
     assert_eq!(owed(&store.lease(&due()).await.unwrap()), [("t-1".to_owned(), vec![2])]);
 }
 
-/// Whoever stopped the webhook saw none of what is owed since.
+/// The transaction that stopped the webhook saw none of its later deliveries.
 #[tokio::test]
 async fn an_entry_that_waited_for_a_stop_is_not_owed() {
     let url = postgres::database().await;
@@ -149,7 +150,7 @@ async fn an_entry_that_waited_for_a_stop_is_not_owed() {
     assert_eq!(owed(&store.lease(&due()).await.unwrap()), []);
 }
 
-/// The entry saw that the webhook was due, and whoever settles does not know of the entry yet.
+/// The entry saw that the webhook was due, and the settlement does not know of the entry yet.
 #[tokio::test]
 async fn a_settlement_that_waited_for_an_entry_leaves_its_webhook_due() {
     let url = postgres::database().await;
@@ -168,8 +169,8 @@ async fn a_settlement_that_waited_for_an_entry_leaves_its_webhook_due() {
     assert_eq!(owed(&store.lease(&due()).await.unwrap()), [("t-1".to_owned(), vec![2])]);
 }
 
-/// Otherwise an entry could be seen by nobody who registers: not yet when they look, and not owed later. And
-/// what is dropped takes all with it that it is owed.
+/// Otherwise a registration could miss an entry: not visible when the webhook is put, and without a delivery
+/// later. And a deletion must include the deliveries of concurrent entries.
 #[tokio::test]
 async fn whoever_changes_the_webhooks_of_a_task_waits_for_its_writer() {
     let url = postgres::database().await;
@@ -192,7 +193,7 @@ async fn whoever_changes_the_webhooks_of_a_task_waits_for_its_writer() {
     assert_eq!(problems(&url).await, [""; 0]);
 }
 
-/// A lease waits for nobody, and says that there is more.
+/// A lease does not wait for locked rows, and reports that there are more.
 #[tokio::test]
 async fn what_somebody_writes_to_is_left_for_the_next_lease() {
     let url = postgres::database().await;
@@ -206,8 +207,8 @@ async fn what_somebody_writes_to_is_left_for_the_next_lease() {
     assert_eq!(leases.next, Some(at(1)));
 }
 
-/// Looks all the time whether something is pending that nobody will ever find. The next entry would make it
-/// good, so that the end does not tell.
+/// Checks all the time that no pending delivery is without a due time. The next entry would repair it, so a
+/// check at the end would not show it.
 async fn watch(url: String, writing: Arc<AtomicBool>) {
     let watcher = Other::begin(&url, "").await.0;
     let lost = "SELECT uid FROM webhooks w WHERE due_at IS NULL
@@ -217,7 +218,7 @@ async fn watch(url: String, writing: Arc<AtomicBool>) {
     }
 }
 
-/// The moment when the last of what is pending is settled, and the next entry is owed.
+/// The critical moment: the last pending delivery is settled while the next entry adds one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_owed_while_others_settle_is_not_lost() {
     const TASKS: usize = 2;
@@ -266,7 +267,8 @@ async fn what_is_owed_while_others_settle_is_not_lost() {
     assert_eq!(problems(&url).await, [""; 0]);
 }
 
-/// One hub writes, another registers: what is written after the registration is owed, without a gap.
+/// One hub writes while another registers a webhook: all entries after the registration are delivered,
+/// without a gap.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_written_after_a_webhook_was_put_is_owed() {
     const ENTRIES: u64 = 12;
@@ -301,7 +303,7 @@ async fn what_is_written_after_a_webhook_was_put_is_owed() {
     assert_eq!(problems(&url).await, [""; 0]);
 }
 
-/// Everybody who locks several webhooks does so at once: nobody fails because of another.
+/// All transactions that lock several webhooks run concurrently: none fails because of another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_lock_many_webhooks_do_not_lock_each_other_out() {
     let url = postgres::database().await;
@@ -365,7 +367,7 @@ async fn those_who_lock_many_webhooks_do_not_lock_each_other_out() {
     assert_eq!(problems(&url).await, [""; 0]);
 }
 
-/// A batch may register the same webhook several times, and one that was stopped.
+/// A batch may register the same webhook several times, and a stopped one.
 #[tokio::test]
 async fn a_batch_may_put_a_webhook_more_than_once() {
     let url = postgres::database().await;
@@ -391,7 +393,7 @@ async fn a_batch_may_put_a_webhook_more_than_once() {
     assert_eq!(problems(&url).await, [""; 0]);
 }
 
-/// PostgreSQL does not take every character; callers may send them all.
+/// PostgreSQL does not accept every character; callers may send them all.
 #[tokio::test]
 async fn names_of_any_characters_come_back() {
     let store = connect(&postgres::database().await).await;
@@ -414,7 +416,7 @@ async fn names_of_any_characters_come_back() {
     assert_eq!(store.delete_webhook(&ann, &task, &put.id).await.unwrap(), Ok(Some(put.uid)));
 }
 
-/// By the clock of the database, or because it is not even on the list any more.
+/// By the clock of the database, or because the owner has no row any more.
 #[tokio::test]
 async fn what_a_silent_holder_had_in_hand_is_free_after_its_lapse() {
     for forgotten in [false, true] {
@@ -443,7 +445,7 @@ async fn what_a_silent_holder_had_in_hand_is_free_after_its_lapse() {
     }
 }
 
-/// Whatever was on the way when the connections ended, everything is still owed, or settled.
+/// After any loss of connections, every delivery is still pending, or settled.
 #[tokio::test]
 async fn an_outbox_goes_on_after_its_connections_were_ended() {
     let url = postgres::database().await;

@@ -1,4 +1,4 @@
-//! Several hubs on one database, and connections that are lost.
+//! Several hubs on one database, and lost connections.
 
 use futures_util::future::join_all;
 use nuncio_protocol::{Seq, TaskState};
@@ -9,7 +9,7 @@ use crate::store::{
     conformance::{Writer, at, commit_one, creation, events, key, opening, scope, stored},
 };
 
-/// A lapse is noticed by the clock of the database, without a word of the owner that is gone.
+/// A missing heartbeat is noticed by the clock of the database, without any action of the stopped owner.
 #[tokio::test]
 async fn what_a_silent_owner_left_is_adopted_after_its_lapse() {
     let url = postgres::database().await;
@@ -31,7 +31,7 @@ async fn what_a_silent_owner_left_is_adopted_after_its_lapse() {
     assert_eq!(commit_one(&*two, late).await, Ok(()));
 }
 
-/// Gone owners leave the list when nothing of theirs is left, and what they counted stays counted.
+/// Stopped owners are removed once they have no tasks left, and their counts are kept.
 #[tokio::test]
 async fn owners_that_are_long_gone_are_forgotten() {
     let url = postgres::database().await;
@@ -67,7 +67,7 @@ async fn two_hubs_write_to_the_same_tasks_at_once() {
             let mut seqs = vec![0_u64; ids.len()];
             let mut written = 0;
             for round in 0..ROUNDS {
-                // One goes through the tasks in the opposite order of the other.
+                // The hubs use the tasks in opposite orders.
                 let order: Vec<usize> =
                     (0..ids.len()).map(|i| if number == 0 { i } else { ids.len() - 1 - i }).collect();
                 let entry = |i: usize| {
@@ -115,7 +115,7 @@ async fn secrets_are_the_same_for_all() {
     assert_ne!(stores[0].secret("other").await.unwrap(), made[0]);
 }
 
-/// Connections that the server ends are made again by themselves.
+/// Connections that the server closes are reopened automatically.
 #[tokio::test]
 async fn a_store_goes_on_after_its_connections_were_ended() {
     let url = postgres::database().await;
@@ -130,7 +130,7 @@ async fn a_store_goes_on_after_its_connections_were_ended() {
         assert!(ended > 1, "the store has connections");
         assert!(stored(&*store, &ann, &"t-1".into()).await.is_some(), "a read is simply asked again");
         let entry = writer.entry(writer.status_event(TaskState::Working, round));
-        // The outcome of a commit may be unknown, never wrong: it is tried again until it stands.
+        // The outcome of a commit may be unknown, but never wrong: it is repeated until it is accepted.
         let seq = eventually("a commit", async || match store.commit(vec![entry.clone()]).await {
             Ok(results) => match results[0] {
                 Ok(()) => Some(entry.expected.next()),
@@ -149,7 +149,8 @@ async fn a_store_goes_on_after_its_connections_were_ended() {
     assert_eq!(stored(&*store, &ann, &"t-1".into()).await.map(|(_, seq)| seq), Some(Seq(4)));
 }
 
-/// While the server is away calls fail quickly and say that it may come back; when it is back, they work.
+/// While the server is down, calls fail quickly, with an error that allows retries; when it is back, they
+/// work.
 #[tokio::test]
 async fn a_store_waits_for_a_server_that_restarts() {
     let data = std::env::temp_dir().join(format!("nuncio-restart-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! The check: what SQLite finds, and what we know about our own tables.
+//! The check of a database: SQLite's own checks, and rules about our tables.
 
 use std::{ops::RangeInclusive, path::Path};
 
@@ -15,10 +15,10 @@ use crate::store::{
     },
 };
 
-/// A check names at most so many problems.
+/// The maximum number of reported problems.
 const MOST_PROBLEMS: usize = 100;
 
-/// Queries whose rows are problems, and the versions of the schema of which they can be asked.
+/// Queries that return problems, with the schema versions that they apply to.
 const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
     (1..=KNOWN, "file", "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
     (
@@ -30,7 +30,7 @@ const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
     (
         1..=KNOWN,
         "counters",
-        "SELECT format('scope %d has %d tasks in state %d, and counts %d', coalesce(own.scope, counters.scope),
+        "SELECT format('scope %d has %d tasks in state %d, but counts %d', coalesce(own.scope, counters.scope),
              coalesce(own.number, 0), coalesce(own.state, counters.state), coalesce(counters.tasks, 0))
          FROM (SELECT scope, state, count(*) AS number FROM tasks GROUP BY scope, state) AS own
              FULL JOIN counters ON counters.scope = own.scope AND counters.state = own.state
@@ -39,7 +39,7 @@ const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
     (
         1..=KNOWN,
         "turns",
-        "SELECT format('task %s counts %d turns and %d that wait', id, turns, pending) FROM tasks
+        "SELECT format('task %s counts %d turns and %d waiting ones, but has others', id, turns, pending) FROM tasks
          WHERE turns <> (SELECT count(*) FROM turns WHERE task = key)
              OR pending <> (SELECT count(*) FROM turns WHERE task = key AND NOT begun)",
     ),
@@ -58,13 +58,13 @@ const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
     (
         2..=KNOWN,
         "webhooks",
-        "SELECT format('task %s counts %d webhooks', id, webhooks) FROM tasks
+        "SELECT format('task %s counts %d webhooks, but has another number', id, webhooks) FROM tasks
          WHERE webhooks <> (SELECT count(*) FROM webhooks WHERE task = tasks.key)",
     ),
     (
         2..=KNOWN,
         "webhooks",
-        "SELECT format('%s is not due for what it is owed', uid) FROM webhooks
+        "SELECT format('the due time of %s does not match its deliveries', uid) FROM webhooks
          WHERE (stopped AND due_at IS NOT NULL) OR EXISTS (
              SELECT 1 FROM deliveries
              WHERE webhook = key AND state = 0 AND (due_at IS NULL OR seq < owed_from))",
@@ -72,7 +72,7 @@ const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
     (
         2..=KNOWN,
         "deliveries",
-        "SELECT format('%s-%d cannot be', uid, deliveries.seq)
+        "SELECT format('%s-%d is invalid', uid, deliveries.seq)
          FROM deliveries JOIN webhooks ON webhooks.key = webhook JOIN tasks ON tasks.key = task
          WHERE deliveries.seq NOT BETWEEN 1 AND tasks.seq OR deliveries.state NOT BETWEEN 0 AND 2
              OR NOT json_valid(coalesce(recent, '[]'))",
@@ -96,13 +96,13 @@ const RULES: [(RangeInclusive<i64>, &str, &str); 12] = [
     (3..=KNOWN, "records", "SELECT format('record %s of %s has no version', key, kind) FROM records WHERE version < 1"),
 ];
 
-/// Looks at everything, also while a hub runs, and says what is wrong.
+/// Checks everything, even while a hub uses the file; returns the problems found.
 ///
 /// # Errors
 /// If the file cannot be opened for another reason than damage, or is not ours.
 pub fn check(path: &Path) -> Result<Vec<String>, OpenError> {
     let db = match look(path) {
-        // Whoever asks for damage is told of it, also where it leaves nothing to look at.
+        // Damage is a finding of the check, even where it leaves nothing else to check.
         Err(OpenError::Corrupt { detail, .. }) => return Ok(vec![format!("file: {detail}")]),
         looked => looked?,
     };
@@ -145,7 +145,7 @@ fn read_all(db: &Connection) -> Result<Vec<String>, StoreError> {
     Ok(problems)
 }
 
-/// What is wrong with a task: its log has no gap, and its row and its snapshot are what the log tells.
+/// The problem of a task, if any: its log must have no gap, and its row and snapshot must agree with the log.
 fn agree(db: &Connection, row: &Row<'_>) -> Result<Option<String>, StoreError> {
     let (key, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
     let kept: i64 = row.get(4)?;
@@ -170,7 +170,7 @@ fn agree(db: &Connection, row: &Row<'_>) -> Result<Option<String>, StoreError> {
             }
         }
         if log_rowid(key, last as u64) != segment.get::<_, i64>(3)? {
-            return Ok(Some(format!("a segment ends with entry {last}, and says another")));
+            return Ok(Some(format!("a segment ends with entry {last}, but its row has another number")));
         }
     }
     if last != seq {
@@ -180,8 +180,8 @@ fn agree(db: &Connection, row: &Row<'_>) -> Result<Option<String>, StoreError> {
     let status =
         (i64::from(state_code(told.status.state)), told.status.timestamp.map_or(0, |at| at.as_millis()));
     if status != (state, status_at) {
-        return Ok(Some("its status is not what its log tells".to_owned()));
+        return Ok(Some("its status does not match its log".to_owned()));
     }
     let wrong = kept > 0 && read::snapshot(db, row)? != at_snapshot;
-    Ok(wrong.then(|| "its snapshot is not what its log tells".to_owned()))
+    Ok(wrong.then(|| "its snapshot does not match its log".to_owned()))
 }

@@ -1,4 +1,4 @@
-//! The outbox of the SQLite store and that of the memory store, told the same things, say the same.
+//! The outboxes of the SQLite store and of the memory store give the same results for the same calls.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::store::{
     conformance::{Writer, at, creation, opening, scope},
 };
 
-/// Small numbers, the same for the same seed.
+/// Small pseudorandom numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -25,8 +25,8 @@ impl Dice {
     }
 }
 
-/// What both must say. Of one target and moment, one store goes by the uid and the other by the time of its
-/// making: here that is the same.
+/// The comparable part of a lease. For equal targets and times, one store orders by uid and the other by
+/// creation; here both orders are the same.
 fn told(leases: &Leases) -> (String, Option<nuncio_protocol::Timestamp>) {
     (format!("{:?}", leases.leased), leases.next)
 }
@@ -73,7 +73,7 @@ fn some_query(dice: &mut Dice) -> DeliveryQuery {
     }
 }
 
-/// Does one thing to both.
+/// Applies one step to both.
 async fn step(dice: &mut Dice, now: i64, stores: &[Arc<dyn Store>; 2], in_hand: &mut Vec<Leased>) {
     let [one, other] = stores;
     let ann = scope("ann");

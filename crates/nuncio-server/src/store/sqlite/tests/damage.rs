@@ -1,4 +1,4 @@
-//! Files that are not as they should be: refused in clear words, and found by the check.
+//! Invalid files: refused with clear messages, and found by the check.
 
 use std::{path::Path, sync::Arc};
 
@@ -38,7 +38,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     assert!(matches!(error, OpenError::NewerSchema { found: 7, known: KNOWN, .. }), "{error}");
     for error in [maintain::check(&folder.file()).err(), maintain::migrate(&folder.file()).err()] {
         let words = error.unwrap().to_string();
-        assert!(words.contains(&format!("schema version 7, this version knows {KNOWN}")), "{words}");
+        assert!(words.contains(&format!("schema version 7, this version supports {KNOWN}")), "{words}");
     }
     change(&folder, &format!("PRAGMA user_version = {KNOWN}"));
     assert!(stored(&open(&folder.file()).await, &scope("ann"), &"t-0".into()).await.is_some());
@@ -80,7 +80,7 @@ async fn a_corrupted_file_is_told_and_not_repaired() {
         roots.map(Result::unwrap).collect::<Vec<_>>()
     };
     let mut bytes = std::fs::read(folder.file()).unwrap();
-    // Every tree, but for the one that says what the file is.
+    // Damages every tree except `meta`.
     for root in roots {
         bytes[(root as usize - 1) * 4096..][..64].iter_mut().for_each(|byte| *byte ^= 0x5a);
     }
@@ -100,7 +100,7 @@ async fn a_corrupted_file_is_told_and_not_repaired() {
 
 #[tokio::test]
 async fn a_read_only_file_is_refused() {
-    // A folder that nobody can write to, root included.
+    // A folder that nobody can write to, not even root.
     let Some(place) = ["/sys", "/proc"].iter().map(Path::new).find(|place| place.is_dir()) else {
         panic!("a folder that cannot be written to is needed for this test");
     };
@@ -125,8 +125,8 @@ async fn the_check_finds_each_kind_of_damage() {
             "UPDATE tasks SET seq = seq + 1 WHERE id = 't-2'",
             "task t-2: its log ends with entry 4, expected 5",
         ),
-        ("UPDATE tasks SET state = 4 WHERE id = 't-2'", "task t-2: its status is not what its log tells"),
-        ("UPDATE tasks SET snapshot = x'7b7d' WHERE id = 't-2'", "task t-2: its snapshot is not"),
+        ("UPDATE tasks SET state = 4 WHERE id = 't-2'", "task t-2: its status does not match its log"),
+        ("UPDATE tasks SET snapshot = x'7b7d' WHERE id = 't-2'", "task t-2: its snapshot does not match"),
         (
             "UPDATE tasks SET snapshot = x'7b' WHERE id = 't-2'",
             "task t-2: the task store failed: stored data",
@@ -149,12 +149,12 @@ async fn the_check_finds_each_kind_of_damage() {
         ),
         ("UPDATE tasks SET webhooks = 0 WHERE id = 't-1'", "webhooks: task t-1 counts 0 webhooks"),
         ("DELETE FROM webhooks WHERE uid = 't-1'", "webhooks: task t-1 counts 1 webhooks"),
-        ("UPDATE webhooks SET due_at = NULL", "webhooks: t-2 is not due for what it is owed"),
-        ("UPDATE webhooks SET owed_from = 2", "webhooks: t-2 is not due for what it is owed"),
-        ("UPDATE webhooks SET stopped = TRUE", "webhooks: t-2 is not due for what it is owed"),
-        ("UPDATE deliveries SET seq = 9", "deliveries: t-0-9 cannot be"),
-        ("UPDATE deliveries SET state = 3", "deliveries: t-0-1 cannot be"),
-        ("UPDATE deliveries SET recent = '[{'", "deliveries: t-0-1 cannot be"),
+        ("UPDATE webhooks SET due_at = NULL", "webhooks: the due time of t-2 does not match its deliveries"),
+        ("UPDATE webhooks SET owed_from = 2", "webhooks: the due time of t-2 does not match its deliveries"),
+        ("UPDATE webhooks SET stopped = TRUE", "webhooks: the due time of t-2 does not match its deliveries"),
+        ("UPDATE deliveries SET seq = 9", "deliveries: t-0-9 is invalid"),
+        ("UPDATE deliveries SET state = 3", "deliveries: t-0-1 is invalid"),
+        ("UPDATE deliveries SET recent = '[{'", "deliveries: t-0-1 is invalid"),
         ("PRAGMA foreign_keys = OFF; DELETE FROM webhooks", "of deliveries refers to nothing in webhooks"),
         ("PRAGMA foreign_keys = OFF; DELETE FROM tasks WHERE id = 't-3'", "refers to nothing in tasks"),
     ];

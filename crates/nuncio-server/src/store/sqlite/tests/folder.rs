@@ -34,7 +34,7 @@ impl Default for Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What a thread of a store that was just dropped has still open goes with its last name.
+        // Files that a thread of a dropped store still has open disappear when it closes them.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Lists that take long: they fail alone, and nobody waits for them.
+//! Slow lists: they fail alone, and nothing else waits for them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ async fn open(folder: &Folder, list_timeout: Duration) -> Arc<SqliteStore> {
 
 type Slow = JoinHandle<Result<i64, StoreError>>;
 
-/// Keeps so many readers busy; returns once all of them are.
+/// Occupies `count` readers; returns once all of them are busy.
 async fn occupy(store: &Arc<SqliteStore>, readers: fn(&SqliteStore) -> &Readers, count: usize) -> Vec<Slow> {
     let (begun, mut begins) = mpsc::unbounded_channel();
     let slow = |_| {
@@ -57,7 +57,8 @@ fn assert_too_slow<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
     assert!(told.retry_after().is_some() && told.message().contains("took too long"), "{told}");
 }
 
-/// They had the threads of all readers: a few slow lists stopped every read of events.
+/// Guards against a former fault: lists used the threads of all readers, so a few slow lists blocked every
+/// read of events.
 #[tokio::test]
 async fn slow_lists_fail_alone_while_everything_else_goes_on() {
     let folder = Folder::new();
@@ -83,13 +84,13 @@ async fn slow_lists_fail_alone_while_everything_else_goes_on() {
         assert_eq!(store.all_tasks(&operators).await.unwrap().tasks.len(), 1);
     }
     join_all(slow).await.into_iter().for_each(|answer| assert_too_slow(answer.unwrap()));
-    // Those that waited had their time behind those that were slow.
+    // The time limit of waiting lists may be over before they get a thread.
     join_all(waiting).await.into_iter().map(Result::unwrap).filter(Result::is_err).for_each(assert_too_slow);
     let page = store.tasks(&ann, &all()).await.unwrap();
     assert_eq!((page.tasks.len(), page.total), (1, Some(1)));
 }
 
-/// A caller that leaves does not leave its statement behind: the reader is soon free for others.
+/// The statement of a caller that went away is cancelled, and its reader is soon free for others.
 #[tokio::test]
 async fn a_list_that_nobody_waits_for_is_stopped() {
     let folder = Folder::new();

@@ -12,7 +12,7 @@ use crate::store::{
     sqlite::schema::{KNOWN, MIGRATIONS},
 };
 
-/// A file of this version with what another has, which has it as that version wrote it.
+/// A file of this version, with the data of a current file in the form that this version wrote.
 async fn older(version: usize) -> Folder {
     let (newer, older) = (Folder::new(), Folder::new());
     let handle = Arc::new(open(&newer.file()).await);
@@ -28,7 +28,7 @@ async fn older(version: usize) -> Folder {
     db.execute("ATTACH ?1 AS newer", [newer.file().to_str()]).unwrap();
     for (table, _) in rows(&older.file()) {
         if table == "memos" {
-            // Small ones are in the rows of their tasks by now.
+            // Newer versions keep small memos in the rows of their tasks.
             let all = "INSERT INTO memos SELECT key, memo FROM newer.tasks WHERE memo IS NOT NULL
                        UNION ALL SELECT task, body FROM newer.memos";
             db.execute_batch(all).unwrap();
@@ -42,7 +42,7 @@ async fn older(version: usize) -> Folder {
     older
 }
 
-/// A file of this version, sound, and as it is when it was opened.
+/// A file of this version, checked, and the store after it was opened.
 async fn opened(version: usize) -> (Folder, Arc<SqliteStore>) {
     let folder = older(version).await;
     assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "before");
@@ -51,13 +51,13 @@ async fn opened(version: usize) -> (Folder, Arc<SqliteStore>) {
     (folder, handle)
 }
 
-/// Ends it, and looks whether the file is sound.
+/// Closes the store and checks the file.
 async fn closed(folder: &Folder, handle: Arc<SqliteStore>) {
     end(handle).await;
     assert_eq!(maintain::check(&folder.file()).unwrap(), [""; 0], "after");
 }
 
-/// The task goes on, and its agent remembers something else.
+/// Continues the task with another memo.
 async fn takes_a_memo(store: Arc<dyn Store>, id: &str) {
     let (ann, id) = (scope("ann"), id.into());
     let (task, seq) = stored(&*store, &ann, &id).await.unwrap();
@@ -93,7 +93,7 @@ async fn a_file_of_the_first_version_opens_with_all_that_it_has() {
     let all = TaskQuery { limit: 100, count: true, ..TaskQuery::default() };
     assert_eq!(store.tasks(&ann, &all).await.unwrap().total, Some(8));
 
-    // And what is new works, for what was there and for what comes.
+    // New features work, for existing tasks and for new ones.
     let id = "t-0".into();
     store.put_webhook(&ann, &id, webhook("a"), at(1)).await.unwrap().unwrap();
     assert!(store.task(&ann, &id).await.unwrap().unwrap().pushes);
@@ -172,7 +172,7 @@ async fn a_migration_says_from_where_to_where() {
 async fn a_migration_that_fails_half_way_has_changed_nothing() {
     let folder = older(1).await;
     let change = |sql: &str| Connection::open(folder.file()).unwrap().execute_batch(sql).unwrap();
-    // In the way of the last step.
+    // Makes the last step of the migration fail.
     change("CREATE INDEX records_by_time ON turns (begun)");
     let before = rows(&folder.file());
     let refused = SqliteStore::open(&folder.file(), SqliteOptions::default()).await;

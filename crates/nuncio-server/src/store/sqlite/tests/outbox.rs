@@ -1,4 +1,4 @@
-//! The outbox of the SQLite store: what it costs, and what it leaves.
+//! The outbox of the SQLite store: its writes, and deletion.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::store::{
     conformance::{Writer, at, commit_one, opening, scope},
 };
 
-/// How often the file was changed by its writer.
+/// The number of changes by the writer.
 async fn changes(store: &super::SqliteStore) -> u64 {
     store.writer.alone(|session| Ok(session.db.total_changes())).await.unwrap()
 }
 
-/// A task with a webhook that is owed so many entries.
+/// A task with a webhook that has this many pending deliveries.
 async fn begin(store: &Arc<dyn Store>, id: &str, entries: u64) -> Writer {
     let first = Commit { webhook: Some(webhook(id)), push: true, ..opening(&scope("ann"), id, None) };
     let task = crate::store::conformance::creation(id, "c-1", 1);
@@ -45,7 +45,7 @@ async fn a_lease_writes_nothing() {
 
 #[tokio::test]
 async fn a_delivery_whose_attempts_cannot_be_read_stops_nobody() {
-    // All that is written at the same time failed with it, entries of agents too, again and again.
+    // Guards against a former fault: everything in the same transaction failed with it, again and again.
     let handle = fresh().await;
     let store: Arc<dyn Store> = handle.clone();
     begin(&store, "t-1", 1).await;
@@ -69,7 +69,7 @@ async fn a_task_without_webhooks_writes_what_it_always_did() {
         assert_eq!(commit_one(&*store, Commit { push, ..opening(&scope("ann"), id, None) }).await, Ok(()));
         counts.push(changes(&handle).await - before);
     }
-    // The first makes the scope.
+    // The first call creates the scope.
     assert_eq!(counts, [4, 3]);
 }
 
@@ -124,7 +124,7 @@ async fn damaged_deliveries_are_told() {
     let folder = Folder::new();
     let store: Arc<dyn Store> = Arc::new(open(&folder.file()).await);
     begin(&store, "t-1", 1).await;
-    for (damage, told) in [("state = 7", "no delivery is in state 7"), ("state = 0, recent = '{'", "damaged")]
+    for (damage, told) in [("state = 7", "7 is not a delivery state"), ("state = 0, recent = '{'", "damaged")]
     {
         let db = Connection::open(folder.file()).unwrap();
         db.execute_batch(&format!("UPDATE deliveries SET {damage}")).unwrap();
