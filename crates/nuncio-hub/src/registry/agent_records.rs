@@ -1,4 +1,4 @@
-//! Agents that the API was told of, as records: sealed, because what is said about one may hold credentials.
+//! Records of agents that were added by the API. They are sealed, because settings may contain credentials.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,18 +12,18 @@ use crate::{clock::now, config::AgentName};
 
 /// The kind of the records.
 const KIND: &str = "agent";
-/// How many are read at a time.
+/// Records per read.
 const PAGE: usize = 500;
 
 /// The stored agents of the API.
 pub(crate) struct AgentRecords {
     pub(crate) store: Arc<dyn Store>,
-    /// `None`: there is no key, and nothing is kept that would need one.
+    /// `None` without a key: then no agent can be stored.
     pub(crate) vault: Option<Vault>,
 }
 
 impl AgentRecords {
-    /// All of them. One that cannot be read is left out, and said to be.
+    /// Reads all agents. A record that cannot be read is left out and logged.
     pub(super) async fn all(&self) -> Result<BTreeMap<AgentName, Desired>, StoreError> {
         let mut all = BTreeMap::new();
         let mut after = None;
@@ -86,7 +86,7 @@ impl AgentRecords {
     }
 }
 
-/// What is sealed for one agent is worth nothing as another's.
+/// The sealing context: a record cannot be used for another agent.
 fn sealed_for(name: &str) -> String {
     format!("agent {name}")
 }

@@ -1,5 +1,5 @@
-//! Says what it is told: a task with one text artifact, never a bare message. A message that begins
-//! with `hold` stays working until it is canceled.
+//! Repeats the text of the message, as a task with one text artifact, never as a bare message. A message
+//! that begins with `hold` keeps its task working until it is canceled.
 
 use async_trait::async_trait;
 use nuncio_protocol::{AgentCard, Result};
@@ -21,7 +21,7 @@ impl Executor for Echo {
         Ok(())
     }
 
-    /// Saying it again does no harm, and replaces what was said before.
+    /// A repeated execution does no harm: it replaces the artifact.
     fn is_idempotent(&self) -> bool {
         true
     }
