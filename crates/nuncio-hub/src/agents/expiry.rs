@@ -22,7 +22,7 @@ pub(super) fn is_due(at: Timestamp) -> bool {
 pub(super) async fn forget(store: &dyn Records, kinds: impl Iterator<Item = &'static str>) {
     for kind in kinds {
         if let Err(error) = prune(store, kind).await {
-            tracing::warn!(kind, %error, "old records cannot be removed");
+            tracing::warn!(kind, %error, "expired records cannot be removed");
         }
     }
 }

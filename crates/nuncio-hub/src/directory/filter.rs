@@ -58,8 +58,8 @@ impl Filter {
                 "pageToken" => filter.skip = number()?,
                 _ => {
                     return Err(format!(
-                        "{name} is nothing to ask for; there are q, tag, skill, inputMode, outputMode, extension, \
-                         streaming, pushNotifications, pageSize and pageToken"
+                        "unknown parameter {name}; expected one of q, tag, skill, inputMode, outputMode, extension, \
+                         streaming, pushNotifications, pageSize, pageToken"
                     ));
                 }
             }

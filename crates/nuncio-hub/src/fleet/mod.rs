@@ -110,7 +110,7 @@ impl Fleet {
     pub(crate) fn show_again(&self) {
         for agent in self.all() {
             if let Err(error) = agent.show_again() {
-                tracing::error!(agent = %agent.name(), error = format!("{error:#}"), "a card could not be made anew");
+                tracing::error!(agent = %agent.name(), error = format!("{error:#}"), "the card of an agent cannot be rebuilt");
             }
         }
     }

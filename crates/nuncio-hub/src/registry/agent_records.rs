@@ -48,7 +48,7 @@ impl AgentRecords {
 
     fn open(&self, key: &str, value: &[u8], version: u64) -> Result<(AgentName, Desired), String> {
         let text = std::str::from_utf8(value).map_err(|error| error.to_string())?;
-        let vault = self.vault.as_ref().ok_or("there is no key to open it; say --key-file")?;
+        let vault = self.vault.as_ref().ok_or("there is no key to open it; start the hub with --key-file")?;
         let text = vault.open(&sealed_for(key), text).ok_or("it was sealed with another key")?;
         let given: Map<String, Value> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         let name: AgentName = key.parse()?;
@@ -64,7 +64,7 @@ impl AgentRecords {
     ) -> Result<u64, Refused> {
         let vault = self.vault.as_ref().ok_or_else(|| {
             Refused::Failed(
-                "what is added must be kept under a key, and this hub has none; start it with --key-file"
+                "agents of the API are stored under a key, and this hub has none; start it with --key-file"
                     .to_owned(),
             )
         })?;

@@ -126,7 +126,7 @@ impl Registry {
         let configured: BTreeMap<_, _> =
             agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect();
         for name in added.keys().filter(|name| configured.contains_key(*name)) {
-            tracing::warn!(%name, "this agent was added by the API, and is named by the configuration, too; that is served");
+            tracing::warn!(%name, "this agent is in the configuration and was also added by the API; the configuration is used");
         }
         let mut ready = Vec::new();
         let mut failed = Vec::new();
@@ -163,7 +163,7 @@ impl Registry {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             if let Err(error) = self.look().await {
-                tracing::debug!(%error, "agents that other hubs have been told of could not be read");
+                tracing::debug!(%error, "agents that were added on other hubs cannot be read");
             }
         }
     }
@@ -296,7 +296,11 @@ async fn drain(agents: Vec<Arc<Agent>>) {
         let (name, runtime) = (Arc::clone(agent.name()), agent.runtime().cloned());
         async move {
             let Some(runtime) = runtime else { return };
-            tracing::info!(agent = &*name, running = runtime.running(), "this agent is served no more");
+            tracing::info!(
+                agent = &*name,
+                running = runtime.running(),
+                "this agent was removed or replaced; draining its tasks"
+            );
             runtime.drain(DRAIN_GRACE).await;
         }
     };

@@ -14,8 +14,8 @@ pub(super) fn read(name: &AgentName, given: &Map<String, Value>) -> Result<confi
     let is_program = |url: &str| url.starts_with("cmd:") || url.starts_with("cmd+json:");
     if given.contains_key("command") || given.get("url").and_then(Value::as_str).is_some_and(is_program) {
         return Err(Refused::Forbidden(
-            "programs are named in the file or on the command line of the hub, never from here: whoever has the \
-             token could run anything"
+            "programs can be set only in the file or on the command line of the hub, because the admin token \
+             would otherwise allow running any command"
                 .to_owned(),
         ));
     }

@@ -94,7 +94,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
             Ok(Said::Event(Event::Message(Arc::new(message))))
         }
         "message" => match words(form, value)? {
-            parts if parts.is_empty() => Err("has a \"message\" that says nothing".to_owned()),
+            parts if parts.is_empty() => Err("has an empty \"message\"".to_owned()),
             parts => Ok(Said::Reply(parts)),
         },
         "artifactUpdate" => {
@@ -130,7 +130,7 @@ fn form(members: &Map<String, Value>) -> Result<&'static str, String> {
     }
     let Some((form, beside)) = FORMS.iter().find(|(form, _)| members.contains_key(*form)) else {
         let forms: Vec<&str> = FORMS.iter().map(|(form, _)| *form).collect();
-        return Err(format!("says nothing; expected one of {}", forms.join(", ")));
+        return Err(format!("has no known key; expected one of {}", forms.join(", ")));
     };
     match members.keys().find(|key| *key != form && !beside.contains(&key.as_str())) {
         Some(other) => Err(format!("has both {form:?} and {other:?}, which do not go together")),
@@ -168,7 +168,7 @@ fn state(value: &Value) -> Result<TaskState, String> {
 fn allowed(state: TaskState) -> Result<(), String> {
     match STATES.iter().any(|(_, known)| *known == state) {
         true => Ok(()),
-        false => Err(format!("has the state {}, which is not for a program to say", state.as_str())),
+        false => Err(format!("has the state {}, which a program may not set", state.as_str())),
     }
 }
 
@@ -203,7 +203,7 @@ fn words(key: &str, value: Value) -> Result<Vec<Part>, String> {
         Value::String(text) => Ok(vec![Part::text(text)]),
         Value::Array(_) => read(key, value),
         Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
-            Err(format!("has something else in {key:?}; expected text, or an array of parts"))
+            Err(format!("has a wrong value in {key:?}; expected text, or an array of parts"))
         }
     }
 }
@@ -213,5 +213,5 @@ fn flag(members: &mut Map<String, Value>, key: &str) -> Result<Option<bool>, Str
 }
 
 fn read<T: DeserializeOwned>(key: &str, value: Value) -> Result<T, String> {
-    serde_json::from_value(value).map_err(|error| format!("has something else in {key:?}: {error}"))
+    serde_json::from_value(value).map_err(|error| format!("has a wrong value in {key:?}: {error}"))
 }

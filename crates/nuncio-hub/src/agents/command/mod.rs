@@ -194,7 +194,7 @@ impl Executor for Program {
 impl Program {
     fn new(settings: &Command, name: &str, isolation: &Isolation) -> Self {
         if let Err(problem) = find::find(settings) {
-            tracing::warn!(agent = name, %problem, cause = problem.cause(), "this agent cannot be run as things are");
+            tracing::warn!(agent = name, %problem, cause = problem.cause(), "the program of this agent cannot be run; its calls fail until this is corrected");
         }
         let Isolation { contexts, share } = isolation.clone();
         let processes = CallerPool::new(settings.processes, share);
@@ -239,7 +239,7 @@ impl Program {
                 Ok(None) => Ok(()),
                 Ok(Some(failure)) => Err(failed(join(failure, &last))),
                 Err(error) => {
-                    Err(failed("how the program ended is not known").with_source(error.to_string()))
+                    Err(failed("the exit status of the program is unknown").with_source(error.to_string()))
                 }
             },
             Err(Stop::Canceled | Stop::Said) => Ok(()),

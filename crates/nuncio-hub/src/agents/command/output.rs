@@ -51,7 +51,7 @@ impl Output {
             biased;
             count = self.stdout.read_buf(buffer) => count,
             () = held => {
-                tracing::debug!("a program has ended, and its output was held open by others");
+                tracing::debug!("a program has ended, but another process holds its output open; reading stops");
                 return Ok(false);
             }
         };

@@ -102,7 +102,7 @@ impl Exit {
         let mut children = match signal(SignalKind::child()) {
             Ok(children) => children,
             Err(error) => {
-                tracing::error!(%error, "the end of a program cannot be waited for; it is killed");
+                tracing::error!(%error, "cannot wait for the end of a program; it is killed");
                 return;
             }
         };

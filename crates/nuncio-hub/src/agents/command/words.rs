@@ -104,7 +104,7 @@ struct Log {
 impl Log {
     fn line(&mut self, line: &str) {
         if self.has_room(Instant::now()) {
-            tracing::info!(agent = %self.agent, task = %self.task, line, "a program says");
+            tracing::info!(agent = %self.agent, task = %self.task, line, "program stderr");
         }
     }
 
@@ -127,7 +127,7 @@ impl Log {
     fn close(&mut self) {
         let left_out = std::mem::take(&mut self.left_out);
         if left_out > 0 {
-            tracing::info!(agent = %self.agent, task = %self.task, left_out, "a program says more than is logged");
+            tracing::info!(agent = %self.agent, task = %self.task, left_out, "program stderr: lines left out");
         }
     }
 }

@@ -122,7 +122,7 @@ impl<D: Delegate> Delegation<'_, D> {
                 backoff.pause = Duration::ZERO;
             }
             let remote = self.remote().ok_or_else(|| {
-                Error::new(ErrorKind::InvalidAgentResponse, "the agent broke off and gave the task no name")
+                Error::new(ErrorKind::InvalidAgentResponse, "the agent closed the stream without a task id")
             })?;
             // Boxed to keep this future small: most streams last until their task has settled.
             if Box::pin(self.poll(&remote, &mut backoff)).await? {
@@ -165,7 +165,7 @@ impl<D: Delegate> Delegation<'_, D> {
                     }
                 }
                 Some(Err(error)) if end.is_none() => {
-                    tracing::info!(task = %self.cx.task_id, %error, "a stream broke; looking at the task");
+                    tracing::info!(task = %self.cx.task_id, %error, "a stream broke; polling the task");
                     self.to.record_outcome(Some(&error));
                     self.flush(&mut pending).await?;
                     return Ok(false);
@@ -248,7 +248,7 @@ impl<D: Delegate> Delegation<'_, D> {
             return false;
         }
         if end.is_some() {
-            tracing::warn!(task = %self.cx.task_id, %state, "the agent told of a status after the end; ignored");
+            tracing::warn!(task = %self.cx.task_id, %state, "the agent sent a status after a terminal one; ignored");
             return false;
         }
         pending.events.push(event);
@@ -333,7 +333,7 @@ impl<D: Delegate> Delegation<'_, D> {
                     // The task stays in this state until the caller sends a message.
                     return Ok(true);
                 }
-                let why = "the agent answered before the task was done, and cannot be asked how it stands";
+                let why = "the agent answered before the task was done, and does not support GetTask";
                 return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
             }
             if backoff.contact.elapsed() >= pace.give_up {

@@ -213,7 +213,7 @@ impl<'a, D: Delegate> Delegation<'a, D> {
         if let Some(remote) = &*self.remote_slot() {
             let is_it = task.is_empty() || remote.task == *task;
             if !is_it {
-                tracing::warn!(task = %self.cx.task_id, theirs = %task, "the agent told of another task; ignored");
+                tracing::warn!(task = %self.cx.task_id, theirs = %task, "the agent sent an event of another task; ignored");
             }
             return Ok(is_it);
         }

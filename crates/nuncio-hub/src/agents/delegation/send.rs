@@ -66,7 +66,7 @@ impl<D: Delegate> Delegation<'_, D> {
     pub(in crate::agents) async fn send(&self, ids: &RemoteIds) -> Result<Answer> {
         let answer = match self.send_once(ids).await {
             Err(error) if error.kind() == ErrorKind::VersionNotSupported && self.to.switch_version() => {
-                tracing::warn!(task = %self.cx.task_id, %error, "the agent does not speak what its card promises");
+                tracing::warn!(task = %self.cx.task_id, %error, "the agent refuses the version that its card lists; trying another one");
                 Box::pin(self.send_once(ids)).await
             }
             answer => answer,
@@ -118,7 +118,7 @@ impl<D: Delegate> Delegation<'_, D> {
         self.cancel_aware(async move {
             let opening = async {
                 let Reply::Stream(mut events) = service.call(&cx, call).await? else {
-                    return Err(Error::internal("a stream that is none"));
+                    return Err(Error::internal("the service answered a streaming call without a stream"));
                 };
                 let first = events.next().await.transpose()?;
                 Ok::<_, Error>((first, events))
@@ -126,7 +126,7 @@ impl<D: Delegate> Delegation<'_, D> {
             let late = || Error::new(ErrorKind::DeadlineExceeded, "the agent took too long to answer");
             let (first, events) = timeout(send_timeout, opening).await.map_err(|_| late())??;
             let Some(first) = first else {
-                return Err(Error::new(ErrorKind::Unavailable, "the agent ended the stream without a word"));
+                return Err(Error::new(ErrorKind::Unavailable, "the agent sent a stream without events"));
             };
             Ok(Answer::Events(
                 first.event().task_id().cloned(),

@@ -175,12 +175,12 @@ fn file_url() -> Part {
 }
 
 pub(super) fn agent(mut card: AgentCard, profile: Option<Profile>) -> RuntimeBuilder {
-    card.description = "Shows every state and every shape on demand.".to_owned();
+    card.description = "Produces every task state and every kind of content on demand.".to_owned();
     card.default_output_modes = ["text/plain", "application/json"].map(str::to_owned).to_vec();
     card.skills = vec![super::skill(
         "conformance",
         "Conformance",
-        "Does what the first word says; anything else completes.",
+        "Acts by the first word of the message; any other text completes the task.",
         &["ask", "fail", "reject", "auth", "message", "file", "data", "chunks 20", "sleep 30"],
     )];
     let speak_only = |card: &mut AgentCard, version: Version| {

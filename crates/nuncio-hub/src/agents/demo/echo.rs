@@ -28,11 +28,11 @@ impl Executor for Echo {
 }
 
 pub(in crate::agents) fn agent(mut card: AgentCard) -> RuntimeBuilder {
-    card.description = "Says what it is told.".to_owned();
+    card.description = "Repeats the text of a message.".to_owned();
     card.skills = vec![super::skill(
         "echo",
         "Echo",
-        "Says what it is told; \"hold\" waits until it is canceled.",
+        "Repeats the text of a message; \"hold\" waits until it is canceled.",
         &["hello", "hold"],
     )];
     Runtime::builder(card, Echo).refuse_media_type("application/x-unsupported*")

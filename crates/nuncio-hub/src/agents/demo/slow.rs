@@ -52,7 +52,7 @@ pub(in crate::agents) fn agent(mut card: AgentCard) -> RuntimeBuilder {
     card.skills = vec![super::skill(
         "countdown",
         "Countdown",
-        "Counts down from a number of seconds, or of steps of so many milliseconds.",
+        "Counts down from a number; a second word sets the milliseconds per step.",
         &["5", "40 20ms"],
     )];
     Runtime::builder(card, Slow).refuse_media_type("application/x-unsupported*")

@@ -191,7 +191,7 @@ impl UpstreamStatus for RemoteStatus {
         }
         match &self.remote.probe.health().condition {
             Condition::Up => Ok(()),
-            other => Err(other.reason().unwrap_or("it has not been heard of yet").to_owned()),
+            other => Err(other.reason().unwrap_or("it has not been contacted yet").to_owned()),
         }
     }
 }
@@ -259,7 +259,7 @@ impl Remote {
 
     async fn keep(&self, card: &FetchedCard) {
         if let Err(error) = card::keep(&*self.store, &self.name, card).await {
-            tracing::warn!(agent = &*self.name, %error, "the card of an agent cannot be kept");
+            tracing::warn!(agent = &*self.name, %error, "the card of an agent cannot be stored");
         }
     }
 

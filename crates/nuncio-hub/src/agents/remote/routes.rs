@@ -56,7 +56,7 @@ async fn hand_on(call: RouteCall) -> Option<Response> {
     let opened = match Opened::by(&*store, &name, address).await {
         Ok(opened) => opened,
         Err(error) => {
-            tracing::warn!(%error, "a notification could not be handed on");
+            tracing::warn!(%error, "a notification could not be forwarded");
             return Some(StatusCode::SERVICE_UNAVAILABLE.into_response());
         }
     };

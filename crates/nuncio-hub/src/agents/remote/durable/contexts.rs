@@ -43,7 +43,7 @@ impl Contexts {
         };
         match self.store.records(&query).await {
             Ok(some) => self.renamed.store(!some.is_empty() || self.store.is_shared(), Ordering::Relaxed),
-            Err(error) => tracing::warn!(agent = &*self.agent, %error, "contexts cannot be read"),
+            Err(error) => tracing::warn!(agent = &*self.agent, %error, "context ids cannot be read"),
         }
     }
 
@@ -67,7 +67,7 @@ impl Contexts {
             }
             Ok(None) => self.key.derive(caller, ours),
             Err(error) => {
-                tracing::warn!(agent = &*self.agent, %error, "a context cannot be read; the agent gets our name of it");
+                tracing::warn!(agent = &*self.agent, %error, "a context id cannot be read; the agent gets the derived one");
                 self.key.derive(caller, ours)
             }
         }
@@ -84,7 +84,7 @@ impl Contexts {
             expect: Expect::Anything,
         };
         if let Err(error) = self.store.put_records(vec![put]).await {
-            tracing::warn!(agent = &*self.agent, %error, "a context cannot be kept; its next task begins a new one");
+            tracing::warn!(agent = &*self.agent, %error, "a context id cannot be stored; the next task begins a new context");
         }
     }
 

@@ -67,7 +67,7 @@ impl PendingCancels {
             Ok(_) => self.more.notify_one(),
             Err(error) => {
                 let agent = &*self.agent;
-                tracing::warn!(agent, %theirs, %error, "a task of the agent's goes on that was canceled here");
+                tracing::warn!(agent, %theirs, %error, "a pending cancel cannot be stored; the remote task continues");
             }
         }
     }
@@ -134,7 +134,7 @@ impl Durable {
         let mut pause = None::<Duration>;
         loop {
             let is_left = self.deliver_all().await.unwrap_or_else(|error| {
-                tracing::warn!(agent = &*self.name, %error, "what is to be canceled cannot be read");
+                tracing::warn!(agent = &*self.name, %error, "pending cancels cannot be read");
                 true
             });
             if !is_left {

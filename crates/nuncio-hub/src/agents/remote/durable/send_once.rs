@@ -60,7 +60,7 @@ impl<'a> Claim<'a> {
     /// repeat may send it.
     pub(super) async fn give_back(self) {
         if let Err(error) = self.store.delete_record(KIND, &self.key, Expect::Anything).await {
-            tracing::debug!(%error, "that a message was sent is noted for longer than it need be");
+            tracing::debug!(%error, "the claim on a sent message cannot be deleted; it expires later");
         }
     }
 }

@@ -85,7 +85,7 @@ impl TaskOwners {
                 owned.owner == owner
             }
             Err(error) => {
-                tracing::warn!(agent = &*self.agent, %error, "the owner of a task is known in memory only");
+                tracing::warn!(agent = &*self.agent, %error, "the owner of a task cannot be stored; it is known until the next restart");
                 true
             }
         }

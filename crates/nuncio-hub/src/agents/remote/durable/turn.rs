@@ -80,7 +80,7 @@ impl RemoteAgent<'_> {
             return Ok(());
         }
         let agent = &*self.durable.name;
-        tracing::error!(agent, task = %self.cx.task_id, theirs = %task, "the agent gives one task to several callers");
+        tracing::error!(agent, task = %self.cx.task_id, theirs = %task, "the agent answers several callers with the same task");
         let why = "the agent answered with a task that is not the caller's";
         Err(Error::new(ErrorKind::InvalidAgentResponse, why))
     }
@@ -310,7 +310,7 @@ impl<'a> RemoteTurn<'a> {
                 Ok(answer) => return self.delegation.follow_answer(answer, permit).await,
                 Err(error) => error,
             };
-            tracing::info!(task = %self.cx.task_id, %error, "the agent did not take a message");
+            tracing::info!(task = %self.cx.task_id, %error, "the agent did not accept a message");
             // A failed connection does not prove that an earlier attempt did not arrive.
             may_have_it &= was_not_sent(&error);
             may_have_it |= fate(&error) == Fate::Unknown;
@@ -326,7 +326,7 @@ impl<'a> RemoteTurn<'a> {
             return Box::pin(refuse(self.cx, self.out, told)).await;
         }
         let why =
-            format!("{}; whether it took the message is not known, and it is not sent again", words(&told));
+            format!("{}; whether it received the message is not known; it is not sent again", words(&told));
         Err(Error::new(told.kind(), why).with_source(error))
     }
 
@@ -362,7 +362,7 @@ impl<'a> RemoteTurn<'a> {
                     let memo = stored.and_then(|stored| Memo::read(stored.memo.as_deref()));
                     names.extend(memo.map(|memo| (task.id.clone(), memo.task)));
                 }
-                Err(error) => tracing::warn!(task = %task.id, %error, "a referred task cannot be read"),
+                Err(error) => tracing::warn!(task = %task.id, %error, "a referenced task cannot be read"),
             }
         }
         names

@@ -47,7 +47,7 @@ pub(in crate::agents) async fn fetch(link: &Link) -> Result<Arc<FetchedCard>> {
     };
     match tokio::time::timeout(settings.timeout, fetching).await {
         Ok(fetched) => fetched,
-        Err(_) => Err(Error::new(ErrorKind::DeadlineExceeded, "the card did not come in time")),
+        Err(_) => Err(Error::new(ErrorKind::DeadlineExceeded, "the request for the card timed out")),
     }
 }
 
@@ -75,7 +75,7 @@ pub(in crate::agents) async fn kept(
     agent: &str,
 ) -> anyhow::Result<Option<Arc<FetchedCard>>> {
     let Some(record) = store.record(KIND, agent).await? else { return Ok(None) };
-    let kept: Kept = serde_json::from_slice(&record.value).context("a kept card cannot be read")?;
+    let kept: Kept = serde_json::from_slice(&record.value).context("a stored card cannot be read")?;
     let card = FetchedCard::read(&Url::parse(&kept.url)?, kept.card.to_string().as_bytes())?;
     Ok(Some(Arc::new(card)))
 }
@@ -105,7 +105,7 @@ pub(crate) fn present(name: &str, theirs: &AgentCard, label: &Label, urls: &Agen
 
 /// The hub's card of an agent that was not reached yet.
 pub(in crate::agents) fn provisional(name: &str, label: &Label, urls: &AgentUrls) -> AgentCard {
-    let why = "This agent has not been reached yet; what it can do is shown here as soon as it has.";
+    let why = "This agent has not been reached yet. Its skills are listed here once it has.";
     let mut card = AgentCard::new(name, why);
     card.supported_interfaces = urls.interfaces(name);
     card.capabilities = capabilities(&AgentCapabilities::default());

@@ -143,7 +143,7 @@ impl Link {
             keys.extend(TrustedKeys::parse(&text).context("trust.keys: there is no key in the file")?);
         }
         if settings.trust.require && keys.is_empty() {
-            bail!("signatures are required, but no key is trusted; name the keys");
+            bail!("signatures are required, but no key is trusted; set trust.keys");
         }
         let calls = settings.max_concurrent.map(|most| CallerPool::new(most, share));
         Ok(Self {
@@ -261,7 +261,10 @@ impl Link {
         match timeout(self.settings.timeout, calls.acquire(&caller.into())).await {
             Ok(permit) => Ok(Some(permit)),
             Err(_) => {
-                let error = Error::new(ErrorKind::ResourceExhausted, "the agent has as much to do as it may");
+                let error = Error::new(
+                    ErrorKind::ResourceExhausted,
+                    "the agent is at its limit of concurrent messages; retry later",
+                );
                 Err(error.with_retry_after(DEFAULT_RETRY_AFTER))
             }
         }
@@ -289,7 +292,7 @@ impl Link {
     /// The error for callers while the agent cannot be reached.
     pub(crate) fn out_of_reach(&self) -> Error {
         let health = self.probe.health();
-        refusal::out_of_reach(health.condition.reason().unwrap_or("it has not been heard of yet"))
+        refusal::out_of_reach(health.condition.reason().unwrap_or("it has not been contacted yet"))
     }
 
     /// Records the health that the outcome of a call shows; `None` is a success.
@@ -342,7 +345,7 @@ impl Link {
         match condition {
             Condition::Up => tracing::info!(agent, url, "the agent answers"),
             Condition::Degraded(reason) => {
-                tracing::warn!(agent, url, reason, "the agent does not answer as it should")
+                tracing::warn!(agent, url, reason, "the agent answers with errors")
             }
             Condition::Down(reason) => tracing::warn!(agent, url, reason, "the agent cannot be reached"),
             Condition::Unknown => {}
@@ -359,7 +362,7 @@ impl Link {
     pub(super) fn note_no_streams(&self) {
         if !self.refuses_streams.swap(true, Ordering::Relaxed) {
             let (agent, url) = (&*self.name, self.shown());
-            tracing::warn!(agent, url, "the card says that the agent streams, and it does not");
+            tracing::warn!(agent, url, "the agent refuses to stream, although its card declares streaming");
         }
     }
 

@@ -242,7 +242,7 @@ impl Proxy {
             return Err(Error::new(ErrorKind::UnsupportedOperation, "this agent has no extended card"));
         }
         if cx.caller.principal().is_none() {
-            let why = "the extended card is for callers who say who they are";
+            let why = "the extended card is for authenticated callers";
             return Err(Error::new(ErrorKind::Unauthenticated, why));
         }
         match self.ask(ways, cx, call).await? {

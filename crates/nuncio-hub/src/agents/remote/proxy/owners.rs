@@ -130,7 +130,7 @@ impl Owners {
         {
             self.give_back(caller, task, taken).await?;
             let why = "the agent answered with a task that is not the caller's";
-            tracing::error!(agent = &*self.agent, "an agent gives the same task to several callers");
+            tracing::error!(agent = &*self.agent, "the agent answers several callers with the same task");
             return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
         }
         if let Some(context) = context.as_ref().filter(|context| !taken.contains(context)) {
@@ -211,7 +211,7 @@ impl Owners {
             return Ok(owner);
         }
         self.take(caller, &[key]).await?;
-        self.owner(key).await?.ok_or_else(|| Error::internal("a record was there, and is not"))
+        self.owner(key).await?.ok_or_else(|| Error::internal("a record was deleted meanwhile"))
     }
 
     /// Makes the caller the owner of the keys without an owner, and returns those keys. A concurrent claim

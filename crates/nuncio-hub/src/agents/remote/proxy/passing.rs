@@ -106,7 +106,7 @@ impl Passing {
 
     /// Logs an incomplete answer, and returns the error for the caller.
     fn broken(&self, error: &Error) -> Error {
-        tracing::warn!(agent = &*self.agent, %error, "the agent broke off its answer");
+        tracing::warn!(agent = &*self.agent, %error, "the answer of the agent is incomplete");
         refusal::shown(error, false)
     }
 

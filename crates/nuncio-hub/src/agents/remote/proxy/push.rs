@@ -160,7 +160,7 @@ impl Proxy {
     /// Deletes a webhook that the agent did not accept.
     pub(super) async fn forget_webhook(&self, inline: &Inline) {
         if let Err(error) = self.store.delete_record(WEBHOOK, &inline.key, Expect::Anything).await {
-            tracing::warn!(%error, "a webhook that is of no use stays until it is old");
+            tracing::warn!(%error, "an unused webhook record cannot be deleted; it expires later");
         }
     }
 
@@ -206,7 +206,7 @@ impl Proxy {
             return Err(ErrorKind::PushNotificationNotSupported.into());
         };
         let Some(record) = self.store.record(WEBHOOK, &key).await? else {
-            return Err(Error::internal("a webhook was there, and is not"));
+            return Err(Error::internal("a webhook was deleted meanwhile"));
         };
         let mut mapping: Mapping = serde_json::from_slice(&record.value).map_err(Error::internal)?;
         mapping.version = cx.version.as_str().into();
@@ -362,7 +362,7 @@ impl Proxy {
         match self.hand_on_notification(opened, headers, body).await {
             Ok(handed) => handed,
             Err(error) => {
-                tracing::warn!(agent = &*self.name, %error, "a notification could not be handed on");
+                tracing::warn!(agent = &*self.name, %error, "a notification could not be forwarded");
                 Handed::NotTaken(StatusCode::SERVICE_UNAVAILABLE)
             }
         }
@@ -407,7 +407,7 @@ impl Proxy {
             Ok(answer) if answer.retry_after.is_some() => Handed::NotTaken(StatusCode::SERVICE_UNAVAILABLE),
             Ok(_) => Handed::NotTaken(StatusCode::BAD_GATEWAY),
             Err(Failure::Blocked(why) | Failure::Failed(why)) => {
-                tracing::info!(agent = &*self.name, %why, "a receiver did not take a notification");
+                tracing::info!(agent = &*self.name, %why, "a receiver did not accept a notification");
                 Handed::NotTaken(StatusCode::BAD_GATEWAY)
             }
         })
