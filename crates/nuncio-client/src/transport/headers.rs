@@ -1,5 +1,5 @@
-//! The headers of a call: the service parameters of the specification (section 3.2.6)
-//! and the headers that carry the rest of a [`CallContext`].
+//! The headers of a call: the service parameters of the specification (section 3.2.6), and the headers for
+//! the rest of a [`CallContext`].
 
 use std::borrow::Cow;
 
@@ -23,14 +23,14 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
 
-/// As many headers as a call has, usually: there is room for them from the beginning.
+/// The usual number of headers of a call, for the initial capacity.
 const USUAL_HEADERS: usize = 12;
 
-/// The headers of a call, with its credentials. What the protocol says wins over headers of the call's own,
-/// and those over static headers of the same name.
+/// The headers of a call, with its credentials. Headers of the protocol override the call's own headers,
+/// and those override static headers of the same name.
 ///
 /// # Errors
-/// Something in the context cannot stand in a header, or there is no access token.
+/// A value of the context is not allowed in a header, or there is no access token.
 pub(crate) async fn outgoing(
     cx: &CallContext,
     version: Version,
@@ -38,7 +38,7 @@ pub(crate) async fn outgoing(
     granted: &Granted,
 ) -> Result<HeaderMap, Failure> {
     let mut headers = within(cx.deadline, granted.headers()).await?;
-    // What we cannot even say was not asked; to repeat it is of no use either.
+    // The call cannot be encoded, so nothing was sent, and a retry would not help.
     describe(&mut headers, cx, version, op, granted).map_err(Failure::answered)?;
     Ok(headers)
 }
@@ -79,8 +79,8 @@ fn describe(
     Ok(())
 }
 
-/// The headers that somebody added to this call. They go where credentials go, because nobody can tell
-/// which of them is a secret.
+/// Adds the call's own headers. They go to the same origins as credentials, because any of them may be
+/// secret.
 fn own(cx: &CallContext, granted: &Granted, headers: &mut HeaderMap) -> Result<()> {
     for (name, text) in cx.headers.iter() {
         let header = HeaderName::from_bytes(name.as_bytes())
@@ -100,8 +100,8 @@ fn own(cx: &CallContext, granted: &Granted, headers: &mut HeaderMap) -> Result<(
     Ok(())
 }
 
-/// The extensions to declare: those of the context, and those that somebody named in a header of their own,
-/// by the name of either version; such headers are taken out.
+/// The extensions to declare: those of the context, and those in extension headers of either version that
+/// were added to the call. Such headers are removed.
 fn extensions<'a>(cx: &'a CallContext, headers: &mut HeaderMap) -> Cow<'a, [String]> {
     let mut all = Cow::Borrowed(&*cx.extensions);
     if headers.is_empty() {
@@ -120,12 +120,12 @@ fn extensions<'a>(cx: &'a CallContext, headers: &mut HeaderMap) -> Cow<'a, [Stri
     all
 }
 
-/// The operations that an idempotency key is for.
+/// True for operations with an idempotency key.
 pub(crate) fn is_send(op: Op) -> bool {
     matches!(op, Op::SendMessage | Op::SendStreamingMessage)
 }
 
-/// A key that no other send has.
+/// A unique idempotency key.
 pub(crate) fn new_key() -> String {
     Uuid::now_v7().to_string()
 }
