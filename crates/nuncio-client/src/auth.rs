@@ -96,7 +96,7 @@ impl Credentials {
     pub fn api_key_cookie(self, name: &str, key: &str) -> Result<Self> {
         let stands = |text: &str| text.bytes().all(|c| c.is_ascii_graphic() && !b"\",;\\".contains(&c));
         if name.is_empty() || name.contains('=') || !stands(name) || !stands(key) {
-            return Err(Error::invalid_field("cookie", "holds characters that cannot stand in a cookie"));
+            return Err(Error::invalid_field("cookie", "has characters that are not allowed in a cookie"));
         }
         let others = self.headers.get(COOKIE).and_then(|cookies| cookies.to_str().ok());
         let cookies = match others {
@@ -122,9 +122,9 @@ impl Credentials {
     /// The name is not a valid header name, or the value has characters that are not allowed in a header.
     pub fn header(self, name: &str, value: &str) -> Result<Self> {
         let header = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| Error::invalid_field("header", format!("{name:?} is no name of a header")))?;
+            .map_err(|_| Error::invalid_field("header", format!("{name:?} is not a valid header name")))?;
         if FRAMING.contains(&header) {
-            let why = format!("{name} is not for a caller to set; leave it to the connection");
+            let why = format!("{name} cannot be set by a caller; the connection sets it");
             return Err(Error::invalid_field("header", why));
         }
         self.secret(header, value, name)
@@ -145,7 +145,7 @@ impl Credentials {
 
     fn secret(mut self, name: HeaderName, value: &str, what: &str) -> Result<Self> {
         let mut value = HeaderValue::from_str(value)
-            .map_err(|_| Error::invalid_field(what, "holds characters that cannot stand in a header"))?;
+            .map_err(|_| Error::invalid_field(what, "has characters that are not allowed in a header"))?;
         value.set_sensitive(true);
         if name == AUTHORIZATION {
             self.tokens = None;

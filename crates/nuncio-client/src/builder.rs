@@ -177,7 +177,7 @@ impl ClientBuilder {
     /// use nuncio_client::{Client, protocol::{CallContext, Interceptor, Next, Result}};
     /// use nuncio_client::protocol::op::{Call, Reply};
     ///
-    /// /// Says who pays for the call.
+    /// /// Adds the cost centre of the caller to each call.
     /// struct Billing(&'static str);
     ///
     /// #[async_trait::async_trait]

@@ -10,7 +10,7 @@ struct Unreached(Option<String>);
 
 impl fmt::Display for Unreached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.as_deref().unwrap_or("no connection came about"))
+        f.write_str(self.0.as_deref().unwrap_or("no connection was made"))
     }
 }
 

@@ -31,7 +31,7 @@ pub struct AgentCard {
     /// The agent's own version.
     #[serde(deserialize_with = "null_default")]
     pub version: String,
-    /// The address of its documentation.
+    /// The URL of its documentation.
     #[serde(alias = "documentation_url", skip_serializing_if = "Option::is_none")]
     pub documentation_url: Option<String>,
     /// The optional parts of the protocol that it supports.

@@ -28,14 +28,14 @@ use crate::{
 /// use nuncio_protocol::{CallContext, Error, ErrorKind, Interceptor, Next, Result};
 /// use nuncio_protocol::op::{Call, Op, Reply};
 ///
-/// /// Lets nobody end a task.
+/// /// Refuses to cancel tasks.
 /// struct NoCancel;
 ///
 /// #[async_trait::async_trait]
 /// impl Interceptor for NoCancel {
 ///     async fn intercept(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> Result<Reply> {
 ///         if call.op() == Op::CancelTask {
-///             return Err(Error::new(ErrorKind::PermissionDenied, "tasks are not ended from here"));
+///             return Err(Error::new(ErrorKind::PermissionDenied, "tasks cannot be canceled here"));
 ///         }
 ///         next.run(cx, call).await
 ///     }

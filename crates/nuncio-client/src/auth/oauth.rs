@@ -144,7 +144,7 @@ impl ClientCredentials {
             return Err(self.refusal(status, headers, body, now));
         }
         let not_a_token = |why: &str| {
-            let message = format!("the answer of {} is no token: {why}", shown(&self.token_url));
+            let message = format!("the answer of {} is not a token: {why}", shown(&self.token_url));
             NoToken::new(ErrorKind::Unauthenticated, &message)
         };
         // The body may contain a token, so errors never quote it.
@@ -154,7 +154,7 @@ impl ClientCredentials {
             return Err(not_a_token("expected token_type Bearer"));
         }
         let mut value = HeaderValue::from_str(&format!("Bearer {}", answer.access_token))
-            .map_err(|_| not_a_token("access_token holds characters that cannot stand in a header"))?;
+            .map_err(|_| not_a_token("access_token has characters that are not allowed in a header"))?;
         if answer.access_token.is_empty() {
             return Err(not_a_token("access_token is empty"));
         }
@@ -388,7 +388,7 @@ mod tests {
             (200, "<html>", ErrorKind::Unauthenticated, "expected a JSON object with access_token"),
             (200, r#"{"access_token":7}"#, ErrorKind::Unauthenticated, "with access_token"),
             (200, r#"{"access_token":""}"#, ErrorKind::Unauthenticated, "access_token is empty"),
-            (200, r#"{"access_token":"a\nb"}"#, ErrorKind::Unauthenticated, "cannot stand in a header"),
+            (200, r#"{"access_token":"a\nb"}"#, ErrorKind::Unauthenticated, "are not allowed in a header"),
             (
                 200,
                 r#"{"access_token":"t","token_type":"mac"}"#,

@@ -66,7 +66,8 @@ pub(crate) enum Answer {
 /// It is not an http or https URL, or contains credentials.
 pub fn agent_url(text: &str) -> Result<Url> {
     let text = text.trim();
-    let invalid = |why: &str| Error::invalid_field("url", format!("{text:?} is no agent's address: {why}"));
+    let invalid =
+        |why: &str| Error::invalid_field("url", format!("{text:?} is not the URL of an agent: {why}"));
     let url = if text.contains("://") {
         Url::parse(text).map_err(|error| invalid(&error.to_string()))?
     } else {
@@ -178,7 +179,7 @@ fn condition(headers: &mut HeaderMap, validators: &Validators) {
 /// Parses a card. The content type is not checked (trap T-44).
 fn read_card(url: &Url, body: &[u8]) -> Result<FetchedCard> {
     let not_a_card = |why: &str| {
-        let message = format!("what is at {} is no agent card: {why}", shown(url));
+        let message = format!("the document at {} is not an agent card: {why}", shown(url));
         Error::new(ErrorKind::InvalidAgentResponse, message)
     };
     let json: Value = serde_json::from_slice(body).map_err(|error| not_a_card(&error.to_string()))?;

@@ -35,7 +35,7 @@ impl Trust {
         if signed == card.card {
             return Ok((card, verified));
         }
-        tracing::warn!(card = %crate::egress::shown(&card.url), "what is not signed in the card is not used");
+        tracing::warn!(card = %crate::egress::shown(&card.url), "members of the card that are not signed are ignored");
         let (json, url) = (card.json.clone(), card.url.clone());
         Ok((Arc::new(FetchedCard { card: signed, json, url }), verified))
     }

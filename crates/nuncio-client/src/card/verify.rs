@@ -96,9 +96,7 @@ pub enum VerifyError {
     KeyNotValid(String),
     /// A signature names a trusted key and is invalid: the card was changed, another payload was signed, or
     /// another key has the same id.
-    #[error(
-        "the signature by {0} does not hold: the card was changed, or this is not the key that signed it"
-    )]
+    #[error("the signature by {0} is invalid: the card was changed, or this is not the key that signed it")]
     DoesNotHold(String),
     /// All signatures are malformed, or use an unsupported algorithm.
     #[error("no signature of the card can be used: {0}")]
@@ -156,7 +154,7 @@ impl<'a> Claim<'a> {
         let member = |name: &str| json[name].as_str().ok_or_else(|| format!("a signature without {name}"));
         let (protected, signature) = (member("protected")?, member("signature")?);
         let header =
-            protected_header(json).ok_or("a protected header that is no base64url of a JSON object")?;
+            protected_header(json).ok_or("a protected header that is not a JSON object in base64url")?;
         if header.get("crit").is_some() {
             // RFC 7515, 4.1.11: critical headers that are not understood have to be refused.
             return Err("a signature with critical headers".to_owned());

@@ -133,9 +133,9 @@ impl fmt::Display for AddressKind {
             Metadata => "an address of cloud metadata",
             Multicast => "a multicast address",
             Documentation => "an address for documentation",
-            Transition => "an address that hides another",
+            Transition => "an address with another one embedded",
             Reserved => "a reserved address",
-            Self::Denied => "an address that is closed here",
+            Self::Denied => "an address that the operator has denied",
         })
     }
 }

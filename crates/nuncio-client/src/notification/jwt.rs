@@ -109,7 +109,7 @@ pub struct Signed {
 #[non_exhaustive]
 pub enum Invalid {
     /// Not a compact JWT with the expected claims.
-    #[error("it is no JWT as notifications have it")]
+    #[error("it is not a JWT with the claims of a notification")]
     Malformed,
     /// An unsupported algorithm, or not that of the key.
     #[error("the algorithm {0:?} is not accepted")]
@@ -121,7 +121,7 @@ pub enum Invalid {
     #[error("the key {0:?} is expired or not yet valid")]
     KeyNotValid(String),
     /// Signed by another key, or changed in transit.
-    #[error("it does not hold with the key {0:?}")]
+    #[error("the signature is invalid for the key {0:?}")]
     DoesNotHold(String),
     /// The claims have expired.
     #[error("it has expired")]

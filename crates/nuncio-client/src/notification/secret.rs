@@ -29,7 +29,7 @@ pub struct SecretError;
 #[non_exhaustive]
 pub enum WrongSignature {
     /// None of them is by this secret, or the message was changed in transit.
-    #[error("it is not by the expected secret, or something was changed on the way")]
+    #[error("it is not by the expected secret, or the notification was changed in transit")]
     DoesNotHold,
     /// The time of the attempt is too far in the past or in the future.
     #[error("its time is more than five minutes away from ours")]

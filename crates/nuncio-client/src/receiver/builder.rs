@@ -178,8 +178,8 @@ impl ReceiverBuilder {
             proofs.keys = Some(Keys::new(self.keys, jwks));
         }
         if proofs.is_empty() && !self.accept_all {
-            let message = "anybody could make up notifications; ask for a token, a secret, a key or an \
-                           authorization, or say insecure_accept_all";
+            let message = "notifications could be forged; require a token, a secret, a key or an \
+                           authorization, or call insecure_accept_all";
             return Err(Error::new(ErrorKind::InvalidParams, message));
         }
         let seen = Arc::new(Seen::new(self.remember));

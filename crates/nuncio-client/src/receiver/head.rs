@@ -35,7 +35,7 @@ impl<'a> Head<'a> {
         let version = text(headers, notification::VERSION)?.filter(|version| !version.is_empty());
         let version = version.map(|version| {
             Version::parse(version)
-                .ok_or_else(|| Rejected::Invalid("the version is not spoken here".to_owned()))
+                .ok_or_else(|| Rejected::Invalid("the version is not supported".to_owned()))
         });
         Ok(Self {
             id,

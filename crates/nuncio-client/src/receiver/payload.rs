@@ -47,7 +47,7 @@ impl<'a> Shape<'a> {
 }
 
 fn no_object() -> Rejected {
-    Rejected::Invalid("the body is no JSON object".to_owned())
+    Rejected::Invalid("the body is not a JSON object".to_owned())
 }
 
 /// The event of a body, and its version; `said` is the version that the sender states. The sender is not

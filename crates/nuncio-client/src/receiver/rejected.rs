@@ -38,7 +38,7 @@ pub enum Rejected {
     #[error("the signature is refused: {0}")]
     Signature(#[from] Invalid),
     /// The keys of the sender cannot be fetched now.
-    #[error("the keys of the sender cannot be had now: {0}")]
+    #[error("the keys of the sender cannot be fetched now: {0}")]
     NoKeys(String),
     /// The notification cannot be decoded.
     #[error("{0}")]

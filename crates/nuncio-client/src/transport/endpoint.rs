@@ -40,7 +40,7 @@ pub(crate) struct Answer {
 pub(crate) fn http_url(interface: &AgentInterface) -> Result<Url> {
     let url = Url::parse(&interface.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     url.ok_or_else(|| {
-        let message = format!("the interface {:?} of the card is no http or https address", interface.url);
+        let message = format!("the interface {:?} of the card is not an http or https URL", interface.url);
         Error::new(ErrorKind::InvalidAgentResponse, message)
     })
 }

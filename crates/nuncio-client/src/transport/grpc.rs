@@ -341,7 +341,7 @@ impl Channel {
         let message = if status.code() == Code::OutOfRange {
             format!("the answer of {url} is larger than the limit of {limit} bytes")
         } else {
-            format!("the answer of {url} is no gRPC: {}", status.message())
+            format!("the answer of {url} is not gRPC: {}", status.message())
         };
         Failure::answered(Error::new(ErrorKind::InvalidAgentResponse, message))
     }
@@ -381,7 +381,7 @@ impl std::error::Error for Cut {}
 /// `InvalidAgentResponse` if it is not a valid URL.
 pub(crate) fn grpc_url(text: &str, home: &Url) -> Result<Url> {
     let invalid = |why: &str| {
-        let message = format!("the interface {text:?} of the card is no gRPC address: {why}");
+        let message = format!("the interface {text:?} of the card is not a gRPC address: {why}");
         Error::new(ErrorKind::InvalidAgentResponse, message)
     };
     let (scheme, place) = match text.split_once("://") {

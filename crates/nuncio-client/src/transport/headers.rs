@@ -84,9 +84,9 @@ fn describe(
 fn own(cx: &CallContext, granted: &Granted, headers: &mut HeaderMap) -> Result<()> {
     for (name, text) in cx.headers.iter() {
         let header = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| Error::invalid_field("headers", format!("{name:?} is no name of a header")))?;
+            .map_err(|_| Error::invalid_field("headers", format!("{name:?} is not a valid header name")))?;
         if FRAMING.contains(&header) {
-            let why = format!("{name} is not for a call to set; leave it to the connection");
+            let why = format!("{name} cannot be set by a call; the connection sets it");
             return Err(Error::invalid_field("headers", why));
         }
         let mut value = value(name, text)?;
@@ -135,7 +135,7 @@ fn value<'a>(what: &str, text: impl Into<Cow<'a, str>>) -> Result<HeaderValue> {
         Cow::Borrowed(text) => HeaderValue::from_str(text).ok(),
         Cow::Owned(text) => HeaderValue::try_from(text).ok(),
     }
-    .ok_or_else(|| Error::invalid_field(what, "holds characters that cannot stand in a header"))
+    .ok_or_else(|| Error::invalid_field(what, "has characters that are not allowed in a header"))
 }
 
 #[cfg(test)]
@@ -275,11 +275,11 @@ mod tests {
             outgoing(&cx, Version::V1_0, Op::SendMessage, &granted).now_or_never().unwrap().unwrap_err();
         assert!(error.error.message().contains("idempotency key"), "{error:?}");
         for (name, value, expected) in [
-            ("no name", "v", "\"no name\" is no name of a header"),
-            ("", "v", "\"\" is no name of a header"),
-            ("x-a", "a\r\nb: c", "x-a: holds characters that cannot stand in a header"),
-            ("Content-Length", "0", "Content-Length is not for a call to set"),
-            ("transfer-encoding", "chunked", "transfer-encoding is not for a call to set"),
+            ("no name", "v", "\"no name\" is not a valid header name"),
+            ("", "v", "\"\" is not a valid header name"),
+            ("x-a", "a\r\nb: c", "x-a: has characters that are not allowed in a header"),
+            ("Content-Length", "0", "Content-Length cannot be set by a call"),
+            ("transfer-encoding", "chunked", "transfer-encoding cannot be set by a call"),
         ] {
             let mut cx = CallContext::default();
             cx.headers.set(name, value);

@@ -319,7 +319,7 @@ fn ended_early() -> Error {
 
 fn unknown_outcome(cut: Failure) -> Error {
     let message = format!(
-        "{}; no event had come, so it is not known whether the agent took the message, and it is not sent again",
+        "{}; no event had come, so it is not known whether the agent received the message, and it is not sent again",
         cut.error.message()
     );
     Error::new(ErrorKind::Unavailable, message).with_source(cut.error)

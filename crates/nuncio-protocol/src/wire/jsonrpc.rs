@@ -67,7 +67,7 @@ pub fn decode_body(body: &[u8]) -> Result<Incoming<'_>, Refused<'_>> {
         Some(b'{') => decode_request(text).map(Incoming::Single),
         Some(b'[') => match serde_json::from_str::<Vec<&RawValue>>(text) {
             Ok(requests) if requests.is_empty() => {
-                Err(refused(ErrorKind::InvalidRequest, "an empty batch is no request".to_owned()))
+                Err(refused(ErrorKind::InvalidRequest, "an empty batch is not a request".to_owned()))
             }
             Ok(requests) => Ok(Incoming::Batch(requests)),
             Err(error) => Err(refused(ErrorKind::ParseError, format!("invalid JSON payload: {error}"))),

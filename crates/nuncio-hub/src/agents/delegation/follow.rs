@@ -4,7 +4,7 @@
 //!            ┌── stream ──► cut ──┐
 //! message ──►┤                    ├──► poll ──► settled
 //!            └── answer ──────────┘     │ ▲
-//!                  subscribe again ◄────┘ └── after a pause, longer and longer
+//!                  subscribe again ◄────┘ └── after a pause, with back-off
 //! ```
 //! A task in `auth-required` has not settled: it continues by itself once the agent is authorised. While
 //! the agent cannot be reached the task keeps its state, until the time to give up.

@@ -61,7 +61,7 @@ fn encode_path(paths: &Paths, tenant: Option<&str>, call: &Call) -> Result<Strin
     let mut path = String::new();
     if let Some(tenant) = tenant {
         if paths.is_reserved(tenant) {
-            return Err(Error::invalid_field("tenant", "cannot stand in a path"));
+            return Err(Error::invalid_field("tenant", "is not allowed in a path"));
         }
         path.push('/');
         escape(tenant, &mut path);
@@ -88,7 +88,7 @@ fn encode_path(paths: &Paths, tenant: Option<&str>, call: &Call) -> Result<Strin
 fn check_segment(field: &str, value: &str, path: &str) -> Result<()> {
     match path.rsplit('/').next() {
         _ if value.is_empty() => Err(Error::invalid_field(field, "required")),
-        Some("." | "..") => Err(Error::invalid_field(field, "cannot stand in a path")),
+        Some("." | "..") => Err(Error::invalid_field(field, "is not allowed in a path")),
         Some(_) | None => Ok(()),
     }
 }

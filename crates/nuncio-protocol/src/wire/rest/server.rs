@@ -80,7 +80,7 @@ impl Refused {
             Self::NotFound => Error::new(ErrorKind::MethodNotFound, "there is nothing at this path"),
             Self::MethodNotAllowed { allow } => {
                 let allow: Vec<_> = allow.into_iter().map(Verb::as_str).collect();
-                let message = format!("this path does not take that verb, only {}", allow.join(", "));
+                let message = format!("this path does not allow that method, only {}", allow.join(", "));
                 Error::new(ErrorKind::MethodNotFound, message)
             }
             Self::Invalid(error) => error,
