@@ -26,7 +26,7 @@ pub struct CallContext {
     pub has_unknown_fields: bool,
     /// URIs of the extensions that the caller declared.
     pub extensions: Vec<String>,
-    /// Selects the agent, where the binding has it outside of the parameters.
+    /// The tenant for routing, if the binding has it outside of the parameters.
     pub tenant: Option<String>,
     /// The caller.
     pub caller: Caller,

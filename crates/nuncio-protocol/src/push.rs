@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskPushNotificationConfig {
-    /// Selects the agent; copied from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// Identifies the configuration; the server creates an id if it is absent.

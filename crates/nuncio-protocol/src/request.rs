@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SendMessageRequest {
-    /// Selects the agent; copied from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The message.
@@ -87,7 +87,7 @@ oneof!("SendMessageResponse", SendMessageResponse {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct GetTaskRequest {
-    /// Selects the agent; copied from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The task.
@@ -102,7 +102,7 @@ pub struct GetTaskRequest {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ListTasksRequest {
-    /// Selects the agent; copied from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// Only tasks of this context.
@@ -163,7 +163,7 @@ pub struct ListTasksResponse {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CancelTaskRequest {
-    /// Selects the agent; copied from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The task.
@@ -178,7 +178,7 @@ pub struct CancelTaskRequest {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SubscribeToTaskRequest {
-    /// Selects the agent; copied from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The task.
@@ -190,7 +190,7 @@ pub struct SubscribeToTaskRequest {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct GetTaskPushNotificationConfigRequest {
-    /// Selects the agent; copied from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The task.
@@ -205,7 +205,7 @@ pub struct GetTaskPushNotificationConfigRequest {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ListTaskPushNotificationConfigsRequest {
-    /// Selects the agent; copied from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The task.
@@ -248,7 +248,7 @@ pub struct ListTaskPushNotificationConfigsResponse {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DeleteTaskPushNotificationConfigRequest {
-    /// Selects the agent; copied from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The task.
@@ -263,7 +263,7 @@ pub struct DeleteTaskPushNotificationConfigRequest {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct GetExtendedAgentCardRequest {
-    /// Selects the agent; copied from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }

@@ -71,7 +71,7 @@ impl Host {
     }
 }
 
-/// Compares the text: `Authority` compares and hashes in lower case, byte by byte, which is slower.
+/// Compares the text as written: `Authority` itself compares and hashes byte by byte in lower case.
 impl PartialEq for Host {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()

@@ -14,7 +14,7 @@ pub(crate) struct KindRoute {
     pub(crate) method: Method,
     /// Below `/agents/{name}/`, such as `upstream-card` or `push/{address}`.
     pub(crate) path: &'static str,
-    /// `Caller`: only agents that the caller may see. `Capability`: the request is not authenticated.
+    /// `Caller`: only agents that the caller may see. `Capability`: the caller is not identified.
     pub(crate) access: RouteAccess,
     pub(crate) handler: RouteHandler,
 }

@@ -21,7 +21,7 @@ use crate::{lenient::Key, metadata::LEFTOVER, op::Op};
 /// The summary of a request.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Glance<'a> {
-    /// Selects the agent.
+    /// The tenant, for routing.
     pub tenant: Option<Cow<'a, str>>,
     /// The task of the request, or the task that its message continues.
     pub task: Option<Cow<'a, str>>,

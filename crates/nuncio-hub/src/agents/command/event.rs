@@ -59,7 +59,7 @@ const ALIKE: f64 = 0.7;
 /// Parses a line.
 ///
 /// # Errors
-/// The message says what was expected.
+/// The problem, and the expected form.
 pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
     let Ok(Value::Object(mut members)) = serde_json::from_slice(line) else {
         return Err("is no JSON object".to_owned());

@@ -41,7 +41,7 @@ const FIRST_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum pause between two polls of a task.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Maximum number of subscriptions to a task; each one whose stream breaks counts.
+/// Maximum number of attempts to subscribe to a task.
 const MAX_SUBSCRIPTIONS: u32 = 8;
 
 /// Maximum number of artifacts, or of messages, in a snapshot: each is searched for among all known ones.

@@ -104,7 +104,7 @@ pub(super) fn is_unheard(error: &Error) -> bool {
 }
 
 impl Durable {
-    /// Asks the agent to cancel one of its tasks. The call is made in no caller's name.
+    /// Asks the agent to cancel one of its tasks. The call is not made on behalf of a caller.
     async fn cancel(&self, theirs: TaskId, patience: Duration) -> nuncio_protocol::Result<Task> {
         let link = self.link.load_full();
         let Some(connected) = link.connected() else { return Err(ErrorKind::Unavailable.into()) };
