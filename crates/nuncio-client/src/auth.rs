@@ -1,11 +1,11 @@
-//! Credentials: what a caller proves itself with, and to whom.
+//! Credentials of a caller, and the origins that they are sent to.
 //!
-//! The rule: a credential goes to the origin that the card was fetched from, and to origins that the
-//! caller named. A card can name any address as an interface; it cannot make us send it a token. A client
-//! certificate keeps the rule as well, see [`EgressBuilder`](crate::EgressBuilder).
+//! The rule: a credential goes to the origin that the card was fetched from, and to origins that the caller
+//! allowed. A card can name any URL as an interface, but that does not send a token there. Client
+//! certificates follow the same rule, see [`EgressBuilder`](crate::EgressBuilder).
 //!
-//! Reading order: this file (what there is, and who gets it), [`oauth`] (how a token is asked for),
-//! [`token`] (how it is kept).
+//! Reading order: this file (credentials and origins), [`oauth`] (requests for tokens), [`token`] (the
+//! token cache).
 
 mod oauth;
 mod secret;
@@ -29,10 +29,10 @@ use crate::{
     http_headers::FRAMING,
 };
 
-/// The credentials of a caller: headers, the values of which are never printed, and access tokens
-/// that are fetched when they are needed. Clones share the tokens.
+/// The credentials of a caller: headers and access tokens. Header values are never printed, and tokens are
+/// fetched when they are needed. Clones share the tokens.
 ///
-/// A card may ask for an API key in the query of the address. That is left out on purpose: addresses are
+/// A card may ask for an API key in the query of the URL. This is not supported on purpose: URLs are
 /// written to the logs of every server and proxy on the way.
 ///
 /// ```
@@ -45,9 +45,9 @@ use crate::{
 #[derive(Clone, Default)]
 pub struct Credentials {
     headers: HeaderMap,
-    /// The source of `Authorization`, if not the headers.
+    /// The source of `Authorization`, if it is not in the headers.
     tokens: Option<Arc<Tokens>>,
-    /// Origins beside the card's own that may see the headers and tokens.
+    /// Origins besides the card's own that get the headers and tokens.
     origins: Vec<Origin>,
 }
 
@@ -61,7 +61,7 @@ impl Credentials {
     /// `Authorization: Bearer …`.
     ///
     /// # Errors
-    /// The token holds characters that no header can.
+    /// The token has characters that are not allowed in a header.
     pub fn bearer(self, token: &str) -> Result<Self> {
         self.secret(AUTHORIZATION, &format!("Bearer {token}"), "bearer token")
     }
@@ -69,7 +69,7 @@ impl Credentials {
     /// `Authorization: Basic …`.
     ///
     /// # Errors
-    /// The user's name holds a colon (RFC 7617).
+    /// The user name has a colon (RFC 7617).
     pub fn basic(self, user: &str, password: &str) -> Result<Self> {
         if user.contains(':') {
             return Err(Error::invalid_field(
@@ -84,7 +84,7 @@ impl Credentials {
     /// An API key in a header of this name.
     ///
     /// # Errors
-    /// The name is no header's, or the key holds characters that no header can.
+    /// The name is not a valid header name, or the key has characters that are not allowed in a header.
     pub fn api_key(self, header: &str, key: &str) -> Result<Self> {
         self.header(header, key)
     }
@@ -92,11 +92,11 @@ impl Credentials {
     /// An API key in a cookie of this name.
     ///
     /// # Errors
-    /// The name or the key holds characters that no cookie can (RFC 6265, 4.1.1).
+    /// The name or the key has characters that are not allowed in a cookie (RFC 6265, 4.1.1).
     pub fn api_key_cookie(self, name: &str, key: &str) -> Result<Self> {
         let stands = |text: &str| text.bytes().all(|c| c.is_ascii_graphic() && !b"\",;\\".contains(&c));
         if name.is_empty() || name.contains('=') || !stands(name) || !stands(key) {
-            return Err(Error::invalid_field("cookie", "holds characters that cannot stand in a cookie"));
+            return Err(Error::invalid_field("cookie", "has characters that are not allowed in a cookie"));
         }
         let others = self.headers.get(COOKIE).and_then(|cookies| cookies.to_str().ok());
         let cookies = match others {
@@ -106,9 +106,9 @@ impl Credentials {
         self.secret(COOKIE, &cookies, "cookie")
     }
 
-    /// `Authorization: Bearer …` with access tokens by OAuth 2.0 client credentials. A token is fetched
-    /// when the first call needs it, renewed shortly before its end, and once more when the agent refuses
-    /// it. Of this and other ways to fill `Authorization`, the last one counts.
+    /// Sends `Authorization: Bearer …` with access tokens by OAuth 2.0 client credentials. A token is
+    /// fetched by the first call that needs it, renewed shortly before it expires, and once more when the
+    /// agent refuses it. Of several settings of `Authorization`, the last one wins.
     #[must_use]
     pub fn client_credentials(mut self, client: ClientCredentials) -> Self {
         self.headers.remove(AUTHORIZATION);
@@ -116,28 +116,28 @@ impl Credentials {
         self
     }
 
-    /// Any other header. It is bound to origins as well: nobody can tell which of them is a secret.
+    /// Any other header. It is bound to origins as well, because any header may contain a secret.
     ///
     /// # Errors
-    /// The name is no header's, or the value holds characters that no header can.
+    /// The name is not a valid header name, or the value has characters that are not allowed in a header.
     pub fn header(self, name: &str, value: &str) -> Result<Self> {
         let header = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| Error::invalid_field("header", format!("{name:?} is no name of a header")))?;
+            .map_err(|_| Error::invalid_field("header", format!("{name:?} is not a valid header name")))?;
         if FRAMING.contains(&header) {
-            let why = format!("{name} is not for a caller to set; leave it to the connection");
+            let why = format!("{name} cannot be set by a caller; the connection sets it");
             return Err(Error::invalid_field("header", why));
         }
         self.secret(header, value, name)
     }
 
-    /// Also sends the credentials to the origin (scheme, host and port) of this address.
+    /// Also sends the credentials to the origin (scheme, host and port) of this URL.
     #[must_use]
     pub fn allow_origin(mut self, url: &Url) -> Self {
         self.origins.push(url.origin());
         self
     }
 
-    /// True if there is nothing to send.
+    /// True if there are no credentials.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.headers.is_empty() && self.tokens.is_none()
@@ -145,7 +145,7 @@ impl Credentials {
 
     fn secret(mut self, name: HeaderName, value: &str, what: &str) -> Result<Self> {
         let mut value = HeaderValue::from_str(value)
-            .map_err(|_| Error::invalid_field(what, "holds characters that cannot stand in a header"))?;
+            .map_err(|_| Error::invalid_field(what, "has characters that are not allowed in a header"))?;
         value.set_sensitive(true);
         if name == AUTHORIZATION {
             self.tokens = None;
@@ -154,11 +154,11 @@ impl Credentials {
         Ok(self)
     }
 
-    /// What may be shown to `target` when the card came from `home`: the credentials, and the way there,
-    /// with our certificate or without.
+    /// The credentials for `target` when the card came from `home`, and the egress to use, with or without
+    /// our client certificate.
     pub(crate) fn for_target(&self, egress: Egress, target: &Url, home: &Origin) -> (Egress, Granted) {
         let origin = target.origin();
-        // An opaque origin (`file:` and the like) equals nothing, not even itself.
+        // An opaque origin (`file:` for example) equals no other, not even itself.
         if origin == *home || self.origins.contains(&origin) {
             let tokens = self.tokens.as_ref().map(|tokens| (Arc::clone(tokens), egress.clone()));
             return (
@@ -181,38 +181,38 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The part of the credentials that one address may see.
+/// The part of the credentials that one target gets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Granted {
-    /// To be sent; sensitive values print as such.
+    /// Headers to send; sensitive values are not printed.
     headers: HeaderMap,
-    /// Tokens to be sent, and the way to get them.
+    /// Tokens to send, and the egress to fetch them.
     tokens: Option<(Arc<Tokens>, Egress)>,
-    /// There are credentials, and this address does not get them.
+    /// There are credentials, but this target does not get them.
     pub(crate) withheld: bool,
-    /// This address gets no credentials, if there were any.
+    /// This target gets no credentials, even if there are any.
     pub(crate) foreign: bool,
 }
 
 impl Granted {
-    /// The headers to send, after a token was fetched if need be.
+    /// The headers to send. Fetches a token if necessary.
     pub(crate) async fn headers(&self) -> Result<HeaderMap, Failure> {
         let mut headers = self.headers.clone();
         if let Some((tokens, egress)) = &self.tokens {
-            // Boxed: most agents are shown something that is known, or nothing.
+            // Boxed to keep this future small: most agents need no token.
             headers.insert(AUTHORIZATION, Box::pin(tokens.authorization(egress)).await?);
         }
         Ok(headers)
     }
 
-    /// True if a refusal may be for the age of a token.
+    /// True if a refusal may be caused by an expired token.
     pub(crate) fn has_tokens(&self) -> bool {
         self.tokens.is_some()
     }
 
-    /// Makes an exchange, and once more with a new token if the peer refuses one that was kept: whoever
-    /// refuses the caller has not done what it asked for, so that even a send may be repeated. A token
-    /// that is refused although it is new is the peer's last word.
+    /// Makes an exchange, and repeats it once with a new token if the peer refuses a cached one. A peer
+    /// that refuses the caller has not executed the call, so even a send may be repeated. A refusal of a
+    /// new token is final.
     pub(crate) async fn renewing<T, F>(&self, exchange: impl Fn() -> F + Send) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>> + Send,

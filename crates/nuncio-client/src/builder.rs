@@ -1,4 +1,4 @@
-//! The builder of a [`Client`]: required things in the constructor, options by setters.
+//! The builder of a [`Client`].
 
 use std::{
     sync::Arc,
@@ -17,10 +17,10 @@ use crate::{
     transport::{Transport, route::Route, wire, within},
 };
 
-/// For calls that are answered at once, and for fetching the card.
+/// Timeout of calls that are answered at once, and of fetching the card.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-/// For sends, which wait for the agent's work: somewhat more than the ten minutes after which a Nuncio
-/// server answers with the working task.
+/// Timeout of sends, which wait for the agent's work: longer than the ten minutes after which a Nuncio
+/// server answers with the task in progress.
 const DEFAULT_SEND_TIMEOUT: Duration = Duration::from_secs(11 * 60);
 
 /// Options of a [`Client`].
@@ -37,10 +37,10 @@ const DEFAULT_SEND_TIMEOUT: Duration = Duration::from_secs(11 * 60);
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
     preferences: Preferences,
-    /// `None`: any.
+    /// `None` allows any host.
     hosts: Option<InterfaceHosts>,
     credentials: Credentials,
-    /// The first setting that was wrong; told when connecting, so that setters stay simple.
+    /// The first wrong setting. It is reported by `connect`, so that setters need no result.
     mistake: Option<Error>,
     egress: Option<Egress>,
     cache: Option<Arc<CardCache>>,
@@ -55,16 +55,16 @@ pub struct ClientBuilder {
 
 /// Connecting: with the defaults, or with options.
 impl Client {
-    /// Fetches the card of the agent at this address and picks the first of its interfaces that we
-    /// speak. The address is the agent's, or that of its card.
+    /// Fetches the card of the agent at this URL and selects the first supported interface. The URL is the
+    /// agent's or its card's.
     ///
     /// # Errors
-    /// There is no card, or it offers nothing that we speak.
+    /// There is no card, or it has no supported interface.
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
         Self::builder().connect(url).await
     }
 
-    /// To connect with credentials, a pinned version, and other options.
+    /// A builder for options such as credentials or a pinned version.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::new()
     }
@@ -77,7 +77,7 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// No credentials, any version, default timeouts.
+    /// A builder without credentials, for any version, with default timeouts.
     pub fn new() -> Self {
         Self {
             preferences: Preferences::default(),
@@ -96,33 +96,33 @@ impl ClientBuilder {
         }
     }
 
-    /// Speaks this version and no other; an agent without it is an error.
+    /// Uses only this version; it is an error if the agent does not support it.
     pub fn version(mut self, version: Version) -> Self {
         self.preferences.versions = vec![version];
         self
     }
 
-    /// Uses this binding and no other.
+    /// Uses only this binding.
     pub fn binding(mut self, binding: Binding) -> Self {
         self.preferences.bindings = vec![binding];
         self
     }
 
-    /// Uses one of these bindings. Their order has no meaning: of the interfaces that will do, the one that
-    /// the agent names first is used. To insist on one, see [`Self::binding`].
+    /// Uses one of these bindings. Their order has no meaning: among the supported interfaces, the order of
+    /// the card decides. To require one binding, see [`Self::binding`].
     pub fn bindings(mut self, bindings: impl IntoIterator<Item = Binding>) -> Self {
         self.preferences.bindings = bindings.into_iter().collect();
         self
     }
 
-    /// Uses only interfaces at these hosts; all that the card names when not said. Others are left out, and it is an
-    /// error if none is left.
+    /// Uses only interfaces on these hosts (default: any host of the card). It is an error if no interface
+    /// is left.
     pub fn interface_hosts(mut self, hosts: InterfaceHosts) -> Self {
         self.hosts = Some(hosts);
         self
     }
 
-    /// All credentials at once, with the origins they are for.
+    /// Sets all credentials, with their allowed origins.
     pub fn credentials(mut self, credentials: Credentials) -> Self {
         self.credentials = credentials;
         self
@@ -153,12 +153,12 @@ impl ClientBuilder {
         self.with(|credentials| Ok(credentials.client_credentials(client)))
     }
 
-    /// Sends a header with every request. Like credentials it stays within the origin of the card.
+    /// Sends a header with every request, to the same origins as credentials.
     pub fn header(self, name: &str, value: &str) -> Self {
         self.with(|credentials| credentials.header(name, value))
     }
 
-    /// Also sends credentials and headers to the origin of this address, if the card has interfaces there.
+    /// Also sends credentials and headers to the origin of this URL, if the card has interfaces there.
     pub fn allow_origin(self, url: &str) -> Self {
         self.with(|credentials| Ok(credentials.allow_origin(&agent_url(url)?)))
     }
@@ -169,15 +169,15 @@ impl ClientBuilder {
         self
     }
 
-    /// Stands around every call, inside of the interceptors that were added before: once per call, however
-    /// often it is tried, and once per stream, however often it resumes. Headers that it adds to the
-    /// context go to the same origins as credentials.
+    /// Adds an interceptor around every call, inside of the interceptors added before. It runs once per
+    /// call, however often the call is retried, and once per stream, however often it resumes. Headers that
+    /// it adds to the context go to the same origins as credentials.
     ///
     /// ```
     /// use nuncio_client::{Client, protocol::{CallContext, Interceptor, Next, Result}};
     /// use nuncio_client::protocol::op::{Call, Reply};
     ///
-    /// /// Says who pays for the call.
+    /// /// Adds the cost centre of the caller to each call.
     /// struct Billing(&'static str);
     ///
     /// #[async_trait::async_trait]
@@ -195,42 +195,42 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the timeout: for an answer, for the beginning of a stream, for the card. By default 30
-    /// seconds, and 11 minutes for sends, which wait for the agent's work.
+    /// Sets the timeout of an answer, of the beginning of a stream, and of the card. Default: 30 seconds,
+    /// and 11 minutes for sends, which wait for the agent's work.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self.send_timeout = timeout;
         self
     }
 
-    /// Sets the policy of retries.
+    /// Sets the retry policy.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
         self
     }
 
-    /// Uses these connections and limits.
+    /// Uses this egress, with its connections and limits.
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = Some(egress);
         self
     }
 
-    /// Keeps cards here. Share a cache only between clients with the same credentials.
+    /// Caches cards here. Share a cache only between clients with the same credentials.
     pub fn card_cache(mut self, cache: Arc<CardCache>) -> Self {
         self.cache = Some(cache);
         self
     }
 
-    /// Checks the signatures of the card. By default they are ignored, since without keys that the caller
-    /// trusts they prove nothing.
+    /// Verifies the signatures of the card. By default they are ignored, because they prove nothing without
+    /// keys that the caller trusts.
     pub fn trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
         self
     }
 
-    /// Form of file content that the agent uses in version 0.3 over HTTP+JSON and gRPC, where SDKs differ. By
-    /// default base64 text is written, and what comes back is decoded if it looks like that. Agents made with the
-    /// JavaScript SDK need [`FileBytes::Raw`].
+    /// Sets the form of file content that the agent uses in version 0.3 over HTTP+JSON and gRPC, where SDKs
+    /// differ. By default base64 text is sent, and received content is decoded if it looks like base64.
+    /// Agents built with the JavaScript SDK need [`FileBytes::Raw`].
     pub fn file_bytes(mut self, files: FileBytes) -> Self {
         self.files = files;
         self
@@ -244,11 +244,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Fetches the card of the agent at this address, or at this address of a card, and picks the first
-    /// of its interfaces that we speak.
+    /// Fetches the card of the agent at this URL, which is the agent's or its card's, and selects the first
+    /// supported interface.
     ///
     /// # Errors
-    /// A setting is wrong, there is no card, or it offers nothing that we speak.
+    /// A setting is wrong, there is no card, or it has no supported interface.
     pub async fn connect(mut self, url: impl AsRef<str>) -> Result<Client> {
         if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
@@ -266,11 +266,10 @@ impl ClientBuilder {
         self.build(&egress, card)
     }
 
-    /// Uses a card that is already there. `card.url` is where it came from; the credentials are for that
-    /// origin.
+    /// Uses an existing card. Credentials are bound to the origin of `card.url`.
     ///
     /// # Errors
-    /// A setting is wrong, or the card offers nothing that we speak.
+    /// A setting is wrong, or the card has no supported interface.
     pub fn with_card(mut self, card: Arc<FetchedCard>) -> Result<Client> {
         if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
@@ -297,8 +296,8 @@ impl ClientBuilder {
         Ok(Client::from_shared(Shared { card, verified, candidates, service, timeout, send_timeout }))
     }
 
-    /// A wire for each candidate with an address that can and may be used; others are left out, and it is an error if
-    /// none has one.
+    /// Makes a transport for each candidate with a valid URL on an allowed host. The other candidates are
+    /// removed; it is an error if none is left.
     fn wires(
         &self,
         egress: &Egress,

@@ -1,6 +1,6 @@
-//! Which of an agent's interfaces to use, a pure function of the card and of what the caller wants; and
-//! what then depends on the version: the dialect, the name of a header, the reading of the card. Nothing
-//! else in this crate knows that there are several versions.
+//! Selection of an interface: a pure function of the card and the caller's preferences. Also everything
+//! that depends on the selected version: the dialect, the extensions header, the parser of cards. No other
+//! file of this crate distinguishes versions.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use nuncio_protocol::{
 
 use crate::egress::shown_text;
 
-/// The bindings this crate can speak.
+/// The bindings that this crate supports.
 pub const SPOKEN_BINDINGS: &[Binding] = &[
     Binding::JsonRpc,
     Binding::HttpJson,
@@ -28,18 +28,19 @@ pub const SPOKEN_BINDINGS: &[Binding] = &[
     Binding::Grpc,
 ];
 
-/// What the caller wants of an interface: what will do, in no order. Of what will do, the agent's order
-/// decides (spec 8.3.2); who wants one thing and no other names only that.
+/// The versions and bindings that the caller accepts. Their order has no meaning; among accepted
+/// interfaces, the card's order decides (spec 8.3.2). To require one version or binding, list only that
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preferences {
-    /// The versions that will do.
+    /// Accepted versions.
     pub versions: Vec<Version>,
-    /// The bindings that will do.
+    /// Accepted bindings.
     pub bindings: Vec<Binding>,
 }
 
 impl Default for Preferences {
-    /// All that we speak; the agent's order decides.
+    /// All supported versions and bindings.
     fn default() -> Self {
         Self { versions: Version::ALL.to_vec(), bindings: SPOKEN_BINDINGS.to_vec() }
     }
@@ -48,7 +49,7 @@ impl Default for Preferences {
 /// An interface that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// As the card has it.
+    /// The interface as listed in the card.
     pub interface: AgentInterface,
     /// Its version.
     pub version: Version,
@@ -56,12 +57,12 @@ pub struct Candidate {
     pub binding: Binding,
 }
 
-/// The interfaces that can be used, in the agent's order (spec 8.3.2): the first one wins, the others
-/// are there for when it cannot be reached. A version that is not among the wanted ones is never used,
-/// so a pinned version is not downgraded behind the caller's back (REQ-076).
+/// The usable interfaces, in the card's order (spec 8.3.2). The first one is used, and the others if it
+/// cannot be reached. A version that is not accepted is never used, so a pinned version is not downgraded
+/// silently (REQ-076).
 ///
 /// # Errors
-/// `VersionNotSupported` or `UnsupportedOperation` that says what the agent offers and what was wanted.
+/// `VersionNotSupported` or `UnsupportedOperation`, with the offered and the accepted interfaces.
 pub fn choose(interfaces: &[AgentInterface], preferences: &Preferences) -> Result<Vec<Candidate>> {
     let candidates: Vec<_> = interfaces
         .iter()
@@ -105,17 +106,17 @@ pub(crate) fn jsonrpc_dialect(version: Version) -> Arc<dyn Dialect> {
 /// HTTP+JSON in one version.
 #[derive(Clone)]
 pub(crate) struct RestForm {
-    /// Shapes.
+    /// Names and shapes.
     pub(crate) dialect: Arc<dyn Dialect>,
     /// Routes.
     pub(crate) paths: Paths,
-    /// Of what we send.
+    /// Media type of requests.
     pub(crate) media_type: &'static str,
-    /// Of what we take as an answer.
+    /// `Accept` for calls.
     pub(crate) accept: &'static str,
-    /// Of what we take as a stream.
+    /// `Accept` for streams.
     pub(crate) accept_stream: &'static str,
-    /// Reads the body of an error.
+    /// Decodes the body of an error.
     pub(crate) decode_error: fn(u16, &[u8]) -> Error,
 }
 
@@ -125,7 +126,8 @@ impl RestForm {
     }
 }
 
-/// HTTP+JSON in this version, with an agent that has this form of file content. Servers of either version of v1.0's content type are understood (trap T-07).
+/// HTTP+JSON in this version, for an agent with this form of file content. Both media types that servers of
+/// v1.0 use are accepted (trap T-07).
 pub(crate) fn rest_form(version: Version, files: FileBytes) -> RestForm {
     match version {
         Version::V1_0 => RestForm {
@@ -147,7 +149,7 @@ pub(crate) fn rest_form(version: Version, files: FileBytes) -> RestForm {
     }
 }
 
-/// The protobuf form of this version, with an agent that has this form of file content.
+/// The protobuf codec of this version, for an agent with this form of file content.
 #[cfg(feature = "grpc")]
 pub(crate) fn grpc_codec(version: Version, files: FileBytes) -> &'static Codec {
     match version {
@@ -156,13 +158,13 @@ pub(crate) fn grpc_codec(version: Version, files: FileBytes) -> &'static Codec {
     }
 }
 
-/// True if this version has the operation, on whatever binding.
+/// True if this version has the operation in any binding.
 pub(crate) fn has_operation(version: Version, op: Op) -> bool {
     jsonrpc_dialect(version).method(op).is_some()
 }
 
-/// True if a `historyLength` of 0 is understood. The proto of v0.3 takes it for all there is, and so do most
-/// of its servers.
+/// True if a `historyLength` of 0 means no history. In the proto of v0.3, and in most of its servers, 0
+/// means the whole history.
 pub(crate) fn can_ask_for_no_history(version: Version, binding: Binding) -> bool {
     match version {
         Version::V1_0 => true,

@@ -1,4 +1,4 @@
-//! The pleasant front: find an agent, pick an interface, talk.
+//! The client API: find an agent, select an interface, make calls.
 
 use std::{
     fmt,
@@ -21,7 +21,7 @@ use crate::{
     transport::within,
 };
 
-/// An agent that can be talked to. Cheap to clone.
+/// A client of one agent. Cheap to clone.
 ///
 /// ```no_run
 /// use nuncio_client::{Client, protocol::SendMessageResponse};
@@ -44,11 +44,11 @@ pub(crate) struct Shared {
     pub(crate) card: Arc<FetchedCard>,
     pub(crate) verified: Option<Verified>,
     pub(crate) candidates: Vec<Candidate>,
-    /// The way to the agent, with the interceptors around it.
+    /// The transports to the agent, wrapped in the interceptors.
     pub(crate) service: Arc<dyn A2aService>,
-    /// For calls that are answered at once.
+    /// Timeout of calls that are answered at once.
     pub(crate) timeout: Duration,
-    /// For calls that wait for the agent's work.
+    /// Timeout of calls that wait for the agent's work.
     pub(crate) send_timeout: Duration,
 }
 
@@ -69,25 +69,25 @@ impl Client {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The agent's card, in v1.0 terms. If a signature holds, what it does not cover is left out.
+    /// The agent's card, in v1.0 terms. With a verified signature, only its covered members.
     #[must_use]
     pub fn card(&self) -> &AgentCard {
         &self.shared.card.card
     }
 
-    /// The agent's card as it came, signed or not.
+    /// The agent's card as received.
     #[must_use]
     pub fn card_json(&self) -> &Value {
         &self.shared.card.json
     }
 
-    /// The signature of the card that holds, if [`Trust`](crate::Trust) asked for one to be looked for.
+    /// The verified signature of the card, if [`Trust`](crate::Trust) asked for verification.
     #[must_use]
     pub fn verified(&self) -> Option<&Verified> {
         self.shared.verified.as_ref()
     }
 
-    /// The interfaces that can be used, the preferred one first.
+    /// The usable interfaces, the preferred one first.
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {
         &self.shared.candidates
@@ -96,12 +96,12 @@ impl Client {
     /// The version of the preferred interface.
     #[must_use]
     pub fn version(&self) -> Version {
-        // There is at least one candidate, or there would be no client.
+        // A client has at least one candidate.
         self.shared.candidates.first().map_or(Version::V1_0, |candidate| candidate.version)
     }
 
-    /// The agent as a service, for calls that need a context of their own and for all operations that
-    /// have no method here. Deadlines are then up to the caller.
+    /// The agent as a service: for calls with their own context, and for operations without a method here.
+    /// The caller sets the deadlines.
     #[must_use]
     pub fn service(&self) -> Arc<dyn A2aService> {
         Arc::clone(&self.shared.service)
@@ -113,7 +113,7 @@ impl Client {
         CallContext::new(self.version())
     }
 
-    /// Says something to the agent, a text or a whole message or request, and waits for the outcome.
+    /// Sends a text, a message or a whole request to the agent, and waits for the result.
     ///
     /// # Errors
     /// The agent's error, or the failure to reach it.
@@ -122,7 +122,7 @@ impl Client {
         self.shared.service.send_message(&cx, message.into().0).await
     }
 
-    /// Says something to a task that exists: the answer to its question, or more for it to do.
+    /// Sends a message to an existing task: the answer to its question, or further input.
     ///
     /// # Errors
     /// The agent's error, or the failure to reach it.
@@ -133,9 +133,8 @@ impl Client {
         self.send(req).await
     }
 
-    /// Says something to the agent and follows what happens. The stream resumes by itself when the
-    /// connection breaks; from agents without our extension a snapshot of the task then comes as one of
-    /// its events.
+    /// Sends a message and streams the events of its task. The stream resumes by itself when the connection
+    /// breaks. Agents without our extension then send a snapshot of the task as one of the events.
     ///
     /// # Errors
     /// The agent's error, or the failure to reach it.
@@ -144,7 +143,7 @@ impl Client {
         self.open(self.shared.send_timeout, self.shared.service.send_streaming_message(&cx, req)).await
     }
 
-    /// The task as it stands.
+    /// The current task.
     ///
     /// # Errors
     /// The agent's error, or the failure to reach it.
@@ -152,7 +151,7 @@ impl Client {
         self.get_with(GetTaskRequest { id: id.into(), ..GetTaskRequest::default() }).await
     }
 
-    /// The task as it stands, with as much of its history as the request asks for.
+    /// The current task, with the requested part of its history.
     ///
     /// # Errors
     /// The agent's error, or the failure to reach it.
@@ -160,7 +159,7 @@ impl Client {
         self.shared.service.get_task(&self.until(self.shared.timeout), req).await
     }
 
-    /// A page of the caller's tasks. Agents of v0.3 cannot do it: `UnsupportedOperation`.
+    /// A page of the caller's tasks. Agents of v0.3 do not support it: `UnsupportedOperation`.
     ///
     /// # Errors
     /// The agent's error, or the failure to reach it.
@@ -168,7 +167,7 @@ impl Client {
         self.shared.service.list_tasks(&self.until(self.shared.timeout), req).await
     }
 
-    /// Ends a task.
+    /// Cancels a task.
     ///
     /// # Errors
     /// The agent's error, or the failure to reach it.
@@ -177,7 +176,7 @@ impl Client {
         self.shared.service.cancel_task(&self.until(self.shared.timeout), req).await
     }
 
-    /// Follows a task that goes on. Resumes by itself, as [`Self::stream`].
+    /// Follows a task in progress. Resumes by itself, like [`Self::stream`].
     ///
     /// # Errors
     /// The agent's error, or the failure to reach it.
@@ -185,7 +184,7 @@ impl Client {
         self.subscribe_with(self.context(), id.into()).await
     }
 
-    /// Follows a task from after this event on, if the agent can: see
+    /// Follows a task from the event after this one, if the agent supports it: see
     /// [`RESUME_EXTENSION`](crate::RESUME_EXTENSION).
     ///
     /// # Errors
@@ -200,7 +199,7 @@ impl Client {
         self.open(self.shared.timeout, self.shared.service.subscribe_to_task(&cx, req)).await
     }
 
-    /// The timeout of a stream is for its beginning; how long it lasts is the agent's affair.
+    /// Opens a stream. The timeout is for its beginning; the agent decides how long it lasts.
     async fn open(
         &self,
         timeout: Duration,

@@ -1,17 +1,19 @@
-//! The only place where HTTP clients are made: every outgoing connection of the house begins here.
+//! The only place where HTTP clients are built: every outgoing connection begins here.
 //!
-//! What each of them keeps: TLS by rustls with roots that are compiled in (and those of the system, if
-//! it has any, so that a bare container image works too), no redirects, a connect timeout, and a bound
-//! on how much of an answer is read.
+//! All of them use TLS by rustls with compiled-in roots (and those of the system, if there are any, so that
+//! a bare container image works, too), follow no redirects, and have a connect timeout and a limit on the
+//! size of an answer.
 //!
-//! There are two levels of trust. What the *operator* gave (configuration, flags, arguments) may be private and may
-//! be reached by a proxy: [`Egress::operator`]. What a *caller* gave (webhooks, cards that were handed over) is
-//! *guarded*: [`Egress::guarded`]. A guarded way out looks at every address twice, as text before each
-//! request and resolved before each connection, and knows neither proxies, which would resolve names for us,
-//! nor redirects. Every binding goes through here, gRPC too, and so does the fetching of cards and tokens.
+//! There are two levels of trust. URLs of the *operator* (configuration, flags, arguments) may be private
+//! and may be reached through a proxy: [`Egress::operator`]. URLs of a *caller* (webhooks, cards given by
+//! callers) are *guarded*: [`Egress::guarded`]. A guarded egress checks every address twice, as text before
+//! each request and resolved before each connection. It uses no proxies, because they would resolve names
+//! for us, and no redirects. All bindings use this module, gRPC too, and so do the fetches of cards and
+//! tokens.
 //!
-//! Reading order: [`guard`] (the rules, pure), [`resolve`] (the rules at work on names), [`post`] (one request to
-//! a webhook), [`forward`] and [`http1_pool`] (requests to agents), [`tls`] (what is special about TLS), [`cause`] (what errors mean).
+//! Reading order: [`guard`] (the rules, pure), [`resolve`] (the rules applied to names), [`post`] (one
+//! request to a webhook), [`forward`] and [`http1_pool`] (requests to agents), [`tls`] (trust and
+//! identity), [`cause`] (error causes).
 
 mod guard;
 mod resolve;
@@ -52,75 +54,75 @@ use crate::failure::Failure;
 
 /// Our user agent.
 const USER_AGENT: &str = concat!("nuncio/", env!("CARGO_PKG_VERSION"));
-/// A peer that takes longer to accept a connection is taken for down.
+/// Timeout of a new connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Idle streams are legal; this is how we notice that the machine at the other end is gone.
+/// Interval of TCP keep-alive. Idle streams are legal, so this detects a dead peer.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
-/// The same by HTTP/2, for a peer behind a proxy. No more often: by default gRPC servers hang up on a client
-/// that asks more than once in five minutes whether they are still there.
+/// Interval of HTTP/2 pings, for a peer behind a proxy. Not shorter: by default gRPC servers close the
+/// connection of a client that pings more than once in five minutes.
 #[cfg(feature = "grpc")]
 const HTTP2_PING: Duration = Duration::from_secs(5 * 60 + 15);
-/// The idle connections that a guarded egress keeps per host, and for how long: callers name many hosts, most of
-/// them seldom.
+/// Idle connections per host of a guarded egress, and their timeout: callers name many hosts, most of them
+/// seldom.
 const MAX_IDLE_PER_HOST: usize = 8;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The protocols that we offer over TLS.
+/// The protocols offered by ALPN.
 const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
 #[cfg(feature = "grpc")]
 const HTTP2: &[&[u8]] = &[b"h2"];
-/// The largest answer we read, and the largest event of a stream.
+/// Default maximum size of an answer, and of an event of a stream, in bytes.
 pub const DEFAULT_MAX_BODY: usize = 16 << 20;
 
-/// The way out. Cheap to clone; clones share their connections.
+/// An HTTP client with its TLS settings, limits and address rules. Cheap to clone; clones share their
+/// connections.
 #[derive(Clone, Debug)]
 pub struct Egress {
-    /// For the world, by way of a proxy if the environment names one.
+    /// For other machines, through a proxy if the environment sets one.
     http: Client,
-    /// For this machine: a proxy has no business there, though many environments forget to say so.
+    /// For this machine: never through a proxy, even if the environment does not exclude it.
     local: Client,
-    /// As [`Self::http`], in HTTP/2 and nothing else, which gRPC needs.
+    /// Like [`Self::http`], only HTTP/2, for gRPC.
     #[cfg(feature = "grpc")]
     http2: Client,
-    /// As [`Self::local`], in HTTP/2 and nothing else.
+    /// Like [`Self::local`], only HTTP/2.
     #[cfg(feature = "grpc")]
     http2_direct: Client,
-    /// For what is handed on as it is; `None` on a guarded way.
+    /// For relayed requests; `None` on a guarded egress.
     pool: Option<Arc<Pool>>,
-    /// The environment names a proxy.
+    /// The environment sets a proxy.
     has_proxy: bool,
     max_body: usize,
     max_event: usize,
-    /// The same without our certificate, for peers that are not to know who we are; `None` if there is no
+    /// The same without our client certificate, for peers that must not see it; `None` if there is no
     /// certificate.
     anonymous: Option<Arc<Self>>,
-    /// For addresses that a caller gave; `None` if all are the operator's.
+    /// For URLs of callers; `None` if all URLs are the operator's.
     guard: Option<Arc<Guard>>,
 }
 
 /// The parts that only a guarded egress has.
 #[derive(Debug)]
 struct Guard {
-    /// Knows the rules.
+    /// Applies the policy.
     resolver: Arc<Resolver>,
-    /// With whom connections are kept.
+    /// Hosts with open connections.
     kept: Kept,
-    /// For the others: keeps none.
+    /// For all other hosts: keeps no connections.
     once: Client,
 }
 
 /// The resolver of host names.
 enum Names {
-    /// By the rules for what callers name.
+    /// Applies the policy for URLs of callers.
     Guarded(Arc<Resolver>),
-    /// Without what no agent is at.
+    /// Refuses addresses where no agent can be.
     Screened(Arc<Screening>),
-    /// As the system says.
+    /// The system's resolver.
     Open,
 }
 
 impl Egress {
-    /// For addresses that the operator gave: private addresses and the environment's proxies are
-    /// allowed.
+    /// An egress for URLs of the operator: private addresses and the environment's proxies are allowed.
     ///
     /// # Errors
     /// `Internal` if the TLS library refuses our settings.
@@ -128,7 +130,7 @@ impl Egress {
         Self::builder().build()
     }
 
-    /// For addresses that a caller gave: only what the policy admits, without proxies.
+    /// An egress for URLs of callers: only addresses that the policy allows, without proxies.
     ///
     /// # Errors
     /// `Internal` if the TLS library refuses our settings.
@@ -136,7 +138,7 @@ impl Egress {
         Self::builder().guarded(policy).build()
     }
 
-    /// As [`Self::operator`], with settings: further roots to trust, a certificate of our own, a guard.
+    /// Like [`Self::operator`], with settings: additional roots, a client certificate, a guard.
     pub fn builder() -> EgressBuilder {
         EgressBuilder::new()
     }
@@ -173,12 +175,12 @@ impl Egress {
         })
     }
 
-    /// True if peers that ask for a certificate get one.
+    /// True if there is a client certificate.
     pub(crate) fn has_identity(&self) -> bool {
         self.anonymous.is_some()
     }
 
-    /// The same way out, on which no certificate of ours is shown.
+    /// The same egress without the client certificate.
     pub(crate) fn without_identity(self) -> Self {
         match self.anonymous.as_deref() {
             Some(other) => Self { max_body: self.max_body, max_event: self.max_event, ..other.clone() },
@@ -186,36 +188,36 @@ impl Egress {
         }
     }
 
-    /// Bounds what is read of an answer; 16 MiB by default.
+    /// Sets the maximum size of an answer; 16 MiB by default.
     #[must_use]
     pub fn with_max_body(mut self, bytes: usize) -> Self {
         self.max_body = bytes;
         self
     }
 
-    /// Bounds one event of a stream; 16 MiB by default.
+    /// Sets the maximum size of one event of a stream; 16 MiB by default.
     #[must_use]
     pub fn with_max_event(mut self, bytes: usize) -> Self {
         self.max_event = bytes;
         self
     }
 
-    /// The bound on an answer.
+    /// The maximum size of an answer.
     #[cfg(feature = "grpc")]
     pub(crate) fn max_body(&self) -> usize {
         self.max_body
     }
 
-    /// The bound on one event of a stream.
+    /// The maximum size of one event of a stream.
     pub(crate) fn max_event(&self) -> usize {
         self.max_event
     }
 
-    /// Judges an address by its text. Needed before each request: the resolver never sees hosts that are
-    /// written as addresses.
+    /// Checks a URL by its text. Required before each request: the resolver never sees hosts that are
+    /// written as IP addresses.
     ///
     /// # Errors
-    /// It is one to which this way does not lead.
+    /// The policy does not allow the URL.
     pub fn admit(&self, url: &Url) -> Result<(), Refusal> {
         self.guard.as_ref().map_or(Ok(()), |guard| guard.resolver.policy().check(url))
     }
@@ -224,11 +226,11 @@ impl Egress {
         if is_loopback(url) { &self.local } else { &self.http }
     }
 
-    /// The client for this address, in HTTP/2 and nothing else if need be.
+    /// The client for this URL; with `http2`, one that speaks only HTTP/2.
     fn client_for(&self, url: &Url, http2: bool) -> &Client {
         #[cfg(feature = "grpc")]
         if http2 {
-            // Proxies do not pass HTTP/2 on unless it is in TLS, where they do not see it.
+            // Proxies forward HTTP/2 only inside of TLS, where they do not see it.
             let direct = is_loopback(url) || url.scheme() == "http";
             return if direct { &self.http2_direct } else { &self.http2 };
         }
@@ -237,7 +239,7 @@ impl Egress {
         self.client(url)
     }
 
-    /// Makes a request and returns as soon as the head of the answer is there.
+    /// Sends a request and returns as soon as the headers of the answer have arrived.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -250,7 +252,7 @@ impl Egress {
         request.send().await.map_err(|error| failure(url, error))
     }
 
-    /// The same by HTTP/2 and nothing else.
+    /// Like [`Self::send`], as a POST over HTTP/2 only.
     #[cfg(feature = "grpc")]
     pub(crate) async fn post_http2(
         &self,
@@ -263,7 +265,7 @@ impl Egress {
         request.send().await.map_err(|error| failure(url, error))
     }
 
-    /// Reads the rest of an answer.
+    /// Reads the body of an answer.
     pub(crate) async fn read(&self, mut response: Response) -> Result<Bytes, Failure> {
         let url = response.url().clone();
         if response.content_length().is_some_and(|length| length > self.max_body as u64) {
@@ -286,7 +288,7 @@ impl Egress {
     }
 }
 
-/// True if the environment names a proxy, for whatever it is.
+/// True if the environment sets any proxy.
 fn names_a_proxy() -> bool {
     const NAMES: [&str; 3] = ["http_proxy", "https_proxy", "all_proxy"];
     NAMES.iter().any(|name| {
@@ -295,7 +297,7 @@ fn names_a_proxy() -> bool {
     })
 }
 
-/// The settings that all of our clients share, and all of those with a guard.
+/// The settings that all clients share, and those of guarded clients.
 fn client_builder(tls: &ClientConfig, alpn: &[&[u8]], names: &Names) -> ClientBuilder {
     let mut tls = tls.clone();
     tls.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
@@ -316,14 +318,14 @@ fn client_builder(tls: &ClientConfig, alpn: &[&[u8]], names: &Names) -> ClientBu
     }
 }
 
-/// The error of a request that did not come through, with its cause in words.
+/// The error of a failed request, with its cause.
 pub(crate) fn failure(url: &Url, error: reqwest::Error) -> Failure {
     let connect = error.is_connect();
     let error = error.without_url();
     told(url, Cause::of(&error), connect, error)
 }
 
-/// The error of a request that did not come through; `connect`: there was no connection.
+/// The error of a failed request; `connect`: no connection was made.
 fn told(
     url: &Url,
     cause: Cause,
@@ -346,25 +348,24 @@ fn told(
     }
 }
 
-/// The error of a request that the guard has stopped. It will do so again, and other ways to the same agent are
-/// no better for it.
+/// The error of a request that the guard refused. Retries and other interfaces of the agent would not help.
 fn blocked(url: &Url, refusal: &Refusal) -> Failure {
     let message = format!("the address {} is not allowed: {refusal}", shown(url));
     Failure::answered(Error::new(ErrorKind::PermissionDenied, message))
 }
 
-/// An address for messages: without user, password, query and fragment, which may hold secrets.
+/// A URL for messages: without user, password, query and fragment, which may contain secrets.
 pub(crate) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);
-    // Both fail only for addresses that cannot have a user.
+    // Both fail only for URLs that cannot have a user.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.into()
 }
 
-/// The same for what may be no address, as it is written if there is nothing to leave out.
+/// Like [`shown`], for a text that need not be a URL. It is unchanged if it contains nothing to remove.
 pub(crate) fn shown_text(address: &str) -> String {
     if !address.contains(['?', '#', '@']) {
         return address.to_owned();
@@ -373,7 +374,7 @@ pub(crate) fn shown_text(address: &str) -> String {
     Url::parse(address).map_or_else(|_| bare(), |url| shown(&url))
 }
 
-/// True if the address is on this machine, as far as its text tells.
+/// True if the host is this machine, judged by its text.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => is_localhost(name),

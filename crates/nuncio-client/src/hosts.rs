@@ -1,11 +1,11 @@
-//! The hosts at which an agent may be called, whatever its card says.
+//! The hosts where an agent may be called, independent of its card.
 //!
-//! A card names the interfaces of its agent, and what a caller says goes there. Whoever writes the card, or answers in
-//! its place, would have all of it sent anywhere: to a host of its own, or to one that only we can reach. So an
-//! interface has to be at a host that somebody has named who may: the host of the card, or one that is allowed besides.
+//! A card names the interfaces of its agent, and callers' messages are sent there. The author of a card, or
+//! an attacker that answers in its place, could direct them anywhere: to its own host, or to one that only
+//! we can reach. So an interface has to be on the host of the card, or on one that is allowed besides.
 //!
-//! Ports may differ. All names of this machine are one host. An address that is link-local, or where clouds hand out
-//! credentials, has to be named itself: see [`Egress::builder`](crate::Egress::builder) for names that lead to one.
+//! Ports may differ. All names of this machine are one host. A link-local or cloud metadata address has to
+//! be allowed itself: see [`Egress::builder`](crate::Egress::builder) for names that resolve to one.
 
 use std::net::IpAddr;
 
@@ -17,22 +17,22 @@ use crate::{
     transport::interface_url,
 };
 
-/// The metadata of an error about a foreign interface: its host.
+/// Metadata key of an error about a foreign interface: its host.
 pub const FOREIGN_HOST: &str = "foreignHost";
 
-/// The hosts at which an agent may be called. By default: none.
+/// The hosts where an agent may be called. Default: none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InterfaceHosts(Vec<Host>);
 
 impl InterfaceHosts {
-    /// Also this host.
+    /// Also allows this host.
     #[must_use]
     pub fn allow(mut self, host: &Host) -> Self {
         self.0.push(normal(host));
         self
     }
 
-    /// Also the host of this address.
+    /// Also allows the host of this URL.
     #[must_use]
     pub fn allow_url(self, url: &Url) -> Self {
         match url.host() {
@@ -41,17 +41,18 @@ impl InterfaceHosts {
         }
     }
 
-    /// True if an agent may be called there.
+    /// True if an agent may be called at this URL.
     #[must_use]
     pub fn contains(&self, url: &Url) -> bool {
         let Some(host) = url.host().map(|host| normal(&host.to_owned())) else { return false };
         self.0.iter().any(|known| *known == host || is_this_machine(known) && is_this_machine(&host))
     }
 
-    /// Judges an interface of a card that came from `home`.
+    /// Checks an interface of a card that came from `home`.
     ///
     /// # Errors
-    /// `PermissionDenied` with [`FOREIGN_HOST`] if it is somewhere else; `InvalidAgentResponse` if it has no address.
+    /// `PermissionDenied` with [`FOREIGN_HOST`] if it is on another host; `InvalidAgentResponse` if it has
+    /// no valid URL.
     pub fn judge(&self, interface: &AgentInterface, binding: Binding, home: &Url) -> Result<()> {
         let url = interface_url(interface, binding, home)?;
         if self.contains(&url) {
@@ -64,7 +65,7 @@ impl InterfaceHosts {
     }
 }
 
-/// One way to write each host: names without a dot at the end, addresses of the old family as such.
+/// Normalises a host: names without a trailing dot, IPv4-mapped addresses as IPv4.
 fn normal(host: &Host) -> Host {
     match host {
         Host::Domain(name) => Host::Domain(name.trim_end_matches('.').to_ascii_lowercase()),

@@ -1,4 +1,4 @@
-//! Headers of HTTP that more than one part of the client reads, and those that no caller may set.
+//! HTTP headers that several parts of the client read, and those that callers may not set.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use http::{
 };
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 
-/// Headers that frame the message: with them one request could be made to look like two.
+/// Headers that frame the message: with them, one request could be made to look like two.
 pub(crate) const FRAMING: [HeaderName; 7] =
     [CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
-/// The pause that `Retry-After` asks for, in seconds or as a date.
+/// The pause that `Retry-After` requests, in seconds or as a date.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }
     let at = http_date(text)?;
-    // A moment that has passed means now.
+    // A time in the past means now.
     Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
 }
 
-/// A date as HTTP writes it (RFC 9110, 5.6.7).
+/// Parses an HTTP date (RFC 9110, 5.6.7).
 pub(crate) fn http_date(text: &str) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(text).ok()
 }

@@ -14,28 +14,28 @@
 //! # }
 //! ```
 //!
-//! [`Client`] finds the agent's card, picks the first interface that we speak, and talks over it. Broken
-//! streams resume by themselves; only what is safe to repeat is repeated; credentials stay within the
-//! origin that the card came from. [`Client::service`] gives the agent as an
+//! [`Client`] finds the agent's card, selects the first supported interface, and makes calls over it.
+//! Broken streams resume by themselves; a call is repeated only if that is safe; credentials stay within
+//! the origin of the card. [`Client::service`] returns the agent as an
 //! [`A2aService`](protocol::A2aService), the trait that a server implements as well.
 //!
 //! Reading order of the modules:
 //!
-//! | module | its job |
+//! | module | content |
 //! |---|---|
-//! | `client`, `builder` | the pleasant front, and its options |
-//! | `card` | discover, keep, verify and sign agent cards |
-//! | `choose` | which interface: a pure function |
-//! | `hosts` | at which hosts an agent may be called, whatever its card says |
-//! | `auth` | credentials, access tokens, and to whom they may go |
-//! | `transport` | the wires, one file per binding; streams that resume; which wire, how often |
-//! | `retry` | when to try again: pure functions |
-//! | [`notification`] | what proves where a notification comes from: made and verified |
-//! | [`receiver`] | the other end of a webhook |
-//! | `egress` | the only place where HTTP clients are made, and the guard over what callers name |
+//! | `client`, `builder` | the client API and its options |
+//! | `card` | discovery, caching, verification and signing of agent cards |
+//! | `choose` | selection of an interface, a pure function |
+//! | `hosts` | the hosts where an agent may be called, independent of its card |
+//! | `auth` | credentials, access tokens, and the origins that get them |
+//! | `transport` | one file per binding; streams that resume; selection of an interface per call |
+//! | `retry` | retry policies, pure functions |
+//! | [`notification`] | proofs of origin of a notification: signing and verification |
+//! | [`receiver`] | the receiver of a webhook |
+//! | `egress` | the only place where HTTP clients are built, and the guard for URLs of callers |
 //!
 //! Absent on purpose: redirects are not followed, and a message is never sent twice unless the agent
-//! declares that it recognises the repetition ([`RESUME_EXTENSION`]).
+//! declares that it recognises repeats ([`RESUME_EXTENSION`]).
 
 mod client;
 

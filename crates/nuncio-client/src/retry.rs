@@ -1,5 +1,5 @@
-//! Retries, and the pauses before them: pure functions. Chance and failures are given, the waiting is
-//! done by others.
+//! Retry decisions and pauses: pure functions. Randomness and failures are parameters; the caller does the
+//! waiting.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use nuncio_protocol::{ErrorKind, op::Op, retry::Backoff};
 
 use crate::failure::{Failure, Reached};
 
-/// The policy of retries.
+/// The retry policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// The most times a call is repeated, and a broken stream taken up again, without any progress.
+    /// Maximum number of retries of a call, and of reconnects of a stream without progress.
     pub retries: u32,
-    /// The pause before the first repetition; each further one doubles it.
+    /// The pause before the first retry; it doubles with each further one.
     pub base: Duration,
-    /// The longest pause, also if the peer asks for a longer one: then the error is returned.
+    /// Maximum pause. If the peer requests a longer one, the error is returned.
     pub cap: Duration,
 }
 
@@ -25,16 +25,17 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Never try again.
+    /// No retries.
     pub const NEVER: Self = Self { retries: 0, base: Duration::ZERO, cap: Duration::ZERO };
 
-    /// The pause before repetition number `retry` (0 is the first). `chance` is from 0 to 1; it spreads
-    /// the pauses over their upper half, so that callers cut off together do not return together.
+    /// The pause before retry number `retry` (0 is the first). `chance` is from 0 to 1; it spreads the
+    /// pauses over their upper half, so that clients that were disconnected together do not return
+    /// together.
     pub(crate) fn pause(&self, retry: u32, chance: f64) -> Duration {
         Backoff::doubling(self.base, self.cap).jittered(retry, 0.5..=1.0, chance)
     }
 
-    /// The pause before a unary call is repeated; `None` if it must not be.
+    /// The pause before a unary call is repeated; `None` if it must not be repeated.
     pub(crate) fn unary(&self, op: Op, retry: u32, failure: &Failure, chance: f64) -> Option<Duration> {
         let harmless = match failure.reached {
             Reached::Nobody => true,
@@ -46,8 +47,8 @@ impl RetryPolicy {
         if harmless { self.wait(retry, failure, chance) } else { None }
     }
 
-    /// The pause before a stream is opened again; `None` if there is no hope or no more patience.
-    /// Whether it may be opened again at all is for the caller to know.
+    /// The pause before a stream is reopened; `None` if a retry is useless or the limit is reached. The
+    /// caller knows whether the stream may be reopened at all.
     pub(crate) fn stream(&self, retry: u32, failure: &Failure, chance: f64) -> Option<Duration> {
         let hopeful = failure.reached != Reached::Answered || failure.kind().is_retryable();
         if hopeful { self.wait(retry, failure, chance) } else { None }
@@ -65,7 +66,7 @@ impl RetryPolicy {
     }
 }
 
-/// Operations that change nothing and may be repeated at will.
+/// True for operations without side effects, which may be repeated freely.
 fn is_read(op: Op) -> bool {
     match op {
         Op::GetTask

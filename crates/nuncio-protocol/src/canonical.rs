@@ -1,5 +1,5 @@
-//! The one text of a JSON value (RFC 8785), and of an agent card (spec 8.4.1): what signatures are made
-//! over.
+//! The canonical text of a JSON value (RFC 8785) and of an agent card (spec 8.4.1), over which signatures
+//! are made.
 
 use serde_json::Value;
 
@@ -8,13 +8,13 @@ use crate::{
     json::{decode, join},
 };
 
-/// Beyond this, not every integer is a double, and RFC 8785 writes doubles.
+/// Larger integers are not all exact as doubles, and RFC 8785 writes doubles.
 const MAX_INTEGER: u64 = 1 << 53;
 
-/// A value in canonical form: sorted members, no white space, numbers as ECMAScript writes them.
+/// A value in canonical form: sorted members, no white space, numbers in the ECMAScript format.
 ///
 /// # Errors
-/// `InvalidParams` that names an integer beyond ±2^53, which has no exact form.
+/// `InvalidParams` with the path of an integer beyond ±2^53, which has no exact form.
 pub fn canonical_json(value: &Value) -> Result<Vec<u8>> {
     if let Some((path, integer)) = inexact(value) {
         let why = format!("{integer} is beyond 2^53 and has no canonical form; write it as a string");
@@ -23,19 +23,19 @@ pub fn canonical_json(value: &Value) -> Result<Vec<u8>> {
     serde_json_canonicalizer::to_vec(value).map_err(Error::internal)
 }
 
-/// The v1.0 members of a card without its signatures, in canonical form. What the card does not set is
-/// left out, REQUIRED members excepted; members that v1.0 does not know are left out as well.
+/// The v1.0 members of a card without its signatures, in canonical form. Unset members are left out, except
+/// REQUIRED ones; members that v1.0 does not know are left out as well.
 ///
 /// # Errors
-/// `InvalidParams` if it is no card, or holds an integer without an exact form.
+/// `InvalidParams` if it is not a card, or contains an integer without an exact form.
 pub fn canonical_card(card: &Value) -> Result<Vec<u8>> {
-    // Reading and writing our own type is what applies the presence rules.
+    // Decoding and encoding our own type applies the presence rules.
     let mut card: AgentCard = decode(ErrorKind::InvalidParams, &card.to_string())?;
     card.signatures.clear();
     canonical_json(&serde_json::to_value(&card).map_err(Error::internal)?)
 }
 
-/// The first integer that a double cannot tell from its neighbours, and where it is.
+/// The first integer that is not exact as a double, and its path.
 fn inexact(value: &Value) -> Option<(String, String)> {
     match value {
         Value::Number(number) => {

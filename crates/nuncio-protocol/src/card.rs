@@ -1,6 +1,6 @@
-//! The agent card (spec 4.4). Presence is kept exactly as the proto has it, because signatures are
-//! made over it (spec 8.4.1): `Option` where the proto says `optional`, always written where it says
-//! REQUIRED, left out when empty everywhere else.
+//! The agent card (spec 4.4). Presence follows the proto exactly, because signatures cover it (spec 8.4.1):
+//! `Option` for `optional` fields, REQUIRED fields are always written, and all others are left out when
+//! empty.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     metadata::metadata,
 };
 
-/// Says who an agent is, what it can do and where it is reached.
+/// The card of an agent: its identity, skills, interfaces and security.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AgentCard {
@@ -31,7 +31,7 @@ pub struct AgentCard {
     /// The agent's own version.
     #[serde(deserialize_with = "null_default")]
     pub version: String,
-    /// The address of its documentation.
+    /// The URL of its documentation.
     #[serde(alias = "documentation_url", skip_serializing_if = "Option::is_none")]
     pub documentation_url: Option<String>,
     /// The optional parts of the protocol that it supports.
@@ -51,10 +51,10 @@ pub struct AgentCard {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub security_requirements: Vec<SecurityRequirement>,
-    /// Media types it takes.
+    /// Accepted media types.
     #[serde(alias = "default_input_modes", deserialize_with = "null_default")]
     pub default_input_modes: Vec<String>,
-    /// Media types it makes.
+    /// Produced media types.
     #[serde(alias = "default_output_modes", deserialize_with = "null_default")]
     pub default_output_modes: Vec<String>,
     /// The skills of the agent.
@@ -63,14 +63,14 @@ pub struct AgentCard {
     /// Signatures over the card without this member.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub signatures: Vec<AgentCardSignature>,
-    /// A picture.
+    /// The URL of an icon.
     #[serde(alias = "icon_url", skip_serializing_if = "Option::is_none")]
     pub icon_url: Option<String>,
 }
 
 impl AgentCard {
-    /// A card with all that is required: text in, text out, one skill named like the agent. Where it is
-    /// reached is still to be said.
+    /// A card with all required members: text in, text out, one skill named like the agent. It has no
+    /// interfaces yet.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         let (name, description) = (name.into(), description.into());
         let skill = AgentSkill {
@@ -103,9 +103,8 @@ impl AgentCard {
         self
     }
 
-    /// Adds every binding in every version, the newest first, for an agent that has the root of an address
-    /// such as `http://127.0.0.1:2650` for itself. gRPC is listed as host and port, because the SDKs take no
-    /// other form.
+    /// Adds every binding in every version, the newest first, for an agent at the root of a base URL such
+    /// as `http://127.0.0.1:2650`. gRPC is listed as host and port, because the SDKs accept no other form.
     #[must_use]
     pub fn served_at(mut self, base: &str) -> Self {
         let base = base.trim_end_matches('/');
@@ -136,7 +135,7 @@ impl AgentCard {
         self.capabilities.extensions.iter().find(|extension| extension.uri == uri)
     }
 
-    /// True if the media type may be sent in a part: nothing declared, a listed type, or a wildcard.
+    /// True if the media type may be sent in a part: no modes are declared, or a type or wildcard matches.
     #[must_use]
     pub fn accepts_input(&self, media_type: &str) -> bool {
         let skills = self.skills.iter().flat_map(|skill| &skill.input_modes);
@@ -145,8 +144,8 @@ impl AgentCard {
     }
 }
 
-/// `*/*`, `text/*` or the type itself; parameters such as a charset do not count. Cards of 0.3 also have the words
-/// `text`, `image`, … for a family, `data` for JSON and `file` for anything.
+/// Matches `*/*`, `text/*` or the type itself; parameters such as a charset are ignored. Cards of 0.3 also
+/// have the words `text`, `image`, … for a family, `data` for JSON and `file` for anything.
 fn mode_matches(mode: &str, media_type: &str) -> bool {
     let essence = |text: &str| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let (mode, media_type) = (essence(mode), essence(media_type));
@@ -162,17 +161,17 @@ fn mode_matches(mode: &str, media_type: &str) -> bool {
     }
 }
 
-/// An address of an agent: one binding of one version.
+/// An interface of an agent: a URL with one binding and one version.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AgentInterface {
-    /// The address.
+    /// The URL.
     #[serde(deserialize_with = "null_default")]
     pub url: String,
     /// `JSONRPC`, `GRPC`, `HTTP+JSON`, or a URI.
     #[serde(alias = "protocol_binding", deserialize_with = "null_default")]
     pub protocol_binding: String,
-    /// To be echoed in every request.
+    /// Sent back in every request.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// `Major.Minor`.
@@ -187,15 +186,14 @@ impl AgentInterface {
         Binding::from_name(&self.protocol_binding)
     }
 
-    /// The version, if we speak it.
+    /// The version, if it is supported.
     #[must_use]
     pub fn version(&self) -> Option<Version> {
         Version::parse(&self.protocol_version)
     }
 }
 
-/// Host and port of an address, as interfaces of gRPC are written; the port is that of the scheme if it is
-/// not said.
+/// Host and port of a URL, the form of gRPC interfaces; the default port is that of the scheme.
 #[must_use]
 pub fn grpc_target(base: &str) -> String {
     let (scheme, rest) = base.split_once("://").unwrap_or(("http", base));
@@ -215,7 +213,7 @@ pub enum Binding {
     JsonRpc,
     /// gRPC.
     Grpc,
-    /// REST: verbs, paths and JSON bodies.
+    /// HTTP+JSON: methods, paths and JSON bodies.
     HttpJson,
 }
 
@@ -233,7 +231,7 @@ impl Binding {
         }
     }
 
-    /// By the name in a card, in any case (contradiction C-54: some say `gRPC`).
+    /// Finds a binding by its name in a card, in any case (contradiction C-54: some cards have `gRPC`).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::JsonRpc, Self::Grpc, Self::HttpJson]
@@ -258,16 +256,16 @@ pub struct AgentProvider {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AgentCapabilities {
-    /// Streams.
+    /// Streaming.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streaming: Option<bool>,
-    /// Webhooks.
+    /// Push notifications.
     #[serde(alias = "push_notifications", skip_serializing_if = "Option::is_none")]
     pub push_notifications: Option<bool>,
-    /// Extensions it knows.
+    /// Supported extensions.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<AgentExtension>,
-    /// A card with more in it for those who authenticate.
+    /// An extended card for authenticated clients.
     #[serde(alias = "extended_agent_card", skip_serializing_if = "Option::is_none")]
     pub extended_agent_card: Option<bool>,
 }
@@ -276,31 +274,31 @@ pub struct AgentCapabilities {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AgentExtension {
-    /// Names it, version included.
+    /// Identifies the extension, version included.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub uri: String,
-    /// For people.
+    /// For humans.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Callers must declare it.
+    /// Clients have to declare it.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
-    /// Settings that the extension defines.
+    /// Parameters that the extension defines.
     #[serde(deserialize_with = "metadata::<_, 4>", skip_serializing_if = "Metadata::is_empty")]
     pub params: Metadata,
 }
 
-/// Something an agent is good at.
+/// A skill of an agent.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AgentSkill {
     /// Unique within the card.
     #[serde(deserialize_with = "null_default")]
     pub id: String,
-    /// For people.
+    /// For humans.
     #[serde(deserialize_with = "null_default")]
     pub name: String,
-    /// For people and planners.
+    /// For humans and planners.
     #[serde(deserialize_with = "null_default")]
     pub description: String,
     /// For search.
@@ -309,10 +307,10 @@ pub struct AgentSkill {
     /// Examples of requests.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
-    /// Media types it takes, if other than the card's.
+    /// Accepted media types, if different from the card's.
     #[serde(alias = "input_modes", deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub input_modes: Vec<String>,
-    /// Media types it makes, if other than the card's.
+    /// Produced media types, if different from the card's.
     #[serde(
         alias = "output_modes",
         deserialize_with = "null_default",

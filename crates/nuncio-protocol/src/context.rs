@@ -1,4 +1,4 @@
-//! The context of a call: who calls, in which version, and what came with the call beside its parameters.
+//! The context of a call: the caller, the version, and all other data beside its parameters.
 
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -7,51 +7,49 @@ use crate::{
     op::{Op, OpSet},
 };
 
-/// The header that carries [`CallContext::hops`], separated by commas.
+/// The header with [`CallContext::hops`], separated by commas.
 pub const HOPS_HEADER: &str = "nuncio-hops";
 
-/// The member of `tracestate` that carries them, separated by colons, past agents that hand on the trace and no
-/// other header.
+/// The member of `tracestate` with the hops, separated by colons, for agents that forward only the trace.
 pub const HOPS_TRACE_KEY: &str = "nuncio";
 
-/// Everything about a call beside its parameters: the caller, the version, the binding, the deadline.
+/// All data of a call beside its parameters.
 #[derive(Clone, Debug)]
 pub struct CallContext {
-    /// The version the caller speaks.
+    /// The caller's version.
     pub version: Version,
-    /// The binding that the call came by; `None` where it came by none.
+    /// The binding of the call; `None` if it did not arrive over one.
     pub binding: Option<Binding>,
-    /// True if the caller did not name its version: the method or the path proves it.
+    /// True if the caller did not state its version, and the method or the path implies it.
     pub version_inferred: bool,
     /// True if the parameters have members that our types do not know.
     pub has_unknown_fields: bool,
-    /// URIs of the extensions the caller declared.
+    /// URIs of the extensions that the caller declared.
     pub extensions: Vec<String>,
-    /// Routing, where the binding carries it outside of the parameters.
+    /// The tenant for routing, if the binding has it outside of the parameters.
     pub tenant: Option<String>,
     /// The caller.
     pub caller: Caller,
-    /// The moment at which the caller stops waiting.
+    /// The time at which the caller stops waiting.
     pub deadline: Option<Instant>,
-    /// W3C trace context, handed on to whatever the call causes.
+    /// W3C trace context, passed on to all calls that this one causes.
     pub trace: Option<TraceContext>,
     /// Resume a stream after this entry.
     pub last_event_id: Option<Seq>,
-    /// A repeat of the same send has the same key.
+    /// The idempotency key; a repeat of the same send has the same key.
     pub idempotency_key: Option<String>,
-    /// Further headers (in gRPC: metadata) that a client sends along. What the protocol itself says comes
-    /// before them. On a server there are none: what came with a call must not go out again with
-    /// another by accident.
+    /// Additional headers (in gRPC: metadata) of an outgoing call. Headers of the protocol override them.
+    /// Empty on a server, so that received headers are never forwarded by accident.
     pub headers: Headers,
-    /// Headers that came with the call and may be forwarded; only on a server, and only those that it was told to
+    /// Received headers that may be forwarded; only on a server, and only those that it is configured to
     /// keep.
     pub forwardable_headers: Headers,
-    /// The hubs that the call has come through, the first one first, so that it goes round in no circle.
+    /// The hubs that the call has passed, the first one first, to detect circles.
     pub hops: Vec<String>,
 }
 
 impl CallContext {
-    /// A call by nobody in particular in this version.
+    /// An anonymous call in this version.
     #[must_use]
     pub fn new(version: Version) -> Self {
         Self {
@@ -85,12 +83,13 @@ impl Default for CallContext {
     }
 }
 
-/// Headers by name, whatever its case, each with one value. Some are secrets, so none is printed.
+/// Headers by case-insensitive name, each with one value. Values are never printed, because some are
+/// secret.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Headers(Vec<(String, String)>);
 
 impl Headers {
-    /// Sets a header, in place of another of this name.
+    /// Sets a header, and replaces one of the same name.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         let name = name.into();
         self.0.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
@@ -102,7 +101,7 @@ impl Headers {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// True if there is none.
+    /// True if there are no headers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -115,7 +114,7 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// A caller, and the operations that it may use. Tasks belong to the principal that made them, within its tenant.
+/// A caller and its allowed operations. Tasks belong to the principal that created them, within its tenant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Caller {
     principal: Option<Arc<str>>,
@@ -124,51 +123,51 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Nobody in particular.
+    /// The anonymous caller.
     #[must_use]
     pub const fn anonymous() -> Self {
         Self { principal: None, tenant: None, operations: OpSet::ALL }
     }
 
-    /// Somebody who has proved it.
+    /// An authenticated caller.
     pub fn authenticated(principal: impl Into<Arc<str>>) -> Self {
         Self { principal: Some(principal.into()), ..Self::anonymous() }
     }
 
-    /// One who belongs to this tenant: tasks are kept apart from those of the same principal in others.
+    /// Sets the tenant: tasks are separate from those of the same principal in other tenants.
     #[must_use]
     pub fn of_tenant(mut self, tenant: impl Into<Arc<str>>) -> Self {
         self.tenant = Some(tenant.into());
         self
     }
 
-    /// One who may do these and nothing else.
+    /// Allows only these operations.
     #[must_use]
     pub fn limited_to(mut self, operations: OpSet) -> Self {
         self.operations = operations;
         self
     }
 
-    /// The name under which this caller's tasks are kept; `None` for the anonymous caller.
+    /// The owner of this caller's tasks; `None` for the anonymous caller.
     #[must_use]
     pub fn principal(&self) -> Option<&Arc<str>> {
         self.principal.as_ref()
     }
 
-    /// The tenant that the caller proved to belong to. What a call says about its tenant does not count then.
+    /// The tenant that the credential proves. It overrides the tenant of a call.
     #[must_use]
     pub fn tenant(&self) -> Option<&Arc<str>> {
         self.tenant.as_ref()
     }
 
-    /// True if the caller may do this.
+    /// True if the caller may use this operation.
     #[must_use]
     pub fn may(&self, op: Op) -> bool {
         self.operations.contains(op)
     }
 }
 
-/// W3C trace context as it came.
+/// A received W3C trace context.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceContext {
     /// `traceparent`.

@@ -1,5 +1,5 @@
-//! One error for the whole house, and the one table that says what it is called on each binding
-//! (spec 5.4, error section of docs/protocol-notes.md).
+//! The error type of all crates, and the table of its codes in each binding (spec 5.4, error section of
+//! docs/protocol-notes.md).
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -11,12 +11,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The domain of every `ErrorInfo` (spec 9.5, 10.6, 11.6).
 pub const ERROR_DOMAIN: &str = "a2a-protocol.org";
 
-/// The member of `ErrorInfo.metadata` by which a hub says that a message has reached nobody.
+/// The member of `ErrorInfo.metadata` with which a hub states that a message was not delivered.
 const DELIVERED: &str = "delivered";
 
 const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
-/// JSON of no other type: an object, and any value.
+/// Types of JSON without a known type: an object, and any value.
 pub(crate) const STRUCT: &str = "type.googleapis.com/google.protobuf.Struct";
 pub(crate) const VALUE: &str = "type.googleapis.com/google.protobuf.Value";
 
@@ -63,7 +63,7 @@ pub struct ErrorRow {
 
 macro_rules! error_table {
     ($($(#[$doc:meta])* $kind:ident $code:literal $http:literal $grpc:ident $reason:literal $message:literal;)+) => {
-        /// Every kind of error there is.
+        /// Every kind of error.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
         pub enum ErrorKind {
@@ -80,41 +80,41 @@ macro_rules! error_table {
 }
 
 error_table! {
-    /// The task (or push configuration) does not exist, or not for this caller.
+    /// The task (or push configuration) does not exist, or the caller may not see it.
     TaskNotFound -32001 404 NOT_FOUND "TASK_NOT_FOUND" "task not found";
     /// The task has ended already.
     TaskNotCancelable -32002 400 FAILED_PRECONDITION "TASK_NOT_CANCELABLE" "task cannot be canceled";
-    /// The agent has no webhooks.
+    /// The agent does not support push notifications.
     PushNotificationNotSupported -32003 400 FAILED_PRECONDITION "PUSH_NOTIFICATION_NOT_SUPPORTED" "push notifications are not supported";
     /// The operation, or an aspect of it, is not available here.
     UnsupportedOperation -32004 400 FAILED_PRECONDITION "UNSUPPORTED_OPERATION" "this operation is not supported";
-    /// A media type the agent does not take.
+    /// A media type that the agent does not accept.
     ContentTypeNotSupported -32005 400 INVALID_ARGUMENT "CONTENT_TYPE_NOT_SUPPORTED" "content type not supported";
-    /// The agent behind us answered with something that is not A2A.
+    /// The upstream agent answered with something that is not A2A.
     InvalidAgentResponse -32006 500 INTERNAL "INVALID_AGENT_RESPONSE" "invalid agent response";
-    /// The card promises an extended card that is not there.
+    /// The card declares an extended card that does not exist.
     ExtendedAgentCardNotConfigured -32007 400 FAILED_PRECONDITION "EXTENDED_AGENT_CARD_NOT_CONFIGURED" "extended agent card is not configured";
     /// The caller did not declare an extension that the agent requires.
     ExtensionSupportRequired -32008 400 FAILED_PRECONDITION "EXTENSION_SUPPORT_REQUIRED" "a required extension was not declared";
-    /// The interface does not speak this version.
+    /// The interface does not support this version.
     VersionNotSupported -32009 400 FAILED_PRECONDITION "VERSION_NOT_SUPPORTED" "protocol version not supported";
     /// The body is not JSON.
     ParseError -32700 400 INVALID_ARGUMENT "PARSE_ERROR" "invalid JSON payload";
-    /// The body is JSON but no request.
+    /// The body is JSON, but not a request.
     InvalidRequest -32600 400 INVALID_ARGUMENT "INVALID_REQUEST" "request payload validation error";
-    /// There is no such method.
+    /// The method does not exist.
     MethodNotFound -32601 404 UNIMPLEMENTED "METHOD_NOT_FOUND" "method not found";
     /// The parameters are wrong.
     InvalidParams -32602 400 INVALID_ARGUMENT "INVALID_PARAMS" "invalid parameters";
-    /// Our fault.
+    /// An internal failure.
     Internal -32603 500 INTERNAL "INTERNAL_ERROR" "internal error";
     /// No credentials, or wrong ones.
     Unauthenticated -32050 401 UNAUTHENTICATED "UNAUTHENTICATED" "authentication required";
     /// The credentials do not allow this.
     PermissionDenied -32051 403 PERMISSION_DENIED "PERMISSION_DENIED" "permission denied";
-    /// A limit is reached; later may do.
+    /// A limit is reached; the request may succeed later.
     ResourceExhausted -32052 429 RESOURCE_EXHAUSTED "RESOURCE_EXHAUSTED" "a limit is reached";
-    /// Not now: starting, draining, or a part is down.
+    /// Temporarily unavailable: starting, draining, or a part is down.
     Unavailable -32053 503 UNAVAILABLE "UNAVAILABLE" "temporarily unavailable";
     /// The request is larger than allowed.
     PayloadTooLarge -32054 413 RESOURCE_EXHAUSTED "PAYLOAD_TOO_LARGE" "the request is too large";
@@ -125,35 +125,35 @@ error_table! {
 /// The side that is at fault for an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The caller's: the same request will fail again.
+    /// The caller: the same request will fail again.
     Caller,
-    /// The agent's behind us.
+    /// The upstream agent.
     Upstream,
-    /// Ours.
+    /// This server.
     Us,
 }
 
 impl ErrorKind {
-    /// Its names on the bindings.
+    /// The row of the table.
     #[must_use]
     pub fn row(self) -> &'static ErrorRow {
-        // The table is in the order of the variants; a test holds this.
+        // The table is in the order of the variants; a test checks this.
         &Self::TABLE[self as usize]
     }
 
-    /// By JSON-RPC code.
+    /// Finds a kind by its JSON-RPC code.
     #[must_use]
     pub fn from_code(code: i32) -> Option<Self> {
         Self::TABLE.iter().find(|row| row.code == code).map(|row| row.kind)
     }
 
-    /// By `reason`.
+    /// Finds a kind by its `reason`.
     #[must_use]
     pub fn from_reason(reason: &str) -> Option<Self> {
         Self::TABLE.iter().find(|row| row.reason == reason).map(|row| row.kind)
     }
 
-    /// The HTTP status of a JSON-RPC answer: 200, except for what concerns HTTP itself (trap T-36).
+    /// The HTTP status of a JSON-RPC answer: 200, except for errors about HTTP itself (trap T-36).
     #[must_use]
     pub fn jsonrpc_http_status(self) -> u16 {
         match self {
@@ -166,7 +166,7 @@ impl ErrorKind {
         }
     }
 
-    /// The side at fault, unless the error itself says otherwise.
+    /// The side at fault, unless the error itself sets another one.
     #[must_use]
     pub fn fault(self) -> Fault {
         match self {
@@ -183,7 +183,7 @@ impl ErrorKind {
     }
 }
 
-/// A field of a request that is wrong, and why.
+/// A wrong field of a request, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldViolation {
     /// Path of the field in JSON names, such as `message.parts[0]`.
@@ -192,7 +192,7 @@ pub struct FieldViolation {
     pub description: String,
 }
 
-/// An error: its message for the caller, and its cause for the log only.
+/// An error: its message is for the caller, its source only for the log.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -201,17 +201,17 @@ struct Inner {
     /// `ErrorInfo.metadata`; public.
     metadata: BTreeMap<String, String>,
     violations: Vec<FieldViolation>,
-    /// Details of an upstream that we do not know; passed on.
+    /// Unknown details of an upstream error; passed on.
     foreign: Vec<Value>,
     retry_after: Option<Duration>,
-    /// The side at fault, if not as its kind says.
+    /// The side at fault, if different from its kind's.
     fault: Option<Fault>,
     /// Never shown to a caller.
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
-    /// An error of this kind, saying this.
+    /// An error of this kind with this message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -225,7 +225,7 @@ impl Error {
         }))
     }
 
-    /// The task does not exist, or not for this caller: the two are told alike (REQ-087).
+    /// A task that does not exist or that the caller may not see: both give the same error (REQ-087).
     pub fn task_not_found(id: &crate::TaskId) -> Self {
         Self::from(ErrorKind::TaskNotFound).with_metadata("taskId", excerpt(id.as_str().to_owned()))
     }
@@ -251,7 +251,7 @@ impl Error {
         error
     }
 
-    /// Something inside failed; the caller learns no more than that, the log gets the cause.
+    /// An internal failure: the caller gets no details, the log has the cause.
     pub fn internal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::from(ErrorKind::Internal).with_source(source)
     }
@@ -263,28 +263,28 @@ impl Error {
         self
     }
 
-    /// Keeps the cause for the log.
+    /// Sets the cause, for the log.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
     }
 
-    /// Tells the caller when to try again.
+    /// Sets the time after which the caller may retry.
     #[must_use]
     pub fn with_retry_after(mut self, after: Duration) -> Self {
         self.0.retry_after = Some(after);
         self
     }
 
-    /// Says whose fault it is, where its kind alone would say something else.
+    /// Sets the side at fault, if it differs from the kind's.
     #[must_use]
     pub fn with_fault(mut self, fault: Fault) -> Self {
         self.0.fault = Some(fault);
         self
     }
 
-    /// Tells the caller that what it said has reached nobody, so that to say it again is to say it once.
+    /// States that the message was not delivered, so that repeating it cannot duplicate it.
     #[must_use]
     pub fn undelivered(self) -> Self {
         self.with_metadata(DELIVERED, "false")
@@ -296,7 +296,7 @@ impl Error {
         self.0.fault.unwrap_or_else(|| self.kind().fault())
     }
 
-    /// True if it says that nobody was reached ([`Self::undelivered`]); otherwise nobody knows.
+    /// True if the message was certainly not delivered ([`Self::undelivered`]); false if that is unknown.
     #[must_use]
     pub fn is_undelivered(&self) -> bool {
         self.metadata().get(DELIVERED).is_some_and(|delivered| delivered == "false")
@@ -308,7 +308,7 @@ impl Error {
         self.0.kind
     }
 
-    /// The words for the caller.
+    /// The message for the caller.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
@@ -320,19 +320,19 @@ impl Error {
         &self.0.metadata
     }
 
-    /// The fields that are wrong.
+    /// The wrong fields.
     #[must_use]
     pub fn violations(&self) -> &[FieldViolation] {
         &self.0.violations
     }
 
-    /// The pause before the caller may try again.
+    /// The time after which the caller may retry.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// The typed details, as JSON-RPC (`error.data`) and HTTP+JSON (`error.details`) carry them.
+    /// The typed details, for JSON-RPC (`error.data`) and HTTP+JSON (`error.details`).
     #[must_use]
     pub fn details(&self) -> Vec<Value> {
         let mut info =
@@ -354,14 +354,14 @@ impl Error {
         details
     }
 
-    /// Those of the details that somebody else wrote.
+    /// The details of the upstream error.
     #[cfg(feature = "grpc")]
     pub(crate) fn foreign_details(&self) -> &[Value] {
         &self.0.foreign
     }
 
     /// Rebuilds an error that a peer sent. The reason of an `ErrorInfo` of our domain decides, then the
-    /// code, which the caller of this gives as `fallback` (protocol-notes.md, Errors: never by status alone).
+    /// code, given as `fallback` (protocol-notes.md, Errors: never by status alone).
     pub fn from_details(fallback: ErrorKind, message: impl Into<String>, details: Vec<Value>) -> Self {
         let mut error = Self::new(fallback, message);
         for detail in details {
@@ -392,7 +392,7 @@ impl Error {
     }
 }
 
-/// Every detail has a type (REQ-040, REQ-057). v0.3 peers send anything at all, which is then wrapped.
+/// Adds a type to a detail without one (REQ-040, REQ-057). v0.3 peers send any JSON.
 fn typed(detail: Value) -> Value {
     match detail {
         Value::Object(members) if members.get("@type").is_some_and(Value::is_string) => {
@@ -435,8 +435,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// The most that an error repeats of what it is about, in bytes: names and values are the caller's, and
-/// may be as long as a body.
+/// Maximum number of bytes that an error quotes: names and values of callers may be as long as a body.
 const EXCERPT: usize = 200;
 
 /// The beginning of a text that may be long.

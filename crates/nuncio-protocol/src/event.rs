@@ -15,12 +15,12 @@ use crate::{
 pub enum Event {
     /// The whole task: first event of a task's stream.
     Task(Task),
-    /// A direct reply: the only event of a stream without a task. In a task's log: what a caller said
-    /// to the running task, which is no event on the wire.
+    /// A direct reply: the only event of a stream without a task. In a task's log: a message of the caller
+    /// to the running task, which is not sent on streams.
     Message(Arc<Message>),
     /// A new status.
     StatusUpdate(TaskStatusUpdateEvent),
-    /// An artifact, or a piece of one.
+    /// An artifact, or a chunk of one.
     ArtifactUpdate(TaskArtifactUpdateEvent),
 }
 
@@ -32,7 +32,7 @@ oneof!("StreamResponse", Event {
 });
 
 impl Event {
-    /// The task it is about; a direct reply has none.
+    /// The task of the event; a direct reply has none.
     #[must_use]
     pub fn task_id(&self) -> Option<&TaskId> {
         match self {
@@ -43,7 +43,7 @@ impl Event {
         }
     }
 
-    /// The conversation it belongs to.
+    /// The context of the event.
     #[must_use]
     pub fn context_id(&self) -> Option<&ContextId> {
         match self {
@@ -54,7 +54,7 @@ impl Event {
         }
     }
 
-    /// The status it reports, if it reports one.
+    /// The status in the event, if any.
     #[must_use]
     pub fn status(&self) -> Option<&TaskStatus> {
         match self {
@@ -64,7 +64,7 @@ impl Event {
         }
     }
 
-    /// The free-form data of what it carries: the task, the message or the update.
+    /// The metadata of the task, message or update in the event.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
         match self {
             Self::Task(task) => &mut task.metadata,
@@ -75,7 +75,7 @@ impl Event {
     }
 }
 
-/// A task's status has changed.
+/// A change of a task's status.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskStatusUpdateEvent {
@@ -93,7 +93,7 @@ pub struct TaskStatusUpdateEvent {
     pub metadata: Metadata,
 }
 
-/// A task made an artifact, or a piece of one.
+/// A new artifact of a task, or a chunk of one.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskArtifactUpdateEvent {
@@ -103,10 +103,10 @@ pub struct TaskArtifactUpdateEvent {
     /// Its conversation.
     #[serde(alias = "context_id", deserialize_with = "null_default")]
     pub context_id: ContextId,
-    /// The artifact, or the next piece of it.
+    /// The artifact, or its next chunk.
     #[serde(deserialize_with = "null_default")]
     pub artifact: Arc<Artifact>,
-    /// True: add the parts to the artifact of the same id. False: put this in its place.
+    /// True: append the parts to the artifact with the same id. False: replace it.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "std::ops::Not::not")]
     pub append: bool,
     /// True: the artifact is complete.

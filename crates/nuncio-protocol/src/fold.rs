@@ -1,9 +1,9 @@
-//! The lifecycle of a task, as one pure function: the server records with it, and a client rebuilds a
-//! task from a stream with it.
+//! The lifecycle of a task as one pure function: the server records with it, and a client rebuilds a task
+//! from a stream with it.
 //!
 //! Only one rule about states is normative, and only that one is enforced: terminal is terminal
-//! (contradiction C-29). History follows the official SDKs (C-19): what a caller says goes into history
-//! at once; what the agent says with a status moves there when the next status replaces it.
+//! (contradiction C-29). History follows the official SDKs (C-19): a message of the caller enters the
+//! history at once; a message of the agent in a status enters it when the next status replaces it.
 
 use std::{fmt, sync::Arc};
 
@@ -11,14 +11,14 @@ use crate::{
     Artifact, Event, Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent, Timestamp,
 };
 
-/// The reason why an event does not apply to a task. The task is left as it was.
+/// The reason why an event does not apply to a task. The task stays unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// The task has ended.
     Terminal(TaskState),
-    /// The event names another task.
+    /// The event is of another task.
     OtherTask,
-    /// The event names another conversation.
+    /// The event is of another context.
     OtherContext,
     /// An artifact without parts (spec 5.7).
     EmptyArtifact,
@@ -37,10 +37,10 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Applies an event to a task. `now` stamps a status that has no time of its own.
+/// Applies an event to a task. `now` is the time of a status without a timestamp.
 ///
 /// # Errors
-/// A [`Refusal`], which leaves the task untouched.
+/// A [`Refusal`]; the task stays unchanged.
 pub fn fold(task: &mut Task, event: &Event, now: Timestamp) -> Result<(), Refusal> {
     if task.status.state.is_terminal() {
         return Err(Refusal::Terminal(task.status.state));
@@ -48,7 +48,7 @@ pub fn fold(task: &mut Task, event: &Event, now: Timestamp) -> Result<(), Refusa
     if event.task_id().is_some_and(|id| *id != task.id) {
         return Err(Refusal::OtherTask);
     }
-    // A sloppy peer leaves the context out; an event with another context is a wrong event.
+    // Some peers leave out the context; an event with another context is wrong.
     let context = event.context_id().filter(|id| !id.is_empty());
     if context.is_some_and(|id| !task.context_id.is_empty() && *id != task.context_id) {
         return Err(Refusal::OtherContext);
@@ -88,17 +88,17 @@ fn fold_status(task: &mut Task, update: &TaskStatusUpdateEvent, now: Timestamp) 
 fn fold_artifact(task: &mut Task, update: &TaskArtifactUpdateEvent) -> Result<(), Refusal> {
     let known = task.artifacts.iter_mut().find(|known| known.artifact_id == update.artifact.artifact_id);
     match known {
-        // The last piece may be empty: it then only says that the artifact is complete.
+        // The last chunk may be empty: it only marks the artifact as complete.
         Some(known) if update.append => append(Arc::make_mut(known), &update.artifact),
         _ if update.artifact.parts.is_empty() => return Err(Refusal::EmptyArtifact),
         Some(known) => *known = Arc::clone(&update.artifact),
-        // A first piece that says "append" begins the artifact: dropping it would lose content.
+        // A first chunk with `append` begins the artifact: dropping it would lose content.
         None => task.artifacts.push(Arc::clone(&update.artifact)),
     }
     Ok(())
 }
 
-/// Costs the size of the piece, not of the artifact.
+/// Costs the size of the chunk, not of the artifact.
 fn append(artifact: &mut Artifact, piece: &Artifact) {
     artifact.parts.extend_from_slice(&piece.parts);
     artifact.metadata.merge(&piece.metadata);

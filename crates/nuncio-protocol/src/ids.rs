@@ -1,5 +1,5 @@
-//! Identifiers. Each is an opaque string of its own type, cheap to clone, so that a task id can
-//! never be passed where a context id is meant.
+//! Identifiers. Each kind is an opaque string with its own type, cheap to clone, so that a task id cannot
+//! be passed as a context id.
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
@@ -12,7 +12,7 @@ macro_rules! ids {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes any text as an identifier; ids of others are never parsed.
+            /// Accepts any text as an identifier; identifiers are never parsed.
             pub fn new(id: impl Into<Arc<str>>) -> Self {
                 Self(id.into())
             }
@@ -75,15 +75,15 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Names a [`Task`](crate::Task). Only servers make them (spec 3.4.2).
+    /// Identifies a [`Task`](crate::Task). Only servers create them (spec 3.4.2).
     TaskId;
-    /// Names a conversation; tasks and messages that belong together share it (spec 3.4.1).
+    /// Identifies a context; related tasks and messages share it (spec 3.4.1).
     ContextId;
-    /// Names a [`Message`](crate::Message). Made by whoever sends it.
+    /// Identifies a [`Message`](crate::Message). Created by its sender.
     MessageId;
-    /// Names an [`Artifact`](crate::Artifact) within its task.
+    /// Identifies an [`Artifact`](crate::Artifact) within its task.
     ArtifactId;
-    /// Names a push notification configuration within its task.
+    /// Identifies a push notification configuration within its task.
     PushConfigId;
 }
 
@@ -101,13 +101,13 @@ impl de::Visitor<'_> for IdVisitor {
     }
 }
 
-/// The number of an entry in a task's log: 1 for the first, without gaps. It is the store's version,
-/// the SSE event id and the resume cursor at once.
+/// The sequence number of an entry in a task's log: 1 for the first, without gaps. It is also the version
+/// in the store, the SSE event id and the resume cursor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug)]
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// Before the first entry.
+    /// The number before the first entry.
     pub const ZERO: Self = Self(0);
 
     /// The number after this one.

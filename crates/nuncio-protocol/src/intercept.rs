@@ -1,5 +1,5 @@
-//! Code around the calls of an [`A2aService`]: on a client before a call goes out, on a server before it
-//! is carried out, and on the way back around the answer.
+//! Code around the calls of an [`A2aService`]: on a client before a call is sent, on a server before it is
+//! executed, and afterwards around the answer.
 
 use std::{
     fmt,
@@ -16,25 +16,26 @@ use crate::{
     op::{Call, Reply},
 };
 
-/// Stands around every call of a service.
+/// Runs around every call of a service.
 ///
-/// It may change the context and the call and go on with [`Next::run`]; refuse the call by an error, or
-/// answer it, by not going on; and change the answer. The stream of a streaming call is part of the
-/// answer: it may be wrapped, and what it carries comes after `intercept` has returned. What is changed
-/// in the context is seen by those further in, and afterwards by those further out.
+/// An interceptor may change the context and the call and continue with [`Next::run`]; it may refuse the
+/// call with an error or answer it, by not continuing; and it may change the answer. The stream of a
+/// streaming call is part of the answer: it may be wrapped, and its events arrive after `intercept` has
+/// returned. Changes of the context are visible to the inner interceptors, and afterwards to the outer
+/// ones.
 ///
 /// ```
 /// use nuncio_protocol::{CallContext, Error, ErrorKind, Interceptor, Next, Result};
 /// use nuncio_protocol::op::{Call, Op, Reply};
 ///
-/// /// Lets nobody end a task.
+/// /// Refuses to cancel tasks.
 /// struct NoCancel;
 ///
 /// #[async_trait::async_trait]
 /// impl Interceptor for NoCancel {
 ///     async fn intercept(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> Result<Reply> {
 ///         if call.op() == Op::CancelTask {
-///             return Err(Error::new(ErrorKind::PermissionDenied, "tasks are not ended from here"));
+///             return Err(Error::new(ErrorKind::PermissionDenied, "tasks cannot be canceled here"));
 ///         }
 ///         next.run(cx, call).await
 ///     }
@@ -42,11 +43,11 @@ use crate::{
 /// ```
 #[async_trait]
 pub trait Interceptor: Send + Sync + 'static {
-    /// Handles a call, as a rule by going on with `next`.
+    /// Handles a call, usually by continuing with `next`.
     async fn intercept(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> Result<Reply>;
 }
 
-/// The rest of the way: the interceptors further in, and the service. A clone goes the same way again.
+/// The rest of the chain: the inner interceptors and the service. A clone can run the same chain again.
 #[derive(Clone)]
 pub struct Next<'a> {
     interceptors: &'a [Arc<dyn Interceptor>],
@@ -54,10 +55,10 @@ pub struct Next<'a> {
 }
 
 impl Next<'_> {
-    /// Goes on with the call.
+    /// Continues with the call.
     ///
     /// # Errors
-    /// The error of the interceptors further in, or of the service.
+    /// The error of the inner interceptors, or of the service.
     pub async fn run(self, cx: &mut CallContext, call: Call) -> Result<Reply> {
         match self.interceptors.split_first() {
             Some((first, interceptors)) => first.intercept(cx, call, Next { interceptors, ..self }).await,
@@ -77,19 +78,18 @@ impl fmt::Debug for Next<'_> {
 pub struct Interceptors(Vec<Arc<dyn Interceptor>>);
 
 impl Interceptors {
-    /// Adds one inside of those that are there.
+    /// Adds an interceptor inside of the existing ones.
     pub fn push(&mut self, interceptor: impl Interceptor) {
         self.0.push(Arc::new(interceptor));
     }
 
-    /// True if there is none.
+    /// True if there are no interceptors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The service with these around it. Where there are none it is the service itself, which then costs
-    /// nothing more than before.
+    /// Wraps the service in these interceptors. Without any, returns the service itself, at no cost.
     pub fn around(self, service: impl A2aService) -> Arc<dyn A2aService> {
         if self.is_empty() {
             return Arc::new(service);
@@ -97,7 +97,7 @@ impl Interceptors {
         Arc::new(Intercepted { service, interceptors: self })
     }
 
-    /// Makes one call of the service with these around it.
+    /// Makes one call of the service with these interceptors around it.
     ///
     /// # Errors
     /// The error of the interceptors, or of the service.
@@ -124,9 +124,9 @@ impl<S: A2aService> Carrier for Intercepted<S> {
 }
 
 impl Reply {
-    /// Changes the metadata of what the reply carries, which is where extensions put their data (spec
-    /// 4.6.2): of the task or the direct reply, of each task of a page, of each event of a stream as it
-    /// comes by. Webhooks and cards have none and stay as they are.
+    /// Changes the metadata in the reply, where extensions put their data (spec 4.6.2): of the task or the
+    /// direct reply, of each task of a page, of each event of a stream as it passes. Webhooks and cards
+    /// have none and stay unchanged.
     #[must_use]
     pub fn map_metadata(self, mut change: impl FnMut(&mut Metadata) + Send + 'static) -> Self {
         match self {
@@ -155,13 +155,13 @@ impl Reply {
     }
 }
 
-/// A stream, the events of which are changed as they come by.
+/// A stream with its events changed as they pass.
 struct Changed<F> {
     events: EventStream,
     change: F,
 }
 
-/// Nothing in it is pinned in place: the stream is boxed, and the function is only called.
+/// No field is structurally pinned: the stream is boxed, and the function is only called.
 impl<F> Unpin for Changed<F> {}
 
 impl<F: FnMut(&mut Event)> Stream for Changed<F> {

@@ -1,7 +1,7 @@
-//! JSON that is carried and not looked into: the `data` of a part, and [`Metadata`](crate::Metadata).
+//! JSON that is carried without being parsed: the `data` of a part, and [`Metadata`](crate::Metadata).
 //!
-//! A tree of values takes up to a hundred times the memory of its text. What callers and agents say to each other
-//! is theirs, so it stays the text that it came as: checked once, shared by clones, written as it is.
+//! A tree of values takes up to a hundred times the memory of its text. This data concerns only callers and
+//! agents, so it stays text: validated once, shared by clones, written unchanged.
 
 mod check;
 mod compact;
@@ -24,12 +24,12 @@ pub(crate) use self::{
 
 /// Any JSON value, as its text.
 ///
-/// The text is valid JSON that [`serde_json::Value`] could be read from, in one line: white space around and
-/// between the values is dropped, everything else is as it was written (the order of members, the digits of a
-/// number, the escapes of a string). A clone shares the text.
+/// The text is valid JSON that [`serde_json::Value`] could be parsed from, in one line: white space around
+/// and between the values is dropped; the order of members, the digits of a number and the escapes of a
+/// string stay as written. A clone shares the text.
 ///
-/// Two values are equal if they mean the same: the order of members and the escapes of a string do not matter; of a
-/// member that comes twice the last one counts. An integer and a fraction are never equal, as in
+/// Two values are equal if they mean the same: the order of members and the escapes of a string do not
+/// matter; of a repeated member the last one wins. An integer and a fraction are never equal, as in
 /// [`serde_json::Value`].
 ///
 /// ```
@@ -51,29 +51,29 @@ pub(crate) use self::{
 #[derive(Clone)]
 pub struct Json(Arc<Text>);
 
-/// Valid, and in one line.
+/// Valid JSON in one line.
 struct Text(Box<RawValue>);
 
 impl Json {
-    /// Any value that can be written as JSON.
+    /// Serializes any value.
     ///
     /// # Errors
-    /// The value cannot be written: a map with keys that are no text, or its own `Serialize` fails.
+    /// The value cannot be serialized: a map has keys that are not strings, or its own `Serialize` fails.
     pub fn from_serialize(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Self> {
         let raw = to_raw_value(value)?;
-        // Text that is part of the value was not written by serde_json.
+        // Raw text inside of the value was not written by serde_json.
         check::check(raw.get(), check::MAX_DEPTH)?;
         Ok(Self::new(compact::compact(raw)))
     }
 
-    /// Text that is valid and compact already.
+    /// Text that is already valid and compact.
     fn new(raw: Box<RawValue>) -> Self {
         Self(Arc::new(Text(raw)))
     }
 
-    /// Text that was written by us: valid, and compact.
+    /// Text written by this crate: valid and compact.
     pub(crate) fn written(text: String) -> Self {
-        // Not reached: what we write is JSON.
+        // Unreachable: this crate writes valid JSON.
         RawValue::from_string(text).map_or_else(|_| Self::default(), Self::new)
     }
 
@@ -88,13 +88,13 @@ impl Json {
         self.0.0.get()
     }
 
-    /// The text as serde_json has it.
+    /// The text as a raw value of serde_json.
     #[must_use]
     pub fn as_raw(&self) -> &RawValue {
         &self.0.0
     }
 
-    /// Reads it, as `T` or as a [`serde_json::Value`].
+    /// Parses it, as `T` or as a [`serde_json::Value`].
     ///
     /// # Errors
     /// It has another shape.
@@ -114,13 +114,13 @@ impl Json {
         self.as_str().starts_with('{')
     }
 
-    /// The members of an object; of anything else none.
+    /// The members of an object; none for any other value.
     #[must_use]
     pub fn members(&self) -> Members<'_> {
         Members::of(self.as_str())
     }
 
-    /// The only member of an object, if it has this name.
+    /// The value of the only member of an object, if it has this name.
     pub(crate) fn only_member(&self, name: &str) -> Option<&RawValue> {
         let mut only = None;
         for (key, value) in self.members() {
@@ -133,17 +133,17 @@ impl Json {
     }
 }
 
-/// `null`.
+/// The value `null`.
 impl Default for Json {
     fn default() -> Self {
         Self::part(RawValue::NULL)
     }
 }
 
-/// Whatever [`serde_json::Value`] is made from: `json!`, text, numbers, lists.
+/// Anything that [`serde_json::Value`] can be made from: `json!`, text, numbers, lists.
 impl<T: Into<Value>> From<T> for Json {
     fn from(value: T) -> Self {
-        // Not reached: a value is always written.
+        // Unreachable: a value can always be serialized.
         to_raw_value(&value.into()).map_or_else(|_| Self::default(), Self::new)
     }
 }
@@ -180,7 +180,7 @@ impl PartialEq<Json> for Value {
     }
 }
 
-/// The text.
+/// Writes the text.
 impl fmt::Display for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())

@@ -1,5 +1,5 @@
-//! Helpers for liberal reading: `null` means absent, the empty string means unset, numbers may be
-//! strings, enums may be numbers, base64 may be of any flavour. Writing needs none of these.
+//! Helpers for lenient decoding: `null` means absent, the empty string means unset, numbers may be strings,
+//! enums may be numbers, base64 may be of any flavour. Encoding needs none of them.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::{ContextId, PushConfigId, TaskId};
 
-/// `null` reads as the default of the type.
+/// Decodes `null` as the default of the type.
 pub(crate) fn null_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -21,12 +21,13 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// The most elements of a list: an element takes up to a hundred times the memory of its shortest text, so that a
-/// body within its limit could exhaust the process. (`data` and `metadata` are kept as text and have no such bound.)
+/// Maximum number of elements of a list: an element takes up to a hundred times the memory of its shortest
+/// text, so a body within its limit could exhaust the memory. (`data` and `metadata` stay text and have no
+/// such limit.)
 pub(crate) const MAX_LIST: usize = 1 << 18;
 
-/// A list of at most [`MAX_LIST`] elements; `null` is empty. Most lists have one element, so that there is room for one,
-/// where serde would make room for four.
+/// Decodes a list of at most [`MAX_LIST`] elements; `null` is empty. Most lists have one element, so the
+/// initial capacity is one, while serde would reserve four.
 pub(crate) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -65,7 +66,7 @@ where
     Ok(Option::<List<T>>::deserialize(deserializer)?.map_or_else(Vec::new, |list| list.0))
 }
 
-/// Refuses one more element of a list that has so many.
+/// Refuses another element of a list with this length.
 pub(crate) fn check_length<E: de::Error>(length: usize) -> Result<(), E> {
     if length < MAX_LIST { Ok(()) } else { Err(E::custom(TOO_LONG)) }
 }
@@ -73,7 +74,7 @@ pub(crate) fn check_length<E: de::Error>(length: usize) -> Result<(), E> {
 /// The error of a list that is longer than [`MAX_LIST`].
 pub(crate) const TOO_LONG: &str = "a list has more than 262144 elements";
 
-/// A value whose empty form means "not set".
+/// A value with an empty form that means "not set".
 pub(crate) trait MaybeEmpty {
     fn is_unset(&self) -> bool;
 }
@@ -102,7 +103,7 @@ impl MaybeEmpty for PushConfigId {
     }
 }
 
-/// `null` and the empty value read as `None`.
+/// Decodes `null` and the empty value as `None`.
 pub(crate) fn none_if_empty<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -111,7 +112,7 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.filter(|value| !value.is_unset()))
 }
 
-/// A member's name, borrowed from the input unless it holds escapes.
+/// The name of a member, borrowed from the input unless it has escapes.
 pub(crate) struct Key<'de>(pub(crate) Cow<'de, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {
@@ -136,7 +137,7 @@ impl<'de> Deserialize<'de> for Key<'de> {
     }
 }
 
-/// An `int32`: a JSON number or, as ProtoJSON allows, a string that holds one.
+/// Decodes an `int32`: a JSON number or, as ProtoJSON allows, a string with one.
 pub(crate) fn int32<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i32>, D::Error> {
     struct Visitor;
     impl<'de> de::Visitor<'de> for Visitor {
@@ -155,7 +156,7 @@ pub(crate) fn int32<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
         }
 
         fn visit_f64<E: de::Error>(self, n: f64) -> Result<Option<i32>, E> {
-            // ProtoJSON takes 5.0 for 5.
+            // ProtoJSON accepts 5.0 for 5.
             let whole = n as i32;
             if f64::from(whole) == n {
                 Ok(Some(whole))
@@ -175,7 +176,7 @@ pub(crate) fn int32<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     deserializer.deserialize_any(Visitor)
 }
 
-/// An `int32` without presence: absent is 0.
+/// Decodes an `int32` without presence: absent is 0.
 pub(crate) fn int32_or_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
     Ok(int32(deserializer)?.unwrap_or_default())
 }
@@ -192,13 +193,13 @@ pub(crate) fn decode_base64(text: &str) -> Result<Bytes, base64::DecodeError> {
     engine.decode(text).map(Bytes::from)
 }
 
-/// Base64 as it is written: standard alphabet, padded.
+/// Encodes base64: standard alphabet, padded.
 pub(crate) fn base64_display(bytes: &[u8]) -> impl fmt::Display + '_ {
     base64::display::Base64Display::new(bytes, &base64::engine::general_purpose::STANDARD)
 }
 
-/// Reads and writes a JSON object of which at most one member may be set: a protobuf `oneof`.
-/// Members that are `null` are unset, unknown ones are ignored, several are an error.
+/// Decodes and encodes a JSON object with at most one set member: a protobuf `oneof`. Members that are
+/// `null` are unset, unknown ones are ignored, several are an error.
 macro_rules! oneof {
     ($what:literal, $name:ident { $($key:literal $(| $alias:literal)* => $variant:ident($ty:ty)),+ $(,)? }) => {
         impl serde::Serialize for $name {
@@ -251,7 +252,7 @@ macro_rules! oneof {
 }
 pub(crate) use oneof;
 
-/// A protobuf enum: written by name, read by name or number.
+/// A protobuf enum: encoded by name, decoded by name or number.
 macro_rules! proto_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $number:literal $text:literal,)+ }) => {
         $(#[$doc])*
@@ -278,7 +279,7 @@ macro_rules! proto_enum {
                 self as i32
             }
 
-            /// By its name on the wire.
+            /// Finds a value by its name on the wire.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 match name {
@@ -287,7 +288,7 @@ macro_rules! proto_enum {
                 }
             }
 
-            /// By its number in protobuf.
+            /// Finds a value by its number in protobuf.
             #[must_use]
             pub fn from_number(number: i64) -> Option<Self> {
                 match number {

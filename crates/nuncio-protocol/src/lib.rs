@@ -1,11 +1,10 @@
-//! The Agent2Agent protocol (A2A) as Rust types: both living versions, every binding's wire format,
-//! the lifecycle of a task, and the one trait that clients and servers share.
+//! The Agent2Agent protocol (A2A) as Rust types: both versions in use, the wire format of every binding,
+//! the lifecycle of a task, and the trait that clients and servers share.
 //!
 //! This crate does no I/O, starts no task and reads no clock.
 //!
-//! Reading order: the nouns ([`Message`], [`Task`], [`Event`], [`AgentCard`]), the requests, the
-//! [`Error`] with its table, the trait [`A2aService`], the [`op`] table, [`Interceptor`], [`fold`], then
-//! [`wire`].
+//! Reading order: the types ([`Message`], [`Task`], [`Event`], [`AgentCard`]), the requests, the [`Error`]
+//! with its table, the trait [`A2aService`], the [`op`] table, [`Interceptor`], [`fold`], then [`wire`].
 //!
 //! ```
 //! use nuncio_protocol::{Message, Part};

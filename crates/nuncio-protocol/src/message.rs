@@ -17,7 +17,7 @@ use crate::{
 };
 
 proto_enum! {
-    /// The speaker of a message.
+    /// The sender of a message.
     Role {
         /// Invalid on the wire.
         #[default]
@@ -29,14 +29,14 @@ proto_enum! {
     }
 }
 
-/// One turn of a conversation, in either direction.
+/// A message of a conversation, in either direction.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Message {
-    /// Made by the sender.
+    /// Created by the sender.
     #[serde(alias = "message_id", deserialize_with = "null_default")]
     pub message_id: MessageId,
-    /// The conversation. Servers always set it.
+    /// The context. Servers always set it.
     #[serde(
         alias = "context_id",
         deserialize_with = "none_if_empty",
@@ -46,7 +46,7 @@ pub struct Message {
     /// The task this message continues (from a client) or belongs to (from a server).
     #[serde(alias = "task_id", deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
-    /// The speaker.
+    /// The sender.
     #[serde(deserialize_with = "null_default")]
     pub role: Role,
     /// The content; at least one.
@@ -58,7 +58,7 @@ pub struct Message {
     /// URIs of the extensions that contributed to this message.
     #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<String>,
-    /// Other tasks this message is about; a hint.
+    /// Other tasks that this message refers to; a hint.
     #[serde(alias = "reference_task_ids", deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub reference_task_ids: Vec<TaskId>,
 }
@@ -100,7 +100,7 @@ pub enum Content {
     Text(String),
     /// The bytes of a file, inline.
     Raw(Bytes),
-    /// The address of a file's bytes.
+    /// The URL of a file.
     Url(String),
     /// Any JSON value, `null` included.
     Data(Json),
@@ -134,7 +134,7 @@ impl Part {
         Self::new(Content::Raw(bytes.into()))
     }
 
-    /// A file by its address.
+    /// A file by its URL.
     pub fn url(url: impl Into<String>) -> Self {
         Self::new(Content::Url(url.into()))
     }
@@ -217,7 +217,7 @@ impl Serialize for Part {
     }
 }
 
-/// Bytes that read and write as a base64 string.
+/// Bytes that are encoded as a base64 string.
 pub(crate) struct Base64<'a>(pub(crate) &'a [u8]);
 
 impl Serialize for Base64<'_> {
@@ -226,7 +226,7 @@ impl Serialize for Base64<'_> {
     }
 }
 
-/// Bytes read from base64 of any flavour.
+/// Bytes, decoded from base64 of any flavour.
 pub(crate) struct AnyBase64(pub(crate) Bytes);
 
 impl<'de> Deserialize<'de> for AnyBase64 {
@@ -253,10 +253,10 @@ impl<'de> Deserialize<'de> for Part {
     }
 }
 
-/// The number of objects and lists around a part of a request, its own included.
+/// The number of objects and lists around a part of a request, including the part.
 pub(crate) const PART_DEPTH: usize = 4;
 
-/// The metadata of a part; `null` for none.
+/// Decodes the metadata of a part; `null` means none.
 pub(crate) fn read_metadata<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Metadata, A::Error> {
     let metadata = map.next_value::<Option<At<PART_DEPTH, _>>>()?;
     Ok(metadata.map(|At(metadata)| metadata).unwrap_or_default())

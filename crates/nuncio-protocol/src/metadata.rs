@@ -1,4 +1,4 @@
-//! Free-form data beside the protocol's own members.
+//! Free-form data beside the members of the protocol.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -10,15 +10,15 @@ use crate::{
     json::{At, Members, is_equal, object},
 };
 
-/// The key in metadata under which the leftover of a message or a part travels: what an older version of the protocol
-/// has no member for.
+/// The metadata key for the leftover of a message or a part: members that an older version of the protocol
+/// cannot express.
 pub const LEFTOVER: &str = "https://nuncio.dev/a2a/leftover/v1";
 
 /// Free-form data: a JSON object, as its text. Empty and absent are the same.
 ///
-/// Extensions keep their data in it, under their URI. Reading a member leaves the others unread; writing one writes
-/// the text anew, so whoever has several makes them at once ([`FromIterator`], [`Extend`]). A clone shares the text.
-/// Two are equal if they mean the same, as with [`Json`].
+/// Extensions store their data in it, under their URI. Reading a member does not parse the others; writing
+/// one rewrites the whole text, so set several members at once ([`FromIterator`], [`Extend`]). A clone
+/// shares the text. Equality is by meaning, as with [`Json`].
 ///
 /// ```
 /// use nuncio_protocol::Metadata;
@@ -44,16 +44,16 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// None.
+    /// Empty metadata.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The members of anything that is written as a JSON object.
+    /// The members of any value that serializes to a JSON object.
     ///
     /// # Errors
-    /// It cannot be written, or is no object.
+    /// The value cannot be serialized, or is not an object.
     pub fn from_serialize(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Self> {
         let json = Json::from_serialize(value)?;
         if json.is_object() {
@@ -63,12 +63,12 @@ impl Metadata {
         }
     }
 
-    /// Of an object.
+    /// From an object.
     pub(crate) fn from_object(object: Json) -> Self {
         Self { object: Some(object).filter(|object| object.as_str() != "{}") }
     }
 
-    /// As a JSON object.
+    /// Returns a JSON object.
     #[must_use]
     pub fn to_json(&self) -> Json {
         self.object.clone().unwrap_or_else(|| Json::written("{}".to_owned()))
@@ -86,13 +86,13 @@ impl Metadata {
         self.object.is_none()
     }
 
-    /// The value of a member. Of a name that comes twice it is the last one.
+    /// The value of a member. Of a repeated name, the last one.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Json> {
         self.raw(key).map(Json::part)
     }
 
-    /// True if there is such a member.
+    /// True if the member exists.
     #[must_use]
     pub fn contains_key(&self, key: &str) -> bool {
         self.iter().any(|(name, _)| name == key)
@@ -107,14 +107,14 @@ impl Metadata {
         self.extend([(key, value)]);
     }
 
-    /// Takes a member out.
+    /// Removes a member.
     pub fn remove(&mut self, key: &str) -> Option<Json> {
         let removed = self.get(key)?;
         *self = Self::write(self.iter().filter(|(name, _)| name != key));
         Some(removed)
     }
 
-    /// Sets the members of another one.
+    /// Sets all members of `other`.
     pub fn merge(&mut self, other: &Self) {
         if self.is_empty() {
             self.clone_from(other);
@@ -123,7 +123,7 @@ impl Metadata {
         }
     }
 
-    /// The members in the order they were written, each with its value as text.
+    /// The members in their original order, each with its value as text.
     #[must_use]
     pub fn iter(&self) -> Members<'_> {
         Members::of(self.as_str())
@@ -144,7 +144,7 @@ impl Metadata {
         Self::write(self.iter().filter(|(name, value)| is_new(name, value)))
     }
 
-    /// With these members, which stay where they were if they were there.
+    /// Returns metadata with these members set. Existing members keep their position.
     fn with(&self, mut new: BTreeMap<Cow<'_, str>, Option<&str>>) -> Self {
         let mut text = String::new();
         for (name, value) in self {
@@ -169,7 +169,7 @@ impl Metadata {
         Self::finish(text)
     }
 
-    /// Of members that [`write_member`] has written.
+    /// Completes the text of [`write_member`].
     fn finish(mut text: String) -> Self {
         if text.is_empty() {
             return Self::new();
@@ -179,7 +179,7 @@ impl Metadata {
     }
 }
 
-/// Adds a member to an object that is not closed yet.
+/// Appends a member to an object that is not closed yet.
 fn write_member(text: &mut String, name: &str, value: &str) {
     text.push(if text.is_empty() { '{' } else { ',' });
     text.push_str(Json::from(name).as_str());
@@ -226,7 +226,7 @@ impl PartialEq<Value> for Metadata {
     }
 }
 
-/// The text.
+/// Writes the text.
 impl fmt::Debug for Metadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -251,7 +251,7 @@ impl<'de> Deserialize<'de> for Metadata {
     }
 }
 
-/// Reads metadata inside `OUTER` objects and lists; `null` for none.
+/// Decodes metadata inside `OUTER` objects and lists; `null` means none.
 pub(crate) fn metadata<'de, D, const OUTER: usize>(deserializer: D) -> Result<Metadata, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,4 @@
-//! The operations as a table. Dispatch, routes, client paths and labels are made from it.
+//! The table of operations. Dispatch, routes, client paths and labels are generated from it.
 
 use crate::{
     AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, EventStream,
@@ -8,7 +8,7 @@ use crate::{
     TaskPushNotificationConfig,
 };
 
-/// HTTP verbs of the HTTP+JSON binding.
+/// HTTP methods of the HTTP+JSON binding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
     /// `GET`.
@@ -20,7 +20,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// As it stands in a request.
+    /// The method name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -38,15 +38,15 @@ pub struct OpRow {
     pub op: Op,
     /// Its name: the rpc of gRPC and the method of JSON-RPC.
     pub name: &'static str,
-    /// Its verb in HTTP+JSON.
+    /// Its HTTP method in HTTP+JSON.
     pub verb: Verb,
-    /// Its path in HTTP+JSON below the interface's address.
+    /// Its path in HTTP+JSON, below the interface's URL.
     pub path: &'static str,
     /// True if it answers with a stream.
     pub streaming: bool,
 }
 
-/// The table: hands its rows to a macro that makes something of each.
+/// The table: passes its rows to a macro.
 macro_rules! with_operations {
     ($make:ident) => {
         $make! {
@@ -125,7 +125,7 @@ impl Op {
     /// Its row.
     #[must_use]
     pub fn row(self) -> &'static OpRow {
-        // The table is in the order of the variants; a test holds this.
+        // The table is in the order of the variants; a test checks this.
         &Self::TABLE[self as usize]
     }
 
@@ -135,14 +135,14 @@ impl Op {
         self.row().name
     }
 
-    /// By name.
+    /// Finds an operation by its name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::TABLE.iter().find(|row| row.name == name).map(|row| row.op)
     }
 }
 
-/// Some of the operations.
+/// A set of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpSet(u16);
 
@@ -150,7 +150,7 @@ impl OpSet {
     /// All of them.
     pub const ALL: Self = Self(u16::MAX);
 
-    /// True if it is one of these.
+    /// True if the operation is in the set.
     #[must_use]
     pub fn contains(self, op: Op) -> bool {
         self.0 & (1 << op as u16) != 0
@@ -186,7 +186,7 @@ pub enum Reply {
     PushConfigs(ListTaskPushNotificationConfigsResponse),
     /// A card.
     Card(Box<AgentCard>),
-    /// Nothing but success.
+    /// Success without content.
     Empty,
 }
 

@@ -9,24 +9,24 @@ use crate::{
     lenient::{none_if_empty, null_default},
 };
 
-/// A webhook: the address and the credentials by which updates of a task are posted. Also the request of
+/// A webhook: the URL and credentials for updates of a task. Also the request of
 /// `CreateTaskPushNotificationConfig`.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskPushNotificationConfig {
-    /// Routing; echoed from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Names the configuration; the server makes one when it is absent.
+    /// Identifies the configuration; the server creates an id if it is absent.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub id: Option<PushConfigId>,
     /// The task; absent when sent along with a message.
     #[serde(alias = "task_id", deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
-    /// The webhook.
+    /// The URL of the webhook.
     #[serde(deserialize_with = "null_default")]
     pub url: String,
-    /// A secret of the receiver's, sent back with each notification.
+    /// A secret of the receiver, sent back with each notification.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// The credentials that the agent presents to the webhook.
@@ -36,7 +36,7 @@ pub struct TaskPushNotificationConfig {
 
 impl fmt::Debug for TaskPushNotificationConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The token is a secret: logs may print this type.
+        // The token is secret, and logs may print this type.
         f.debug_struct("TaskPushNotificationConfig")
             .field("id", &self.id)
             .field("task_id", &self.task_id)
@@ -54,7 +54,7 @@ pub struct AuthenticationInfo {
     /// An HTTP authentication scheme, such as `Bearer`.
     #[serde(deserialize_with = "null_default")]
     pub scheme: String,
-    /// The secret, in the form that the scheme asks for.
+    /// The secret, in the form of the scheme.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub credentials: Option<String>,
 }

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SendMessageRequest {
-    /// Routing; echoed from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The message.
@@ -33,7 +33,7 @@ pub struct SendMessageRequest {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SendMessageConfiguration {
-    /// Media types the caller can take.
+    /// Media types that the caller accepts.
     #[serde(
         alias = "accepted_output_modes",
         deserialize_with = "list",
@@ -43,7 +43,7 @@ pub struct SendMessageConfiguration {
     /// A webhook for the task of this call.
     #[serde(alias = "task_push_notification_config", skip_serializing_if = "Option::is_none")]
     pub task_push_notification_config: Option<TaskPushNotificationConfig>,
-    /// The most messages of history in the answer.
+    /// Maximum number of history messages in the answer.
     #[serde(alias = "history_length", deserialize_with = "int32", skip_serializing_if = "Option::is_none")]
     pub history_length: Option<i32>,
     /// True: answer as soon as the task exists. False: wait until it is terminal or interrupted.
@@ -87,13 +87,13 @@ oneof!("SendMessageResponse", SendMessageResponse {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct GetTaskRequest {
-    /// Routing; echoed from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The task.
     #[serde(deserialize_with = "null_default")]
     pub id: TaskId,
-    /// The most messages of history in the answer.
+    /// Maximum number of history messages in the answer.
     #[serde(alias = "history_length", deserialize_with = "int32", skip_serializing_if = "Option::is_none")]
     pub history_length: Option<i32>,
 }
@@ -102,41 +102,41 @@ pub struct GetTaskRequest {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ListTasksRequest {
-    /// Routing; echoed from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Only of this conversation.
+    /// Only tasks of this context.
     #[serde(
         alias = "context_id",
         deserialize_with = "none_if_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub context_id: Option<ContextId>,
-    /// Only in this state.
+    /// Only tasks in this state.
     #[serde(deserialize_with = "specified", skip_serializing_if = "Option::is_none")]
     pub status: Option<TaskState>,
-    /// 1 to 100; 50 when absent.
+    /// 1 to 100; the default is 50.
     #[serde(alias = "page_size", deserialize_with = "int32", skip_serializing_if = "Option::is_none")]
     pub page_size: Option<i32>,
-    /// The end of the last page; opaque.
+    /// The token of the previous page; opaque.
     #[serde(
         alias = "page_token",
         deserialize_with = "none_if_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub page_token: Option<String>,
-    /// The most messages of history in each task.
+    /// Maximum number of history messages in each task.
     #[serde(alias = "history_length", deserialize_with = "int32", skip_serializing_if = "Option::is_none")]
     pub history_length: Option<i32>,
-    /// Only those whose status is from this moment or later (trap T-26: inclusive).
+    /// Only tasks with a status from this time or later (trap T-26: inclusive).
     #[serde(alias = "status_timestamp_after", skip_serializing_if = "Option::is_none")]
     pub status_timestamp_after: Option<Timestamp>,
-    /// With artifacts; without when absent.
+    /// True to include artifacts; the default is false.
     #[serde(alias = "include_artifacts", skip_serializing_if = "Option::is_none")]
     pub include_artifacts: Option<bool>,
 }
 
-/// `TASK_STATE_UNSPECIFIED` filters nothing.
+/// Decodes `TASK_STATE_UNSPECIFIED` as no filter.
 fn specified<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TaskState>, D::Error> {
     Ok(Option::<TaskState>::deserialize(deserializer)?.filter(|state| *state != TaskState::Unspecified))
 }
@@ -148,13 +148,13 @@ pub struct ListTasksResponse {
     /// Newest status first.
     #[serde(deserialize_with = "null_default")]
     pub tasks: Vec<Task>,
-    /// For the next page; empty on the last.
+    /// The token of the next page; empty on the last.
     #[serde(alias = "next_page_token", deserialize_with = "null_default")]
     pub next_page_token: String,
     /// The page size that was applied.
     #[serde(alias = "page_size", deserialize_with = "int32_or_zero")]
     pub page_size: i32,
-    /// The number of tasks that match, over all pages.
+    /// The number of matching tasks on all pages.
     #[serde(alias = "total_size", deserialize_with = "int32_or_zero")]
     pub total_size: i32,
 }
@@ -163,7 +163,7 @@ pub struct ListTasksResponse {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CancelTaskRequest {
-    /// Routing; echoed from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The task.
@@ -178,7 +178,7 @@ pub struct CancelTaskRequest {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SubscribeToTaskRequest {
-    /// Routing; echoed from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The task.
@@ -190,7 +190,7 @@ pub struct SubscribeToTaskRequest {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct GetTaskPushNotificationConfigRequest {
-    /// Routing; echoed from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The task.
@@ -205,16 +205,16 @@ pub struct GetTaskPushNotificationConfigRequest {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ListTaskPushNotificationConfigsRequest {
-    /// Routing; echoed from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The task.
     #[serde(alias = "task_id", deserialize_with = "null_default")]
     pub task_id: TaskId,
-    /// 0: as many as the server likes.
+    /// Maximum number per page; 0 for the server's default.
     #[serde(alias = "page_size", deserialize_with = "int32_or_zero", skip_serializing_if = "is_zero")]
     pub page_size: i32,
-    /// The end of the last page; opaque.
+    /// The token of the previous page; opaque.
     #[serde(
         alias = "page_token",
         deserialize_with = "none_if_empty",
@@ -235,7 +235,7 @@ pub struct ListTaskPushNotificationConfigsResponse {
     /// The configurations.
     #[serde(deserialize_with = "null_default")]
     pub configs: Vec<TaskPushNotificationConfig>,
-    /// For the next page; empty on the last.
+    /// The token of the next page; empty on the last.
     #[serde(
         alias = "next_page_token",
         deserialize_with = "null_default",
@@ -248,7 +248,7 @@ pub struct ListTaskPushNotificationConfigsResponse {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DeleteTaskPushNotificationConfigRequest {
-    /// Routing; echoed from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The task.
@@ -263,7 +263,7 @@ pub struct DeleteTaskPushNotificationConfigRequest {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct GetExtendedAgentCardRequest {
-    /// Routing; echoed from the interface.
+    /// The tenant for routing; copied from the interface.
     #[serde(deserialize_with = "none_if_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }

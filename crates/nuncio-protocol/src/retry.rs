@@ -1,8 +1,8 @@
-//! Trying again: growing pauses ([`Backoff`]) and a circuit that opens ([`Breaker`]). Pure: moments and chance are
-//! given as values, the waiting is done by others.
+//! Retries: growing pauses ([`Backoff`]) and a circuit breaker ([`Breaker`]). Pure: times and randomness
+//! are parameters, and the caller does the waiting.
 //!
-//! They live in this crate because it is the only one that every other crate may use: a server without webhooks
-//! compiles no client.
+//! They are in this crate because it is the only one that every other crate may use: a server without
+//! webhooks does not compile the client.
 
 mod backoff;
 mod breaker;

@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::lenient::{null_default, oneof};
 
-/// Schemes that must all be met (AND). A list of requirements is met by any one of them (OR).
+/// Schemes that are all required (AND). Of a list of requirements, one is enough (OR).
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SecurityRequirement {
-    /// Name of the scheme, and the scopes it needs.
+    /// The scopes of each scheme, by its name.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub schemes: BTreeMap<String, StringList>,
 }
 
-/// A list of strings, wrapped because a protobuf map holds no lists.
+/// A list of strings, wrapped because a protobuf map cannot contain lists.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StringList {
@@ -51,7 +51,7 @@ oneof!("SecurityScheme", SecurityScheme {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiKeySecurityScheme {
-    /// For people.
+    /// For humans.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// `query`, `header` or `cookie`.
@@ -66,10 +66,10 @@ pub struct ApiKeySecurityScheme {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HttpAuthSecurityScheme {
-    /// For people.
+    /// For humans.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Such as `Bearer`.
+    /// The scheme, such as `Bearer`.
     #[serde(deserialize_with = "null_default")]
     pub scheme: String,
     /// A hint, such as `JWT`.
@@ -85,12 +85,12 @@ pub struct HttpAuthSecurityScheme {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuth2SecurityScheme {
-    /// For people.
+    /// For humans.
     #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// The flow by which a token is obtained.
+    /// The flow to obtain a token.
     pub flows: OAuthFlows,
-    /// An RFC 8414 document.
+    /// The URL of an RFC 8414 document.
     #[serde(
         default,
         alias = "oauth2_metadata_url",
@@ -104,10 +104,10 @@ pub struct OAuth2SecurityScheme {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OpenIdConnectSecurityScheme {
-    /// For people.
+    /// For humans.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// The discovery document.
+    /// The URL of the discovery document.
     #[serde(alias = "open_id_connect_url", deserialize_with = "null_default")]
     pub open_id_connect_url: String,
 }
@@ -116,7 +116,7 @@ pub struct OpenIdConnectSecurityScheme {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MutualTlsSecurityScheme {
-    /// For people.
+    /// For humans.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub description: String,
 }
@@ -128,9 +128,9 @@ pub enum OAuthFlows {
     AuthorizationCode(AuthorizationCodeOAuthFlow),
     /// Client credentials.
     ClientCredentials(ClientCredentialsOAuthFlow),
-    /// Implicit; deprecated, still on the wire.
+    /// Implicit; deprecated, still in use.
     Implicit(ImplicitOAuthFlow),
-    /// Password; deprecated, still on the wire.
+    /// Password; deprecated, still in use.
     Password(PasswordOAuthFlow),
     /// Device code (RFC 8628).
     DeviceCode(DeviceCodeOAuthFlow),
@@ -144,30 +144,30 @@ oneof!("OAuthFlows", OAuthFlows {
     "deviceCode" | "device_code" => DeviceCode(DeviceCodeOAuthFlow),
 });
 
-/// Scope → what it allows, for people.
+/// Descriptions of scopes for humans, by scope.
 pub type Scopes = BTreeMap<String, String>;
 
 /// Authorization code.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AuthorizationCodeOAuthFlow {
-    /// The address at which the user agrees.
+    /// The authorization URL, where the user agrees.
     #[serde(alias = "authorization_url", deserialize_with = "null_default")]
     pub authorization_url: String,
-    /// The address of the token endpoint.
+    /// The URL of the token endpoint.
     #[serde(alias = "token_url", deserialize_with = "null_default")]
     pub token_url: String,
-    /// The address at which the token is renewed.
+    /// The URL to refresh the token.
     #[serde(
         alias = "refresh_url",
         deserialize_with = "null_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub refresh_url: String,
-    /// The scopes there are.
+    /// Available scopes.
     #[serde(deserialize_with = "null_default")]
     pub scopes: Scopes,
-    /// RFC 7636 is demanded.
+    /// PKCE (RFC 7636) is required.
     #[serde(
         alias = "pkce_required",
         deserialize_with = "null_default",
@@ -180,17 +180,17 @@ pub struct AuthorizationCodeOAuthFlow {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClientCredentialsOAuthFlow {
-    /// The address of the token endpoint.
+    /// The URL of the token endpoint.
     #[serde(alias = "token_url", deserialize_with = "null_default")]
     pub token_url: String,
-    /// The address at which the token is renewed.
+    /// The URL to refresh the token.
     #[serde(
         alias = "refresh_url",
         deserialize_with = "null_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub refresh_url: String,
-    /// The scopes there are.
+    /// Available scopes.
     #[serde(deserialize_with = "null_default")]
     pub scopes: Scopes,
 }
@@ -199,20 +199,20 @@ pub struct ClientCredentialsOAuthFlow {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DeviceCodeOAuthFlow {
-    /// The address at which the device asks.
+    /// The device authorization URL.
     #[serde(alias = "device_authorization_url", deserialize_with = "null_default")]
     pub device_authorization_url: String,
-    /// The address of the token endpoint.
+    /// The URL of the token endpoint.
     #[serde(alias = "token_url", deserialize_with = "null_default")]
     pub token_url: String,
-    /// The address at which the token is renewed.
+    /// The URL to refresh the token.
     #[serde(
         alias = "refresh_url",
         deserialize_with = "null_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub refresh_url: String,
-    /// The scopes there are.
+    /// Available scopes.
     #[serde(deserialize_with = "null_default")]
     pub scopes: Scopes,
 }
@@ -221,21 +221,21 @@ pub struct DeviceCodeOAuthFlow {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ImplicitOAuthFlow {
-    /// The address at which the user agrees.
+    /// The authorization URL, where the user agrees.
     #[serde(
         alias = "authorization_url",
         deserialize_with = "null_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub authorization_url: String,
-    /// The address at which the token is renewed.
+    /// The URL to refresh the token.
     #[serde(
         alias = "refresh_url",
         deserialize_with = "null_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub refresh_url: String,
-    /// The scopes there are.
+    /// Available scopes.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Scopes::is_empty")]
     pub scopes: Scopes,
 }
@@ -244,21 +244,21 @@ pub struct ImplicitOAuthFlow {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PasswordOAuthFlow {
-    /// The address of the token endpoint.
+    /// The URL of the token endpoint.
     #[serde(
         alias = "token_url",
         deserialize_with = "null_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub token_url: String,
-    /// The address at which the token is renewed.
+    /// The URL to refresh the token.
     #[serde(
         alias = "refresh_url",
         deserialize_with = "null_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub refresh_url: String,
-    /// The scopes there are.
+    /// Available scopes.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Scopes::is_empty")]
     pub scopes: Scopes,
 }

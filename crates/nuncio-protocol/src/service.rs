@@ -1,5 +1,4 @@
-//! The one trait of both sides: a server runtime implements it, a client transport implements it, and
-//! so does a gateway between them.
+//! The trait of both sides: a server runtime, a client transport and a gateway between them implement it.
 
 use async_trait::async_trait;
 
@@ -12,29 +11,29 @@ use crate::{
     op::{Call, Op, Reply, with_operations},
 };
 
-/// The extension by which a server says: streams resume after `Last-Event-ID`, and a send may be
-/// repeated under its `Idempotency-Key`. Clients rely on either only where it is declared.
+/// The extension with which a server declares that streams resume after `Last-Event-ID`, and that a send
+/// may be repeated under its `Idempotency-Key`. Clients rely on either only if it is declared.
 pub const RESUME_EXTENSION: &str = "https://nuncio.dev/a2a/resume/v1";
 
-/// The eleven operations of the specification, by its own names.
+/// The eleven operations of the specification, under its names.
 ///
-/// Rules for implementors: an answer or an event shows only what is safely recorded; a task of
-/// somebody else is not found; dropping a future or a stream never stops a task.
+/// Rules for implementors: answers and events contain only committed data; a task of another caller is not
+/// found; dropping a future or a stream never stops a task.
 #[async_trait]
 pub trait A2aService: Send + Sync + 'static {
-    /// Says something to the agent and waits for the outcome (spec 3.1.1).
+    /// Sends a message to the agent and waits for the result (spec 3.1.1).
     async fn send_message(&self, cx: &CallContext, req: SendMessageRequest) -> Result<SendMessageResponse>;
 
-    /// Says something to the agent and follows what happens (spec 3.1.2).
+    /// Sends a message to the agent and streams the events (spec 3.1.2).
     async fn send_streaming_message(&self, cx: &CallContext, req: SendMessageRequest) -> Result<EventStream>;
 
-    /// The task as it stands (spec 3.1.3).
+    /// The current task (spec 3.1.3).
     async fn get_task(&self, cx: &CallContext, req: GetTaskRequest) -> Result<Task>;
 
     /// The caller's tasks, newest status first (spec 3.1.4).
     async fn list_tasks(&self, cx: &CallContext, req: ListTasksRequest) -> Result<ListTasksResponse>;
 
-    /// Ends a task (spec 3.1.5).
+    /// Cancels a task (spec 3.1.5).
     async fn cancel_task(&self, cx: &CallContext, req: CancelTaskRequest) -> Result<Task>;
 
     /// Follows a task (spec 3.1.6).
@@ -61,39 +60,38 @@ pub trait A2aService: Send + Sync + 'static {
         req: ListTaskPushNotificationConfigsRequest,
     ) -> Result<ListTaskPushNotificationConfigsResponse>;
 
-    /// Removes a webhook; one that is gone already is no error (spec 3.1.10).
+    /// Removes a webhook; it is no error if the webhook does not exist (spec 3.1.10).
     async fn delete_task_push_notification_config(
         &self,
         cx: &CallContext,
         req: DeleteTaskPushNotificationConfigRequest,
     ) -> Result<()>;
 
-    /// The card for those who authenticate (spec 3.1.11).
+    /// The card for authenticated callers (spec 3.1.11).
     async fn get_extended_agent_card(
         &self,
         cx: &CallContext,
         req: GetExtendedAgentCardRequest,
     ) -> Result<AgentCard>;
 
-    /// Any of them, with its parameters. Whoever takes calls whole ([`Carrier`]) gets them as they
-    /// are, unopened; for everybody else it is the operation that the call names.
+    /// Makes any call. A [`Carrier`] gets the call itself; for any other service the method of its
+    /// operation is called.
     async fn call(&self, cx: &CallContext, call: Call) -> Result<Reply> {
         call.dispatch(self, cx).await
     }
 }
 
-/// Takes calls whole, whatever their operation, and is an [`A2aService`] by that: for what stands
-/// between two of them, such as [interceptors](crate::Interceptors) and transports. The mirror image of
-/// [`Call::dispatch`].
+/// Handles calls of all operations in one method, and is an [`A2aService`] thereby: for code between two
+/// services, such as [interceptors](crate::Interceptors) and transports. The inverse of [`Call::dispatch`].
 pub trait Carrier: Send + Sync + 'static {
-    /// Carries a call out. The reply is of the call's own operation.
+    /// Handles a call. The reply is that of the call's operation.
     fn carry(&self, cx: &CallContext, call: Call) -> impl Future<Output = Result<Reply>> + Send;
 }
 
 macro_rules! implement_service {
     ($($op:ident $verb:ident $path:literal $streaming:literal $method:ident($req:ty) -> $reply:ident($res:ty);)+) => {
         impl Call {
-            /// Calls the operation that it names. To hand a call on, use [`A2aService::call`].
+            /// Calls the method of its operation. To forward a call, use [`A2aService::call`].
             ///
             /// # Errors
             /// The error of the operation.
@@ -105,7 +103,7 @@ macro_rules! implement_service {
         }
 
         impl Reply {
-            /// True if this operation answers so.
+            /// True if the reply is one of this operation.
             fn is_of(&self, op: Op) -> bool {
                 match op {
                     $(Op::$op => matches!(self, Self::$reply { .. }),)+

@@ -10,14 +10,14 @@ use futures_core::Stream;
 
 use crate::{Event, Result, Seq};
 
-/// Events of a stream, in order. The end of the stream is the end of the interaction.
+/// The events of a stream, in order. The end of the stream is the end of the interaction.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamItem>> + Send>>;
 
 /// The number of wire forms, JSON and protobuf; each has a slot for its encoding of an event.
 pub(crate) const FORMS: usize = 7;
 
-/// An event in a stream, with its number in the log. Cheap to clone: all subscribers of a task share
-/// one, and it is encoded once per dialect for all of them.
+/// An event of a stream, with its sequence number. Cheap to clone: all subscribers of a task share one, and
+/// it is encoded once per dialect for all of them.
 #[derive(Clone, Debug)]
 pub struct StreamItem(Arc<Shared>);
 
@@ -25,7 +25,7 @@ pub struct StreamItem(Arc<Shared>);
 struct Shared {
     seq: Option<Seq>,
     event: Arc<Event>,
-    /// Not before somebody shares it: most have one reader.
+    /// Allocated only when it is shared: most items have one reader.
     encoded: OnceLock<Box<[OnceLock<Bytes>; FORMS]>>,
 }
 
@@ -36,7 +36,7 @@ impl StreamItem {
         Self(Arc::new(Shared { seq, event, encoded: OnceLock::new() }))
     }
 
-    /// The number in the task's log.
+    /// The sequence number in the task's log.
     #[must_use]
     pub fn seq(&self) -> Option<Seq> {
         self.0.seq
@@ -48,7 +48,7 @@ impl StreamItem {
         &self.0.event
     }
 
-    /// The event; a copy if others have it, too.
+    /// The event; a copy if the item is shared.
     #[must_use]
     pub fn into_event(self) -> Event {
         match Arc::try_unwrap(self.0) {
@@ -57,7 +57,7 @@ impl StreamItem {
         }
     }
 
-    /// The same entry with a changed event, for one stream only: the others keep theirs.
+    /// The same entry with a changed event, for one stream only: other streams keep theirs.
     #[must_use]
     pub fn changed(&self, change: impl FnOnce(&mut Event)) -> Self {
         let mut event = Event::clone(&self.0.event);
@@ -65,7 +65,7 @@ impl StreamItem {
         Self::new(self.0.seq, Arc::new(event))
     }
 
-    /// True if somebody else has it, too.
+    /// True if there are other clones.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -79,7 +79,7 @@ impl StreamItem {
         &self.0.encoded.get_or_init(Box::default)[slot]
     }
 
-    /// The same for an encoding that can fail.
+    /// Like [`Self::encoded`], for an encoding that can fail.
     #[cfg(feature = "grpc")]
     pub(crate) fn try_encoded(
         &self,

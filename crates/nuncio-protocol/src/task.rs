@@ -17,7 +17,7 @@ proto_enum! {
         /// Unknown; never emitted by a server, never terminal.
         #[default]
         Unspecified = 0 "TASK_STATE_UNSPECIFIED",
-        /// Acknowledged.
+        /// Acknowledged by the server.
         Submitted = 1 "TASK_STATE_SUBMITTED",
         /// In progress.
         Working = 2 "TASK_STATE_WORKING",
@@ -27,9 +27,9 @@ proto_enum! {
         Failed = 4 "TASK_STATE_FAILED",
         /// Terminal: ended by the caller.
         Canceled = 5 "TASK_STATE_CANCELED",
-        /// Interrupted: the caller must say more.
+        /// Interrupted: the caller has to send more input.
         InputRequired = 6 "TASK_STATE_INPUT_REQUIRED",
-        /// Terminal: the agent will not do it.
+        /// Terminal: refused by the agent.
         Rejected = 7 "TASK_STATE_REJECTED",
         /// Interrupted: the agent needs an authorisation.
         AuthRequired = 8 "TASK_STATE_AUTH_REQUIRED",
@@ -37,19 +37,19 @@ proto_enum! {
 }
 
 impl TaskState {
-    /// Ended for good: nothing about the task changes any more.
+    /// True if the task has ended: it does not change any more.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
     }
 
-    /// Waiting for the caller or for somebody else.
+    /// True if the task waits for input or an authorisation.
     #[must_use]
     pub fn is_interrupted(self) -> bool {
         matches!(self, Self::InputRequired | Self::AuthRequired)
     }
 
-    /// Terminal or interrupted: what a blocking send waits for (spec 3.2.2).
+    /// True if terminal or interrupted: a blocking send waits for this (spec 3.2.2).
     #[must_use]
     pub fn is_settled(self) -> bool {
         self.is_terminal() || self.is_interrupted()
@@ -60,10 +60,10 @@ impl TaskState {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Task {
-    /// Made by the server.
+    /// Created by the server.
     #[serde(deserialize_with = "null_default")]
     pub id: TaskId,
-    /// The conversation it belongs to; empty only when a sloppy peer left it out.
+    /// Its context; empty only if the peer left it out.
     #[serde(
         alias = "context_id",
         deserialize_with = "null_default",
@@ -94,17 +94,17 @@ impl Task {
     }
 }
 
-/// The status of a task: its state, since when, and the agent's message.
+/// The status of a task: its state, the time of it, and the agent's message.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskStatus {
     /// The state.
     #[serde(deserialize_with = "null_default")]
     pub state: TaskState,
-    /// The agent's words about it.
+    /// The agent's message about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<Message>>,
-    /// The moment at which it was recorded.
+    /// The time at which it was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
 }
@@ -116,10 +116,10 @@ pub struct Artifact {
     /// Unique within the task.
     #[serde(alias = "artifact_id", deserialize_with = "null_default")]
     pub artifact_id: ArtifactId,
-    /// For people.
+    /// For humans.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// For people.
+    /// For humans.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The content; at least one.
@@ -134,19 +134,19 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// An artifact of these parts.
+    /// An artifact with these parts.
     pub fn new(id: impl Into<ArtifactId>, parts: impl Into<Vec<Part>>) -> Self {
         Self { artifact_id: id.into(), parts: parts.into(), ..Self::default() }
     }
 
-    /// Gives it a name.
+    /// Sets the name.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// All text, as it was appended.
+    /// All text parts, concatenated.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         join_text(&self.parts, "")

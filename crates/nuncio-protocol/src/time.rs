@@ -1,5 +1,5 @@
-//! A moment on the wire. Read liberally (any RFC 3339 offset, or none, which v0.3 peers send and mean
-//! as UTC); written exactly: UTC, milliseconds, `Z` (spec 5.6.1, trap T-28).
+//! Timestamps on the wire. Decoding is lenient (any RFC 3339 offset, or none, which v0.3 peers send and
+//! mean as UTC); encoding is exact: UTC, milliseconds, `Z` (spec 5.6.1, trap T-28).
 
 use std::{fmt, ops::Add, time::Duration};
 
@@ -10,21 +10,21 @@ use jiff::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A moment in UTC. This crate has no clock: whoever makes one reads it.
+/// A time in UTC. This crate does not read the clock: the caller passes the time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Timestamp(jiff::Timestamp);
 
 static PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
 
 impl Timestamp {
-    /// The earliest there is.
+    /// The earliest time.
     pub const MIN: Self = Self(jiff::Timestamp::MIN);
-    /// The latest there is.
+    /// The latest time.
     pub const MAX: Self = Self(jiff::Timestamp::MAX);
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(jiff::Timestamp::UNIX_EPOCH);
 
-    /// From milliseconds since the Unix epoch; `None` outside of what a date can say.
+    /// From milliseconds since the Unix epoch; `None` outside of the range of dates.
     #[must_use]
     pub fn from_millis(millis: i64) -> Option<Self> {
         jiff::Timestamp::from_millisecond(millis).ok().map(Self)
@@ -36,7 +36,7 @@ impl Timestamp {
         self.0.as_nanosecond().div_euclid(1_000_000) as i64
     }
 
-    /// From whole seconds and nanoseconds since the Unix epoch, as protobuf has it.
+    /// From whole seconds and nanoseconds since the Unix epoch, as in protobuf.
     #[must_use]
     pub fn from_parts(seconds: i64, nanos: i32) -> Option<Self> {
         jiff::Timestamp::new(seconds, nanos).ok().map(Self)
@@ -49,10 +49,10 @@ impl Timestamp {
         (nanos.div_euclid(1_000_000_000) as i64, nanos.rem_euclid(1_000_000_000) as i32)
     }
 
-    /// Reads RFC 3339 with any offset; a time without one is taken as UTC.
+    /// Parses RFC 3339 with any offset; a time without one is taken as UTC.
     ///
     /// # Errors
-    /// Says what was expected when the text is no such time.
+    /// The text is not such a time; the error has the expected format.
     pub fn parse(text: &str) -> Result<Self, InvalidTimestamp> {
         if let Some(timestamp) = as_written(text) {
             return Ok(Self(timestamp));
@@ -66,7 +66,7 @@ impl Timestamp {
     }
 }
 
-/// The moment that much later, in whole milliseconds; [`Timestamp::MAX`] beyond what a date can say.
+/// Adds a duration, in whole milliseconds; [`Timestamp::MAX`] beyond the range of dates.
 impl Add<Duration> for Timestamp {
     type Output = Self;
 
@@ -76,8 +76,8 @@ impl Add<Duration> for Timestamp {
     }
 }
 
-/// Reads what we, and most others, write: `2026-11-15T12:00:00.000Z`. A stream has one with every status, and to read
-/// any form there is takes ten times as long.
+/// Parses the form that we and most peers write: `2026-11-15T12:00:00.000Z`. Each status of a stream has
+/// one, and the general parser takes ten times as long.
 fn as_written(text: &str) -> Option<jiff::Timestamp> {
     let bytes: &[u8; 24] = text.as_bytes().try_into().ok()?;
     let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'.'), (23, b'Z')];
@@ -103,7 +103,7 @@ fn as_written(text: &str) -> Option<jiff::Timestamp> {
     Offset::UTC.to_timestamp(at.ok()?).ok()
 }
 
-/// The text is not a time.
+/// The error for a text that is not a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidTimestamp;
 

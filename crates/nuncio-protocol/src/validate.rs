@@ -1,5 +1,5 @@
-//! Demands on a request beyond its shape: REQUIRED fields are set, lists that need an element have
-//! one, numbers are in range (spec 5.7). Every violation names its field.
+//! Validation of requests beyond their shape: REQUIRED fields are set, lists have their minimum length,
+//! numbers are in range (spec 5.7). Every violation names its field.
 
 use crate::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, Error, FieldViolation,
@@ -8,9 +8,9 @@ use crate::{
     TaskId, TaskPushNotificationConfig,
 };
 
-/// The largest page of `ListTasks` (spec 3.1.4).
+/// Maximum page size of `ListTasks` (spec 3.1.4).
 pub const MAX_PAGE_SIZE: i32 = 100;
-/// The page of `ListTasks` when none is asked for.
+/// Default page size of `ListTasks`.
 pub const DEFAULT_PAGE_SIZE: i32 = 50;
 
 /// Violations found so far.
@@ -37,12 +37,12 @@ impl Checks {
     }
 }
 
-/// A request that can be checked.
+/// A request that can be validated.
 pub trait Validate {
-    /// Checks the request.
+    /// Validates the request.
     ///
     /// # Errors
-    /// `InvalidParams` with every field that is wrong.
+    /// `InvalidParams` with every wrong field.
     fn validate(&self) -> Result<()>;
 }
 
@@ -76,7 +76,7 @@ fn validate_send(req: &SendMessageRequest) -> Result<()> {
         checks.history_length(configuration.history_length, "configuration.historyLength");
         if let Some(config) = &configuration.task_push_notification_config {
             checks.required(&config.url, "configuration.taskPushNotificationConfig.url");
-            // Trap T-21: inside a send it is the task of that send.
+            // Trap T-21: in a send, only the task of that send is allowed.
             let own = config.task_id.is_none() || config.task_id == req.message.task_id;
             let field = "configuration.taskPushNotificationConfig.taskId";
             checks.that(own, field, "must be empty or the task of the message");
@@ -85,7 +85,7 @@ fn validate_send(req: &SendMessageRequest) -> Result<()> {
     checks.done()
 }
 
-/// REQ-018, REQ-019.
+/// Checks a message (REQ-018, REQ-019).
 fn check_message(checks: &mut Checks, message: &Message) {
     checks.required(message.message_id.as_str(), "message.messageId");
     checks.that(message.role != Role::Unspecified, "message.role", "expected ROLE_USER or ROLE_AGENT");
@@ -99,7 +99,7 @@ fn validate_get(req: &GetTaskRequest) -> Result<()> {
     checks.done()
 }
 
-/// REQ-116, REQ-121.
+/// Checks a list request (REQ-116, REQ-121).
 fn validate_list(req: &ListTasksRequest) -> Result<()> {
     let mut checks = Checks::default();
     checks.history_length(req.history_length, "historyLength");
@@ -138,10 +138,10 @@ fn required_config_id(task_id: &TaskId, id: &PushConfigId) -> Result<()> {
     checks.done()
 }
 
-/// Checks a task that a peer sent.
+/// Validates a task that a peer sent.
 ///
 /// # Errors
-/// `InvalidParams` with every field that is wrong; a client turns it into `InvalidAgentResponse`.
+/// `InvalidParams` with every wrong field; a client turns it into `InvalidAgentResponse`.
 pub fn validate_task(task: &Task) -> Result<()> {
     let mut checks = Checks::default();
     checks.required(task.id.as_str(), "task.id");

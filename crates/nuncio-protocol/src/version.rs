@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// A version of the protocol that we speak.
+/// A supported version of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Version {
-    /// 0.3, which is also what an absent version means (spec 3.6.2).
+    /// 0.3, also the meaning of an absent version (spec 3.6.2).
     V0_3,
     /// 1.0.
     V1_0,
@@ -15,10 +15,10 @@ impl Version {
     /// Every version, newest first.
     pub const ALL: &[Self] = &[Self::V1_0, Self::V0_3];
 
-    /// The version of a request that names none.
+    /// The version of a request without one.
     pub const IMPLIED: Self = Self::V0_3;
 
-    /// As it stands in headers and cards.
+    /// The version in headers and cards.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -27,7 +27,7 @@ impl Version {
         }
     }
 
-    /// Reads `Major.Minor`; a patch number is ignored (REQ-073, trap T-38). `None`: not ours.
+    /// Parses `Major.Minor`; a patch number is ignored (REQ-073, trap T-38). `None` if it is not supported.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.trim().splitn(3, '.');

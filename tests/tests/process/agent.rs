@@ -68,7 +68,7 @@ async fn an_agent_is_added_called_looked_at_and_removed() {
     says(&ask(&["erase", "--anonymous", "--agent", "slow", "--yes"]).await, 0, &["1 tasks"]);
     says(&ask(&["task", "show", text(&running["task"]["id"])]).await, 5, &["there is no task"]);
     says(&ask(&["agent", "add", "far", &url]).await, 6, &["already"]);
-    says(&ask(&["agent", "add", "x", "cmd:./agent"]).await, 6, &["never from here"]);
+    says(&ask(&["agent", "add", "x", "cmd:./agent"]).await, 6, &["only in the file"]);
     says(&ask(&["agent", "remove", "echo"]).await, 6, &["on the command line"]);
     says(&ask(&["agent", "remove", "far"]).await, 0, &["far is removed"]);
     says(&ask(&["agent", "show", "far"]).await, 5, &["there is no agent far"]);

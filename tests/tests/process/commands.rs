@@ -271,7 +271,7 @@ async fn access_tokens_are_fetched_with_the_secret_of_the_environment() {
     assert!(wrong.stderr.contains("invalid_client") && !wrong.stderr.contains("wr0ng"), "{wrong:?}");
     // Both are set: what is typed counts more.
     let right = cli_with_env(&args, &[("NUNCIO_OAUTH_SECRET", "s3cret"), ("NUNCIO_KEY", "other")]).await;
-    assert!(right.stderr.contains("is no agent card"), "the door is open: {right:?}");
+    assert!(right.stderr.contains("is not an agent card"), "the door is open: {right:?}");
     serving.abort();
 }
 

@@ -46,7 +46,7 @@ async fn what_a_program_says_on_stderr_is_in_the_log_with_agent_and_task_within_
     let task = json(&cli(&["send", &hub.agent("program"), SECRET, "-o", "json"]).await)["task"].clone();
     assert_eq!(task["artifacts"][0]["parts"][0]["text"], SECRET, "{task}");
     let log = log(hub).await;
-    let (said, more) = (saying(&log, "a program says"), saying(&log, "a program says more than is logged"));
+    let (said, more) = (saying(&log, "program stderr"), saying(&log, "program stderr: lines left out"));
     for line in said.iter().chain(&more) {
         assert_eq!((&line["fields"]["agent"], &line["fields"]["task"]), (&json!("program"), &task["id"]));
     }
@@ -176,7 +176,7 @@ async fn a_line_of_the_log_for_people_is_the_hubs_own() {
     let logged: Vec<_> = stderr.split(['\n', '\r']).filter(|line| line.contains(forged)).collect();
     assert!(logged.len() >= 2, "{stderr}");
     for line in logged {
-        assert!(line.contains("it broke") || line.contains("a program says"), "{line:?} in {stderr}");
+        assert!(line.contains("it broke") || line.contains("program stderr"), "{line:?} in {stderr}");
         assert!(!line.contains('\u{1b}'), "{line:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! OAuth 2.0 client credentials (RFC 6749, 4.4): what is asked of the token endpoint, and what its answer
-//! says. Nothing here talks to anybody.
+//! OAuth 2.0 client credentials (RFC 6749, 4.4): builds the request to the token endpoint and parses its
+//! answer. Does no I/O.
 
 use std::time::Duration;
 
@@ -22,19 +22,19 @@ use crate::{
     http_headers::retry_after,
 };
 
-/// A token that does not say how long it is good is used until it is refused, but no longer than this.
+/// Maximum lifetime of a token without `expires_in`.
 const UNSTATED: Duration = Duration::from_secs(60 * 60);
-/// So long before its end a token is renewed, or a tenth of its time if that is less: a call under way
-/// must not outlive it.
+/// Time before its expiry at which a token is renewed, or a tenth of its lifetime if that is less: it must
+/// not expire during a call.
 const MARGIN: Duration = Duration::from_secs(60);
-/// Of what a token endpoint says about an error, this much is passed on.
+/// Maximum length of the token endpoint's error text in our message, in characters.
 const MAX_SAID: usize = 300;
 
-/// Access tokens by OAuth 2.0 client credentials: the endpoint, and the client's id and secret.
+/// Access tokens by OAuth 2.0 client credentials: the token endpoint, and the client's id and secret.
 ///
-/// The secret goes to the token endpoint, which is the caller's own word, and nowhere else; the tokens go
-/// where all credentials go. There is no way to take the endpoint from an agent's card, because a card
-/// could then name any address and be sent the secret.
+/// The secret is sent only to the token endpoint, which the caller configures; the tokens go to the same
+/// origins as all credentials. The endpoint is never taken from an agent's card: a card could then name any
+/// URL and receive the secret.
 ///
 /// ```
 /// use nuncio_client::{ClientCredentials, Credentials};
@@ -49,7 +49,7 @@ pub struct ClientCredentials {
     token_url: Url,
     client_id: String,
     secret: Secret,
-    /// Id and secret by HTTP Basic; marked as sensitive.
+    /// Id and secret for HTTP Basic; marked as sensitive.
     basic: HeaderValue,
     scopes: Vec<String>,
     audience: Option<String>,
@@ -57,10 +57,10 @@ pub struct ClientCredentials {
 }
 
 impl ClientCredentials {
-    /// The client of this id and secret at this token endpoint.
+    /// A client with this id and secret at this token endpoint.
     ///
     /// # Errors
-    /// The endpoint is not reached by https, or by http on this machine; or something is empty.
+    /// The endpoint is neither https nor http on this machine; or a value is empty.
     pub fn new(token_url: &str, client_id: &str, client_secret: &str) -> Result<Self> {
         let token_url = endpoint(token_url)?;
         for (field, text) in [("client_id", client_id), ("client_secret", client_secret)] {
@@ -83,22 +83,22 @@ impl ClientCredentials {
         })
     }
 
-    /// Asks for this scope, too.
+    /// Adds a scope to request.
     #[must_use]
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.scopes.push(scope.into());
         self
     }
 
-    /// Asks for tokens for this audience, which some servers demand.
+    /// Requests tokens for this audience, which some servers require.
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.audience = Some(audience.into());
         self
     }
 
-    /// Sends id and secret in the body (`client_secret_post`), for servers that do not take them by HTTP
-    /// Basic (`client_secret_basic`), which is the default.
+    /// Sends id and secret in the body (`client_secret_post`), for servers that do not accept HTTP Basic
+    /// (`client_secret_basic`), which is the default.
     #[must_use]
     pub fn secret_in_body(mut self) -> Self {
         self.in_body = true;
@@ -132,7 +132,7 @@ impl ClientCredentials {
         (headers, form.finish().into())
     }
 
-    /// The token in an answer of the token endpoint.
+    /// Parses the answer of the token endpoint.
     pub(super) fn read(
         &self,
         status: StatusCode,
@@ -144,17 +144,17 @@ impl ClientCredentials {
             return Err(self.refusal(status, headers, body, now));
         }
         let not_a_token = |why: &str| {
-            let message = format!("the answer of {} is no token: {why}", shown(&self.token_url));
+            let message = format!("the answer of {} is not a token: {why}", shown(&self.token_url));
             NoToken::new(ErrorKind::Unauthenticated, &message)
         };
-        // Whatever is wrong with it, the body may hold a token: it is not quoted.
+        // The body may contain a token, so errors never quote it.
         let answer: Answer = serde_json::from_slice(body)
             .map_err(|_| not_a_token("expected a JSON object with access_token"))?;
         if !answer.token_type.as_deref().is_none_or(|kind| kind.eq_ignore_ascii_case("bearer")) {
             return Err(not_a_token("expected token_type Bearer"));
         }
         let mut value = HeaderValue::from_str(&format!("Bearer {}", answer.access_token))
-            .map_err(|_| not_a_token("access_token holds characters that cannot stand in a header"))?;
+            .map_err(|_| not_a_token("access_token has characters that are not allowed in a header"))?;
         if answer.access_token.is_empty() {
             return Err(not_a_token("access_token is empty"));
         }
@@ -182,7 +182,8 @@ impl ClientCredentials {
         NoToken { retry_after: retry_after(headers, now), ..NoToken::new(kind, &message) }
     }
 
-    /// The endpoint's description of an error, for people; nothing if it repeats the secret in any form that we sent.
+    /// The endpoint's error text, without control characters; `None` if it contains the secret in any form
+    /// that was sent.
     fn harmless(&self, text: &str) -> Option<String> {
         let secret = self.secret.reveal();
         let basic = self.basic.to_str().unwrap_or_default().trim_start_matches("Basic ");
@@ -193,7 +194,7 @@ impl ClientCredentials {
     }
 }
 
-/// The address of a token endpoint (RFC 6749, 3.2).
+/// Parses the URL of a token endpoint (RFC 6749, 3.2).
 fn endpoint(text: &str) -> Result<Url> {
     let invalid = |why: &str| Error::invalid_field("token_url", why);
     let url = Url::parse(text.trim()).map_err(|error| invalid(&error.to_string()))?;
@@ -223,29 +224,29 @@ struct Answer {
     expires_in: Option<Value>,
 }
 
-/// An answer without one (RFC 6749, 5.2).
+/// An error answer (RFC 6749, 5.2).
 #[derive(Default, Deserialize)]
 struct Refusal {
     error: Option<String>,
     error_description: Option<String>,
 }
 
-/// A token as it was issued.
+/// A token with its lifetime.
 #[derive(Debug)]
 pub(super) struct Issued {
-    /// Of the header `Authorization`.
+    /// Value of the header `Authorization`.
     pub(super) value: HeaderValue,
     /// The time for which it is used.
     pub(super) lifetime: Duration,
 }
 
-/// Some servers write the number as text.
+/// Parses seconds; some servers send the number as a string.
 fn seconds(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::String(text) => text.trim().parse().ok()?,
         other => other.as_f64()?,
     };
-    // Less than nothing is nothing; more than there is, is all there is.
+    // Negative values become zero, and too large ones the maximum.
     Some(Duration::try_from_secs_f64(seconds).unwrap_or(if seconds > 0.0 {
         Duration::MAX
     } else {
@@ -258,7 +259,7 @@ fn lifetime(stated: Option<Duration>) -> Duration {
     stated - (stated / 10).min(MARGIN)
 }
 
-/// The reason why there is no token. Told to everyone who waited for it.
+/// The reason why there is no token. All calls that waited for the token get it.
 #[derive(Clone, Debug)]
 pub(super) struct NoToken {
     kind: ErrorKind,
@@ -273,7 +274,7 @@ impl NoToken {
 }
 
 impl From<NoToken> for Failure {
-    /// The agent has not seen the call: if later may do, it may be made again.
+    /// The agent has not received the call, so it may be retried if the error is temporary.
     fn from(no_token: NoToken) -> Self {
         let error = Error::new(no_token.kind, no_token.message);
         let error = match no_token.retry_after {
@@ -387,7 +388,7 @@ mod tests {
             (200, "<html>", ErrorKind::Unauthenticated, "expected a JSON object with access_token"),
             (200, r#"{"access_token":7}"#, ErrorKind::Unauthenticated, "with access_token"),
             (200, r#"{"access_token":""}"#, ErrorKind::Unauthenticated, "access_token is empty"),
-            (200, r#"{"access_token":"a\nb"}"#, ErrorKind::Unauthenticated, "cannot stand in a header"),
+            (200, r#"{"access_token":"a\nb"}"#, ErrorKind::Unauthenticated, "are not allowed in a header"),
             (
                 200,
                 r#"{"access_token":"t","token_type":"mac"}"#,

@@ -1,8 +1,8 @@
-//! A text that is never shown.
+//! A string that is never printed.
 
 use std::fmt;
 
-/// A secret: it has no `Display` and no `Serialize`, and its `Debug` tells nothing.
+/// A secret: no `Display`, no `Serialize`, and a `Debug` without content.
 #[derive(Clone)]
 pub(crate) struct Secret(String);
 
@@ -11,7 +11,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// For the wire, and for nothing else.
+    /// The secret, only for sending it.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Access tokens, kept while they are good and fetched once however many calls wait for one.
+//! A cache of access tokens. A token is fetched once, however many calls wait for it.
 
 use std::{fmt, time::Duration};
 
@@ -14,25 +14,25 @@ use crate::{
     failure::Failure,
 };
 
-/// A token endpoint that takes longer is taken for down.
+/// Timeout of the token endpoint.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The largest answer of a token endpoint that is read.
+/// Maximum size of an answer of the token endpoint, in bytes.
 const MAX_BODY: usize = 64 << 10;
 
 /// The tokens of one client.
 pub(super) struct Tokens {
     client: ClientCredentials,
-    /// Held by the one call that fetches a token; the others wait for it.
+    /// Held by the call that fetches a token; other calls wait for it.
     flight: tokio::sync::Mutex<()>,
-    /// The lock is held for a look or a change, never across a request.
+    /// Never held during a request.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The number of fetches that have ended. It also tells tokens apart.
+    /// The number of completed fetches; also identifies a token.
     flights: u64,
-    /// The outcome of the last one; `None` if there was none, or its token was refused.
+    /// The outcome of the last fetch; `None` if there was none, or its token was refused.
     outcome: Option<Result<Token, NoToken>>,
 }
 
@@ -43,7 +43,7 @@ struct Token {
     lifetime: Duration,
 }
 
-/// Tells a token from those that come after it.
+/// Identifies a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TokenId(u64);
 
@@ -59,7 +59,7 @@ impl Tokens {
         Self { client, flight: tokio::sync::Mutex::default(), state: Mutex::default() }
     }
 
-    /// A header `Authorization` with a good token: the kept one, or a new one.
+    /// The header `Authorization` with a cached token, or with a new one.
     pub(super) async fn authorization(&self, egress: &Egress) -> Result<HeaderValue, Failure> {
         let flights = {
             let state = self.state();
@@ -68,7 +68,7 @@ impl Tokens {
             }
             state.flights
         };
-        // One that is given up while it fetches frees the lock, and the next in line fetches.
+        // If this call is dropped while it fetches, the lock is released and the next waiter fetches.
         let _flight = self.flight.lock().await;
         {
             let state = self.state();
@@ -87,13 +87,13 @@ impl Tokens {
         outcome.map(|token| token.value).map_err(Failure::from)
     }
 
-    /// The token that is kept, if it is good.
+    /// The cached token, if it has not expired.
     pub(super) fn kept(&self) -> Option<TokenId> {
         let state = self.state();
         state.good(Instant::now()).map(|_| TokenId(state.flights))
     }
 
-    /// Does not use this token any more; one that came after it is kept.
+    /// Drops this token from the cache; a newer one stays.
     pub(super) fn forget(&self, token: TokenId) {
         let mut state = self.state();
         if TokenId(state.flights) == token {

@@ -1,6 +1,6 @@
 //! The lifetime of a card (spec 8.6, RFC 9111), and a small cache.
 //!
-//! The store is private to one set of credentials: share it between clients that present the same ones.
+//! A cache is private to one set of credentials: share it only between clients with the same ones.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -16,29 +16,29 @@ use url::Url;
 use super::discover::{Answer, FetchedCard, SharedCard, card_urls, fetch, no_card};
 use crate::{Credentials, egress::Egress, http_headers::http_date};
 
-/// For answers that say nothing about caching; the specification leaves it to us.
+/// Lifetime without caching headers; the specification leaves it to the client.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
-/// A card that claims to be good for longer is asked about once a day all the same.
+/// Maximum lifetime: every card is revalidated once a day.
 const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most cards that are kept; the one that was stored longest ago goes first.
+/// Maximum number of cached cards; the one stored first is evicted first.
 const MAX_CARDS: usize = 256;
 
-/// The validators of a later request, by which it learns whether the card has changed.
+/// Validators for a conditional request.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Validators {
     pub(crate) etag: Option<HeaderValue>,
     pub(crate) last_modified: Option<HeaderValue>,
 }
 
-/// The rules by which an answer may be kept.
+/// The caching rules of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Storage {
-    /// For this long it is used without asking.
+    /// The time for which it is used without revalidation.
     pub(crate) lifetime: Duration,
     pub(crate) validators: Validators,
 }
 
-/// The rules by which the answer with these headers may be kept; `None` if not at all.
+/// Reads the caching rules from the headers; `None` if the answer must not be stored.
 pub(crate) fn storage(headers: &HeaderMap) -> Option<Storage> {
     let directives: Vec<_> = headers
         .get_all(CACHE_CONTROL)
@@ -54,7 +54,7 @@ pub(crate) fn storage(headers: &HeaderMap) -> Option<Storage> {
     let max_age = directives.iter().find_map(|directive| directive.strip_prefix("max-age="));
     let lifetime = match max_age {
         _ if has("no-cache") => Duration::ZERO,
-        // A lifetime that cannot be read is none (RFC 9111, 4.2.1).
+        // An invalid max-age counts as expired (RFC 9111, 4.2.1).
         Some(text) => seconds(text.trim_matches('"')).unwrap_or_default().saturating_sub(age(headers)),
         None => expires_in(headers).unwrap_or(DEFAULT_LIFETIME),
     };
@@ -76,7 +76,7 @@ fn age(headers: &HeaderMap) -> Duration {
     text(headers, AGE).and_then(seconds).unwrap_or_default()
 }
 
-/// The older way to say it. `Expires: 0` and other nonsense mean that it has expired.
+/// The lifetime by `Expires`. `Expires: 0` and invalid values mean expired.
 fn expires_in(headers: &HeaderMap) -> Option<Duration> {
     let expires = text(headers, EXPIRES)?;
     let lifetime = http_date(expires)
@@ -97,10 +97,10 @@ impl Entry {
     }
 }
 
-/// Cards that were fetched, for as long as they say.
+/// A cache of fetched cards.
 #[derive(Default)]
 pub struct CardCache {
-    /// By address. The lock is held for a look or an insert, never across a request.
+    /// By URL. The lock is never held during a request.
     entries: Mutex<HashMap<Url, Entry>>,
 }
 
@@ -111,8 +111,8 @@ impl CardCache {
         Self::default()
     }
 
-    /// The card of an agent: a kept one while it is fresh; otherwise the agent is asked, with the kept
-    /// one's validator, whether it has changed.
+    /// The card of an agent: from the cache while it is fresh, otherwise by a conditional request to the
+    /// agent.
     ///
     /// # Errors
     /// As [`discover`](super::discover::discover); a stale card is not served instead.
@@ -131,7 +131,7 @@ impl CardCache {
         Err(no_card(&places))
     }
 
-    /// As [`Self::discover`], for a card that is at this address and nowhere else, whatever the address looks like.
+    /// Like [`Self::discover`], for a card at exactly this URL.
     ///
     /// # Errors
     /// As [`Self::discover`].

@@ -26,47 +26,48 @@ const WELL_KNOWN: &str = ".well-known/agent-card.json";
 /// The path of cards before v0.3.
 const LEGACY: &str = ".well-known/agent.json";
 
-/// A card as it was fetched.
+/// A card and its source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FetchedCard {
     /// The card, in v1.0 terms.
     pub card: AgentCard,
-    /// As it came: signatures are made over this, and members that we do not know are here.
+    /// The card as received: signatures cover this form, and unknown members are kept.
     pub json: Value,
-    /// The address that it came from.
+    /// The URL that it was fetched from.
     pub url: Url,
 }
 
 impl FetchedCard {
-    /// Reads a card of either version that is at hand, such as one in a file. `url` stands for where it came
-    /// from: credentials are for that origin.
+    /// Parses a card of either version, such as one in a file. Credentials are bound to the origin of
+    /// `url`.
     ///
     /// # Errors
-    /// `InvalidAgentResponse` if it is none.
+    /// `InvalidAgentResponse` if it is not a card.
     pub fn read(url: &Url, body: &[u8]) -> Result<Self> {
         read_card(url, body)
     }
 }
 
-/// Cards are shared between those who call the agent.
+/// A card, shared between clients.
 pub(crate) type SharedCard = Arc<FetchedCard>;
 
 /// An answer to a request for a card.
 pub(crate) enum Answer {
     Card(SharedCard, Option<Storage>),
-    /// The card is still what it was.
+    /// The cached card is still current.
     NotModified(Option<Storage>),
     NotFound,
 }
 
-/// Reads an agent's address as people write it: the scheme may be left out, and is then `https`, or
-/// `http` on this machine.
+/// Parses an agent's URL as people write it. The scheme may be left out; the default is `https`, or `http`
+/// on this machine.
 ///
 /// # Errors
-/// It is no http or https address, or holds credentials.
+/// It is not an http or https URL, or contains credentials.
 pub fn agent_url(text: &str) -> Result<Url> {
     let text = text.trim();
-    let invalid = |why: &str| Error::invalid_field("url", format!("{text:?} is no agent's address: {why}"));
+    let invalid =
+        |why: &str| Error::invalid_field("url", format!("{text:?} is not the URL of an agent: {why}"));
     let url = if text.contains("://") {
         Url::parse(text).map_err(|error| invalid(&error.to_string()))?
     } else {
@@ -81,14 +82,14 @@ pub fn agent_url(text: &str) -> Result<Url> {
         return Err(invalid("expected http or https"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        // Not echoed: it may be a password.
+        // Not quoted: it may contain a password.
         return Err(Error::invalid_field("url", "holds a user or a password; give credentials separately"));
     }
     Ok(url)
 }
 
-/// The addresses at which the card of an agent may be, in the order to try. An address that ends in `.json` is the card
-/// itself; below any other, which may have a path, the well-known places are tried.
+/// The URLs where the card of an agent may be, in the order to try. A URL that ends in `.json` is the card
+/// itself; below any other, the well-known paths are tried.
 #[must_use]
 pub fn card_urls(agent: &Url) -> Vec<Url> {
     if agent.path().ends_with(".json") {
@@ -104,12 +105,12 @@ pub fn card_urls(agent: &Url) -> Vec<Url> {
     vec![below(WELL_KNOWN), below(LEGACY)]
 }
 
-/// Finds and fetches the card of an agent. The credentials go along: the address is the one that the
-/// caller gave, and some agents show their card only to those they know.
+/// Finds and fetches the card of an agent. Credentials are sent, because the caller gave the URL and some
+/// agents show their card only to authenticated clients.
 ///
 /// # Errors
-/// `InvalidAgentResponse` if there is no card, or what is there is none; otherwise what the transport or
-/// the status says.
+/// `InvalidAgentResponse` if there is no card or the document is not a card; otherwise the error of the
+/// transport or the status.
 pub async fn discover(egress: &Egress, agent: &Url, credentials: &Credentials) -> Result<Arc<FetchedCard>> {
     let places = card_urls(agent);
     for url in &places {
@@ -127,7 +128,7 @@ pub(crate) fn no_card(places: &[Url]) -> Error {
     Error::new(ErrorKind::InvalidAgentResponse, message)
 }
 
-/// Asks one place for a card.
+/// Requests the card at one URL.
 pub(crate) async fn fetch(
     egress: &Egress,
     url: &Url,
@@ -175,10 +176,10 @@ fn condition(headers: &mut HeaderMap, validators: &Validators) {
     }
 }
 
-/// The content type is not insisted on (trap T-44).
+/// Parses a card. The content type is not checked (trap T-44).
 fn read_card(url: &Url, body: &[u8]) -> Result<FetchedCard> {
     let not_a_card = |why: &str| {
-        let message = format!("what is at {} is no agent card: {why}", shown(url));
+        let message = format!("the document at {} is not an agent card: {why}", shown(url));
         Error::new(ErrorKind::InvalidAgentResponse, message)
     };
     let json: Value = serde_json::from_slice(body).map_err(|error| not_a_card(&error.to_string()))?;

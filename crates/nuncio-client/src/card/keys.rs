@@ -1,5 +1,5 @@
-//! Keys that sign and verify cards and notifications: ES256, EdDSA (Ed25519) and RS256, and no others. `none`
-//! and algorithms with a shared secret prove nothing to the public.
+//! Keys that sign and verify cards and notifications: ES256, EdDSA (Ed25519) and RS256 only. `none` and
+//! algorithms with a shared secret prove nothing to third parties.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::pem;
 
-/// The algorithms by which a card may be signed.
+/// The algorithms of card signatures.
 const ALGORITHMS: [(Algorithm, &str); 3] =
     [(Algorithm::ES256, "ES256"), (Algorithm::EdDSA, "EdDSA"), (Algorithm::RS256, "RS256")];
 
@@ -30,19 +30,19 @@ const ED25519_PKCS8: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// Not a private key of a kind that we sign with.
+    /// Not a private key of a supported type.
     #[error("expected a PKCS#8 PEM of an Ed25519, P-256 or RSA private key; make one with: openssl genpkey")]
     NotASigningKey,
-    /// Not a public key of a kind that we verify with.
+    /// Not a public key of a supported type.
     #[error("expected a PEM of an Ed25519, P-256 or RSA public key, a JWK, or a JWK set: {0}")]
     NotATrustedKey(String),
 }
 
-/// The library needs to be told once per process which cryptography to use; it is the one of our TLS.
+/// Selects the cryptography provider of the JWT library, once per process: the same as for TLS.
 pub(crate) fn install_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // If somebody else has installed one, it is that one.
+        // A provider that the application has installed stays.
         let _ = DEFAULT_PROVIDER.install_default();
     });
 }
@@ -59,7 +59,7 @@ pub(crate) fn algorithm_name(algorithm: Algorithm) -> &'static str {
 #[derive(Clone)]
 pub struct SigningKey {
     pub(crate) key: EncodingKey,
-    /// The same, ready for use: the library would make it anew for each signature, at twice its cost.
+    /// The same key, parsed: the library would parse it for each signature, which doubles the cost.
     pair: Option<Arc<Ed25519KeyPair>>,
     pub(crate) algorithm: Algorithm,
     pub(crate) kid: String,
@@ -68,11 +68,11 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// Reads a PKCS#8 PEM: Ed25519, P-256 or RSA. `kid` is how verifiers find the public key; if it is
-    /// empty, the key's thumbprint (RFC 7638) is used.
+    /// Reads a PKCS#8 PEM: Ed25519, P-256 or RSA. Verifiers find the public key by `kid`; if it is empty,
+    /// the key's thumbprint (RFC 7638) is used.
     ///
     /// # Errors
-    /// It is no such key.
+    /// The text is not such a key.
     pub fn from_pem(pem: &str, kid: &str) -> Result<Self, KeyError> {
         install_provider();
         let (algorithm, key) = pem::private_key(pem).ok_or(KeyError::NotASigningKey)?;
@@ -81,11 +81,11 @@ impl SigningKey {
         Ok(Self { pair: pair(&key, algorithm), key, algorithm, kid, jku: None, jwk })
     }
 
-    /// The Ed25519 key of a seed, which is its whole private half: whoever derives secrets from one master
-    /// secret derives keys in this way. Its `kid` is its thumbprint.
+    /// The Ed25519 key of a seed, which is the whole private key. Use it to derive keys from a master
+    /// secret. The `kid` is its thumbprint.
     ///
     /// # Errors
-    /// The cryptography refuses it, which it does for no seed.
+    /// The cryptography library refuses the seed; no seed is known to be refused.
     pub fn from_ed25519_seed(seed: &[u8; 32]) -> Result<Self, KeyError> {
         install_provider();
         let key = EncodingKey::from_ed_der(&[&ED25519_PKCS8[..], seed].concat());
@@ -94,7 +94,7 @@ impl SigningKey {
         Ok(Self { pair: pair(&key, algorithm), kid: thumbprint(&jwk)?, key, algorithm, jku: None, jwk })
     }
 
-    /// The signature of this text, in base64url.
+    /// Signs this text; the signature is in base64url.
     pub(crate) fn sign(&self, text: &str) -> Result<String> {
         match &self.pair {
             Some(pair) => Ok(URL_SAFE_NO_PAD.encode(pair.sign(text.as_bytes()))),
@@ -102,7 +102,7 @@ impl SigningKey {
         }
     }
 
-    /// Says where the public key is published, as a JWK set.
+    /// Sets the URL where the public key is published, as a JWK set.
     #[must_use]
     pub fn with_jku(mut self, url: impl Into<String>) -> Self {
         self.jku = Some(url.into());
@@ -115,10 +115,10 @@ impl SigningKey {
         &self.kid
     }
 
-    /// The public key, to be published.
+    /// The public key as a JWK, for publication.
     #[must_use]
     pub fn jwk(&self) -> Value {
-        // A few strings: writing them to memory cannot fail.
+        // Serializing strings cannot fail.
         let mut jwk = serde_json::to_value(&self.jwk).unwrap_or_default();
         jwk["kid"] = json!(self.kid);
         jwk["use"] = json!("sig");
@@ -136,13 +136,13 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// The name of a key that has none (RFC 7638).
+/// The thumbprint of a key (RFC 7638), its default id.
 fn thumbprint(jwk: &Jwk) -> Result<String, KeyError> {
     jwk.thumbprint(ThumbprintHash::SHA256).map_err(|_| KeyError::NotASigningKey)
 }
 
-/// The public half. The library refuses Ed25519 keys that carry their public key (PKCS#8 v2), which is
-/// what most tools write; so that one we derive ourselves.
+/// The public key. The library refuses Ed25519 keys that include their public key (PKCS#8 v2, the format of
+/// most tools), so that one is derived here.
 fn public_jwk(key: &EncodingKey, algorithm: Algorithm) -> Option<Jwk> {
     if algorithm != Algorithm::EdDSA {
         return Jwk::from_encoding_key(key, algorithm).ok();
@@ -160,7 +160,7 @@ fn pair(key: &EncodingKey, algorithm: Algorithm) -> Option<Arc<Ed25519KeyPair>> 
 /// A public key that the caller trusts.
 #[derive(Clone)]
 pub(crate) struct TrustedKey {
-    /// `None`: it may be behind any `kid`.
+    /// `None`: matches any `kid`.
     pub(crate) kid: Option<String>,
     pub(crate) algorithm: Algorithm,
     pub(crate) key: DecodingKey,
@@ -175,8 +175,8 @@ impl TrustedKey {
     }
 }
 
-/// The keys whose signatures the caller trusts. Where a card says its keys are (`jku`) is not looked at:
-/// who made up a card can make up that as well.
+/// The keys that the caller trusts. The key URL of a card (`jku`) is ignored, because a forged card can
+/// name a forged key.
 #[derive(Clone, Default)]
 pub struct TrustedKeys {
     pub(crate) keys: Vec<TrustedKey>,
@@ -189,11 +189,11 @@ impl TrustedKeys {
         Self::default()
     }
 
-    /// Reads the text of a file: a PEM of a public key, a JWK, or a JWK set. Keys of a set that are not
-    /// for verifying cards are left out (RFC 7517, 5).
+    /// Parses a file: a PEM of a public key, a JWK, or a JWK set. Keys of a set that cannot verify cards
+    /// are left out (RFC 7517, 5).
     ///
     /// # Errors
-    /// There is no usable key in it.
+    /// There is no usable key.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         if text.contains("-----BEGIN") {
             return Self::from_pem(text, None);
@@ -206,7 +206,7 @@ impl TrustedKeys {
     /// Reads a PEM of a public key. Without a `kid` it is tried on every signature of its algorithm.
     ///
     /// # Errors
-    /// It is no key of a kind that we verify with.
+    /// It is not a key of a supported type.
     pub fn from_pem(pem: &str, kid: Option<&str>) -> Result<Self, KeyError> {
         let (algorithm, key) = pem::public_key(pem)
             .ok_or_else(|| KeyError::NotATrustedKey("no such key in the PEM".to_owned()))?;
@@ -217,7 +217,7 @@ impl TrustedKeys {
     /// Reads a JWK set, or a single JWK.
     ///
     /// # Errors
-    /// There is no usable key in it.
+    /// There is no usable key.
     pub fn from_jwks(json: &Value) -> Result<Self, KeyError> {
         install_provider();
         let keys: Vec<_> = match json["keys"].as_array() {
@@ -230,12 +230,12 @@ impl TrustedKeys {
         Ok(Self { keys })
     }
 
-    /// Trusts these as well.
+    /// Adds the keys of another set.
     pub fn extend(&mut self, others: Self) {
         self.keys.extend(others.keys);
     }
 
-    /// True if nothing is trusted.
+    /// True if there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
@@ -248,8 +248,8 @@ impl fmt::Debug for TrustedKeys {
     }
 }
 
-/// A key of a set, if cards can be verified with it. `nbf` and `exp` are no members of the standard, but
-/// where they are, they are meant.
+/// A key of a set, if it can verify cards. `nbf` and `exp` are not standard members of a JWK, but they are
+/// respected if present.
 fn trusted_jwk(json: &Value) -> Option<TrustedKey> {
     let jwk: Jwk = serde_json::from_value(json.clone()).ok()?;
     let algorithm = match &jwk.algorithm {

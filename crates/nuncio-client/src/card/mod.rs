@@ -1,4 +1,4 @@
-//! Agent cards on the way in: found, kept, and checked; and signed on the way out.
+//! Agent cards: discovery, caching, signing and verification.
 
 pub(crate) mod cache;
 pub(crate) mod discover;

@@ -1,4 +1,5 @@
-//! Keys in PEM, as the library takes them: the inner key of RSA and of public keys, the whole PKCS#8 of the others.
+//! Keys in PEM, in the form that the JWT library expects: the inner key of RSA and of public keys, the
+//! whole PKCS#8 of other private keys.
 
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey};
 use pkcs8::{ObjectIdentifier, PrivateKeyInfo, spki::SubjectPublicKeyInfoRef};

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::keys::{SigningKey, algorithm_name, install_provider};
 
-/// Signs a card with each key, and puts the signatures into it. Signatures of other keys stay.
+/// Signs a card with each key, and adds the signatures to it. Signatures by other keys are kept.
 ///
-/// A card that holds more than the members of v1.0 gets two signatures per key: one over its v1.0
-/// members, for verifiers that drop what they do not know, and one over all of it, for those that take
-/// it as it came. Either kind finds one that holds.
+/// A card with more than the members of v1.0 gets two signatures per key: one over its v1.0 members, for
+/// verifiers that drop unknown members, and one over the whole card, for verifiers that keep it as
+/// received. Either verifier finds a valid one.
 ///
 /// # Errors
-/// `InvalidParams` if it is no card or has no canonical form.
+/// `InvalidParams` if it is not a card or has no canonical form.
 pub fn sign_card(card: &mut Value, keys: &[SigningKey]) -> Result<()> {
     install_provider();
     let payloads = payloads(card)?;
@@ -31,7 +31,7 @@ pub fn sign_card(card: &mut Value, keys: &[SigningKey]) -> Result<()> {
     Ok(())
 }
 
-/// The texts that are signed: one, or two if they differ.
+/// The payloads to sign: one, or two if they differ.
 fn payloads(card: &Value) -> Result<Vec<Vec<u8>>> {
     let whole = canonical_json(&without_signatures(card)?)?;
     if !has_v1_members(card) {
@@ -41,13 +41,13 @@ fn payloads(card: &Value) -> Result<Vec<Vec<u8>>> {
     Ok(if v1 == whole { vec![v1] } else { vec![v1, whole] })
 }
 
-/// False for a card of v0.3 alone. Its address is then in members that a signature over the v1.0 members
-/// does not cover, so such a signature says nothing.
+/// False for a card that is only v0.3. Its URL is then in members that a signature over the v1.0 members
+/// does not cover, so such a signature would be useless.
 pub(crate) fn has_v1_members(card: &Value) -> bool {
     card["supportedInterfaces"].as_array().is_some_and(|interfaces| !interfaces.is_empty())
 }
 
-/// The card as it is signed.
+/// The card without its signatures.
 pub(crate) fn without_signatures(card: &Value) -> Result<Value> {
     let Value::Object(members) = card else {
         return Err(Error::invalid_field("card", "expected a JSON object"));

@@ -1,4 +1,4 @@
-//! The trust of a client in the signatures of a card.
+//! The client's policy for the signatures of a card.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use super::{
     verify::{Verified, verify_card},
 };
 
-/// The handling of a card's signatures.
+/// The policy for the signatures of a card.
 #[derive(Clone, Debug, Default)]
 pub enum Trust {
-    /// They are not looked at.
+    /// Signatures are ignored.
     #[default]
     Ignore,
-    /// A card without a signature by one of these keys is used, and a warning is logged. Of a card with
-    /// one, only what it covers is used.
+    /// A card without a signature by one of these keys is used, with a warning in the log. Of a signed
+    /// card, only the covered members are used.
     Warn(TrustedKeys),
-    /// A card without a signature by one of these keys is refused, and of a card with one, only what it
-    /// covers is used.
+    /// A card without a signature by one of these keys is refused. Of a signed card, only the covered
+    /// members are used.
     Require(TrustedKeys),
 }
 
 impl Trust {
-    /// The card as far as it can be used, and the signature that holds, if there is one.
+    /// The usable part of the card, and its valid signature, if any.
     pub(crate) fn apply(&self, card: SharedCard) -> Result<(SharedCard, Option<Verified>)> {
         let verified = self.check(&card)?;
         if !verified.as_ref().is_some_and(|verified| verified.over.is_v1_only()) {
@@ -35,12 +35,12 @@ impl Trust {
         if signed == card.card {
             return Ok((card, verified));
         }
-        tracing::warn!(card = %crate::egress::shown(&card.url), "what is not signed in the card is not used");
+        tracing::warn!(card = %crate::egress::shown(&card.url), "members of the card that are not signed are ignored");
         let (json, url) = (card.json.clone(), card.url.clone());
         Ok((Arc::new(FetchedCard { card: signed, json, url }), verified))
     }
 
-    /// The signature that holds, if there is one.
+    /// The valid signature, if any.
     fn check(&self, card: &FetchedCard) -> Result<Option<Verified>> {
         let keys = match self {
             Self::Ignore => return Ok(None),
@@ -60,9 +60,9 @@ impl Trust {
     }
 }
 
-/// The card without what members of v0.3 add to it: anybody can put an address there without breaking a
+/// The card without the additions of its v0.3 members: an attacker can put a URL there without breaking a
 /// signature over the v1.0 members.
 fn v1_members(card: &FetchedCard) -> Result<AgentCard> {
-    // As the payload of the signature was read, so that both are the same.
+    // Parsed in the same way as the payload of the signature, so that both agree.
     serde_json::from_str(&card.json.to_string()).map_err(Error::internal)
 }

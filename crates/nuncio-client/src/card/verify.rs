@@ -1,9 +1,9 @@
-//! Verifying the signatures of a card (spec 8.4.3).
+//! Verifies the signatures of a card (spec 8.4.3).
 //!
-//! Signers do not agree on what they sign, so a signature is tried over the card's v1.0 members by the
-//! rules of the specification, over all that was received, and over both without empty values, as some
-//! SDKs do (trap T-14). Which one held is reported: a signature over the v1.0 members says nothing about
-//! the others, so a card that has others is first tried as a whole.
+//! Signers use different payloads. A signature is therefore checked over the card's v1.0 members by the
+//! rules of the specification, over the card as received, and over both without empty values, as some SDKs
+//! do (trap T-14). The result says which payload was signed. A signature over the v1.0 members does not
+//! cover other members, so a card with other members is first checked as a whole.
 
 use std::fmt;
 
@@ -17,26 +17,24 @@ use super::{
     sign::{has_v1_members, protected_header, signing_input, without_signatures},
 };
 
-/// Each signature costs a few operations of public-key cryptography; no honest card has more.
+/// Maximum number of signatures that are checked: each costs several public-key operations.
 const MAX_SIGNATURES: usize = 16;
 
-/// The document that a signature was made over.
+/// The payload that a signature covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
-    /// The v1.0 members, by the rules of the specification. If the card has others, nobody vouches for
-    /// them.
+    /// The v1.0 members, by the rules of the specification. Other members of the card are not covered.
     V1Members,
-    /// All that was received.
+    /// The card as received.
     WholeCard,
     /// The v1.0 members without empty values.
     V1MembersStripped,
-    /// All that was received without empty values.
+    /// The card as received, without empty values.
     WholeCardStripped,
 }
 
 impl Over {
-    /// True if members that v1.0 does not know, such as the address of a v0.3 agent, may have been put
-    /// there by anybody.
+    /// True if members outside of v1.0, such as the URL of a v0.3 agent, are not covered and may be forged.
     #[must_use]
     pub fn is_v1_only(self) -> bool {
         matches!(self, Self::V1Members | Self::V1MembersStripped)
@@ -54,20 +52,19 @@ impl fmt::Display for Over {
     }
 }
 
-/// A signature that holds.
+/// A valid signature.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verified {
-    /// The key that the signature names.
+    /// The id of the key.
     pub kid: String,
     /// The algorithm.
     pub algorithm: &'static str,
-    /// The document that it was made over.
+    /// The payload that it covers.
     pub over: Over,
 }
 
 impl Verified {
-    /// The members of the card that the signature says nothing about, and that say something themselves:
-    /// anybody may have put them there.
+    /// The non-empty members of the card that the signature does not cover: they may be forged.
     #[must_use]
     pub fn uncovered<'a>(&self, card: &'a Value) -> Vec<&'a str> {
         if !self.over.is_v1_only() {
@@ -84,26 +81,24 @@ impl Verified {
     }
 }
 
-/// The reason why no signature of a card can be trusted.
+/// The reason why no signature of a card is accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// It has none.
+    /// The card has no signature.
     #[error("the card is not signed")]
     NotSigned,
-    /// It has some, by keys that the caller does not trust.
+    /// The card has signatures, but none by a trusted key.
     #[error("none of the card's signatures is by a trusted key; they name: {}", .0.join(", "))]
     NotTrusted(Vec<String>),
     /// The trusted key that signed it has expired or is not valid yet.
     #[error("the key {0} that signed the card is expired or not yet valid")]
     KeyNotValid(String),
-    /// A trusted key is named, but the signature does not hold: the card was changed, or signed over
-    /// something else, or by another key of that name.
-    #[error(
-        "the signature by {0} does not hold: the card was changed, or this is not the key that signed it"
-    )]
+    /// A signature names a trusted key and is invalid: the card was changed, another payload was signed, or
+    /// another key has the same id.
+    #[error("the signature by {0} is invalid: the card was changed, or this is not the key that signed it")]
     DoesNotHold(String),
-    /// All signatures are malformed, or of an algorithm that proves nothing.
+    /// All signatures are malformed, or use an unsupported algorithm.
     #[error("no signature of the card can be used: {0}")]
     Unusable(String),
 }
@@ -111,12 +106,12 @@ pub enum VerifyError {
 /// Finds a signature of the card that a trusted key made.
 ///
 /// # Errors
-/// There is none; the error says why.
+/// There is no such signature; the error has the reason.
 pub fn verify_card(card: &Value, keys: &TrustedKeys) -> Result<Verified, VerifyError> {
     verify_card_at(card, keys, Timestamp::now())
 }
 
-/// [`verify_card`] at another moment than now.
+/// Like [`verify_card`], at the given time.
 pub(crate) fn verify_card_at(
     card: &Value,
     keys: &TrustedKeys,
@@ -126,7 +121,7 @@ pub(crate) fn verify_card_at(
     let signatures = card["signatures"].as_array().filter(|signatures| !signatures.is_empty());
     let signatures = signatures.ok_or(VerifyError::NotSigned)?;
     let mut claims = Vec::new();
-    // The most telling reason there is to give if none holds.
+    // The most specific reason, if no signature is valid.
     let mut reason = VerifyError::NotTrusted(Vec::new());
     for signature in signatures.iter().take(MAX_SIGNATURES) {
         match Claim::read(signature) {
@@ -145,12 +140,12 @@ pub(crate) fn verify_card_at(
     Err(failed)
 }
 
-/// A signature as it presents itself.
+/// The parsed members of a signature.
 struct Claim<'a> {
     protected: &'a str,
     signature: &'a str,
     algorithm: Algorithm,
-    /// Empty if it names no key.
+    /// Empty if the signature names no key.
     kid: String,
 }
 
@@ -159,9 +154,9 @@ impl<'a> Claim<'a> {
         let member = |name: &str| json[name].as_str().ok_or_else(|| format!("a signature without {name}"));
         let (protected, signature) = (member("protected")?, member("signature")?);
         let header =
-            protected_header(json).ok_or("a protected header that is no base64url of a JSON object")?;
+            protected_header(json).ok_or("a protected header that is not a JSON object in base64url")?;
         if header.get("crit").is_some() {
-            // RFC 7515, 4.1.11: what we do not understand and must, we refuse.
+            // RFC 7515, 4.1.11: critical headers that are not understood have to be refused.
             return Err("a signature with critical headers".to_owned());
         }
         let name = header["alg"].as_str().unwrap_or_default();
@@ -174,7 +169,7 @@ impl<'a> Claim<'a> {
         })
     }
 
-    /// The claim with the trusted keys it may have been made with; otherwise `reason` learns why not.
+    /// The claim and the trusted keys that may have made it; `None` sets `reason`.
     fn attributed<'k>(
         self,
         keys: &'k TrustedKeys,
@@ -209,8 +204,8 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// What signers may have signed: the specification's way first, unless there is more in the card than it
-/// covers. What has no canonical form is left out.
+/// The payloads that signers use: the specification's first, unless the card has members that it does not
+/// cover. A payload without a canonical form is left out.
 fn payloads(card: &Value) -> impl Iterator<Item = (Over, Vec<u8>)> {
     let v1 = Some(card).filter(|card| has_v1_members(card)).and_then(|card| canonical_card(card).ok());
     let stripped_v1 =
@@ -232,7 +227,7 @@ fn payloads(card: &Value) -> impl Iterator<Item = (Over, Vec<u8>)> {
     all.into_iter().filter_map(|(over, payload)| Some((over, payload?)))
 }
 
-/// Without empty strings, lists and objects, at any depth; REQUIRED members as well.
+/// Removes empty strings, lists and objects at any depth, REQUIRED members included.
 fn strip_empties(json: Value) -> Option<Value> {
     match json {
         Value::Null => None,

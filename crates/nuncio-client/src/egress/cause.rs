@@ -1,4 +1,4 @@
-//! The reason why a request failed, out of the chain of causes that the HTTP client gives.
+//! The reason why a request failed, from the error chain of the HTTP client.
 
 use std::error::Error as StdError;
 
@@ -9,23 +9,24 @@ use super::{
 
 /// The causes of an error.
 pub(super) struct Cause {
-    /// In words: the last cause ("connection refused") is the one that helps, with advice if there is any.
+    /// The message: the last cause ("connection refused"), which is the useful one, with advice if there is
+    /// any.
     pub(super) why: String,
-    /// The guard's reason, if it was the guard.
+    /// The refusal, if the guard stopped the request.
     pub(super) refusal: Option<Refusal>,
-    /// The failure of TLS.
+    /// The TLS problem, if it is a known one.
     pub(super) trouble: Option<Trouble>,
     /// True if TLS failed.
     pub(super) is_tls: bool,
 }
 
 impl Cause {
-    /// Of an error without its address, which may hold secrets.
+    /// From an error without its URL, which may contain secrets.
     pub(super) fn of(error: &reqwest::Error) -> Self {
         Self::begun_by(error.source(), error)
     }
 
-    /// Of a chain of causes, which begins with this one; `error` speaks if there are none.
+    /// From an error chain that begins with `first`; the message of `error` is used if it is empty.
     pub(super) fn begun_by(first: Option<&(dyn StdError + 'static)>, error: &dyn StdError) -> Self {
         let (mut words, mut refusal, mut trouble, mut is_tls) = (Vec::new(), None, None, false);
         let mut source = first;

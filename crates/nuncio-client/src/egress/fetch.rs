@@ -1,4 +1,4 @@
-//! One request to an API that is no agent's, such as that of a hub's administration.
+//! One request to an API that is not an agent, such as the administration of a hub.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -8,10 +8,10 @@ use url::Url;
 use super::Egress;
 
 impl Egress {
-    /// Makes a request and reads the whole answer. Any status is an answer.
+    /// Sends a request and reads the whole answer. Any status is an answer.
     ///
     /// # Errors
-    /// `InvalidParams` if the address is none, `Unavailable` if no answer came.
+    /// `InvalidParams` if the URL is invalid, `Unavailable` without an answer.
     pub async fn fetch(&self, request: Request<Bytes>) -> Result<Response<Bytes>> {
         let (parts, body) = request.into_parts();
         let url = Url::parse(&parts.uri.to_string())

@@ -1,4 +1,4 @@
-//! A request to an agent, and its answer as it comes.
+//! Forwards a request to an agent, and streams the answer.
 
 use std::{
     error::Error as _,
@@ -27,18 +27,18 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// The client or pool that a request goes out by.
+/// The protocol of a forwarded request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wire {
-    /// By HTTP/1.1, on a connection of its own for as long as it takes.
+    /// HTTP/1.1, on a connection of its own for the duration of the request.
     Http1,
-    /// By HTTP/2, where TLS finds that the peer has it: all calls share a connection. Else as the former.
+    /// HTTP/2 if the peer offers it over TLS: all calls share a connection. Otherwise HTTP/1.1.
     Best,
-    /// By HTTP/2 and nothing else.
+    /// Only HTTP/2.
     Http2,
 }
 
-/// The body of an answer, frame by frame as it comes, trailers included.
+/// The body of an answer as a stream of frames, trailers included.
 #[derive(Debug)]
 pub struct ForwardBody(Source);
 
@@ -47,9 +47,9 @@ enum Source {
     Client(Box<reqwest::Body>, Url),
 }
 
-/// A body and the connection that it comes by.
+/// A body and its connection.
 struct PooledBody {
-    /// `None` when it is parked again.
+    /// `None` once the connection is parked.
     connection: Option<PooledConnection>,
     body: Incoming,
     pool: Arc<Pool>,
@@ -63,8 +63,9 @@ impl std::fmt::Debug for Source {
 }
 
 impl Egress {
-    /// Makes a request and returns as soon as the head of the answer is there. The address of the request is absolute;
-    /// `url` is the agent's. Boxed, as all requests on their way out: they are large, and handed on often.
+    /// Sends a request and returns as soon as the headers of the answer have arrived. The URI of the
+    /// request is absolute; `url` is the agent's. The request is boxed, because it is large and moved
+    /// often.
     pub(crate) async fn forward(
         &self,
         url: &Url,
@@ -88,7 +89,7 @@ impl Egress {
         }))
     }
 
-    /// Reads the rest of an answer.
+    /// Reads the body of an answer.
     pub(crate) async fn collect(&self, url: &Url, body: ForwardBody) -> Result<Bytes, Failure> {
         if body.size_hint().lower() > self.max_body as u64 {
             return Err(self.too_large(url));
@@ -100,7 +101,7 @@ impl Egress {
         })
     }
 
-    /// True if no proxy stands in between.
+    /// True if no proxy is used.
     fn is_direct(&self, url: &Url) -> bool {
         self.guard.is_none() && (!self.has_proxy || is_loopback(url))
     }
@@ -121,8 +122,7 @@ impl Egress {
     }
 }
 
-/// Whom a request goes to, and the request as it goes there: what a server is asked for is the path, and the host stands
-/// in a header (RFC 9112, 3.2.1).
+/// The host, and the request in origin form: the path as target and the host in a header (RFC 9112, 3.2.1).
 fn addressed(request: Box<Request<Bytes>>) -> Result<(Host, Outgoing), Error> {
     let (mut parts, body) = request.into_parts();
     let authority = parts.uri.authority().cloned();
@@ -137,7 +137,7 @@ fn addressed(request: Box<Request<Bytes>>) -> Result<(Host, Outgoing), Error> {
     Ok((host, Box::new(Request::from_parts(parts, Full::new(body)))))
 }
 
-/// The error of a request that did not come through.
+/// The error of a failed request.
 fn broken(url: &Url, fault: Fault) -> Failure {
     let cause = Cause::begun_by(fault.source(), &fault);
     told(url, cause, matches!(fault, Fault::Connect(_)), fault)
@@ -177,7 +177,7 @@ impl PooledBody {
         let frame = match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
-                // Nothing is there: only the connection can bring more.
+                // No frame is buffered, so the connection has to be driven.
                 if let Some(connection) = &mut self.connection {
                     connection.drive(cx);
                 }
@@ -195,7 +195,7 @@ impl PooledBody {
         }))
     }
 
-    /// The answer is over.
+    /// Returns the connection to the pool after the answer.
     fn park(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.pool.park(&self.host, connection);
@@ -205,7 +205,7 @@ impl PooledBody {
 
 impl Drop for PooledBody {
     fn drop(&mut self) {
-        // Of an empty body nobody reads a frame.
+        // An empty body may be dropped without being polled.
         if self.body.is_end_stream() {
             self.park();
         }

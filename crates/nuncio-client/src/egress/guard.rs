@@ -1,9 +1,9 @@
-//! Rules for addresses that callers name: pure over the text of an address and over what a name resolved to.
+//! Rules for URLs that callers name: pure functions of the text of a URL and of resolved addresses.
 //!
-//! The same rules stand at two doors. [`Policy::check`] reads an address as it is written, and resolves
-//! nothing: it is for the moment in which an address is stored, and for the moment before a request.
-//! The resolver of the guarded way out asks [`Policy::judge`] about every address that a name has; the
-//! connector then uses exactly those, so nothing can change in between.
+//! The rules are applied twice. [`Policy::check`] reads a URL as text and resolves nothing: it is used when
+//! a URL is stored, and before each request. The resolver of the guarded egress asks [`Policy::judge`]
+//! about every address of a name; the connector then uses exactly those addresses, so nothing can change in
+//! between.
 
 use std::{
     fmt,
@@ -18,9 +18,8 @@ use self::AddressKind::{
     Documentation, LinkLocal, Loopback, Metadata, Multicast, Private, Reserved, Transition, Unspecified,
 };
 
-/// The policy for addresses that callers name.
-/// By default: http and https, the ports 80, 443 and those from 1024 on, and
-/// addresses of the public internet.
+/// The policy for URLs that callers name. By default: http and https, the ports 80, 443 and 1024 and above,
+/// and addresses of the public internet.
 ///
 /// ```
 /// use nuncio_client::{Policy, Refusal};
@@ -33,17 +32,18 @@ use self::AddressKind::{
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Policy {
-    /// Also loopback and private networks (RFC 1918, RFC 6598, RFC 4193). Link-local addresses and those
-    /// where clouds hand out credentials stay closed: they are nobody's webhook, and [`Self::allow`] can
-    /// still open them one by one.
+    /// Also allows loopback and private networks (RFC 1918, RFC 6598, RFC 4193). Link-local and cloud
+    /// metadata addresses stay refused, because no webhook is there; [`Self::allow`] can still allow them
+    /// one by one.
     pub allow_private: bool,
-    /// Also these networks, whatever they are.
+    /// Also allows these networks, of any kind.
     pub allow: Vec<IpNet>,
-    /// Never these networks, whatever else is said: public addresses that are inside of the house.
+    /// Refuses these networks, with priority over all other settings: for example public addresses of your
+    /// own network.
     pub deny: Vec<IpNet>,
-    /// No plain http.
+    /// Refuses plain http.
     pub https_only: bool,
-    /// The ports that may be named. By default no service of a machine (mail, SSH and so on) is among them.
+    /// The allowed ports. The default excludes the system services (mail, SSH and so on).
     pub ports: Vec<RangeInclusive<u16>>,
 }
 
@@ -59,35 +59,35 @@ impl Default for Policy {
     }
 }
 
-/// The reason why an address is refused. Its text is fit for the log and for the caller: it repeats what the caller
-/// wrote, but not what a name resolved to.
+/// The reason why a URL is refused. Its text is fit for the log and for the caller: it repeats the caller's
+/// input, but not the resolved addresses.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Not a scheme that we speak.
+    /// Neither http nor https.
     #[error("expected http or https, not {0:?}")]
     Scheme(String),
-    /// Plain http, where that is not allowed.
+    /// Plain http, which is not allowed.
     #[error("expected https")]
     NotHttps,
-    /// Credentials in the address: they would be sent, and end up in logs.
+    /// Credentials in the URL: they would be sent, and end up in logs.
     #[error("it holds a user or a password")]
     Userinfo,
-    /// Nobody to talk to.
+    /// The URL has no host.
     #[error("it names no host")]
     NoHost,
     /// A port that is not allowed.
     #[error("port {0} is not allowed")]
     Port(u16),
-    /// The host is written as an address that is not allowed, or is a name that stands for one.
+    /// The host is an IP address that is not allowed, or a name with such an address.
     #[error("{host} is {kind}")]
     Address {
-        /// As it was understood.
+        /// The host as parsed.
         host: String,
         /// The reason.
         kind: AddressKind,
     },
-    /// The name of the host has an address that is not allowed.
+    /// The host name resolves to an address that is not allowed.
     #[error("{name} resolves to {kind}")]
     Resolved {
         /// The name.
@@ -101,25 +101,25 @@ pub enum Refusal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum AddressKind {
-    /// "This host", which in practice is this machine.
+    /// The unspecified address, in practice this machine.
     Unspecified,
     /// This machine.
     Loopback,
-    /// A network of one's own.
+    /// A private network.
     Private,
-    /// The same cable.
+    /// The local network segment.
     LinkLocal,
-    /// The address at which clouds serve secrets to their machines.
+    /// A metadata service, where clouds serve credentials to their machines.
     Metadata,
-    /// Many machines.
+    /// A multicast group.
     Multicast,
-    /// For examples in books.
+    /// For examples in documentation.
     Documentation,
-    /// An address of the new family that carries one of the old, to be unpacked by somebody on the way.
+    /// An IPv6 address with an embedded IPv4 address that a gateway would unpack.
     Transition,
-    /// Not, or not yet, for machines of the public internet.
+    /// Not assigned to public hosts.
     Reserved,
-    /// One that the operator has closed, see [`Policy::deny`].
+    /// Refused by the operator, see [`Policy::deny`].
     Denied,
 }
 
@@ -133,9 +133,9 @@ impl fmt::Display for AddressKind {
             Metadata => "an address of cloud metadata",
             Multicast => "a multicast address",
             Documentation => "an address for documentation",
-            Transition => "an address that hides another",
+            Transition => "an address with another one embedded",
             Reserved => "a reserved address",
-            Self::Denied => "an address that is closed here",
+            Self::Denied => "an address that the operator has denied",
         })
     }
 }
@@ -149,7 +149,7 @@ const fn v6(begin: [u16; 4], end: u16, length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, 0, 0, 0, end), length)
 }
 
-/// The networks of IPv4 that are not public; the first row that fits counts.
+/// The IPv4 networks that are not public; the first match wins.
 const V4: &[(Ipv4Net, AddressKind)] = &[
     // AWS, Azure, Google and most others; AWS for containers; Alibaba; Oracle; Azure's second, which looks
     // public.
@@ -169,52 +169,52 @@ const V4: &[(Ipv4Net, AddressKind)] = &[
     (v4(192, 0, 2, 0, 24), Documentation),
     (v4(198, 51, 100, 0, 24), Documentation),
     (v4(203, 0, 113, 0, 24), Documentation),
-    // IETF protocols, relays of 6to4, measurements.
+    // IETF protocols, 6to4 relays, benchmarks.
     (v4(192, 0, 0, 0, 24), Reserved),
     (v4(192, 88, 99, 0, 24), Reserved),
     (v4(198, 18, 0, 0, 15), Reserved),
     (v4(224, 0, 0, 0, 4), Multicast),
-    // The rest, broadcast among them.
+    // The rest, including broadcast.
     (v4(240, 0, 0, 0, 4), Reserved),
 ];
 
-/// The same for the new family, before [`GLOBAL`].
+/// The same for IPv6; [`GLOBAL`] applies to the others.
 const V6: &[(Ipv6Net, AddressKind)] = &[
     // AWS, Google.
     (v6([0xfd00, 0x0ec2, 0, 0], 0, 32), Metadata),
     (v6([0xfd20, 0x00ce, 0, 0], 0x254, 128), Metadata),
     (v6([0; 4], 0, 128), Unspecified),
     (v6([0; 4], 1, 128), Loopback),
-    // Carriers of old addresses: compatible ones, NAT64 for local use, 6to4.
+    // Embedded IPv4 addresses: compatible ones, NAT64 for local use, 6to4.
     (v6([0; 4], 0, 96), Transition),
     (v6([0x64, 0xff9b, 1, 0], 0, 48), Transition),
     (v6([0x2002, 0, 0, 0], 0, 16), Transition),
-    // IETF protocols: Teredo, measurements, ORCHID.
+    // IETF protocols: Teredo, benchmarks, ORCHID.
     (v6([0x2001, 0, 0, 0], 0, 32), Transition),
     (v6([0x2001, 0, 0, 0], 0, 23), Reserved),
     (v6([0x2001, 0x0db8, 0, 0], 0, 32), Documentation),
     (v6([0x3fff, 0, 0, 0], 0, 20), Documentation),
     (v6([0xfc00, 0, 0, 0], 0, 7), Private),
     (v6([0xfe80, 0, 0, 0], 0, 10), LinkLocal),
-    // Site-local: private once, abandoned since.
+    // Site-local: deprecated private addresses.
     (v6([0xfec0, 0, 0, 0], 0, 10), Reserved),
     (v6([0xff00, 0, 0, 0], 0, 8), Multicast),
 ];
 
-/// All of the new family that is for the public internet so far.
+/// The part of IPv6 that is assigned to the public internet so far.
 const GLOBAL: Ipv6Net = v6([0x2000, 0, 0, 0], 0, 3);
-/// Old addresses behind a translator that everybody knows (NAT64, RFC 6052).
+/// IPv4 addresses behind the well-known NAT64 prefix (RFC 6052).
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0, 0], 0, 96);
 
 const THIS_MACHINE: &[IpAddr] = &[IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 const METADATA_HOST: &[IpAddr] = &[IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254))];
 
 impl Policy {
-    /// Judges an address by its text alone: no name is resolved, so an address that passes may still be
-    /// refused when it is used.
+    /// Checks a URL by its text alone: no name is resolved, so a URL that passes may still be refused when
+    /// it is used.
     ///
     /// # Errors
-    /// The address is not for callers to name.
+    /// The policy does not allow the URL.
     pub fn check(&self, url: &Url) -> Result<(), Refusal> {
         match url.scheme() {
             "https" => {}
@@ -238,15 +238,15 @@ impl Policy {
         kind.map_err(|kind| Refusal::Address { host: url.host_str().unwrap_or_default().to_owned(), kind })
     }
 
-    /// A name is refused by its text if all that it can stand for is refused.
+    /// Refuses a name by its text if all of its well-known addresses are refused.
     fn judge_name(&self, name: &str) -> Result<(), AddressKind> {
         let known = known_addresses(name).iter().map(|address| self.judge(*address));
         known.reduce(Result::or).unwrap_or(Ok(()))
     }
 
-    /// Judges the address of a machine.
+    /// Checks a resolved address.
     pub(super) fn judge(&self, address: IpAddr) -> Result<(), AddressKind> {
-        // The lists may mean the carrier or what it carries.
+        // The lists may have the IPv6 address or the embedded IPv4 address.
         let inner = carried(address);
         let lists = |networks: &[IpNet]| {
             networks.iter().any(|network| network.contains(&inner) || network.contains(&address))
@@ -265,16 +265,16 @@ impl Policy {
     }
 }
 
-/// Addresses that the name of an agent never leads to, although the operator has named the agent: link-local ones, and
-/// those where clouds hand out credentials. The owner of the name decides what it leads to.
+/// Refuses addresses where no agent can be, even for names that the operator configured: link-local and
+/// cloud metadata addresses. The owner of the name decides where it resolves to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Screen {
-    /// These may be led to all the same: the operator has named them, too.
+    /// Exceptions that the operator configured.
     pub(super) named: Vec<IpAddr>,
 }
 
 impl Screen {
-    /// Judges an address that a name has.
+    /// Checks an address that a name resolved to.
     pub(super) fn judge(&self, address: IpAddr) -> Result<(), AddressKind> {
         let inner = carried(address);
         match kind(inner) {
@@ -284,7 +284,7 @@ impl Screen {
     }
 }
 
-/// The kind of an address; `None` if it is of the public internet.
+/// The kind of an address; `None` if it is public.
 fn kind(address: IpAddr) -> Option<AddressKind> {
     match address {
         IpAddr::V4(address) => V4.iter().find(|(network, _)| network.contains(&address)).map(|row| row.1),
@@ -295,7 +295,7 @@ fn kind(address: IpAddr) -> Option<AddressKind> {
     }
 }
 
-/// The address at which packets arrive: an IPv4 address may be embedded in one of IPv6.
+/// The final destination: the IPv4 address that is embedded in an IPv6 address, if any.
 fn carried(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if NAT64.contains(&address) => {
@@ -306,7 +306,7 @@ fn carried(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The addresses of names whose meaning is fixed, or known everywhere; empty for all others.
+/// The addresses of names with a fixed or well-known meaning; empty for all others.
 fn known_addresses(name: &str) -> &'static [IpAddr] {
     let name = name.trim_end_matches('.');
     if is_localhost(name) {
@@ -318,7 +318,7 @@ fn known_addresses(name: &str) -> &'static [IpAddr] {
     }
 }
 
-/// True for names that mean this machine, whatever resolves them (RFC 6761).
+/// True for names of this machine, independent of the resolver (RFC 6761).
 pub(crate) fn is_localhost(name: &str) -> bool {
     let name = name.trim_end_matches('.');
     name == "localhost" || name.ends_with(".localhost")

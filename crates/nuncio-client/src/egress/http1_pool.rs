@@ -1,9 +1,9 @@
-//! A pool of HTTP/1.1 connections for requests that are handed on. The caller that waits for an answer drives its
+//! A pool of HTTP/1.1 connections for relayed requests. The task that waits for an answer drives its
 //! connection.
 //!
-//! A connection that is a task of its own costs two wake-ups per request, often of another thread, which is
-//! more than everything else that a relay does. Here the waiting caller moves the connection along; in between it is
-//! parked, and found to be good or not when it is taken again.
+//! A connection in its own task would cost two wake-ups per request, often of another thread, which is more
+//! than all other work of a relay. Here the waiting task polls the connection. Between requests the
+//! connection is parked, and checked when it is taken again.
 
 use std::{
     collections::HashMap,
@@ -41,22 +41,22 @@ use super::{
     guard::{Refusal, Screen},
 };
 
-/// Limits of parked connections: their number per host, and their time. Servers close theirs after some seconds, too.
+/// Limits of parked connections: number per host, and time. Servers close theirs after some seconds, too.
 const MAX_IDLE_PER_HOST: usize = 128;
 const MAX_IDLE_TIME: Duration = Duration::from_secs(55);
 
 type Socket = TokioIo<Either<TcpStream, Box<TlsStream<TcpStream>>>>;
 
-/// A request on its way out.
+/// An outgoing request.
 pub(super) type Outgoing = Box<Request<Full<Bytes>>>;
 
-/// All connections of a way out.
+/// All connections of an egress.
 pub(super) struct Pool {
     tls: Arc<ClientConfig>,
     dialer: HttpConnector,
-    /// Judges where a name has led to.
+    /// Checks the resolved addresses.
     screen: Option<Arc<Screen>>,
-    /// By scheme and authority, the one that was used last at the end.
+    /// By scheme and authority; the most recently used one is last.
     idle: Mutex<HashMap<Host, Vec<(Instant, PooledConnection)>>>,
 }
 
@@ -72,7 +72,7 @@ impl Host {
     }
 }
 
-/// As it is written: an authority by itself is compared, and hashed, letter by letter in lower case.
+/// Compares the text as written: `Authority` itself compares and hashes byte by byte in lower case.
 impl PartialEq for Host {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
@@ -87,20 +87,20 @@ impl Hash for Host {
     }
 }
 
-/// One connection.
+/// A connection of the pool.
 pub(super) struct PooledConnection {
     sender: SendRequest<Full<Bytes>>,
-    /// `None` when it has ended. Boxed: a connection changes hands for each request.
+    /// `None` when it has ended. Boxed, because a connection is moved for each request.
     driver: Option<Box<Connection<Socket, Full<Bytes>>>>,
 }
 
 /// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
-    /// There is no connection.
+    /// No connection was made.
     #[error("there is no connection")]
     Connect(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// There was one.
+    /// The connection broke.
     #[error("the connection broke")]
     Broke(#[from] hyper::Error),
 }
@@ -122,8 +122,8 @@ impl Pool {
         self.idle.lock()
     }
 
-    /// Makes a request and returns as soon as the head of the answer is there. A parked connection that is
-    /// found to be gone before anything was written is no failure.
+    /// Sends a request and returns as soon as the headers of the answer have arrived. If a parked
+    /// connection turns out to be closed before anything was written, another one is used.
     pub(super) async fn exchange(
         &self,
         host: &Host,
@@ -136,7 +136,7 @@ impl Pool {
                 Err((error, None)) => return Err(error.into()),
             }
         }
-        // Seldom, and large: whoever finds a connection does not make room for it.
+        // Boxed: it is large and seldom needed.
         let mut connection = Box::pin(self.connect(host)).await?;
         match connection.exchange(request).await {
             Ok(response) => Ok((response, connection)),
@@ -144,7 +144,7 @@ impl Pool {
         }
     }
 
-    /// Takes a parked connection that seems to be good.
+    /// Takes a parked connection that seems usable.
     fn take(&self, host: &Host) -> Option<PooledConnection> {
         let mut idle = self.idle();
         let connections = idle.get_mut(host)?;
@@ -156,13 +156,13 @@ impl Pool {
         None
     }
 
-    /// Parks a connection, if it is good for more.
+    /// Parks a connection, if it can be reused.
     pub(super) fn park(self: &Arc<Self>, host: &Host, mut connection: PooledConnection) {
-        // Polled once more, it notices that the answer is over.
+        // `is_good` polls the connection, which notices that the answer is complete.
         if !connection.is_good() {
             return;
         }
-        // Nobody would use it any more.
+        // Without a tokio runtime, the connection cannot be used again.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut idle = self.idle();
         if idle.is_empty() {
@@ -177,7 +177,7 @@ impl Pool {
         }
     }
 
-    /// Closes connections that were parked for too long; true if any is left.
+    /// Closes connections that were parked for too long; true if any are left.
     fn close_stale(&self) -> bool {
         let (now, mut idle) = (Instant::now(), self.idle());
         idle.retain(|_, connections| {
@@ -202,7 +202,7 @@ impl Pool {
         let socket = self.dialer.clone().oneshot(uri.build()?).await?.into_inner();
         let name = host.authority.host();
         let bare = name.trim_start_matches('[').trim_end_matches(']');
-        // Whoever writes an address has named it.
+        // An IP address in the URL was configured as such.
         if let Some(screen) = self.screen.as_ref().filter(|_| bare.parse::<IpAddr>().is_err()) {
             let refused = |kind| Refusal::Resolved { name: name.to_owned(), kind };
             screen.judge(socket.peer_addr()?.ip()).map_err(refused)?;
@@ -216,7 +216,8 @@ impl Pool {
     }
 }
 
-/// Closes connections that are parked for too long, until none is left: nobody else looks at hosts that are not called again.
+/// Closes connections that were parked for too long, until none is left: hosts that are not called again
+/// are not checked otherwise.
 async fn sweep(pool: Weak<Pool>) {
     loop {
         sleep(MAX_IDLE_TIME / 4).await;
@@ -226,7 +227,7 @@ async fn sweep(pool: Weak<Pool>) {
     }
 }
 
-/// Finds the way to a host, by whichever of its addresses answers first.
+/// Connects to a host, at the first address that answers.
 fn dialer() -> HttpConnector {
     let mut dialer = HttpConnector::new();
     dialer.enforce_http(false);
@@ -237,22 +238,22 @@ fn dialer() -> HttpConnector {
 }
 
 impl PooledConnection {
-    /// True if it can take a request, as far as can be seen without waiting.
+    /// True if the connection can take a request, as far as known without waiting.
     fn is_good(&mut self) -> bool {
         self.drive(&mut Context::from_waker(Waker::noop()));
         self.driver.is_some() && self.sender.is_ready()
     }
 
-    /// Moves the connection along.
+    /// Polls the connection.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
         let Some(driver) = &mut self.driver else { return };
-        // Why it has ended is told to whoever waits for the answer.
+        // The error goes to the task that waits for the answer.
         if Pin::new(&mut **driver).poll(cx).is_ready() {
             self.driver = None;
         }
     }
 
-    /// Makes a request; with the error comes the request if nothing of it was written.
+    /// Sends a request; the error includes the request if nothing of it was written.
     async fn exchange(
         &mut self,
         request: Outgoing,
@@ -260,7 +261,7 @@ impl PooledConnection {
         let mut answer = std::pin::pin!(self.sender.try_send_request(*request));
         let driver = &mut self.driver;
         let outcome = poll_fn(|cx| {
-            // What the connection reads is for the answer.
+            // The connection is polled first, because it reads the answer.
             if let Some(connection) = driver
                 && Pin::new(&mut **connection).poll(cx).is_ready()
             {

@@ -1,7 +1,7 @@
-//! One POST to a webhook: what came back, or what went wrong, in kinds that a dispatcher can branch on.
+//! One POST to a webhook. Its result is an answer or a kind of failure that a dispatcher can branch on.
 //!
-//! Nothing that the other end does costs more than the deadline and a few kilobytes: of the answer only the
-//! head and the beginning of the body are read, and idle connections are counted.
+//! The receiver can cost no more than the deadline and a few kilobytes: only the headers and the beginning
+//! of the body are read, and idle connections are limited.
 
 use std::{collections::HashMap, fmt, net::SocketAddr, pin::Pin, time::Duration};
 
@@ -16,35 +16,35 @@ use url::Url;
 use super::{Egress, IDLE_TIMEOUT, cause::Cause, guard::Refusal};
 use crate::http_headers;
 
-/// The most bytes of a body that are kept, for people who look for what went wrong.
+/// Maximum number of bytes of the body that are kept, for diagnosis.
 const MAX_EXCERPT: usize = 1024;
-/// With how many hosts connections are kept open. Each is kept for some seconds only, but those who name hosts
-/// can name many.
+/// Maximum number of hosts with open connections. Each is kept for some seconds only, but callers can name
+/// many hosts.
 const MAX_KEPT: usize = 512;
 
 /// The answer to a POST.
 #[derive(Clone, Debug)]
 pub struct Posted {
-    /// Its status: any, also that of a redirect, which is not followed.
+    /// The status, including redirects, which are not followed.
     pub status: StatusCode,
-    /// Its headers.
+    /// The headers.
     pub headers: HeaderMap,
-    /// The beginning of its body, at most one KiB, as far as it came in time.
+    /// The beginning of the body, at most one KiB, as far as it arrived in time.
     pub excerpt: Bytes,
-    /// The address that answered.
+    /// The IP address that answered.
     pub remote: Option<SocketAddr>,
 }
 
 impl Posted {
-    /// The pause that the receiver asks for.
+    /// The pause that the receiver requests.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         http_headers::retry_after(&self.headers, Timestamp::now())
     }
 }
 
-/// A POST that got no answer. Its text is fit for logs: of the address it has the origin only, since paths of
-/// webhooks may be secrets.
+/// A POST without an answer. Its text is fit for logs: it has only the origin of the URL, because paths of
+/// webhooks may be secret.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct PostError {
@@ -57,17 +57,17 @@ pub struct PostError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PostErrorKind {
-    /// The guard refused the address; nothing was sent.
+    /// The guard refused the URL; nothing was sent.
     Blocked(Refusal),
-    /// The name has no address, or nobody could say.
+    /// The name does not resolve.
     Dns,
-    /// There is no connection to be had.
+    /// No connection could be made.
     Connect,
-    /// The other end is not who it has to be, or does not speak TLS with us.
+    /// The TLS handshake failed, for example because of the certificate.
     Tls,
-    /// The deadline has passed, or the time for making a connection.
+    /// The deadline or the connect timeout has passed.
     Timeout,
-    /// The connection broke, or what came was not HTTP.
+    /// The connection broke, or the answer was not HTTP.
     Broke,
 }
 
@@ -112,12 +112,11 @@ impl PostError {
 }
 
 impl Egress {
-    /// Posts to a webhook. Any status is an answer; the deadline covers everything from looking up the name to
-    /// reading the excerpt. Once there is a status it counts, even if the rest of the answer never comes:
-    /// the receiver has spoken.
+    /// Posts to a webhook. Any status is an answer; the deadline covers everything from the DNS lookup to
+    /// the excerpt. Once the status has arrived, it is the answer, even if the body never arrives.
     ///
     /// # Errors
-    /// There is no answer; the kind says why.
+    /// There is no answer; the kind has the reason.
     pub async fn post(
         &self,
         url: &Url,
@@ -144,8 +143,8 @@ impl Egress {
     }
 }
 
-/// The beginning of a body. What remains is not read: with the response goes the connection, unless all of it
-/// has come.
+/// The beginning of the body. The rest is not read, and the connection is closed unless the body is
+/// complete.
 async fn excerpt(response: &mut Response, mut late: Pin<&mut Sleep>) -> Bytes {
     let mut excerpt = BytesMut::new();
     while excerpt.len() < MAX_EXCERPT {
@@ -160,13 +159,13 @@ async fn excerpt(response: &mut Response, mut late: Pin<&mut Sleep>) -> Bytes {
     excerpt.freeze()
 }
 
-/// The hosts with which connections may be kept open, each with the time at which the last one is closed for
-/// sure. The HTTP client bounds what it keeps per host, but not the number of hosts.
+/// The hosts with open connections, each with the time at which its last connection is certainly closed.
+/// The HTTP client limits its connections per host, but not the number of hosts.
 #[derive(Debug, Default)]
 pub(super) struct Kept(Mutex<HashMap<String, Instant>>);
 
 impl Kept {
-    /// True if a connection to this host may be kept after a request that ends before the deadline.
+    /// True if a connection to this host may be kept after a request with this deadline.
     fn admits(&self, url: &Url, deadline: Duration) -> bool {
         let now = Instant::now();
         let Some(until) = now.checked_add(deadline.saturating_add(IDLE_TIMEOUT)) else { return false };

@@ -1,7 +1,7 @@
-//! Names to addresses for the guarded way out: every address that a name has is judged before one is used.
+//! Name resolution of the guarded egress: every address of a name is checked before one is used.
 //!
-//! If one address of a name is refused, the name is. Using the others would work, too, but a public name with
-//! a private address beside is a trap or a mistake, and either way somebody should hear of it.
+//! If one address of a name is refused, the whole name is. The others would work, but a public name with a
+//! private address is an attack or a mistake, and in either case an error should be visible.
 
 use std::{
     collections::HashMap,
@@ -19,22 +19,23 @@ use tokio::sync::Semaphore;
 
 use super::guard::{Policy, Refusal, Screen};
 
-/// The most lookups that run at once. Each holds a thread that cannot be interrupted, and how long is for the
-/// owner of the name to say; the other threads are for other work.
+/// Maximum number of concurrent lookups. Each blocks a thread for as long as the owner of the name likes;
+/// the other threads are for other work.
 const MAX_LOOKUPS: usize = 64;
-/// The most of them for the same name: many webhooks at one that takes long must not hold all threads.
+/// Maximum number of concurrent lookups of one name: many webhooks on one slow name must not block all
+/// threads.
 const MAX_LOOKUPS_OF_A_NAME: usize = 2;
 
-/// The most addresses of a family that are tried, however many a name has. The owner of the name says how many, and
-/// each is called on in turn.
+/// Maximum number of addresses per family that are tried. The owner of the name decides how many there are,
+/// and each is tried in turn.
 const MAX_TRIED: usize = 8;
 
 type Answer = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
-/// Asks for the addresses of a name; their ports mean nothing.
+/// Looks up the addresses of a name; their ports have no meaning.
 pub(super) type Lookup = Arc<dyn Fn(String) -> Answer + Send + Sync>;
 
-/// A resolver that gives away only addresses that the policy admits.
+/// A resolver that returns only addresses that the policy allows.
 pub(super) struct Resolver {
     policy: Arc<Policy>,
     lookup: Lookup,
@@ -81,7 +82,8 @@ impl Resolve for Resolver {
     }
 }
 
-/// A resolver for names that the operator gave: leaves out what the screen refuses, and fails if nothing is left.
+/// A resolver for names of the operator: removes the addresses that the screen refuses, and fails if none
+/// is left.
 pub(super) struct Screening {
     screen: Arc<Screen>,
     lookup: Lookup,
@@ -124,23 +126,23 @@ impl Resolve for Screening {
     }
 }
 
-/// Asks the system, as everybody else does.
+/// The system's resolver.
 pub(super) fn system() -> Lookup {
     bounded(|name| (name, 0).to_socket_addrs().map(Vec::from_iter))
 }
 
-/// Asks on threads, a few at a time, and of those a few for the same name.
+/// Runs lookups on blocking threads, within the limits.
 fn bounded(ask: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Lookup {
     let (ask, places) = (Arc::new(ask), Arc::new(Semaphore::new(MAX_LOOKUPS)));
     let names = Arc::new(Names::default());
     Arc::new(move |name| {
         let (ask, places, names) = (Arc::clone(&ask), Arc::clone(&places), Arc::clone(&names));
         Box::pin(async move {
-            // First its own: whoever waits for that is in nobody's way.
+            // The permit of the name first: waiting for it does not block other names.
             let own = names.places(&name).acquire_owned().await.map_err(io::Error::other)?;
             let place = places.acquire_owned().await.map_err(io::Error::other)?;
             let lookup = tokio::task::spawn_blocking(move || {
-                // Held until the thread is free, also if nobody waits for the answer any more.
+                // Held until the thread is free, even if the caller has given up.
                 let _held = (own, place);
                 ask(&name)
             });
@@ -149,7 +151,7 @@ fn bounded(ask: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'st
     })
 }
 
-/// The places of each name that is asked for just now.
+/// The permits of each name with a lookup in progress.
 #[derive(Default)]
 struct Names(Mutex<HashMap<String, Arc<Semaphore>>>);
 

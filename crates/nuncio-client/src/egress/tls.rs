@@ -1,4 +1,4 @@
-//! TLS of outgoing connections: whom we trust, who we are, and what its errors mean.
+//! TLS of outgoing connections: trusted roots, client certificate, and explanations of errors.
 
 use std::{
     error::Error as StdError,
@@ -26,10 +26,10 @@ use super::{
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// There is none.
+    /// There is no certificate.
     #[error("no certificate in it; expected PEM with BEGIN CERTIFICATE")]
     NoCertificate,
-    /// One cannot be read.
+    /// A certificate cannot be read.
     #[error("certificate number {number} in it cannot be read: {why}")]
     BadCertificate {
         /// Its number, counted from 1.
@@ -37,25 +37,25 @@ pub enum TlsError {
         /// The message of the parser.
         why: String,
     },
-    /// There is none.
+    /// There is no private key.
     #[error("no private key in it; expected PEM with BEGIN PRIVATE KEY, and the key not encrypted")]
     NoKey,
     /// The key cannot be used for TLS.
     #[error("the private key cannot be used: {0}")]
     BadKey(String),
-    /// The two are not a pair.
+    /// The key does not belong to the certificate.
     #[error("the key does not belong to the certificate; the certificate of the key has to be the first")]
     KeyMismatch,
 }
 
 /// Settings of an [`Egress`].
 ///
-/// Trusted are the authorities that are compiled in, those of the system, and those that are added here.
+/// The trusted roots are those compiled in, those of the system, and those added here.
 ///
-/// A client certificate keeps the rule of all credentials: it is shown to the origin of an agent's card, to
-/// origins that the caller allows, and to the token endpoint; other interfaces that a card names are
-/// spoken to without it. It is shown only to servers that ask for one. It reveals who we are, but no
-/// secret: nobody can use it without its key.
+/// A client certificate follows the rule of all credentials: it is shown to the origin of an agent's card,
+/// to origins that the caller allows, and to the token endpoint; other interfaces of a card are called
+/// without it. It is shown only to servers that request one. It reveals our identity, but no secret: it
+/// cannot be used without its key.
 ///
 /// ```no_run
 /// use nuncio_client::Egress;
@@ -81,10 +81,10 @@ impl EgressBuilder {
         Self::default()
     }
 
-    /// Trusts these certificate authorities, too: one or more certificates in PEM. May be repeated.
+    /// Also trusts these certificate authorities: one or more certificates in PEM. May be repeated.
     ///
     /// # Errors
-    /// There is none, or one cannot be read.
+    /// There is no certificate, or one cannot be read.
     pub fn root_certificates(mut self, pem: &[u8]) -> Result<Self, TlsError> {
         let certificates = certificates(pem)?;
         let mut probe = RootCertStore::empty();
@@ -97,14 +97,14 @@ impl EgressBuilder {
         Ok(self)
     }
 
-    /// Sets our identity for servers that ask (mutual TLS): our certificate and those that lead from it to an
-    /// authority, and the key of the first. Both in PEM; they may be in one file.
+    /// Sets the client certificate for servers that request one (mutual TLS): the chain, beginning with our
+    /// certificate, and its key. Both in PEM; they may be in one file.
     ///
     /// # Errors
-    /// One of them is missing or cannot be read, or they are not a pair.
+    /// One of them is missing or cannot be read, or the key does not belong to the certificate.
     pub fn client_identity(mut self, certificate_pem: &[u8], key_pem: &[u8]) -> Result<Self, TlsError> {
         let chain = certificates(certificate_pem)?;
-        // What is wrong with a key is not quoted.
+        // Errors never quote the key.
         let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|_| TlsError::NoKey)?;
         let pair = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider());
         let pair = pair.map_err(|error| match error {
@@ -118,27 +118,28 @@ impl EgressBuilder {
         Ok(self)
     }
 
-    /// For addresses that a caller gave, see [`Egress::guarded`].
+    /// Makes it an egress for URLs of callers, see [`Egress::guarded`].
     pub fn guarded(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
         self
     }
 
-    /// For agents that the operator named and others own: their names never lead to link-local addresses, nor to those
-    /// where clouds hand out credentials, except for these. (A proxy of the environment resolves names by itself.)
+    /// Refuses host names that resolve to link-local or cloud metadata addresses, except for these
+    /// addresses. For agents that the operator configured and others run. (A proxy of the environment
+    /// resolves names by itself.)
     pub fn refuse_link_local(mut self, except: Vec<IpAddr>) -> Self {
         self.screen = Some(Screen { named: except });
         self
     }
 
-    /// Names as a test has them.
+    /// Sets the resolver of a test.
     #[cfg(test)]
     pub(super) fn lookup(mut self, lookup: Lookup) -> Self {
         self.lookup = Some(lookup);
         self
     }
 
-    /// The way out with these settings.
+    /// Builds the egress.
     ///
     /// # Errors
     /// `Internal` if the TLS library refuses our settings.
@@ -195,31 +196,31 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if certificates.is_empty() { Err(TlsError::NoCertificate) } else { Ok(certificates) }
 }
 
-/// The roots are read once: the system's store may be a few hundred files.
+/// The compiled-in roots and those of the system, loaded once: the system's may be a few hundred files.
 fn known_roots() -> Arc<RootCertStore> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     let load = || {
         let mut roots = RootCertStore::empty();
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        // An image without a CA bundle has none of these, and that is fine.
+        // A container image without a CA bundle has none.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         Arc::new(roots)
     };
     Arc::clone(ROOTS.get_or_init(load))
 }
 
-/// An error of TLS about which there is more to say than the library does.
+/// A TLS error with advice for the user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trouble {
-    /// We do not know who signed the peer's certificate.
+    /// The issuer of the peer's certificate is not trusted.
     UnknownIssuer,
-    /// The peer shows the certificate of an authority as its own.
+    /// The peer uses a CA certificate as its own.
     AuthorityAsPeer,
-    /// The peer does not speak TLS at all.
+    /// The peer does not speak TLS.
     NotTls,
-    /// The peer asks for a certificate, and we have shown none.
+    /// The peer requires a client certificate, and none was sent.
     CertificateRequired,
-    /// The peer does not accept the certificate that we have shown.
+    /// The peer refuses our client certificate.
     CertificateRefused,
 }
 
@@ -239,7 +240,7 @@ impl Trouble {
         }
     }
 
-    /// True if the peer has refused us: then it has not seen the call, and asking again is of no use.
+    /// True if the peer has refused us: it has not received the call, and a retry would not help.
     pub(super) fn is_refusal(self) -> bool {
         match self {
             Self::CertificateRequired | Self::CertificateRefused => true,
@@ -248,7 +249,7 @@ impl Trouble {
     }
 }
 
-/// True if a cause of an error is one of TLS.
+/// True if the cause is a TLS error.
 pub(super) fn is_tls(cause: &(dyn StdError + 'static)) -> bool {
     match cause.downcast_ref::<io::Error>() {
         Some(error) => error.get_ref().is_some_and(|inner| is_tls(inner)),
@@ -256,15 +257,15 @@ pub(super) fn is_tls(cause: &(dyn StdError + 'static)) -> bool {
     }
 }
 
-/// The trouble with TLS that a cause of an error names.
+/// The known TLS problem of a cause.
 pub(super) fn trouble(cause: &(dyn StdError + 'static)) -> Option<Trouble> {
     if let Some(error) = cause.downcast_ref::<io::Error>() {
-        // An I/O error skips what it wraps in its own chain of causes.
+        // An I/O error leaves out the error it wraps from its own chain.
         return trouble(error.get_ref()?);
     }
     match cause.downcast_ref::<RustlsError>()? {
         RustlsError::InvalidCertificate(CertificateError::UnknownIssuer) => Some(Trouble::UnknownIssuer),
-        // The verifier's own error is not among ours; it is known by its name.
+        // The verifier's error is not a public type; it is recognised by its text.
         RustlsError::InvalidCertificate(CertificateError::Other(other))
             if other.0.to_string() == "CaUsedAsEndEntity" =>
         {

@@ -1,5 +1,5 @@
-//! The claims of a notification: a compact JWT (RFC 7519) by a key that its sender publishes. It is bound to
-//! the body by a hash, to the delivery by its id, and to the receiver by its address.
+//! The claims of a notification: a compact JWT (RFC 7519), signed by a key that the sender publishes. It is
+//! bound to the body by a hash, to the delivery by its id, and to the receiver by its URL.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -15,32 +15,32 @@ use crate::card::{
     sign::signing_input,
 };
 
-/// For how many seconds claims are good.
+/// Lifetime of claims, in seconds.
 pub const LIFETIME: i64 = 300;
-/// By how many seconds the clocks of sender and receiver may differ.
+/// Allowed difference between the clocks of sender and receiver, in seconds.
 const SKEW: i64 = 60;
-/// The longest token that is looked at; ours have a few hundred bytes.
+/// Maximum length of a token in bytes; ours have a few hundred.
 const MAX_LENGTH: usize = 8 << 10;
 
 /// The claims of a notification's sender. Times are in Unix seconds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Claims {
-    /// The base address of the sender.
+    /// The base URL of the sender.
     #[serde(rename = "iss")]
     pub issuer: String,
-    /// The address of the webhook.
+    /// The URL of the webhook.
     #[serde(rename = "aud")]
     pub audience: String,
-    /// The moment of the signature.
+    /// Time of the signature.
     #[serde(rename = "iat")]
     pub issued_at: i64,
-    /// Until when it is good.
+    /// Time of expiry.
     #[serde(rename = "exp")]
     pub expires: i64,
     /// The id of the delivery.
     #[serde(rename = "jti")]
     pub id: String,
-    /// The task that it is about.
+    /// The task of the notification.
     #[serde(rename = "taskId")]
     pub task_id: String,
     /// The SHA-256 of the body, in lower-case hex.
@@ -49,7 +49,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// The claims of a notification with this body, good for [`LIFETIME`].
+    /// The claims of a notification with this body, valid for [`LIFETIME`].
     #[must_use]
     pub fn new(issuer: &str, audience: &str, id: &str, task_id: &str, body: &[u8], issued_at: i64) -> Self {
         Self {
@@ -64,10 +64,10 @@ impl Claims {
     }
 }
 
-/// The claims as a compact JWT, signed by this key.
+/// Encodes the claims as a compact JWT, signed by this key.
 ///
 /// # Errors
-/// `Internal` if the cryptography refuses the key.
+/// `Internal` if the cryptography library refuses the key.
 pub fn sign(key: &SigningKey, claims: &Claims) -> Result<String> {
     install_provider();
     let mut header = json!({ "alg": algorithm_name(key.algorithm), "kid": key.kid, "typ": "JWT" });
@@ -85,66 +85,66 @@ pub fn sign(key: &SigningKey, claims: &Claims) -> Result<String> {
 /// The values that the claims of a notification are compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
-    /// The delivery, as the header [`ID`](super::ID) has it.
+    /// The delivery id of the header [`ID`](super::ID).
     pub id: &'a str,
-    /// The body as it came.
+    /// The body as received.
     pub body: &'a [u8],
-    /// The addresses of the receiver; if there are none, the audience is not looked at.
+    /// The URLs of the receiver; if there are none, the audience is not checked.
     pub audiences: &'a [Url],
-    /// The time, in Unix seconds.
+    /// The current time, in Unix seconds.
     pub now: i64,
 }
 
-/// Claims that hold.
+/// Verified claims.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Signed {
-    /// The key that the token names; empty if it names none.
+    /// The id of the key; empty if the token names none.
     pub kid: String,
-    /// The claimed value.
+    /// The claims.
     pub claims: Claims,
 }
 
-/// The reason why the claims of a notification do not hold. Fit for logs.
+/// The reason why the claims of a notification are refused. Fit for logs.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Invalid {
-    /// It is no compact JWT with our claims.
-    #[error("it is no JWT as notifications have it")]
+    /// Not a compact JWT with the expected claims.
+    #[error("it is not a JWT with the claims of a notification")]
     Malformed,
-    /// It is signed in a way that proves nothing, or that the keys are not for.
+    /// An unsupported algorithm, or not that of the key.
     #[error("the algorithm {0:?} is not accepted")]
     Algorithm(String),
-    /// It is by a key that the receiver does not know.
+    /// Signed by an unknown key.
     #[error("the key {0:?} is not known")]
     UnknownKey(String),
     /// Its key has expired or is not valid yet.
     #[error("the key {0:?} is expired or not yet valid")]
     KeyNotValid(String),
-    /// Not by that key, or changed on the way.
-    #[error("it does not hold with the key {0:?}")]
+    /// Signed by another key, or changed in transit.
+    #[error("the signature is invalid for the key {0:?}")]
     DoesNotHold(String),
-    /// It was made too long ago.
+    /// The claims have expired.
     #[error("it has expired")]
     Expired,
-    /// It was made in the future.
+    /// The time of the signature is in the future.
     #[error("it was made in the future; one of the two clocks is wrong")]
     FromTheFuture,
-    /// It is for another receiver.
+    /// For another receiver.
     #[error("it is meant for {0:?}")]
     OtherAudience(String),
-    /// It is for another delivery.
+    /// For another delivery.
     #[error("it is about another delivery")]
     OtherDelivery,
-    /// The body is not what was signed.
+    /// The body is not the signed one.
     #[error("the body is not the one that was signed")]
     OtherBody,
 }
 
-/// Verifies the claims of a notification. The algorithm is that of the key; what the token says about it must
-/// agree. Where the token says that its keys are (`jku`) is not looked at.
+/// Verifies the claims of a notification. The algorithm is that of the key, and the header of the token
+/// must agree. The key URL of the token (`jku`) is ignored.
 ///
 /// # Errors
-/// They do not hold; the error says why.
+/// The reason why the claims are refused.
 pub fn verify(token: &str, keys: &TrustedKeys, expected: &Expected<'_>) -> Result<Signed, Invalid> {
     install_provider();
     let token = Token::read(token)?;
@@ -181,7 +181,7 @@ fn check(claims: &Claims, expected: &Expected<'_>) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// A token as it presents itself.
+/// The parsed members of a token.
 struct Token<'a> {
     /// The signed text.
     input: &'a str,
@@ -200,7 +200,7 @@ impl<'a> Token<'a> {
         let (header, payload) = input.split_once('.').ok_or(Invalid::Malformed)?;
         let header: Value = from_base64(header).filter(Value::is_object).ok_or(Invalid::Malformed)?;
         if header.get("crit").is_some() {
-            // RFC 7515, 4.1.11: what we do not understand and must, we refuse.
+            // RFC 7515, 4.1.11: critical headers that are not understood have to be refused.
             return Err(Invalid::Malformed);
         }
         let name = header["alg"].as_str().unwrap_or_default();
@@ -209,7 +209,7 @@ impl<'a> Token<'a> {
         Ok(Self { input, payload, signature, algorithm, kid })
     }
 
-    /// The keys by which it may have been made.
+    /// The keys that may have signed it.
     fn fitting<'k>(&self, keys: &'k TrustedKeys, now: i64) -> Result<Vec<&'k TrustedKey>, Invalid> {
         let is_named =
             |key: &TrustedKey| self.kid.is_empty() || key.kid.as_ref().is_none_or(|kid| *kid == self.kid);

@@ -1,4 +1,4 @@
-//! A secret that sender and receiver share, and the HMAC that proves it, as Standard Webhooks has it.
+//! A secret shared by sender and receiver, and its HMAC signature, as in Standard Webhooks.
 
 use std::{fmt, str::FromStr};
 
@@ -12,39 +12,39 @@ use base64::{
 const PREFIX: &str = "whsec_";
 /// The version of the signature.
 const VERSION: &str = "v1,";
-/// By how many seconds the time of an attempt may differ from ours, either way.
+/// Allowed difference between the time of an attempt and ours, in seconds.
 pub const TOLERANCE: i64 = 300;
-/// Each signature costs a hash of the body; no honest sender has more secrets at a time.
+/// Maximum number of signatures that are checked: each costs a hash of the body.
 const MAX_SIGNATURES: usize = 8;
 
-/// A text that is no secret. It is not repeated here.
+/// A text that is not a valid secret. The text is not quoted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "expected whsec_ and the base64 of 24 to 64 bytes; make one with: echo whsec_$(openssl rand -base64 32)"
 )]
 pub struct SecretError;
 
-/// The reason why the signatures by shared secrets do not hold. Fit for logs.
+/// The reason why the signatures by shared secrets are refused. Fit for logs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WrongSignature {
-    /// None of them is by this secret, or something was changed on the way.
-    #[error("it is not by the expected secret, or something was changed on the way")]
+    /// None of them is by this secret, or the message was changed in transit.
+    #[error("it is not by the expected secret, or the notification was changed in transit")]
     DoesNotHold,
-    /// The attempt was made too long ago, or in the future.
+    /// The time of the attempt is too far in the past or in the future.
     #[error("its time is more than five minutes away from ours")]
     OtherTime,
 }
 
-/// A secret that sender and receiver share: `whsec_` and 24 to 64 bytes in base64.
+/// A secret shared by sender and receiver: `whsec_` and 24 to 64 bytes in base64.
 #[derive(Clone)]
 pub struct WebhookSecret(hmac::Key);
 
 impl WebhookSecret {
-    /// The secret of these bytes.
+    /// A secret from bytes.
     ///
     /// # Errors
-    /// They are fewer than 24, or more than 64.
+    /// There are fewer than 24 or more than 64 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SecretError> {
         if !(24..=64).contains(&bytes.len()) {
             return Err(SecretError);
@@ -52,7 +52,7 @@ impl WebhookSecret {
         Ok(Self(hmac::Key::new(HMAC_SHA256, bytes)))
     }
 
-    /// The signature of an attempt, made at this time in Unix seconds.
+    /// Signs an attempt that is made at this time in Unix seconds.
     #[must_use]
     pub fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
         let mut context = hmac::Context::with_key(&self.0);
@@ -61,11 +61,11 @@ impl WebhookSecret {
         format!("{VERSION}{}", STANDARD.encode(context.sign()))
     }
 
-    /// Verifies that one of the signatures, which are separated by spaces, is by this secret; and that the
-    /// attempt was made within [`TOLERANCE`] of `now`.
+    /// Verifies that one of the space-separated signatures is by this secret, and that the attempt was made
+    /// within [`TOLERANCE`] of `now`.
     ///
     /// # Errors
-    /// It is not so.
+    /// No signature is valid, or the time is out of tolerance.
     pub fn verify(
         &self,
         signatures: &str,
@@ -80,7 +80,7 @@ impl WebhookSecret {
         let signed = [format!("{id}.{timestamp}.").as_bytes(), body].concat();
         let entries = signatures.split(' ').filter_map(|entry| entry.strip_prefix(VERSION));
         let mut tags = entries.take(MAX_SIGNATURES).filter_map(|tag| STANDARD.decode(tag).ok());
-        // Compared in constant time.
+        // Compares in constant time.
         let holds = tags.any(|tag| hmac::verify(&self.0, &signed, &tag).is_ok());
         if holds { Ok(()) } else { Err(WrongSignature::DoesNotHold) }
     }

@@ -13,12 +13,13 @@ use super::{
 };
 use crate::{DEFAULT_MAX_BODY, Egress, TrustedKeys, notification::WebhookSecret};
 
-/// The number of deliveries that are remembered: enough for hours of retries of a busy sender, and a few megabytes.
+/// Default number of remembered deliveries: enough for hours of retries of a busy sender, in a few
+/// megabytes.
 const REMEMBERED: usize = 10_000;
 
 type Predicate = Arc<dyn Fn(&TaskId) -> bool + Send + Sync>;
 
-/// The tasks whose notifications are accepted.
+/// The tasks of accepted notifications.
 #[derive(Clone, Default)]
 pub(super) struct Expects {
     tasks: HashSet<TaskId>,
@@ -26,7 +27,7 @@ pub(super) struct Expects {
 }
 
 impl Expects {
-    /// True if nothing is said about tasks: all are accepted.
+    /// True if no task is configured: notifications of all tasks are accepted.
     pub(super) fn is_empty(&self) -> bool {
         self.tasks.is_empty() && self.predicate.is_none()
     }
@@ -67,102 +68,103 @@ impl Default for ReceiverBuilder {
 }
 
 impl ReceiverBuilder {
-    /// Asks for this token, which was given along with the push configuration, under either name of its
-    /// header (trap T-17). May be repeated, as each configuration should have its own: any of them will do.
+    /// Requires this token, which was given in the push configuration, in either of its headers (trap
+    /// T-17). May be repeated, since each configuration should have its own token; one match is enough.
     pub fn token(mut self, token: impl AsRef<str>) -> Self {
         self.proofs.tokens.push(Digest::of(token.as_ref().as_bytes()));
         self
     }
 
-    /// Asks for an HMAC by this secret, not older than five minutes. May be repeated, so that a new secret can
-    /// take the place of an old one: any of them will do.
+    /// Requires an HMAC by this secret, not older than five minutes. May be repeated, to replace an old
+    /// secret by a new one; one match is enough.
     ///
-    /// It does not say for whom a notification is meant: where a sender has one secret for all its receivers, each
-    /// can send on what it got to the others. Ask for a token as well.
+    /// The HMAC does not name the receiver: if a sender uses one secret for all its receivers, each of them
+    /// can replay notifications to the others. Require a token as well.
     pub fn secret(mut self, secret: WebhookSecret) -> Self {
         self.proofs.secrets.push(secret);
         self
     }
 
-    /// Asks for claims signed by one of these keys.
+    /// Requires claims signed by one of these keys.
     ///
-    /// They prove which hub has sent a notification, not for whom it has: everybody who may send tasks to the
-    /// hub can name this receiver's address. Say which tasks are expected, or ask for a token as well.
+    /// They prove which hub sent a notification, but not on whose behalf: every caller of the hub can
+    /// register this receiver's URL. Set the expected tasks, or require a token as well.
     pub fn keys(mut self, keys: TrustedKeys) -> Self {
         self.keys.extend(keys);
         self
     }
 
-    /// Asks for claims signed by one of the keys that are published at this address, such as
-    /// `https://hub.example/.well-known/jwks.json`, or by one of [`Self::keys`]; what is said there holds here,
-    /// too. The keys are fetched when they are needed, and again when one comes that is not among them.
+    /// Requires claims signed by one of the keys published at this URL, such as
+    /// `https://hub.example/.well-known/jwks.json`, or by one of [`Self::keys`], with the same limits. The
+    /// keys are fetched on demand, and again when an unknown key is used.
     pub fn jwks_url(mut self, url: Url) -> Self {
         self.jwks_url = Some(url);
         self
     }
 
-    /// Fetches the keys by this way, for certificate authorities of one's own.
+    /// Fetches the keys with this egress, for example with private certificate authorities.
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = Some(egress);
         self
     }
 
-    /// Accepts claims that are made for this address only: that of the receiver as it stands in push
-    /// configurations. May be repeated. Without it, what a hub has sent to somebody else can be sent on.
+    /// Requires claims for this URL, the receiver's URL in push configurations. May be repeated. Without
+    /// it, another receiver can replay notifications of the same hub here.
     pub fn audience(mut self, url: Url) -> Self {
         self.proofs.audiences.push(url);
         self
     }
 
-    /// Asks for `Authorization: Bearer` with this token.
+    /// Requires `Authorization: Bearer` with this token.
     pub fn bearer(self, token: impl AsRef<str>) -> Self {
         self.authorization("Bearer", token)
     }
 
-    /// Asks for `Authorization` with this scheme and these credentials. May be repeated: any of them will do.
+    /// Requires `Authorization` with this scheme and these credentials. May be repeated; one match is
+    /// enough.
     pub fn authorization(mut self, scheme: impl Into<String>, credentials: impl AsRef<str>) -> Self {
         let credentials = Digest::of(credentials.as_ref().as_bytes());
         self.proofs.authorizations.push(Authorization { scheme: scheme.into(), credentials });
         self
     }
 
-    /// Accepts notifications of this task, and no others but those that are named in the same way or that
-    /// [`Self::expecting`] accepts (REQ-171).
+    /// Accepts only notifications of this task, of other tasks that are added in this way, and of those
+    /// that [`Self::expecting`] accepts (REQ-171).
     pub fn task(mut self, id: impl Into<TaskId>) -> Self {
         self.expects.tasks.insert(id.into());
         self
     }
 
-    /// Accepts notifications of the tasks for which this is true. A sender is told to try again later, because
-    /// a notification may come before the answer that tells the id of the task.
+    /// Accepts notifications of the tasks for which this is true. For others, the sender is asked to retry,
+    /// because a notification may arrive before the answer that has the id of the task.
     pub fn expecting(mut self, predicate: impl Fn(&TaskId) -> bool + Send + Sync + 'static) -> Self {
         self.expects.predicate = Some(Arc::new(predicate));
         self
     }
 
-    /// Remembers the last so many deliveries; 10,000 by default. With 0 all that comes is handed over.
+    /// Sets the number of remembered deliveries; 10,000 by default. With 0, duplicates are not detected.
     pub fn remember(mut self, deliveries: usize) -> Self {
         self.remember = deliveries;
         self
     }
 
-    /// Refuses larger bodies; 16 MiB by default.
+    /// Sets the maximum size of a body; 16 MiB by default.
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.max_body = bytes;
         self
     }
 
-    /// Does without any proof: whoever can reach the receiver can make up notifications.
+    /// Requires no proof: any client that can reach the receiver can forge notifications.
     pub fn insecure_accept_all(mut self) -> Self {
         self.accept_all = true;
         self
     }
 
-    /// The receiver.
+    /// Builds the receiver.
     ///
     /// # Errors
-    /// `InvalidParams` if no proof is asked for (REQ-170), or the address of the keys is none; `Internal` if
-    /// the TLS library refuses our settings.
+    /// `InvalidParams` without any required proof (REQ-170), or if the URL of the keys is invalid;
+    /// `Internal` if the TLS library refuses the settings.
     pub fn build(self) -> Result<Receiver> {
         let mut proofs = self.proofs;
         let jwks = match self.jwks_url {
@@ -176,8 +178,8 @@ impl ReceiverBuilder {
             proofs.keys = Some(Keys::new(self.keys, jwks));
         }
         if proofs.is_empty() && !self.accept_all {
-            let message = "anybody could make up notifications; ask for a token, a secret, a key or an \
-                           authorization, or say insecure_accept_all";
+            let message = "notifications could be forged; require a token, a secret, a key or an \
+                           authorization, or call insecure_accept_all";
             return Err(Error::new(ErrorKind::InvalidParams, message));
         }
         let seen = Arc::new(Seen::new(self.remember));

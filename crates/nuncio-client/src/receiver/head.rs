@@ -1,4 +1,4 @@
-//! The headers of a notification, as far as they are not about proofs.
+//! The headers of a notification, except those of proofs.
 
 use http::{HeaderMap, header::CONTENT_TYPE};
 use nuncio_protocol::Version;
@@ -6,7 +6,7 @@ use nuncio_protocol::Version;
 use super::Rejected;
 use crate::{http_headers::media_type, notification};
 
-/// The longest id that is remembered.
+/// Maximum length of a delivery id, in bytes.
 const MAX_ID: usize = 256;
 
 /// The relevant headers of a notification.
@@ -19,7 +19,7 @@ pub(super) struct Head<'a> {
 
 impl<'a> Head<'a> {
     pub(super) fn read(headers: &'a HeaderMap) -> Result<Self, Rejected> {
-        // Without one as well: a web page of anybody can post that, and text, but not JSON.
+        // A missing type is refused as well: any web page can post that, and text, but not JSON.
         let media_type = media_type(headers);
         if !["application/a2a+json", "application/json"]
             .iter()
@@ -35,7 +35,7 @@ impl<'a> Head<'a> {
         let version = text(headers, notification::VERSION)?.filter(|version| !version.is_empty());
         let version = version.map(|version| {
             Version::parse(version)
-                .ok_or_else(|| Rejected::Invalid("the version is not spoken here".to_owned()))
+                .ok_or_else(|| Rejected::Invalid("the version is not supported".to_owned()))
         });
         Ok(Self {
             id,
@@ -46,8 +46,8 @@ impl<'a> Head<'a> {
     }
 }
 
-/// The header as text. One that comes twice is refused: who reads the first and who reads the last would
-/// disagree about what was signed.
+/// The header as text. A repeated header is refused: readers of the first and of the last value would
+/// disagree about the signed value.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Rejected> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };

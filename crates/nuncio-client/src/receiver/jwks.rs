@@ -1,6 +1,6 @@
-//! The keys of senders: those that were given, and those that are published at an address, which are fetched
-//! once however many notifications wait for them, kept as long as they may be, and fetched again when one is
-//! missing, but not as often as a stranger likes.
+//! The keys of senders: configured ones, and those published at a URL. The published ones are fetched once,
+//! however many notifications wait for them, and cached as their headers allow. An unknown key causes a new
+//! fetch, at a limited rate.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -13,16 +13,16 @@ use url::Url;
 use super::Rejected;
 use crate::{Egress, TrustedKeys, card::cache::storage, egress::shown, failure::Failure};
 
-/// A server that takes longer is taken for down.
+/// Timeout of a fetch.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The largest set that is read.
+/// Maximum size of a key set, in bytes.
 const MAX_BODY: usize = 256 << 10;
-/// The shortest time between two requests, whatever happens.
+/// Minimum time between two fetches.
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
-/// For how long keys are used although they cannot be had again.
+/// Maximum time for which keys are used while they cannot be fetched again.
 const MAX_STALE: Duration = Duration::from_secs(60 * 60);
 
-/// All keys whose signatures are accepted.
+/// All accepted keys.
 pub(super) struct Keys {
     given: Arc<TrustedKeys>,
     published: Option<Jwks>,
@@ -33,18 +33,18 @@ impl Keys {
         Self { given: Arc::new(given), published }
     }
 
-    /// The keys that are known; the published ones are fetched if there are none that are fresh.
+    /// The known keys. Fetches the published ones if the cached ones are not fresh.
     pub(super) async fn known(&self) -> Result<Arc<TrustedKeys>, Rejected> {
         let Some(published) = &self.published else { return Ok(Arc::clone(&self.given)) };
         match published.current(Need::Fresh).await {
             Ok(keys) => Ok(self.with(&keys)),
-            // The given ones may do.
+            // The configured keys may be sufficient.
             Err(_) if !self.given.is_empty() => Ok(Arc::clone(&self.given)),
             Err(why) => Err(Rejected::NoKeys(why)),
         }
     }
 
-    /// The keys after another look at the published ones; `None` if there is nothing new to be seen.
+    /// The keys after another fetch of the published ones; `None` if no keys are published.
     pub(super) async fn renewed(&self) -> Result<Option<Arc<TrustedKeys>>, Rejected> {
         let Some(published) = &self.published else { return Ok(None) };
         match published.current(Need::Newer).await {
@@ -70,12 +70,12 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// What is asked of the published keys.
+/// The required freshness of the published keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
-    /// Any that are fresh.
+    /// Fresh by their caching headers.
     Fresh,
-    /// Newer ones than those that are known, if it is not too early to ask.
+    /// Newer than the cached ones, if the rate limit allows a fetch.
     Newer,
 }
 
@@ -83,18 +83,18 @@ enum Need {
 pub(super) struct Jwks {
     url: Url,
     egress: Egress,
-    /// Held by the one that fetches; the others wait for it.
+    /// Held by the task that fetches; other tasks wait for it.
     flight: tokio::sync::Mutex<()>,
-    /// The lock is held for a look or a change, never across a request.
+    /// Never held during a request.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     kept: Option<Kept>,
-    /// The end of the last request, whatever its outcome.
+    /// The end of the last request, successful or not.
     asked: Option<Instant>,
-    /// The reason of its failure.
+    /// The error of the last request.
     trouble: String,
 }
 
@@ -105,7 +105,7 @@ struct Kept {
 }
 
 impl State {
-    /// The answer that needs no request.
+    /// The answer, if no request is necessary.
     fn answer(&self, need: Need, now: Instant) -> Option<Result<Arc<TrustedKeys>, String>> {
         let kept = self.kept.as_ref();
         let age = |kept: &Kept| now.saturating_duration_since(kept.since);
@@ -131,7 +131,7 @@ impl Jwks {
         if let Some(answer) = self.state().answer(need, Instant::now()) {
             return answer;
         }
-        // One that is given up while it fetches frees the lock, and the next in line fetches.
+        // If this task is dropped while it fetches, the lock is released and the next waiter fetches.
         let _flight = self.flight.lock().await;
         if let Some(answer) = self.state().answer(need, Instant::now()) {
             return answer;

@@ -1,8 +1,11 @@
-//! The other end of a webhook: notifications on the way in, proven, told apart, and typed.
+//! The receiver of a webhook: notifications are authenticated, deduplicated and decoded.
 //!
-//! Reading order: this file is the way of one notification; `builder` has the options, `head` reads headers,
-//! `proof` checks who sent it (`jwks` has the keys), `payload` reads what it says, `seen` knows what has
-//! been handed over before, `rejected` is every reason to refuse.
+//! Reading order: this file has the path of one notification; `builder` the options; `head` reads headers,
+//! `proof` authenticates the sender (`jwks` has the keys), `payload` decodes the body, `seen` detects
+//! duplicates, `rejected` has every reason to refuse.
+//!
+//! **Invariant:** the body is not parsed before its sender is authenticated, and a delivery counts as seen
+//! only after it was handled.
 
 mod builder;
 mod head;
@@ -23,8 +26,8 @@ pub use self::{
     builder::ReceiverBuilder, payload::decode as read_body, proof::Proof, rejected::Rejected, seen::Receipt,
 };
 
-/// Receives notifications: checks who sent them, leaves out those that came before, and hands over what they
-/// say as types. It opens no socket: any HTTP server can be in front of it.
+/// Receives notifications: authenticates the sender, drops duplicates, and decodes the event. It opens no
+/// socket, so any HTTP server can be in front of it.
 ///
 /// ```
 /// use http::{HeaderMap, StatusCode};
@@ -48,12 +51,12 @@ pub use self::{
 /// # }
 /// ```
 ///
-/// Every kind of proof that is configured must hold; of one kind (two secrets, while one replaces the other)
-/// any does. At least one is needed, or [`ReceiverBuilder::insecure_accept_all`].
+/// Every configured kind of proof is required; within a kind (two secrets, while one replaces the other)
+/// one match is enough. At least one proof is required, or [`ReceiverBuilder::insecure_accept_all`].
 ///
-/// Senders repeat what was not answered in time, so the same delivery may come twice. It is handed over once,
-/// as long as its id is remembered; who shows another token has ids of its own. Notifications without an id, which
-/// most SDKs send, are not told apart: two equal bodies may well be two events.
+/// Senders repeat unanswered deliveries, so the same delivery may arrive twice. It is handled once, as long
+/// as its id is remembered; senders with different tokens have separate ids. Notifications without an id,
+/// which most SDKs send, are not deduplicated: two equal bodies may be two events.
 pub struct Receiver {
     proofs: Proofs,
     expects: Expects,
@@ -61,20 +64,20 @@ pub struct Receiver {
     max_body: usize,
 }
 
-/// A notification that was verified.
+/// A verified notification.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Notification {
     /// The id of the delivery, the same for every attempt; `None` if the sender gives none.
     pub id: Option<String>,
-    /// The number of this attempt, as the sender says.
+    /// The number of this attempt, as the sender states it.
     pub attempt: Option<u32>,
-    /// The moment of this attempt, in Unix seconds, as the sender says. Proven by a secret only.
+    /// The time of this attempt, in Unix seconds, as the sender states it. Only a secret proves it.
     pub timestamp: Option<i64>,
     /// The version of the body.
     pub version: Version,
-    /// The event. In v0.3 it is mostly the whole task as it is now.
+    /// The event. In v0.3 it is usually the whole current task.
     pub event: Event,
-    /// The proof of its sender.
+    /// The verified proofs of its sender.
     pub proofs: Vec<Proof>,
 }
 
@@ -83,33 +86,33 @@ pub struct Notification {
 pub struct Accepted {
     /// The notification.
     pub notification: Notification,
-    /// To be [done](Receipt::done) when it has been handled. Dropped, the same delivery is accepted again.
+    /// Call [`done`](Receipt::done) after handling. If it is dropped, the same delivery is accepted again.
     pub receipt: Receipt,
 }
 
 impl Receiver {
-    /// A receiver with options.
+    /// A builder with the options.
     pub fn builder() -> ReceiverBuilder {
         ReceiverBuilder::default()
     }
 
-    /// The largest body that is accepted: the server in front should read no more.
+    /// The maximum size of a body: the server in front should read no more.
     #[must_use]
     pub fn max_body(&self) -> usize {
         self.max_body
     }
 
-    /// Looks at a request. What comes of it is to be answered 2xx once it has been handled, and the receipt
-    /// be done; if it cannot be handled, any 5xx makes the sender try again.
+    /// Checks a request. After the notification was handled, call [`done`](Receipt::done) on the receipt
+    /// and answer 2xx; if it cannot be handled, any 5xx makes the sender retry.
     ///
     /// # Errors
-    /// It is not to be handled; the error says what to answer.
+    /// The notification is not to be handled; the error has the status to answer.
     pub async fn accept(&self, headers: &HeaderMap, body: &[u8]) -> Result<Accepted, Rejected> {
         self.accept_at(headers, body, Timestamp::now().as_second()).await
     }
 
-    /// Looks at a request, lets `handler` handle what it brings, and says what to answer: 204, what a refusal
-    /// says, or 500 if the handler failed, after which the sender tries again. Reasons go to the log.
+    /// Checks a request, calls `handler`, and returns the status to answer: 204, the status of a rejection,
+    /// or 500 if the handler failed, so that the sender retries. Reasons are logged.
     pub async fn accept_with<F, Fut, E>(&self, headers: &HeaderMap, body: &[u8], handler: F) -> StatusCode
     where
         F: FnOnce(Notification) -> Fut,
@@ -135,8 +138,8 @@ impl Receiver {
         }
     }
 
-    /// [`Self::accept`] at another moment than now. Cheap checks come first, and nothing is read of the body
-    /// before its sender is known.
+    /// Like [`Self::accept`], at the given time. Cheap checks come first, and the body is not parsed before
+    /// its sender is authenticated.
     async fn accept_at(&self, headers: &HeaderMap, body: &[u8], now: i64) -> Result<Accepted, Rejected> {
         if body.len() > self.max_body {
             return Err(Rejected::TooLarge { limit: self.max_body });
@@ -154,12 +157,12 @@ impl Receiver {
 }
 
 impl Expects {
-    /// REQ-171.
+    /// Checks that the task is expected (REQ-171).
     fn check(&self, task: Option<&TaskId>) -> Result<(), Rejected> {
         if task.map_or(self.is_empty(), |task| self.contains(task)) {
             return Ok(());
         }
-        // It goes to logs, and may be as long as a body.
+        // Shortened: it is logged, and may be as long as a body.
         Err(Rejected::Unexpected(task.map(|task| excerpt(task.to_string()).into()).unwrap_or_default()))
     }
 }

@@ -1,14 +1,14 @@
-//! The content of a notification, in any of the shapes that senders have for it:
+//! Decodes the body of a notification, in any of these shapes:
 //!
-//! | shape | who sends it |
+//! | shape | sender |
 //! |---|---|
 //! | `{"task": …}`, `{"statusUpdate": …}`, … | v1.0 (REQ-162) |
 //! | `{"kind": "task", …}` | v0.3 |
-//! | `{"kind": "status-update", …}`, … | the JavaScript SDK on behalf of v0.3 |
+//! | `{"kind": "status-update", …}`, … | the JavaScript SDK for v0.3 |
 //! | `{"jsonrpc": "2.0", "result": …}` around one of them | the dialect `neuralpost` |
 //! | a task without `kind` | SDKs that leave it out |
 //!
-//! Most senders do not say which version they speak, so that here the shape decides.
+//! Most senders do not state their version, so the shape decides here.
 
 use nuncio_protocol::{
     Error, Event, Version,
@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use super::Rejected;
 use crate::choose::jsonrpc_dialect;
 
-/// The members that tell the shapes apart.
+/// The members that distinguish the shapes.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Shape<'a> {
@@ -47,13 +47,14 @@ impl<'a> Shape<'a> {
 }
 
 fn no_object() -> Rejected {
-    Rejected::Invalid("the body is no JSON object".to_owned())
+    Rejected::Invalid("the body is not a JSON object".to_owned())
 }
 
-/// The event of a body, and its version; `said` is what the sender says it is. Who sent it is not looked at.
+/// The event of a body, and its version; `said` is the version that the sender states. The sender is not
+/// authenticated here.
 ///
 /// # Errors
-/// It is no notification.
+/// The body is not a notification.
 pub fn decode(body: &[u8], said: Option<Version>) -> Result<(Version, Event), Rejected> {
     let json: &RawValue = serde_json::from_slice(body).map_err(|_| no_object())?;
     let outer = Shape::of(json)?;

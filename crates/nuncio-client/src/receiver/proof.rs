@@ -1,4 +1,4 @@
-//! Proof of a notification's sender (REQ-170). Every kind of proof that is asked for must hold.
+//! Proofs of a notification's sender (REQ-170). Every required kind of proof has to be valid.
 
 use std::fmt;
 
@@ -24,11 +24,11 @@ pub enum Proof {
     Token,
     /// The header `Authorization`.
     Authorization,
-    /// A secret that sender and receiver share.
+    /// A secret shared by sender and receiver.
     Secret,
     /// A key of the sender.
     Key {
-        /// Its name; empty if the sender gives none.
+        /// The key id; empty if the sender gives none.
         kid: String,
     },
 }
@@ -45,7 +45,7 @@ impl fmt::Display for Proof {
     }
 }
 
-/// A secret text by its hash: compared in constant time, its length included.
+/// The hash of a secret: compared in constant time, independent of its length.
 pub(super) struct Digest([u8; 32]);
 
 impl Digest {
@@ -75,8 +75,8 @@ impl Authorization {
     }
 }
 
-/// By which of several proofs of a kind a sender is known. Not by which secret: of those the same sender has two,
-/// while one replaces the other.
+/// Identifies a sender by the proofs that matched. The matching secret is not included: a sender has two of
+/// them while one replaces the other.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Sender {
     token: Option<usize>,
@@ -84,7 +84,7 @@ pub(super) struct Sender {
     kid: Option<String>,
 }
 
-/// The proofs that are asked for.
+/// The required proofs.
 #[derive(Default)]
 pub(super) struct Proofs {
     pub(super) tokens: Vec<Digest>,
@@ -95,7 +95,7 @@ pub(super) struct Proofs {
 }
 
 impl Proofs {
-    /// True if nothing is asked for.
+    /// True if no proof is required.
     pub(super) fn is_empty(&self) -> bool {
         self.tokens.is_empty()
             && self.authorizations.is_empty()
@@ -103,8 +103,8 @@ impl Proofs {
             && self.keys.is_none()
     }
 
-    /// The proofs of a notification. The cheap ones come first: only who has passed them can make us fetch
-    /// keys.
+    /// Verifies the proofs of a notification. The cheap ones come first: only a sender that passes them can
+    /// cause a fetch of keys.
     pub(super) async fn check(
         &self,
         headers: &HeaderMap,

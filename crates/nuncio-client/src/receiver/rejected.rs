@@ -1,61 +1,61 @@
-//! Every reason not to handle a notification, and what to answer.
+//! Every reason to reject a notification, and its HTTP status.
 
 use http::StatusCode;
 use nuncio_protocol::{Error, TaskId, wire::excerpt};
 
 use crate::notification::{Invalid, WrongSignature};
 
-/// The reason why a notification is not handled. Its text is fit for logs: no secrets, and nothing that acts on
-/// terminals.
+/// The reason why a notification is rejected. Its text is fit for logs: no secrets, and no control
+/// characters.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejected {
     /// The body is too large.
     #[error("the body has more than {limit} bytes")]
     TooLarge {
-        /// The most that is accepted.
+        /// The maximum size.
         limit: usize,
     },
-    /// It is no JSON by its own account.
+    /// The content type is not JSON.
     #[error(
         "expected the content type application/a2a+json or application/json, got {}",
         if *.is_absent { "none" } else { "another" }
     )]
     MediaType {
-        /// True if it does not say what it is.
+        /// True if the header is missing.
         is_absent: bool,
     },
-    /// A proof is not there.
+    /// A proof is missing.
     #[error("there is no {0}")]
     Missing(&'static str),
-    /// A token or an authorization is not the expected one.
+    /// A token or an authorization is wrong.
     #[error("the {0} is not the expected one")]
     Wrong(&'static str),
-    /// The signature by a shared secret does not hold.
+    /// The signature by a shared secret is invalid.
     #[error("the signature by the secret is refused: {0}")]
     Secret(#[from] WrongSignature),
-    /// The signed claims do not hold.
+    /// The signed claims are invalid.
     #[error("the signature is refused: {0}")]
     Signature(#[from] Invalid),
-    /// The keys of the sender cannot be had now.
-    #[error("the keys of the sender cannot be had now: {0}")]
+    /// The keys of the sender cannot be fetched now.
+    #[error("the keys of the sender cannot be fetched now: {0}")]
     NoKeys(String),
-    /// It cannot be read.
+    /// The notification cannot be decoded.
     #[error("{0}")]
     Invalid(String),
-    /// It is about a task that is not expected, or not yet (REQ-171).
+    /// The task is not expected, or not yet (REQ-171).
     #[error("the task {:?} is not expected", .0.as_str())]
     Unexpected(TaskId),
-    /// The same delivery is being handled.
+    /// The same delivery is being handled now.
     #[error("the delivery {0:?} is being handled")]
     InProgress(String),
-    /// The same delivery has been handled (REQ-172).
+    /// The same delivery was handled before (REQ-172).
     #[error("the delivery {0:?} has been handled before")]
     Duplicate(String),
 }
 
 impl Rejected {
-    /// The status of the answer. A duplicate is answered as if it had been handled, because it has been.
+    /// The status of the answer. A duplicate is answered with success, because it was handled before.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -66,14 +66,14 @@ impl Rejected {
             }
             Self::NoKeys(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Invalid(_) => StatusCode::BAD_REQUEST,
-            // Senders try again after these two.
+            // Senders retry after these two.
             Self::Unexpected(_) => StatusCode::NOT_FOUND,
             Self::InProgress(_) => StatusCode::CONFLICT,
             Self::Duplicate(_) => StatusCode::OK,
         }
     }
 
-    /// The body cannot be read. What the error repeats of it may be anything.
+    /// A body that cannot be decoded. The error may quote any part of it, so it is escaped.
     pub(super) fn unreadable(error: &Error) -> Self {
         let mut safe = String::new();
         for c in excerpt(error.message().to_owned()).chars() {

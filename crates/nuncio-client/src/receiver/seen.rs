@@ -1,4 +1,4 @@
-//! The deliveries that have been handled: the last so many, and those that are being handled.
+//! The most recent handled deliveries, and those being handled.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,28 +10,28 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{Rejected, proof::Sender};
 
-/// A delivery. Its id is its sender's: what one has sent is not taken for what another sends.
+/// A delivery by its id, separate for each sender.
 type Key = Arc<(Sender, String)>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Somebody holds the receipt.
+    /// A receipt exists and is not done.
     Pending,
     Done,
 }
 
 /// The deliveries of a receiver.
 pub(super) struct Seen {
-    /// The number that is remembered once they are done.
+    /// Maximum number of handled deliveries to remember.
     most: usize,
-    /// The lock is held for a look or a change.
+    /// Never held across an await.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     stages: HashMap<Key, Stage>,
-    /// Those that are done, the oldest first.
+    /// Handled deliveries, the oldest first.
     done: VecDeque<Key>,
 }
 
@@ -40,7 +40,7 @@ impl Seen {
         Self { most, state: Mutex::default() }
     }
 
-    /// Takes a delivery in hand. One without an id is new every time.
+    /// Claims a delivery. A delivery without an id is always new.
     pub(super) fn claim(self: &Arc<Self>, sender: Sender, id: Option<&str>) -> Result<Receipt, Rejected> {
         let Some(id) = id.filter(|_| self.most > 0) else { return Ok(Receipt { claimed: None }) };
         let key: Key = Arc::new((sender, id.to_owned()));
@@ -75,15 +75,15 @@ impl Seen {
     }
 }
 
-/// A delivery that is being handled. While it is held, the same delivery is answered with a conflict; once it
-/// is [done](Self::done), as a duplicate; and if it is dropped before, it is accepted as if it were new.
+/// A delivery that is being handled. While it exists, the same delivery is answered with a conflict; after
+/// [`done`](Self::done), as a duplicate. If it is dropped before, the delivery is accepted again.
 #[must_use = "dropped, the same delivery is handed over again"]
 pub struct Receipt {
     claimed: Option<(Arc<Seen>, Key)>,
 }
 
 impl Receipt {
-    /// The delivery has been handled.
+    /// Marks the delivery as handled.
     pub fn done(mut self) {
         if let Some((seen, key)) = self.claimed.take() {
             seen.done(key);

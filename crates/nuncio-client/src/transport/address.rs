@@ -1,22 +1,24 @@
-//! The address of one interface.
+//! The URL of one interface.
 
 use http::Uri;
 use nuncio_protocol::{Error, Result};
 use url::Url;
 
-/// An address, in the parts that calls are put together from.
+/// A URL, split into the parts that call URIs are made of.
 pub(crate) struct Address {
-    /// `https://host:port`, and what stands before every path; without a slash at the end.
+    /// `https://host:port` and the path prefix, without a trailing slash.
     base: String,
-    /// The query of the address itself.
+    /// The query of the URL itself.
     query: Option<String>,
-    /// The whole.
+    /// The complete URI.
     whole: Uri,
 }
 
 impl Address {
+    /// Splits a URL.
+    ///
     /// # Errors
-    /// `Internal` if it is none that can be called.
+    /// `Internal` if it cannot be called.
     pub(crate) fn new(url: &Url) -> Result<Self> {
         let origin = url.origin().ascii_serialization();
         let query = url.query().filter(|query| !query.is_empty()).map(str::to_owned);
@@ -25,15 +27,15 @@ impl Address {
         Ok(Self { base, query, whole })
     }
 
-    /// Itself.
+    /// The complete URI.
     pub(crate) fn whole(&self) -> Uri {
         self.whole.clone()
     }
 
-    /// With this path, still escaped, and this query below it.
+    /// The URI with this path and query appended, both escaped already.
     ///
     /// # Errors
-    /// They are none.
+    /// The path or the query is invalid.
     pub(crate) fn below(&self, path: &str, query: Option<&str>) -> Result<Uri> {
         join(&self.base, path, [self.query.as_deref(), query])
     }

@@ -1,4 +1,4 @@
-//! One interface of an agent as a service, without anything on top.
+//! One interface of an agent as a service, without retries.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use url::Url;
 use super::{Transport, wire};
 use crate::{Candidate, Credentials, Egress};
 
-/// One interface of an agent, whatever its binding and version. As an `A2aService` it makes each call
-/// exactly once, but for a call that is refused because its access token is no longer good; streams are not taken up again when they break. [`Client`](crate::Client) is the one that
-/// does more.
+/// One interface of an agent, of any binding and version. As an `A2aService` it makes each call exactly
+/// once, except for a call that is refused because its access token has expired. Broken streams are not
+/// resumed; [`Client`](crate::Client) does that.
 #[derive(Clone)]
 pub struct Direct {
     wire: Arc<dyn Transport>,
@@ -22,10 +22,10 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// The interface of a card that came from `home`: credentials are for that origin.
+    /// The interface of a card that came from `home`; credentials are bound to that origin.
     ///
     /// # Errors
-    /// `InvalidAgentResponse` if the interface has no usable address.
+    /// `InvalidAgentResponse` if the interface has no valid URL.
     pub fn new(
         egress: &Egress,
         candidate: &Candidate,
@@ -35,11 +35,11 @@ impl Direct {
         Self::with_file_bytes(egress, candidate, credentials, home, FileBytes::default())
     }
 
-    /// As [`Self::new`], for an agent that is known to have this form of file content; see
+    /// Like [`Self::new`], for an agent with this form of file content; see
     /// [`ClientBuilder::file_bytes`](crate::ClientBuilder::file_bytes).
     ///
     /// # Errors
-    /// `InvalidAgentResponse` if the interface has no usable address.
+    /// `InvalidAgentResponse` if the interface has no valid URL.
     pub fn with_file_bytes(
         egress: &Egress,
         candidate: &Candidate,

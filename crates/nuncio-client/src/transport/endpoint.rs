@@ -1,4 +1,4 @@
-//! One address of an agent and what may be told it: what all bindings have in common.
+//! One URL of an agent with its egress and credentials: the parts that all bindings share.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
@@ -16,37 +16,37 @@ use crate::{
     http_headers,
 };
 
-/// An address, the way there, and the part of the caller's credentials that it may see.
+/// A URL, its egress, and the part of the caller's credentials that it gets.
 pub(crate) struct Endpoint {
     pub(crate) egress: Egress,
     pub(crate) url: Url,
     pub(crate) granted: Granted,
 }
 
-/// An answer of which the head is there.
+/// An answer with its headers; the body may still arrive.
 pub(crate) type Response = http::Response<ForwardBody>;
 
-/// A whole answer.
+/// A complete answer.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-/// The address of an interface that is reached by plain HTTP.
+/// The URL of an interface over HTTP.
 ///
 /// # Errors
-/// `InvalidAgentResponse` if it is no such address.
+/// `InvalidAgentResponse` if it is not an http or https URL.
 pub(crate) fn http_url(interface: &AgentInterface) -> Result<Url> {
     let url = Url::parse(&interface.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     url.ok_or_else(|| {
-        let message = format!("the interface {:?} of the card is no http or https address", interface.url);
+        let message = format!("the interface {:?} of the card is not an http or https URL", interface.url);
         Error::new(ErrorKind::InvalidAgentResponse, message)
     })
 }
 
 impl Endpoint {
-    /// An address out of a card that came from `home`: credentials are for that origin.
+    /// An endpoint for a URL of a card that came from `home`; credentials are bound to that origin.
     pub(crate) fn new(egress: &Egress, url: Url, credentials: &Credentials, home: &Url) -> Self {
         let (egress, granted) = credentials.for_target(egress.clone(), &url, &home.origin());
         if granted.withheld {
@@ -55,7 +55,7 @@ impl Endpoint {
         Self { egress, url, granted }
     }
 
-    /// Makes a request and waits for the head of the answer.
+    /// Sends a request and waits for the headers of the answer.
     pub(crate) fn send(
         &self,
         cx: &CallContext,
@@ -71,14 +71,14 @@ impl Endpoint {
         within(cx.deadline, self.egress.forward(&self.url, request, Wire::Best))
     }
 
-    /// Reads the rest of an answer.
+    /// Reads the body of an answer.
     pub(crate) async fn read(&self, cx: &CallContext, response: Response) -> Result<Answer, Failure> {
         let (head, body) = response.into_parts();
         let body = within(cx.deadline, self.egress.collect(&self.url, body)).await?;
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
 
-    /// True if the answer to a call that streams is a stream, false if it is to be read as a whole.
+    /// True if the answer to a streaming call is a stream; false if it has to be read whole.
     pub(crate) fn is_stream(&self, expected: &str, response: &Response) -> Result<bool, Failure> {
         let media_type = http_headers::media_type(response.headers());
         if !response.status().is_success() {
@@ -90,11 +90,11 @@ impl Endpoint {
         if media_type.is_empty() || media_type.contains("json") {
             return Ok(false);
         }
-        // Some servers send their errors as plain text. One with a length has an end.
+        // Some servers send errors as plain text. A body with a length has an end.
         if media_type.eq_ignore_ascii_case("text/plain") && response.body().size_hint().exact().is_some() {
             return Ok(false);
         }
-        // Whatever it is, it may be endless: it is not read.
+        // A body of any other type may be endless, so it is not read.
         Err(Failure::answered(self.unexpected(expected, media_type)))
     }
 
@@ -107,18 +107,18 @@ impl Endpoint {
         events(response.into_body(), self.egress.max_event(), decode)
     }
 
-    /// The head of an answer that is not one of success.
+    /// The headers of an error answer.
     pub(crate) fn head<'a>(&'a self, status: StatusCode, headers: &'a HeaderMap) -> status::Head<'a> {
         status::Head { url: &self.url, status, headers, withheld: self.granted.withheld }
     }
 
-    /// The error of an answer that is not one of success; `said` is what its body says, if anything.
+    /// The error of an answer without success; `said` is the decoded body, if any.
     pub(crate) fn refused(&self, answer: &Answer, said: Option<Error>) -> Failure {
         let head = self.head(answer.status, &answer.headers);
         Failure::answered(head.told(said, Timestamp::now()))
     }
 
-    /// An answer that is not of our protocol, by what it claims to be.
+    /// The error for an answer that is not A2A, with its media type.
     pub(crate) fn unexpected(&self, expected: &str, media_type: &str) -> Error {
         let came = if media_type.is_empty() { "an answer without a content type" } else { media_type };
         let message =

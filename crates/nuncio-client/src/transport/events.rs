@@ -1,5 +1,4 @@
-//! The events of one connection that carries server-sent events. The two JSON bindings differ in what a
-//! frame holds, and in nothing else.
+//! The events of one SSE connection. The two JSON bindings differ only in the content of a frame.
 
 use std::{
     pin::Pin,
@@ -17,17 +16,17 @@ use nuncio_protocol::{
 use super::WireStream;
 use crate::{egress::ForwardBody, failure::Failure};
 
-/// A connection that carries events.
+/// A connection with events.
 struct Connection<D> {
-    /// `None` when nothing comes any more.
+    /// `None` after the end.
     body: Option<ForwardBody>,
     decoder: Decoder,
-    /// Reads the data of a frame: an event, or the error that ends the stream.
+    /// Decodes the data of a frame: an event, or the error that ends the stream.
     decode: D,
 }
 
-/// The events of a connection: until it ends, breaks, or carries an error. No line and no event may be
-/// larger than `max_event`.
+/// The events of a connection, until it ends, breaks, or has an error. No line and no event may be larger
+/// than `max_event`.
 pub(crate) fn events(
     body: ForwardBody,
     max_event: usize,
@@ -36,7 +35,7 @@ pub(crate) fn events(
     Box::pin(Connection { body: Some(body), decoder: Decoder::new(max_event), decode })
 }
 
-/// The only event of an answer that is no stream, though one was asked for.
+/// The only event of an answer that is not a stream, although one was requested.
 pub(crate) fn only(event: Event) -> WireStream {
     Box::pin(stream::iter([Ok(StreamItem::new(None, Arc::new(event)))]))
 }
@@ -77,7 +76,7 @@ impl<D: Fn(&str) -> Result<Event>> Connection<D> {
     }
 }
 
-/// The name of a frame does not matter (protocol-notes.md, v1.0).
+/// Decodes a frame. Its name has no meaning (protocol-notes.md, v1.0).
 fn item(decode: impl Fn(&str) -> Result<Event>, frame: Frame<'_>) -> Result<StreamItem> {
     let event = decode(frame.data)?;
     let seq = frame.id.and_then(|id| id.parse().ok()).map(Seq);

@@ -1,4 +1,4 @@
-//! One interface of an agent, for calls that are handed on as they came: what they say is not looked at.
+//! One interface of an agent for sealed calls, which are forwarded without being decoded.
 
 use std::sync::Arc;
 
@@ -23,26 +23,26 @@ struct Inner {
     address: Address,
 }
 
-/// A call as it is to go out.
+/// An outgoing sealed call.
 #[derive(Debug)]
 pub struct Handed<'a> {
-    /// The verb.
+    /// The HTTP method.
     pub method: Method,
-    /// Below the interface's address, still escaped; of gRPC the whole path.
+    /// The path below the interface's URL, escaped; for gRPC the whole path.
     pub path: &'a str,
-    /// The query, still escaped.
+    /// The query, escaped.
     pub query: Option<&'a str>,
-    /// All that is said around the body, without credentials.
+    /// All headers except credentials.
     pub headers: HeaderMap,
-    /// The body; of gRPC the message in it.
+    /// The body; for gRPC the message in it.
     pub body: Bytes,
 }
 
 impl Forward {
-    /// The interface of a card that came from `home`: credentials are for that origin.
+    /// The interface of a card that came from `home`; credentials are bound to that origin.
     ///
     /// # Errors
-    /// `InvalidAgentResponse` if the interface has no usable address.
+    /// `InvalidAgentResponse` if the interface has no valid URL.
     pub fn new(
         egress: &Egress,
         candidate: &Candidate,
@@ -59,7 +59,7 @@ impl Forward {
                 let form = rest_form(candidate.version, FileBytes::default());
                 below.set_path(&base_path(&url, form.paths.prefix));
                 if let Some(tenant) = interface.tenant.as_ref().filter(|_| form.paths.tenants) {
-                    // Escapes what is no part of a path.
+                    // Escapes characters that are not allowed in a path.
                     below
                         .path_segments_mut()
                         .map_err(|()| Error::internal("an address without a path"))?
@@ -67,7 +67,7 @@ impl Forward {
                         .push(tenant);
                 }
             }
-            // The whole path is the operation's.
+            // The path is that of the operation.
             Binding::Grpc => below.set_path(""),
         }
         let address = Address::new(&below)?;
@@ -81,7 +81,7 @@ impl Forward {
         &self.0.candidate
     }
 
-    /// Hands a call on and returns as soon as the head of the answer is there, whatever it says.
+    /// Forwards a call and returns as soon as the headers of the answer have arrived, with any status.
     ///
     /// # Errors
     /// `Unavailable` if there is no answer, `Unauthenticated` if our own credentials are refused.
@@ -92,7 +92,7 @@ impl Forward {
             Binding::HttpJson => (address.below(call.path, call.query)?, Wire::Http1),
             Binding::Grpc => (address.below(call.path, call.query)?, Wire::Http2),
         };
-        // Whoever calls with credentials of their own is told what becomes of them.
+        // A caller with its own credentials gets the agent's refusal itself.
         let is_ours = !call.headers.contains_key(AUTHORIZATION);
         let mut request = Box::new(Request::new(call.body));
         *request.method_mut() = call.method;
@@ -124,16 +124,16 @@ impl Forward {
         Ok(exchange(request).await?)
     }
 
-    /// Reads a whole answer.
+    /// Reads a complete answer.
     ///
     /// # Errors
-    /// `Unavailable` if it breaks off, `InvalidAgentResponse` if it is too large.
+    /// `Unavailable` if the connection breaks, `InvalidAgentResponse` if the answer is too large.
     pub async fn collect(&self, body: ForwardBody) -> Result<Bytes> {
         Ok(self.0.endpoint.egress.collect(&self.0.endpoint.url, body).await?)
     }
 }
 
-/// A message in its frame, as gRPC sends it.
+/// Adds the gRPC frame header to a message.
 fn frame(message: &Bytes) -> Result<Bytes> {
     let length = u32::try_from(message.len()).map_err(Error::internal)?;
     let mut frame = BytesMut::with_capacity(message.len() + 5);

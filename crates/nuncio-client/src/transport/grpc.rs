@@ -1,9 +1,9 @@
 //! gRPC (spec 10): one rpc per call, in the protobuf form of any version.
 //!
-//! Framing is tonic's, with a codec that leaves messages as the bytes they are. Below it is a channel that
-//! sends through [`Egress`](crate::Egress). The channel sees heads and trailers first and takes every error
-//! of the peer or of the connection out of them; so whatever tonic itself complains about is an answer that
-//! is no gRPC.
+//! Framing is tonic's, with a codec that passes messages as bytes. Below it is a channel that sends through
+//! [`Egress`](crate::Egress). The channel sees headers and trailers first, and takes every error of the
+//! peer or the connection from them. So any error that tonic itself reports means that the answer is not
+//! gRPC.
 
 use std::{
     fmt,
@@ -59,7 +59,7 @@ use crate::{
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
-/// Binary metadata is base64, padded or not.
+/// Base64 of binary metadata, with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -79,25 +79,25 @@ impl GrpcTransport {
         Self { channel: Channel { peer, codec }, tenant }
     }
 
-    /// A client for one call, whose answers are no larger than `limit`.
+    /// A client for one call with answers up to `limit` bytes.
     fn client(&self, limit: usize) -> Grpc<Channel> {
         Grpc::new(self.channel.clone()).max_decoding_message_size(limit)
     }
 
-    /// The call as a request, and the rpc it is for.
+    /// The request of a call, and the path of its rpc.
     async fn request(
         &self,
         cx: &CallContext,
         call: &Call,
     ) -> Result<(Request<Bytes>, PathAndQuery), Failure> {
         let (op, codec) = (call.op(), self.channel.codec);
-        // What we cannot even say was not asked; to repeat it is of no use either.
+        // The call cannot be encoded, so nothing was sent, and a retry would not help.
         let path = path(codec, op).map_err(Failure::answered)?;
         let mut message = Vec::new();
         let call = with_tenant(call, self.tenant.as_deref());
         (codec.encode_call)(&call, &mut message).map_err(Failure::answered)?;
         let mut headers = headers::outgoing(cx, codec.version, op, &self.channel.endpoint().granted).await?;
-        // These are gRPC's own.
+        // gRPC sets these itself.
         headers.remove(CONTENT_TYPE);
         headers.remove(ACCEPT);
         let mut request = Request::new(Bytes::from(message));
@@ -154,11 +154,11 @@ impl Transport for GrpcTransport {
     }
 }
 
-/// Many servers send not even a head before the first event, which may be long in coming. After this time
-/// the stream counts as open; a refusal that comes later comes as its first event.
+/// Many servers send no headers before the first event, which may take long. After this time the stream
+/// counts as open; a later refusal is returned as its first event.
 const HEAD_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The events of a connection: until it ends, breaks, or carries an error.
+/// The events of a connection, until it ends, breaks, or has an error.
 fn events(messages: Streaming<Bytes>, channel: Channel, limit: usize) -> WireStream {
     let events = stream::unfold(Some((messages, channel)), move |connection| async move {
         let (mut messages, channel) = connection?;
@@ -177,7 +177,7 @@ fn events(messages: Streaming<Bytes>, channel: Channel, limit: usize) -> WireStr
     events.boxed()
 }
 
-/// A codec that does nothing: the bytes are read and written by those who know the version.
+/// A codec that passes bytes through: the codec of the version encodes and decodes them.
 #[derive(Clone, Copy)]
 struct Raw;
 
@@ -215,7 +215,7 @@ impl codec::Decoder for Raw {
     }
 }
 
-/// The way to one interface, as tonic wants it.
+/// The connection to one interface, as a tower service for tonic.
 #[derive(Clone)]
 struct Channel {
     peer: Arc<Peer>,
@@ -224,7 +224,7 @@ struct Channel {
 
 struct Peer {
     endpoint: Endpoint,
-    /// It has answered once: it speaks HTTP/2.
+    /// The peer has answered before, so it speaks HTTP/2.
     is_known: AtomicBool,
 }
 
@@ -248,7 +248,7 @@ impl Channel {
         &self.peer.endpoint
     }
 
-    /// Whoever breaks the first connection off may not have understood a word.
+    /// Adds a hint to the failure of a first connection: the peer may not speak HTTP/2.
     fn doubt(&self, failure: Failure) -> Failure {
         if failure.reached != Reached::Perhaps || self.peer.is_known.load(Ordering::Relaxed) {
             return failure;
@@ -257,7 +257,7 @@ impl Channel {
         Failure::perhaps(Error::new(failure.kind(), message).with_source(failure.error))
     }
 
-    /// Makes a request and takes the head of the answer apart.
+    /// Sends a request and checks the headers of the answer.
     async fn exchange(self, request: http::Request<Body>) -> Result<http::Response<Body>, Failure> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(|status| Failure::answered(Error::internal(status)))?;
@@ -267,7 +267,7 @@ impl Channel {
         let response = response.map_err(|failure| self.doubt(failure))?;
         self.peer.is_known.store(true, Ordering::Relaxed);
         let mut response: http::Response<reqwest::Body> = response.into();
-        // An answer without any message has its trailers in its head.
+        // An answer without a message has its trailers in the headers.
         let is_whole = self.settle(response.headers_mut())?;
         if !is_whole {
             self.check_head(&response)?;
@@ -275,9 +275,9 @@ impl Channel {
         Ok(response.map(|body| if is_whole { Body::empty() } else { self.frames(body) }))
     }
 
-    /// Takes the status out of a head or of trailers; true if there is one and it is one of success.
+    /// Takes the status out of headers or trailers; true if there is one and it is OK.
     fn settle(&self, headers: &mut HeaderMap) -> Result<bool, Failure> {
-        // Not left to tonic, which panics if they are not base64.
+        // Removed here, because tonic panics if they are not base64.
         let details = headers.remove(DETAILS);
         if !headers.contains_key(STATUS) {
             return Ok(false);
@@ -290,7 +290,7 @@ impl Channel {
         Err(Failure::answered(status::hint(error, self.endpoint().granted.withheld)))
     }
 
-    /// The answer of a web server, a proxy or anything else that is no gRPC.
+    /// Refuses the answer of a web server or proxy that is not gRPC.
     fn check_head(&self, response: &http::Response<reqwest::Body>) -> Result<(), Failure> {
         let (code, headers) = (response.status(), response.headers());
         let media_type = http_headers::media_type(headers);
@@ -304,7 +304,7 @@ impl Channel {
         Err(Failure::answered(self.endpoint().unexpected("gRPC", media_type)))
     }
 
-    /// The frames of an answer, up to its trailers, without which it is not whole.
+    /// The frames of an answer up to its trailers. Without trailers the answer is incomplete.
     fn frames(self, body: reqwest::Body) -> Body {
         let frames = stream::unfold(Some((self, body)), |answer| async move {
             let (channel, mut body) = answer?;
@@ -332,7 +332,7 @@ impl Channel {
         Failure::perhaps(Error::new(ErrorKind::Unavailable, message))
     }
 
-    /// The failure of a call: our own failure if there is one in the status, else what tonic complains about.
+    /// The failure of a call: our own failure if the status has one as its source, else the error of tonic.
     fn failure(&self, status: &Status, limit: usize) -> Failure {
         let cut = std::error::Error::source(status).and_then(|source| source.downcast_ref::<Cut>());
         if let Some(failure) = cut.and_then(Cut::take) {
@@ -342,13 +342,13 @@ impl Channel {
         let message = if status.code() == Code::OutOfRange {
             format!("the answer of {url} is larger than the limit of {limit} bytes")
         } else {
-            format!("the answer of {url} is no gRPC: {}", status.message())
+            format!("the answer of {url} is not gRPC: {}", status.message())
         };
         Failure::answered(Error::new(ErrorKind::InvalidAgentResponse, message))
     }
 }
 
-/// A failure on its way through tonic, which makes a status of everything and keeps this as its source.
+/// A failure that passes through tonic, which converts it to a status and keeps it as the source.
 struct Cut(Mutex<Option<Failure>>);
 
 impl Cut {
@@ -375,14 +375,14 @@ impl fmt::Display for Cut {
 
 impl std::error::Error for Cut {}
 
-/// The address of a gRPC interface: `host:port`, or a URL as older cards have it (trap T-35). Where the card
-/// does not say whether to use TLS, it is as it was for the card itself.
+/// The URL of a gRPC interface: `host:port`, or a URL as in older cards (trap T-35). If the card does not
+/// say whether to use TLS, the scheme of the card's URL decides.
 ///
 /// # Errors
-/// `InvalidAgentResponse` if it is no such address.
+/// `InvalidAgentResponse` if it is not a valid URL.
 pub(crate) fn grpc_url(text: &str, home: &Url) -> Result<Url> {
     let invalid = |why: &str| {
-        let message = format!("the interface {text:?} of the card is no gRPC address: {why}");
+        let message = format!("the interface {text:?} of the card is not a gRPC address: {why}");
         Error::new(ErrorKind::InvalidAgentResponse, message)
     };
     let (scheme, place) = match text.split_once("://") {

@@ -1,5 +1,5 @@
-//! The headers of a call: the service parameters of the specification (section 3.2.6)
-//! and the headers that carry the rest of a [`CallContext`].
+//! The headers of a call: the service parameters of the specification (section 3.2.6), and the headers for
+//! the rest of a [`CallContext`].
 
 use std::borrow::Cow;
 
@@ -23,14 +23,14 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
 
-/// As many headers as a call has, usually: there is room for them from the beginning.
+/// The usual number of headers of a call, for the initial capacity.
 const USUAL_HEADERS: usize = 12;
 
-/// The headers of a call, with its credentials. What the protocol says wins over headers of the call's own,
-/// and those over static headers of the same name.
+/// The headers of a call, with its credentials. Headers of the protocol override the call's own headers,
+/// and those override static headers of the same name.
 ///
 /// # Errors
-/// Something in the context cannot stand in a header, or there is no access token.
+/// A value of the context is not allowed in a header, or there is no access token.
 pub(crate) async fn outgoing(
     cx: &CallContext,
     version: Version,
@@ -38,7 +38,7 @@ pub(crate) async fn outgoing(
     granted: &Granted,
 ) -> Result<HeaderMap, Failure> {
     let mut headers = within(cx.deadline, granted.headers()).await?;
-    // What we cannot even say was not asked; to repeat it is of no use either.
+    // The call cannot be encoded, so nothing was sent, and a retry would not help.
     describe(&mut headers, cx, version, op, granted).map_err(Failure::answered)?;
     Ok(headers)
 }
@@ -79,14 +79,14 @@ fn describe(
     Ok(())
 }
 
-/// The headers that somebody added to this call. They go where credentials go, because nobody can tell
-/// which of them is a secret.
+/// Adds the call's own headers. They go to the same origins as credentials, because any of them may be
+/// secret.
 fn own(cx: &CallContext, granted: &Granted, headers: &mut HeaderMap) -> Result<()> {
     for (name, text) in cx.headers.iter() {
         let header = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| Error::invalid_field("headers", format!("{name:?} is no name of a header")))?;
+            .map_err(|_| Error::invalid_field("headers", format!("{name:?} is not a valid header name")))?;
         if FRAMING.contains(&header) {
-            let why = format!("{name} is not for a call to set; leave it to the connection");
+            let why = format!("{name} cannot be set by a call; the connection sets it");
             return Err(Error::invalid_field("headers", why));
         }
         let mut value = value(name, text)?;
@@ -100,8 +100,8 @@ fn own(cx: &CallContext, granted: &Granted, headers: &mut HeaderMap) -> Result<(
     Ok(())
 }
 
-/// The extensions to declare: those of the context, and those that somebody named in a header of their own,
-/// by the name of either version; such headers are taken out.
+/// The extensions to declare: those of the context, and those in extension headers of either version that
+/// were added to the call. Such headers are removed.
 fn extensions<'a>(cx: &'a CallContext, headers: &mut HeaderMap) -> Cow<'a, [String]> {
     let mut all = Cow::Borrowed(&*cx.extensions);
     if headers.is_empty() {
@@ -120,12 +120,12 @@ fn extensions<'a>(cx: &'a CallContext, headers: &mut HeaderMap) -> Cow<'a, [Stri
     all
 }
 
-/// The operations that an idempotency key is for.
+/// True for operations with an idempotency key.
 pub(crate) fn is_send(op: Op) -> bool {
     matches!(op, Op::SendMessage | Op::SendStreamingMessage)
 }
 
-/// A key that no other send has.
+/// A unique idempotency key.
 pub(crate) fn new_key() -> String {
     Uuid::now_v7().to_string()
 }
@@ -135,7 +135,7 @@ fn value<'a>(what: &str, text: impl Into<Cow<'a, str>>) -> Result<HeaderValue> {
         Cow::Borrowed(text) => HeaderValue::from_str(text).ok(),
         Cow::Owned(text) => HeaderValue::try_from(text).ok(),
     }
-    .ok_or_else(|| Error::invalid_field(what, "holds characters that cannot stand in a header"))
+    .ok_or_else(|| Error::invalid_field(what, "has characters that are not allowed in a header"))
 }
 
 #[cfg(test)]
@@ -275,11 +275,11 @@ mod tests {
             outgoing(&cx, Version::V1_0, Op::SendMessage, &granted).now_or_never().unwrap().unwrap_err();
         assert!(error.error.message().contains("idempotency key"), "{error:?}");
         for (name, value, expected) in [
-            ("no name", "v", "\"no name\" is no name of a header"),
-            ("", "v", "\"\" is no name of a header"),
-            ("x-a", "a\r\nb: c", "x-a: holds characters that cannot stand in a header"),
-            ("Content-Length", "0", "Content-Length is not for a call to set"),
-            ("transfer-encoding", "chunked", "transfer-encoding is not for a call to set"),
+            ("no name", "v", "\"no name\" is not a valid header name"),
+            ("", "v", "\"\" is not a valid header name"),
+            ("x-a", "a\r\nb: c", "x-a: has characters that are not allowed in a header"),
+            ("Content-Length", "0", "Content-Length cannot be set by a call"),
+            ("transfer-encoding", "chunked", "transfer-encoding cannot be set by a call"),
         ] {
             let mut cx = CallContext::default();
             cx.headers.set(name, value);

@@ -1,6 +1,6 @@
-//! A history of no messages, on wires where asking for it need not help: servers of the time take 0 for all
-//! of them (protocol-notes.md, loss table), and protobuf cannot even say it. What comes unasked is dropped on arrival, and
-//! answers are as on any other wire.
+//! A history length of 0 for interfaces that do not support it: servers of v0.3 take 0 for the whole
+//! history (protocol-notes.md, loss table), and protobuf cannot express it. The history is removed from the
+//! answer, so that the result is the same as on any other interface.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use nuncio_protocol::{
 use super::{Transport, WireStream};
 use crate::{auth::Granted, failure::Failure};
 
-/// A wire that keeps the caller's `historyLength` of 0.
+/// A transport that applies a `historyLength` of 0.
 pub(crate) struct Trimmed(pub(crate) Arc<dyn Transport>);
 
 #[async_trait]

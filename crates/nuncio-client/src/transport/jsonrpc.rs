@@ -1,4 +1,4 @@
-//! JSON-RPC over HTTP: one POST per call to the interface's address (spec 9), in any dialect.
+//! JSON-RPC over HTTP: one POST per call to the interface's URL (spec 9), in any dialect.
 
 use std::sync::{
     Arc,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{auth::Granted, failure::Failure, http_headers};
 
-/// The expected answer, in words.
+/// The expected answer, for messages.
 const EXPECTED: &str = "JSON-RPC";
 
 /// One JSON-RPC interface of an agent.
@@ -34,7 +34,7 @@ pub(crate) struct JsonRpcTransport {
     address: Address,
     tenant: Option<String>,
     dialect: Arc<dyn Dialect>,
-    /// Ids of requests; they only have to differ.
+    /// Request ids; they only have to be unique.
     next_id: AtomicU64,
 }
 
@@ -44,9 +44,9 @@ impl JsonRpcTransport {
         Ok(Self { endpoint, address, tenant, dialect, next_id: AtomicU64::new(1) })
     }
 
-    /// Posts a call and waits for the head of the answer.
+    /// Posts a call and waits for the headers of the answer.
     async fn post(&self, cx: &CallContext, call: &Call) -> Result<Response, Failure> {
-        // What we cannot even say was not asked; to repeat it is of no use either.
+        // The call cannot be encoded, so nothing was sent, and a retry would not help.
         let body = self.encode(call).map_err(Failure::answered)?;
         let headers = headers::outgoing(cx, self.dialect.version(), call.op(), &self.endpoint.granted);
         let headers = headers.await?;
@@ -63,7 +63,7 @@ impl JsonRpcTransport {
         Ok(body.into())
     }
 
-    /// Reads a whole answer, if its status is one of success.
+    /// Reads a complete answer; an error unless its status is a success.
     async fn read(&self, cx: &CallContext, response: Response) -> Result<Answer, Failure> {
         let answer = self.endpoint.read(cx, response).await?;
         if answer.status.is_success() {
@@ -73,7 +73,7 @@ impl JsonRpcTransport {
         Err(Failure::answered(head.error(&answer.body, Timestamp::now())))
     }
 
-    /// The result in an answer; a body that is no JSON-RPC says so together with what it claims to be.
+    /// The result of an answer. The error for a body that is not JSON-RPC names its media type.
     fn open<'a>(&self, answer: &'a Answer) -> Result<&'a RawValue, Failure> {
         self.understood(answer, jsonrpc::decode_response(&answer.body))
     }
@@ -108,10 +108,10 @@ impl Transport for JsonRpcTransport {
         let response = self.post(cx, call).await?;
         if self.endpoint.is_stream(EXPECTED, &response)? {
             let dialect = Arc::clone(&self.dialect);
-            // Each frame is a whole JSON-RPC response (REQ-038).
+            // Each frame is a complete JSON-RPC response (REQ-038).
             return Ok(self.endpoint.events(response, move |data| dialect.decode_event_response(data)));
         }
-        // An error, or, from some servers, the only event there is. Boxed, since most are streams.
+        // An error, or the only event, from some servers. Boxed, since most answers are streams.
         let answer = Box::pin(self.read(cx, response)).await?;
         let event = self.dialect.decode_event(self.open(&answer)?).map_err(Failure::answered)?;
         Ok(only(event))

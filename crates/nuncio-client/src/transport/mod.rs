@@ -1,11 +1,10 @@
-//! The wires: each takes a call to one interface of an agent and brings the answer back. A wire does
-//! one exchange and no more; what is tried again, and where, is for [`route`] to say.
+//! The transports: each makes calls to one interface of an agent. A transport makes one exchange per call;
+//! [`route`] decides about retries and other interfaces.
 //!
 //! Reading order: [`jsonrpc`], [`rest`] and [`grpc`] (one exchange each), [`endpoint`], [`headers`] and
-//! [`status`] (what is said around the body, both ways), [`events`] (one connection with events), [`history`]
-//! (what old versions cannot be asked), [`direct`] (one interface as a service), [`forward`]
-//! (one interface for what is handed on as it came), [`sse`] (streams that
-//! survive their connection), [`route`] (which wire, how often).
+//! [`status`] (the parts around the body), [`events`] (one connection with events), [`history`] (histories
+//! of length 0 in old versions), [`direct`] (one interface as a service), [`forward`] (one interface for
+//! sealed calls), [`sse`] (streams that survive their connection), [`route`] (selection and retries).
 
 mod address;
 pub(crate) mod direct;
@@ -46,29 +45,29 @@ use crate::{
     failure::Failure,
 };
 
-/// Events of one connection. It may end early: whether it did is for the reader to see.
+/// Events of one connection. It may end early, which the reader has to detect.
 pub(crate) type WireStream = Pin<Box<dyn Stream<Item = Result<StreamItem, Failure>> + Send>>;
 
 /// One interface of an agent.
 ///
-/// Rules for implementors: one exchange per call, no repetition; the deadline of the context is kept;
-/// a failure says truthfully how far the call got.
+/// Rules for implementors: one exchange per call, no retries; the deadline of the context is kept; a
+/// failure states correctly how far the call got.
 #[async_trait]
 pub(crate) trait Transport: Send + Sync + 'static {
-    /// The credentials of its calls; renewing it is not for the wire to do.
+    /// The credentials of its calls. The caller renews tokens.
     fn granted(&self) -> &Granted;
 
-    /// Makes a call that has one answer.
+    /// Makes a unary call.
     async fn call(&self, cx: &CallContext, call: &Call) -> Result<Reply, Failure>;
 
-    /// Makes a call that answers with a stream.
+    /// Makes a streaming call.
     async fn stream(&self, cx: &CallContext, call: &Call) -> Result<WireStream, Failure>;
 }
 
-/// The wire of an interface of a card that came from `home`: credentials are for that origin.
+/// The transport for an interface of a card that came from `home`; credentials are bound to that origin.
 ///
 /// # Errors
-/// `InvalidAgentResponse` if the interface has no usable address.
+/// `InvalidAgentResponse` if the interface has no valid URL.
 pub(crate) fn wire(
     egress: &Egress,
     candidate: &Candidate,
@@ -89,10 +88,10 @@ pub(crate) fn wire(
     Ok(if is_exact { wire } else { Arc::new(Trimmed(wire)) })
 }
 
-/// The address of an interface of a card that came from `home`.
+/// The URL of an interface of a card that came from `home`.
 ///
 /// # Errors
-/// `InvalidAgentResponse` if it has none that the binding can use.
+/// `InvalidAgentResponse` if the binding cannot use it.
 pub(crate) fn interface_url(interface: &AgentInterface, binding: Binding, home: &Url) -> Result<Url> {
     match binding {
         Binding::JsonRpc | Binding::HttpJson => http_url(interface),
@@ -124,7 +123,7 @@ fn no_grpc() -> Error {
     Error::new(ErrorKind::UnsupportedOperation, message)
 }
 
-/// The call as it goes out: the tenant is the interface's, no more and no less (spec 8.3.2).
+/// The call with the tenant of the interface, exactly (spec 8.3.2).
 fn with_tenant<'a>(call: &'a Call, tenant: Option<&str>) -> Cow<'a, Call> {
     if call.tenant() == tenant {
         return Cow::Borrowed(call);
@@ -139,12 +138,12 @@ fn no_such_operation(op: Op, version: Version) -> Error {
     Error::new(ErrorKind::UnsupportedOperation, message)
 }
 
-/// Waits for `future`, but not beyond the caller's deadline.
+/// Waits for `future` until the caller's deadline.
 pub(crate) fn within<T, F: Future<Output = Result<T, Failure>> + Send>(
     deadline: Option<Instant>,
     future: F,
 ) -> impl Future<Output = Result<T, Failure>> + Send + use<T, F> {
-    // No `async fn`: its future would have room for this one twice.
+    // Not an `async fn`: its future would reserve memory for `future` twice.
     match deadline {
         None => Either::Left(future),
         Some(deadline) => {

@@ -1,4 +1,4 @@
-//! HTTP+JSON: verbs and paths below the interface's address (spec 11), in any dialect.
+//! HTTP+JSON: methods and paths below the interface's URL (spec 11), in any dialect.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,7 +30,7 @@ use crate::{
     http_headers,
 };
 
-/// The expected answer, in words.
+/// The expected answer, for messages.
 const EXPECTED: &str = "JSON";
 
 /// One HTTP+JSON interface of an agent.
@@ -39,7 +39,7 @@ pub(crate) struct RestTransport {
     address: Address,
     tenant: Option<String>,
     form: RestForm,
-    /// The agent takes a subscribe by GET only (trap T-01).
+    /// The agent supports subscribe only as GET (trap T-01).
     subscribes_by_get: AtomicBool,
 }
 
@@ -52,9 +52,9 @@ impl RestTransport {
         Ok(Self { endpoint, address, tenant, form, subscribes_by_get: AtomicBool::new(false) })
     }
 
-    /// Makes a request and waits for the head of the answer.
+    /// Sends a request and waits for the headers of the answer.
     async fn ask(&self, cx: &CallContext, call: &Call, by_get: bool) -> Result<Response, Failure> {
-        // What we cannot even say was not asked; to repeat it is of no use either.
+        // The call cannot be encoded, so nothing was sent, and a retry would not help.
         let request = self.encode(call).map_err(Failure::answered)?;
         let request = if by_get { request.by_get() } else { request };
         let headers = headers::outgoing(cx, self.form.version(), call.op(), &self.endpoint.granted);
@@ -74,7 +74,7 @@ impl RestTransport {
         rest::encode_request(&self.form.paths, &*self.form.dialect, call)
     }
 
-    /// The content types of this binding in place of JSON-RPC's (trap T-07).
+    /// Sets the media types of this binding in place of JSON-RPC's (trap T-07).
     fn negotiate(&self, headers: &mut HeaderMap, op: Op, has_body: bool) {
         let accept = if op.row().streaming { self.form.accept_stream } else { self.form.accept };
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
@@ -85,7 +85,7 @@ impl RestTransport {
         }
     }
 
-    /// Reads a whole answer, if its status is one of success.
+    /// Reads a complete answer; an error unless its status is a success.
     async fn read(&self, cx: &CallContext, response: Response) -> Result<Answer, Failure> {
         let answer = self.endpoint.read(cx, response).await?;
         if answer.status.is_success() {
@@ -96,7 +96,7 @@ impl RestTransport {
         Err(self.endpoint.refused(&answer, said))
     }
 
-    /// The JSON of an answer; a body that is none says so together with what it claims to be.
+    /// The JSON of an answer. The error for another body names its media type.
     fn open<'a>(&self, op: Op, answer: &'a Answer) -> Result<&'a RawValue, Failure> {
         let media_type = http_headers::media_type(&answer.headers);
         let unexpected = || Failure::answered(self.endpoint.unexpected(EXPECTED, media_type));
@@ -117,14 +117,15 @@ impl RestTransport {
         if call.op() == Op::SubscribeToTask && !by_get && matches!(response.status().as_u16(), 404 | 405) {
             return self.subscribe_by_get(cx, call, response).await;
         }
-        // An error, or, from some servers, the only event there is.
+        // An error, or the only event, from some servers.
         let answer = self.read(cx, response).await?;
         self.open(call.op(), &answer)?;
         let text = String::from_utf8_lossy(&answer.body);
         Ok(only(decode_frame(&self.form, &text).map_err(Failure::answered)?))
     }
 
-    /// Most servers take a subscribe by POST, as do we; some have the path for GET only (trap T-01).
+    /// Repeats a subscribe as GET. Most servers accept POST, which is tried first; some have the path only
+    /// for GET (trap T-01).
     async fn subscribe_by_get(
         &self,
         cx: &CallContext,
@@ -134,7 +135,7 @@ impl RestTransport {
         let answer = self.endpoint.read(cx, refusal).await?;
         let said = (self.form.decode_error)(answer.status.as_u16(), &answer.body);
         if said.kind() != ErrorKind::MethodNotFound {
-            // It is the task that is not there.
+            // The path exists, and the task does not.
             return Err(self.endpoint.refused(&answer, Some(said)));
         }
         let stream = Box::pin(self.open_stream(cx, call, true)).await?;
@@ -143,8 +144,8 @@ impl RestTransport {
     }
 }
 
-/// The path of an address, ready for paths to be put after it. Some write the address of v0.3 with the
-/// prefix that all its paths begin with.
+/// The path of a URL, to append paths to. Some cards of v0.3 already include the common prefix of its
+/// paths.
 pub(super) fn base_path(url: &Url, prefix: &str) -> String {
     let path = url.path().trim_end_matches('/');
     path.strip_suffix(prefix).unwrap_or(path).to_owned()
@@ -158,17 +159,16 @@ fn method(verb: Verb) -> Method {
     }
 }
 
-/// A frame holds an event or the error that ended the stream, without an envelope (spec 11.7).
+/// Decodes a frame: an event, or the error that ended the stream, without an envelope (spec 11.7).
 fn decode_frame(form: &RestForm, data: &str) -> Result<Event> {
     let event = form.dialect.decode_event(rest::decode_body(data.as_bytes())?);
     event.map_err(|error| {
-        // The status went out long ago; inside a stream only the body speaks.
+        // The HTTP status was sent before, so only the body has the error.
         if is_error(data.as_bytes()) { (form.decode_error)(500, data.as_bytes()) } else { error }
     })
 }
 
-/// True for a body that says what is wrong, in any of the forms there are; a web server's or a proxy's own
-/// words are none of them.
+/// True for a body with an error in any known form. The error page of a web server or a proxy is not one.
 fn is_error(body: &[u8]) -> bool {
     serde_json::from_slice::<Value>(body).is_ok_and(|body| {
         body["error"].is_object() || body["message"].is_string() || body["title"].is_string()

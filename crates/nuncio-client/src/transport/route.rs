@@ -1,5 +1,4 @@
-//! The way to an agent: its usable interfaces in order, what is tried again, tokens that are renewed, and
-//! streams that resume.
+//! The route to an agent: its usable interfaces in order, retries, token renewal, and streams that resume.
 
 use std::{
     sync::{
@@ -21,17 +20,17 @@ use crate::{
     failure::{Failure, Reached},
 };
 
-/// An agent that is reached over one or more wires.
+/// An agent with one or more interfaces.
 #[derive(Clone)]
 pub(crate) struct Route(Arc<Inner>);
 
 struct Inner {
-    /// In the order of preference; at least one.
+    /// In order of preference; at least one.
     wires: Vec<Arc<dyn Transport>>,
-    /// The wire that answered last.
+    /// The index of the transport that answered last.
     current: AtomicUsize,
     policy: RetryPolicy,
-    /// The agent declares that it resumes streams and knows repeated sends.
+    /// The agent declares that it resumes streams and recognises repeated sends.
     resumes: bool,
     /// Declared on every call.
     extensions: Vec<String>,
@@ -51,7 +50,7 @@ impl Route {
         &self.0.policy
     }
 
-    /// True if the agent resumes streams after a given event and knows repeated sends by their key.
+    /// True if the agent resumes streams after a given event, and recognises repeated sends by their key.
     pub(crate) fn resumes(&self) -> bool {
         self.0.resumes
     }
@@ -73,7 +72,7 @@ impl Route {
     }
 
     async fn streaming(&self, cx: &CallContext, call: Call) -> Result<EventStream> {
-        // Boxed: it is moved for each event.
+        // Boxed, because it is moved for each event.
         let mut follow = Box::new(Follow::new(self.clone(), self.prepare(cx, call.op()), call));
         follow.connect().await?;
         Ok(Box::pin(stream::unfold(follow, async |mut follow| {
@@ -82,7 +81,8 @@ impl Route {
         })))
     }
 
-    /// The context as it goes out. A send gets its key here, so that repetitions have the same one.
+    /// The context of the outgoing call. A send gets its idempotency key here, so that retries have the
+    /// same one.
     fn prepare(&self, cx: &CallContext, op: Op) -> CallContext {
         let mut cx = cx.clone();
         for uri in &self.0.extensions {
@@ -96,7 +96,7 @@ impl Route {
         cx
     }
 
-    /// One attempt at a unary call: the wires in turn, until one reaches the agent.
+    /// One attempt at a unary call: tries the transports in turn, until one reaches the agent.
     pub(crate) async fn call_once(&self, cx: &CallContext, call: &Call) -> Result<Reply, Failure> {
         let mut outcome = None;
         for (index, wire) in self.turns() {
@@ -122,20 +122,20 @@ impl Route {
         outcome.unwrap_or_else(|| Err(no_wires()))
     }
 
-    /// All wires, beginning with the one that answered last.
+    /// All transports, beginning with the one that answered last.
     fn turns(&self) -> impl Iterator<Item = (usize, &Arc<dyn Transport>)> {
         let first = self.0.current.load(Ordering::Relaxed);
         let indexes = (first..self.0.wires.len()).chain(0..first);
         indexes.filter_map(|index| Some((index, self.0.wires.get(index)?)))
     }
 
-    /// Begins with the next wire from now on.
+    /// Makes the next transport the first one to try.
     pub(crate) fn pass_on(&self) {
         let next = (self.0.current.load(Ordering::Relaxed) + 1) % self.0.wires.len().max(1);
         self.0.current.store(next, Ordering::Relaxed);
     }
 
-    /// True unless the wire reached nobody; then the next one is worth a try.
+    /// True unless the call was not sent; then the next transport is tried.
     fn settles<T>(&self, index: usize, attempt: &Result<T, Failure>) -> bool {
         let settled = !attempt.as_ref().is_err_and(|failure| failure.reached == Reached::Nobody);
         if settled {
@@ -165,7 +165,7 @@ fn no_wires() -> Failure {
     Failure::answered(nuncio_protocol::Error::internal("a route without wires"))
 }
 
-/// Waits for a pause; false if there is none, or if the deadline would pass meanwhile.
+/// Waits for the pause; false if there is none, or if the deadline would pass meanwhile.
 pub(crate) async fn wait(deadline: Option<Instant>, pause: Option<Duration>) -> bool {
     let Some(pause) = pause else { return false };
     let until = tokio::time::Instant::now() + pause;

@@ -1,9 +1,9 @@
 //! Streams that survive their connection.
 //!
-//! When a connection breaks while the task goes on, the task is subscribed to again. An agent that
-//! declares [`RESUME_EXTENSION`](crate::RESUME_EXTENSION) sends exactly the events after the last one
-//! that arrived. Any other agent begins with a snapshot of the task (spec 3.1.6), which is passed on as
-//! an event: what happened in between is in it. A message is never sent twice, except to an agent that
+//! When a connection breaks while the task is in progress, the client subscribes to the task again. An
+//! agent that declares [`RESUME_EXTENSION`](crate::RESUME_EXTENSION) sends exactly the events after the
+//! last one received. Any other agent begins with a snapshot of the task (spec 3.1.6), which is returned as
+//! an event; it includes the missed changes. A message is never sent twice, except to an agent that
 //! declares the extension, under the same idempotency key.
 
 use std::{sync::Arc, time::Duration};
@@ -23,35 +23,35 @@ use super::{
 };
 use crate::failure::{Failure, Reached};
 
-/// After its last event a stream has to end (spec 3.1.2); this is how long we wait for it, since some
+/// A stream has to end after its last event (spec 3.1.2). This is the time to wait for that, since some
 /// agents send a last snapshot.
 const AFTER_THE_END: Duration = Duration::from_secs(2);
 
-/// A connection that stood this long was a good one: its end is not held against the agent.
+/// A connection that lasted this long counts as progress: its end is not counted as a failed attempt.
 const GOOD_CONNECTION: Duration = Duration::from_secs(15);
 
-/// A stream in the course of being followed.
+/// A stream that is being followed.
 pub(crate) struct Follow {
     route: Route,
-    /// Of the original call.
+    /// Context of the original call.
     cx: CallContext,
     /// The original call.
     call: Call,
-    /// The connection, and since when; `None` once there will be no more events.
+    /// The connection and the time of its beginning; `None` after the last event.
     connection: Option<(WireStream, Instant)>,
     seen: Seen,
-    /// The number of reconnects without any progress.
+    /// The number of reconnects without progress.
     retries: u32,
-    /// The message went out once, whatever became of it.
+    /// The message may have been sent.
     sent: bool,
 }
 
-/// The outcome of waiting for the next event.
+/// The result of waiting for the next event.
 enum Step {
     Item(StreamItem),
-    /// The stream has come to its end.
+    /// The stream has ended regularly.
     End,
-    /// The stream has ended and the task has not.
+    /// The stream has ended before the task.
     Cut(Failure),
     Fail(Error),
 }
@@ -63,7 +63,7 @@ impl Follow {
         Self { route, cx, call, connection: None, seen, retries: 0, sent: false }
     }
 
-    /// The next event; after an error there are no more.
+    /// The next event; there are no more after an error.
     pub(crate) async fn next(&mut self) -> Option<Result<StreamItem>> {
         loop {
             match self.step().await? {
@@ -82,7 +82,7 @@ impl Follow {
                     self.connection = None;
                     return Some(Err(error));
                 }
-                // Boxed, as all that is done for streams that break: few do.
+                // Boxed to keep this future small: few streams break.
                 Step::Cut(failure) => match Box::pin(self.take_up(failure)).await {
                     Ok(None) => {}
                     Ok(Some(last)) => return Some(Ok(last)),
@@ -92,7 +92,7 @@ impl Follow {
         }
     }
 
-    /// `None` if the stream is over.
+    /// Waits for the next step; `None` if the stream is over.
     async fn step(&mut self) -> Option<Step> {
         let (stream, since) = self.connection.as_mut()?;
         if self.seen.is_ours_to_end() {
@@ -118,19 +118,21 @@ impl Follow {
             Some(Err(failure)) if failure.reached == Reached::Answered => Step::Fail(failure.error),
             Some(Err(failure)) => Step::Cut(failure),
             None if self.seen.may_end(false) => Step::End,
-            // After the last event of a task there is nothing to come, and so nothing that says so.
+            // The caller asked for events after the task's last one: the agent has nothing to send, and
+            // ends the stream.
             None if self.seen.may_be_over() && Box::pin(self.final_snapshot()).await.is_some() => Step::End,
             None => Step::Cut(Failure::perhaps(ended_early())),
         })
     }
 
-    /// Takes a broken stream up again. If the task has ended meanwhile, there is nothing to subscribe to
-    /// any more: then its final snapshot is the last event. Some agents also refuse it while they wait for
-    /// input, which is the end of a send as well.
+    /// Resumes a broken stream. If the task has ended meanwhile, it cannot be subscribed to any more, and
+    /// its final snapshot is the last event. Some agents also refuse to subscribe while they wait for
+    /// input, which ends a send as well.
     async fn take_up(&mut self, cut: Failure) -> Result<Option<StreamItem>> {
         self.connection = None;
         if cut.reached == Reached::Nobody {
-            // Found out late, because the stream counted as open meanwhile: another wire may reach it.
+            // Detected late, because the stream counted as open meanwhile: another transport may reach the
+            // agent.
             self.route.pass_on();
         } else if self.seen.task.is_none() && !self.route.resumes() {
             return Err(unknown_outcome(cut));
@@ -146,7 +148,7 @@ impl Follow {
         Err(failure.into())
     }
 
-    /// Connects, again and again if need be and allowed.
+    /// Connects, with retries where they are allowed.
     pub(crate) async fn connect(&mut self) -> Result<(), Failure> {
         loop {
             let again = self.subscription();
@@ -168,7 +170,7 @@ impl Follow {
         }
     }
 
-    /// The call that replaces the original one once there is a task: to follow it.
+    /// The call that replaces the original one once the task is known: a subscribe.
     fn subscription(&mut self) -> Option<Box<(CallContext, Call)>> {
         let id = self.seen.task.clone()?;
         let resume_after = self.seen.seq.filter(|_| self.route.resumes() || self.seen.by_request());
@@ -178,7 +180,7 @@ impl Follow {
         Some(Box::new((cx, Call::SubscribeToTask(Box::new(SubscribeToTaskRequest { tenant, id })))))
     }
 
-    /// Waits before the next attempt, or gives the failure back if there is to be none.
+    /// Waits before the next attempt; returns the failure if there is none.
     async fn pause(&mut self, failure: Failure) -> Result<(), Failure> {
         let pause = self.route.policy().stream(self.retries, &failure, rand::random());
         if !wait(self.cx.deadline, pause).await {
@@ -200,32 +202,32 @@ impl Follow {
     }
 }
 
-/// The state of a stream by its events so far. Pure.
+/// The state of a stream, derived from its events so far. Pure.
 #[derive(Debug, Default)]
 struct Seen {
     /// The original call is a send.
     is_send: bool,
-    /// The original call goes on with a task that is there already.
+    /// The original call continues an existing task.
     is_follow_up: bool,
     /// The status of a follow-up's task when the stream began.
     before: Option<TaskStatus>,
-    /// The task that is followed.
+    /// The followed task.
     task: Option<TaskId>,
     /// Its last known state.
     state: Option<TaskState>,
-    /// That state is a question, and not the one that the message of a follow-up answers.
+    /// The state is a question, and not the one that the message of a follow-up answers.
     asks: bool,
-    /// A direct reply has come; it is the only event.
+    /// A direct reply was received; it is the only event.
     replied: bool,
-    /// The number of the last event.
+    /// The sequence number of the last event.
     seq: Option<Seq>,
     /// The number of events so far.
     events: usize,
-    /// The connection is a subscription, whatever the original call was.
+    /// The connection is a subscription, whether or not the original call was one.
     subscribed: bool,
-    /// Events up to this one have been seen before the connection was made.
+    /// Events up to this one were received before the connection was made.
     resumed_after: Option<Seq>,
-    /// The connection was made to go on with a task: a snapshot at its beginning is no news.
+    /// The connection continues a task, so a snapshot at its beginning is no progress.
     snapshot_due: bool,
 }
 
@@ -239,24 +241,24 @@ impl Seen {
         }
     }
 
-    /// No event has come yet, so that a number there is comes from the caller, who wants it sent.
+    /// True if there was no event yet. A sequence number then comes from the caller and has to be sent.
     fn by_request(&self) -> bool {
         self.events == 0
     }
 
-    /// A subscription is about to be made.
+    /// Records that a subscription is being made.
     fn expect_after(&mut self, seq: Option<Seq>) {
         self.subscribed = true;
         self.resumed_after = seq;
         self.snapshot_due = self.events > 0;
     }
 
-    /// An agent that resumes a little too early is forgiven.
+    /// True for an event that an agent repeats because it resumes too early.
     fn is_repetition(&self, item: &StreamItem) -> bool {
         matches!((item.seq(), self.resumed_after), (Some(seq), Some(after)) if seq <= after)
     }
 
-    /// Takes an event into account; true if it is news.
+    /// Records an event; true if it is progress.
     fn note(&mut self, item: &StreamItem) -> bool {
         let event = item.event();
         let repeated = std::mem::take(&mut self.snapshot_due) && matches!(&**event, Event::Task(_));
@@ -273,8 +275,8 @@ impl Seen {
         !repeated
     }
 
-    /// The stream of a follow-up begins with the task as its message finds it: still with the question that
-    /// the message answers. As long as snapshots say the same, there is no other question.
+    /// True for a snapshot with the status from before the follow-up. The stream of a follow-up begins with
+    /// the task as the message finds it, still with the question that it answers.
     fn is_old(&mut self, event: &Event) -> bool {
         let Event::Task(task) = event else { return false };
         if self.is_follow_up && self.events == 0 {
@@ -283,29 +285,29 @@ impl Seen {
         self.before.as_ref() == Some(&task.status)
     }
 
-    /// The last event has come.
+    /// True if the last event was received.
     fn is_over(&self) -> bool {
         self.replied || self.state.is_some_and(TaskState::is_terminal)
     }
 
-    /// True if an end of the stream, here and now, is what the specification foresees. A stream of a send
-    /// also ends when the agent needs input (trap T-02); a subscription that breaks then goes on.
+    /// True if the specification allows the stream to end now. The stream of a send also ends when the
+    /// agent needs input (trap T-02); a subscription that breaks then continues.
     fn may_end(&self, broken: bool) -> bool {
         self.is_over() || self.asks && (self.is_send || !broken)
     }
 
-    /// True if the caller has asked for what follows an event, and nothing has.
+    /// True if the caller asked for the events after a given one, and there were none.
     fn may_be_over(&self) -> bool {
         self.seq.is_some() && self.by_request()
     }
 
-    /// The stream of a send ends with a question, but the agent ends a subscription only with the task: the
-    /// end of a send that was taken up again is up to us.
+    /// True if the client has to end the stream. A send ends with a question, but agents end a subscription
+    /// only with the task, so a resumed send has to be ended here.
     fn is_ours_to_end(&self) -> bool {
         self.asks && self.is_send && self.subscribed
     }
 
-    /// True if nothing comes after this state of a task that cannot be subscribed to.
+    /// True if no event follows this state of a task that cannot be subscribed to.
     fn is_last(&self, state: TaskState) -> bool {
         state.is_terminal() || self.is_send && state == TaskState::InputRequired
     }
@@ -317,7 +319,7 @@ fn ended_early() -> Error {
 
 fn unknown_outcome(cut: Failure) -> Error {
     let message = format!(
-        "{}; no event had come, so it is not known whether the agent took the message, and it is not sent again",
+        "{}; no event had come, so it is not known whether the agent received the message, and it is not sent again",
         cut.error.message()
     );
     Error::new(ErrorKind::Unavailable, message).with_source(cut.error)

@@ -1,5 +1,5 @@
-//! The meaning of an HTTP status when the body does not say it better.
-//! An error is never read by its status alone (protocol-notes.md, Errors).
+//! The error of an HTTP status, if the body has no better one. An error is never derived from its status
+//! alone (protocol-notes.md, Errors).
 
 use http::{
     HeaderMap, StatusCode,
@@ -15,22 +15,22 @@ use crate::{
     http_headers::{media_type, retry_after},
 };
 
-/// The most characters of a text that are quoted.
+/// Maximum number of quoted characters.
 const MAX_QUOTED: usize = 200;
 
-/// The head of an answer and where it came from.
+/// The headers of an answer, and its URL.
 #[derive(Debug)]
 pub(crate) struct Head<'a> {
     pub(crate) url: &'a Url,
     pub(crate) status: StatusCode,
     pub(crate) headers: &'a HeaderMap,
-    /// The peer did not get the caller's credentials, because they are not for its origin.
+    /// The peer did not get the caller's credentials, because they are bound to another origin.
     pub(crate) withheld: bool,
 }
 
 impl Head<'_> {
-    /// The error of an answer whose status is not one of success. A JSON-RPC error in the body knows
-    /// best, unless it is of a kind of its own; then the status says what kind it is. A text is quoted.
+    /// The error of an answer without success. A JSON-RPC error in the body is preferred, unless its kind
+    /// is unspecific; then the status decides the kind. Plain text is quoted.
     pub(crate) fn error(&self, body: &[u8], now: Timestamp) -> Error {
         let said = match jsonrpc::decode_response(body) {
             Err(error) if !is_vague(error.kind()) => Some(error),
@@ -42,14 +42,13 @@ impl Head<'_> {
         self.told(said, now)
     }
 
-    /// The error of an answer whose status is not one of success: what its body says, if anything, with what
-    /// only the head says.
+    /// The error of an answer without success: the decoded body, if any, with the facts of the headers.
     pub(crate) fn told(&self, said: Option<Error>, now: Timestamp) -> Error {
         let error = match said {
             Some(error) => hint(error, self.withheld),
             None => Error::new(self.kind(), self.explain(None)),
         };
-        // An error of the protocol has a kind of its own.
+        // An error of the protocol has a specific kind.
         let has_no_agent = self.status == StatusCode::NOT_FOUND && is_vague(error.kind());
         let error = if has_no_agent { error.with_source(NoAgent) } else { error };
         match retry_after(self.headers, now) {
@@ -58,7 +57,7 @@ impl Head<'_> {
         }
     }
 
-    /// The first line of a body of plain text, as far as it fits into a message.
+    /// The first line of a plain-text body, shortened.
     fn text(&self, body: &[u8]) -> Option<String> {
         if !media_type(self.headers).eq_ignore_ascii_case("text/plain") {
             return None;
@@ -107,11 +106,11 @@ impl Head<'_> {
     }
 }
 
-/// The advice to a caller that is refused because its credentials were withheld.
+/// Advice for a caller that is refused because its credentials were withheld.
 const WITHHELD: &str = "; the credentials were not sent, because they are bound to the origin of the card; \
                         allow this origin to send them";
 
-/// An error of the peer, with the reason if it is our own rule: it asks for credentials that we withheld.
+/// Adds the advice to an error of the peer, if it asks for credentials that were withheld.
 pub(crate) fn hint(error: Error, withheld: bool) -> Error {
     let asks = matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::PermissionDenied);
     if !withheld || !asks || error.message().ends_with(WITHHELD) {
@@ -125,7 +124,7 @@ pub(crate) fn hint(error: Error, withheld: bool) -> Error {
     }
 }
 
-/// Kinds that say less than the status does.
+/// True for kinds that are less specific than the status.
 fn is_vague(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Internal | ErrorKind::InvalidAgentResponse)
 }

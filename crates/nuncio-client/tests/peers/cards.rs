@@ -35,8 +35,8 @@ async fn the_card_is_where_it_should_be_or_where_it_was_or_where_one_says() {
 #[tokio::test]
 async fn what_is_no_card_is_an_error_that_helps() {
     for (response, expected) in [
-        ("<html>welcome</html>", "is no agent card: expected value at line 1 column 1"),
-        ("[]", "is no agent card: expected a JSON object"),
+        ("<html>welcome</html>", "is not an agent card: expected value at line 1 column 1"),
+        ("[]", "is not an agent card: expected a JSON object"),
         ("{\"name\":\"x\"}", "neither supportedInterfaces nor url"),
     ] {
         let peer = Peer::start(move |_| answer(200, &[], response.into())).await;

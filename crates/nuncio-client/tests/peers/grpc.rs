@@ -331,16 +331,16 @@ async fn answers_that_are_no_answers() {
             "it asks for Bearer",
         ),
         (|_| status(503, &[]), ErrorKind::Unavailable, "answered 503"),
-        (|_| grpc_answer(vec![], End::Ok), ErrorKind::InvalidAgentResponse, "is no gRPC: "),
+        (|_| grpc_answer(vec![], End::Ok), ErrorKind::InvalidAgentResponse, "is not gRPC: "),
         (
             |_| grpc_answer(vec![framed(b"a whole message").slice(..9)], End::Ok),
             ErrorKind::InvalidAgentResponse,
-            "is no gRPC: ",
+            "is not gRPC: ",
         ),
         (
             |_| grpc_answer(vec![Bytes::from_static(b"\x01\0\0\0\0")], End::Ok),
             ErrorKind::InvalidAgentResponse,
-            "is no gRPC: ",
+            "is not gRPC: ",
         ),
         (
             |_| grpc_answer(vec![framed(b"\xff\xff\xff")], End::Ok),

@@ -134,6 +134,6 @@ async fn a_header_that_is_none_is_told_before_anything_goes_out() {
     let req = GetTaskRequest { id: "t-1".into(), ..Default::default() };
     let error = client.service().get_task(&cx, req).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidParams);
-    assert!(error.message().contains("\"no name\" is no name of a header"), "{error}");
+    assert!(error.message().contains("\"no name\" is not a valid header name"), "{error}");
     assert!(peer.asked("/rpc").is_empty());
 }

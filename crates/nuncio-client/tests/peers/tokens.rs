@@ -248,7 +248,7 @@ async fn without_a_token_the_error_says_why_and_keeps_the_secret() {
         (
             |_| json_answer(&json!({ "access_token": "s3cret", "token_type": "mac" })),
             ErrorKind::Unauthenticated,
-            "/token is no token: expected token_type Bearer",
+            "/token is not a token: expected token_type Bearer",
         ),
         (
             |_| {

@@ -1,32 +1,32 @@
-//! The names by which agents know conversations.
+//! Derives the context ids that agents see.
 //!
-//! Callers choose context ids, many choose the same one (`main`), and one may choose another's on purpose. To an agent
-//! all callers of the hub are one, so that an agent that remembers by context would tell one caller what another one
-//! said. So an agent never sees the caller's id. It sees a name that is derived from whose conversation it is:
+//! Callers choose context ids; many choose the same one (`main`), and one may choose another's on purpose.
+//! To an agent all callers of the hub are one caller, so an agent that stores data by context id would show
+//! one caller the data of another. An agent therefore never sees the caller's id, but a derived one:
 //!
 //! ```text
 //! HMAC-SHA256(secret of the store, "context", tenant, principal, contextId)   as a UUID
 //! ```
-//! The tenant is the one that the credential proves, never the one that a call says. The name is the same after a
-//! restart and at every hub of one database. It is keyed, so that nobody who reaches the agent by another way can
-//! compute the name of somebody else's conversation.
+//! The tenant is the one that the credential proves, never the `tenant` field of a call. The derived id is
+//! the same after a restart and on every hub of one database. It is keyed, so that a client that calls the
+//! agent directly cannot compute the id of another caller's conversation.
 
 use aws_lc_rs::hmac;
 use nuncio_protocol::{Caller, ContextId, Message, Task};
 use nuncio_server::store::{Store, StoreError};
 
-/// The secret of the store that the key is made of.
+/// Name of the store's secret that the key is made from.
 const SECRET: &str = "contexts";
 
-/// The key from which the names of conversations are derived. Cheap to clone.
+/// The key that context ids are derived with. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ContextKey(hmac::Key);
 
 impl ContextKey {
-    /// The key of this store; made when it is first asked for.
+    /// Loads the key of this store, and creates it on first use.
     ///
     /// # Errors
-    /// The store is not there.
+    /// The store is unavailable.
     pub(crate) async fn open(store: &dyn Store) -> Result<Self, StoreError> {
         Ok(Self::new(&store.secret(SECRET).await?))
     }
@@ -35,7 +35,7 @@ impl ContextKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
-    /// The name by which agents know this conversation of this caller.
+    /// Derives the context id that agents see for this caller's context.
     pub(crate) fn derive(&self, caller: &Caller, context: &ContextId) -> ContextId {
         let tag = hmac::sign(&self.0, &encode(caller, context));
         let mut name = [0; 16];
@@ -45,13 +45,13 @@ impl ContextKey {
         ContextId::new(&*text)
     }
 
-    /// A message of this caller's as agents see it.
+    /// Rewrites a message of this caller with the derived context id.
     pub(super) fn message(&self, caller: &Caller, mut message: Message) -> Message {
         message.context_id = message.context_id.map(|context| self.derive(caller, &context));
         message
     }
 
-    /// A task of this caller's as agents see it.
+    /// Rewrites a task of this caller with the derived context id.
     pub(super) fn task(&self, caller: &Caller, mut task: Task) -> Task {
         let Task { context_id, status, history, .. } = &mut task;
         *context_id = self.derive(caller, context_id);
@@ -63,13 +63,13 @@ impl ContextKey {
     }
 }
 
-/// Each part with its length, so that no two conversations are encoded alike.
+/// Encodes each part with its length, so that no two conversations have the same encoding.
 fn encode(caller: &Caller, context: &ContextId) -> Vec<u8> {
     let (tenant, principal) = (caller.tenant(), caller.principal());
     let parts = [Some("context"), tenant.map(|it| &**it), principal.map(|it| &**it), Some(context.as_str())];
     let mut encoded = Vec::with_capacity(128);
     for part in parts {
-        // What is absent is not what is empty.
+        // An absent part and an empty one are encoded differently.
         encoded.push(u8::from(part.is_some()));
         let part = part.unwrap_or_default();
         encoded.extend_from_slice(&(part.len() as u64).to_be_bytes());

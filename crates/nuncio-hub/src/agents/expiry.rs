@@ -1,28 +1,28 @@
-//! Expiry of records that nobody has used for long: what the hub knows about tasks and conversations that others
-//! keep. Nobody tells when those are gone.
+//! Expiry of unused records about tasks and conversations that remote agents store. They expire by age,
+//! because the hub is not notified when the remote agent deletes its part.
 
 use nuncio_protocol::Timestamp;
 use nuncio_server::store::{Records, StoreError};
 
 use crate::clock;
 
-/// For so long after its last use a record is kept; it is written again when half of that is over, so that not every
-/// use is a write.
+/// Retention of a record after its last use, in days. A record in use is rewritten only when half of this
+/// time is over, so that not every use is a write.
 const KEPT_DAYS: i64 = 180;
 
-/// So many are removed at a time.
+/// The number of records removed per query.
 const PAGE: usize = 1000;
 
-/// True if a record that is used now has to be written again.
+/// True if a record that is used now has to be rewritten.
 pub(super) fn is_due(at: Timestamp) -> bool {
     at < days_ago(KEPT_DAYS / 2)
 }
 
-/// Removes records of these kinds that nobody has used for long, of all agents.
+/// Removes expired records of these kinds, of all agents.
 pub(super) async fn forget(store: &dyn Records, kinds: impl Iterator<Item = &'static str>) {
     for kind in kinds {
         if let Err(error) = prune(store, kind).await {
-            tracing::warn!(kind, %error, "old records cannot be removed");
+            tracing::warn!(kind, %error, "expired records cannot be removed");
         }
     }
 }

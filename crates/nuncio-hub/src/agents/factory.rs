@@ -1,4 +1,5 @@
-//! Makes agents: what all of them have in common, around what their kind has prepared.
+//! Builds agents: adds the parts that all agents have in common to the backend that their kind has
+//! prepared.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// Parts of the hub that agents are made with.
+/// Parts of the hub that agents are built with.
 pub(crate) struct AgentFactory {
     pub(crate) urls: AgentUrls,
     pub(crate) store: Arc<dyn Store>,
@@ -37,16 +38,16 @@ pub(crate) struct AgentFactory {
     pub(crate) limits: Arc<ArcSwap<config::Limits>>,
     /// The id of this hub, for the hops of calls.
     pub(crate) hub: Arc<str>,
-    /// Derives the names by which agents know conversations.
+    /// Derives the context ids that agents see.
     pub(crate) contexts: ContextKey,
     /// The behaviour of the conformance agent.
     pub(crate) profile: Option<config::Profile>,
 }
 
-/// Keeps the callers of an agent apart.
+/// Separates the callers of an agent from each other.
 #[derive(Clone)]
 pub(crate) struct Isolation {
-    /// Names their conversations.
+    /// Derives their context ids.
     pub(crate) contexts: ContextKey,
     /// The share of the agent's capacity that one caller may hold.
     pub(crate) share: CallerShare,
@@ -69,12 +70,12 @@ impl PrepareAgent for AgentFactory {
 }
 
 impl AgentFactory {
-    /// Keeps the callers of an agent apart.
+    /// The parts that separate the callers of an agent.
     pub(crate) fn isolation(&self) -> Isolation {
         Isolation { contexts: self.contexts.clone(), share: self.callers.share().clone() }
     }
 
-    /// The agent with all that stands around every agent. `before` is the runtime that it goes on with.
+    /// Builds the agent with the middleware that every agent has. `before` is a runtime to reuse.
     fn activate(
         &self,
         prepared: Prepared,
@@ -106,7 +107,7 @@ impl AgentFactory {
         Ok(agent)
     }
 
-    /// An agent behind limits, identity and telemetry.
+    /// Wraps a backend in limits, identity and telemetry.
     pub(crate) fn serve(
         &self,
         name: &str,
@@ -124,7 +125,7 @@ impl AgentFactory {
         Agent::new(name, backend, info, middleware, BindOptions { body_bytes, ..options })
     }
 
-    /// The runtime of an agent: the one before with the new executor and card, else a new one.
+    /// The runtime of an agent: `before`, updated to the new executor and card, or else a new one.
     fn runtime(
         &self,
         spec: RuntimeSpec,

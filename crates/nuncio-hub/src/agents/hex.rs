@@ -1,6 +1,6 @@
 //! Bytes as hexadecimal text.
 
-/// The bytes in hex. Done once per call, so without a formatter.
+/// Encodes the bytes in hex. Runs once per call, so it avoids the formatter.
 pub(super) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(2 * bytes.len());
@@ -11,7 +11,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// So many random bytes, in hex.
+/// Makes `N` random bytes, in hex.
 pub(super) fn random_hex<const N: usize>() -> String {
     hex(&rand::random::<[u8; N]>())
 }

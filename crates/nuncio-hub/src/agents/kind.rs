@@ -1,4 +1,4 @@
-//! The trait of a kind of agent, and what a kind gives the hub.
+//! The trait of a kind of agent, and the types that a kind returns to the hub.
 //!
 //! ```text
 //! settings ──► Kind::prepare ──► Prepared ──► AgentFactory::activate ──► fleet::Agent
@@ -20,16 +20,16 @@ use crate::{
 
 /// A kind of agent, implemented by the type of its settings.
 ///
-/// A new kind is a folder with this implementation, a line in the table of `agents/mod.rs`, and its settings in
-/// `config`. Nothing else of the hub names a kind.
+/// A new kind is a folder with this implementation, a line in the table of `agents/mod.rs`, and its
+/// settings in `config`. No other part of the hub names a kind.
 #[async_trait]
 pub(crate) trait Kind: Send + Sync {
-    /// The name by which operators know it.
+    /// The name shown to operators.
     fn name() -> &'static str
     where
         Self: Sized;
 
-    /// The routes that it wants below the path of its agents, beside the operations.
+    /// The extra routes of this kind below the path of its agents, beside the operations.
     fn routes() -> Vec<KindRoute>
     where
         Self: Sized,
@@ -37,17 +37,18 @@ pub(crate) trait Kind: Send + Sync {
         Vec::new()
     }
 
-    /// Prepares an agent of these settings.
+    /// Prepares an agent from these settings.
     ///
-    /// All that can fail or has to wait happens here. The agent is not served yet, and may never be: another one of the
-    /// same change may fail. Background work begins with [`Prepared::on_activate`].
+    /// Every step that can fail or has to wait happens here. The agent is not served yet, and may never be:
+    /// another agent of the same change may fail. Background work starts in [`Prepared::on_activate`].
     ///
     /// # Errors
-    /// The agent cannot be served by these settings; what is served stays.
+    /// The agent cannot be served with these settings. The agents that are served now stay as they are.
     async fn prepare(&self, desired: &config::Agent, factory: &AgentFactory) -> Result<Prepared>;
 
-    /// Identifies what a runtime cannot change once it is built. An agent whose settings change goes on with the
-    /// runtime that it has if the key stays the same, and its running tasks with it; else they are drained.
+    /// Identifies the settings that a runtime cannot change once it is built. After a change of settings,
+    /// the agent keeps its runtime and running tasks if the key is the same; otherwise the tasks are
+    /// drained.
     fn runtime_key(&self) -> String;
 
     /// Checks the files, folders and programs that the settings name.
@@ -55,18 +56,18 @@ pub(crate) trait Kind: Send + Sync {
         Vec::new()
     }
 
-    /// Checks that the agent can be reached at its `url`, where it is elsewhere. The caller sets the timeout.
+    /// Checks that a remote agent can be reached at its `url`. The caller sets the timeout.
     ///
     /// # Errors
-    /// It does not answer, or with what cannot be used.
+    /// The agent does not answer, or its answer cannot be used.
     async fn check_reachable(&self, _name: &str) -> Result<()> {
         Ok(())
     }
 }
 
-/// A problem with what a key of an agent's settings refers to.
+/// A problem with the target of a key: a file, a folder or a program.
 pub(crate) struct Problem {
-    /// Below `agents.NAME`.
+    /// The key, below `agents.NAME`.
     pub(crate) key: &'static str,
     pub(crate) error: anyhow::Error,
 }
@@ -74,32 +75,32 @@ pub(crate) struct Problem {
 /// An agent that its kind has prepared.
 pub(crate) struct Prepared {
     pub(crate) backend: PreparedBackend,
-    /// Headers of callers that the agent gets to see.
+    /// Request headers that are passed to the agent.
     pub(crate) keep_headers: Vec<HeaderName>,
-    /// A word to try it with.
+    /// An example message to try the agent with.
     pub(crate) example: &'static str,
-    /// The status of the agent that does the work, if one elsewhere does.
+    /// The status of the upstream, for a remote agent.
     pub(crate) upstream: Option<Arc<dyn UpstreamStatus>>,
     pub(crate) on_activate: Option<OnActivate>,
 }
 
-/// Begins the background work of an agent, now that it is served.
+/// Starts the background work of an agent once it is served.
 pub(crate) type OnActivate = Box<dyn FnOnce(&Arc<Agent>) + Send>;
 
 /// The backend that will serve the calls.
 pub(crate) enum PreparedBackend {
-    /// A runtime, built when the agent is activated, or the one of the agent before.
+    /// A runtime. It is built on activation, unless the agent keeps the one it has.
     Runtime(Box<RuntimeSpec>),
-    /// Anything else.
+    /// Any other service.
     Ready(Backend),
 }
 
-/// A runtime as its kind wants it.
+/// The settings of a runtime, as its kind needs them.
 pub(crate) struct RuntimeSpec {
     pub(crate) builder: RuntimeBuilder,
     /// Callers may register webhooks.
     pub(crate) pushes: bool,
-    /// The agent may never mark an artifact as complete, so that webhooks are told of the unmarked ones, too.
+    /// Notify webhooks of artifacts that are not marked as complete, because the agent may never mark one.
     pub(crate) unmarked_artifacts: bool,
 }
 
@@ -111,7 +112,7 @@ impl RuntimeSpec {
 }
 
 impl Prepared {
-    /// An agent whose tasks the hub stores.
+    /// An agent with tasks in the hub's store.
     pub(crate) fn durable(spec: RuntimeSpec) -> Self {
         Self::new(PreparedBackend::Runtime(Box::new(spec)))
     }

@@ -1,17 +1,17 @@
-//! The operator's words on the card of an agent.
+//! The operator's settings for the card of an agent: title, description, tags, versions.
 
 use nuncio_protocol::{AgentCard, Version};
 
 use crate::config;
 
-/// The operator's words about an agent, in place of its own.
+/// The operator's settings for a card; they replace the agent's own values.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Label {
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
-    /// Added to those of its skills.
+    /// Added to the tags of each skill.
     pub(crate) tags: Vec<String>,
-    /// The versions in which callers reach it.
+    /// The versions that callers can use.
     pub(crate) versions: Vec<Version>,
 }
 
@@ -32,7 +32,7 @@ impl Label {
         }
     }
 
-    /// Replaces what a card says by it.
+    /// Applies these settings to a card.
     pub(crate) fn put_on(&self, card: &mut AgentCard) {
         if let Some(title) = &self.title {
             card.name.clone_from(title);

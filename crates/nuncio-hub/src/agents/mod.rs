@@ -1,8 +1,8 @@
-//! The kinds of agents, a folder each, and what they share.
+//! The kinds of agents, a folder each, and their shared parts.
 //!
-//! Reading order: this file has the table of kinds, `kind` the trait that each implements, `factory` makes agents of
-//! what a kind has prepared; `demo`, `command` and `remote` are the kinds; `delegation` hands a task to another agent
-//! and follows it there; `context_key`, `expiry`, `label` and `routes` are parts of several kinds.
+//! Reading order: this file has the table of kinds; `kind` the trait that each kind implements; `factory`
+//! builds agents; `demo`, `command` and `remote` are the kinds; `delegation` gives a task to another agent
+//! and follows it; `context_key`, `expiry`, `label` and `routes` are used by several kinds.
 
 mod command;
 mod context_key;
@@ -60,7 +60,8 @@ macro_rules! kinds {
     };
 }
 
-// The one place that tells kinds apart (`cargo xtask tidy` checks it): a variant of the settings, and their type.
+// The only place that distinguishes kinds (`cargo xtask tidy` checks it): a variant of the settings, its
+// type.
 kinds! {
     Demo(config::Demo),
     Upstream(config::Upstream),
@@ -69,7 +70,7 @@ kinds! {
     Toy(Toy),
 }
 
-/// A card with what all agents of the hub have in common.
+/// A card with the members that all agents of the hub have in common.
 fn card(urls: &AgentUrls, name: &str) -> AgentCard {
     let mut card = AgentCard::new(name, "").with_streaming();
     card.supported_interfaces = urls.interfaces(name);

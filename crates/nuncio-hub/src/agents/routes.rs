@@ -1,4 +1,4 @@
-//! Routes that kinds have below the paths of their agents, beside the operations.
+//! Extra routes of kinds, below the paths of their agents and beside the operations.
 
 use std::sync::Arc;
 
@@ -14,23 +14,23 @@ pub(crate) struct KindRoute {
     pub(crate) method: Method,
     /// Below `/agents/{name}/`, such as `upstream-card` or `push/{address}`.
     pub(crate) path: &'static str,
-    /// `Caller`: the agent is one that the caller may know of. `Capability`: nobody is identified.
+    /// `Caller`: only agents that the caller may see. `Capability`: the caller is not identified.
     pub(crate) access: RouteAccess,
     pub(crate) handler: RouteHandler,
 }
 
-/// Answers a request. `None`: there is nothing here, said in the words for any unknown path.
+/// Answers a request; `None` gives the same 404 as any unknown path.
 ///
-/// It is called for every name, and does the same work whether or not there is such an agent and whether or not it is
-/// of this kind: neither the answer nor its time tells which agents there are.
+/// The handler is called for every name. It does the same work whether or not the agent exists and is of
+/// this kind, so that neither the answer nor its time reveals which agents exist.
 pub(crate) type RouteHandler = fn(RouteCall) -> BoxFuture<'static, Option<Response>>;
 
 /// A request at a route of a kind.
 pub(crate) struct RouteCall {
     pub(crate) store: Arc<dyn Store>,
-    /// The name in the path, be there such an agent or not.
+    /// The name in the path; an agent of this name need not exist.
     pub(crate) name: String,
-    /// The agent of this name, if there is one that the request may know of.
+    /// The agent of this name, if it exists and the request may see it.
     pub(crate) agent: Option<Arc<Agent>>,
     /// The captures of the path, in order.
     pub(crate) captures: Vec<String>,

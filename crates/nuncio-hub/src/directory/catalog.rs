@@ -1,4 +1,4 @@
-//! The agents in the forms that others have defined: an AI Catalog, and an API catalog (RFC 9727).
+//! The list of agents in standard formats: AI Catalog, and API catalog (RFC 9727).
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ pub(super) const AI_CATALOG: &str = "application/ai-catalog+json";
 pub(super) const API_CATALOG: &str =
     r#"application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727""#;
 
-/// An AI Catalog: each agent by its card.
+/// An AI Catalog with the card of each agent.
 pub(super) fn ai_catalog(base: &str, entries: &[Entry]) -> Value {
     let entries: Vec<_> = entries
         .iter()
@@ -39,7 +39,7 @@ pub(super) fn ai_catalog(base: &str, entries: &[Entry]) -> Value {
     })
 }
 
-/// A set of links: each agent is an API that is described by its card.
+/// A link set (RFC 9727): each agent is an API that its card describes.
 pub(super) fn api_catalog(base: &str, entries: &[Entry]) -> Value {
     let items: Vec<_> = entries.iter().map(|entry| json!({ "href": entry.url })).collect();
     let mut linkset = vec![json!({ "anchor": format!("{base}/.well-known/api-catalog"), "item": items })];

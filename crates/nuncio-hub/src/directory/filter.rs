@@ -1,16 +1,16 @@
-//! What may be asked of the list of agents.
+//! Query parameters of the list of agents: search, filters and paging.
 
 use nuncio_protocol::AgentCard;
 use url::form_urlencoded;
 
 use super::{Entry, search::Query};
 
-/// Agents on a page, unless it is said.
+/// Default number of agents per page.
 const PAGE: usize = 100;
-/// The most on a page.
+/// Maximum number of agents per page.
 const MOST: usize = 1000;
 
-/// Which agents. What is asked for combines by AND.
+/// Conditions on agents, combined by AND, and the page.
 #[derive(Debug, Default)]
 pub(super) struct Filter {
     query: Option<Query>,
@@ -28,13 +28,13 @@ pub(super) struct Filter {
 /// A page of agents.
 pub(super) struct Page {
     pub(super) entries: Vec<Entry>,
-    /// How many fit in all.
+    /// The number of matching agents on all pages.
     pub(super) total: usize,
     pub(super) next: Option<String>,
 }
 
 impl Filter {
-    /// Out of the query of an address.
+    /// Parses the query string of a URL.
     pub(super) fn parse(query: &str) -> Result<Self, String> {
         let mut filter = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -58,8 +58,8 @@ impl Filter {
                 "pageToken" => filter.skip = number()?,
                 _ => {
                     return Err(format!(
-                        "{name} is nothing to ask for; there are q, tag, skill, inputMode, outputMode, extension, \
-                         streaming, pushNotifications, pageSize and pageToken"
+                        "unknown parameter {name}; expected one of q, tag, skill, inputMode, outputMode, extension, \
+                         streaming, pushNotifications, pageSize, pageToken"
                     ));
                 }
             }
@@ -67,7 +67,7 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Those that fit, the best first, then by name.
+    /// The matching agents, best match first, then by name.
     pub(super) fn apply(&self, entries: Vec<Entry>) -> Page {
         let mut fit: Vec<_> = entries
             .into_iter()
@@ -77,7 +77,7 @@ impl Filter {
                 None => Some((None, entry)),
             })
             .collect();
-        // They come by name, and stay so where they fit equally well.
+        // The sort is stable: entries with the same rank stay in the order of their names.
         fit.sort_by_key(|(rank, _)| *rank);
         let (total, size) = (fit.len(), self.size.unwrap_or(PAGE));
         let entries: Vec<_> = fit.into_iter().skip(self.skip).take(size).map(|(_, entry)| entry).collect();

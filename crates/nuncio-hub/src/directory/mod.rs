@@ -1,8 +1,8 @@
-//! Which agents there are: a list with search and filters, and the catalogs that others know. Each caller sees
-//! what it may call, at the addresses under which it sees us.
+//! The directory of agents: a list with search and filters, and standard catalogs. Each caller sees the
+//! agents that it may call, with URLs under the base that the caller uses.
 //!
-//! Reading order: this file has the routes, `filter` what may be asked for, `search` finds words, `catalog` has
-//! the forms of others.
+//! Reading order: this file has the routes, `filter` the query parameters, `search` the full-text search,
+//! `catalog` the standard formats.
 
 mod catalog;
 mod filter;
@@ -28,7 +28,7 @@ use crate::{
     identity::Access,
 };
 
-/// What the directory is made of.
+/// State of the handlers.
 #[derive(Clone)]
 struct Directory {
     fleet: Arc<Fleet>,
@@ -40,7 +40,7 @@ struct Entry {
     name: Arc<str>,
     url: String,
     card: Arc<AgentCard>,
-    /// There is an agent behind it, whose own card is known.
+    /// The agent is a remote one, and its upstream card is known.
     is_behind: bool,
 }
 
@@ -116,7 +116,7 @@ async fn api_catalog(
     let seen = (access, base);
     let base = directory.base(&seen);
     let mut response = typed(catalog::API_CATALOG, &catalog::api_catalog(&base, &directory.entries(&seen)));
-    // For those who only look at the head (RFC 9727, section 3).
+    // For clients that send a HEAD request (RFC 9727, section 3).
     let link = format!("<{base}/.well-known/api-catalog>; rel=\"api-catalog\"");
     if let Ok(link) = HeaderValue::from_str(&link) {
         response.headers_mut().insert(header::LINK, link);
@@ -128,7 +128,7 @@ fn typed(media_type: &'static str, body: &Value) -> Response {
     for_this_caller(([(header::CONTENT_TYPE, media_type)], body.to_string()).into_response())
 }
 
-/// The next caller may see other agents, and us under another base.
+/// Forbids caching: another caller may see other agents, and another base.
 fn for_this_caller(mut response: Response) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

@@ -1,20 +1,20 @@
-//! Full-text search over cards, pure: every word of the query must begin a word of the card.
+//! Full-text search over cards, pure: every word of the query must be a prefix of a word of the card.
 //!
-//! A hub has tens of agents, seldom thousands, so that words are taken out of the cards as they are asked for:
-//! an index would have to follow every change of a card for a gain that nobody can measure.
+//! A hub has tens of agents, seldom thousands, so the words are split at each query. An index would have to
+//! follow every change of a card, for a gain too small to measure.
 
 use std::cmp::Reverse;
 
 use nuncio_protocol::AgentCard;
 
-/// How much a word counts by where it stands.
+/// Weights of a word by its location in the card.
 const NAME: u32 = 8;
 const SKILL: u32 = 4;
 const DESCRIPTION: u32 = 1;
-/// A whole word counts so many times as much as the beginning of one.
+/// The factor for a whole word instead of a prefix.
 const WHOLE: u32 = 2;
 
-/// What to look for.
+/// The words of a query, in lower case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Query(Vec<String>);
 
@@ -25,7 +25,7 @@ impl Query {
         (!words.is_empty()).then_some(Self(words))
     }
 
-    /// How well a card fits; `None` if a word of the query is not in it.
+    /// The rank of a card; `None` if a word of the query is not in it.
     pub(super) fn rank(&self, name: &str, card: &AgentCard) -> Option<Reverse<u32>> {
         let mut places =
             vec![(NAME, name), (NAME, card.name.as_str()), (DESCRIPTION, card.description.as_str())];
@@ -51,7 +51,7 @@ impl Query {
     }
 }
 
-/// Letters and digits that stand together, whatever their case.
+/// Splits a text into words of letters and digits, in lower case.
 fn words(text: &str) -> impl Iterator<Item = String> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase)
 }

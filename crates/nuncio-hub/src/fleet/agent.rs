@@ -1,4 +1,4 @@
-//! One agent of the fleet: what serves its calls, and how it is shown.
+//! One agent of the fleet: its service, card and properties.
 
 use std::sync::Arc;
 
@@ -20,33 +20,33 @@ use crate::{
     trail::{Row, Trail, What},
 };
 
-/// The service behind an agent, as its kind gives it.
+/// The service of an agent, as its kind provides it.
 pub(crate) enum Backend {
     /// A runtime: the hub stores its tasks.
     Runtime(Runtime),
-    /// A service of the kind's own: the hub stores nothing of its tasks.
+    /// Another service: the hub does not store its tasks.
     Service {
         service: Arc<dyn A2aService>,
         card: Arc<AgentCard>,
-        /// Takes calls as bytes, for those that need no decoding.
+        /// Relays calls as bytes, if they need no decoding.
         relay: Option<RelayLayer>,
     },
 }
 
-/// Puts the limits and the telemetry of an agent around its relay.
+/// Wraps the relay of an agent in its limits and telemetry.
 pub(crate) type RelayLayer = Box<dyn FnOnce(Layers) -> Arc<dyn Relay> + Send>;
 
-/// Properties of an agent that its service knows nothing about.
+/// Properties of an agent that its service does not know.
 pub(crate) struct AgentInfo {
-    /// The kind, as operators know it.
+    /// The kind, as shown to operators.
     pub(crate) kind: &'static str,
-    /// Agents with the same key can take over each other's tasks.
+    /// Agents with the same key can use the same runtime.
     pub(crate) runtime_key: String,
-    /// The directory lists it.
+    /// The agent is listed in the directory.
     pub(crate) is_listed: bool,
-    /// Access to its card; `None`: as for all agents.
+    /// Access to its card; `None` for the default of the hub.
     pub(crate) cards: Option<Cards>,
-    /// A word to try it with.
+    /// An example message to try the agent with.
     pub(crate) example: &'static str,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Agent {
     /// The backend with all middleware around it.
     service: Arc<dyn A2aService>,
     identity: Arc<Identity>,
-    /// Its own card, without what the hub says about who may call.
+    /// The card without the hub's security schemes.
     card: ArcSwap<AgentCard>,
     options: BindOptions,
     shown: ArcSwap<Shown>,
@@ -100,27 +100,27 @@ impl Agent {
         Ok(Self { name, runtime, relay, service, identity, card, options, shown, upstream: None, info })
     }
 
-    /// Has its work done by an agent elsewhere, whose status this is.
+    /// Sets the upstream, for a remote agent.
     pub(crate) fn set_upstream(&mut self, upstream: Arc<dyn UpstreamStatus>) {
         self.upstream = Some(upstream);
     }
 
-    /// The status of the agent that does its work, if one elsewhere does.
+    /// The status of the upstream, for a remote agent.
     pub(crate) fn upstream(&self) -> Option<&Arc<dyn UpstreamStatus>> {
         self.upstream.as_ref()
     }
 
-    /// The kind, as operators know it.
+    /// The kind, as shown to operators.
     pub(crate) fn kind(&self) -> &'static str {
         self.info.kind
     }
 
-    /// A word to try it with.
+    /// An example message to try the agent with.
     pub(crate) fn example(&self) -> &'static str {
         self.info.example
     }
 
-    /// Agents with the same key can take over each other's tasks.
+    /// Agents with the same key can use the same runtime.
     pub(crate) fn runtime_key(&self) -> &str {
         &self.info.runtime_key
     }
@@ -130,7 +130,7 @@ impl Agent {
         self.info.is_listed
     }
 
-    /// True if anybody may read its card, also a caller who may not call it.
+    /// True if its card can be read by everyone, also by callers that may not call the agent.
     pub(crate) fn has_public_card(&self) -> bool {
         let default = if self.is_listed() { self.identity.cards() } else { Cards::Protected };
         self.info.cards.unwrap_or(default) == Cards::Public
@@ -140,12 +140,12 @@ impl Agent {
         &self.name
     }
 
-    /// The runtime that stores its tasks, if the hub does.
+    /// The runtime, if the hub stores the tasks.
     pub(crate) fn runtime(&self) -> Option<&Runtime> {
         self.runtime.as_ref()
     }
 
-    /// True if the tasks of that one go on here.
+    /// True if this agent continues the tasks of `before`.
     pub(crate) fn continues(&self, before: &Self) -> bool {
         match (&self.runtime, &before.runtime) {
             (Some(runtime), Some(before)) => runtime.is(before),
@@ -154,7 +154,7 @@ impl Agent {
         }
     }
 
-    /// As callers see it now.
+    /// The agent as callers see it now.
     pub(crate) fn shown(&self) -> Arc<Shown> {
         self.shown.load_full()
     }
@@ -165,7 +165,7 @@ impl Agent {
         self.show_again()
     }
 
-    /// Shows its card with what the hub says now about who may call.
+    /// Rebuilds the shown card with the current security schemes of the hub.
     pub(crate) fn show_again(&self) -> Result<()> {
         let shown = show(
             &self.name,

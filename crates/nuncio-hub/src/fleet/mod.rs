@@ -1,8 +1,8 @@
-//! The agents that are served, by name. What a request finds is a snapshot: agents come, go and change while
-//! calls are under way, and no call notices.
+//! The agents that are served, by name. Requests read a snapshot: agents are added, removed and changed
+//! without an effect on running calls.
 //!
-//! Reading order: this file has the snapshot, `agent` one agent in it, `upstream_status` the status of one whose work
-//! is done elsewhere.
+//! Reading order: this file has the snapshot, `agent` one agent, `upstream_status` the status of a remote
+//! agent.
 
 mod agent;
 mod upstream_status;
@@ -31,18 +31,18 @@ type Agents = BTreeMap<Arc<str>, Arc<Agent>>;
 /// All agents of the hub.
 pub(crate) struct Fleet {
     agents: ArcSwap<Agents>,
-    /// The one that also answers without a name. Whether it is there is another question.
+    /// The agent that also serves requests without a name. An agent of this name need not exist.
     default: ArcSwap<Option<Arc<str>>>,
-    /// Held while a new snapshot is made of the old one.
+    /// Held while a new snapshot is made from the old one.
     changing: Mutex<()>,
-    /// Nothing new is begun.
+    /// The hub shuts down: no new work is accepted.
     draining: AtomicBool,
-    /// What was last seen of the store.
+    /// The last known state of the store.
     store_is_well: AtomicBool,
 }
 
 impl Fleet {
-    /// Without agents; this one answers without a name, when it comes.
+    /// An empty fleet with this default agent.
     pub(crate) fn new(default: Option<&str>) -> Self {
         Self {
             agents: ArcSwap::default(),
@@ -63,35 +63,35 @@ impl Fleet {
         self.agents.load().get(name).cloned()
     }
 
-    /// The agent of this name, if whoever has this access may know of it.
+    /// The agent of this name, if the access allows to see it.
     pub(crate) fn visible(&self, name: &str, access: Option<&Access>) -> Option<Arc<Agent>> {
         self.get(name).filter(|_| access.is_some_and(|access| access.admits(name)))
     }
 
-    /// The agent of this name, or the default one, if anybody may read its card.
+    /// The agent of this name, or the default one, if its card is public.
     pub(crate) fn with_public_card(&self, name: Option<&str>) -> Option<Arc<Agent>> {
         let default = self.default.load();
         self.get(name.or(default.as_deref())?).filter(|agent| agent.has_public_card())
     }
 
-    /// The agent that answers without a name, if whoever has this access may know of it.
+    /// The default agent, if the access allows to see it.
     pub(crate) fn default_for(&self, access: Option<&Access>) -> Option<Arc<Agent>> {
         let default = self.default.load();
         self.visible(default.as_deref()?, access)
     }
 
-    /// Another agent answers without a name from now on.
+    /// Changes the default agent.
     pub(crate) fn set_default(&self, name: Option<&str>) {
         self.default.store(Arc::new(name.map(Into::into)));
     }
 
-    /// Serves this agent from now on, in place of the one of its name, which is given back.
+    /// Serves this agent from now on; returns the agent of the same name that it replaces.
     pub(crate) fn put(&self, agent: Arc<Agent>) -> Option<Arc<Agent>> {
         self.change(|agents| agents.insert(Arc::clone(agent.name()), agent))
     }
 
-    /// Serves these from now on, and those of these names no more, in one step. Gives back those that nobody goes on
-    /// with; whoever has one does.
+    /// Adds and removes agents in one step. Returns the agents whose tasks are not continued; calls that
+    /// already have an agent keep it.
     pub(crate) fn swap<'a>(
         &self,
         come: Vec<Arc<Agent>>,
@@ -107,11 +107,11 @@ impl Fleet {
         })
     }
 
-    /// Shows all agents anew: what callers have to show has changed.
+    /// Rebuilds the cards of all agents, after a change of the authentication.
     pub(crate) fn show_again(&self) {
         for agent in self.all() {
             if let Err(error) = agent.show_again() {
-                tracing::error!(agent = %agent.name(), error = format!("{error:#}"), "a card could not be made anew");
+                tracing::error!(agent = %agent.name(), error = format!("{error:#}"), "the card of an agent cannot be rebuilt");
             }
         }
     }
@@ -124,29 +124,29 @@ impl Fleet {
         outcome
     }
 
-    /// What keeps calls from coming here.
+    /// The reasons why the hub is not ready for calls.
     pub(crate) fn why_not_ready(&self) -> Vec<&'static str> {
         let draining = self.draining.load(Ordering::Relaxed).then_some("draining");
         let ill = (!self.store_is_well.load(Ordering::Relaxed)).then_some("the task store does not answer");
         draining.into_iter().chain(ill).collect()
     }
 
-    /// What was seen of the store; true if it was otherwise before.
+    /// Stores the state of the store; true if it has changed.
     pub(crate) fn store_is(&self, well: bool) -> bool {
         self.store_is_well.swap(well, Ordering::Relaxed) != well
     }
 
-    /// False if what agents record finds no way to the store.
+    /// False if a runtime cannot write to the store.
     pub(crate) fn is_recording(&self) -> bool {
         self.agents.load().values().filter_map(|agent| agent.runtime()).all(|runtime| runtime.is_recording())
     }
 
-    /// Whoever looks sees from now on that all of it ends. Said before [`Self::drain`].
+    /// Marks the fleet as draining, which readiness shows. Call it before [`Self::drain`].
     pub(crate) fn begin_to_drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Ends all tasks in good order: they have this long.
+    /// Drains all runtimes: running tasks have `grace` to end.
     pub(crate) async fn drain(&self, grace: Duration) {
         let agents = self.all();
         let running: usize =

@@ -1,4 +1,4 @@
-//! The status of an agent whose work is done elsewhere: its health, and what it says of itself.
+//! The status of a remote agent: its health and its card.
 
 use std::{any::Any, sync::Arc};
 
@@ -8,52 +8,52 @@ use serde_json::Value;
 
 use super::Agent;
 
-/// The agent behind an agent, as administration, metrics and readiness see it.
+/// The upstream of an agent, as administration, metrics and readiness see it.
 ///
-/// The kind that sets one gets it back by downcasting it to its own type, for the routes that are its own.
+/// A kind can downcast it to its own type, for its own routes.
 #[async_trait]
 pub(crate) trait UpstreamStatus: Any + Send + Sync {
-    /// Its health, as its last answer showed it.
+    /// The health that the last answer showed.
     fn health(&self) -> Arc<Health>;
 
-    /// Its address, without credentials.
+    /// The URL without credentials.
     fn url(&self) -> String;
 
-    /// Its card as it came; `None` before there was one.
+    /// The upstream card, unchanged; `None` if none was fetched yet.
     fn card(&self) -> Option<Value>;
 
-    /// The version and the binding that calls to it use; `None` before its card has said so.
+    /// The version and binding of calls to it; `None` before its card is known.
     fn speaks(&self) -> Option<(Version, Binding)>;
 
-    /// Fetches its card now, and has the agent before it show what is new.
+    /// Fetches the card now, and updates the card that `before`, the agent on this hub, shows.
     ///
     /// # Errors
-    /// The reason why there is none, for whoever runs the hub.
+    /// The reason why there is no card, for the operator.
     async fn refresh(&self, before: &Agent) -> Result<(), String>;
 }
 
-/// A condition, and since when it holds.
+/// A condition and the time of its beginning.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Health {
     pub(crate) condition: Condition,
     pub(crate) since: Timestamp,
 }
 
-/// Whether an agent answers.
+/// The condition of an upstream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Condition {
     /// No call has been made yet.
     Unknown,
     /// It answers.
     Up,
-    /// It answers, but not as it should, for this reason.
+    /// It answers with errors, for this reason.
     Degraded(String),
     /// It does not answer, for this reason.
     Down(String),
 }
 
 impl Condition {
-    /// The condition in a word.
+    /// The name of the condition.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -63,7 +63,7 @@ impl Condition {
         }
     }
 
-    /// The reason, where there is one.
+    /// The reason of a bad condition.
     pub(crate) fn reason(&self) -> Option<&str> {
         match self {
             Self::Unknown | Self::Up => None,

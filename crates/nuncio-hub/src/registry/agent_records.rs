@@ -1,4 +1,4 @@
-//! Agents that the API was told of, as records: sealed, because what is said about one may hold credentials.
+//! Records of agents that were added by the API. They are sealed, because settings may contain credentials.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,18 +12,18 @@ use crate::{clock::now, config::AgentName};
 
 /// The kind of the records.
 const KIND: &str = "agent";
-/// How many are read at a time.
+/// Records per read.
 const PAGE: usize = 500;
 
 /// The stored agents of the API.
 pub(crate) struct AgentRecords {
     pub(crate) store: Arc<dyn Store>,
-    /// `None`: there is no key, and nothing is kept that would need one.
+    /// `None` without a key: then no agent can be stored.
     pub(crate) vault: Option<Vault>,
 }
 
 impl AgentRecords {
-    /// All of them. One that cannot be read is left out, and said to be.
+    /// Reads all agents. A record that cannot be read is left out and logged.
     pub(super) async fn all(&self) -> Result<BTreeMap<AgentName, Desired>, StoreError> {
         let mut all = BTreeMap::new();
         let mut after = None;
@@ -48,7 +48,7 @@ impl AgentRecords {
 
     fn open(&self, key: &str, value: &[u8], version: u64) -> Result<(AgentName, Desired), String> {
         let text = std::str::from_utf8(value).map_err(|error| error.to_string())?;
-        let vault = self.vault.as_ref().ok_or("there is no key to open it; say --key-file")?;
+        let vault = self.vault.as_ref().ok_or("there is no key to open it; start the hub with --key-file")?;
         let text = vault.open(&sealed_for(key), text).ok_or("it was sealed with another key")?;
         let given: Map<String, Value> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         let name: AgentName = key.parse()?;
@@ -64,7 +64,7 @@ impl AgentRecords {
     ) -> Result<u64, Refused> {
         let vault = self.vault.as_ref().ok_or_else(|| {
             Refused::Failed(
-                "what is added must be kept under a key, and this hub has none; start it with --key-file"
+                "agents of the API are stored under a key, and this hub has none; start it with --key-file"
                     .to_owned(),
             )
         })?;
@@ -86,7 +86,7 @@ impl AgentRecords {
     }
 }
 
-/// What is sealed for one agent is worth nothing as another's.
+/// The sealing context: a record cannot be used for another agent.
 fn sealed_for(name: &str) -> String {
     format!("agent {name}")
 }

@@ -1,12 +1,12 @@
-//! The agents that are desired, from all who may name them, and the fleet as it follows from that.
+//! The desired agents of all origins, and the reconciliation of the fleet with them.
 //!
-//! | who names an agent | kept | wins |
+//! | origin | stored | priority |
 //! |---|---|---|
-//! | the command line, the file | there | over the API: it is what the operator sees when looking at the machine |
-//! | the admin API | as a record of the store, sealed | if nobody else has the name |
+//! | command line, file | there | over the API, because the operator sees it on the machine |
+//! | admin API | as a sealed record in the store | only if no other origin uses the name |
 //!
-//! Reading order: this file holds what is desired and makes it so, `agent_records` stores what the API was given,
-//! `settings` reads it.
+//! Reading order: this file holds the desired agents and applies them, `agent_records` stores the agents of
+//! the API, `settings` parses them.
 
 mod agent_records;
 mod settings;
@@ -28,40 +28,40 @@ use crate::{
     fleet::{Agent, Fleet},
 };
 
-/// How long tasks of an agent that is taken away may go on.
+/// Time for the tasks of a removed agent to end.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
-/// How often a hub looks for what others have been told.
+/// The interval of reads for agents that were added on other hubs.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Activates an agent that was prepared.
+/// Activates a prepared agent.
 pub(crate) type Activate = Box<dyn FnOnce() -> Result<Arc<Agent>> + Send>;
 
 /// Prepares agents.
 #[async_trait]
 pub(crate) trait PrepareAgent: Send + Sync {
-    /// Prepares an agent, in place of the one before, whose running tasks go on. All that can fail fails here, and
-    /// nothing has changed until the agent is activated.
+    /// Prepares an agent that replaces `before` and continues its tasks. Every step that can fail happens
+    /// here; nothing changes until the agent is activated.
     async fn prepare(self: Arc<Self>, desired: config::Agent, before: Option<Arc<Agent>>)
     -> Result<Activate>;
 }
 
-/// Why something was not done.
+/// The reason why a change was refused.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// There is no such agent.
+    /// The agent does not exist.
     Missing,
-    /// The name is taken by an agent that was named there.
+    /// The name is used by an agent of this origin.
     Taken(config::AgentOrigin),
-    /// It was named elsewhere, and is changed there.
+    /// The agent is of this origin and has to be changed there.
     Elsewhere(config::AgentOrigin),
-    /// Somebody else was faster; this is its version now.
+    /// Another change came first; this is the current version.
     Changed(u64),
-    /// It is not for the API to say.
+    /// The API may not set this.
     Forbidden(String),
-    /// What is said about it is wrong.
+    /// The settings are wrong.
     Invalid(String),
-    /// It could not be made, or not kept.
+    /// The agent could not be prepared or stored.
     Failed(String),
     Store(StoreError),
 }
@@ -72,39 +72,39 @@ impl From<StoreError> for Refused {
     }
 }
 
-/// An agent that is desired.
+/// A desired agent.
 #[derive(Clone)]
 pub(crate) struct Desired {
     pub(crate) agent: config::Agent,
-    /// What the API was given, and the version of it.
+    /// The settings as given to the API, and their version.
     pub(crate) given: Option<(Map<String, Value>, u64)>,
 }
 
-/// The agents that each origin desires, and those that are served.
+/// The desired agents of each origin, and the agents that are served.
 #[derive(Default)]
 struct State {
-    /// By the command line and the file.
+    /// Of the command line and the file.
     configured: BTreeMap<AgentName, config::Agent>,
-    /// By the API.
+    /// Of the API.
     added: BTreeMap<AgentName, Desired>,
-    /// As it was made.
+    /// Served, with these settings.
     made: BTreeMap<AgentName, config::Agent>,
 }
 
 impl State {
-    /// Whoever is seen on the machine wins.
+    /// The desired agent of this name; the configuration has priority over the API.
     fn desired(&self, name: &str) -> Option<Desired> {
         let configured = self.configured.get(name).map(|agent| Desired { agent: agent.clone(), given: None });
         configured.or_else(|| self.added.get(name).cloned())
     }
 }
 
-/// The agents that are desired.
+/// The registry of desired agents.
 pub(crate) struct Registry {
     fleet: Arc<Fleet>,
     factory: Arc<dyn PrepareAgent>,
     records: AgentRecords,
-    /// Changes are one at a time, however long one takes; whoever calls agents does not wait for it.
+    /// Serializes changes, however long one takes. Calls to agents do not wait for it.
     state: Mutex<State>,
 }
 
@@ -113,9 +113,9 @@ impl Registry {
         Self { fleet, factory, records, state: Mutex::default() }
     }
 
-    /// Serves these, and what was added before; all made anew, if what the hub says about all of them has changed. If
-    /// one of these cannot be made, says so, and all stays as it was; of what was added before, whatever can be made is
-    /// served.
+    /// Serves these agents, and those added by the API. With `anew`, all agents are rebuilt, because a
+    /// setting of the whole hub has changed. If one of these agents cannot be prepared, returns the errors
+    /// and changes nothing. An agent of the API that cannot be prepared is left out.
     pub(crate) async fn configure(
         &self,
         agents: Vec<config::Agent>,
@@ -126,7 +126,7 @@ impl Registry {
         let configured: BTreeMap<_, _> =
             agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect();
         for name in added.keys().filter(|name| configured.contains_key(*name)) {
-            tracing::warn!(%name, "this agent was added by the API, and is named by the configuration, too; that is served");
+            tracing::warn!(%name, "this agent is in the configuration and was also added by the API; the configuration is used");
         }
         let mut ready = Vec::new();
         let mut failed = Vec::new();
@@ -147,7 +147,7 @@ impl Registry {
         Ok(Vec::new())
     }
 
-    /// Serves what other hubs of the same store have been told, too.
+    /// Serves the agents that were added on other hubs of the same store, too.
     pub(crate) async fn look(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
         state.added = self.records.all().await?;
@@ -155,7 +155,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Looks now and then, where there are other hubs, for as long as it is polled.
+    /// Calls [`Self::look`] at intervals if the store is shared. Never returns.
     pub(crate) async fn watch(&self) -> Infallible {
         if !self.records.store.is_shared() {
             return std::future::pending().await;
@@ -163,17 +163,17 @@ impl Registry {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             if let Err(error) = self.look().await {
-                tracing::debug!(%error, "agents that other hubs have been told of could not be read");
+                tracing::debug!(%error, "agents that were added on other hubs cannot be read");
             }
         }
     }
 
-    /// The desired agent of this name, if somebody has named it.
+    /// The desired agent of this name.
     pub(crate) async fn find(&self, name: &str) -> Option<Desired> {
         self.state.lock().await.desired(name)
     }
 
-    /// Serves one more.
+    /// Adds an agent.
     pub(crate) async fn add(&self, name: &AgentName, given: Map<String, Value>) -> Result<u64, Refused> {
         let agent = settings::read(name, &given)?;
         let mut state = self.state.lock().await;
@@ -186,7 +186,7 @@ impl Registry {
         self.keep(&mut state, agent, given, Expect::Absent).await
     }
 
-    /// Changes one: members that are given replace those that were, null takes one away (RFC 7396).
+    /// Changes an agent: given members replace the stored ones, null removes a member (RFC 7396).
     pub(crate) async fn change(
         &self,
         name: &str,
@@ -202,7 +202,8 @@ impl Registry {
         self.keep(&mut state, agent, given, Expect::Version(version)).await
     }
 
-    /// Made first and kept then: what cannot be made is not there after a restart either.
+    /// Prepares the agent before it is stored, so that no record exists that cannot be served after a
+    /// restart.
     async fn keep(
         &self,
         state: &mut State,
@@ -219,7 +220,7 @@ impl Registry {
         Ok(version)
     }
 
-    /// Serves one no more. Its tasks stay where they are kept.
+    /// Removes an agent. Its tasks stay in the store.
     pub(crate) async fn remove(&self, name: &str, expect: Expect) -> Result<(), Refused> {
         let mut state = self.state.lock().await;
         let (_, version) = self.ours(&state, name)?;
@@ -230,7 +231,7 @@ impl Registry {
         Ok(())
     }
 
-    /// What the API was given about an agent, which nobody else has named.
+    /// The settings given to the API, if the agent is of that origin.
     fn ours(&self, state: &State, name: &str) -> Result<(Map<String, Value>, u64), Refused> {
         match state.desired(name) {
             Some(Desired { given: Some(given), .. }) => Ok(given),
@@ -244,8 +245,8 @@ impl Registry {
         Arc::clone(&self.factory).prepare(agent.clone(), self.fleet.get(&agent.name)).await
     }
 
-    /// Serves these and no more what nobody desires, all at once: nobody sees a half of it. Gives back whose work ends
-    /// with that.
+    /// Activates these agents and removes those that are not desired any more, in one step. Returns the
+    /// agents whose tasks are not continued.
     fn activate(&self, state: &mut State, ready: Vec<(config::Agent, Activate)>) -> Vec<Arc<Agent>> {
         let mut come = Vec::new();
         for (desired, activate) in ready {
@@ -266,8 +267,8 @@ impl Registry {
         self.fleet.swap(come, gone.iter().map(|name| &**name))
     }
 
-    /// Makes what is desired and not there, all that was added by the API if it is to be made anew, and takes away what is
-    /// there and not desired.
+    /// Reconciles the served agents with the desired ones: prepares missing and changed ones (with `anew`,
+    /// all of the API), and removes those that are not desired.
     async fn follow(&self, state: &mut State, anew: bool) -> Vec<Arc<Agent>> {
         let mut ready = Vec::new();
         let names = state.configured.keys().chain(state.added.keys());
@@ -289,13 +290,17 @@ impl Registry {
     }
 }
 
-/// Ends what agents that are served no more still do, side by side: nobody waits for them but whoever made the change.
+/// Drains removed agents concurrently. Only the change that removed them waits for it.
 async fn drain(agents: Vec<Arc<Agent>>) {
     let drain_one = |agent: &Arc<Agent>| {
         let (name, runtime) = (Arc::clone(agent.name()), agent.runtime().cloned());
         async move {
             let Some(runtime) = runtime else { return };
-            tracing::info!(agent = &*name, running = runtime.running(), "this agent is served no more");
+            tracing::info!(
+                agent = &*name,
+                running = runtime.running(),
+                "this agent was removed or replaced; draining its tasks"
+            );
             runtime.drain(DRAIN_GRACE).await;
         }
     };
@@ -309,7 +314,7 @@ fn expected(expect: Expect, version: u64) -> Result<(), Refused> {
     }
 }
 
-/// RFC 7396.
+/// Applies a merge patch (RFC 7396).
 fn merge(given: &mut Map<String, Value>, patch: Map<String, Value>) {
     for (name, value) in patch {
         match value {

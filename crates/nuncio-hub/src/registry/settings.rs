@@ -1,4 +1,4 @@
-//! What the API is given about an agent, as the settings it means.
+//! Parses the settings that the API gets for an agent.
 
 use serde_json::{Map, Value};
 
@@ -6,16 +6,16 @@ use super::Refused;
 pub(crate) use crate::config::AgentTable as Settings;
 use crate::config::{self, AgentName};
 
-/// Reads it.
+/// Parses the settings.
 ///
 /// # Errors
-/// What is wrong, and what is expected.
+/// The wrong setting, and the expected value.
 pub(super) fn read(name: &AgentName, given: &Map<String, Value>) -> Result<config::Agent, Refused> {
     let is_program = |url: &str| url.starts_with("cmd:") || url.starts_with("cmd+json:");
     if given.contains_key("command") || given.get("url").and_then(Value::as_str).is_some_and(is_program) {
         return Err(Refused::Forbidden(
-            "programs are named in the file or on the command line of the hub, never from here: whoever has the \
-             token could run anything"
+            "programs can be set only in the file or on the command line of the hub, because the admin token \
+             would otherwise allow running any command"
                 .to_owned(),
         ));
     }

@@ -169,8 +169,8 @@ async fn agents_are_told_and_programs_are_not_taken() {
     assert_eq!((&hub["ready"], names(&hub["agents"]).len()), (&json!(true), 3));
 
     let add = async |body| api.ask("POST", "/agents", "/agents", Some(body)).await;
-    add(json!({ "name": "x", "command": "./agent" })).await.says(403, "never from here");
-    add(json!({ "name": "x", "url": "cmd:./agent" })).await.says(403, "never from here");
+    add(json!({ "name": "x", "command": "./agent" })).await.says(403, "only in the file");
+    add(json!({ "name": "x", "url": "cmd:./agent" })).await.says(403, "only in the file");
     add(json!({ "name": "echo", "url": "https://a.example" })).await.says(409, "already");
     add(json!({ "name": "No", "url": "https://a.example" })).await.says(400, "name: No");
     add(json!({ "name": "x", "url": "https://a.example", "tmieout_seconds": 1 }))

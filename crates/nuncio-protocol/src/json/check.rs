@@ -1,5 +1,5 @@
-//! Whether text is JSON that everybody can read: refuses what reading a [`serde_json::Value`] refuses, without
-//! making one.
+//! Validates JSON text: refuses all text that parsing a [`serde_json::Value`] refuses, without building
+//! one.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess};
 
 use crate::lenient::Key;
 
-/// The deepest nesting of objects and lists in a document: the limit of serde_json.
+/// Maximum nesting of objects and lists in a document: the limit of serde_json.
 pub(super) const MAX_DEPTH: usize = 127;
 
-/// Begins the message of an error inside of a value that is read at once. The place and a colon follow.
+/// The beginning of an error message about a position inside of a value. The path and a colon follow.
 const INSIDE: &str = "inside of the value, at ";
 
-/// Refuses text that nests deeper than `depth`, has a number out of range, or an escape that means no character.
+/// Refuses text that is nested deeper than `depth`, or has a number out of range or an invalid escape.
 pub(super) fn check(json: &str, depth: usize) -> serde_json::Result<()> {
     let seed = Check { depth };
     let mut reader = serde_json::Deserializer::from_str(json);
-    // Once more to find out where, so that the good case pays nothing for it.
+    // Parsed again to find the position, so that the good case does not pay for it.
     seed.deserialize(&mut reader).map_err(|_| locate(json, seed))
 }
 
@@ -30,7 +30,7 @@ fn locate(json: &str, seed: Check) -> serde_json::Error {
     de::Error::custom(if path == "." { why } else { format!("{INSIDE}{path}: {why}") })
 }
 
-/// The message of serde, without the position, which means nothing inside of another document.
+/// The message of serde without the position, which has no meaning inside of another document.
 pub(crate) fn describe(error: &serde_json::Error) -> String {
     let mut text = error.to_string();
     if let Some(end) = text.rfind(" at line ") {
@@ -39,20 +39,20 @@ pub(crate) fn describe(error: &serde_json::Error) -> String {
     text
 }
 
-/// The place inside of a value that the message of [`check`] names, and what is wrong there.
+/// The path inside of a value in a message of [`check`], and the problem.
 pub(crate) fn split_place(message: &str) -> Option<(&str, &str)> {
     message.strip_prefix(INSIDE)?.rsplit_once(": ")
 }
 
 #[derive(Clone, Copy)]
 struct Check {
-    /// The levels that are left.
+    /// Remaining levels.
     depth: usize,
 }
 
 impl Check {
     fn inner<E: de::Error>(self) -> Result<Self, E> {
-        // In the words of serde_json, whose limit it is.
+        // The same message as serde_json, because it is the same limit.
         let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom("recursion limit exceeded"))?;
         Ok(Self { depth })
     }

@@ -1,23 +1,23 @@
-//! JSON text in one line.
+//! Compacts JSON text to one line.
 
 use serde_json::value::RawValue;
 
-/// The text without white space between its values. Frames of a stream and lines of a program are one line each, so
-/// line breaks cannot stay; inside of a string there are none.
+/// Removes white space between values. Frames of a stream and lines of a program are one line each, so line
+/// breaks have to go; strings cannot contain any.
 pub(super) fn compact(raw: Box<RawValue>) -> Box<RawValue> {
     let Some(text) = without_space(raw.get()) else { return raw };
-    // Not reached: less space is no other value.
+    // Unreachable: removing white space does not change the value.
     RawValue::from_string(text).unwrap_or(raw)
 }
 
-/// `None` if there is none to drop.
+/// Removes white space; `None` if there is none.
 fn without_space(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     if memchr::memchr(b' ', bytes).is_none() && memchr::memchr3(b'\t', b'\n', b'\r', bytes).is_none() {
         return None;
     }
     let mut out = String::new();
-    // Up to `kept` it is in `out`, or dropped.
+    // Text before `kept` is already in `out`, or dropped.
     let (mut at, mut kept) = (0, 0);
     while let Some(byte) = bytes.get(at) {
         match byte {

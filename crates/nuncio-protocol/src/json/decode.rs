@@ -1,12 +1,12 @@
-//! Reading typed JSON with errors that name the field.
+//! Decodes typed JSON, with errors that name the field.
 
 use serde::de::DeserializeOwned;
 
 use super::check::{describe, split_place};
 use crate::{Error, ErrorKind, Result, error::excerpt};
 
-/// Reads typed JSON; on failure reads once more to find out where it went wrong, so that the good
-/// case pays nothing for the path.
+/// Decodes typed JSON. After a failure it decodes again to find the path, so that the good case does not
+/// pay for it.
 pub(crate) fn decode<T: DeserializeOwned>(kind: ErrorKind, json: &str) -> Result<T> {
     serde_json::from_str(json).map_err(|_| locate::<T>(kind, json))
 }
@@ -34,7 +34,7 @@ fn locate<T: DeserializeOwned>(kind: ErrorKind, json: &str) -> Error {
     Error::new(kind, format!("{}: {}", kind.row().message, error.message()))
 }
 
-/// Two pieces of a path as one.
+/// Joins two parts of a path.
 pub(crate) fn join(head: &str, tail: &str) -> String {
     if tail.is_empty() || tail.starts_with('[') { format!("{head}{tail}") } else { format!("{head}.{tail}") }
 }

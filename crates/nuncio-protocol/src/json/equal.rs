@@ -7,9 +7,9 @@ use serde_json::{Number, value::RawValue};
 use super::members::{Elements, Members};
 use crate::lenient::Key;
 
-/// Compares two compact texts by what they mean, as [`serde_json::Value`] does, without making one.
+/// Compares the meaning of two compact texts, like [`serde_json::Value`], without building one.
 pub(crate) fn is_equal(a: &str, b: &str) -> bool {
-    // Nearly always one of these two.
+    // The most frequent case.
     if a == b {
         return true;
     }
@@ -25,7 +25,7 @@ pub(crate) fn is_equal(a: &str, b: &str) -> bool {
             let number = |json| serde_json::from_str::<Number>(json).ok();
             number(a) == number(b)
         }
-        // Of the rest there is one text each.
+        // All other values have only one text.
         _ => false,
     }
 }

@@ -1,4 +1,4 @@
-//! The members of objects and lists, one after the other, unread.
+//! Iterators over the members of objects and the elements of lists, as unparsed text.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,16 @@ use serde_json::value::RawValue;
 
 use crate::lenient::Key;
 
-/// The members of a JSON object in the order they were written, each with its value as text. A name that comes twice
-/// is shown twice; the last one counts.
+/// The members of a JSON object in their original order, each with its value as text. A repeated name is
+/// returned each time; the last one wins.
 #[derive(Clone, Debug)]
 pub struct Members<'a> {
-    /// The text after the last one, from the comma on.
+    /// The text after the last member, beginning with the comma.
     rest: &'a str,
 }
 
 impl<'a> Members<'a> {
-    /// Of compact text.
+    /// From compact text.
     pub(crate) fn of(json: &'a str) -> Self {
         Self { rest: if json.starts_with('{') { json } else { "" } }
     }
@@ -39,7 +39,7 @@ pub(super) struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// Of compact text, which is an array.
+    /// From compact text of an array.
     pub(super) fn of(json: &'a str) -> Self {
         Self { rest: json }
     }
@@ -55,7 +55,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// The value that the text begins with, and what follows it; `None` if it begins with none.
+/// The first value of the text, and the rest; `None` if it does not begin with a value.
 fn first<'a, T: Deserialize<'a>>(text: &'a str) -> Option<(T, &'a str)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter();
     let value = values.next()?.ok()?;

@@ -1,4 +1,4 @@
-//! Reading JSON text out of a document.
+//! Reads JSON text out of a document.
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{
@@ -8,10 +8,12 @@ use serde_json::{
 
 use super::{Json, check, compact::compact};
 
-/// A value inside `OUTER` objects and lists of a document. All together they may nest as deep as serde_json reads.
+/// A value inside `OUTER` objects and lists of a document. All levels together may be nested as deep as
+/// serde_json can parse.
 ///
-/// The types of this crate say how deep their own place is in a request, or where there is none in an answer. Further
-/// in, as in the task that answers a message, the value may be as deep as it was: what was accepted can be told.
+/// The types of this crate state their own depth in a request, or in an answer if they are in no request.
+/// In deeper positions, such as the task that answers a message, the value may be as deep as before: an
+/// accepted value can always be returned.
 pub(crate) struct At<const OUTER: usize, T>(pub(crate) T);
 
 impl<'de, const OUTER: usize> Deserialize<'de> for At<OUTER, Json> {
@@ -33,7 +35,7 @@ where
 {
     let raw = Box::<RawValue>::deserialize(deserializer)?;
     if !raw.get().trim_ascii_start().starts_with('{') {
-        // Says what came and what was expected, and reads no further than to its first byte.
+        // Produces the error of serde, and parses only the first byte for it.
         let read = serde_json::from_str::<Map<String, Value>>(raw.get());
         return Err(D::Error::custom(
             read.err().map_or_else(|| "expected a map".to_owned(), |error| check::describe(&error)),

@@ -1,5 +1,5 @@
-//! Calls, answers and events of v1.0 as the bytes of protobuf messages: what the JSON dialects are to
-//! their bindings. The gRPC frame around the bytes is not ours.
+//! Calls, answers and events of v1.0 as the bytes of protobuf messages, like the JSON dialects for their
+//! bindings. The gRPC framing is not part of it.
 
 use bytes::Bytes;
 use prost::Message;
@@ -32,11 +32,10 @@ pub fn op_from_rpc(name: &str) -> Option<Op> {
     Op::from_name(name)
 }
 
-/// Server: reads a request. Files inside share its memory.
+/// Server: decodes a request. Files in it share its memory.
 ///
 /// # Errors
-/// `ParseError` when the bytes are no such message, `InvalidParams` that names the field when it says
-/// something that has no meaning.
+/// `ParseError` if the bytes are not such a message; `InvalidParams` with the field if a value is invalid.
 pub fn decode_call(op: Op, bytes: Bytes) -> Result<Call> {
     Ok(match op {
         Op::SendMessage => {
@@ -48,7 +47,7 @@ pub fn decode_call(op: Op, bytes: Bytes) -> Result<Call> {
         Op::GetTask => Call::GetTask(params::<pb::GetTaskRequest, _>(bytes)?),
         Op::ListTasks => {
             let mut req: Box<ListTasksRequest> = params::<pb::ListTasksRequest, _>(bytes)?;
-            // Official clients set the field to 0 when nobody has set a size. In JSON 0 is refused (REQ-121).
+            // Official clients set the field to 0 if no size was chosen. In JSON 0 is refused (REQ-121).
             req.page_size.take_if(|size| *size == 0);
             Call::ListTasks(req)
         }
@@ -74,10 +73,10 @@ pub fn decode_call(op: Op, bytes: Bytes) -> Result<Call> {
     })
 }
 
-/// Client: writes a request.
+/// Client: encodes a request.
 ///
 /// # Errors
-/// `InvalidParams` that names the field when protobuf cannot carry a value.
+/// `InvalidParams` with the field if protobuf cannot express a value.
 pub fn encode_call(call: &Call, out: &mut Vec<u8>) -> Result<()> {
     let kind = ErrorKind::InvalidParams;
     match call {
@@ -85,7 +84,7 @@ pub fn encode_call(call: &Call, out: &mut Vec<u8>) -> Result<()> {
             write::<pb::SendMessageRequest, _>(kind, &**req, out)
         }
         Call::GetTask(req) => write::<pb::GetTaskRequest, _>(kind, &**req, out),
-        // It would be read as no size at all; see `decode_call`.
+        // It would be decoded as no size; see `decode_call`.
         Call::ListTasks(req) if req.page_size == Some(0) => {
             Err(Error::invalid_field("pageSize", "must be from 1 to 100"))
         }
@@ -108,10 +107,10 @@ pub fn encode_call(call: &Call, out: &mut Vec<u8>) -> Result<()> {
     }
 }
 
-/// Server: writes an answer other than a stream.
+/// Server: encodes an answer other than a stream.
 ///
 /// # Errors
-/// `InvalidAgentResponse` that names the field when protobuf cannot carry a value.
+/// `InvalidAgentResponse` with the field if protobuf cannot express a value.
 pub fn encode_reply(_op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
     let kind = ErrorKind::InvalidAgentResponse;
     match reply {
@@ -121,16 +120,16 @@ pub fn encode_reply(_op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
         Reply::PushConfig(config) => write::<pb::TaskPushNotificationConfig, _>(kind, config, out),
         Reply::PushConfigs(page) => write::<pb::ListTaskPushNotificationConfigsResponse, _>(kind, page, out),
         Reply::Card(card) => write::<pb::AgentCard, _>(kind, &**card, out),
-        // `google.protobuf.Empty` is no bytes at all.
+        // `google.protobuf.Empty` has no bytes.
         Reply::Empty => Ok(()),
         Reply::Stream(_) => Err(Error::internal("a stream is not one answer")),
     }
 }
 
-/// Client: reads an answer other than a stream. Files inside share its memory.
+/// Client: decodes an answer other than a stream. Files in it share its memory.
 ///
 /// # Errors
-/// `InvalidAgentResponse` that names the field.
+/// `InvalidAgentResponse` with the field.
 pub fn decode_reply(op: Op, bytes: Bytes) -> Result<Reply> {
     Ok(match op {
         Op::SendMessage => Reply::Sent(result::<pb::SendMessageResponse, _>(bytes)?),
@@ -150,36 +149,36 @@ pub fn decode_reply(op: Op, bytes: Bytes) -> Result<Reply> {
     })
 }
 
-/// Server: writes an event.
+/// Server: encodes an event.
 ///
 /// # Errors
-/// `InvalidAgentResponse` that names the field when protobuf cannot carry a value.
+/// `InvalidAgentResponse` with the field if protobuf cannot express a value.
 pub fn encode_event(event: &Event, out: &mut Vec<u8>) -> Result<()> {
     write::<pb::StreamResponse, _>(ErrorKind::InvalidAgentResponse, event, out)
 }
 
-/// Client: reads an event. Files inside share its memory.
+/// Client: decodes an event. Files in it share its memory.
 ///
 /// # Errors
-/// `InvalidAgentResponse` that names the field.
+/// `InvalidAgentResponse` with the field.
 pub fn decode_event(bytes: Bytes) -> Result<Event> {
     result::<pb::StreamResponse, _>(bytes)
 }
 
-/// Reads the parameters of a call from the message `P`.
+/// Decodes the parameters of a call from the message `P`.
 pub(crate) fn params<P: Message + Default, T: Convert<P>>(bytes: Bytes) -> Result<Box<T>> {
     let pb = P::decode(bytes).map_err(|error| malformed(ErrorKind::ParseError, &error))?;
     convert(ErrorKind::InvalidParams, || T::from_pb(pb)).map(Box::new)
 }
 
-/// Reads an answer from the message `P`.
+/// Decodes an answer from the message `P`.
 pub(crate) fn result<P: Message + Default, T: Convert<P>>(bytes: Bytes) -> Result<T> {
     let kind = ErrorKind::InvalidAgentResponse;
     let pb = P::decode(bytes).map_err(|error| malformed(kind, &error))?;
     convert(kind, || T::from_pb(pb))
 }
 
-/// Writes `value` as the message `P`; a failure is of this kind and leaves `out` as it was.
+/// Encodes `value` as the message `P`; a failure has this kind and leaves `out` unchanged.
 pub(crate) fn write<P: Message, T: Convert<P>>(kind: ErrorKind, value: &T, out: &mut Vec<u8>) -> Result<()> {
     let pb = convert(kind, || value.to_pb())?;
     out.reserve(pb.encoded_len());

@@ -1,5 +1,5 @@
-//! The protobuf form of one version as a value, so that a binding selects a version once and names none
-//! afterwards: what `Dialect` is to JSON.
+//! The protobuf form of one version as a value: a binding selects a version once and does not name it
+//! afterwards, as with `Dialect` for JSON.
 
 use std::borrow::Cow;
 
@@ -17,12 +17,12 @@ use crate::{
     wire::glance::Glance,
 };
 
-/// The functions of one version. What each keeps is said at the functions of [`pb`](crate::pb).
+/// The functions of one version. The functions of [`pb`](crate::pb) document their contracts.
 #[derive(Clone, Copy, Debug)]
 pub struct Codec {
-    /// The version it speaks.
+    /// The version.
     pub version: Version,
-    /// Its place among the encodings that a [`StreamItem`] keeps.
+    /// Its slot among the cached encodings of a [`StreamItem`].
     pub(crate) slot: usize,
     /// The gRPC service: calls go to `/{service}/{rpc}`.
     pub service: &'static str,
@@ -30,34 +30,33 @@ pub struct Codec {
     pub rpc_name: fn(Op) -> Option<&'static str>,
     /// The operation of an rpc.
     pub op_from_rpc: fn(&str) -> Option<Op>,
-    /// Server: reads a request.
+    /// Server: decodes a request.
     pub decode_call: fn(Op, Bytes) -> Result<Call>,
-    /// Relay: whom a request is about; `None` if it has to be decoded to tell.
+    /// Relay: the summary of a request; `None` if it has to be decoded for that.
     pub glance: fn(Op, Bytes) -> Option<Glance<'static>>,
-    /// Relay: the request with this tenant in place of its own; `None` if it is no message, or has no place for
-    /// one.
+    /// Relay: the request with its tenant replaced; `None` if it is not a message, or has no tenant field.
     pub with_tenant: fn(&Bytes, Option<&str>) -> Option<Bytes>,
-    /// Server: writes an answer other than a stream.
+    /// Server: encodes an answer other than a stream.
     pub encode_reply: fn(Op, &Reply, &mut Vec<u8>) -> Result<()>,
-    /// Server: writes an event.
+    /// Server: encodes an event.
     pub encode_event: fn(&Event, &mut Vec<u8>) -> Result<()>,
     /// Server: the status code of an error.
     pub status_code: fn(ErrorKind) -> GrpcCode,
-    /// Server: the message of a status; that inside of `google.rpc.Status` is the error's own.
+    /// Server: the message of a status; `google.rpc.Status` has the error's own.
     pub status_message: fn(&Error) -> Cow<'_, str>,
-    /// Server: writes an error as `google.rpc.Status`.
+    /// Server: encodes an error as `google.rpc.Status`.
     pub encode_status: fn(&Error) -> Vec<u8>,
-    /// Client: writes a request.
+    /// Client: encodes a request.
     pub encode_call: fn(&Call, &mut Vec<u8>) -> Result<()>,
-    /// Client: reads an answer other than a stream.
+    /// Client: decodes an answer other than a stream.
     pub decode_reply: fn(Op, Bytes) -> Result<Reply>,
-    /// Client: reads an event.
+    /// Client: decodes an event.
     pub decode_event: fn(Bytes) -> Result<Event>,
-    /// Client: reads an error from the code, the message and the details of the trailers.
+    /// Client: decodes an error from the code, the message and the details of the trailers.
     pub decode_status: fn(i32, &str, &[u8]) -> Error,
 }
 
-/// v1.0.
+/// The codec of v1.0.
 pub const CODEC: Codec = Codec {
     version: Version::V1_0,
     slot: 3,
@@ -78,13 +77,13 @@ pub const CODEC: Codec = Codec {
     decode_status,
 };
 
-/// Server: the event of a stream, encoded once for all subscribers that share it.
+/// Server: encodes the event of a stream, once for all subscribers that share it.
 ///
 /// # Errors
-/// `InvalidAgentResponse` that names the field when protobuf cannot carry a value.
+/// `InvalidAgentResponse` with the field if protobuf cannot express a value.
 pub fn encode_item(codec: &Codec, item: &StreamItem) -> Result<Bytes> {
     let encode = |event: &Event| {
-        // Grows to what is needed and no more, so that it becomes `Bytes` as it is.
+        // Without spare capacity, so that the conversion to `Bytes` does not copy.
         let mut bytes = Vec::new();
         (codec.encode_event)(event, &mut bytes)?;
         Ok(bytes)

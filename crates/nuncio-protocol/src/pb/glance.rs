@@ -1,4 +1,4 @@
-//! What a relay has to know of a request, out of its bytes: see [`Glance`].
+//! Extracts the data that a relay needs from the bytes of a request: see [`Glance`].
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use prost::{
@@ -8,7 +8,7 @@ use prost::{
 
 use crate::{op::Op, wire::glance::Glance};
 
-/// The tenant of every request that is handed on.
+/// The field number of the tenant, in every request that is relayed.
 const TENANT: u32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
@@ -21,7 +21,8 @@ struct Send {
     configuration: Option<Configuration>,
 }
 
-/// Of a message. The numbers are those of both versions, but for the references, which the older one has not.
+/// The relevant fields of a message. The numbers are the same in both versions; references are only in
+/// v1.0.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Said {
     #[prost(string, tag = "2")]
@@ -32,7 +33,7 @@ pub(crate) struct Said {
     reference_task_ids: Vec<String>,
 }
 
-/// Of a configuration, in both versions.
+/// The relevant field of a configuration, in both versions.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Configuration {
     #[prost(bytes = "vec", optional, tag = "2")]
@@ -47,7 +48,7 @@ struct Target {
     id: String,
 }
 
-/// Whom a request is about.
+/// The summary of a request.
 pub(super) fn glance(op: Op, bytes: Bytes) -> Option<Glance<'static>> {
     Some(match op {
         Op::SendMessage | Op::SendStreamingMessage => {
@@ -80,7 +81,7 @@ pub(crate) fn some(text: String) -> Option<std::borrow::Cow<'static, str>> {
     (!text.is_empty()).then(|| text.into())
 }
 
-/// The request with this tenant and no other; all else as it came.
+/// Replaces the tenant of a request; all other bytes stay unchanged.
 pub(super) fn with_tenant(bytes: &Bytes, tenant: Option<&str>) -> Option<Bytes> {
     let mut out = BytesMut::with_capacity(bytes.len() + tenant.map_or(0, |tenant| tenant.len() + 8));
     if let Some(tenant) = tenant {

@@ -1,4 +1,4 @@
-//! The bound on lists in requests: an empty part takes two bytes on the wire and two hundred in memory.
+//! The limit on lists in requests: an empty part takes two bytes on the wire and two hundred in memory.
 
 use bytes::{Buf as _, Bytes};
 use prost::encoding::{self, DecodeContext, WireType};
@@ -8,13 +8,13 @@ use crate::{
     lenient::{MAX_LIST, TOO_LONG},
 };
 
-/// Gives the request back if none of the messages at these paths has more than [`MAX_LIST`] fields. A path is the
-/// numbers of the fields that lead to a message with lists. Free-form data is not looked into.
+/// Returns the request if no message at these paths has more than [`MAX_LIST`] fields. A path has the field
+/// numbers that lead to a message with lists. Free-form data is not checked.
 ///
 /// # Errors
 /// `InvalidParams` if a list is longer.
 pub(crate) fn check_lists(request: Bytes, paths: &[&[u32]]) -> Result<Bytes> {
-    // A field takes two bytes or more: nearly every request is too small to have so many.
+    // A field takes at least two bytes: nearly every request is too small to have that many.
     let is_short = request.len() <= 2 * MAX_LIST;
     if is_short || paths.iter().all(|path| count_fields(request.clone(), path) <= MAX_LIST) {
         return Ok(request);
@@ -22,8 +22,8 @@ pub(crate) fn check_lists(request: Bytes, paths: &[&[u32]]) -> Result<Bytes> {
     Err(Error::new(ErrorKind::InvalidParams, TOO_LONG))
 }
 
-/// The fields of all messages at this path. Bytes that are no message end the count: they are refused when they are
-/// decoded.
+/// The number of fields of all messages at this path. Invalid bytes end the count: decoding refuses them
+/// later.
 fn count_fields(mut message: Bytes, path: &[u32]) -> usize {
     let mut count = 0;
     while message.has_remaining() {

@@ -1,11 +1,13 @@
 //! The protobuf form of v1.0 (package `lf.a2a.v1`), for the gRPC binding only.
 //!
-//! The messages are generated from `proto/a2a_v1.proto` by `cargo xtask codegen`. They know presence and
-//! numbers, not the rules of the protocol, so they leave this folder only after conversion to our own types.
+//! The messages are generated from `proto/a2a_v1.proto` by `cargo xtask codegen`. They have presence and
+//! numbers, but not the rules of the protocol, so they leave this folder only after conversion to our own
+//! types.
 //!
-//! Reading order: `convert` (one message after the other, both directions), `call` (a call, an answer or
-//! an event as bytes), `status` (an error as bytes), `codec` (all of it for a binding that serves several
-//! versions), `well_known` (free-form data), `glance` (what a relay sees of a request), `number` (where a stream can be resumed).
+//! Reading order: `convert` (messages, both directions), `call` (calls, answers and events as bytes),
+//! `status` (errors as bytes), `codec` (all of it, for a binding with several versions), `well_known`
+//! (free-form data), `glance` (the summary of a request for a relay), `number` (sequence numbers of
+//! events).
 
 mod call;
 mod codec;
@@ -38,5 +40,5 @@ pub(crate) use self::{
     status::{decode_status_or, encode_status_as, status_message},
 };
 
-/// The descriptors of both packages and of what they import, for a reflection service.
+/// The descriptors of both packages and of their imports, for a reflection service.
 pub const DESCRIPTOR_SET: &[u8] = include_bytes!("descriptor.bin");

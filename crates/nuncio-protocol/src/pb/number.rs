@@ -1,5 +1,5 @@
-//! The number of an event in its task's log, where there is no frame to carry it: in the event's metadata,
-//! under the URI of the extension that asks for it. Other bindings have an id beside the event (SSE).
+//! The sequence number of an event in gRPC, which has no frame for it: in the event's metadata, under the
+//! URI of the extension. Other bindings have an id beside the event (SSE).
 
 use bytes::Bytes;
 
@@ -9,23 +9,23 @@ use crate::{
     TaskStatusUpdateEvent,
 };
 
-/// Server: the event of a stream with its number, for callers that declared [`RESUME_EXTENSION`]. The
-/// event itself is encoded once for all subscribers that share it.
+/// Server: encodes the event of a stream with its sequence number, for callers that declared
+/// [`RESUME_EXTENSION`]. The event itself is encoded once for all subscribers that share it.
 ///
 /// # Errors
-/// `InvalidAgentResponse` that names the field when protobuf cannot carry a value.
+/// `InvalidAgentResponse` with the field if protobuf cannot express a value.
 pub fn encode_numbered_item(codec: &Codec, item: &StreamItem) -> Result<Bytes> {
     let event = encode_item(codec, item)?;
     let Some(number) = item.seq().and_then(|seq| number(item.event(), seq)) else { return Ok(event) };
-    // Protobuf merges messages that follow each other: an event with nothing but the number behind the
-    // event itself is the event with the number.
+    // Protobuf merges concatenated messages: the event, followed by an event with only the number, is the
+    // event with the number.
     let mut bytes = Vec::with_capacity(event.len() + 128);
     bytes.extend_from_slice(&event);
     (codec.encode_event)(&number, &mut bytes)?;
     Ok(bytes.into())
 }
 
-/// An event of the same kind with nothing but the number; direct replies have none.
+/// An event of the same kind with only the number; direct replies have none.
 fn number(event: &Event, seq: Seq) -> Option<Event> {
     let metadata = Metadata::from_iter([(RESUME_EXTENSION, seq.0.to_string())]);
     match event {
@@ -41,7 +41,7 @@ fn number(event: &Event, seq: Seq) -> Option<Event> {
     }
 }
 
-/// Client: takes the number out of an event that came.
+/// Client: removes the number from a received event.
 #[must_use]
 pub fn take_number(event: &mut Event) -> Option<Seq> {
     let metadata = match event {

@@ -1,7 +1,7 @@
 //! Our error as a `google.rpc.Status` (spec 10.6): the bytes of the `grpc-status-details-bin` trailer.
 //!
-//! The three detail messages we write are small and never change, so they are written by hand here and
-//! `google/rpc/*.proto` is no dependency. Both versions use this form; v0.3 defines none of its own.
+//! The three detail messages are small and never change, so they are declared here by hand, and
+//! `google/rpc/*.proto` is not a dependency. Both versions use this form; v0.3 does not define its own.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -28,7 +28,7 @@ struct Status {
     details: Vec<Any>,
 }
 
-/// `google.rpc.ErrorInfo`: what happened, for programs.
+/// `google.rpc.ErrorInfo`: the reason, for programs.
 #[derive(Clone, PartialEq, Message)]
 struct ErrorInfo {
     #[prost(string, tag = "1")]
@@ -39,7 +39,7 @@ struct ErrorInfo {
     metadata: BTreeMap<String, String>,
 }
 
-/// `google.rpc.BadRequest`: the fields that are wrong.
+/// `google.rpc.BadRequest`: the wrong fields.
 #[derive(Clone, PartialEq, Message)]
 struct BadRequest {
     #[prost(message, repeated, tag = "1")]
@@ -55,14 +55,14 @@ struct FieldViolation {
     description: String,
 }
 
-/// `google.rpc.RetryInfo`: when to try again.
+/// `google.rpc.RetryInfo`: the time of a retry.
 #[derive(Clone, PartialEq, Message)]
 struct RetryInfo {
     #[prost(message, optional, tag = "1")]
     retry_delay: Option<prost_types::Duration>,
 }
 
-/// A detail that we know by name.
+/// A detail with a known type.
 trait Detail: Message + Default {
     const TYPE_URL: &str;
 
@@ -83,13 +83,13 @@ impl Detail for RetryInfo {
     const TYPE_URL: &str = "type.googleapis.com/google.rpc.RetryInfo";
 }
 
-/// Server: the error as the bytes of a `google.rpc.Status`.
+/// Server: encodes the error as the bytes of a `google.rpc.Status`.
 #[must_use]
 pub fn encode_status(error: &Error) -> Vec<u8> {
     encode_status_as(error.kind().row().grpc, error)
 }
 
-/// As [`encode_status`], with the code of another version.
+/// Like [`encode_status`], with the code of another version.
 pub(crate) fn encode_status_as(code: GrpcCode, error: &Error) -> Vec<u8> {
     let row = error.kind().row();
     let info = ErrorInfo {
@@ -102,7 +102,7 @@ pub(crate) fn encode_status_as(code: GrpcCode, error: &Error) -> Vec<u8> {
         details.push(bad_request(error).pack());
     }
     if let Some(after) = error.retry_after() {
-        // A longer wait than protobuf can say is as good as the longest.
+        // A wait beyond the range of protobuf becomes the maximum.
         let retry_delay = after.try_into().unwrap_or(prost_types::Duration { seconds: i64::MAX, nanos: 0 });
         details.push(RetryInfo { retry_delay: Some(retry_delay) }.pack());
     }
@@ -118,8 +118,8 @@ fn bad_request(error: &Error) -> BadRequest {
     BadRequest { field_violations: error.violations().iter().map(violation).collect() }
 }
 
-/// A detail of somebody else's, passed on: as what it is if we know that, as bytes if it came as bytes,
-/// else as the JSON in a `Struct`.
+/// Encodes a detail of an upstream error: as its own type if that is known, as bytes if it arrived as
+/// bytes, else as JSON in a `Struct`.
 fn pack_foreign(detail: &Value) -> Option<Any> {
     let type_url = detail["@type"].as_str().unwrap_or_default();
     let members = detail.as_object()?;
@@ -133,7 +133,7 @@ fn pack_foreign(detail: &Value) -> Option<Any> {
             let value: well_known::Value = Json::from(value.clone()).to_pb().ok()?;
             return Some(Any { type_url: type_url.to_owned(), value: value.encode_to_vec() });
         }
-        // Only what would be written the same again: other text is just text.
+        // Only canonical base64: any other text is text.
         if let Value::String(text) = value
             && let Ok(bytes) = decode_base64(text)
             && STANDARD.encode(&bytes) == *text
@@ -141,12 +141,12 @@ fn pack_foreign(detail: &Value) -> Option<Any> {
             return Some(Any { type_url: type_url.to_owned(), value: bytes.to_vec() });
         }
     }
-    // What protobuf cannot carry is left out: an error must not fail for want of a detail.
+    // A detail that protobuf cannot express is left out, so that the error itself does not fail.
     let members: well_known::Struct = Metadata::from(members.clone()).to_pb().ok()?;
     Some(Any { type_url: STRUCT.to_owned(), value: members.encode_to_vec() })
 }
 
-/// An `ErrorInfo` of another domain; `None` if it has more to say than that message can.
+/// An `ErrorInfo` of another domain; `None` if it has data that the message cannot express.
 fn exact_info(members: &Map<String, Value>) -> Option<ErrorInfo> {
     let text = |name: &str| members.get(name).and_then(Value::as_str).map(str::to_owned);
     let metadata = match members.get("metadata") {
@@ -166,14 +166,14 @@ fn exact_info(members: &Map<String, Value>) -> Option<ErrorInfo> {
     (members.len() == count).then_some(info)
 }
 
-/// Client: the error of an answer's trailers. `bytes` may be empty or anything at all; then the code
-/// alone decides.
+/// Client: decodes the error of an answer's trailers. `bytes` may be empty or invalid; then the code alone
+/// decides.
 #[must_use]
 pub fn decode_status(code: i32, message: &str, bytes: &[u8]) -> Error {
     decode_status_or(kind_from_grpc(code), message, bytes)
 }
 
-/// As [`decode_status`], where the caller knows better what an error without a reason is.
+/// Like [`decode_status`], with the kind for an error without a reason.
 pub(crate) fn decode_status_or(fallback: ErrorKind, message: &str, bytes: &[u8]) -> Error {
     let details = Status::decode(bytes).map(|status| status.details).unwrap_or_default();
     let retry_after = details.iter().find_map(retry_after);
@@ -185,12 +185,12 @@ pub(crate) fn decode_status_or(fallback: ErrorKind, message: &str, bytes: &[u8])
     }
 }
 
-/// The message inside of a status, if there is one.
+/// The message inside of a status, if any.
 pub(crate) fn status_message(bytes: &[u8]) -> Option<String> {
     Status::decode(bytes).ok().map(|status| status.message).filter(|message| !message.is_empty())
 }
 
-/// A detail as JSON, the form in which [`Error`] takes and keeps them.
+/// Decodes a detail as JSON, the form in which [`Error`] stores it.
 fn unpack(detail: &Any) -> Option<Value> {
     match detail.type_url.as_str() {
         ErrorInfo::TYPE_URL => {
@@ -230,7 +230,7 @@ fn unpack(detail: &Any) -> Option<Value> {
     }
 }
 
-/// Trap T-45: the specification's gRPC sample spells this key in another case than its JSON samples.
+/// Trap T-45: the specification's gRPC sample spells this key differently from its JSON samples.
 fn spelled_as_ours(key: String) -> String {
     if key == "task_id" { "taskId".to_owned() } else { key }
 }
@@ -242,7 +242,8 @@ fn retry_after(detail: &Any) -> Option<Duration> {
     RetryInfo::decode(&*detail.value).ok()?.retry_delay?.try_into().ok()
 }
 
-/// The kind of an error without a reason, by its gRPC status: the best guess, as several kinds share one.
+/// The kind of an error without a reason, by its gRPC status: a best guess, because several kinds share one
+/// status.
 #[must_use]
 pub fn kind_from_grpc(code: i32) -> ErrorKind {
     match code {
@@ -264,7 +265,7 @@ pub fn kind_from_grpc(code: i32) -> ErrorKind {
         12 => ErrorKind::MethodNotFound,
         // UNAUTHENTICATED
         16 => ErrorKind::Unauthenticated,
-        // UNKNOWN, INTERNAL, DATA_LOSS, and what is no error code
+        // UNKNOWN, INTERNAL, DATA_LOSS, and unknown codes
         _ => ErrorKind::Internal,
     }
 }

@@ -1,5 +1,5 @@
-//! `google.protobuf.Value` and `Struct` without a tree of values: what comes is written down as JSON text while it is
-//! read, and what goes is made from JSON text. A tree takes many times the memory of either.
+//! `google.protobuf.Value` and `Struct` without a tree of values: they are decoded directly to JSON text,
+//! and encoded directly from it. A tree takes many times the memory of either.
 
 mod read;
 mod write;
@@ -14,7 +14,7 @@ use self::read::{Object, Text};
 use super::convert::{Convert, Mismatch};
 use crate::{Json, Metadata};
 
-/// What stands in the place of a well-known message in the generated ones: `R` while it is read, bytes to be written.
+/// The content of a well-known message in the generated ones: `R` while decoding, bytes for encoding.
 #[derive(Clone, Debug, PartialEq)]
 enum Form<R> {
     Read(R),
@@ -27,7 +27,7 @@ impl<R: Default> Default for Form<R> {
     }
 }
 
-/// The two messages differ in what they are read into, and in how the bytes of that are made.
+/// The two messages differ in the type that they are decoded to, and in its encoder.
 macro_rules! message {
     ($(#[$doc:meta])* $name:ident: $read:ident, $write:path) => {
         $(#[$doc])*
@@ -35,7 +35,7 @@ macro_rules! message {
         pub struct $name(Form<$read>);
 
         impl $name {
-            /// The bytes of it; what was read and cannot be written has none.
+            /// Its bytes; empty if a decoded value cannot be encoded.
             fn with_bytes<T>(&self, then: impl FnOnce(&[u8]) -> T) -> T {
                 match &self.0 {
                     Form::Write(bytes) => then(bytes),
@@ -112,7 +112,7 @@ impl Convert<Struct> for Metadata {
     }
 }
 
-/// Empty and absent are the same to us; we write absent.
+/// Empty and absent are the same to us; we encode absent.
 impl Convert<Option<Struct>> for Metadata {
     fn to_pb(&self) -> Result<Option<Struct>, Mismatch> {
         if self.is_empty() { Ok(None) } else { self.to_pb().map(Some) }
@@ -124,7 +124,7 @@ impl Convert<Option<Struct>> for Metadata {
 }
 
 impl Struct {
-    /// An object with one member; what is wrong with its value is told without the name.
+    /// An object with one member; errors about its value do not include the name.
     pub(crate) fn of_member(name: &str, value: &Json) -> Result<Self, Mismatch> {
         write::member(name, value).map(|bytes| Self(Form::Write(bytes)))
     }

@@ -2,10 +2,10 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-/// The most factors that are multiplied: by then every cap is reached, and no number overflows.
+/// Maximum exponent: every cap is reached by then, and no number overflows.
 const MAX_EXPONENT: u32 = 64;
 
-/// Pauses between attempts: the first one, the factor by which each grows, and the longest one.
+/// Pauses between attempts: the first one, the growth factor, and the maximum.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,26 +21,26 @@ pub struct Backoff {
     pub base: Duration,
     /// The factor from one pause to the next.
     pub factor: f64,
-    /// The longest pause.
+    /// The maximum pause.
     pub cap: Duration,
 }
 
 impl Backoff {
-    /// Pauses that double.
+    /// Pauses that double each time.
     #[must_use]
     pub const fn doubling(base: Duration, cap: Duration) -> Self {
         Self { base, factor: 2.0, cap }
     }
 
-    /// The pause after so many pauses; 0 is the first.
+    /// The pause after this number of pauses; 0 is the first.
     #[must_use]
     pub fn pause(&self, pauses: u32) -> Duration {
         // The exponent is at most 64.
         self.capped(self.base, self.factor.powi(pauses.min(MAX_EXPONENT) as i32))
     }
 
-    /// The pause after `pauses`, times a factor in the range `jitter` that `chance` (from 0 to 1) picks: clients that
-    /// failed together do not return together. The cap holds before the jitter.
+    /// The pause after `pauses`, times a factor in the range `jitter` that `chance` (from 0 to 1) selects:
+    /// clients that failed together do not return together. The cap applies before the jitter.
     #[must_use]
     pub fn jittered(&self, pauses: u32, jitter: RangeInclusive<f64>, chance: f64) -> Duration {
         let (low, high) = jitter.into_inner();

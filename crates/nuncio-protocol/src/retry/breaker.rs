@@ -1,26 +1,26 @@
-//! A circuit breaker: a peer that fails again and again is left alone for a while.
+//! A circuit breaker: calls to a peer that fails repeatedly are paused.
 
 use std::{ops::Add, time::Duration};
 
 use super::Backoff;
 
-/// The failures in a row that open a circuit, and the pauses while it is open.
+/// The consecutive failures that open a circuit, and the pauses while it is open.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct BreakerPolicy {
-    /// The number of failures in a row that opens the circuit.
+    /// The number of consecutive failures that opens the circuit.
     pub failures: u32,
     /// The pauses: the first one when the circuit opens, the next one after each further failure.
     pub pauses: Backoff,
 }
 
-/// The circuit to one peer. `T` is a moment, of whichever clock the caller has.
+/// The circuit to one peer. `T` is a time of the caller's clock.
 ///
-/// A closed circuit lets everybody pass. An open one refuses until its pause is over; then one call may try, and the
-/// others wait for its outcome. A success closes the circuit.
+/// A closed circuit lets all calls pass. An open one refuses them until its pause is over; then one trial
+/// call passes, and the others wait for its outcome. A success closes the circuit.
 #[derive(Clone, Debug)]
 pub struct Breaker<T> {
     policy: BreakerPolicy,
-    /// In a row.
+    /// Consecutive failures.
     failures: u32,
     /// The end of the pause after the last failure, or of the trial.
     until: Option<T>,
@@ -33,11 +33,11 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Breaker<T> {
         Self { policy, failures: 0, until: None }
     }
 
-    /// Lets a call pass or not. After a pause one call passes; the others wait for its outcome, as long as `trial` at
-    /// most, so that a call that never ends does not keep the circuit open.
+    /// Passes or refuses a call. After a pause one trial call passes; the others wait for its outcome, for
+    /// at most `trial`, so that a call that never ends does not keep the circuit open.
     ///
     /// # Errors
-    /// The moment before which no call passes.
+    /// The time before which no call passes.
     pub fn check(&mut self, now: T, trial: Duration) -> Result<(), T> {
         match self.until.filter(|_| self.failures >= self.policy.failures) {
             Some(until) if now < until => Err(until),
@@ -49,19 +49,19 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Breaker<T> {
         }
     }
 
-    /// Closes the circuit: a call has succeeded.
+    /// Records a success, which closes the circuit.
     pub fn succeeded(&mut self) {
         *self = Self::new(self.policy);
     }
 
-    /// Counts a failure, which may open the circuit.
+    /// Records a failure, which may open the circuit.
     pub fn failed(&mut self, now: T) {
         self.failures = self.failures.saturating_add(1);
         let beyond = self.failures.saturating_sub(self.policy.failures);
         self.until = Some(now + self.policy.pauses.pause(beyond));
     }
 
-    /// True if the last failure is longer ago than its pause: nobody has called since.
+    /// True if the pause after the last failure is over and there was no call since.
     pub fn is_stale(&self, now: T) -> bool {
         self.until.is_none_or(|until| until <= now)
     }

@@ -1,7 +1,7 @@
-//! The parameters of the operations, both ways (REQ-200).
+//! The parameters of the operations, in both directions (REQ-200).
 //!
-//! HTTP+JSON merges path, query and body into one object before it comes here, with path variables under
-//! their v1.0 names (`id`, `taskId`); so those are read beside v0.3's own (`name`, `parent`).
+//! HTTP+JSON merges path, query and body into one object before, with path variables under their v1.0 names
+//! (`id`, `taskId`); so those are accepted beside the names of v0.3 (`name`, `parent`).
 
 use std::marker::PhantomData;
 
@@ -35,7 +35,7 @@ pub(super) fn no_list_tasks() -> Error {
     Error::new(ErrorKind::UnsupportedOperation, "v0.3 has no ListTasks")
 }
 
-/// Reads the parameters of an operation.
+/// Decodes the parameters of an operation.
 pub(super) fn upgrade<F: Form>(op: Op, params: Option<&RawValue>) -> Result<Call> {
     let send = || shape::<SendShape>(params).map(SendShape::upgrade::<F>).map(Box::new);
     let target = || shape::<TargetShape>(params).and_then(TargetShape::agreed);
@@ -51,7 +51,7 @@ pub(super) fn upgrade<F: Form>(op: Op, params: Option<&RawValue>) -> Result<Call
         })),
         Op::CreateTaskPushNotificationConfig => {
             let Up(mut config) = shape::<Up<TaskPushNotificationConfig>>(params)?;
-            // As a2a-python 0.3 stored it, so that a get without an id finds it.
+            // The same default as a2a-python 0.3, so that a get without an id finds it.
             config.id = config.id.or_else(|| config.task_id.as_ref().map(default_config_id));
             Call::CreateTaskPushNotificationConfig(Box::new(config))
         }
@@ -78,7 +78,7 @@ fn shape<T: DeserializeOwned + Default>(params: Option<&RawValue>) -> Result<T> 
     params.map_or_else(|| Ok(T::default()), |json| decode(ErrorKind::InvalidParams, json.get()))
 }
 
-/// The id of a configuration that was set without one.
+/// The id of a configuration that was created without one.
 pub(super) fn default_config_id(task_id: &TaskId) -> PushConfigId {
     task_id.as_str().into()
 }
@@ -87,7 +87,7 @@ pub(super) fn default_config_id(task_id: &TaskId) -> PushConfigId {
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct SendShape {
-    // `request` is the field's name in the proto, which python clients write.
+    // `request` is the name of the field in the proto, which Python clients use.
     #[serde(alias = "request", deserialize_with = "one::<_, Message, _>")]
     message: Message,
     configuration: Option<ConfigurationShape>,
@@ -120,7 +120,7 @@ impl SendShape {
 
 impl ConfigurationShape {
     fn upgrade<F: Form>(self) -> SendMessageConfiguration {
-        // Trap T-22. Absent means wait, except in ProtoJSON, where it is how `false` is written.
+        // Trap T-22. Absent means wait, except in ProtoJSON, where `false` is written as absent.
         let blocking = self.blocking.unwrap_or(F::HAS_PRESENCE);
         SendMessageConfiguration {
             accepted_output_modes: self.accepted_output_modes,
@@ -131,7 +131,7 @@ impl ConfigurationShape {
     }
 }
 
-/// A task, or a configuration of one, by any of the names that the forms have for them.
+/// A task, or a configuration of one, under any of its names in the two forms.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct TargetShape {
@@ -156,7 +156,7 @@ struct TargetShape {
 }
 
 impl TargetShape {
-    /// The task under two of its names is one task: the path of HTTP+JSON says `id`, its body `name`.
+    /// Refuses two names of different tasks: the path of HTTP+JSON has `id`, its body `name`.
     fn agreed(self) -> Result<Self> {
         let by_id = self.task_id.as_ref().map(TaskId::as_str).or(self.id.as_deref());
         let by_name = [("name", &self.name), ("parent", &self.parent)];
@@ -184,7 +184,7 @@ impl TargetShape {
         CancelTaskRequest { tenant: None, id: self.into_task(), metadata }
     }
 
-    /// `id` is the task's in v0.3, and the configuration's beside a `taskId` of the path.
+    /// `id` is the task's id in v0.3; beside a `taskId` of the path it is the configuration's.
     fn into_config(self) -> (TaskId, Option<PushConfigId>) {
         let (named_task, named_id) = self.name.map(Name::split).unwrap_or_default();
         let (task_id, id) = match self.task_id {
@@ -210,7 +210,7 @@ impl<F: Form> Serialize for Down<'_, F, SendMessageRequest> {
         let req = self.value();
         let mut object = serializer.serialize_struct("SendMessageRequest", 3)?;
         object.serialize_field("message", &down::<F, _>(&req.message))?;
-        // Always there, because `blocking` always is.
+        // Always written, because `blocking` always is.
         let default = SendMessageConfiguration::default();
         let configuration = req.configuration.as_ref().unwrap_or(&default);
         object.serialize_field("configuration", &down::<F, _>(configuration))?;
@@ -225,7 +225,7 @@ impl<F: Form> Serialize for Down<'_, F, SendMessageConfiguration> {
         let modes = &configuration.accepted_output_modes;
         let mut object = serializer.serialize_struct("SendMessageConfiguration", 4)?;
         field_if(&mut object, !modes.is_empty(), "acceptedOutputModes", modes)?;
-        // What a v0.3 peer does without it is anybody's guess (REQ-200).
+        // v0.3 peers have different defaults (REQ-200).
         object.serialize_field("blocking", &!configuration.return_immediately)?;
         let length = &configuration.history_length;
         field_if(&mut object, length.is_some(), "historyLength", length)?;
@@ -236,13 +236,13 @@ impl<F: Form> Serialize for Down<'_, F, SendMessageConfiguration> {
     }
 }
 
-/// A call, to be written in the form `F`.
+/// A call, encoded in the form `F`.
 pub(super) struct Params<'a, F> {
     call: &'a Call,
     form: PhantomData<F>,
 }
 
-/// Borrows a call to write its parameters.
+/// Borrows a call to encode its parameters.
 pub(super) fn params<F: Form>(call: &Call) -> Result<Params<'_, F>> {
     match call {
         Call::ListTasks(_) => Err(no_list_tasks()),
@@ -331,7 +331,7 @@ fn create<F: Form, S: Serializer>(
         return down::<F, _>(req).serialize(serializer);
     }
     let task_id = req.task_id.clone().unwrap_or_default();
-    // REQUIRED in the proto, and the proto's request has no other way to leave it to the server.
+    // REQUIRED in the proto; its request has no way to leave the id to the server.
     let id = req.id.clone().unwrap_or_else(|| default_config_id(&task_id));
     let config = TaskPushNotificationConfig { id: Some(id.clone()), ..req.clone() };
     let mut object = serializer.serialize_struct("CreateTaskPushNotificationConfigRequest", 3)?;

@@ -1,5 +1,5 @@
-//! Agent cards of both versions, and of both in one document (decision 0005). Cards are read once and
-//! cached, so here JSON trees are good enough.
+//! Agent cards of both versions, and of both in one document (decision 0005). Cards are decoded once and
+//! cached, so JSON trees are fast enough here.
 
 mod security;
 
@@ -9,14 +9,14 @@ use crate::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Versio
 
 type Object = Map<String, Value>;
 
-/// The version that v0.3 cards name.
+/// The protocol version in v0.3 cards.
 const PROTOCOL_VERSION: &str = "0.3.0";
 
-/// Reads a card of v1.0, of v0.3, or of both at once. Without `supportedInterfaces` but with `url` it is
-/// one of v0.3.
+/// Decodes a card of v1.0, of v0.3, or of both at once. A card without `supportedInterfaces` and with `url`
+/// is one of v0.3.
 ///
 /// # Errors
-/// `InvalidAgentResponse` that says what is wrong.
+/// `InvalidAgentResponse` with the problem.
 pub fn decode_card(json: &[u8]) -> Result<AgentCard> {
     let card: Object = serde_json::from_slice(json).map_err(|error| invalid(&error.to_string()))?;
     if member(&card, &["supportedInterfaces", "supported_interfaces"]).is_some_and(Value::is_array) {
@@ -25,10 +25,10 @@ pub fn decode_card(json: &[u8]) -> Result<AgentCard> {
     upgrade_card(Value::Object(card))
 }
 
-/// A v0.3 card as one of ours. Signatures do not survive a rewrite (REQ-208).
+/// Upgrades a v0.3 card. Signatures do not survive a rewrite (REQ-208).
 ///
 /// # Errors
-/// `InvalidAgentResponse` that says what is wrong.
+/// `InvalidAgentResponse` with the problem.
 pub fn upgrade_card(card: Value) -> Result<AgentCard> {
     let Value::Object(mut card) = card else { return Err(invalid("expected an object")) };
     let interfaces = interfaces_of_v03(&card);
@@ -40,14 +40,14 @@ pub fn upgrade_card(card: Value) -> Result<AgentCard> {
     read(card)
 }
 
-/// A card that says where it is reached in v1.0, whatever else it says.
+/// Decodes a card with v1.0 interfaces.
 fn decode_v1(card: Object) -> Result<AgentCard> {
     let legacy = interfaces_of_v03(&card);
     let is_union = member(&card, &["protocolVersion", "protocol_version"])
         .and_then(Value::as_str)
         .is_some_and(|version| Version::parse(version) == Some(Version::V0_3));
     let mut card = read(card)?;
-    // A card of both versions may name its v0.3 addresses in the v0.3 members only.
+    // A card of both versions may have its v0.3 interfaces in the v0.3 members only.
     for interface in legacy.into_iter().filter(|_| is_union) {
         let is_known = card.supported_interfaces.iter().any(|known| {
             known.url == interface.url
@@ -61,7 +61,7 @@ fn decode_v1(card: Object) -> Result<AgentCard> {
     Ok(card)
 }
 
-/// Reads a card whose interfaces are those of v1.0 already, with everything else of either version.
+/// Decodes a card with v1.0 interfaces; all other members may be of either version.
 fn read(mut card: Object) -> Result<AgentCard> {
     move_extended_card_flag(&mut card);
     security::upgrade(&mut card);
@@ -76,8 +76,8 @@ fn member<'a>(object: &'a Object, names: &[&str]) -> Option<&'a Value> {
     names.iter().find_map(|name| object.get(*name)).filter(|value| !value.is_null())
 }
 
-/// `url` and `preferredTransport` first, then the additional ones without what is there already. All are
-/// 0.3, whatever the card says: no other version has cards of this shape that we could speak to.
+/// `url` and `preferredTransport` first, then the additional ones without duplicates. All are 0.3,
+/// independent of the card's version: no other supported version has cards of this shape.
 fn interfaces_of_v03(card: &Object) -> Vec<AgentInterface> {
     let interface = |object: &Object, transport: &[&str]| {
         let url = object.get("url").and_then(Value::as_str).filter(|url| !url.is_empty())?;
@@ -100,7 +100,7 @@ fn interfaces_of_v03(card: &Object) -> Vec<AgentInterface> {
     found
 }
 
-/// The flag has had three names and two places (trap T-24).
+/// Moves the flag to its v1.0 member: it has had three names and two locations (trap T-24).
 fn move_extended_card_flag(card: &mut Object) {
     let names = [
         "supportsAuthenticatedExtendedCard",
@@ -120,11 +120,11 @@ fn move_extended_card_flag(card: &mut Object) {
     }
 }
 
-/// One of our cards as v0.3 has it. Signatures do not survive a rewrite (REQ-208); what else is lost
-/// stands in docs/protocol-notes.md.
+/// Downgrades a card to v0.3. Signatures do not survive a rewrite (REQ-208); docs/protocol-notes.md lists
+/// the other losses.
 ///
 /// # Errors
-/// `VersionNotSupported` if the agent is not reached by v0.3 at all.
+/// `VersionNotSupported` if the agent has no interface of v0.3.
 pub fn downgrade_card(card: &AgentCard) -> Result<Value> {
     let mut object = to_object(card);
     if !add_v03(&mut object, card) {
@@ -147,8 +147,8 @@ pub fn downgrade_card(card: &AgentCard) -> Result<Value> {
     Ok(Value::Object(object))
 }
 
-/// The v1.0 card with the members of v0.3 beside its own, readable by clients of both versions. Without
-/// an interface of version 0.3 it is the plain v1.0 card.
+/// The v1.0 card with the members of v0.3 added, readable by clients of both versions. Without an interface
+/// of version 0.3 it is the plain v1.0 card.
 #[must_use]
 pub fn union_card(card: &AgentCard) -> Value {
     let mut object = to_object(card);
@@ -159,7 +159,7 @@ pub fn union_card(card: &AgentCard) -> Value {
 fn to_object(card: &AgentCard) -> Object {
     match serde_json::to_value(card) {
         Ok(Value::Object(object)) => object,
-        // String keys and finite numbers only: a card is always an object.
+        // A card serializes to an object: it has only string keys and finite numbers.
         Ok(_) | Err(_) => Object::new(),
     }
 }
@@ -168,7 +168,7 @@ fn objects_mut(list: Option<&mut Value>) -> impl Iterator<Item = &mut Object> {
     list.and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// The interfaces by which v0.3 clients reach the agent; the first is the preferred one.
+/// The interfaces for v0.3 clients; the first is the preferred one.
 pub(super) fn interfaces_for_v03(card: &AgentCard) -> impl Iterator<Item = &AgentInterface> {
     let is_reached =
         |interface: &&AgentInterface| interface.version() == Some(Version::V0_3) && !interface.url.is_empty();
@@ -179,7 +179,7 @@ pub(super) fn interfaces_for_v03(card: &AgentCard) -> impl Iterator<Item = &Agen
 fn add_v03(object: &mut Object, card: &AgentCard) -> bool {
     let legacy = || interfaces_for_v03(card);
     let Some(main) = legacy().next() else { return false };
-    // The main address is to be repeated among the additional ones (03 section 5.6.2, SHOULD).
+    // The main interface is repeated among the additional ones (03 section 5.6.2, SHOULD).
     let additional: Vec<Value> = legacy()
         .map(|interface| json!({ "url": interface.url, "transport": interface.protocol_binding }))
         .collect();

@@ -1,5 +1,5 @@
-//! Messages, tasks, artifacts and events as v0.3 writes them (REQ-201 to REQ-204). Nothing is copied:
-//! [`Down`] borrows one of our types and writes it in a [`Form`].
+//! Encodes messages, tasks, artifacts and events in v0.3 (REQ-201 to REQ-204). Nothing is copied: [`Down`]
+//! borrows one of our types and encodes it in a [`Form`].
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent, message::Base64,
 };
 
-/// One of our values, to be written in the form `F`.
+/// One of our values, encoded in the form `F`.
 pub(super) struct Down<'a, F, T: ?Sized>(&'a T, PhantomData<F>);
 
 impl<'a, F, T: ?Sized> Down<'a, F, T> {
@@ -24,7 +24,7 @@ impl<'a, F, T: ?Sized> Down<'a, F, T> {
     }
 }
 
-/// Borrows a value to write it in the form `F`.
+/// Borrows a value to encode it in the form `F`.
 pub(super) fn down<F, T: ?Sized>(value: &T) -> Down<'_, F, T> {
     Down(value, PhantomData)
 }
@@ -75,7 +75,7 @@ impl<F: Form> Serialize for Down<'_, F, Message> {
         object.serialize_field("messageId", &message.message_id)?;
         field_if(&mut object, message.context_id.is_some(), "contextId", &message.context_id)?;
         field_if(&mut object, message.task_id.is_some(), "taskId", &message.task_id)?;
-        // Strict peers know two roles only; a message with none comes from a sloppy agent.
+        // Strict peers know only two roles; a message without a role can only come from a faulty agent.
         let role = F::role(message.role).or_else(|| F::role(Role::Agent));
         object.serialize_field("role", role.unwrap_or_default())?;
         object.serialize_field(F::MESSAGE_PARTS, &down::<F, _>(message.parts.as_slice()))?;
@@ -122,7 +122,7 @@ impl<F: Form> Serialize for Down<'_, F, Part> {
     }
 }
 
-/// The metadata of a part for which v0.3 is too small; `None` if it fits as it is.
+/// The metadata of a part with members that v0.3 cannot express; `None` if there are none.
 fn part_leftover<F: Form>(part: &Part) -> Option<WireMetadata<'_>> {
     let base64 = match &part.content {
         Content::Raw(content) if !F::HAS_KIND => {
@@ -153,7 +153,7 @@ fn part_leftover<F: Form>(part: &Part) -> Option<WireMetadata<'_>> {
     Some(WireMetadata { wrapped, ..WireMetadata::new(&part.metadata, leftover) })
 }
 
-/// The file of a part that holds one.
+/// The file of a file part.
 struct File<'a, F>(&'a Part, PhantomData<F>);
 
 impl<F: Form> Serialize for File<'_, F> {
@@ -175,13 +175,13 @@ impl<F: Form> Serialize for File<'_, F> {
     }
 }
 
-/// The data of a data part: an object in v0.3, so anything else is wrapped (REQ-204).
+/// The data of a data part: an object in v0.3, so any other value is wrapped (REQ-204).
 struct Data<'a, F>(&'a Json, PhantomData<F>);
 
 impl<F: Form> Serialize for Data<'_, F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if !F::HAS_KIND {
-            // ProtoJSON: a message `DataPart` whose one field is called `data`, too.
+            // ProtoJSON: a message `DataPart` with one field, also called `data`.
             let mut object = serializer.serialize_struct("DataPart", 1)?;
             object.serialize_field("data", &Data::<JsonRpc>(self.0, PhantomData))?;
             return object.end();
@@ -228,7 +228,7 @@ impl<F: Form> Serialize for Down<'_, F, Task> {
         let mut object = serializer.serialize_struct("Task", 7)?;
         kind::<F, _>(&mut object, "task")?;
         object.serialize_field("id", &task.id)?;
-        // REQUIRED in v0.3, so written even if a sloppy agent left it empty.
+        // REQUIRED in v0.3, so it is written even if an agent left it empty.
         object.serialize_field("contextId", &task.context_id)?;
         object.serialize_field("status", &down::<F, _>(&task.status))?;
         if !task.artifacts.is_empty() {
@@ -242,8 +242,8 @@ impl<F: Form> Serialize for Down<'_, F, Task> {
     }
 }
 
-/// The last update of this interaction (REQ-147): nothing more comes unless the caller says more. In
-/// AUTH_REQUIRED the stream stays open, so that is not the last.
+/// True for the last update of an interaction (REQ-147): no event follows unless the caller sends a
+/// message. In AUTH_REQUIRED the stream stays open, so that update is not the last.
 pub(super) fn is_final(state: TaskState) -> bool {
     state.is_terminal() || state == TaskState::InputRequired
 }
@@ -277,7 +277,7 @@ impl<F: Form> Serialize for Down<'_, F, TaskArtifactUpdateEvent> {
     }
 }
 
-/// An object that says by `kind` what it is stands alone; else in a member that says it.
+/// With `kind`, an object is written bare; otherwise inside of a member that names its type.
 fn tagged<F: Form, S: Serializer>(
     serializer: S,
     member: &'static str,

@@ -1,14 +1,14 @@
-//! Errors of v0.3's HTTP+JSON. The specification says no more than "appropriate status codes" and
-//! "consistent JSON"; we answer with the statuses of a2a-python 0.3 and a body that every client finds
-//! something in (protocol-notes.md, Errors).
+//! Errors of v0.3 over HTTP+JSON. The specification only requires "appropriate status codes" and
+//! "consistent JSON". We use the statuses of a2a-python 0.3 and a body that every SDK can read
+//! (protocol-notes.md, Errors).
 
 use serde_json::{Value, json};
 
 use crate::{Error, ErrorKind, wire::rest};
 
-/// The HTTP status and the body of an error: `code` (of JSON-RPC) and `message` on top, details in `data`,
-/// for the SDKs for JavaScript and Python; and an `error` as in v1.0. a2a-go 2.x reads nothing else, and
-/// a2a-java 0.3 fails without a member of this name.
+/// The HTTP status and the body of an error: `code` (of JSON-RPC) and `message` at the top level and
+/// details in `data`, for the JavaScript and Python SDKs; and an `error` as in v1.0. a2a-go 2.x reads only
+/// `error`, and a2a-java 0.3 fails without a member of this name.
 #[must_use]
 pub fn rest_error(error: &Error) -> (u16, Value) {
     let status = status(error.kind());
@@ -34,14 +34,14 @@ pub fn rest_error_frame(error: &Error) -> Value {
 fn members(error: &Error) -> Value {
     let mut members =
         json!({ "code": error.kind().row().code, "message": error.message(), "data": error.details() });
-    // The only thing by which a2a-python 1.x, when it speaks v0.3, knows an error.
+    // The only member by which a2a-python 1.x recognises an error of v0.3.
     if let Some(name) = class_name(error.kind()) {
         members["type"] = name.into();
     }
     members
 }
 
-/// The name of the class that SDKs of v0.3 have for an error.
+/// The name of the error class in SDKs of v0.3.
 pub(super) fn class_name(kind: ErrorKind) -> Option<&'static str> {
     CLASSES.iter().find(|(_, of)| *of == kind).map(|(name, _)| *name)
 }
@@ -70,7 +70,7 @@ fn status(kind: ErrorKind) -> u16 {
     }
 }
 
-/// The names of the error classes, which peers put into `type` or at the head of the message.
+/// The names of error classes, which peers send in `type` or at the beginning of the message.
 const CLASSES: &[(&str, ErrorKind)] = &[
     ("TaskNotFoundError", ErrorKind::TaskNotFound),
     ("TaskNotCancelableError", ErrorKind::TaskNotCancelable),
@@ -86,7 +86,7 @@ const CLASSES: &[(&str, ErrorKind)] = &[
     ("InternalError", ErrorKind::Internal),
 ];
 
-/// Reads an error answer: by the reason in its details, by its `code`, by the name of an error class, and
+/// Decodes an error answer: by the reason in its details, by its `code`, by the name of an error class, and
 /// last by the HTTP status.
 #[must_use]
 pub fn decode_rest_error(status: u16, body: &[u8]) -> Error {
@@ -104,7 +104,7 @@ pub fn decode_rest_error(status: u16, body: &[u8]) -> Error {
         Value::Array(details) => details.clone(),
         Value::Null if by_class.is_none() => return plain,
         Value::Null => Vec::new(),
-        // The specification leaves it open; it is kept as a detail of no known type.
+        // The specification does not define it; kept as a detail of unknown type.
         other => vec![other.clone()],
     };
     Error::from_details(by_class.unwrap_or(plain.kind()), plain.message(), details)

@@ -1,9 +1,9 @@
-//! Content of files in the protobuf messages of v0.3, which are on the wire in gRPC and in HTTP+JSON. The
-//! field is `bytes`; the SDKs disagree about what goes into it. Python, Go and Java put the base64 text of the
-//! content there, JavaScript the content itself.
+//! Content of files in the protobuf messages of v0.3, which gRPC and HTTP+JSON use. The field is `bytes`,
+//! and the SDKs disagree about its content: Python, Go and Java send the base64 text of the content,
+//! JavaScript the content itself.
 //!
-//! Knowledge of the peer decides: a mark that we wrote ourselves, then its user agent or a setting. Without
-//! either, text that can hardly be anything but base64 is decoded. JSON-RPC is not concerned.
+//! A mark that we wrote ourselves decides first, then the user agent of the peer or a setting. Without
+//! either, text that is very likely base64 is decoded. JSON-RPC is not affected.
 
 use std::{borrow::Cow, cell::Cell};
 
@@ -13,16 +13,16 @@ use bytes::Bytes;
 /// Form of file content in the protobuf messages of v0.3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FileBytes {
-    /// Not known. Base64 text is written; what comes in is decoded if it looks like base64 text.
+    /// Unknown. Base64 text is sent; received content is decoded if it looks like base64.
     #[default]
     Detect,
-    /// Base64 text, as the SDKs for Python, Go and Java have it.
+    /// Base64 text, as in the Python, Go and Java SDKs.
     Base64,
-    /// The content itself, as the SDK for JavaScript has it.
+    /// The content itself, as in the JavaScript SDK.
     Raw,
 }
 
-/// User agents of the HTTP and gRPC libraries under the official SDKs; `*` stands for any end of the name.
+/// User agents of the HTTP and gRPC libraries of the official SDKs; `*` matches any suffix of the name.
 const USER_AGENTS: &[(&str, FileBytes)] = &[
     ("grpc-node-js", FileBytes::Raw),
     ("node", FileBytes::Raw),
@@ -38,7 +38,7 @@ const USER_AGENTS: &[(&str, FileBytes)] = &[
 ];
 
 impl FileBytes {
-    /// The form that a caller with this `User-Agent` uses.
+    /// The form of a caller with this `User-Agent`.
     #[must_use]
     pub fn of_user_agent(user_agent: &str) -> Self {
         let known = |word: &str| {
@@ -53,12 +53,12 @@ impl FileBytes {
 }
 
 thread_local! {
-    /// Serde and the conversions of protobuf have no place for an argument; one call is read or written on one
+    /// Serde and the protobuf conversions cannot pass an argument; one call is decoded or encoded on one
     /// thread from beginning to end.
     static CURRENT: Cell<Option<FileBytes>> = const { Cell::new(None) };
 }
 
-/// Restores the form of the caller, also when a reader panics.
+/// Restores the previous form, also when a decoder panics.
 struct Restore(Option<FileBytes>);
 
 impl Drop for Restore {
@@ -67,32 +67,32 @@ impl Drop for Restore {
     }
 }
 
-/// Runs a reader or a writer with this form.
+/// Runs a decoder or an encoder with this form.
 pub(super) fn with<T>(form: FileBytes, run: impl FnOnce() -> T) -> T {
     let _restore = Restore(CURRENT.replace(Some(form)));
     run()
 }
 
-/// Runs a reader or a writer with the form that is set, or with [`FileBytes::Detect`].
+/// Runs a decoder or an encoder with the current form, or with [`FileBytes::Detect`].
 pub(super) fn with_any<T>(run: impl FnOnce() -> T) -> T {
     with(current().unwrap_or_default(), run)
 }
 
-/// The form that is set; `None` in JSON-RPC.
+/// The current form; `None` in JSON-RPC.
 pub(super) fn current() -> Option<FileBytes> {
     CURRENT.get()
 }
 
-/// Shortest text that is taken for base64 of an unknown peer.
+/// Minimum length of text that is detected as base64.
 const MIN_DETECTED: usize = 16;
 
-/// True for media types whose content is text, be it base64 or not.
+/// True for media types of text content, which may itself be base64.
 fn is_text(media_type: Option<&str>) -> bool {
     let head = media_type.and_then(|media_type| media_type.get(..5));
     head.is_some_and(|head| head.eq_ignore_ascii_case("text/"))
 }
 
-/// The content of text that can hardly be anything but base64.
+/// The content of text that is very likely base64.
 fn detect(text: &[u8], media_type: Option<&str>) -> Option<Bytes> {
     let may_be = text.len() >= MIN_DETECTED && !is_text(media_type);
     if may_be && !text.iter().all(u8::is_ascii_hexdigit) { decode(text) } else { None }
@@ -100,12 +100,12 @@ fn detect(text: &[u8], media_type: Option<&str>) -> Option<Bytes> {
 
 /// The content of canonical base64: standard alphabet, padded, without trailing bits.
 fn decode(text: &[u8]) -> Option<Bytes> {
-    // Seen at once of most content that is no text.
+    // A quick check that excludes most binary content.
     let may_be = text.len().is_multiple_of(4) && text.iter().take(MIN_DETECTED).all(u8::is_ascii_graphic);
     if may_be { STANDARD.decode(text).ok().map(Bytes::from) } else { None }
 }
 
-/// Reads the content of a file; `mark` is what its sender, if it is one of us, says about it.
+/// Decodes the content of a file; `mark` is set if the sender was Nuncio.
 pub(super) fn read(content: Bytes, media_type: Option<&str>, mark: Option<bool>, form: FileBytes) -> Bytes {
     let decoded = match (mark, form) {
         (Some(true), _) | (None, FileBytes::Base64) => decode(&content),
@@ -115,7 +115,7 @@ pub(super) fn read(content: Bytes, media_type: Option<&str>, mark: Option<bool>,
     decoded.unwrap_or(content)
 }
 
-/// Writes the content of a file.
+/// Encodes the content of a file.
 pub(super) fn write(content: &[u8], form: FileBytes) -> Cow<'_, [u8]> {
     match form {
         FileBytes::Raw => Cow::Borrowed(content),
@@ -123,7 +123,7 @@ pub(super) fn write(content: &[u8], form: FileBytes) -> Cow<'_, [u8]> {
     }
 }
 
-/// The mark of content that detection would get wrong, so that one of us reads it as it was.
+/// The mark for content that detection would get wrong, so that another Nuncio decodes it correctly.
 pub(super) fn mark(content: &[u8], media_type: Option<&str>, form: FileBytes) -> Option<bool> {
     match form {
         FileBytes::Raw => detect(content, media_type).map(|_| false),
@@ -136,7 +136,7 @@ pub(super) fn mark(content: &[u8], media_type: Option<&str>, form: FileBytes) ->
     }
 }
 
-/// True if the base64 text of these bytes, at most three, has no other characters than hexadecimal ones.
+/// True if the base64 text of these bytes, at most three, has only hexadecimal characters.
 fn is_hexadecimal(bytes: &[u8]) -> bool {
     let mut text = [0; 4];
     let length = STANDARD.encode_slice(bytes, &mut text).unwrap_or_default();

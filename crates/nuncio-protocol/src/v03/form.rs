@@ -1,33 +1,33 @@
-//! The differences between the two JSON forms of v0.3 (trap T-08): JSON-RPC has a schema of
-//! its own, HTTP+JSON carries the ProtoJSON of the v0.3 proto. Writing asks a [`Form`] for every name
-//! that differs; reading takes both forms everywhere and asks only where the same JSON means two things.
+//! The differences between the two JSON forms of v0.3 (trap T-08): JSON-RPC has a schema of its own,
+//! HTTP+JSON uses the ProtoJSON of the v0.3 proto. Encoding takes every name that differs from a [`Form`];
+//! decoding accepts both forms everywhere, and uses the form only where the same JSON has two meanings.
 
 use crate::{Role, TaskState};
 
 /// One of the two JSON forms.
 pub(super) trait Form: Send + Sync + 'static {
-    /// The dialect's slot among the encodings that a stream item keeps.
+    /// The dialect's slot among the cached encodings of a stream item.
     const SLOT: usize;
-    /// True: an object says what it is by `kind`, and answers are bare. False: the member that holds an
-    /// object says what it is.
+    /// True: an object has its type in `kind`, and answers are bare. False: the name of the enclosing
+    /// member is the type.
     const HAS_KIND: bool;
-    /// True: absent differs from `false` and 0. ProtoJSON leaves both out, so there it does not.
+    /// True: absent differs from `false` and 0. ProtoJSON leaves out both.
     const HAS_PRESENCE: bool;
-    /// The parts of a message; those of an artifact are `parts` in both.
+    /// The name of a message's parts; an artifact has `parts` in both forms.
     const MESSAGE_PARTS: &'static str;
-    /// True if a message can name the tasks it refers to.
+    /// True if a message can reference tasks.
     const HAS_REFERENCES: bool;
-    /// The address of a file.
+    /// The name of a file's URL.
     const FILE_URI: &'static str;
-    /// The bytes of a file.
+    /// The name of a file's bytes.
     const FILE_BYTES: &'static str;
-    /// The webhook in the configuration of a send.
+    /// The name of the webhook in the configuration of a send.
     const INLINE_PUSH: &'static str;
 
     /// The name of a state (C-09).
     fn state(state: TaskState) -> &'static str;
 
-    /// The name of a role; `None` if this form has no word for it.
+    /// The name of a role; `None` if this form does not have it.
     fn role(role: Role) -> Option<&'static str>;
 
     /// The JSON-RPC method of a row of the method table; the REST form has no methods.
@@ -75,12 +75,12 @@ impl Form for JsonRpc {
     }
 }
 
-/// v0.3 over HTTP+JSON with a peer whose form of file content is known. [`Rest`] is for all others.
+/// v0.3 over HTTP+JSON, for a peer with a known form of file content. [`Rest`] is for all others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RestWith(pub super::FileBytes);
 
 impl RestWith {
-    /// The slot of [`FileBytes::Raw`](super::FileBytes::Raw); the other forms write what [`Rest`] writes.
+    /// The slot of [`FileBytes::Raw`](super::FileBytes::Raw); the other forms are encoded like [`Rest`].
     pub(super) const RAW_SLOT: usize = 5;
 }
 
@@ -100,7 +100,7 @@ impl Form for Rest {
 
     fn state(state: TaskState) -> &'static str {
         match state {
-            // The one name that changed: two L then, one L now.
+            // The only state with a different name: two L in v0.3, one L in v1.0.
             TaskState::Canceled => "TASK_STATE_CANCELLED",
             TaskState::Unspecified
             | TaskState::Submitted

@@ -1,9 +1,8 @@
-//! What v0.3 cannot say travels in the nearest metadata under our own key, so that going down and up
-//! again is the identity. Only messages and parts need it: every member of a task, an artifact, a status
-//! and both updates has its place in v0.3.
+//! Members that v0.3 cannot express travel in the nearest metadata under our own key, so that downgrading
+//! and upgrading again is the identity. Only messages and parts need it: all members of tasks, artifacts,
+//! statuses and updates exist in v0.3.
 //!
-//! Metadata that holds one of the keys used here already keeps it: the original moves into the
-//! leftover while it is down.
+//! If metadata already has one of the keys used here, the original value moves into the leftover meanwhile.
 
 use std::borrow::Cow;
 
@@ -12,13 +11,13 @@ use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
 pub use crate::metadata::LEFTOVER;
 use crate::{Json, Metadata, Role, TaskId};
 
-/// The flag of the convention that a2a-python, a2a-js and a2a-go share for data that is not an object
+/// The flag of a convention that a2a-python, a2a-js and a2a-go share, for data that is not an object
 /// (REQ-204).
 pub(super) const DATA_PART_COMPAT: &str = "data_part_compat";
 
 /// The members that v0.3 does not have.
 #[derive(Default, Serialize, Deserialize)]
-// Strict, so that a peer's own data under our key is left as it is.
+// Strict, so that a peer's own data under our key stays unchanged.
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Leftover<'a> {
     /// Of a text or data part.
@@ -30,13 +29,13 @@ pub(super) struct Leftover<'a> {
     /// Of a message in the REST form.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub(super) reference_task_ids: Cow<'a, [TaskId]>,
-    /// Of a message, where the form has no word for it.
+    /// Of a message, if the form does not have the role.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) role: Option<Role>,
     /// Of a file in the protobuf forms: true for base64 text, false for the content itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) base64: Option<bool>,
-    /// Members of the metadata whose place is taken on the wire.
+    /// Members of the metadata that have the same keys as our own.
     #[serde(skip_serializing_if = "Metadata::is_empty")]
     pub(super) metadata: Metadata,
 }
@@ -51,7 +50,7 @@ impl Leftover<'_> {
             && self.metadata.is_empty()
     }
 
-    /// Moves a member of the metadata aside, if it is there.
+    /// Moves a member of the metadata into the leftover, if it exists.
     pub(super) fn set_aside(&mut self, key: &str, metadata: &Metadata) {
         if let Some(value) = metadata.get(key) {
             self.metadata.insert(key, value);
@@ -59,11 +58,11 @@ impl Leftover<'_> {
     }
 }
 
-/// Metadata with something of ours in it, as it goes on the wire.
+/// Metadata with our own members added, as sent.
 pub(super) struct WireMetadata<'a> {
     pub(super) metadata: &'a Metadata,
     pub(super) leftover: Leftover<'a>,
-    /// True: the data of this part is wrapped.
+    /// True if the data of this part is wrapped.
     pub(super) wrapped: bool,
 }
 
@@ -92,9 +91,10 @@ impl Serialize for WireMetadata<'_> {
     }
 }
 
-/// Takes the leftover out of metadata that came in. Its own `metadata` is still to be put back.
+/// Removes the leftover from received metadata. The caller restores its `metadata`.
 pub(super) fn take(metadata: &mut Metadata) -> Leftover<'static> {
-    // An array would read as a structure by position, and an empty object says nothing: neither is ours.
+    // An array would be decoded as a struct by position, and an empty object has no content: neither is
+    // ours.
     let value = metadata.get(LEFTOVER).filter(Json::is_object);
     let leftover = value.and_then(|value| value.get::<Leftover<'static>>().ok());
     let leftover = leftover.filter(|leftover| !leftover.is_empty());
@@ -103,7 +103,7 @@ pub(super) fn take(metadata: &mut Metadata) -> Leftover<'static> {
     leftover
 }
 
-/// True if `data` under this metadata reads as wrapped.
+/// True if `data` with this metadata is wrapped.
 pub(super) fn is_wrapped(metadata: &Metadata, data: &Json) -> bool {
     let flag = metadata.get(DATA_PART_COMPAT).is_some_and(|flag| flag.as_str() == "true");
     flag && data.only_member("value").is_some()

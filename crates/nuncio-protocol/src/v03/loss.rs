@@ -1,6 +1,6 @@
-//! Whether something is lost on the way: the rows of the loss table in docs/protocol-notes.md that say so, as
-//! questions to what is translated. Only what v0.3 or our types have no place for counts; what is said in other
-//! words or means nothing does not, and cards are made for each version anyway.
+//! Detects lossy translations: the rows of the loss table in docs/protocol-notes.md as predicates. Only
+//! members that v0.3 or our types cannot express count. Different spellings and values without meaning do
+//! not count, and cards are generated for each version anyway.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,10 +13,10 @@ use crate::{
 };
 
 impl Call {
-    /// True if this version has a place for all of it in this binding; the newest always has.
+    /// True if this version can express the whole call in this binding; the newest always can.
     #[must_use]
     pub fn fits(&self, version: Version, binding: Binding) -> bool {
-        // The proto cannot tell 0 from unset.
+        // The proto does not distinguish 0 from unset.
         let says_length = |length: Option<i32>| binding != Binding::Grpc || length != Some(0);
         let fits = || match self {
             Self::SendMessage(req) | Self::SendStreamingMessage(req) => {
@@ -42,14 +42,14 @@ impl Call {
     }
 }
 
-/// The webhook of a send is that of its task, so that v0.3 names neither task nor tenant there.
+/// The webhook of a send belongs to its task, so v0.3 has neither task nor tenant in it.
 fn is_nameless(webhook: &TaskPushNotificationConfig) -> bool {
     webhook.task_id.is_none() && webhook.tenant.is_none()
 }
 
 impl Reply {
-    /// True if this version has a place for all of it in this binding; the newest always has. Streams are made of
-    /// events, of which nothing is lost.
+    /// True if this version can express the whole reply in this binding; the newest always can. Streams
+    /// consist of events, which lose nothing.
     #[must_use]
     pub fn fits(&self, version: Version, binding: Binding) -> bool {
         version != Version::V0_3
@@ -77,7 +77,7 @@ struct More {
     metadata: Metadata,
 }
 
-/// True if parameters say something that v1.0 has no place for.
+/// True if the parameters have members that v1.0 cannot express.
 pub(super) fn says_more<F: Form>(op: Op, params: Option<&RawValue>) -> bool {
     match op {
         Op::GetTask

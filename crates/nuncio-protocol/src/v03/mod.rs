@@ -1,14 +1,14 @@
-//! Version 0.3, translated. Everything outside of this folder speaks v1.0; this folder turns v0.3 into
-//! our types (*upgrade*) and our types into v0.3 (*downgrade*).
+//! Translation of version 0.3. All code outside of this folder uses v1.0; this folder converts v0.3 to our
+//! types (*upgrade*) and our types to v0.3 (*downgrade*).
 //!
-//! v0.3 has two JSON forms: [`JsonRpc`] and [`Rest`]. Input is read liberally, in either form; output is
-//! written exactly. What v0.3 cannot say about messages, tasks, artifacts and events travels in metadata
-//! under [`LEFTOVER`], so that down and up again is the identity; what is lost elsewhere stands in
-//! docs/protocol-notes.md.
+//! v0.3 has two JSON forms: [`JsonRpc`] and [`Rest`]. Decoding is lenient and accepts either form; encoding
+//! is exact. Members of messages, tasks, artifacts and events that v0.3 cannot express travel in metadata
+//! under [`LEFTOVER`], so that downgrading and upgrading again is the identity. docs/protocol-notes.md
+//! lists the other losses.
 //!
-//! Reading order: `form` (what the two forms call things), `downgrade`, `shape` and `upgrade` (messages,
-//! tasks and events), `leftover`, `files` (their content in the
-//! protobuf forms), `call` and `push` (requests), `card`, `error`, `loss`.
+//! Reading order: `form` (names in the two forms), `downgrade`, `shape` and `upgrade` (messages, tasks and
+//! events), `leftover`, `files` (file content in the protobuf forms), `call` and `push` (requests), `card`,
+//! `error`, `loss`.
 
 mod call;
 mod card;
@@ -58,7 +58,7 @@ const METHODS: &[(Op, &str)] = &[
     (Op::ListTaskPushNotificationConfigs, "tasks/pushNotificationConfig/list"),
     (Op::DeleteTaskPushNotificationConfig, "tasks/pushNotificationConfig/delete"),
     (Op::GetExtendedAgentCard, "agent/getAuthenticatedExtendedCard"),
-    // The misspelling of 03 section 11.1.3; read, never written.
+    // The misspelling of 03 section 11.1.3; accepted, never sent.
     (Op::GetExtendedAgentCard, "agent/authenticatedExtendedCard"),
 ];
 
@@ -73,7 +73,7 @@ fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<()> {
     serde_json::to_writer(out, value).map_err(Error::internal)
 }
 
-/// Runs a reader or a writer of the form `F`, with the form of files that is set for it.
+/// Runs a decoder or an encoder of the form `F`, with the current form of files.
 fn scoped<F: Form, T>(run: impl FnOnce() -> T) -> T {
     if F::HAS_KIND { run() } else { files::with_any(run) }
 }
@@ -120,11 +120,11 @@ impl<F: Form> Dialect for F {
     }
 
     fn encode_event(&self, event: &Event, out: &mut Vec<u8>) {
-        // Our types have string keys and finite numbers only: writing them to memory cannot fail.
+        // Our types have only string keys and finite numbers, so serializing to memory cannot fail.
         let _ = scoped::<F, _>(|| write(&down::<F, _>(event), out));
     }
 
-    /// The v0.3 SDKs read the answer to a streaming method as a stream, whatever its content type.
+    /// The v0.3 SDKs read the answer to a streaming method as a stream, independent of its content type.
     fn refuses_in_stream(&self) -> bool {
         true
     }
@@ -144,7 +144,7 @@ impl<F: Form> Dialect for F {
                 }
                 Op::ListTaskPushNotificationConfigs => Reply::PushConfigs(result(json)?),
                 Op::GetExtendedAgentCard => Reply::Card(Box::new(decode_card(json.get().as_bytes())?)),
-                // `null`, `{}`, or nothing at all (trap T-29).
+                // `null`, `{}`, or empty (trap T-29).
                 Op::DeleteTaskPushNotificationConfig => Reply::Empty,
                 Op::SendStreamingMessage | Op::SubscribeToTask => {
                     return Err(Error::internal("a streaming operation has no single answer"));

@@ -8,7 +8,7 @@ use crate::{PushConfigId, TaskId, lenient::MaybeEmpty};
 const TASKS: &str = "tasks/";
 const CONFIGS: &str = "/pushNotificationConfigs";
 
-/// A resource name, taken apart.
+/// A parsed resource name.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Name {
     task: TaskId,
@@ -16,13 +16,13 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// The name of a task or of a configuration; `None` if it is neither.
+    /// Parses the name of a task or of a configuration; `None` if it is neither.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix(TASKS)?;
         let Some((task, config)) = rest.split_once(CONFIGS) else {
             return (!rest.is_empty()).then(|| Self { task: rest.into(), config: None });
         };
-        // `tasks/{id}/pushNotificationConfigs` alone is a parent in the proto's annotation.
+        // In the proto's annotation, `tasks/{id}/pushNotificationConfigs` alone is a parent.
         let config = config.strip_prefix('/').filter(|config| !config.is_empty());
         (!task.is_empty()).then(|| Self { task: task.into(), config: config.map(Into::into) })
     }
@@ -32,7 +32,7 @@ impl Name {
         &self.task
     }
 
-    /// The task, and the configuration if it names one.
+    /// The task, and the configuration, if any.
     pub(super) fn split(self) -> (Option<TaskId>, Option<PushConfigId>) {
         (Some(self.task).filter(|task| !task.is_empty()), self.config)
     }

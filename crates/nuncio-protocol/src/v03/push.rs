@@ -1,5 +1,5 @@
 //! Webhooks: nested and named by task in v0.3, flat in v1.0 (REQ-110). Push configurations have no
-//! metadata, so what v0.3 cannot say is lost; the loss table in docs/protocol-notes.md has it.
+//! metadata, so members that v0.3 cannot express are lost; see the loss table in docs/protocol-notes.md.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ use crate::{
     lenient::{self, none_if_empty, null_default},
 };
 
-/// The scheme of a configuration that has credentials and does not say for what.
+/// The scheme of a configuration with credentials and without a scheme.
 const DEFAULT_SCHEME: &str = "Bearer";
 
 /// `PushNotificationConfig`, without its task.
@@ -45,7 +45,7 @@ pub(super) struct PushShape {
 struct AuthenticationShape {
     #[serde(deserialize_with = "lenient::list")]
     schemes: Vec<String>,
-    /// As in v1.0, which some peers write already.
+    /// The member of v1.0, which some peers already send.
     #[serde(deserialize_with = "none_if_empty")]
     scheme: Option<String>,
     #[serde(deserialize_with = "none_if_empty")]
@@ -53,7 +53,7 @@ struct AuthenticationShape {
 }
 
 impl AuthenticationShape {
-    /// The first scheme is the one; without any, credentials alone still mean something.
+    /// Takes the first scheme; without any, credentials alone are taken for a bearer token.
     fn upgrade(self) -> Option<AuthenticationInfo> {
         let listed = self.schemes.into_iter().find(|scheme| !scheme.is_empty());
         let default = self.credentials.is_some().then(|| DEFAULT_SCHEME.to_owned());
@@ -75,7 +75,7 @@ impl PushShape {
     }
 }
 
-/// `TaskPushNotificationConfig` of either form, or the request around it that the proto has.
+/// `TaskPushNotificationConfig` of either form, or the request of the proto around it.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct TaskPushShape {
@@ -192,7 +192,7 @@ impl<F: Form> Serialize for Down<'_, F, TaskPushNotificationConfig> {
             object.serialize_field("taskId", task)?;
         } else {
             let id = config.id.as_ref().map_or("", PushConfigId::as_str);
-            // There is no name without a task, and half of one nobody could read.
+            // Without a task there is no valid name, so it stays empty.
             let name = if task.is_empty() { String::new() } else { name::of_config(task, id) };
             object.serialize_field("name", &name)?;
         }

@@ -1,5 +1,5 @@
-//! The small pieces of v0.3 as they come in: enums by any of their names, files and data parts by any of
-//! their shapes (traps T-08 and T-12; contradictions C-05 to C-11). One reader for both forms.
+//! Decodes the small elements of v0.3: enums under any of their names, files and data parts in any of their
+//! shapes (traps T-08 and T-12; contradictions C-05 to C-11). One decoder for both forms.
 
 use std::{fmt, marker::PhantomData, mem};
 
@@ -20,11 +20,11 @@ use crate::{
     message::{PART_DEPTH, read_metadata},
 };
 
-/// One of our values, read from v0.3.
+/// One of our values, decoded from v0.3.
 #[derive(Default)]
 pub(super) struct Up<T>(pub(super) T);
 
-/// Reads a list of values, or `null` for none.
+/// Decodes a list of values; `null` is empty.
 pub(super) fn list<'de, D, T, U>(deserializer: D) -> Result<Vec<U>, D::Error>
 where
     D: Deserializer<'de>,
@@ -58,7 +58,7 @@ where
     deserializer.deserialize_any(Visitor(PhantomData))
 }
 
-/// Reads a value; `null` is the default.
+/// Decodes a value; `null` is the default.
 pub(super) fn one<'de, D, T, U>(deserializer: D) -> Result<U, D::Error>
 where
     D: Deserializer<'de>,
@@ -68,7 +68,7 @@ where
     Ok(Option::<Up<T>>::deserialize(deserializer)?.map_or_else(U::default, |Up(value)| U::from(value)))
 }
 
-/// Reads a value; `null` is none.
+/// Decodes a value; `null` is none.
 pub(super) fn maybe<'de, D, T, U>(deserializer: D) -> Result<Option<U>, D::Error>
 where
     D: Deserializer<'de>,
@@ -78,7 +78,7 @@ where
     Ok(Option::<Up<T>>::deserialize(deserializer)?.map(|Up(value)| U::from(value)))
 }
 
-/// True if two names differ in case and in the kind of dash only.
+/// True if two names differ only in case or in dash and underscore.
 fn is_same_name(a: &str, b: &str) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     a.len() == b.len() && a.bytes().map(plain).eq(b.bytes().map(plain))
@@ -105,7 +105,7 @@ fn role(text: &str) -> Option<Role> {
     }
 }
 
-/// Reads an enum by any of its names or by its number.
+/// Decodes an enum by any of its names or by its number.
 macro_rules! any_name {
     ($name:ident, $from_text:ident, $expecting:literal) => {
         impl<'de> Deserialize<'de> for Up<$name> {
@@ -142,13 +142,13 @@ macro_rules! any_name {
 any_name!(TaskState, state, "a task state such as working or input-required");
 any_name!(Role, role, "user or agent");
 
-/// A file as it came.
+/// A file as received.
 #[derive(Default)]
 struct File {
     content: Option<Content>,
     name: Option<String>,
     mime_type: Option<String>,
-    /// True if the content stands in the field of the proto, whose form depends on the peer.
+    /// True if the content is in the field of the proto, in a form that depends on the peer.
     is_proto: bool,
 }
 
@@ -171,7 +171,7 @@ impl<'de> de::Visitor<'de> for FileVisitor {
         let mut file = File::default();
         while let Some(key) = map.next_key::<Key<'de>>()? {
             let source = match &*key.0 {
-                // Docs and peers disagree about these names (C-06).
+                // Documentation and peers disagree about these names (C-06).
                 "bytes" | "data" => map.next_value_seed(Source::Bytes)?,
                 "fileWithBytes" | "file_with_bytes" => map.next_value_seed(Source::ProtoBytes)?,
                 "uri" | "fileWithUri" | "file_with_uri" | "url" => map.next_value_seed(Source::Uri)?,
@@ -198,7 +198,7 @@ impl<'de> de::Visitor<'de> for FileVisitor {
     }
 }
 
-/// The source of a file's content: text, or one more object around it (contradiction C-06).
+/// The location of a file's content: text, or one more object around it (contradiction C-06).
 #[derive(Clone, Copy)]
 enum Source {
     Bytes,
@@ -276,7 +276,7 @@ impl<'de> de::Visitor<'de> for PartVisitor {
                 "data" => map.next_value::<Option<At<PART_DEPTH, _>>>()?.map(|At(json)| Content::Data(json)),
                 other => {
                     match other {
-                        // Some peers say `type`. A kind that we do not know is a part that we do not know.
+                        // Some peers use `type`. A part of an unknown kind is refused.
                         "kind" | "type" => match map.next_value::<Option<Key<'de>>>()? {
                             Some(kind) if matches!(&*kind.0, "text" | "file" | "data") => has_kind = true,
                             Some(kind) => {
@@ -303,12 +303,11 @@ impl<'de> de::Visitor<'de> for PartVisitor {
     }
 }
 
-/// Unwraps data, reads the content of a file in its form, if it has one, and puts the leftover back where it
-/// belongs.
+/// Unwraps data, decodes the content of a file in its form, if it has one, and restores the leftover.
 pub(super) fn settle(part: &mut Part, has_kind: bool, form: Option<FileBytes>) {
     let mut mark = None;
     if let Content::Data(value) = &mut part.content {
-        // ProtoJSON has `{"data":{"data":…}}` and no kind; with one, `data` is the data itself.
+        // ProtoJSON has `{"data":{"data":…}}` without a kind; with one, `data` is the data itself.
         if !has_kind {
             unwrap(value, "data");
         }
@@ -331,7 +330,7 @@ pub(super) fn settle(part: &mut Part, has_kind: bool, form: Option<FileBytes>) {
     }
 }
 
-/// Puts the only member of an object in the object's place, if it has this name.
+/// Replaces an object by the value of its only member, if that has this name.
 fn unwrap(value: &mut Json, name: &str) {
     if let Some(inner) = value.only_member(name) {
         *value = Json::part(inner);

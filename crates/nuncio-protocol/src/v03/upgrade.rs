@@ -1,6 +1,6 @@
-//! Messages, tasks, artifacts and events read from v0.3, in either form (REQ-201). Each shape
-//! builds our own type at once; nothing goes through a JSON tree. Defaults are given member by member:
-//! a whole default value for every object that comes in would be made only to be thrown away.
+//! Decodes messages, tasks, artifacts and events of v0.3, in either form (REQ-201). Each shape builds our
+//! own type directly, without a JSON tree. Defaults are given member by member: a default value of the
+//! whole object would be built and dropped for each input.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     metadata::metadata,
 };
 
-/// `Up` of a type that has a shape.
+/// Implements `Up` for a type with a shape.
 macro_rules! up {
     ($($name:ident: $shape:ident $(, $settle:ident)?;)+) => {$(
         impl<'de> Deserialize<'de> for Up<$name> {
@@ -60,7 +60,7 @@ struct MessageShape {
     reference_task_ids: Vec<TaskId>,
 }
 
-/// Puts the leftover back where it belongs.
+/// Restores the leftover.
 pub(super) fn settle(mut message: Message) -> Message {
     if message.metadata.is_empty() {
         return message;
@@ -96,7 +96,7 @@ struct ArtifactShape {
 struct TaskStatusShape {
     #[serde(default, deserialize_with = "one::<_, TaskState, _>")]
     state: TaskState,
-    // `update` is the field's name in the proto, which python clients write.
+    // `update` is the name of the field in the proto, which Python clients use.
     #[serde(default, alias = "update", deserialize_with = "maybe::<_, Message, _>")]
     message: Option<Arc<Message>>,
     timestamp: Option<Timestamp>,
@@ -149,7 +149,7 @@ struct TaskArtifactUpdateEventShape {
     metadata: Metadata,
 }
 
-/// The kind that an object names.
+/// The value of `kind`.
 #[derive(Clone, Copy)]
 enum Kind {
     Task,
@@ -171,8 +171,8 @@ impl<'de> Deserialize<'de> for Kind {
     }
 }
 
-/// Every member that a task, a message, an update, or an object around one of them may have. `kind` may
-/// come last, so one pass reads them all and the choice is made at the end.
+/// All members of a task, a message, an update, or an object around one of them. `kind` may come last, so
+/// one pass decodes all members and then decides.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AnyShape {
@@ -220,7 +220,7 @@ struct AnyShape {
 }
 
 impl AnyShape {
-    /// The kind by its members, for peers that leave `kind` out.
+    /// The kind by its members, for peers that leave out `kind`.
     fn infer(&self) -> Option<Kind> {
         if self.artifact.is_some() {
             return Some(Kind::ArtifactUpdate);

@@ -1,9 +1,9 @@
-//! What a relay has to know of a request's parameters, without decoding them: whom they are about, and
-//! whether they ask for more than being handed on; and of an answer, which task it is.
+//! A summary of a request's parameters for a relay, without decoding them: the tasks and contexts they
+//! name, and whether they need more than forwarding. And of an answer, its task.
 //!
-//! What is handed on as it came is read by somebody else, who may read more into it than we do: one server
-//! takes `task_id` for `taskId`, another one `TaskID`, a third one the last of two. So a glance at a request is
-//! given only at what can be read in one way. The rest is to be decoded, and goes out in our own words.
+//! A relayed request is parsed by the agent, which may read it differently: one server accepts `task_id`
+//! for `taskId`, another one `TaskID`, a third one the last of two members. So there is a summary only of
+//! requests with exactly one reading. All others are decoded, and encoded again in our own form.
 
 mod task;
 
@@ -18,24 +18,24 @@ use serde_json::value::RawValue;
 pub use self::task::{Frame, TaskPlace, task_of};
 use crate::{lenient::Key, metadata::LEFTOVER, op::Op};
 
-/// Whom a request is about.
+/// The summary of a request.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Glance<'a> {
-    /// Routing.
+    /// The tenant, for routing.
     pub tenant: Option<Cow<'a, str>>,
-    /// The task that it is about, or that its message goes on with.
+    /// The task of the request, or the task that its message continues.
     pub task: Option<Cow<'a, str>>,
-    /// The context that its message belongs to.
+    /// The context of its message.
     pub context: Option<Cow<'a, str>>,
-    /// Further tasks that its message refers to.
+    /// Other tasks that its message references.
     pub references: Vec<Cow<'a, str>>,
-    /// It brings a webhook.
+    /// True if it has a webhook.
     pub webhook: bool,
 }
 
 impl<'a> Glance<'a> {
-    /// At the parameters of an operation as JSON, in any version; `None` if they can be read in more ways than
-    /// one, or are wrong, or are of an operation that has more to say than whom it is about.
+    /// Summarises the JSON parameters of an operation, in any version; `None` if they have more than one
+    /// reading, are invalid, or belong to an operation that needs decoding.
     #[must_use]
     pub fn at(op: Op, params: Option<&'a str>) -> Option<Self> {
         let params = params.unwrap_or("{}");
@@ -61,7 +61,7 @@ impl<'a> Glance<'a> {
             members(params, ["tenant", "message", "configuration"], &["request"])?;
         let [task, context, references, metadata] =
             members(message?.get(), ["taskId", "contextId", "referenceTaskIds", "metadata"], &[])?;
-        // What an older form has no place for is in there, and may be further tasks.
+        // The leftover of an older version may reference further tasks.
         if let Some(metadata) = metadata.filter(|json| json.get() != "null") {
             let Known(is_there) = serde_json::from_str(metadata.get()).ok()?;
             if is_there {
@@ -94,13 +94,13 @@ impl<'a> Glance<'a> {
     }
 }
 
-/// True if the members of an envelope can be read in one way.
+/// True if the members of an envelope have exactly one reading.
 #[must_use]
 pub fn is_plain_envelope(json: &str) -> bool {
     members(json, ["jsonrpc", "id", "method", "params"], &[]).is_some()
 }
 
-/// True if a query says nothing that is said elsewhere.
+/// True if a query has no parameter that the path or the body has.
 #[must_use]
 pub fn is_plain_query(query: &str) -> bool {
     let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
@@ -138,7 +138,7 @@ impl<'de> Deserialize<'de> for Known {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// `Some(None)` if there is none, `None` if it is no text.
+/// The text of a value; `Some(None)` if it is absent, `None` if it is not text.
 fn text<'a>(json: Option<&'a RawValue>) -> Option<Option<Cow<'a, str>>> {
     let Some(json) = json else { return Some(None) };
     let Key(text) = match json.get() {
@@ -148,8 +148,8 @@ fn text<'a>(json: Option<&'a RawValue>) -> Option<Option<Cow<'a, str>>> {
     Some(Some(text).filter(|text| !text.is_empty()))
 }
 
-/// The members of these names. `None` if it is no object, if one is there twice, or if there is one that
-/// somebody could take for one of them, or for one of the others.
+/// The members with these names. `None` if the JSON is not an object, if a name is repeated, or if there is
+/// a name that a peer could take for one of them or one of `others`.
 fn members<'a, const N: usize>(
     json: &'a str,
     names: [&'static str; N],
@@ -187,8 +187,8 @@ impl<'de, const N: usize> de::Visitor<'de> for Visitor<N> {
     }
 }
 
-/// True if somebody could take one name for the other. Some compare without regard to case, and fold more than
-/// ASCII; some know both ways to write several words as one.
+/// True if a peer could take one name for the other. Some compare case-insensitively, and fold more than
+/// ASCII; some accept both camel case and snake case.
 fn is_like(name: &str, own: &str) -> bool {
     fn plain(text: &str) -> impl Iterator<Item = u8> {
         text.bytes().filter(|byte| !matches!(byte, b'_' | b'-')).map(|byte| byte.to_ascii_lowercase())

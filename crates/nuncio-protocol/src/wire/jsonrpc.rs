@@ -1,4 +1,4 @@
-//! The JSON-RPC 2.0 envelope, both ways. It knows neither versions nor operations.
+//! The JSON-RPC 2.0 envelope, in both directions. It knows neither versions nor operations.
 
 use std::{borrow::Cow, fmt};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::Pieces;
 use crate::{Error, ErrorKind, Result};
 
-/// A request as it came: names and values still in JSON.
+/// A received request, with values as JSON text.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// The id to echo; `None` for a notification, which gets no answer.
@@ -19,16 +19,16 @@ pub struct Request<'a> {
     pub params: Option<&'a RawValue>,
 }
 
-/// A body as it came.
+/// A received body.
 #[derive(Debug)]
 pub enum Incoming<'a> {
     /// One request.
     Single(Request<'a>),
-    /// Several; each is to be opened by [`open`].
+    /// Several requests; each has to be decoded by [`open`].
     Batch(Vec<&'a RawValue>),
 }
 
-/// A request that could not be read, with the id to answer to if there was a good one.
+/// A request that could not be decoded, with its id, if that is valid.
 #[derive(Debug)]
 pub struct Refused<'a> {
     /// The id to echo, or `null`.
@@ -49,15 +49,15 @@ struct Envelope<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// Keeps `null` apart from absent.
+/// Distinguishes `null` from absent.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Reads a body: one request, or a batch.
+/// Decodes a body: one request, or a batch.
 ///
 /// # Errors
-/// `ParseError` if it is not JSON (REQ-026), `InvalidRequest` if it is no request (REQ-025).
+/// `ParseError` if it is not JSON (REQ-026), `InvalidRequest` if it is not a request (REQ-025).
 pub fn decode_body(body: &[u8]) -> Result<Incoming<'_>, Refused<'_>> {
     let refused = |kind: ErrorKind, why: String| Refused { id: None, error: Error::new(kind, why) };
     let text = std::str::from_utf8(body).map_err(|_| {
@@ -67,7 +67,7 @@ pub fn decode_body(body: &[u8]) -> Result<Incoming<'_>, Refused<'_>> {
         Some(b'{') => decode_request(text).map(Incoming::Single),
         Some(b'[') => match serde_json::from_str::<Vec<&RawValue>>(text) {
             Ok(requests) if requests.is_empty() => {
-                Err(refused(ErrorKind::InvalidRequest, "an empty batch is no request".to_owned()))
+                Err(refused(ErrorKind::InvalidRequest, "an empty batch is not a request".to_owned()))
             }
             Ok(requests) => Ok(Incoming::Batch(requests)),
             Err(error) => Err(refused(ErrorKind::ParseError, format!("invalid JSON payload: {error}"))),
@@ -79,7 +79,7 @@ pub fn decode_body(body: &[u8]) -> Result<Incoming<'_>, Refused<'_>> {
     }
 }
 
-/// Reads one request of a batch.
+/// Decodes one request of a batch.
 ///
 /// # Errors
 /// As [`decode_body`].
@@ -90,7 +90,8 @@ pub fn open(json: &RawValue) -> Result<Request<'_>, Refused<'_>> {
 fn decode_request(text: &str) -> Result<Request<'_>, Refused<'_>> {
     let envelope: Envelope<'_> = match serde_json::from_str(text) {
         Ok(envelope) => envelope,
-        // JSON, but with a member twice or the like, is not a request; anything else is not JSON.
+        // JSON with, for example, a repeated member is not a request; any other failure means that it is
+        // not JSON.
         Err(error) if error.is_data() => {
             return Err(Refused { id: None, error: invalid(&format!("not a JSON-RPC request: {error}")) });
         }
@@ -129,7 +130,7 @@ fn invalid(why: &str) -> Error {
 #[derive(Deserialize)]
 struct Method<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// A string, a number or null.
+/// True for a string, a number or null.
 fn is_id(json: &str) -> bool {
     json == "null" || matches!(json.as_bytes()[0], b'"' | b'-' | b'0'..=b'9')
 }
@@ -147,10 +148,10 @@ fn head(id: Option<&RawValue>, member: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\":");
 }
 
-/// Writes a response around what `result` writes.
+/// Encodes a response around the output of `result`.
 ///
 /// # Errors
-/// The error of `result`; `out` is then as it was.
+/// The error of `result`; `out` stays unchanged.
 pub fn encode_result(
     id: Option<&RawValue>,
     out: &mut Vec<u8>,
@@ -179,11 +180,11 @@ pub enum ErrorData {
     /// The list of details (spec 9.5).
     #[default]
     List,
-    /// An object with the list as `details`, for SDKs that take nothing but an object.
+    /// An object with the list as `details`, for SDKs that accept only an object.
     Object,
 }
 
-/// Writes an error response.
+/// Encodes an error response.
 pub fn encode_error(id: Option<&RawValue>, error: &Error, data: ErrorData, out: &mut Vec<u8>) {
     head(id, "error", out);
     let details = error.details().into();
@@ -195,12 +196,12 @@ pub fn encode_error(id: Option<&RawValue>, error: &Error, data: ErrorData, out: 
             ErrorData::Object => json!({ DETAILS: details }),
         }),
     };
-    // Strings and JSON values only: writing them to memory cannot fail.
+    // Strings and JSON values only: serializing to memory cannot fail.
     let _ = serde_json::to_writer(&mut *out, &body);
     out.push(b'}');
 }
 
-/// Writes a request.
+/// Encodes a request.
 ///
 /// # Errors
 /// The error of `params`.
@@ -244,28 +245,27 @@ struct Whole<T> {
     error: Option<IgnoredAny>,
 }
 
-/// Reads a response: its result, or the error the peer sent.
+/// Decodes a response: its result, or the error that the peer sent.
 ///
 /// # Errors
-/// The peer's error; `InvalidAgentResponse` if it is no response at all.
+/// The peer's error; `InvalidAgentResponse` if it is not a response.
 pub fn decode_response(body: &[u8]) -> Result<&RawValue> {
     succeeded(body)?.result.ok_or_else(|| not_a_response("neither result nor error"))
 }
 
-/// Reads a response and its result in one pass. `None` if it is not the response that it should be: why, tells
-/// [`decode_response`].
+/// Decodes a response and its result in one pass. `None` if it is not the expected response;
+/// [`decode_response`] has the reason.
 pub(crate) fn decode_whole<'a, T: Deserialize<'a>>(body: &'a str) -> Option<T> {
-    // A struct may be read from an array, too.
+    // Serde would also decode a struct from an array.
     let body = Some(body).filter(|body| body.trim_start().starts_with('{'))?;
     let Whole { result, error } = serde_json::from_str(body).ok()?;
     result.filter(|_| error.is_none())
 }
 
-/// Reads a response that says no more than that something was done. Its result is null, and the Python SDK
-/// leaves that out for v0.3.
+/// Decodes a response without content. Its result is null, which the Python SDK leaves out in v0.3.
 ///
 /// # Errors
-/// The peer's error; `InvalidAgentResponse` if it is no response at all.
+/// The peer's error; `InvalidAgentResponse` if it is not a response.
 pub fn decode_done(body: &[u8]) -> Result<()> {
     let response = succeeded(body)?;
     if response.result.is_none() && response.jsonrpc.is_none() {
@@ -299,7 +299,7 @@ fn peer_error(error: ErrorObject<'_>) -> Error {
                 _ => Vec::new(),
             }
         }
-        // v0.3 peers send anything; it is kept as a detail of no known type.
+        // v0.3 peers send any JSON; it is kept as a detail of unknown type.
         Some(Value::Null) | None => Vec::new(),
         Some(other) => vec![other],
     };

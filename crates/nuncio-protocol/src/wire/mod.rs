@@ -1,6 +1,5 @@
-//! Wire formats. Framing ([`jsonrpc`], [`rest`], [`sse`]) knows envelopes, paths and frames; a
-//! [`Dialect`] knows the names and shapes of one version. Neither does I/O, and both sides of the wire
-//! use the same code.
+//! Wire formats. Framing ([`jsonrpc`], [`rest`], [`sse`]) has envelopes, paths and frames; a [`Dialect`]
+//! has the names and shapes of one version. Neither does I/O, and both sides of the wire use the same code.
 
 pub mod glance;
 pub mod jsonrpc;
@@ -19,17 +18,17 @@ use crate::{
     op::{Call, Op, Reply},
 };
 
-/// An answer in pieces, each made when it is asked for.
+/// An answer in pieces, each encoded on demand.
 pub type Pieces = Box<dyn Iterator<Item = Vec<u8>> + Send>;
 
-/// The names and shapes of one version on the JSON bindings.
+/// The names and shapes of one version in the JSON bindings.
 ///
-/// A dialect is pure: bytes to types and back. Input is read liberally, output written exactly.
+/// A dialect is pure: bytes to types and back. Decoding is lenient, encoding is exact.
 pub trait Dialect: Send + Sync + 'static {
-    /// The version it speaks.
+    /// The version.
     fn version(&self) -> Version;
 
-    /// Its place among the encodings that a [`StreamItem`] keeps; each dialect has its own.
+    /// Its slot among the cached encodings of a [`StreamItem`]; each dialect has its own.
     fn slot(&self) -> usize;
 
     /// The JSON-RPC method of an operation; `None` if this version does not have it.
@@ -38,74 +37,75 @@ pub trait Dialect: Send + Sync + 'static {
     /// The operation of a JSON-RPC method.
     fn op(&self, method: &str) -> Option<Op>;
 
-    /// Server: reads the parameters.
+    /// Server: decodes the parameters.
     ///
     /// # Errors
-    /// `InvalidParams` that names the field.
+    /// `InvalidParams` with the field.
     fn decode_call(&self, op: Op, params: Option<&RawValue>) -> Result<Call>;
 
-    /// Server: true if the parameters say something that our types have no place for, so that what is decoded is
-    /// less than what was said.
+    /// Server: true if the parameters have members that our types cannot express, so that decoding loses
+    /// them.
     fn says_more(&self, _op: Op, _params: Option<&RawValue>) -> bool {
         false
     }
 
-    /// Server: writes an answer other than a stream.
+    /// Server: encodes an answer other than a stream.
     ///
     /// # Errors
-    /// The answer cannot be written in this version.
+    /// This version cannot express the answer.
     fn encode_reply(&self, op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()>;
 
-    /// Server: writes a large answer other than a stream piece by piece, each when it is asked for. Together they are
-    /// what [`Self::encode_reply`] writes; they may be one.
+    /// Server: encodes a large answer other than a stream in pieces, each on demand. Together they equal
+    /// the output of [`Self::encode_reply`]; there may be only one.
     ///
     /// # Errors
-    /// The answer cannot be written in this version.
+    /// This version cannot express the answer.
     fn reply_pieces(&self, op: Op, reply: Reply) -> Result<Pieces> {
         let mut out = Vec::new();
         self.encode_reply(op, &reply, &mut out)?;
         Ok(Box::new(std::iter::once(out)))
     }
 
-    /// Server: writes an event.
+    /// Server: encodes an event.
     fn encode_event(&self, event: &Event, out: &mut Vec<u8>);
 
-    /// True if the clients of this version expect a streaming call that is refused to answer with a
-    /// stream of one error; otherwise it answers like any other call.
+    /// True if clients of this version expect a refused streaming call to be answered with a stream of one
+    /// error; otherwise it is answered like any other call.
     fn refuses_in_stream(&self) -> bool {
         false
     }
 
-    /// Client: writes the parameters.
+    /// Client: encodes the parameters.
     ///
     /// # Errors
-    /// The call cannot be written in this version.
+    /// This version cannot express the call.
     fn encode_call(&self, call: &Call, out: &mut Vec<u8>) -> Result<()>;
 
-    /// Client: reads an answer other than a stream.
+    /// Client: decodes an answer other than a stream.
     ///
     /// # Errors
-    /// `InvalidAgentResponse` that names the field.
+    /// `InvalidAgentResponse` with the field.
     fn decode_reply(&self, op: Op, result: &RawValue) -> Result<Reply>;
 
-    /// Where the task of an event is, for a glance at it; `None`: not in one place.
+    /// The location of the task in an event, for [`glance`]; `None` if it has no fixed one.
     fn task_place(&self) -> Option<TaskPlace> {
         None
     }
 
-    /// Client: reads an event.
+    /// Client: decodes an event.
     ///
     /// # Errors
-    /// `InvalidAgentResponse` that names the field.
+    /// `InvalidAgentResponse` with the field.
     fn decode_event(&self, data: &RawValue) -> Result<Event>;
 
-    /// Client: reads the event of a JSON-RPC response in one pass; `None` if it is not as it should be.
+    /// Client: decodes the event of a JSON-RPC response in one pass; `None` if it is not the expected
+    /// response.
     fn event_of(&self, response: &str) -> Option<Event>;
 
-    /// Client: reads the event of a JSON-RPC response.
+    /// Client: decodes the event of a JSON-RPC response.
     ///
     /// # Errors
-    /// The peer's error; `InvalidAgentResponse` that says what is wrong.
+    /// The peer's error; `InvalidAgentResponse` with the problem.
     fn decode_event_response(&self, response: &str) -> Result<Event> {
         match self.event_of(response) {
             Some(event) => Ok(event),
@@ -114,8 +114,7 @@ pub trait Dialect: Send + Sync + 'static {
     }
 }
 
-/// Writes the event of a stream: encoded once for all subscribers that share it, or straight away if
-/// there is only one.
+/// Encodes the event of a stream: once for all subscribers that share it, or directly if there is only one.
 pub fn write_event(dialect: &dyn Dialect, item: &StreamItem, out: &mut Vec<u8>) {
     if !item.is_shared() {
         return dialect.encode_event(item.event(), out);

@@ -1,7 +1,8 @@
-//! Large answers of version 1.0 in pieces: part by part, so that nobody has to hold a second copy of all of them.
+//! Large answers of version 1.0 in pieces, part by part, so that no second copy of the whole answer is in
+//! memory.
 //!
-//! Together the pieces are what [`Serialize`] writes of the whole. An object is written with its list empty and cut
-//! there; the items come in between.
+//! Together the pieces equal the output of [`Serialize`] for the whole. An object is encoded with its list
+//! empty and split there; the items go in between.
 
 use std::{iter, sync::Arc};
 
@@ -20,7 +21,7 @@ pub(super) fn page(mut page: ListTasksResponse) -> Pieces {
 pub(super) fn task(task: Task) -> impl Iterator<Item = Vec<u8>> + Send {
     let Task { id, context_id, status, artifacts, history, metadata } = task;
     let mut head = json(&Task { id, context_id, status, ..Task::default() });
-    // It goes on.
+    // Removes the closing brace: further members follow.
     head.pop();
     let last = move || {
         let mut last = Vec::new();
@@ -37,7 +38,7 @@ pub(super) fn task(task: Task) -> impl Iterator<Item = Vec<u8>> + Send {
         .chain(iter::once_with(last))
 }
 
-/// A list of a task, if it has any items.
+/// A list of a task, if it is not empty.
 fn member<T: Send, I: Iterator<Item = Vec<u8>> + Send>(
     name: &'static str,
     items: Vec<T>,
@@ -79,13 +80,14 @@ fn part(part: &Part) -> iter::Once<Vec<u8>> {
     iter::once(json(part))
 }
 
-/// An object whose list of this name is empty, with these items in it.
+/// Inserts items into an object with an empty list of this name.
 fn with_items<I: Iterator<Item = Vec<u8>> + Send>(
     mut head: Vec<u8>,
     list: &'static str,
     items: impl Iterator<Item = I> + Send,
 ) -> impl Iterator<Item = Vec<u8>> + Send {
-    // Quotes within a text are escaped, and nothing before the list has members of its own: this is its name.
+    // Quotes within a text are escaped, and no member before the list contains an object, so this is its
+    // name.
     let mark = format!("\"{list}\":[");
     let at = head.windows(mark.len()).position(|window| window == mark.as_bytes());
     let tail = head.split_off(at.map_or(head.len(), |at| at + mark.len()));
@@ -99,6 +101,6 @@ fn separated<I: Iterator<Item = Vec<u8>> + Send>(
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {
-    // Our types have string keys and finite numbers only: writing them to memory cannot fail.
+    // Our types have only string keys and finite numbers, so serializing to memory cannot fail.
     serde_json::to_vec(value).unwrap_or_default()
 }

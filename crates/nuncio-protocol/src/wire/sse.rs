@@ -1,4 +1,4 @@
-//! Server-sent events: frames out, and a decoder that bounds what a peer can make us keep.
+//! Server-sent events: an encoder of frames, and a decoder with limited memory.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::Seq;
 /// A comment frame that keeps idle connections open.
 pub const HEARTBEAT: &[u8] = b": keep-alive\n\n";
 
-/// Writes one frame; `data` writes its single line, which must hold no line break (JSON has none).
+/// Encodes one frame; `data` writes its single line, which must not contain a line break (JSON has none).
 pub fn encode_frame(seq: Option<Seq>, out: &mut Vec<u8>, data: impl FnOnce(&mut Vec<u8>)) {
     if let Some(seq) = seq {
         out.extend_from_slice(b"id: ");
@@ -22,18 +22,18 @@ pub fn encode_frame(seq: Option<Seq>, out: &mut Vec<u8>, data: impl FnOnce(&mut 
     out.extend_from_slice(b"\n\n");
 }
 
-/// An event as it was received.
+/// A received event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Frame<'a> {
-    /// The last id seen so far, this event's included; ids are inherited by the frames after them.
+    /// The last id received so far, including this event's; later frames inherit it.
     pub id: Option<&'a str>,
-    /// The event's name; A2A gives it no meaning.
+    /// The name of the event, without meaning in A2A.
     pub event: Option<&'a str>,
     /// The data lines, joined by line breaks.
     pub data: &'a str,
 }
 
-/// An event or a line is larger than allowed, or is not text. The stream is of no more use.
+/// An event or a line is larger than the limit, or is not text. The stream cannot be continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// Larger than the limit.
@@ -53,40 +53,40 @@ impl std::fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// Turns bytes, however they are cut, into frames (WHATWG event stream: LF, CR or CRLF, a leading BOM,
-/// comments, unknown fields). Nearly all data is one line that comes whole, and is shown where it lies.
+/// Decodes bytes, in chunks of any size, to frames (WHATWG event stream: LF, CR or CRLF, a leading BOM,
+/// comments, unknown fields). Nearly all data is a single complete line, which is returned without a copy.
 #[derive(Debug)]
 pub struct Decoder {
-    /// Received and not yet taken as lines.
+    /// Received bytes that are not consumed yet.
     buffer: Bytes,
     /// The beginning of the next line in `buffer`.
     start: usize,
-    /// Up to where `buffer` was searched for a line end.
+    /// The end of the part of `buffer` that was searched for a line end.
     searched: usize,
     /// The last id.
     id: Option<String>,
-    /// Of the frame in the making.
+    /// The event name of the current frame.
     event: Option<String>,
-    /// Of the frame in the making.
+    /// The data of the current frame.
     data: Data,
-    /// Several data lines, or one that does not lie in `buffer` any more.
+    /// Several data lines, or one that is not in `buffer` any more.
     joined: String,
-    /// The frame in the making was given out; the next begins.
+    /// The current frame was returned; the next one begins.
     is_given: bool,
-    /// A CR ended the last line; an LF right after it belongs to it.
+    /// The last line ended with CR; an LF directly after it belongs to it.
     after_cr: bool,
     /// The first bytes may be a BOM.
     at_start: bool,
-    /// The limit of a line, and of a frame, in bytes.
+    /// The limit of a line and of a frame, in bytes.
     limit: usize,
 }
 
 /// The data of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Data {
-    /// There is no line of it, not even an empty one.
+    /// No data line, not even an empty one.
     None,
-    /// A line, where it lies in the buffer.
+    /// One line, as its range in the buffer.
     Line(Range<usize>),
     /// The joined text.
     Joined,
@@ -111,7 +111,7 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes as they come. Call [`Self::next_frame`] until it has none before giving more.
+    /// Adds received bytes. Call [`Self::next_frame`] until it returns none before adding more.
     pub fn push(&mut self, bytes: Bytes) {
         let rest = std::mem::take(&mut self.buffer).split_off(self.start);
         self.searched -= self.start;
@@ -119,17 +119,18 @@ impl Decoder {
         self.buffer = if rest.is_empty() {
             bytes
         } else {
-            // Ours from the second piece on, and then it grows in place: a large event comes in many.
+            // Owned from the second chunk on, so that it grows in place: a large event arrives in many
+            // chunks.
             let mut rest = rest.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&*shared));
             rest.extend_from_slice(&bytes);
             rest.freeze()
         };
     }
 
-    /// The next whole frame, if there is one.
+    /// The next complete frame, if there is one.
     ///
     /// # Errors
-    /// The stream breaks a bound or is no text; there is nothing more to be had from it.
+    /// The stream exceeds a limit or is not text; it cannot be continued.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, DecodeError> {
         if std::mem::take(&mut self.is_given) {
             self.begin();
@@ -141,14 +142,14 @@ impl Decoder {
             }
             Ok(false) => Ok(None),
             Err(error) => {
-                // Whoever goes on all the same finds nothing that lies no more.
+                // A caller that continues after the error must not find a stale range.
                 self.begin();
                 Err(error)
             }
         }
     }
 
-    /// Reads lines; true at the end of a frame that has data.
+    /// Consumes lines; true at the end of a frame with data.
     fn advance(&mut self) -> Result<bool, DecodeError> {
         while let Some(line) = self.next_line()? {
             if !line.is_empty() {
@@ -163,13 +164,13 @@ impl Decoder {
         Ok(false)
     }
 
-    /// A frame begins; the id stays.
+    /// Begins a frame; the id stays.
     fn begin(&mut self) {
         (self.event, self.data) = (None, Data::None);
         self.joined.clear();
     }
 
-    /// Nothing more lies in the buffer than the beginning of a line: whoever reads into it may have it back.
+    /// Releases the buffer if only the beginning of a line is left, so that its memory can be reused.
     fn let_go(&mut self) -> Result<(), DecodeError> {
         if let Data::Line(line) = &self.data {
             self.joined.push_str(text(&self.buffer[line.clone()])?);
@@ -182,7 +183,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The bounds of the next line in `buffer`, without its end.
+    /// The range of the next line in `buffer`, without its end.
     fn next_line(&mut self) -> Result<Option<Range<usize>>, DecodeError> {
         if self.after_cr && self.start < self.buffer.len() {
             self.after_cr = false;
@@ -192,7 +193,7 @@ impl Decoder {
             }
         }
         if self.at_start {
-            // Wait for three bytes, or for one that shows that it is no BOM.
+            // Waits for three bytes, or for one that is not part of a BOM.
             const BOM: &[u8] = b"\xef\xbb\xbf";
             if self.buffer.len() < BOM.len() && BOM.starts_with(&self.buffer) {
                 return Ok(None);
@@ -223,7 +224,7 @@ impl Decoder {
         const DATA: &[u8] = b"data:";
         let bytes = &self.buffer[line.clone()];
         if bytes.starts_with(DATA) {
-            // Nearly every line is one of data: no need to look for the end of its name.
+            // Nearly every line is a data line: its name need not be searched.
             let begin = line.start + DATA.len();
             let space = self.buffer[begin..line.end].starts_with(b" ");
             return self.data_line(begin + usize::from(space)..line.end);
@@ -234,13 +235,13 @@ impl Decoder {
         match name {
             "data" => return self.data_line(line.end..line.end),
             "id" if !value.contains('\0') => {
-                // In the place of the one before: nearly every frame has one.
+                // Reuses the allocation: nearly every frame has an id.
                 let id = self.id.get_or_insert_default();
                 id.clear();
                 id.push_str(value);
             }
             "event" => self.event = Some(value.to_owned()),
-            // Comments (an empty name), `retry`, and what we do not know.
+            // Comments (an empty name), `retry`, and unknown fields.
             _ => {}
         }
         Ok(())

@@ -10,7 +10,7 @@ use crate::{
     op::{Call, Op, Reply},
 };
 
-/// The v1.0 dialect, of JSON-RPC and HTTP+JSON alike.
+/// The v1.0 dialect, for JSON-RPC and HTTP+JSON.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct V1;
 
@@ -95,7 +95,7 @@ impl Dialect for V1 {
     }
 
     fn encode_event(&self, event: &Event, out: &mut Vec<u8>) {
-        // Our types have string keys and finite numbers only: writing them to memory cannot fail.
+        // Our types have only string keys and finite numbers, so serializing to memory cannot fail.
         let _ = write(event, out);
     }
 

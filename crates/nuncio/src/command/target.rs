@@ -154,8 +154,8 @@ mod tests {
         }
         for (header, expected) in [
             ("A2A-Version: 0.3", "--a2a-version"),
-            ("b ad: secret", "\"b ad\" is no name of a header"),
-            ("Name: secret\nb", "Name: holds characters that cannot stand in a header"),
+            ("b ad: secret", "\"b ad\" is not a valid header name"),
+            ("Name: secret\nb", "Name: has characters that are not allowed in a header"),
         ] {
             let error = name_and_value(header).unwrap_err();
             assert!(error.is::<exit::Usage>(), "{header:?}");

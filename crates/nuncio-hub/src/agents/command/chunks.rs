@@ -1,23 +1,23 @@
-//! The artifact that plain text goes to, piece by piece.
+//! The artifact of plain text, emitted chunk by chunk.
 
 use nuncio_protocol::{Artifact, ArtifactId, Part, Result};
 use nuncio_server::{Emitter, ExecContext};
 
 const NAME: &str = "output";
 
-/// An artifact in the making. There is none as long as there is nothing in it.
+/// An artifact that is being written. It is not created before its first chunk.
 pub(super) struct Chunks<'a> {
     out: &'a Emitter,
     id: ArtifactId,
-    /// There is a piece of it.
+    /// A chunk was emitted.
     begun: bool,
-    /// There may be more.
+    /// The last chunk was not emitted yet.
     open: bool,
 }
 
 impl<'a> Chunks<'a> {
     pub(super) fn new(cx: &ExecContext, out: &'a Emitter) -> Self {
-        // What was made for an earlier message of the task stays.
+        // Artifacts of earlier messages of the task keep their ids.
         let taken = |id: &str| {
             cx.task.iter().flat_map(|task| &task.artifacts).any(|made| made.artifact_id.as_str() == id)
         };
@@ -30,7 +30,7 @@ impl<'a> Chunks<'a> {
         Self { out, id: id.into(), begun: false, open: false }
     }
 
-    /// Adds a piece.
+    /// Emits a chunk.
     pub(super) async fn add(&mut self, text: String, last: bool) -> Result<()> {
         let artifact = Artifact::new(self.id.clone(), Part::text(text)).with_name(NAME);
         self.out.chunk(artifact, self.begun, last).await?;
@@ -38,7 +38,7 @@ impl<'a> Chunks<'a> {
         Ok(())
     }
 
-    /// Completes it with this last piece, if there is anything to complete.
+    /// Emits the last chunk, unless the artifact is empty or already complete.
     pub(super) async fn close(&mut self, text: String) -> Result<()> {
         if self.open || !text.is_empty() {
             self.add(text, true).await?;

@@ -1,4 +1,4 @@
-//! One line of a program that speaks JSON: what it says, or why it is not understood.
+//! Parses one line of a program that writes JSON: an event, or the reason why the line is invalid.
 
 #[cfg(test)]
 mod tests;
@@ -11,23 +11,24 @@ use nuncio_protocol::{
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// What a line says.
+/// The content of a line.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Said {
-    /// Where the task stands now.
+    /// The new status of the task.
     Status(TaskState, Vec<Part>),
-    /// An artifact, or a piece of one.
+    /// An artifact, or a chunk of one.
     Artifact { artifact: Artifact, append: bool, last: bool },
-    /// A piece of the artifact for plain text.
+    /// A chunk of the artifact for plain text.
     Text { text: String, last: bool },
-    /// A direct reply.
+    /// A reply without a task.
     Reply(Vec<Part>),
-    /// One of these, in the protocol's own words.
+    /// An event in the shape of the A2A specification.
     Event(Event),
 }
 
-/// A form that a line may have: the member that tells it, and those that may stand beside. Of two that fit,
-/// the first counts. The last two, and a message that is an object, are the protocol's own.
+/// The forms of a line: the member that identifies the form, and the members allowed beside it. If two
+/// match, the first wins. The last two forms, and a `message` that is an object, have the shape of the A2A
+/// specification.
 const FORMS: &[(&str, &[&str])] = &[
     ("status", &["text", "parts"]),
     ("text", &["last"]),
@@ -42,7 +43,7 @@ const FORMS: &[(&str, &[&str])] = &[
     ("artifactUpdate", &[]),
 ];
 
-/// How a line names a state, besides the protocol's own way.
+/// Names of states in a line. The names of the A2A specification are accepted, too.
 const STATES: &[(&str, TaskState)] = &[
     ("working", TaskState::Working),
     ("input-required", TaskState::InputRequired),
@@ -52,19 +53,19 @@ const STATES: &[(&str, TaskState)] = &[
     ("rejected", TaskState::Rejected),
 ];
 
-/// How alike a word must be to be suggested.
+/// Minimum similarity of a key that is suggested for an unknown one.
 const ALIKE: f64 = 0.7;
 
-/// Reads a line.
+/// Parses a line.
 ///
 /// # Errors
-/// Says what was expected.
+/// The problem, and the expected form.
 pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
     let Ok(Value::Object(mut members)) = serde_json::from_slice(line) else {
         return Err("is no JSON object".to_owned());
     };
     let form = form(&members)?;
-    // It is there: it told the form.
+    // Present: `form` found it.
     let value = members.remove(form).unwrap_or_default();
     match form {
         "status" => {
@@ -82,7 +83,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
         }
         "artifact" => {
             let (append, last) = (flag(&mut members, "append")?, flag(&mut members, "last")?);
-            // Where nothing is said about pieces it is whole.
+            // An artifact without `append` and `last` is complete.
             let whole = append.is_none() && last.is_none();
             let artifact = read(form, value)?;
             check(&artifact)?;
@@ -93,7 +94,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
             Ok(Said::Event(Event::Message(Arc::new(message))))
         }
         "message" => match words(form, value)? {
-            parts if parts.is_empty() => Err("has a \"message\" that says nothing".to_owned()),
+            parts if parts.is_empty() => Err("has an empty \"message\"".to_owned()),
             parts => Ok(Said::Reply(parts)),
         },
         "artifactUpdate" => {
@@ -104,7 +105,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
         "statusUpdate" => {
             let mut update: TaskStatusUpdateEvent = read(form, value)?;
             allowed(update.status.state)?;
-            // The hub's clock counts.
+            // The hub's clock sets the time.
             update.status.timestamp = None;
             let message = update.status.message.take().map(Arc::unwrap_or_clone);
             update.status.message = message.map(own).transpose()?.map(Arc::new);
@@ -118,7 +119,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
     }
 }
 
-/// The member that tells the form; no other than its own may stand beside.
+/// Finds the member that identifies the form, and refuses members that the form does not allow.
 fn form(members: &Map<String, Value>) -> Result<&'static str, String> {
     if members.contains_key("task") {
         return Err("has \"task\": the hub makes the task; say its status and its artifacts".to_owned());
@@ -129,7 +130,7 @@ fn form(members: &Map<String, Value>) -> Result<&'static str, String> {
     }
     let Some((form, beside)) = FORMS.iter().find(|(form, _)| members.contains_key(*form)) else {
         let forms: Vec<&str> = FORMS.iter().map(|(form, _)| *form).collect();
-        return Err(format!("says nothing; expected one of {}", forms.join(", ")));
+        return Err(format!("has no known key; expected one of {}", forms.join(", ")));
     };
     match members.keys().find(|key| *key != form && !beside.contains(&key.as_str())) {
         Some(other) => Err(format!("has both {form:?} and {other:?}, which do not go together")),
@@ -146,7 +147,7 @@ fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// A word of the program's, short enough to be shown.
+/// Quotes a text of the program, shortened for a message.
 fn quote(word: &str) -> String {
     format!("{:?}", word.chars().take(40).collect::<String>())
 }
@@ -163,15 +164,15 @@ fn state(value: &Value) -> Result<TaskState, String> {
     })
 }
 
-/// The rest is not for a program to say: the hub has submitted it, and the caller cancels it.
+/// Refuses the states that a program may not set: the hub submits the task, and the caller cancels it.
 fn allowed(state: TaskState) -> Result<(), String> {
     match STATES.iter().any(|(_, known)| *known == state) {
         true => Ok(()),
-        false => Err(format!("has the state {}, which is not for a program to say", state.as_str())),
+        false => Err(format!("has the state {}, which a program may not set", state.as_str())),
     }
 }
 
-/// An artifact has a name and something in it.
+/// Checks that an artifact has an id and parts.
 fn check(artifact: &Artifact) -> Result<(), String> {
     if artifact.artifact_id.is_empty() {
         return Err("has an artifact without \"artifactId\"".to_owned());
@@ -182,7 +183,8 @@ fn check(artifact: &Artifact) -> Result<(), String> {
     Ok(())
 }
 
-/// A message in the protocol's own words, spoken by the agent. Of which task and context it is, is known.
+/// Checks a message in the shape of the A2A specification, and makes it one of the agent. The hub sets its
+/// task and context.
 fn own(message: Message) -> Result<Message, String> {
     if message.message_id.is_empty() {
         return Err("has a message without \"messageId\"".to_owned());
@@ -193,7 +195,7 @@ fn own(message: Message) -> Result<Message, String> {
     Ok(Message { role: Role::Agent, task_id: None, context_id: None, ..message })
 }
 
-/// Text, or parts as the protocol has them; nothing is nothing.
+/// Reads text, or an array of parts. Null and empty text give no parts.
 fn words(key: &str, value: Value) -> Result<Vec<Part>, String> {
     match value {
         Value::Null => Ok(Vec::new()),
@@ -201,7 +203,7 @@ fn words(key: &str, value: Value) -> Result<Vec<Part>, String> {
         Value::String(text) => Ok(vec![Part::text(text)]),
         Value::Array(_) => read(key, value),
         Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
-            Err(format!("has something else in {key:?}; expected text, or an array of parts"))
+            Err(format!("has a wrong value in {key:?}; expected text, or an array of parts"))
         }
     }
 }
@@ -211,5 +213,5 @@ fn flag(members: &mut Map<String, Value>, key: &str) -> Result<Option<bool>, Str
 }
 
 fn read<T: DeserializeOwned>(key: &str, value: Value) -> Result<T, String> {
-    serde_json::from_value(value).map_err(|error| format!("has something else in {key:?}: {error}"))
+    serde_json::from_value(value).map_err(|error| format!("has a wrong value in {key:?}: {error}"))
 }

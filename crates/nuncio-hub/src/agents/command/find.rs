@@ -1,4 +1,4 @@
-//! Whether the program is there and may be run, and where it is.
+//! Finds the program of an agent and checks that it can be executed.
 
 use std::{
     ffi::OsString,
@@ -9,21 +9,21 @@ use std::{
 
 use crate::config::Command;
 
-/// Where programs are looked for by one that has no `PATH`.
+/// The search path of a program that gets no `PATH`.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Why a program cannot be started. Callers see the words, and only the log sees the cause.
+/// The reason why a program cannot be started. Callers see only its text; the log has the cause as well.
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// Its working directory is not there.
+    /// The working directory does not exist.
     Directory(PathBuf),
-    /// There is no such program.
+    /// The program does not exist.
     Missing(String),
-    /// It is there, and may not be executed.
+    /// The file exists and is not executable.
     Forbidden(PathBuf),
-    /// The system says so.
+    /// The operating system refused to start it.
     System(io::Error),
-    /// Its memory could not be limited.
+    /// The memory limit could not be set.
     Memory(io::Error),
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// What the operator is to look at.
+    /// The path, name or system error, for the operator.
     pub(super) fn cause(&self) -> String {
         match self {
             Self::Directory(path) | Self::Forbidden(path) => path.display().to_string(),
@@ -50,16 +50,16 @@ impl Problem {
     }
 }
 
-/// Where the program is.
+/// The path of the program.
 ///
 /// # Errors
-/// It cannot be run.
+/// The program cannot be run.
 pub(super) fn find(settings: &Command) -> Result<PathBuf, Problem> {
     if let Some(directory) = settings.directory.as_ref().filter(|directory| !directory.is_dir()) {
         return Err(Problem::Directory(directory.clone()));
     }
     if settings.line.program.contains('/') {
-        // A relative path would be looked for in the program's own working directory.
+        // The child would resolve a relative path in its own working directory.
         let path = std::path::absolute(&settings.line.program).map_err(Problem::System)?;
         return match path.is_file() {
             true if is_executable(&path) => Ok(path),
@@ -88,7 +88,7 @@ fn search_path(settings: &Command) -> OsString {
     own.or_else(inherited).unwrap_or_else(|| USUAL_PATH.into())
 }
 
-/// True if anybody may execute it. Whether we may is for the system to say.
+/// True if any execute bit is set. The system decides at the start whether the hub may execute it.
 fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
 }

@@ -1,4 +1,4 @@
-//! A JSON object per line: the message on standard input, events on standard output.
+//! The JSON format, one object per line: the message on standard input, events on standard output.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use super::{
 };
 use crate::config::Command;
 
-/// Files are parts like others here.
+/// Files are accepted: in this format they are parts like any other.
 pub(super) const INPUT: &[&str] = &["*/*"];
 pub(super) const OUTPUT: &[&str] = &["text/plain", "application/json"];
 
-/// How much of a line that is not understood is shown.
+/// Characters of an invalid line that are shown in the error.
 const EXCERPT: usize = 80;
 
-/// What a program is given, in one line.
+/// The input of a program, in one line.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Input<'a> {
@@ -47,10 +47,10 @@ struct Input<'a> {
     metadata: &'a Metadata,
 }
 
-/// The input of the program, which knows conversations by the names of this key.
+/// Encodes the input of the program, with derived context ids.
 ///
 /// # Errors
-/// It cannot be written as JSON.
+/// The input cannot be written as JSON.
 pub(super) fn input(agent: &str, cx: &ExecContext, contexts: &ContextKey) -> Result<Vec<u8>> {
     let caller = &cx.call.caller;
     let as_seen = |task: &Task| contexts.task(caller, task.clone());
@@ -71,16 +71,16 @@ pub(super) fn input(agent: &str, cx: &ExecContext, contexts: &ContextKey) -> Res
     Ok(line)
 }
 
-/// Reads events.
+/// Reads a program's output as events.
 pub(super) struct Json<'a> {
     cx: &'a ExecContext,
     out: &'a Emitter,
     chunks: Chunks<'a>,
     limit: usize,
-    /// The number of the line.
+    /// Number of lines read.
     number: u64,
     unread: Vec<u8>,
-    /// It has said something: there is a task, which is in progress.
+    /// The task exists and is in progress.
     begun: bool,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Json<'a> {
         self.chunks.close(String::new()).await
     }
 
-    /// A line is not longer than it may be.
+    /// Checks the length of a line against the limit.
     fn check(&self, length: usize) -> Result<(), Stop> {
         if length <= self.limit {
             return Ok(());
@@ -189,13 +189,13 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    /// Where the task is about to stand. What was made until somebody is waited for is complete.
+    /// Prepares a change of state: a settled state completes the open artifact.
     async fn stand(&mut self, state: TaskState) -> Result<()> {
         self.begun = true;
         if state.is_settled() { self.close().await } else { Ok(()) }
     }
 
-    /// A program that makes something works, whether it says so or not.
+    /// Sets the task to working before its first artifact, if the program has not set a state.
     async fn begin(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.begun, true) {
             self.out.working().await?;
@@ -204,12 +204,12 @@ impl<'a> Json<'a> {
     }
 }
 
-/// A program that has said the end has nothing more to say.
+/// Stops reading after a terminal state.
 fn ends(state: TaskState) -> Result<(), Stop> {
     if state.is_terminal() { Err(Stop::Said) } else { Ok(()) }
 }
 
-/// The beginning of a line, fit to be shown.
+/// The beginning of a line, without control characters.
 fn excerpt(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let mut excerpt: String = text.chars().filter(|c| !c.is_control()).take(EXCERPT).collect();

@@ -1,12 +1,14 @@
-//! Programs as agents: a process for each message, its output streamed, its exit code the state.
+//! Programs as agents: a process for each message. Its output is streamed as artifacts or events, and its
+//! exit code decides the final state.
 //!
-//! Reading order: this file runs one message; `find` says whether the program is there, `spawn` starts it,
-//! `process` has its end, `output` reads it within bounds, `text` and `json` are the two formats, `event` is
-//! one line of the second, `chunks` the artifact of plain text, `words` what it says on standard error, `preflight`
+//! Reading order: this file runs one message; `find` locates the program, `spawn` starts it, `process` ends
+//! it, `output` reads standard output within limits; `text` and `json` are the two formats, `event` parses
+//! a line of the second, `chunks` is the artifact of plain text; `words` reads standard error; `preflight`
 //! checks a configuration.
 //!
-//! A program is over when its first process is and its output has ended. Whatever it has started belongs to
-//! its process group and goes with it: there is no way out of here by which the group would live on.
+//! **Invariant:** a program has ended when its first process has exited and its output is closed. All
+//! processes that it started belong to its process group, and every path out of this module kills the
+//! group.
 
 mod chunks;
 mod event;
@@ -41,7 +43,7 @@ use crate::{
     config::{self, Command, Format},
 };
 
-/// The longest that the end of a program takes beyond its grace.
+/// The maximum time to end a program after its grace.
 const MARGIN: Duration = Duration::from_secs(1);
 
 #[async_trait]
@@ -56,7 +58,7 @@ impl Kind for Command {
         Ok(Prepared::durable(RuntimeSpec::new(builder)))
     }
 
-    /// A runtime has its grace for cancels for good.
+    /// A runtime cannot change its cancel grace.
     fn runtime_key(&self) -> String {
         format!("command {:?}", self.grace)
     }
@@ -68,7 +70,7 @@ impl Kind for Command {
 
 /// An agent that runs the program.
 fn agent(urls: &AgentUrls, name: &str, settings: &Command, isolation: &Isolation) -> RuntimeBuilder {
-    // The program is given its grace, and not cut short by the runtime.
+    // The runtime waits longer than the program's grace, so that it does not end the execution first.
     let cancel_grace = settings.grace + MARGIN;
     Runtime::builder(card(urls, name, settings), Program::new(settings, name, isolation))
         .limits(Limits { cancel_grace, ..Limits::default() })
@@ -95,25 +97,25 @@ fn card(urls: &AgentUrls, name: &str, settings: &Command) -> AgentCard {
     card
 }
 
-/// An agent that is a program.
+/// The executor of a program.
 struct Program {
     settings: Command,
     name: Arc<str>,
-    /// Names conversations for it.
+    /// Derives the context ids that the program sees.
     contexts: ContextKey,
-    /// One for each process that may run.
+    /// A permit for each process that may run.
     processes: CallerPool,
 }
 
-/// Why a program is ended before its own end.
+/// The reason why a program is stopped before it ends by itself.
 enum Stop {
-    /// The task is canceled, or the hub ends: the runtime has the words for it.
+    /// The task was canceled or the hub shuts down; the runtime records the state.
     Canceled,
-    /// The program itself has said how the task ends.
+    /// The program has set a terminal state or replied.
     Said,
-    /// It does what it may not, or for too long.
+    /// The program exceeded a limit or wrote an invalid line.
     Refused(String),
-    /// Nothing can be recorded any more.
+    /// The task cannot be recorded any more.
     Over(Error),
 }
 
@@ -123,14 +125,14 @@ impl From<Error> for Stop {
     }
 }
 
-/// What a program's output is taken for.
+/// Reads the output in the configured format.
 enum Reader<'a> {
     Text(Text<'a>),
     Json(Json<'a>),
 }
 
 impl Reader<'_> {
-    /// Reads to the end.
+    /// Reads until the end of the output.
     async fn read(&mut self, output: &mut Output) -> Result<(), Stop> {
         match self {
             Self::Text(text) => text.read(output).await,
@@ -138,7 +140,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Completes what was read so far.
+    /// Completes the artifact with the output read so far.
     async fn close(&mut self) -> Result<()> {
         match self {
             Self::Text(text) => text.close().await,
@@ -182,7 +184,8 @@ impl Executor for Program {
         self.end(ended, process, reader, output, words).await
     }
 
-    /// A process costs more than a commit, and a program that has run is to be known of.
+    /// A task is always stored: a process costs more than a commit, and its run should be visible
+    /// afterwards.
     fn always_leaves_task(&self) -> bool {
         true
     }
@@ -191,14 +194,14 @@ impl Executor for Program {
 impl Program {
     fn new(settings: &Command, name: &str, isolation: &Isolation) -> Self {
         if let Err(problem) = find::find(settings) {
-            tracing::warn!(agent = name, %problem, cause = problem.cause(), "this agent cannot be run as things are");
+            tracing::warn!(agent = name, %problem, cause = problem.cause(), "the program of this agent cannot be run; its calls fail until this is corrected");
         }
         let Isolation { contexts, share } = isolation.clone();
         let processes = CallerPool::new(settings.processes, share);
         Self { settings: settings.clone(), name: name.into(), contexts, processes }
     }
 
-    /// Waits until there may be another process; `None` if the task is canceled meanwhile.
+    /// Waits for a permit to run a process; `None` if the task is canceled meanwhile.
     async fn permit(&self, cx: &ExecContext, out: &Emitter) -> Result<Option<CallerPermit>> {
         let caller = CallerKey::from(&cx.call.caller);
         if let Some(permit) = self.processes.try_acquire(&caller) {
@@ -212,7 +215,7 @@ impl Program {
         }
     }
 
-    /// Sees the processes off, then says how it went.
+    /// Ends the processes, then returns the result of the program.
     async fn end(
         &self,
         ended: Result<(), Stop>,
@@ -236,7 +239,7 @@ impl Program {
                 Ok(None) => Ok(()),
                 Ok(Some(failure)) => Err(failed(join(failure, &last))),
                 Err(error) => {
-                    Err(failed("how the program ended is not known").with_source(error.to_string()))
+                    Err(failed("the exit status of the program is unknown").with_source(error.to_string()))
                 }
             },
             Err(Stop::Canceled | Stop::Said) => Ok(()),
@@ -249,21 +252,21 @@ impl Program {
     }
 }
 
-/// Reads what the program says, until it has ended.
+/// Reads the output until the program has ended.
 async fn follow(reader: &mut Reader<'_>, output: &mut Output, process: &Process) -> Result<(), Stop> {
     reader.read(output).await?;
     process.exit().exited().await;
     Ok(())
 }
 
-/// Gives the program what it is to read. Whether it does is its own affair.
+/// Writes the input to the program, which may close its standard input without reading all of it.
 async fn feed(mut stdin: ChildStdin, input: Vec<u8>) {
     if let Err(error) = stdin.write_all(&input).await {
         tracing::debug!(%error, "a program did not read all of its input");
     }
 }
 
-/// Returns when the time is over; never if there is no limit.
+/// Returns the reason when the time limit is over; never returns without a limit.
 async fn time(limit: Option<Duration>) -> String {
     match limit {
         Some(limit) => tokio::time::sleep(limit).await,

@@ -1,4 +1,4 @@
-//! Standard output, as far as it is read: within its limit, and not for ever after the program's end.
+//! Reads standard output within its size limit, and only for a limited time after the program's end.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -14,18 +14,18 @@ use tokio::{
 use super::{Stop, process::Exit};
 use crate::config::Command;
 
-/// How much is read at once: what a pipe holds.
+/// Bytes per read: the capacity of a pipe.
 const AT_ONCE: usize = 64 * 1024;
 
-/// What a program writes.
+/// The standard output of a program.
 pub(super) struct Output {
     stdout: ChildStdout,
     exit: Arc<Exit>,
     limit: u64,
-    /// How much of the limit is left.
+    /// Remaining bytes of the limit.
     left: u64,
     grace: Duration,
-    /// Until when others may hold it open, once the program has ended.
+    /// Deadline for other processes that hold the output open after the program has ended.
     until: OnceLock<Instant>,
 }
 
@@ -41,16 +41,17 @@ impl Output {
         }
     }
 
-    /// Adds what comes next to the buffer; false at the end. Nothing is lost if this is dropped.
+    /// Appends the next bytes to the buffer; false at the end. Cancel-safe: no bytes are lost if the future
+    /// is dropped.
     pub(super) async fn read(&mut self, buffer: &mut Vec<u8>) -> Result<bool, Stop> {
         buffer.reserve(AT_ONCE);
         let held = held(&self.exit, &self.until, self.grace);
         let count = tokio::select! {
-            // What is there is read, however late it is.
+            // Available output is read even after the deadline.
             biased;
             count = self.stdout.read_buf(buffer) => count,
             () = held => {
-                tracing::debug!("a program has ended, and its output was held open by others");
+                tracing::debug!("a program has ended, but another process holds its output open; reading stops");
                 return Ok(false);
             }
         };
@@ -72,13 +73,13 @@ impl Output {
         Ok(count > 0)
     }
 
-    /// Reads to the end, for nobody.
+    /// Reads to the end and discards the bytes.
     pub(super) async fn drain(&mut self) {
         let _ = tokio::io::copy(&mut self.stdout, &mut tokio::io::sink()).await;
     }
 }
 
-/// Returns when the program has ended and the grace for whoever else holds its output is over.
+/// Returns when the program has ended and the grace is over for other processes that hold its output open.
 async fn held(exit: &Exit, until: &OnceLock<Instant>, grace: Duration) {
     exit.exited().await;
     sleep_until(*until.get_or_init(|| Instant::now() + grace)).await;

@@ -1,4 +1,4 @@
-//! Checks of a configuration that names a program, before any hub runs it.
+//! Checks the program and folder that a configuration names, without running it.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::{agents::kind::Problem, config::Command};
 
-/// Problems with the program and its folder.
+/// Checks the program and its working directory.
 pub(super) fn check(settings: &Command) -> Vec<Problem> {
     let folder = settings.directory.as_deref().map_or(Ok(()), is_folder);
     let problem = |key, result: Result<()>| result.err().map(|error| Problem { key, error });

@@ -1,7 +1,7 @@
-//! The processes of a program, from start to end.
+//! The process group of a program: signals, exit and cleanup.
 //!
-//! **Invariant:** the first process is not reaped before its group was killed. Until then its number, which
-//! is the group's, belongs to nobody else, so that no signal can hit a stranger.
+//! **Invariant:** the first process is not reaped before its group was killed. Until then its id, which is
+//! also the group's id, cannot be reused, so that no signal can hit another process.
 
 use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus, sync::Arc, time::Duration};
 
@@ -12,9 +12,10 @@ use tokio::{
     time::timeout,
 };
 
-/// A program that runs.
+/// A running program.
 pub(super) struct Process {
-    /// Before `child`: dropped in this order, the group is killed while its number is still ours.
+    /// Before `child`: fields are dropped in this order, so the group is killed while its id is still in
+    /// use.
     group: Group,
     child: Child,
     exit: Arc<Exit>,
@@ -27,12 +28,12 @@ impl Process {
         Ok(Self { group: Group(Some(pid)), child, exit: Arc::new(Exit(pid)) })
     }
 
-    /// The end of its first process.
+    /// The exit of the first process.
     pub(super) fn exit(&self) -> &Arc<Exit> {
         &self.exit
     }
 
-    /// Bounds the address space of its first process, and of those that are started after this.
+    /// Limits the address space of the first process, and of the processes that it starts from now on.
     #[cfg(target_os = "linux")]
     pub(super) fn limit_memory(&self, bytes: u64) -> io::Result<()> {
         use rustix::process::{Resource, Rlimit, prlimit};
@@ -41,20 +42,20 @@ impl Process {
         Ok(())
     }
 
-    /// Settings with such a limit are refused.
+    /// Unsupported: the configuration refuses a memory limit on this system.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn limit_memory(&self, _: u64) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Asks all of it to end and gives it this long. What it still writes goes to `drain`, so that it can
-    /// tidy up.
+    /// Sends SIGTERM to the group and waits for up to `grace`. Output is read by `drain` meanwhile, so that
+    /// the program can clean up without blocking on its pipe.
     pub(super) async fn stop(&self, grace: Duration, drain: impl Future) {
         self.group.signal(Signal::TERM);
         self.leave(grace, drain).await;
     }
 
-    /// Gives it this long to end by itself.
+    /// Waits for up to `grace` for the program to end by itself.
     pub(super) async fn leave(&self, grace: Duration, drain: impl Future) {
         let gone = futures_util::future::join(drain, self.exit.exited());
         if timeout(grace, gone).await.is_err() {
@@ -62,17 +63,17 @@ impl Process {
         }
     }
 
-    /// Kills what is left of it, and says how its first process ended.
+    /// Kills the rest of the group and returns the exit status of the first process.
     pub(super) async fn end(mut self) -> io::Result<ExitStatus> {
         self.group.signal(Signal::KILL);
         let status = self.child.wait().await;
-        // From here on its number may be another's.
+        // The process is reaped: its id may be reused from now on.
         self.group.0 = None;
         status
     }
 }
 
-/// A process group that does not outlive this.
+/// A process group that is killed on drop.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -91,17 +92,17 @@ impl Drop for Group {
     }
 }
 
-/// The end of a process, seen without reaping it.
+/// The exit of a process, observed without reaping it.
 pub(super) struct Exit(Pid);
 
 impl Exit {
-    /// Returns when it has ended.
+    /// Returns when the process has exited.
     pub(super) async fn exited(&self) {
-        // Listening first: an end between a look and the wait is not missed.
+        // Subscribes before the first check, so that an exit between check and wait is not missed.
         let mut children = match signal(SignalKind::child()) {
             Ok(children) => children,
             Err(error) => {
-                tracing::error!(%error, "the end of a program cannot be waited for; it is killed");
+                tracing::error!(%error, "cannot wait for the end of a program; it is killed");
                 return;
             }
         };
@@ -112,12 +113,12 @@ impl Exit {
 
     fn has_ended(&self) -> bool {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        // An error means that it is no child of ours any more.
+        // An error means that the process is not our child any more.
         !matches!(waitid(WaitId::Pid(self.0), look), Ok(None))
     }
 }
 
-/// In which way it failed; `None` if it did not.
+/// Describes the failure of an exit status; `None` for exit code 0.
 pub(super) fn failure(status: &ExitStatus) -> Option<String> {
     match (status.code(), status.signal()) {
         (Some(0), _) => None,
@@ -130,7 +131,7 @@ pub(super) fn failure(status: &ExitStatus) -> Option<String> {
     }
 }
 
-/// Signals that end programs, by their names.
+/// Names of signals that end programs.
 fn name(signal: i32) -> Option<&'static str> {
     let named = [
         (Signal::HUP, "SIGHUP"),

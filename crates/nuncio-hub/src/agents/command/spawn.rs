@@ -1,4 +1,4 @@
-//! Starting a program: its environment, its pipes, its bounds.
+//! Starts a program with its environment, pipes and limits.
 
 use std::{ffi::OsString, io, process::Stdio};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::config::Command;
 
-/// A program that runs, and the ends of its pipes.
+/// A running program, and our ends of its pipes.
 pub(super) struct Started {
     pub(super) process: Process,
     pub(super) stdin: ChildStdin,
@@ -23,7 +23,7 @@ pub(super) struct Started {
 /// Starts the program in a process group of its own.
 ///
 /// # Errors
-/// Says why it cannot be started.
+/// The reason why it cannot be started.
 pub(super) fn spawn(
     settings: &Command,
     agent: &str,
@@ -39,7 +39,7 @@ pub(super) fn spawn(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
-        // With its group it is killed by `Process`; this has it reaped.
+        // `Process` kills the whole group; this makes tokio reap the child.
         .kill_on_drop(true);
     if let Some(directory) = &settings.directory {
         builder.current_dir(directory);
@@ -48,7 +48,8 @@ pub(super) fn spawn(
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let process = Process::new(child).map_err(Problem::System)?;
     if let Some(limit) = settings.memory_limit {
-        // A moment late: what it does before is not bounded. To be there earlier takes unsafe code.
+        // Set after the start, so memory use before this moment is not limited. An earlier limit needs
+        // unsafe code.
         process.limit_memory(limit).map_err(Problem::Memory)?;
     }
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
@@ -57,7 +58,8 @@ pub(super) fn spawn(
     Ok(Started { process, stdin, stdout, stderr })
 }
 
-/// What is let through, what is set, and what the task is; of the same name the last counts.
+/// The environment: inherited variables, then configured ones, then those about the task. The last one of a
+/// name wins.
 fn environment(
     settings: &Command,
     agent: &str,
@@ -72,7 +74,7 @@ fn environment(
         ("NUNCIO_PRINCIPAL", caller.principal().map(|principal| &**principal)),
         ("NUNCIO_TENANT", caller.tenant().map(|tenant| &**tenant)),
     ];
-    // Nor does anybody else say them: a caller without a name has none.
+    // Inherited and configured values of these names are removed: an anonymous caller has no principal.
     let is_ours = |name: &str| about.iter().any(|(ours, _)| *ours == name);
     let inherited = settings.inherit.iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
     let set = settings.environment.0.iter().map(|(name, value)| (name.into(), value.into()));

@@ -1,4 +1,4 @@
-//! Text in, text out: the message on standard input, standard output as one artifact that grows.
+//! The text format: the message on standard input, standard output as one growing artifact.
 
 use std::{pin::pin, time::Duration};
 
@@ -8,21 +8,21 @@ use tokio::time::sleep;
 
 use super::{Stop, chunks::Chunks, output::Output};
 
-/// Data has a form as text, files do not.
+/// Data can be written as text, files cannot.
 pub(super) const INPUT: &[&str] = &["text/plain", "application/json"];
 pub(super) const OUTPUT: &[&str] = &["text/plain"];
 
-/// How long a piece may wait for more: too short to be noticed, long enough that a program that writes byte
-/// by byte does not make an event of each, and that a short answer is one whole piece.
+/// The time for which a chunk collects more output. It is too short to be noticed, and long enough to merge
+/// byte-wise writes and to emit a short answer as one chunk.
 const PACE: Duration = Duration::from_millis(20);
 
-/// A piece that is this large does not wait.
+/// The size in bytes at which a chunk is emitted at once.
 const PIECE: usize = 64 * 1024;
 
-/// What the program is to read: the text of the message, then a line for each piece of data.
+/// Encodes the input: the text of the message, then a line for each data part.
 ///
 /// # Errors
-/// Says what of the message cannot be written as text.
+/// A part of the message cannot be written as text.
 pub(super) fn input(message: &Message) -> Result<Vec<u8>> {
     let mut text = message.text().into_owned();
     for (i, part) in message.parts.iter().enumerate() {
@@ -46,7 +46,7 @@ pub(super) fn input(message: &Message) -> Result<Vec<u8>> {
     Ok(text.into_bytes())
 }
 
-/// Reads text.
+/// Reads a program's output as text.
 pub(super) struct Text<'a> {
     chunks: Chunks<'a>,
     unsent: Vec<u8>,
@@ -63,14 +63,14 @@ impl<'a> Text<'a> {
             if !text.is_empty() {
                 self.chunks.add(text, false).await?;
             }
-            // Not before it was said: what is dropped meanwhile is said by `close`.
+            // Removed only after it was emitted: if this future is dropped before, `close` emits it.
             self.unsent.drain(..length);
         }
         self.close().await?;
         Ok(())
     }
 
-    /// Waits for a piece; false at the end.
+    /// Collects a chunk; false at the end.
     async fn collect(&mut self, output: &mut Output) -> Result<bool, Stop> {
         let mut more = output.read(&mut self.unsent).await?;
         let mut due = pin!(sleep(PACE));
@@ -92,13 +92,13 @@ impl<'a> Text<'a> {
     }
 }
 
-/// As much as is whole, and how many bytes that is. What is not UTF-8 is replaced.
+/// Decodes the complete characters, and returns their length in bytes. Invalid UTF-8 is replaced.
 fn decode(bytes: &[u8]) -> (String, usize) {
     let length = bytes.len() - cut(bytes);
     (String::from_utf8_lossy(&bytes[..length]).into_owned(), length)
 }
 
-/// How many bytes at the end begin a character that is not all there.
+/// The number of bytes of an incomplete character at the end.
 fn cut(bytes: &[u8]) -> usize {
     let begins = bytes.iter().rev().take(3).position(|byte| *byte >= 0xC0);
     let tail = begins.map_or(&[][..], |at| &bytes[bytes.len() - at - 1..]);

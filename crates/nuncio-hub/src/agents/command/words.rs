@@ -1,5 +1,4 @@
-//! What a program says on standard error: to the log, line by line, and the last of it as the reason when it
-//! fails.
+//! Standard error of a program: logged line by line; its last lines are the reason when the program fails.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -12,24 +11,24 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// The most bytes of a line that are kept.
+/// Bytes of a line that are kept.
 const LINE: usize = 1000;
 
-/// The most lines that go to the log within a second.
+/// Lines per second that are logged.
 const LINES_A_SECOND: u32 = 50;
 
-/// The most lines, and bytes, of a reason.
+/// Lines and bytes of a failure reason.
 const REASON_LINES: usize = 10;
 const REASON: usize = 2000;
 
-/// Listens to a program's standard error.
+/// Reads the standard error of a program.
 pub(super) struct Words {
     last: Arc<Mutex<Last>>,
     listening: AbortOnDropHandle<()>,
 }
 
 impl Words {
-    /// Listens from now on. The program never waits for us.
+    /// Starts reading. The program is never blocked by a full pipe.
     pub(super) fn listen(stderr: ChildStderr, agent: Arc<str>, task: TaskId) -> Self {
         let last: Arc<Mutex<Last>> = Arc::default();
         let log = Log { agent, task, since: Instant::now(), lines: 0, left_out: 0 };
@@ -37,9 +36,9 @@ impl Words {
         Self { last, listening }
     }
 
-    /// The last lines, when the program has ended.
+    /// The last lines, after the program has ended.
     pub(super) async fn last(self, patience: Duration) -> String {
-        // Whoever has left the program's group may hold it open.
+        // A process outside of the program's group may hold the pipe open.
         let _ = timeout(patience, self.listening).await;
         self.last.lock().reason()
     }
@@ -61,7 +60,7 @@ async fn listen(mut stderr: ChildStderr, mut log: Log, last: Arc<Mutex<Last>>) {
     log.close();
 }
 
-/// Bytes as lines. Of a long one the beginning is kept.
+/// Splits bytes into lines. A long line is truncated to its beginning.
 #[derive(Default)]
 struct Lines {
     unfinished: Vec<u8>,
@@ -81,18 +80,18 @@ impl Lines {
         lines
     }
 
-    /// The unfinished line, as it is. Empty ones say nothing.
+    /// The unfinished line; none if it is empty.
     fn rest(&mut self) -> Vec<String> {
         let line = String::from_utf8_lossy(&std::mem::take(&mut self.unfinished)).trim_end().to_owned();
         if line.is_empty() { Vec::new() } else { vec![line] }
     }
 }
 
-/// The log of one program, slowed down.
+/// The rate-limited log of one program.
 struct Log {
     agent: Arc<str>,
     task: TaskId,
-    /// Where the present second began.
+    /// Start of the current second.
     since: Instant,
     /// Lines in this second.
     lines: u32,
@@ -102,11 +101,11 @@ struct Log {
 impl Log {
     fn line(&mut self, line: &str) {
         if self.has_room(Instant::now()) {
-            tracing::info!(agent = %self.agent, task = %self.task, line, "a program says");
+            tracing::info!(agent = %self.agent, task = %self.task, line, "program stderr");
         }
     }
 
-    /// True if one more line fits into the present second; otherwise it counts as left out.
+    /// True if one more line may be logged in this second; otherwise counts it as left out.
     fn has_room(&mut self, now: Instant) -> bool {
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             self.close();
@@ -121,11 +120,11 @@ impl Log {
         fits
     }
 
-    /// Says how many lines were left out.
+    /// Logs the number of lines left out.
     fn close(&mut self) {
         let left_out = std::mem::take(&mut self.left_out);
         if left_out > 0 {
-            tracing::info!(agent = %self.agent, task = %self.task, left_out, "a program says more than is logged");
+            tracing::info!(agent = %self.agent, task = %self.task, left_out, "program stderr: lines left out");
         }
     }
 }
@@ -142,7 +141,7 @@ impl Last {
         self.0.push_back(line);
     }
 
-    /// As many of the last lines as there is room for, without what would move a terminal's cursor.
+    /// The last lines that fit into the limit, without control characters.
     fn reason(&self) -> String {
         let mut room = REASON;
         let fitting = self.0.iter().rev().take_while(|line| {

@@ -1,7 +1,7 @@
-//! The difference between a snapshot of the agent's task and ours, as events. Pure: two tasks in, events out.
+//! Computes the events that are new in a snapshot of the remote task. Pure: two tasks in, events out.
 //!
-//! Streams are passed on as they come; snapshots (the first event of a stream, the answer to GetTask) repeat what
-//! was said before, and only what is new in them may go into our log.
+//! Stream events are forwarded as they arrive. Snapshots (the first event of a stream, the result of
+//! GetTask) repeat earlier content, and only the new part may enter our log.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use nuncio_protocol::{
     TaskStatusUpdateEvent,
 };
 
-/// The events that make `known` say what `seen` says, which has our ids already: first what the agent has said, then
+/// The events that bring `known` to the state of `seen`, which has our ids already: messages, then
 /// artifacts, then the status. `known` is `None` before the first event.
 pub(super) fn diff(known: Option<&Task>, seen: &Task) -> Vec<Event> {
     let nothing = Task::default();
@@ -22,13 +22,13 @@ pub(super) fn diff(known: Option<&Task>, seen: &Task) -> Vec<Event> {
     events
 }
 
-/// True if this status says nothing that `known` does not say.
+/// True if `known` already has this status and its message.
 pub(super) fn is_known(known: &Task, status: &TaskStatus) -> bool {
     let message = status.message.as_ref();
     known.status.state == status.state && message.is_none_or(|message| has_said(known, message))
 }
 
-/// What the agent has said in the meantime. Its words about the present status come with that.
+/// New messages of the agent, except the one of the current status, which is emitted with that status.
 fn words<'a>(known: &'a Task, seen: &'a Task) -> impl Iterator<Item = &'a Arc<Message>> {
     let present = seen.status.message.as_ref();
     seen.history.iter().filter(move |message| {
@@ -39,7 +39,7 @@ fn words<'a>(known: &'a Task, seen: &'a Task) -> impl Iterator<Item = &'a Arc<Me
     })
 }
 
-/// Words without a status of their own: they move to history with the next one (C-19).
+/// A message without a status of its own: the next status moves it to history (C-19).
 fn said(message: &Arc<Message>) -> Event {
     update(TaskStatus { state: TaskState::Working, message: Some(Arc::clone(message)), timestamp: None })
 }
@@ -48,7 +48,8 @@ fn has_said(task: &Task, message: &Message) -> bool {
     task.status.message.iter().chain(&task.history).any(|known| is_same(known, message))
 }
 
-/// Some agents give the same words another id each time they are asked, and some none.
+/// Compares by id or by content: some agents give the same message a new id in each answer, and some give
+/// none.
 fn is_same(known: &Message, message: &Message) -> bool {
     let by_id = !message.message_id.is_empty() && known.message_id == message.message_id;
     known.role == message.role && (by_id || known.parts == message.parts)
@@ -90,8 +91,8 @@ fn grown(known: &Task, artifact: &Arc<Artifact>, complete: bool) -> Option<Event
     }
 }
 
-/// What comes after the old parts; `None` if the new ones do not begin with them. Text is compared as a whole: some
-/// agents keep pieces apart and some join them.
+/// The parts after the old ones; `None` if the new parts do not begin with the old ones. Text is compared
+/// joined, because some agents keep chunks separate and some join them.
 fn rest(old: &[Part], new: &[Part]) -> Option<Vec<Part>> {
     if let Some(rest) = new.strip_prefix(old) {
         return Some(rest.to_vec());
@@ -101,7 +102,7 @@ fn rest(old: &[Part], new: &[Part]) -> Option<Vec<Part>> {
     Some(if rest.is_empty() { Vec::new() } else { vec![Part::text(rest)] })
 }
 
-/// The text of parts that are nothing but text.
+/// The joined text, if all parts are plain text.
 fn plain(parts: &[Part]) -> Option<String> {
     let plain = |part: &Part| *part == Part::text(part.as_text().unwrap_or_default());
     parts.iter().all(plain).then(|| parts.iter().filter_map(Part::as_text).collect())

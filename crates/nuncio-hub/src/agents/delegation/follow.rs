@@ -1,13 +1,13 @@
-//! Follows the agent's task until it settles: by a stream as long as there is one, else by polling it.
+//! Follows the remote task until it settles: by a stream while there is one, else by polling.
 //!
 //! ```text
 //!            ┌── stream ──► cut ──┐
 //! message ──►┤                    ├──► poll ──► settled
 //!            └── answer ──────────┘     │ ▲
-//!                  subscribe again ◄────┘ └── after a pause, longer and longer
+//!                  subscribe again ◄────┘ └── after a pause, with back-off
 //! ```
-//! A task that waits for an authorisation has not settled: it goes on by itself when the agent gets it.
-//! What cannot be reached is tried until it is given up; the task stays as it is meanwhile.
+//! A task in `auth-required` has not settled: it continues by itself once the agent is authorised. While
+//! the agent cannot be reached the task keeps its state, until the time to give up.
 
 use std::{sync::atomic::Ordering, task::Poll, time::Duration};
 
@@ -26,38 +26,38 @@ use super::{
 };
 use crate::config::Follow;
 
-/// Timeouts for each event after a terminal status, and for all of them: the status is the end, but some agents still
-/// send what belongs before it.
+/// Timeouts for each event after a terminal status, and for all of them: some agents send events after the
+/// terminal status that belong before it.
 const END_EVENT_TIMEOUT: Duration = Duration::from_millis(300);
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most events that are emitted in one piece.
+/// Maximum number of events emitted in one batch.
 const MAX_BATCH: usize = 64;
 
-/// The pause before the first poll of a task that has just begun: most agents that do not stream are done in
+/// The pause before the first poll of a new task: most agents that do not stream finish within
 /// milliseconds.
 const FIRST_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The longest pause between two polls of a task.
+/// Maximum pause between two polls of a task.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The most subscriptions to a task whose streams break before it has settled.
+/// Maximum number of attempts to subscribe to a task.
 const MAX_SUBSCRIPTIONS: u32 = 8;
 
-/// More artifacts, or messages, than any task has: each of a snapshot is looked for among all that are known.
+/// Maximum number of artifacts, or of messages, in a snapshot: each is searched for among all known ones.
 const MAX_ITEMS: usize = 10_000;
 
-/// The polls that may find the question that the message answers before it counts as asked again.
+/// Polls that may return the question that the message has answered. After that, it counts as asked again.
 const MAX_OLD_QUESTIONS: u32 = 3;
 
-/// The state of the agent's task, as far as following it goes.
+/// The state of the remote task after a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RemoteState {
-    /// It goes on; true if there was something new.
+    /// In progress; true if the snapshot had something new.
     Goes(bool),
-    /// It waits for an answer to what it has asked before.
+    /// Interrupted with the same question as before.
     AsksStill,
-    /// It has ended, or asks for an answer.
+    /// Terminal, or interrupted with a new question.
     Settled,
 }
 
@@ -67,21 +67,21 @@ impl RemoteState {
     }
 }
 
-/// The pauses between polls, and what is left of our patience.
+/// Pauses between polls, and counters of attempts.
 struct PollBackoff {
     pause: Duration,
     /// The pause before the last poll.
     paused: Duration,
-    /// When the agent last answered.
+    /// Time of the agent's last answer.
     contact: Instant,
     subscriptions: u32,
     old_questions: u32,
 }
 
-/// Events of the agent that are not emitted yet: what comes together is emitted in one piece.
+/// Events that are not emitted yet; events that arrive together are emitted in one batch.
 #[derive(Default)]
 pub(super) struct PendingEvents {
-    /// There is a task, whether or not there is more to say.
+    /// Our task begins as submitted, even if there is no event.
     begins: bool,
     events: Vec<Event>,
 }
@@ -93,14 +93,14 @@ impl PendingEvents {
 }
 
 impl<D: Delegate> Delegation<'_, D> {
-    /// Follows the task until it settles. `permit` is held as long as the first stream lasts.
+    /// Follows the task until it settles. `permit` is held while the first stream is open.
     pub(in crate::agents) async fn follow(
         &self,
         mut events: Option<EventStream>,
         permit: Option<CallerPermit>,
     ) -> Result<()> {
         let mut backoff = PollBackoff {
-            // What was left behind is polled right away.
+            // A resumed task is polled at once.
             pause: if self.cx.again {
                 Duration::ZERO
             } else {
@@ -122,9 +122,9 @@ impl<D: Delegate> Delegation<'_, D> {
                 backoff.pause = Duration::ZERO;
             }
             let remote = self.remote().ok_or_else(|| {
-                Error::new(ErrorKind::InvalidAgentResponse, "the agent broke off and gave the task no name")
+                Error::new(ErrorKind::InvalidAgentResponse, "the agent closed the stream without a task id")
             })?;
-            // Boxed: most streams last until their task has settled.
+            // Boxed to keep this future small: most streams last until their task has settled.
             if Box::pin(self.poll(&remote, &mut backoff)).await? {
                 return Ok(());
             }
@@ -132,7 +132,7 @@ impl<D: Delegate> Delegation<'_, D> {
         }
     }
 
-    /// Emits the events of a stream; true if the task has settled with it.
+    /// Emits the events of a stream; true if the task has settled.
     async fn read(&self, mut events: EventStream, permit: &mut Option<CallerPermit>) -> Result<bool> {
         let (mut end, mut latest, mut pending) = (None, None, PendingEvents::default());
         loop {
@@ -159,12 +159,13 @@ impl<D: Delegate> Delegation<'_, D> {
                         return Ok(true);
                     }
                     if self.auth_required.load(Ordering::Relaxed) {
-                        // Nothing is done meanwhile, and it may be long: others may have the place.
+                        // The agent is idle until it is authorised, which may take long: the permit goes to
+                        // other tasks.
                         drop(permit.take());
                     }
                 }
                 Some(Err(error)) if end.is_none() => {
-                    tracing::info!(task = %self.cx.task_id, %error, "a stream broke; looking at the task");
+                    tracing::info!(task = %self.cx.task_id, %error, "a stream broke; polling the task");
                     self.to.record_outcome(Some(&error));
                     self.flush(&mut pending).await?;
                     return Ok(false);
@@ -178,7 +179,7 @@ impl<D: Delegate> Delegation<'_, D> {
         Ok(ended)
     }
 
-    /// Emits what is pending.
+    /// Emits the pending events.
     async fn flush(&self, pending: &mut PendingEvents) -> Result<()> {
         let PendingEvents { begins, mut events } = std::mem::take(pending);
         if begins && events.is_empty() {
@@ -191,7 +192,7 @@ impl<D: Delegate> Delegation<'_, D> {
         Ok(())
     }
 
-    /// Takes one event in; true if the task has settled with it. The end of a task is put aside, to be emitted last.
+    /// Handles one event; true if the task has settled. A terminal status is held back, to be emitted last.
     async fn handle_event(
         &self,
         event: Event,
@@ -205,7 +206,7 @@ impl<D: Delegate> Delegation<'_, D> {
                 return Ok(true);
             }
             Event::Message(message) => {
-                // Words in the middle of a task: they belong to its status.
+                // A message within a task becomes the message of its status.
                 let message = Some(self.local.message(message));
                 let status = TaskStatus { state: TaskState::Working, message, timestamp: None };
                 let update = TaskStatusUpdateEvent { status, ..TaskStatusUpdateEvent::default() };
@@ -213,7 +214,7 @@ impl<D: Delegate> Delegation<'_, D> {
             }
             Event::Task(task) => {
                 if self.accept(&task.id, &task.context_id).await? {
-                    // What is new in it is seen beside all that was told.
+                    // The snapshot is compared with our task, so pending events have to be emitted first.
                     self.flush(pending).await?;
                     return Ok(self.snapshot(task, pending)?.is_settled());
                 }
@@ -247,7 +248,7 @@ impl<D: Delegate> Delegation<'_, D> {
             return false;
         }
         if end.is_some() {
-            tracing::warn!(task = %self.cx.task_id, %state, "the agent told of a status after the end; ignored");
+            tracing::warn!(task = %self.cx.task_id, %state, "the agent sent a status after a terminal one; ignored");
             return false;
         }
         pending.events.push(event);
@@ -261,7 +262,7 @@ impl<D: Delegate> Delegation<'_, D> {
         }
     }
 
-    /// A piece without parts says at most that its artifact is complete.
+    /// True if the update has parts, or marks a known artifact as complete.
     fn has_content(&self, update: &TaskArtifactUpdateEvent, pending: &PendingEvents) -> bool {
         let is_it = |known: &Artifact| known.artifact_id == update.artifact.artifact_id;
         let told = |task: &Task| task.artifacts.iter().any(|known| is_it(known));
@@ -272,7 +273,8 @@ impl<D: Delegate> Delegation<'_, D> {
                 && (pending.events.iter().any(is_new) || self.out.look(|task| task.is_some_and(told)))
     }
 
-    /// Takes in what is new in a snapshot of the task, when all that was new before is told.
+    /// Adds the changes in a snapshot to `pending`, which must be empty: the snapshot is compared with our
+    /// task.
     fn snapshot(&self, task: Task, pending: &mut PendingEvents) -> Result<RemoteState> {
         if task.artifacts.len().max(task.history.len()) > MAX_ITEMS {
             let why = format!("the agent's task has more than {MAX_ITEMS} artifacts, or messages");
@@ -282,7 +284,7 @@ impl<D: Delegate> Delegation<'_, D> {
         let (status, known) = (&seen.status, self.out.task());
         let is_old = |known: &Task| status.state.is_interrupted() && is_known(known, status);
         let asks_still = known.as_ref().is_some_and(is_old);
-        // That is how our own task begins.
+        // Our own task begins in the same state.
         pending.begins = known.is_none() && status.state == TaskState::Submitted && status.message.is_none();
         let begun = pending.begins.then(|| Task { status: status.clone(), ..Task::default() });
         pending.events = diff(known.or(begun).as_ref(), &seen);
@@ -297,7 +299,7 @@ impl<D: Delegate> Delegation<'_, D> {
         })
     }
 
-    /// Emits what is new in a snapshot of the task.
+    /// Emits the changes in a snapshot of the task.
     pub(super) async fn emit_snapshot(&self, task: Task) -> Result<RemoteState> {
         let mut pending = PendingEvents::default();
         let state = self.snapshot(task, &mut pending)?;
@@ -319,7 +321,7 @@ impl<D: Delegate> Delegation<'_, D> {
                 }
                 Err(error) => error,
             };
-            // Quick polls are for an agent that answers.
+            // Short pauses are only for an agent that answers.
             backoff.pause = backoff.pause.max(pace.poll_interval);
             if error.kind() == ErrorKind::TaskNotFound {
                 let why = "the agent does not know the task any more; it may have been restarted";
@@ -328,10 +330,10 @@ impl<D: Delegate> Delegation<'_, D> {
             if lacks_operation(&error) {
                 let waits = |task: &Task| task.status.state == TaskState::AuthRequired;
                 if self.out.look(|task| task.is_some_and(waits)) {
-                    // It stays so until the caller says something.
+                    // The task stays in this state until the caller sends a message.
                     return Ok(true);
                 }
-                let why = "the agent answered before the task was done, and cannot be asked how it stands";
+                let why = "the agent answered before the task was done, and does not support GetTask";
                 return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
             }
             if backoff.contact.elapsed() >= pace.give_up {
@@ -358,12 +360,12 @@ impl<D: Delegate> Delegation<'_, D> {
             RemoteState::Goes(false) => {}
             RemoteState::AsksStill if self.auth_required.load(Ordering::Relaxed) => {}
             RemoteState::AsksStill if backoff.old_questions < MAX_OLD_QUESTIONS => {
-                // Quick polls come before an agent has looked at the answer.
+                // A short pause may end before the agent has read the answer.
                 let is_quick = backoff.paused < self.pace.poll_interval;
                 backoff.old_questions += u32::from(!is_quick);
             }
             RemoteState::AsksStill if self.cx.again && status.state != TaskState::AuthRequired => {
-                // Not without a word: the caller has answered, and would take the question for a new one.
+                // With an explanation: the caller has answered, and would take the question for a new one.
                 let why = "the hub stopped before it was known whether the agent took the last message, and the agent \
                            asks as before; the message was not sent again";
                 refuse(self.cx, self.out, Error::new(ErrorKind::Unavailable, why)).await?;
@@ -380,7 +382,7 @@ impl<D: Delegate> Delegation<'_, D> {
         Ok(false)
     }
 
-    /// Subscribes to the task, if the agent streams and it is worth it.
+    /// Subscribes to the task, if the agent streams and the limit of subscriptions is not reached.
     async fn subscribe(&self, remote: &TaskIds, backoff: &mut PollBackoff) -> Option<EventStream> {
         let by_stream = match self.pace.follow {
             Follow::Auto | Follow::Stream => self.to.streams(),
@@ -395,7 +397,7 @@ impl<D: Delegate> Delegation<'_, D> {
         match timeout(self.pace.timeout, service.subscribe_to_task(&cx, req)).await {
             Ok(Ok(events)) => Some(events),
             Ok(Err(error)) if lacks_operation(&error) => {
-                // Also what an agent says of a task that has ended: the next look tells.
+                // Agents return this error for an ended task, too; the next poll shows it.
                 backoff.subscriptions = MAX_SUBSCRIPTIONS;
                 None
             }
@@ -404,7 +406,7 @@ impl<D: Delegate> Delegation<'_, D> {
     }
 }
 
-/// The pause after this one: doubled up to `poll_interval`, then half as long again up to [`MAX_POLL_INTERVAL`].
+/// The pause after this one: doubled up to `poll_interval`, then times 1.5 up to [`MAX_POLL_INTERVAL`].
 fn next_pause(pause: Duration, poll_interval: Duration) -> Duration {
     if pause.is_zero() {
         poll_interval

@@ -1,9 +1,10 @@
-//! Calls that go round in circles are stopped: each hub that a call comes through adds itself to it, and refuses
-//! one that has been here before, or has come too far.
+//! Stops calls that go in circles: each hub adds its hop to a call, and refuses a call that already has
+//! this hop or has too many hops.
 //!
 //! ```text
 //! Nuncio-Hops: 5f1c…/billing,9a02…/search         hub and agent, the first one first
-//! tracestate:  nuncio=2c9f0e11a4b7:7d40a1b2c3d4   the same as digests, past agents that hand on only the trace
+//! tracestate:  nuncio=2c9f0e11a4b7:7d40a1b2c3d4   the same as digests, for agents that forward only the
+//! trace
 //! ```
 
 use std::{borrow::Cow, sync::Arc};
@@ -15,16 +16,16 @@ use nuncio_server::store::{Expect, PutRecord, Store, StoreError};
 use super::super::hex::{hex, random_hex};
 use crate::clock;
 
-/// The most agents of hubs that a call comes through (decision 0011).
+/// Maximum number of hops of a call (decision 0011).
 const MAX_HOPS: usize = 5;
 
-/// As many bytes of a digest tell a hop from others, and five of them fit into a member of `tracestate`.
+/// Bytes of a digest: enough to distinguish hops, and five digests fit into a member of `tracestate`.
 const DIGEST: usize = 6;
 
-/// The most members of a `tracestate` (W3C Trace Context, 3.3.1.1).
+/// Maximum number of members of a `tracestate` (W3C Trace Context, 3.3.1.1).
 const MAX_MEMBERS: usize = 32;
 
-/// An agent of this hub as a hop, which every call that the agent makes to another one has to pass.
+/// The hop of an agent of this hub. Every call from the agent to another one has to pass it.
 pub(crate) struct Hop {
     own: String,
     digest: String,
@@ -36,10 +37,10 @@ impl Hop {
         Self { digest: digest_of(&own), own }
     }
 
-    /// Lets a call pass that goes on from this agent to another one.
+    /// Passes a call from this agent to another one.
     ///
     /// # Errors
-    /// `InvalidRequest` if it has been here before, or has come too far.
+    /// `InvalidRequest` if the call already has this hop, or has too many.
     pub(crate) fn pass(&self, hops: &[String]) -> Result<Passage<'_>> {
         if hops.iter().any(|hop| digest_of(hop) == self.digest) {
             let agent = self.own.rsplit('/').next().unwrap_or_default();
@@ -57,7 +58,7 @@ impl Hop {
         Ok(Passage { hop: self, hops: next })
     }
 
-    /// The hops of a call that goes on from here.
+    /// The hops of a call that is forwarded from here.
     ///
     /// # Errors
     /// As for [`Hop::pass`].
@@ -65,7 +66,7 @@ impl Hop {
         self.pass(hops).map(|passage| passage.hops)
     }
 
-    /// The trace as it goes out: the same trace, or a new one, with a span of our own, and the hops.
+    /// The outgoing trace context: the incoming trace or a new one, with a new span id and the hops.
     pub(crate) fn trace(&self, incoming: Option<&TraceContext>, hops: &[String]) -> TraceContext {
         let digests = hops.iter().map(|hop| {
             if *hop == self.own { Cow::Borrowed(&*self.digest) } else { Cow::Owned(digest_of(hop)) }
@@ -74,10 +75,10 @@ impl Hop {
     }
 }
 
-/// A call that has passed the hop of an agent, and may go on from there.
+/// A call that has passed the hop of an agent.
 pub(crate) struct Passage<'a> {
     hop: &'a Hop,
-    /// Those that it has come through, with this one.
+    /// The hops of the call, including this one.
     pub(crate) hops: Vec<String>,
 }
 
@@ -92,7 +93,7 @@ fn trace<'a>(incoming: Option<&TraceContext>, digests: impl Iterator<Item = Cow<
     let chance = random_hex::<24>();
     let (span, fresh) = chance.split_at(16);
     let parent = incoming.and_then(|trace| child(&trace.parent, span));
-    // Nobody records a trace that begins here, unless somebody did already.
+    // A new trace is not sampled; an incoming one keeps its flags.
     let parent = parent.unwrap_or_else(|| ["00-", fresh, "-", span, "-00"].concat());
     let others = incoming.and_then(|trace| trace.state.as_deref()).unwrap_or_default();
     let mut state =
@@ -115,7 +116,7 @@ fn trace<'a>(incoming: Option<&TraceContext>, digests: impl Iterator<Item = Cow<
     TraceContext { parent, state: Some(state) }
 }
 
-/// `version-trace-span-flags` with another span; `None` if it cannot be read.
+/// Replaces the span id of a `traceparent` (`version-trace-span-flags`); `None` if it is malformed.
 fn child(parent: &str, span: &str) -> Option<String> {
     let mut fields = parent.split('-');
     let (version, trace, _, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
@@ -124,7 +125,7 @@ fn child(parent: &str, span: &str) -> Option<String> {
     (well_formed && version != "ff").then(|| ["00-", trace, "-", span, "-", flags].concat())
 }
 
-/// What stands for a hop in the trace; it stands for itself once it does.
+/// The digest of a hop. A hop that is a digest already is returned unchanged.
 fn digest_of(hop: &str) -> String {
     if !hop.contains('/') {
         return hop.to_owned();
@@ -133,7 +134,7 @@ fn digest_of(hop: &str) -> String {
     hex(&digest.as_ref()[..DIGEST])
 }
 
-/// The id of this hub among all, made once and stored.
+/// The unique id of this hub, created once and stored.
 ///
 /// # Errors
 /// The store cannot be read or written.
@@ -145,7 +146,7 @@ pub(crate) async fn hub_id(store: &dyn Store) -> std::result::Result<Arc<str>, S
         at: clock::now(),
         expect: Expect::Absent,
     };
-    // The first one to start has named it.
+    // Only the first start writes the id.
     store.put_records(vec![put]).await?;
     let record = store.record("hub", "id").await?;
     let id = record.map(|record| String::from_utf8_lossy(&record.value).into_owned());

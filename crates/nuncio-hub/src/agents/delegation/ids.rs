@@ -1,4 +1,4 @@
-//! Names of the same things at both ends: our task and conversation, and the agent's. Pure.
+//! Translates task and context ids between our side and the remote agent's. Pure.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -6,7 +6,7 @@ use nuncio_protocol::{
     ContextId, Event, Message, Role, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 
-/// Our names, for what the agent says.
+/// Our ids, for events of the agent.
 #[derive(Clone, Debug)]
 pub(super) struct LocalIds {
     pub(super) task_id: TaskId,
@@ -14,7 +14,7 @@ pub(super) struct LocalIds {
 }
 
 impl LocalIds {
-    /// A whole task, but for what its caller has said, which we know.
+    /// Translates a task, without the caller's messages, which our history has already.
     pub(super) fn task(&self, mut task: Task) -> Task {
         task.history.retain(|message| message.role != Role::User);
         task.history = task.history.into_iter().map(|message| self.message(message)).collect();
@@ -23,9 +23,9 @@ impl LocalIds {
         task
     }
 
-    /// A status: its time is when we were told, so that all times of a task are by one clock.
+    /// Translates a status. Its timestamp is removed, so that all times of a task come from our clock.
     pub(super) fn status(&self, status: TaskStatus) -> TaskStatus {
-        // Some agents leave it out while they are at work.
+        // Some agents leave out the state while they work.
         let state = match status.state {
             TaskState::Unspecified => TaskState::Working,
             state => state,
@@ -33,7 +33,7 @@ impl LocalIds {
         TaskStatus { state, message: status.message.map(|message| self.message(message)), timestamp: None }
     }
 
-    /// Words of the agent. Other tasks that they refer to are unknown here.
+    /// Translates a message of the agent. Its references are removed: the hub does not know those tasks.
     pub(super) fn message(&self, message: Arc<Message>) -> Arc<Message> {
         let mut message = Arc::unwrap_or_clone(message);
         message.task_id = Some(self.task_id.clone());
@@ -42,25 +42,25 @@ impl LocalIds {
         Arc::new(message)
     }
 
-    /// A status update. The emitter gives it our ids.
+    /// Translates a status update. The emitter sets our ids.
     pub(super) fn status_update(&self, update: TaskStatusUpdateEvent) -> Event {
         let status = self.status(update.status);
         Event::StatusUpdate(TaskStatusUpdateEvent { status, ..update })
     }
 }
 
-/// The agent's names, for what a caller says.
+/// The agent's ids, for messages of a caller.
 #[derive(Clone, Debug, Default)]
 pub(in crate::agents) struct RemoteIds {
-    /// The task that the message goes on with; `None` if it begins one.
+    /// The task that the message continues; `None` if it begins one.
     pub(in crate::agents) task_id: Option<TaskId>,
     pub(in crate::agents) context_id: Option<ContextId>,
-    /// Tasks of ours that they know, and by which name.
+    /// Our task ids and the agent's ids of the same tasks.
     pub(in crate::agents) references: HashMap<TaskId, TaskId>,
 }
 
 impl RemoteIds {
-    /// A message of a caller in the agent's names. Tasks that the agent does not know are left out.
+    /// Translates a message of a caller. References to tasks that the agent does not know are removed.
     pub(super) fn message(&self, mut message: Message) -> Message {
         let known = |id: &TaskId| self.references.get(id).cloned();
         message.reference_task_ids = message.reference_task_ids.iter().filter_map(known).collect();

@@ -1,16 +1,17 @@
-//! Delegation: a task of ours that another agent works on. The message is sent to it once, its task is followed over
-//! whatever service it is reached by, and each change is emitted as a change of ours.
+//! Delegation: another agent works on a task of ours. The message is sent to it once, its task is followed
+//! over any `A2aService`, and each change is emitted as a change of our task.
 //!
 //! ```text
 //! ExecContext ──► Hop::pass ──► Delegation: send ──► follow ──► Emitter
-//!                 no circle     Delegate: the service, its names, its health
+//!                 no circle     Delegate: the service, its ids, its health
 //! ```
-//! Remote agents are delegated to over the network, agents of the same hub in memory. Either way there is no
-//! delegation without a [`Passage`]: the call has the hop of the agent that delegates, so that no circle of agents
-//! calls itself for ever.
+//! Remote agents are called over the network, agents of the same hub in memory.
 //!
-//! Reading order: this file (one delegation), `send` (the message goes out), `follow` (its task is followed), `diff`
-//! (what is new in a snapshot), `ids` (names at both ends), `hops`.
+//! Reading order: this file (one delegation), `send` (sends the message), `follow` (follows the task),
+//! `diff` (finds the changes in a snapshot), `ids` (translates ids), `hops`.
+//!
+//! **Invariant:** there is no delegation without a [`Passage`]: every call has the hop of the delegating
+//! agent, so that agents cannot call each other in an endless circle.
 
 mod diff;
 mod follow;
@@ -44,53 +45,54 @@ use crate::config::Follow;
 
 /// The agent that a task is delegated to.
 ///
-/// Only the service is necessary: an agent of the same hub needs no more.
+/// Only the service is required; an agent of the same hub needs nothing else.
 pub(super) trait Delegate: Send + Sync {
     /// The service that calls go through.
     fn service(&self) -> Arc<dyn A2aService>;
 
-    /// The context of a call that is made for this one. Hops, trace and deadline are set by the delegation.
+    /// The context of a call to the agent, made for this call. The delegation sets hops, trace and
+    /// deadline.
     fn context(&self, call: &CallContext) -> CallContext {
         CallContext { caller: call.caller.clone(), ..CallContext::new(call.version) }
     }
 
-    /// True if the agent is worth asking for a stream.
+    /// True if the agent should be asked for a stream.
     fn streams(&self) -> bool {
         true
     }
 
-    /// Takes note that the agent does not stream, whatever its card says.
+    /// Remembers that the agent does not stream, even if its card says so.
     fn note_no_streams(&self) {}
 
-    /// Takes note of the outcome of a call: no error is an answer.
+    /// Records the outcome of a call: `None` is an answer.
     fn record_outcome(&self, _error: Option<&Error>) {}
 
-    /// The agent refused the version of a call; true if the next call speaks another one.
+    /// Handles a refused version; true if the next call uses another version.
     fn switch_version(&self) -> bool {
         false
     }
 
-    /// Binds a task of the agent's to ours, before anything of it is emitted.
+    /// Binds the agent's task to ours, before any event of it is emitted.
     ///
     /// # Errors
-    /// The task is not this caller's; nothing of it is emitted.
+    /// The task belongs to another caller; none of its events are emitted.
     fn bind_task(&self, _task: &TaskIds) -> impl Future<Output = Result<()>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// Takes note of the agent's name for the conversation.
+    /// Stores the agent's context id of the conversation.
     fn bind_context(&self, _context: &ContextId) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
-    /// Cancels the task that a message has begun whose answer came after our task was canceled; `None` if that is of no
-    /// use. Runs on its own: whoever delegated is gone.
+    /// Cancels the remote task of an answer that arrives after our task was canceled; `None` if there is no
+    /// need. It runs detached, because the turn has ended.
     fn late_answer(&self) -> Option<LateAnswer> {
         None
     }
 }
 
-/// The agent's names of a task and its conversation.
+/// The agent's ids of a task and its context.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TaskIds {
     pub(super) task: TaskId,
@@ -98,7 +100,7 @@ pub(super) struct TaskIds {
 }
 
 impl TaskIds {
-    /// The task, if it is the one that was asked for. Some agents leave out its id.
+    /// Returns the task if it is the requested one. Some agents leave out its id.
     pub(super) fn check(&self, task: Task) -> Result<Task> {
         if task.id.is_empty() || task.id == self.task {
             return Ok(task);
@@ -112,13 +114,13 @@ impl TaskIds {
 pub(super) struct Pace {
     /// The way to follow a task.
     pub(super) follow: Follow,
-    /// For the answer to a message.
+    /// Timeout for the answer to a message.
     pub(super) send_timeout: Duration,
-    /// For the answer to anything else.
+    /// Timeout for any other answer.
     pub(super) timeout: Duration,
-    /// Between two polls of a task, at first.
+    /// First pause between two polls of a task.
     pub(super) poll_interval: Duration,
-    /// A task whose agent cannot be reached for so long has failed.
+    /// Time without an answer after which a task has failed.
     pub(super) give_up: Duration,
 }
 
@@ -132,12 +134,12 @@ pub(super) struct Delegation<'a, D> {
     local: LocalIds,
     /// The agent's task, once it is known.
     remote: Mutex<Option<TaskIds>>,
-    /// The caller was told in this turn that the agent waits for an authorisation.
+    /// The caller was notified in this turn that the agent needs an authorisation.
     auth_required: AtomicBool,
 }
 
 impl<'a, D: Delegate> Delegation<'a, D> {
-    /// Delegates the work on a message, whose call has passed the hop of our agent.
+    /// Delegates the work on a message. Its call has passed the hop of our agent.
     pub(super) fn new(
         passage: Passage<'a>,
         cx: &'a ExecContext,
@@ -150,7 +152,7 @@ impl<'a, D: Delegate> Delegation<'a, D> {
         Self { to, cx, out, pace, passage, local, remote, auth_required }
     }
 
-    /// The context of a call that may take this long.
+    /// The context of a call with this timeout.
     pub(super) fn context(&self, timeout: Option<Duration>) -> CallContext {
         let call = &self.cx.call;
         CallContext {
@@ -170,21 +172,22 @@ impl<'a, D: Delegate> Delegation<'a, D> {
         self.remote.lock()
     }
 
-    /// Goes on with a task that the agent was given before.
+    /// Continues with a task that the agent already works on.
     pub(super) fn resume(&self, task: TaskIds) {
         *self.remote_slot() = Some(task);
     }
 
-    /// Emits what becomes of a message. `permit` is held while the agent works by the answer itself.
+    /// Emits the result of a message. `permit` is held while the agent works within the answer: a reply or
+    /// a stream.
     pub(super) async fn follow_answer(&self, answer: Answer, permit: Option<CallerPermit>) -> Result<()> {
         match answer {
-            // Boxed, as all that is not done for most messages: agents that stream have no such answers.
+            // Boxed to keep this future small: agents that stream never give these answers.
             Answer::Reply(message) => Box::pin(self.reply(message)).await,
             Answer::Task(task) => {
                 drop(permit);
                 Box::pin(self.follow_task(task)).await
             }
-            // Boxed as well: there is no need for its room while the agent has not said a word.
+            // Boxed, too: its memory is not needed before the agent has answered.
             Answer::Events(_, events) => Box::pin(self.follow(Some(events), permit)).await,
         }
     }
@@ -206,12 +209,12 @@ impl<'a, D: Delegate> Delegation<'a, D> {
         Ok(())
     }
 
-    /// Learns from an event which task of the agent's this is; false if it is about another one.
+    /// Sets the agent's task from the first event that names it; false if the event is about another task.
     async fn accept(&self, task: &TaskId, context: &ContextId) -> Result<bool> {
         if let Some(remote) = &*self.remote_slot() {
             let is_it = task.is_empty() || remote.task == *task;
             if !is_it {
-                tracing::warn!(task = %self.cx.task_id, theirs = %task, "the agent told of another task; ignored");
+                tracing::warn!(task = %self.cx.task_id, theirs = %task, "the agent sent an event of another task; ignored");
             }
             return Ok(is_it);
         }
@@ -231,7 +234,7 @@ impl<'a, D: Delegate> Delegation<'a, D> {
         }
     }
 
-    /// Asks the agent to cancel its task, and gives the task as it is then.
+    /// Asks the agent to cancel its task, and returns the task afterwards.
     ///
     /// # Errors
     /// The agent did not cancel it.
@@ -248,7 +251,8 @@ impl<'a, D: Delegate> Delegation<'a, D> {
         }
     }
 
-    /// Emits the end of a task that is being stopped, if that is all there is to tell: nothing else can be.
+    /// Emits the terminal status of a task that is being stopped, if nothing else is new: the runtime
+    /// accepts no other event.
     pub(super) async fn emit_end(&self, task: Task) -> Result<()> {
         if !task.status.state.is_terminal() {
             return Ok(());
@@ -261,8 +265,8 @@ impl<'a, D: Delegate> Delegation<'a, D> {
     }
 }
 
-/// Refuses the message. Without a task the caller gets the error; a task that waits for an answer still does; any other
-/// has failed.
+/// Refuses the message. Without a task the caller gets the error; an interrupted task keeps its state and
+/// question; any other task fails.
 pub(super) async fn refuse(cx: &ExecContext, out: &Emitter, error: Error) -> Result<()> {
     let asked = cx.task.as_ref().map(|task| &task.status);
     let Some(asked) = asked.filter(|status| status.state.is_interrupted()) else { return out.refuse(error) };
@@ -276,7 +280,7 @@ pub(super) async fn refuse(cx: &ExecContext, out: &Emitter, error: Error) -> Res
     out.emit(Event::StatusUpdate(update)).await
 }
 
-/// True if the agent does not have the operation, so that it has done nothing.
+/// True if the agent does not support the operation, so it has done nothing.
 pub(super) fn lacks_operation(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::UnsupportedOperation | ErrorKind::MethodNotFound)
 }

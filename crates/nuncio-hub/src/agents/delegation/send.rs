@@ -1,4 +1,4 @@
-//! The message to the agent, and its first answer: by a stream if the agent streams, else by a call.
+//! Sends the message and waits for the first answer: over a stream if the agent streams, else as a call.
 
 use std::{
     pin::Pin,
@@ -21,14 +21,14 @@ use tracing::Instrument as _;
 use super::{Delegate, Delegation, RemoteIds, lacks_operation};
 use crate::{agents::hex::hex, config::Follow};
 
-/// How long an answer is waited for when its task is canceled here.
+/// Timeout of an answer that is still outstanding when our task is canceled.
 const LATE_ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The answer to a message.
 pub(in crate::agents) enum Answer {
     Reply(Arc<Message>),
     Task(Task),
-    /// Of this task, if the first of them says so.
+    /// A stream of events, and the task that its first event names.
     Events(Option<TaskId>, EventStream),
 }
 
@@ -43,12 +43,12 @@ impl Answer {
     }
 }
 
-/// Cancels the task of an answer that came after our task was canceled.
+/// Cancels the task of an answer that arrived after our task was canceled.
 pub(in crate::agents) type LateAnswer = Box<dyn FnOnce(TaskId) -> BoxFuture<'static, ()> + Send>;
 
 impl<D: Delegate> Delegation<'_, D> {
-    /// The message in the agent's terms. It is told as much about how as makes sense there: waiting, history and
-    /// webhooks are ours.
+    /// The request in the agent's ids. Blocking, history length and webhooks are not forwarded: the hub
+    /// handles them.
     fn request(&self, ids: &RemoteIds) -> SendMessageRequest {
         SendMessageRequest {
             tenant: None,
@@ -61,12 +61,12 @@ impl<D: Delegate> Delegation<'_, D> {
         }
     }
 
-    /// Sends the message, and once more where the answer proves that nothing was done: in another version, if it
-    /// does not speak what its card promises first.
+    /// Sends the message. It is sent again in another version if the agent refuses the version that its
+    /// card lists first; that error proves that nothing was done.
     pub(in crate::agents) async fn send(&self, ids: &RemoteIds) -> Result<Answer> {
         let answer = match self.send_once(ids).await {
             Err(error) if error.kind() == ErrorKind::VersionNotSupported && self.to.switch_version() => {
-                tracing::warn!(task = %self.cx.task_id, %error, "the agent does not speak what its card promises");
+                tracing::warn!(task = %self.cx.task_id, %error, "the agent refuses the version that its card lists; trying another one");
                 Box::pin(self.send_once(ids)).await
             }
             answer => answer,
@@ -75,7 +75,8 @@ impl<D: Delegate> Delegation<'_, D> {
         answer
     }
 
-    /// As the settings and its card say; an agent that refuses to stream is asked otherwise.
+    /// Sends in the way that the settings and the card select; falls back to a call if the agent refuses to
+    /// stream.
     async fn send_once(&self, ids: &RemoteIds) -> Result<Answer> {
         match self.pace.follow {
             Follow::Stream => self.open_stream(ids).await,
@@ -103,11 +104,12 @@ impl<D: Delegate> Delegation<'_, D> {
                 SendMessageResponse::Message(message) => Answer::Reply(message),
             })
         };
-        // An agent that answers when it is done may take a broken call for a cancel, and has no other.
+        // Not cancel-aware: an agent that answers only when it is done may take a closed connection for a
+        // cancel, and there is no task id to cancel otherwise.
         if immediately { self.cancel_aware(exchange).await } else { exchange.await }
     }
 
-    /// Opens a stream and waits for its first event, by which the agent says whether it takes the message.
+    /// Opens a stream and waits for its first event, which shows that the agent accepts the message.
     async fn open_stream(&self, ids: &RemoteIds) -> Result<Answer> {
         let cx = CallContext { idempotency_key: Some(self.key()), ..self.context(None) };
         let service = self.to.service();
@@ -116,7 +118,7 @@ impl<D: Delegate> Delegation<'_, D> {
         self.cancel_aware(async move {
             let opening = async {
                 let Reply::Stream(mut events) = service.call(&cx, call).await? else {
-                    return Err(Error::internal("a stream that is none"));
+                    return Err(Error::internal("the service answered a streaming call without a stream"));
                 };
                 let first = events.next().await.transpose()?;
                 Ok::<_, Error>((first, events))
@@ -124,7 +126,7 @@ impl<D: Delegate> Delegation<'_, D> {
             let late = || Error::new(ErrorKind::DeadlineExceeded, "the agent took too long to answer");
             let (first, events) = timeout(send_timeout, opening).await.map_err(|_| late())??;
             let Some(first) = first else {
-                return Err(Error::new(ErrorKind::Unavailable, "the agent ended the stream without a word"));
+                return Err(Error::new(ErrorKind::Unavailable, "the agent sent a stream without events"));
             };
             Ok(Answer::Events(
                 first.event().task_id().cloned(),
@@ -134,20 +136,20 @@ impl<D: Delegate> Delegation<'_, D> {
         .await
     }
 
-    /// Waits for an answer. If our task is canceled meanwhile the answer is waited for all the same, after the turn is
-    /// over: it tells which task there is to cancel.
+    /// Waits for an answer. If our task is canceled meanwhile, the wait continues after the turn has ended,
+    /// because the answer names the remote task to cancel.
     fn cancel_aware(&self, answer: impl Future<Output = Result<Answer>> + Send + 'static) -> CancelAwareCall {
         CancelAwareCall { answer: Some(Box::pin(answer)), late: self.to.late_answer(), out: self.out.clone() }
     }
 
-    /// By this the agent may recognise a repeat: the same turn of the same task has the same one. (Callers use ids of
-    /// messages more than once.)
+    /// The idempotency key of the message: the same for each repeat of the same turn of a task. (Callers
+    /// reuse message ids.)
     fn key(&self) -> String {
         if let Some(name) = &self.cx.name {
             return (**name).to_owned();
         }
         let spoken = |task: &Task| task.history.iter().filter(|message| message.role == Role::User).count();
-        // What is taken up again is in history already.
+        // The history of a resumed task already has this message.
         let before = self.cx.task.as_ref().map_or(0, spoken);
         let turn = before.saturating_sub(usize::from(self.cx.again));
         let text =
@@ -159,7 +161,7 @@ impl<D: Delegate> Delegation<'_, D> {
 
 /// See [`Delegation::cancel_aware`].
 struct CancelAwareCall {
-    /// `None` once it is there.
+    /// `None` once the answer is complete.
     answer: Option<BoxFuture<'static, Result<Answer>>>,
     late: Option<LateAnswer>,
     out: Emitter,
@@ -190,7 +192,7 @@ impl Drop for CancelAwareCall {
                 late(task).await;
             }
         };
-        // Without a runtime there is nobody to ask any more.
+        // Without a tokio runtime, nothing can be sent any more.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(cancel.in_current_span());
         }

@@ -1,5 +1,5 @@
-//! Shows every state and every shape on demand: by the messageId that the official test kits send, or
-//! by a plain word that a person types.
+//! Produces every state and every shape on demand: selected by the messageId that the official test kits
+//! send, or by the first word of the text.
 
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use serde_json::json;
 
 use crate::config::Profile;
 
-/// The extension that `--profile extension` demands; the official kit knows it by this name.
+/// The extension that `--profile extension` requires; the URI is the official kit's.
 const REQUIRED_EXTENSION: &str = "urn:a2a:tck:required-extension";
 
-/// What the kits ask for by the beginning of the messageId. Of two that fit, the longer stands first.
+/// Acts of the official kits, by the prefix of the messageId. The first match wins, so longer prefixes come
+/// first.
 const BY_MESSAGE_ID: &[(&str, Act)] = &[
     ("tck-complete-task", Act::Complete("Hello from TCK")),
     ("tck-input-required", Act::Ask("More input, please")),
@@ -37,7 +38,7 @@ const BY_MESSAGE_ID: &[(&str, Act)] = &[
     ("test-resubscribe-message-id", Act::Sleep(5)),
 ];
 
-/// Something the agent can do.
+/// An act of the agent.
 #[derive(Clone, Copy)]
 enum Act {
     Complete(&'static str),
@@ -56,7 +57,7 @@ enum Act {
     Chunked,
     Chunks(usize),
     Sleep(u64),
-    /// The v0.3 kit's rhythm.
+    /// The behaviour that the v0.3 kit expects.
     WorkThenAsk,
 }
 
@@ -79,7 +80,7 @@ impl Conformance {
         match by_id {
             Some(act) => act,
             None if self.profile == Some(Profile::V03) => Act::WorkThenAsk,
-            // Any reply to a question completes.
+            // Any reply to a question completes the task.
             None if cx.task.is_some() => Act::Complete("Thank you"),
             None => by_word(&cx.text()),
         }
@@ -152,12 +153,12 @@ impl Act {
                 }
             }
         }
-        // An agent that returns while its task is in progress completes it.
+        // The runtime completes a task that is in progress when its executor returns.
         Ok(())
     }
 }
 
-/// True if the time passed, false if the task was canceled meanwhile.
+/// Waits; false if the task was canceled meanwhile.
 async fn pause(cx: &ExecContext, time: Duration) -> bool {
     tokio::select! {
         () = tokio::time::sleep(time) => true,
@@ -174,12 +175,12 @@ fn file_url() -> Part {
 }
 
 pub(super) fn agent(mut card: AgentCard, profile: Option<Profile>) -> RuntimeBuilder {
-    card.description = "Shows every state and every shape on demand.".to_owned();
+    card.description = "Produces every task state and every kind of content on demand.".to_owned();
     card.default_output_modes = ["text/plain", "application/json"].map(str::to_owned).to_vec();
     card.skills = vec![super::skill(
         "conformance",
         "Conformance",
-        "Does what the first word says; anything else completes.",
+        "Acts by the first word of the message; any other text completes the task.",
         &["ask", "fail", "reject", "auth", "message", "file", "data", "chunks 20", "sleep 30"],
     )];
     let speak_only = |card: &mut AgentCard, version: Version| {
@@ -189,9 +190,10 @@ pub(super) fn agent(mut card: AgentCard, profile: Option<Profile>) -> RuntimeBui
     match profile {
         None => {}
         Some(Profile::V03) => {
-            // That kit wants an extended card to be refused without credentials, and the hub has none yet.
+            // The v0.3 kit expects a refusal of the extended card without credentials, and the hub has none
+            // yet.
             card.capabilities.extended_agent_card = Some(false);
-            // And it reads the addresses of gRPC as URLs, which no SDK does.
+            // The v0.3 kit parses gRPC addresses as URLs, unlike the SDKs.
             let is_bare = |interface: &&mut AgentInterface| !interface.url.contains("://");
             for interface in card.supported_interfaces.iter_mut().filter(is_bare) {
                 interface.url.insert_str(0, "http://");

@@ -1,5 +1,5 @@
-//! Says what it is told: a task with one text artifact, never a bare message. A message that begins
-//! with `hold` stays working until it is canceled.
+//! Repeats the text of the message, as a task with one text artifact, never as a bare message. A message
+//! that begins with `hold` keeps its task working until it is canceled.
 
 use async_trait::async_trait;
 use nuncio_protocol::{AgentCard, Result};
@@ -21,18 +21,18 @@ impl Executor for Echo {
         Ok(())
     }
 
-    /// Saying it again does no harm, and replaces what was said before.
+    /// A repeated execution does no harm: it replaces the artifact.
     fn is_idempotent(&self) -> bool {
         true
     }
 }
 
 pub(in crate::agents) fn agent(mut card: AgentCard) -> RuntimeBuilder {
-    card.description = "Says what it is told.".to_owned();
+    card.description = "Repeats the text of a message.".to_owned();
     card.skills = vec![super::skill(
         "echo",
         "Echo",
-        "Says what it is told; \"hold\" waits until it is canceled.",
+        "Repeats the text of a message; \"hold\" waits until it is canceled.",
         &["hello", "hold"],
     )];
     Runtime::builder(card, Echo).refuse_media_type("application/x-unsupported*")

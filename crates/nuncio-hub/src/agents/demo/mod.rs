@@ -1,4 +1,4 @@
-//! The agents that come with the hub, a file each.
+//! The demo agents that come with the hub, a file each.
 
 mod conformance;
 pub(super) mod echo;
@@ -40,7 +40,7 @@ impl Kind for Demo {
 
     async fn prepare(&self, desired: &config::Agent, factory: &AgentFactory) -> Result<Prepared> {
         let (mut card, label) = (super::card(&factory.urls, &desired.name), Label::of(desired));
-        // Now, too: the extended card is made of this one.
+        // Applied here as well, because the extended card is made from this one.
         label.put_on(&mut card);
         let (builder, example) = match self {
             Self::Echo => (echo::agent(card), "hello"),

@@ -1,5 +1,5 @@
-//! Counts down, a second a step, and streams each step as a piece of one artifact. A second word sets another
-//! pace: `40 20ms`.
+//! Counts down, one step per second, and streams each step as a chunk of one artifact. A second word of the
+//! message sets another step: `40 20ms`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use nuncio_protocol::{AgentCard, Artifact, Part, Result};
 use nuncio_server::{Emitter, ExecContext, Executor, Runtime, RuntimeBuilder};
 
-/// The longest countdown, and the longest step in milliseconds: with a second a step, an hour.
+/// Limits: steps of a countdown (an hour at one step per second), and milliseconds of a step.
 const MOST: u32 = 3600;
 const SLOWEST: u64 = 60_000;
 
@@ -33,13 +33,13 @@ impl Executor for Slow {
         Ok(())
     }
 
-    /// Counting again does no harm, and its first piece replaces what was said before.
+    /// A repeated execution does no harm: its first chunk replaces the artifact.
     fn is_idempotent(&self) -> bool {
         true
     }
 }
 
-/// From where, and how long a step takes.
+/// The number of steps, and the duration of a step.
 fn countdown(text: &str) -> (u32, Duration) {
     let mut words = text.split_whitespace();
     let from = words.next().and_then(|from| from.parse().ok()).unwrap_or(5).min(MOST);
@@ -52,7 +52,7 @@ pub(in crate::agents) fn agent(mut card: AgentCard) -> RuntimeBuilder {
     card.skills = vec![super::skill(
         "countdown",
         "Countdown",
-        "Counts down from a number of seconds, or of steps of so many milliseconds.",
+        "Counts down from a number; a second word sets the milliseconds per step.",
         &["5", "40 20ms"],
     )];
     Runtime::builder(card, Slow).refuse_media_type("application/x-unsupported*")

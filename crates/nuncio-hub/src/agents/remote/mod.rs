@@ -1,12 +1,12 @@
-//! Remote agents: those that speak A2A already, somewhere else, with everything that a caller of the hub expects.
+//! Remote agents: agents that speak A2A themselves and are called over the network.
 //!
 //! ```text
-//!             ┌─ durable: our tasks, which its own ones are delegated from
-//! call ──► mode                                                            ──► link ──► the agent
-//!             └─ proxy: its tasks, calls handed on as they came
+//!             ┌─ durable: our tasks, each delegated to a remote task
+//! call ──► mode                                                     ──► link ──► the agent
+//!             └─ proxy: the agent's tasks, calls forwarded as they came
 //! ```
-//! Reading order: this file (an agent is prepared and looked after), `link` (connections, card, health), `durable`,
-//! `proxy`; `routes` (its own routes), `preflight` (checks of a configuration).
+//! Reading order: this file (prepares and watches an agent), `link` (connections, card, health), `durable`,
+//! `proxy`; `routes` (extra routes), `preflight` (checks of a configuration).
 
 mod durable;
 mod link;
@@ -50,16 +50,16 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// How long the start of an agent waits for its card.
+/// Time for which the start of an agent waits for its card.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The pauses between attempts to get a card that cannot be had.
+/// Back-off between attempts to fetch a card while the agent is down.
 const PAUSES: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 
-/// Between two removals of records that nobody uses any more.
+/// The interval between removals of expired records.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Parts of a remote agent that both modes have.
+/// Parts that both modes use.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) name: Arc<str>,
@@ -69,15 +69,15 @@ pub(crate) struct Parts {
     pub(crate) label: Arc<ArcSwap<Label>>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) telemetry: Telemetry,
-    /// By the settings of the present.
+    /// The link of the current settings.
     pub(crate) link: Arc<ArcSwap<Link>>,
 }
 
-/// The mode of a remote agent: whose the tasks are.
+/// The mode of a remote agent: the owner of its tasks.
 enum Tasks {
-    /// Ours.
+    /// The hub owns the tasks.
     Durable(Arc<Durable>),
-    /// The agent's.
+    /// The agent owns the tasks.
     Proxy(Arc<Proxy>),
 }
 
@@ -102,8 +102,8 @@ impl Kind for Upstream {
         routes::routes()
     }
 
-    /// Prepares the agent in the mode of its settings. One that cannot be reached is served all the same, by its last
-    /// good card or by one that says so, until it comes.
+    /// Prepares the agent in its configured mode. An agent that cannot be reached is served as well: with
+    /// its last good card, or with a provisional one that says so.
     async fn prepare(&self, desired: &config::Agent, factory: &AgentFactory) -> Result<Prepared> {
         let remote = Arc::new(Remote::new(self, desired, factory).await?);
         let prepared = match &remote.tasks {
@@ -144,13 +144,13 @@ impl Kind for Upstream {
     }
 }
 
-/// The status of a remote agent, which is looked after until this is dropped.
+/// The status of a remote agent. Its background work stops when this is dropped.
 struct RemoteStatus {
     remote: Arc<Remote>,
     _stop: DropGuard,
 }
 
-/// The proxy of an agent that is a remote one in proxy mode.
+/// The proxy of an agent, if it is a remote agent in proxy mode.
 fn proxy_of(agent: &Agent) -> Option<&Arc<Proxy>> {
     let status: &dyn Any = &**agent.upstream()?;
     match &status.downcast_ref::<RemoteStatus>()?.remote.tasks {
@@ -165,10 +165,10 @@ impl UpstreamStatus for RemoteStatus {
         self.remote.probe.health()
     }
 
-    /// A user, a password or a query in an address may be secret.
+    /// The URL without user, password and query, which may be secret.
     fn url(&self) -> String {
         let mut url = self.remote.link.load().settings.url.clone();
-        // Neither can fail where there is a host, and there is one.
+        // Both succeed for a URL with a host, and settings only allow such URLs.
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_query(None);
@@ -191,13 +191,13 @@ impl UpstreamStatus for RemoteStatus {
         }
         match &self.remote.probe.health().condition {
             Condition::Up => Ok(()),
-            other => Err(other.reason().unwrap_or("it has not been heard of yet").to_owned()),
+            other => Err(other.reason().unwrap_or("it has not been contacted yet").to_owned()),
         }
     }
 }
 
 impl Remote {
-    /// Opens the link and gets the card, for as long as a start may wait.
+    /// Opens the link and fetches the card within [`START_TIMEOUT`].
     async fn new(settings: &Upstream, desired: &config::Agent, factory: &AgentFactory) -> Result<Self> {
         let name: Arc<str> = (&*desired.name).into();
         let probe = Arc::new(Probe::default());
@@ -224,7 +224,7 @@ impl Remote {
         Ok(remote)
     }
 
-    /// Looks after the agent from now on, until it is stopped.
+    /// Starts the background work of the agent, until `stop`.
     fn start(self: Arc<Self>, agent: &Arc<Agent>, stop: &CancellationToken) {
         if let Tasks::Durable(durable) = &self.tasks {
             let cancels = Arc::clone(durable).deliver_cancels();
@@ -234,7 +234,7 @@ impl Remote {
         tokio::spawn(stop.clone().run_until_cancelled_owned(watching));
     }
 
-    /// Gets the card and uses it; true if it is another one than before.
+    /// Fetches the card and uses it; true if it has changed.
     async fn refresh(&self) -> bool {
         let link = self.link.load_full();
         let fetched = card::fetch(&link).await;
@@ -248,7 +248,7 @@ impl Remote {
             }
             Err(error) => {
                 if self.probe.health().condition == Condition::Up {
-                    // It answers, but with what we cannot use.
+                    // The agent answers, but its card cannot be used.
                     link.saw(Condition::Degraded(error.message().to_owned()));
                 }
                 tracing::debug!(agent = &*self.name, %error, "no card");
@@ -259,7 +259,7 @@ impl Remote {
 
     async fn keep(&self, card: &FetchedCard) {
         if let Err(error) = card::keep(&*self.store, &self.name, card).await {
-            tracing::warn!(agent = &*self.name, %error, "the card of an agent cannot be kept");
+            tracing::warn!(agent = &*self.name, %error, "the card of an agent cannot be stored");
         }
     }
 
@@ -276,7 +276,7 @@ impl Remote {
         }
     }
 
-    /// The agent as we show it.
+    /// The card that the hub serves for the agent.
     fn card(&self) -> AgentCard {
         match (self.link.load().connected(), &self.tasks) {
             (Some(connected), Tasks::Proxy(proxy)) => proxy.shown_card(connected.client.card()),
@@ -285,7 +285,7 @@ impl Remote {
         }
     }
 
-    /// Looks for the card from time to time: often while there is none, as the settings say when all is well.
+    /// Fetches the card at intervals: `card_refresh` while the agent is up, with back-off while it is not.
     async fn watch(self: Arc<Self>, agent: Weak<Agent>) {
         let (mut pause, mut forgotten) = (PAUSES.base, None::<Instant>);
         loop {
@@ -297,7 +297,7 @@ impl Remote {
             let wait = if self.probe.is_up() { every } else { pause.min(every) };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                // Not at once: whatever it is, it is not over yet.
+                // A pause first: the cause of the failure is probably not over yet.
                 () = self.probe.fell() => continue,
             }
             let changed = self.refresh().await;

@@ -1,4 +1,4 @@
-//! Checks of a configuration that names a remote agent, before any hub calls it.
+//! Checks the files and the URL that a configuration names for a remote agent, without serving it.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     config::{CardSource, Upstream},
 };
 
-/// Problems with the files that the settings name.
+/// Checks the files that the settings name.
 pub(super) fn check_files(settings: &Upstream) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut note =
@@ -38,18 +38,19 @@ fn card(file: &Path) -> Result<()> {
     serde_json::from_slice::<AgentCard>(&bytes).map(drop).context("the file holds no agent card")
 }
 
-/// Fetches the card of the agent, and checks that it can be used. A card in a file is checked with the files.
+/// Fetches the card of the agent and checks that it can be used. A card in a file is checked by
+/// [`check_files`].
 pub(super) async fn check_reachable(name: &str, settings: &Upstream) -> Result<()> {
     let at = match &settings.card {
         Some(CardSource::File(_)) => return Ok(()),
         Some(CardSource::Url(url)) => url,
         None => &settings.url,
     };
-    // What is wrong with these has been told.
+    // Errors of the settings themselves were reported by `check_files`.
     let Ok(link) = Link::open(name, settings.clone(), Arc::default(), CallerShare::default()) else {
         return Ok(());
     };
-    // The message says all that people need; its causes repeat it in other words.
+    // Without the sources: the message is complete, and they repeat it.
     let told = |error: nuncio_protocol::Error| anyhow::anyhow!("{error}");
     let card = discover(&link.egress, at, &link.credentials).await.map_err(told)?;
     link.connect(card).map(drop).map_err(told)

@@ -1,4 +1,4 @@
-//! The routes of remote agents: their own cards, and their notifications to the webhooks of callers.
+//! Routes of remote agents: the upstream card, and push notifications for the webhooks of callers.
 
 use axum::{
     Json,
@@ -32,14 +32,14 @@ pub(super) fn routes() -> Vec<KindRoute> {
     ]
 }
 
-/// Answers with the card of the agent behind an agent, as it came: its signature holds for that.
+/// Returns the upstream card unchanged, so that its signature stays valid.
 fn upstream_card(call: RouteCall) -> BoxFuture<'static, Option<Response>> {
     let card = call.agent.and_then(|agent| agent.upstream()?.card());
     let answer = card.map(|card| ([(header::CACHE_CONTROL, "no-store")], Json(card)).into_response());
     std::future::ready(answer).boxed()
 }
 
-/// Hands on what an agent that keeps its own tasks has to tell a webhook of one of its callers.
+/// Forwards a notification of an agent in proxy mode to the webhook of a caller.
 fn notified(call: RouteCall) -> BoxFuture<'static, Option<Response>> {
     hand_on(call).boxed()
 }
@@ -51,12 +51,12 @@ async fn hand_on(call: RouteCall) -> Option<Response> {
         Ok(body) => body,
         Err(refused) => return Some(refused.into_response()),
     };
-    // First, and for any name.
+    // First, and for any name, so that the time does not reveal which agents exist.
     let address = captures.first().map(String::as_str).unwrap_or_default();
     let opened = match Opened::by(&*store, &name, address).await {
         Ok(opened) => opened,
         Err(error) => {
-            tracing::warn!(%error, "a notification could not be handed on");
+            tracing::warn!(%error, "a notification could not be forwarded");
             return Some(StatusCode::SERVICE_UNAVAILABLE.into_response());
         }
     };

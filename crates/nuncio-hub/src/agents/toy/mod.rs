@@ -1,5 +1,5 @@
-//! The smallest kind, for tests alone: it shows what a kind needs beside its own folder, which is its variant of
-//! `config::AgentKind` and its line in the table of kinds.
+//! The smallest kind, for tests only. It shows the two things that a kind needs outside of its own folder:
+//! a variant of `config::AgentKind` and a line in the table of kinds.
 
 mod tests;
 
@@ -13,12 +13,12 @@ use nuncio_server::{Emitter, ExecContext, Executor, Runtime};
 use super::{AgentFactory, Kind, KindRoute, Prepared, kind::RuntimeSpec};
 use crate::{config, target::RouteAccess};
 
-/// Settings of a toy.
+/// Settings of a toy agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Toy {
-    /// Answers every message.
+    /// The answer to every message.
     pub word: String,
-    /// A runtime has it for good.
+    /// Fixed for the lifetime of a runtime.
     pub mark: u32,
 }
 

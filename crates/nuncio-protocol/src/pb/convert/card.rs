@@ -1,4 +1,4 @@
-//! The agent card. Presence is kept, because signatures are made over it.
+//! The agent card. Presence is preserved, because signatures cover it.
 
 use super::{convert, required};
 use crate::pb::generated as pb;

@@ -20,7 +20,7 @@ impl Convert<pb::Part> for Part {
     fn to_pb(&self) -> Result<pb::Part, Mismatch> {
         let content = match &self.content {
             Content::Text(text) => pb::part::Content::Text(text.clone()),
-            // Shared, not copied.
+            // The bytes are shared, not copied.
             Content::Raw(bytes) => pb::part::Content::Raw(bytes.clone()),
             Content::Url(url) => pb::part::Content::Url(url.clone()),
             Content::Data(value) => pb::part::Content::Data(value.to_pb().at("data")?),

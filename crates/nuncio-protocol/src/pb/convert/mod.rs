@@ -1,9 +1,9 @@
-//! Our types to protobuf messages and back, for both versions.
+//! Conversion between our types and protobuf messages, for both versions.
 //!
-//! Outwards a conversion borrows and copies what it must; inwards it moves. It fails only where one
-//! side cannot say what the other says, and then names the field, in JSON names, as the rest of the
-//! house does. What is merely missing is left to [`validate`](crate::validate), so that a field that is
-//! absent fails alike on every binding.
+//! Towards protobuf a conversion borrows, and copies as necessary; from protobuf it moves. It fails only if
+//! one side cannot express a value of the other, and names the field by its JSON name, like all other
+//! errors. Missing fields are left to [`validate`](crate::validate), so that they fail alike in every
+//! binding.
 
 mod card;
 mod message;
@@ -17,16 +17,16 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{Error, ErrorKind, FieldViolation, error::excerpt};
 
-/// A type of ours that has the protobuf form `P`: a message, or the value of one of its fields.
+/// A type of ours with the protobuf form `P`: a message, or the value of a field.
 pub(crate) trait Convert<P>: Sized {
-    /// Ours as protobuf.
+    /// Converts to protobuf.
     fn to_pb(&self) -> Result<P, Mismatch>;
 
-    /// Protobuf as ours.
+    /// Converts from protobuf.
     fn from_pb(pb: P) -> Result<Self, Mismatch>;
 }
 
-/// What one side says and the other cannot: the field, and what was expected.
+/// A value that the other side cannot express: the field, and the expectation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mismatch(Box<FieldViolation>);
 
@@ -35,19 +35,19 @@ impl Mismatch {
         Self(Box::new(FieldViolation { field: String::new(), description: description.into() }))
     }
 
-    /// Puts the name of the enclosing field, as protobuf spells it, before the path.
+    /// Prepends the name of the enclosing field, in protobuf spelling, to the path.
     fn inside(mut self, field: &str) -> Self {
         self.prepend(&camel_case(field));
         self
     }
 
-    /// Puts the key of a map, which is data and keeps its spelling, before the path.
+    /// Prepends the key of a map, which is data and keeps its spelling, to the path.
     pub(crate) fn inside_key(mut self, key: &str) -> Self {
         self.prepend(key);
         self
     }
 
-    /// Puts the place in a list before the path.
+    /// Prepends the index in a list to the path.
     pub(crate) fn inside_index(mut self, index: usize) -> Self {
         self.prepend(&format!("[{index}]"));
         self
@@ -61,13 +61,13 @@ impl Mismatch {
         path.insert_str(0, step);
     }
 
-    /// The path, and what was expected.
+    /// The path and the expectation.
     #[cfg(test)]
     pub(crate) fn parts(&self) -> (&str, &str) {
         (&self.0.field, &self.0.description)
     }
 
-    /// As the error of this kind.
+    /// Converts it to an error of this kind.
     pub(crate) fn into_error(self, kind: ErrorKind) -> Error {
         let FieldViolation { field, description } = *self.0;
         // Keys of maps are the sender's, and may be as long as a message.
@@ -80,7 +80,7 @@ impl Mismatch {
     }
 }
 
-/// `message_id` is `messageId` in JSON.
+/// Converts `message_id` to `messageId`, its name in JSON.
 fn camel_case(name: &str) -> String {
     let mut camel = String::with_capacity(name.len());
     for (i, word) in name.split('_').enumerate() {
@@ -95,9 +95,9 @@ fn camel_case(name: &str) -> String {
     camel
 }
 
-/// Says in which field a conversion failed.
+/// Adds the field in which a conversion failed.
 pub(crate) trait At: Sized {
-    /// In this field, named as protobuf names it.
+    /// Adds this field, by its protobuf name.
     fn at(self, field: &str) -> Self;
 }
 
@@ -107,9 +107,8 @@ impl<T> At for Result<T, Mismatch> {
     }
 }
 
-/// Messages whose fields have the same names on both sides; `pb` is the module of the generated ones.
-/// No field may be left out: the literals of both structs are complete, so the compiler asks for a new
-/// one here.
+/// Messages with the same field names on both sides; `pb` is the module of the generated ones. No field can
+/// be left out: both struct literals are complete, so the compiler reports a new field here.
 macro_rules! convert {
     ($($ours:ident => pb::$pb:ident { $($field:ident),* $(,)? })+) => {$(
         impl $crate::pb::convert::Convert<pb::$pb> for $crate::$ours {
@@ -127,8 +126,8 @@ macro_rules! convert {
 }
 pub(crate) use convert;
 
-/// Messages that hold one of several members. Ours is the enum; protobuf wraps it in a message where
-/// it may also be absent.
+/// Messages with one of several members. Ours is an enum; protobuf wraps it in a message where it may also
+/// be absent.
 macro_rules! convert_oneof {
     ($($ours:ident => pb::$pb:ident, $holder:ident: $oneof:path {
         $($variant:ident = $theirs:ident $name:literal),+ $(,)?
@@ -156,7 +155,7 @@ macro_rules! convert_oneof {
 }
 pub(crate) use convert_oneof;
 
-/// Messages that must be present. Absent, they read as empty, as in JSON.
+/// Required messages. If absent, they are decoded as empty, as in JSON.
 macro_rules! required {
     ($($ours:ident => pb::$pb:ident;)+) => {$(
         impl $crate::pb::convert::Convert<Option<pb::$pb>> for $crate::$ours {
@@ -188,7 +187,7 @@ macro_rules! same {
 
 same!(String, bool, i32);
 
-/// Without presence, empty means unset.
+/// Fields without presence: empty means unset.
 impl Convert<String> for Option<String> {
     fn to_pb(&self) -> Result<String, Mismatch> {
         Ok(self.clone().unwrap_or_default())
@@ -211,7 +210,7 @@ macro_rules! ids {
             }
         }
 
-        /// Without presence, empty means unset.
+        /// Fields without presence: empty means unset.
         impl Convert<String> for Option<crate::$id> {
             fn to_pb(&self) -> Result<String, Mismatch> {
                 self.as_ref().map_or_else(|| Ok(String::new()), Convert::to_pb)

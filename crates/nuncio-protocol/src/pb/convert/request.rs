@@ -26,7 +26,7 @@ convert! {
     GetExtendedAgentCardRequest => pb::GetExtendedAgentCardRequest { tenant }
 }
 
-/// A filter by state: unspecified filters nothing.
+/// A filter by state: unspecified means no filter.
 impl Convert<i32> for Option<TaskState> {
     fn to_pb(&self) -> Result<i32, Mismatch> {
         self.unwrap_or_default().to_pb()

@@ -37,7 +37,7 @@ convert_oneof! {
     }
 }
 
-/// There is no flow to fall back on, so this one message cannot read as empty.
+/// This message cannot be decoded as empty, because there is no default flow.
 impl Convert<Option<pb::OAuthFlows>> for OAuthFlows {
     fn to_pb(&self) -> Result<Option<pb::OAuthFlows>, Mismatch> {
         self.to_pb().map(Some)

@@ -1,9 +1,9 @@
-//! Moments as protobuf has them.
+//! Timestamps in protobuf.
 
 use super::{Convert, Mismatch};
 use crate::Timestamp;
 
-/// 0001-01-01T00:00:00Z, the first moment a protobuf `Timestamp` can say.
+/// 0001-01-01T00:00:00Z, the earliest protobuf `Timestamp`.
 const MIN_SECONDS: i64 = -62_135_596_800;
 
 impl Convert<prost_types::Timestamp> for Timestamp {

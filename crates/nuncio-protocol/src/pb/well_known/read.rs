@@ -1,11 +1,11 @@
-//! From the bytes of `google.protobuf.Value` and `Struct` to JSON text, while prost reads them: with its checks and its
-//! limit of nesting.
+//! Decodes the bytes of `google.protobuf.Value` and `Struct` to JSON text, with the checks and the nesting
+//! limit of prost.
 //!
-//! Protobuf allows a field to come several times: the last value counts, messages of the same kind are merged. So text
-//! that was written may be replaced or go on.
+//! Protobuf allows repeated fields: the last value wins, and messages of the same kind are merged. So text
+//! that was already written may be replaced or continued.
 //!
-//! A number of protobuf's is a double. It is read as the integer it most likely was: a peer that said 5 must not find
-//! 5.0.
+//! A protobuf number is a double. It is decoded as the integer that it most likely was, so that a 5 is not
+//! returned to the sender as 5.0.
 
 use std::io::Write as _;
 
@@ -19,11 +19,11 @@ use serde_json::Number;
 use super::write::MAX_INTEGER;
 use crate::{Json, pb::convert::Mismatch};
 
-/// JSON in the making.
+/// JSON text that is being written.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Draft {
     json: Vec<u8>,
-    /// The first number that JSON cannot say, with the path to it as far as it is known.
+    /// The first number that JSON cannot express, with the known part of its path.
     mismatch: Option<Mismatch>,
 }
 
@@ -36,18 +36,18 @@ impl Draft {
     }
 
     fn into_json(self) -> Json {
-        // Not reached: text is what we write.
+        // Unreachable: only valid UTF-8 is written.
         Json::written(String::from_utf8(self.json).unwrap_or_default())
     }
 
     fn string(&mut self, text: &str) {
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = serde_json::to_writer(&mut self.json, text);
     }
 
     fn number(&mut self, double: f64) {
         let integral = double.fract() == 0.0 && double.abs() <= MAX_INTEGER as f64;
-        // There is no integer for minus zero.
+        // Minus zero is not an integer.
         let number = if integral && !(double == 0.0 && double.is_sign_negative()) {
             Some(Number::from(double as i64))
         } else {
@@ -65,25 +65,25 @@ impl Draft {
         }
     }
 
-    /// Adds a step to the path of what was found wrong since, and goes on with what was found before.
+    /// Adds a step to the path of a mismatch found since, and keeps the one found before.
     fn leave(&mut self, before: Option<Mismatch>, step: impl FnOnce(Mismatch) -> Mismatch) {
         let found = self.mismatch.take().map(step);
         self.mismatch = before.or(found);
     }
 }
 
-/// A value as far as it is read.
+/// The kind of a value, as far as it was decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Kind {
     #[default]
     Unset,
     Scalar,
-    /// With so many elements.
+    /// With this number of elements.
     List(usize),
     Object,
 }
 
-/// A `Value` on its own.
+/// A separate `Value`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Text {
     draft: Draft,
@@ -113,7 +113,7 @@ impl Text {
     }
 }
 
-/// A `Struct` on its own.
+/// A separate `Struct`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Object {
     draft: Draft,
@@ -147,8 +147,8 @@ impl Object {
     }
 }
 
-/// Ends a value, which is the last thing in the draft. One that holds nothing is not valid protobuf, but there is only
-/// one thing that it can mean.
+/// Closes the value at the end of the draft. A value without content is invalid in protobuf, and can only
+/// mean null.
 fn close(draft: &mut Draft, kind: Kind) {
     draft.json.extend_from_slice(match kind {
         Kind::Unset => b"null",
@@ -158,7 +158,7 @@ fn close(draft: &mut Draft, kind: Kind) {
     });
 }
 
-/// These are read only.
+/// These messages are only decoded.
 macro_rules! read_only {
     () => {
         fn encode_raw(&self, _: &mut impl BufMut) {}
@@ -171,7 +171,7 @@ macro_rules! read_only {
     };
 }
 
-/// Says in which field it is that bytes are malformed, as prost does for its own messages.
+/// Adds the field to the error of malformed bytes, as prost does for its own messages.
 fn in_field(message: &'static str, field: &'static str) -> impl Fn(DecodeError) -> DecodeError {
     move |mut error| {
         error.push(message, field);
@@ -179,7 +179,7 @@ fn in_field(message: &'static str, field: &'static str) -> impl Fn(DecodeError) 
     }
 }
 
-/// A `Value`, written to the draft from `start` on, and left open: a list or an object may go on.
+/// A `Value` that is written to the draft from `start` on, and left open: a list or an object may continue.
 struct ValueAt<'a> {
     draft: &'a mut Draft,
     start: usize,
@@ -187,7 +187,7 @@ struct ValueAt<'a> {
 }
 
 impl ValueAt<'_> {
-    /// Makes room for another value than there was.
+    /// Replaces the value by one of this kind.
     fn begin(&mut self, kind: Kind) {
         self.draft.json.truncate(self.start);
         *self.kind = kind;
@@ -254,7 +254,7 @@ impl Message for ValueAt<'_> {
     read_only!();
 }
 
-/// A `ListValue` that is open.
+/// An open `ListValue`.
 struct List<'a> {
     draft: &'a mut Draft,
     count: &'a mut usize,
@@ -288,7 +288,7 @@ impl Message for List<'_> {
     read_only!();
 }
 
-/// A `Struct` that is open.
+/// An open `Struct`.
 struct Fields<'a> {
     draft: &'a mut Draft,
 }
@@ -332,7 +332,7 @@ struct Entry<'a> {
     /// The beginning of the member.
     start: usize,
     key: String,
-    /// The beginning of its value, once there is one.
+    /// The beginning of its value, if there is one already.
     value: Option<usize>,
     /// The key came after the value.
     is_late: bool,
@@ -346,7 +346,7 @@ impl Entry<'_> {
         self.draft.json.len()
     }
 
-    /// Gives the key back.
+    /// Completes the member and returns its key.
     fn finish(mut self) -> String {
         match self.value {
             None => {

@@ -1,6 +1,6 @@
-//! From JSON text to the bytes of `google.protobuf.Value` and `Struct`.
+//! Encodes JSON text as the bytes of `google.protobuf.Value` and `Struct`.
 //!
-//! A number of protobuf's is a double (trap T-31). We write one only if nothing is lost.
+//! A protobuf number is a double (trap T-31). A number is encoded only without loss.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess};
 
 use crate::{Json, lenient::Key, pb::convert::Mismatch};
 
-/// Up to here every integer is a double of its own.
+/// The largest integer up to which all integers are exact as doubles.
 pub(super) const MAX_INTEGER: u64 = 1 << 53;
 
-/// The keys of the fields: their number, and how what follows is framed.
+/// Field keys: the field number and the wire type.
 mod key {
     pub(super) const NULL_VALUE: u8 = 1 << 3;
     pub(super) const NUMBER_VALUE: u8 = 2 << 3 | 1;
@@ -22,23 +22,23 @@ mod key {
     pub(super) const LIST_VALUE: u8 = 6 << 3 | 2;
     /// Of a list.
     pub(super) const VALUES: u8 = 1 << 3 | 2;
-    /// Of a struct, whose entries are messages.
+    /// Of a struct; its entries are messages.
     pub(super) const FIELDS: u8 = 1 << 3 | 2;
     pub(super) const ENTRY_KEY: u8 = 1 << 3 | 2;
     pub(super) const ENTRY_VALUE: u8 = 2 << 3 | 2;
 }
 
-/// The fields of a `Value`.
+/// Encodes the fields of a `Value`.
 pub(super) fn value(json: &Json) -> Result<Vec<u8>, Mismatch> {
     write(json, false)
 }
 
-/// The fields of a `Struct`.
+/// Encodes the fields of a `Struct`.
 pub(super) fn object(json: &Json) -> Result<Vec<u8>, Mismatch> {
     write(json, true)
 }
 
-/// The fields of a `Struct` with one member.
+/// Encodes the fields of a `Struct` with one member.
 pub(super) fn member(name: &str, json: &Json) -> Result<Vec<u8>, Mismatch> {
     let value = value(json)?;
     let mut out = Out::default();
@@ -62,12 +62,12 @@ fn write(json: &Json, bare: bool) -> Result<Vec<u8>, Mismatch> {
 #[derive(Default)]
 struct Out {
     bytes: Vec<u8>,
-    /// The value that protobuf cannot carry, with the path to it as far as it is known.
+    /// The value that protobuf cannot express, with the known part of its path.
     mismatch: Option<Mismatch>,
 }
 
 impl Out {
-    /// A field whose content is as long as it turns out to be.
+    /// Writes a length-delimited field.
     fn framed<T>(&mut self, key: u8, content: impl FnOnce(&mut Self) -> T) -> T {
         // Nearly all lengths take one byte; a longer one moves the content.
         self.bytes.extend_from_slice(&[key, 0]);
@@ -96,16 +96,16 @@ impl Out {
         self.bytes.extend_from_slice(&double.to_le_bytes());
     }
 
-    /// Says in which step of the path what was just written does not fit.
+    /// Adds a step to the path of the mismatch, if there is one.
     fn inside(&mut self, step: impl FnOnce(Mismatch) -> Mismatch) {
         self.mismatch = self.mismatch.take().map(step);
     }
 }
 
-/// Writes the value that comes.
+/// Encodes the next value.
 struct Write<'o> {
     out: &'o mut Out,
-    /// An object is written as the fields of a `Struct`, with no `Value` around it.
+    /// An object is encoded as the fields of a `Struct`, without a `Value` around it.
     bare: bool,
 }
 
@@ -173,7 +173,7 @@ impl<'de> de::Visitor<'de> for Write<'_> {
                 match element {
                     Ok(Some(())) => {}
                     Ok(None) => {
-                        // The frame was for one that did not come.
+                        // There was no further element for this frame.
                         out.bytes.truncate(start);
                         break;
                     }

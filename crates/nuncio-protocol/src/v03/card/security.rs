@@ -1,6 +1,6 @@
-//! Security schemes and requirements of a card, in both versions. Schemes have a `type` in v0.3 and stand
-//! in a member of their own in v1.0; requirements are plain maps in v0.3 and wrapped ones in v1.0. The
-//! samples of v1.0.0 show the v0.3 form, so both are read wherever they come (trap T-16).
+//! Security schemes and requirements of a card, in both versions. Schemes have a `type` in v0.3 and a
+//! member per kind in v1.0; requirements are plain maps in v0.3 and wrapped ones in v1.0. The samples of
+//! v1.0.0 show the v0.3 form, so both are accepted everywhere (trap T-16).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Object, member};
 use crate::{OAuthFlows, SecurityRequirement, SecurityScheme};
 
-/// The members that hold a scheme in v1.0.
+/// The members of a scheme in v1.0.
 const WRAPPERS: &[&str] = &[
     "apiKeySecurityScheme",
     "httpAuthSecurityScheme",
@@ -36,10 +36,10 @@ const FLOWS: &[(&str, &str)] = &[
     ("deviceCode", "device_code"),
 ];
 
-/// Scheme name → the names it was split into.
+/// The new names of a scheme that was split, by its old name.
 type Splits = BTreeMap<String, Vec<String>>;
 
-/// Puts the schemes and requirements of a card, and of its skills, into the form of v1.0.
+/// Upgrades the schemes and requirements of a card, and of its skills, to the form of v1.0.
 pub(super) fn upgrade(card: &mut Object) {
     let splits = upgrade_schemes(card);
     upgrade_requirements(card, &splits);
@@ -67,7 +67,7 @@ fn upgrade_schemes(card: &mut Object) -> Splits {
     splits
 }
 
-/// `{name}-{flow}`, or with as many dashes more as it takes to be new.
+/// A new name: `{name}-{flow}`, with additional dashes until it is unique.
 fn fresh_name(names: &mut BTreeSet<String>, name: &str, flow: &str) -> String {
     let mut fresh = format!("{name}-{flow}");
     while !names.insert(fresh.clone()) {
@@ -76,8 +76,8 @@ fn fresh_name(names: &mut BTreeSet<String>, name: &str, flow: &str) -> String {
     fresh
 }
 
-/// A scheme in the form of v1.0, with the flow it is for: one, or one per flow of OAuth 2.0 (trap T-15).
-/// None for a kind of scheme that v1.0 does not have.
+/// Upgrades a scheme to v1.0: one scheme, or one per OAuth 2.0 flow, with the name of the flow (trap T-15).
+/// Empty for a kind of scheme that v1.0 does not have.
 fn upgrade_scheme(scheme: &Value) -> Vec<(&'static str, Value)> {
     let Some(object) = scheme.as_object() else { return Vec::new() };
     let wrapped = WRAPPERS.iter().zip(SNAKE_WRAPPERS).find_map(|(camel, snake)| {
@@ -117,7 +117,7 @@ fn split_flows(wrapper: &str, scheme: &Object) -> Vec<(&'static str, Value)> {
     FLOWS.iter().filter_map(one).collect()
 }
 
-/// Takes `securityRequirements`, or else `security`, in either form.
+/// Upgrades `securityRequirements`, or else `security`, in either form.
 fn upgrade_requirements(object: &mut Object, splits: &Splits) {
     let names = ["securityRequirements", "security_requirements", "security"];
     let Some(Value::Array(list)) = member(object, &names) else { return };
@@ -131,7 +131,7 @@ fn upgrade_requirements(object: &mut Object, splits: &Splits) {
     object.insert("securityRequirements".to_owned(), upgraded.into());
 }
 
-/// Scheme → scopes, from `{"schemes":{name:{"list":[…]}}}` or from `{name:[…]}`.
+/// The scopes of each scheme, from `{"schemes":{name:{"list":[…]}}}` or from `{name:[…]}`.
 fn scopes_by_scheme(requirement: &Object) -> Vec<(&String, Value)> {
     let wrapped = requirement.get("schemes").and_then(Value::as_object);
     let list = |scopes: &Value| match scopes {
@@ -142,8 +142,8 @@ fn scopes_by_scheme(requirement: &Object) -> Vec<(&String, Value)> {
     wrapped.unwrap_or(requirement).iter().map(|(name, scopes)| (name, list(scopes))).collect()
 }
 
-/// One requirement for each way to choose among the schemes that a scheme was split into: what asked for
-/// the scheme is met by any of its flows.
+/// One requirement for each combination of the schemes that a scheme was split into: any flow satisfies a
+/// requirement of the original scheme.
 fn spread(requirement: &[(&String, Value)], splits: &Splits) -> Vec<Object> {
     let mut spread = vec![Object::new()];
     for (name, scopes) in requirement {
@@ -162,7 +162,7 @@ fn spread(requirement: &[(&String, Value)], splits: &Splits) -> Vec<Object> {
     spread
 }
 
-/// Adds `security`, if there is any.
+/// Adds `security`, if there are requirements.
 pub(super) fn add_requirements(object: &mut Object, requirements: &[SecurityRequirement]) {
     if requirements.is_empty() {
         return;
@@ -205,7 +205,7 @@ pub(super) fn add_scheme(object: &mut Object, scheme: &SecurityScheme) {
     }
 }
 
-/// Removes what only v1.0 knows of a scheme.
+/// Removes the v1.0 members of a scheme.
 pub(super) fn remove_v1(scheme: &mut Object) {
     scheme.retain(|name, _| !WRAPPERS.contains(&name.as_str()));
 }
@@ -216,7 +216,7 @@ fn add_text(object: &mut Value, name: &str, text: &str) {
     }
 }
 
-/// v0.3 knows neither the device code nor that PKCE is demanded; both are lost.
+/// Downgrades the flows. v0.3 has neither the device code nor required PKCE; both are lost.
 fn downgrade_flows(flows: &OAuthFlows) -> Value {
     let (name, refresh_url, mut flow) = match flows {
         OAuthFlows::AuthorizationCode(flow) => {

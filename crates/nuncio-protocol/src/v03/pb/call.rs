@@ -40,11 +40,11 @@ pub fn op_from_rpc(name: &str) -> Option<Op> {
     Op::TABLE.iter().map(|row| row.op).find(|op| rpc_name(*op) == Some(name))
 }
 
-/// Server: reads a request. Files inside share its memory.
+/// Server: decodes a request. Files in it share its memory.
 ///
 /// # Errors
-/// `ParseError` when the bytes are no such message, `InvalidParams` that names the field when it says
-/// something that has no meaning, `UnsupportedOperation` for what v0.3 does not have.
+/// `ParseError` if the bytes are not such a message, `InvalidParams` with the field if a value is invalid,
+/// `UnsupportedOperation` for operations that v0.3 does not have.
 pub fn decode_call(op: Op, bytes: Bytes) -> Result<Call> {
     Ok(match op {
         Op::SendMessage => {
@@ -76,12 +76,12 @@ pub fn decode_call(op: Op, bytes: Bytes) -> Result<Call> {
     })
 }
 
-/// Client: writes a request. What v0.3 has no place for is left out: the tenant, the metadata of a
-/// cancel, and a history length of 0, where the caller must drop the history itself.
+/// Client: encodes a request. Members that v0.3 does not have are left out: the tenant, the metadata of a
+/// cancel, and a history length of 0, for which the caller has to remove the history itself.
 ///
 /// # Errors
-/// `InvalidParams` that names the field when protobuf cannot carry a value, `UnsupportedOperation` for
-/// what v0.3 does not have.
+/// `InvalidParams` with the field if protobuf cannot express a value, `UnsupportedOperation` for operations
+/// that v0.3 does not have.
 pub fn encode_call(call: &Call, out: &mut Vec<u8>) -> Result<()> {
     check_ids(call)?;
     let kind = ErrorKind::InvalidParams;
@@ -109,7 +109,7 @@ pub fn encode_call(call: &Call, out: &mut Vec<u8>) -> Result<()> {
     }
 }
 
-/// A name without its id is no name, and the peer's complaint would not speak of the id.
+/// Refuses empty ids: the peer would report an invalid name instead of the missing id.
 fn check_ids(call: &Call) -> Result<()> {
     let (field, id) = match call {
         Call::GetTask(req) => ("id", &req.id),
@@ -127,11 +127,12 @@ fn check_ids(call: &Call) -> Result<()> {
     if id.is_empty() { Err(Error::invalid_field(field, "required")) } else { Ok(()) }
 }
 
-/// Server: writes an answer other than a stream.
+/// Server: encodes an answer other than a stream.
 ///
 /// # Errors
-/// `InvalidAgentResponse` that names the field when protobuf cannot carry a value, `UnsupportedOperation`
-/// for what v0.3 does not have, `VersionNotSupported` for the card of an agent that v0.3 does not reach.
+/// `InvalidAgentResponse` with the field if protobuf cannot express a value, `UnsupportedOperation` for
+/// operations that v0.3 does not have, `VersionNotSupported` for the card of an agent without a v0.3
+/// interface.
 pub fn encode_reply(_op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
     let kind = ErrorKind::InvalidAgentResponse;
     match reply {
@@ -147,16 +148,16 @@ pub fn encode_reply(_op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
             }
             write::<pb::AgentCard, _>(kind, &**card, out)
         }
-        // `google.protobuf.Empty` is no bytes at all.
+        // `google.protobuf.Empty` has no bytes.
         Reply::Empty => Ok(()),
         Reply::Stream(_) => Err(Error::internal("a stream is not one answer")),
     }
 }
 
-/// Client: reads an answer other than a stream. Files inside share its memory.
+/// Client: decodes an answer other than a stream. Files in it share its memory.
 ///
 /// # Errors
-/// `InvalidAgentResponse` that names the field, `UnsupportedOperation` for what v0.3 does not have.
+/// `InvalidAgentResponse` with the field, `UnsupportedOperation` for operations that v0.3 does not have.
 pub fn decode_reply(op: Op, bytes: Bytes) -> Result<Reply> {
     Ok(match op {
         Op::SendMessage => Reply::Sent(result::<pb::SendMessageResponse, _>(bytes)?),
@@ -176,18 +177,18 @@ pub fn decode_reply(op: Op, bytes: Bytes) -> Result<Reply> {
     })
 }
 
-/// Server: writes an event.
+/// Server: encodes an event.
 ///
 /// # Errors
-/// `InvalidAgentResponse` that names the field when protobuf cannot carry a value.
+/// `InvalidAgentResponse` with the field if protobuf cannot express a value.
 pub fn encode_event(event: &Event, out: &mut Vec<u8>) -> Result<()> {
     write::<pb::StreamResponse, _>(ErrorKind::InvalidAgentResponse, event, out)
 }
 
-/// Client: reads an event. Files inside share its memory.
+/// Client: decodes an event. Files in it share its memory.
 ///
 /// # Errors
-/// `InvalidAgentResponse` that names the field.
+/// `InvalidAgentResponse` with the field.
 pub fn decode_event(bytes: Bytes) -> Result<Event> {
     result::<pb::StreamResponse, _>(bytes)
 }

@@ -1,4 +1,5 @@
-//! What a relay has to know of a request: see [`Glance`]. v0.3 names tasks by a path, and has no tenant.
+//! Extracts the data that a relay needs from a request: see [`Glance`]. v0.3 names tasks by a path, and has
+//! no tenant.
 
 use bytes::Bytes;
 use prost::Message;
@@ -27,7 +28,7 @@ struct Target {
 pub(super) fn glance(op: Op, bytes: Bytes) -> Option<Glance<'static>> {
     Some(match op {
         Op::SendMessage | Op::SendStreamingMessage => {
-            // What this version has no place for is in the metadata, and may be further tasks.
+            // The leftover in the metadata may reference further tasks.
             if bytes.windows(LEFTOVER.len()).any(|part| part == LEFTOVER.as_bytes()) {
                 return None;
             }

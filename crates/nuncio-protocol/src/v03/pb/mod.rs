@@ -1,7 +1,7 @@
 //! The protobuf form of v0.3 (package `a2a.v1`), for the gRPC binding only.
 //!
-//! The messages are generated from `proto/a2a_v03.proto` by `cargo xtask codegen`. They are other shapes
-//! than those of v0.3 JSON-RPC, and leave this folder only after conversion to our own types.
+//! The messages are generated from `proto/a2a_v03.proto` by `cargo xtask codegen`. Their shapes differ from
+//! those of v0.3 over JSON-RPC, and they leave this folder only after conversion to our own types.
 //!
 //! Reading order as in [`crate::pb`]: `convert`, `call`, `status`.
 
@@ -31,7 +31,7 @@ use crate::{
     v03::{FileBytes, files},
 };
 
-/// v0.3, with a peer of which nothing is known.
+/// v0.3, for an unknown peer.
 pub const CODEC: Codec = Codec {
     version: Version::V0_3,
     slot: 4,
@@ -67,11 +67,11 @@ macro_rules! with_files {
     };
 }
 
-/// SDKs of the 1.x line that speak v0.3 know errors by the codes of v1.0.
+/// SDKs of the 1.x line that use v0.3 recognise errors by the codes of v1.0.
 const MODERN: Codec =
     Codec { status_code: pb::CODEC.status_code, encode_status: pb::CODEC.encode_status, ..CODEC };
 
-/// The slot of [`FileBytes::Raw`]; the other forms write alike.
+/// The slot of [`FileBytes::Raw`]; the other forms are encoded alike.
 const RAW_SLOT: usize = 6;
 const RAW: Codec = Codec { slot: RAW_SLOT, ..CODEC };
 const MODERN_RAW: Codec = Codec { slot: RAW_SLOT, ..MODERN };
@@ -85,8 +85,8 @@ static CODECS: [Codec; 6] = [
     with_files!(FileBytes::Raw, MODERN_RAW),
 ];
 
-/// v0.3 with a peer that has this form of file content. `is_modern` is true for a peer that names the version it
-/// speaks: SDKs of the 0.3 line do not, since only v1.0 has a header for it.
+/// v0.3 for a peer with this form of file content. `is_modern` is true for a peer that states its version:
+/// SDKs of the 0.3 line do not, since only v1.0 has a header for it.
 #[must_use]
 pub fn codec(files: FileBytes, is_modern: bool) -> &'static Codec {
     let [detect, base64, raw, modern_detect, modern_base64, modern_raw] = &CODECS;

@@ -1,6 +1,7 @@
-//! Errors of v0.3 gRPC. The specification gives them no form. We write the same `google.rpc.Status` as in
-//! v1.0, with the code by which SDKs of the time know an error, and with the name of its class before the
-//! message, as servers of the time did (protocol-notes.md, Errors). Both are read.
+//! Errors of v0.3 over gRPC. The specification does not define their form. We send the same
+//! `google.rpc.Status` as in v1.0, with the code by which SDKs of v0.3 recognise an error, and with the
+//! name of its class before the message, as servers of v0.3 do (protocol-notes.md, Errors). Both are
+//! decoded.
 //!
 //! | error | Go | JavaScript | Python, Java | ours |
 //! |---|---|---|---|---|
@@ -15,8 +16,9 @@
 //! | ParseError | INTERNAL | UNKNOWN | INTERNAL | INVALID_ARGUMENT: the caller's fault, and no client knows it by a code |
 //! | VersionNotSupported, ExtensionSupportRequired | none | none | none | UNIMPLEMENTED: FAILED_PRECONDITION means TaskNotCancelable to Go and JavaScript |
 //!
-//! The clients for Python 1.x and Java know an error by the class in the message, those for Go and JavaScript by
-//! the code. a2a-go 2.x speaking v0.3 wants the code of v1.0 beside the reason: see [`codec`](super::codec).
+//! The Python 1.x and Java clients recognise an error by the class in the message, the Go and JavaScript
+//! clients by the code. a2a-go 2.x with v0.3 expects the code of v1.0 beside the reason: see
+//! [`codec`](super::codec).
 
 use std::borrow::Cow;
 
@@ -29,7 +31,7 @@ use crate::{
     v03::error::{class, class_name},
 };
 
-/// Server: the status code of an error, as SDKs of v0.3 know it.
+/// Server: the status code of an error in v0.3.
 #[must_use]
 pub fn status_code(kind: ErrorKind) -> GrpcCode {
     match kind {
@@ -65,19 +67,19 @@ pub fn status_message(error: &Error) -> Cow<'_, str> {
     }
 }
 
-/// Server: the error as the bytes of a `google.rpc.Status`.
+/// Server: encodes the error as the bytes of a `google.rpc.Status`.
 #[must_use]
 pub fn encode_status(error: &Error) -> Vec<u8> {
     encode_status_as(status_code(error.kind()), error)
 }
 
-/// Client: the error of an answer's trailers: by its reason, else by the name in the message, else by the
-/// code. `bytes` may be empty or anything at all.
+/// Client: decodes the error of an answer's trailers: by its reason, else by the class in the message, else
+/// by the code. `bytes` may be empty or invalid.
 #[must_use]
 pub fn decode_status(code: i32, message: &str, bytes: &[u8]) -> Error {
     let class = class(&Value::from(message));
     let kind = class.unwrap_or_else(|| kind_from_code(code));
-    // One of us has the class before the message, and the message alone inside of the status.
+    // Nuncio sends the class before the message, and the message alone inside of the status.
     let inside = message_inside(bytes).filter(|inside| {
         let name = message.strip_suffix(inside.as_str()).and_then(|head| head.strip_suffix(": "));
         class.is_some() && name.is_some() && name == class.and_then(class_name)
@@ -85,8 +87,8 @@ pub fn decode_status(code: i32, message: &str, bytes: &[u8]) -> Error {
     decode_status_or(kind, inside.as_deref().unwrap_or(message), bytes)
 }
 
-/// UNIMPLEMENTED was the answer to much that an agent will not do, FAILED_PRECONDITION to a cancel that comes
-/// too late.
+/// The kind of an error by its code: v0.3 servers used UNIMPLEMENTED for many refusals, and
+/// FAILED_PRECONDITION for a cancel that was too late.
 fn kind_from_code(code: i32) -> ErrorKind {
     const FAILED_PRECONDITION: i32 = 9;
     match code {

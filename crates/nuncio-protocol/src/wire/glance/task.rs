@@ -1,4 +1,4 @@
-//! Which task an answer is.
+//! Finds the task of an answer.
 
 use std::{borrow::Cow, fmt};
 
@@ -9,9 +9,9 @@ use serde::{
 
 use crate::lenient::Key;
 
-/// The id and the context of the task that is the answer to a send, or an event of a stream. They mostly stand at its
-/// beginning, and nothing behind them is read: an agent that contradicts itself later is taken at its first word.
-/// `None` if it has to be decoded, because it is, or begins with, something else.
+/// The id and the context of the task in an answer to a send, or in an event of a stream. They are usually
+/// at its beginning, and nothing after them is parsed: the first occurrence wins. `None` if the answer has
+/// to be decoded, because it is, or begins with, something else.
 #[must_use]
 pub fn task_of(place: TaskPlace, frame: Frame, answer: &[u8]) -> Option<[Cow<'_, str>; 2]> {
     let level = match frame {
@@ -20,31 +20,31 @@ pub fn task_of(place: TaskPlace, frame: Frame, answer: &[u8]) -> Option<[Cow<'_,
     };
     let mut told = Told::default();
     let mut reader = serde_json::Deserializer::from_slice(answer);
-    // Whoever knows enough, or too little, stops in the middle, with an error.
+    // Parsing is stopped with an error as soon as the result is known.
     let _ = Seek { place, level, told: &mut told }.deserialize(&mut reader);
     let Told { is_task: true, id: Some(id), context: Some(context) } = told else { return None };
     Some([id, context]).filter(|ids| ids.iter().all(|id| !id.is_empty()))
 }
 
-/// What stands around an event.
+/// The envelope of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame {
     /// A JSON-RPC response.
     JsonRpc,
-    /// Nothing.
+    /// No envelope.
     Bare,
 }
 
-/// Where a dialect has the task of an event.
+/// The location of the task in an event of a dialect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TaskPlace {
-    /// In the only member of the event, which has this name.
+    /// In the only member of the event, with this name.
     Inside(&'static str),
-    /// The event is the task, if its member of this name says this.
+    /// The event itself, if its member with this name has this value.
     Marked(&'static str, &'static str),
 }
 
-/// What was found so far.
+/// The members found so far.
 #[derive(Default)]
 struct Told<'a> {
     is_task: bool,
@@ -52,7 +52,7 @@ struct Told<'a> {
     context: Option<Cow<'a, str>>,
 }
 
-/// An object on the way to the task.
+/// The level of an object on the path to the task.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Envelope,
@@ -108,7 +108,7 @@ impl<'de> de::Visitor<'de> for Seek<'_, 'de> {
                     let place = if name == "id" { &mut told.id } else { &mut told.context };
                     let Key(value) = map.next_value()?;
                     if place.replace(value).is_some() {
-                        // Which of the two is for others to say.
+                        // A repeated member: the full decoder decides.
                         *told = Told::default();
                         return Err(stop());
                     }

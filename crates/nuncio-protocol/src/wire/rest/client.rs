@@ -1,4 +1,4 @@
-//! Client: a call, to a request as it goes out.
+//! Client: encodes a call as a request.
 
 use super::{Paths, escape::escape};
 use crate::{
@@ -7,21 +7,21 @@ use crate::{
     wire::Dialect,
 };
 
-/// A request as it goes out.
+/// An outgoing request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// The verb.
+    /// The HTTP method.
     pub verb: Verb,
-    /// Below the agent's address, escaped.
+    /// The path below the agent's URL, escaped.
     pub path: String,
-    /// Escaped, without the question mark; empty if there is none.
+    /// The query, escaped, without the question mark; empty if there is none.
     pub query: String,
-    /// JSON; with POST only.
+    /// The JSON body; only with POST.
     pub body: Option<Vec<u8>>,
 }
 
 impl Outgoing {
-    /// The same by GET: for peers that answer a subscribe by POST with 404 or 405 (trap T-01).
+    /// The same request as GET: for peers that answer a subscribe by POST with 404 or 405 (trap T-01).
     #[must_use]
     pub fn by_get(self) -> Self {
         Self { verb: Verb::Get, body: None, ..self }
@@ -34,16 +34,16 @@ impl Outgoing {
     }
 }
 
-/// Writes a call. Its tenant stands in the path (REQ-180); a version without tenants loses it.
+/// Encodes a call. Its tenant goes into the path (REQ-180); a version without tenants drops it.
 ///
 /// # Errors
-/// `InvalidParams` when an id or the tenant cannot stand in a path; what the dialect fails with.
+/// `InvalidParams` if an id or the tenant is not allowed in a path; or the error of the dialect.
 pub fn encode_request(paths: &Paths, dialect: &dyn Dialect, mut call: Call) -> Result<Outgoing> {
     let op = call.op();
     let tenant = call.tenant().filter(|_| paths.tenants).map(str::to_owned);
     call.set_tenant(None);
     let path = encode_path(paths, tenant.as_deref(), &call)?;
-    // Most servers in the field take a subscribe by POST (trap T-01).
+    // Most servers accept a subscribe by POST (trap T-01).
     let verb = if op == Op::SubscribeToTask { Verb::Post } else { op.row().verb };
     let body = match verb {
         Verb::Get | Verb::Delete => None,
@@ -61,7 +61,7 @@ fn encode_path(paths: &Paths, tenant: Option<&str>, call: &Call) -> Result<Strin
     let mut path = String::new();
     if let Some(tenant) = tenant {
         if paths.is_reserved(tenant) {
-            return Err(Error::invalid_field("tenant", "cannot stand in a path"));
+            return Err(Error::invalid_field("tenant", "is not allowed in a path"));
         }
         path.push('/');
         escape(tenant, &mut path);
@@ -84,11 +84,11 @@ fn encode_path(paths: &Paths, tenant: Option<&str>, call: &Call) -> Result<Strin
     Ok(path)
 }
 
-/// Every URL library takes `.` and `..` for steps in the tree, escaped or not.
+/// Refuses `.` and `..`: URL libraries resolve them as path steps, escaped or not.
 fn check_segment(field: &str, value: &str, path: &str) -> Result<()> {
     match path.rsplit('/').next() {
         _ if value.is_empty() => Err(Error::invalid_field(field, "required")),
-        Some("." | "..") => Err(Error::invalid_field(field, "cannot stand in a path")),
+        Some("." | "..") => Err(Error::invalid_field(field, "is not allowed in a path")),
         Some(_) | None => Ok(()),
     }
 }
@@ -110,7 +110,7 @@ fn path_ids(call: &Call) -> Vec<&str> {
     }
 }
 
-/// The parameters of the query: everything of a GET that is not in the path (REQ-049).
+/// The query parameters: all parameters of a GET that are not in the path (REQ-049).
 fn encode_query(call: &Call) -> String {
     let mut query = Query::default();
     match call {

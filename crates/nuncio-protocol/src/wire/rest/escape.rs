@@ -2,8 +2,8 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
-/// Appends `text` with everything but unreserved characters escaped, so that it is safe as a path
-/// segment and as a query value alike.
+/// Appends `text` with all except unreserved characters escaped, so that it is safe as a path segment and
+/// as a query value.
 pub(super) fn escape(text: &str, out: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
@@ -15,7 +15,7 @@ pub(super) fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// The decoded text; `None` if an escape is broken or the bytes are not UTF-8.
+/// Decodes the text; `None` if an escape is invalid or the bytes are not UTF-8.
 pub(super) fn unescape(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));

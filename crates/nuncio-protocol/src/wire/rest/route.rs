@@ -1,17 +1,17 @@
-//! The operation of a verb and a path.
+//! Finds the operation of a method and a path.
 
 use std::borrow::Cow;
 
 use super::{Paths, Refused, escape::unescape};
 use crate::op::{Op, OpRow, Verb};
 
-/// A path variable: its name, and its value still escaped.
+/// A path variable: its name, and its escaped value.
 pub(super) type Variable<'p> = (&'static str, &'p str);
 
-/// The variables of a path, which are at most two.
+/// The variables of a path, at most two.
 pub(super) type Variables<'p> = [Option<Variable<'p>>; 2];
 
-/// The route of a verb and a path.
+/// The route of a method and a path.
 #[derive(Debug)]
 pub struct Route<'p> {
     pub(super) tenant: Option<String>,
@@ -32,8 +32,8 @@ impl Route<'_> {
         self.tenant.as_deref()
     }
 
-    /// The task in the path; `Some(None)` if there is none, `None` if it cannot be read, or would be read as a
-    /// step up the path.
+    /// The task in the path; `Some(None)` if there is none, `None` if it cannot be decoded, or would be
+    /// resolved as a path step.
     #[must_use]
     pub fn task(&self) -> Option<Option<Cow<'_, str>>> {
         let Some((_, value)) = self.variables[0] else { return Some(None) };
@@ -42,11 +42,11 @@ impl Route<'_> {
     }
 }
 
-/// The route of a verb and a path, which is below the agent's address and still escaped. Routes without a
+/// Finds the route of a method and a path. The path is below the agent's URL, and escaped. Routes without a
 /// tenant come first (trap T-10).
 ///
 /// # Errors
-/// [`Refused`], which tells an unknown path from a wrong verb.
+/// [`Refused`], which distinguishes an unknown path from a wrong method.
 pub fn find_route<'p>(paths: &Paths, verb: &str, path: &'p str) -> Result<Route<'p>, Refused> {
     let own = matches(paths, path);
     if !own.is_empty() {
@@ -58,13 +58,13 @@ pub fn find_route<'p>(paths: &Paths, verb: &str, path: &'p str) -> Result<Route<
     by_verb(behind, verb, Some(tenant))
 }
 
-/// The name of a tenant; `None` if it cannot be one.
+/// Decodes the name of a tenant; `None` if it is not a valid one.
 fn decode_tenant(paths: &Paths, tenant: &str) -> Option<String> {
     let tenant = unescape(tenant).filter(|tenant| !tenant.is_empty() && !paths.is_reserved(tenant))?;
     Some(tenant.into_owned())
 }
 
-/// `/acme/tasks` is `acme` and `/tasks`.
+/// Splits `/acme/tasks` into `acme` and `/tasks`.
 fn split_tenant(path: &str) -> Option<(&str, &str)> {
     let (tenant, below) = split_segment(path.strip_prefix('/')?);
     (!below.is_empty()).then_some((tenant, below))
@@ -72,14 +72,14 @@ fn split_tenant(path: &str) -> Option<(&str, &str)> {
 
 type Match<'p> = (&'static OpRow, Variables<'p>);
 
-/// Every operation at this path, whatever its verb.
+/// All operations with this path, of any method.
 fn matches<'p>(paths: &Paths, path: &'p str) -> Vec<Match<'p>> {
     let Some(path) = path.strip_prefix(paths.prefix) else { return Vec::new() };
     let mut found: Vec<Match<'p>> = Op::TABLE
         .iter()
         .filter_map(|row| captures(paths.template(row), path).map(|variables| (row, variables)))
         .collect();
-    // `x:cancel` is the task `x` and something to do with it, never the task `x:cancel` (trap T-11).
+    // `x:cancel` is the task `x` with an action, never the task `x:cancel` (trap T-11).
     if found.len() > 1 && found.iter().any(|(row, _)| has_action(row)) {
         found.retain(|(row, _)| has_action(row));
     }
@@ -90,7 +90,7 @@ fn has_action(row: &OpRow) -> bool {
     row.path.contains("}:")
 }
 
-/// The variables of a template in a path; `None` if it does not fit.
+/// The variables of a template in a path; `None` if it does not match.
 fn captures<'p>(mut template: &'static str, mut path: &'p str) -> Option<Variables<'p>> {
     let mut variables = Variables::default();
     for variable in &mut variables {
@@ -102,7 +102,7 @@ fn captures<'p>(mut template: &'static str, mut path: &'p str) -> Option<Variabl
         };
         let (action, template_below) = split_segment(tail);
         let (segment, below) = split_segment(path);
-        // The action is what follows the last colon; escapes are decoded later (traps T-11, T-49).
+        // The action follows the last colon; escapes are decoded later (traps T-11, T-49).
         let value = segment.strip_suffix(action).filter(|value| !value.is_empty())?;
         *variable = Some((name, value));
         (template, path) = (template_below, below);
@@ -110,12 +110,12 @@ fn captures<'p>(mut template: &'static str, mut path: &'p str) -> Option<Variabl
     (template == path).then_some(variables)
 }
 
-/// The number of bytes that both have in common before the template's next variable; templates are ASCII.
+/// The number of equal bytes before the template's next variable; templates are ASCII.
 fn common_literal(template: &str, path: &str) -> usize {
     template.bytes().zip(path.bytes()).take_while(|(own, other)| own == other && *own != b'{').count()
 }
 
-/// Up to the next slash, and from there on.
+/// Splits a path before the next slash.
 fn split_segment(path: &str) -> (&str, &str) {
     path.split_at(path.find('/').unwrap_or(path.len()))
 }
@@ -131,7 +131,8 @@ fn by_verb<'p>(found: Vec<Match<'p>>, verb: &str, tenant: Option<String>) -> Res
     Err(Refused::MethodNotAllowed { allow })
 }
 
-/// Subscribe answers to both verbs, because the specification names both (trap T-01, REQ-045).
+/// The methods of an operation. Subscribe has two, because the specification names both (trap T-01,
+/// REQ-045).
 fn verbs(row: &OpRow) -> &'static [Verb] {
     match (row.op, row.verb) {
         (Op::SubscribeToTask, _) => &[Verb::Get, Verb::Post],

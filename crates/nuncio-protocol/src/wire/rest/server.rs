@@ -1,4 +1,4 @@
-//! Server: a request as it came, to an operation with parameters.
+//! Server: decodes a request as an operation with parameters.
 
 use std::{borrow::Cow, fmt};
 
@@ -20,22 +20,22 @@ use crate::{
     wire::Dialect,
 };
 
-/// A request as it came: an operation and its parameters, still in JSON.
+/// A received request: an operation and its parameters, as JSON text.
 #[derive(Debug)]
 pub struct Incoming<'a> {
-    /// From the path; the parameters may name one, too.
+    /// The tenant in the path; the parameters may have one, too.
     pub tenant: Option<String>,
     /// The operation.
     pub op: Op,
-    /// One object, path variables and query included; the body itself where there are none.
+    /// One object, including path variables and query; the body itself if there are none.
     pub params: Cow<'a, RawValue>,
 }
 
 impl Incoming<'_> {
-    /// Reads the parameters. The tenant of the path goes into them.
+    /// Decodes the parameters, and adds the tenant of the path to them.
     ///
     /// # Errors
-    /// `InvalidParams` that names the field; a second tenant that contradicts the first is one.
+    /// `InvalidParams` with the field; also for a tenant that differs from the one in the path.
     pub fn decode_call(self, dialect: &dyn Dialect) -> Result<Call> {
         let mut call = dialect.decode_call(self.op, Some(&self.params))?;
         if let Some(tenant) = self.tenant {
@@ -48,14 +48,14 @@ impl Incoming<'_> {
     }
 }
 
-/// The reason why a request has no route.
+/// The reason why a request is refused.
 #[derive(Debug)]
 pub enum Refused {
     /// No route has this path: 404.
     NotFound,
-    /// The path is there, but not for this verb: 405.
+    /// The path exists, but not for this method: 405.
     MethodNotAllowed {
-        /// The verbs it is there for, for the `Allow` header.
+        /// The allowed methods, for the `Allow` header.
         allow: Vec<Verb>,
     },
     /// The request is wrong.
@@ -73,14 +73,14 @@ impl Refused {
         }
     }
 
-    /// The error to write with that status.
+    /// The error for the body of the answer.
     #[must_use]
     pub fn into_error(self) -> Error {
         match self {
             Self::NotFound => Error::new(ErrorKind::MethodNotFound, "there is nothing at this path"),
             Self::MethodNotAllowed { allow } => {
                 let allow: Vec<_> = allow.into_iter().map(Verb::as_str).collect();
-                let message = format!("this path does not take that verb, only {}", allow.join(", "));
+                let message = format!("this path does not allow that method, only {}", allow.join(", "));
                 Error::new(ErrorKind::MethodNotFound, message)
             }
             Self::Invalid(error) => error,
@@ -94,11 +94,10 @@ impl From<Error> for Refused {
     }
 }
 
-/// Finds out what a request means. `path` is below the agent's address and, like `query`, still
-/// escaped.
+/// Decodes a request. `path` is below the agent's URL and, like `query`, escaped.
 ///
 /// # Errors
-/// [`Refused`], which tells an unknown path from a wrong verb and from wrong content.
+/// [`Refused`], which distinguishes an unknown path from a wrong method and from wrong content.
 pub fn decode_request<'a>(
     paths: &Paths,
     verb: &str,
@@ -110,7 +109,7 @@ pub fn decode_request<'a>(
 }
 
 impl Route<'_> {
-    /// The parameters, from wherever they are.
+    /// Decodes the parameters from path, query and body.
     ///
     /// # Errors
     /// [`Refused::Invalid`] if they are wrong.
@@ -140,7 +139,7 @@ enum Value<'a> {
     Text(Cow<'a, str>),
     Number(i64),
     Boolean(bool),
-    /// As it came.
+    /// JSON text as received.
     Json(&'a RawValue),
 }
 
@@ -194,7 +193,7 @@ fn decode_text<'t>(field: &str, text: &'t str) -> Result<Cow<'t, str>> {
     unescape(text).ok_or_else(|| Error::invalid_field(field, "expected percent-encoded UTF-8"))
 }
 
-/// The body, and the path variables, which it may repeat but not contradict.
+/// The body with the path variables, which it may repeat but not contradict.
 fn merge_body<'a>(route: &Route<'_>, body: &'a [u8]) -> Result<Cow<'a, RawValue>> {
     let body = read_body(route.op, body)?;
     if route.variables[0].is_none() {
@@ -223,7 +222,7 @@ fn is_unset(value: &Value<'_>) -> bool {
 
 fn is_same_text(bound: &Value<'_>, sent: &Value<'_>) -> bool {
     match (bound, sent) {
-        // Two spellings of one string differ in escapes only.
+        // Different escapes of the same string are equal.
         (Value::Text(bound), Value::Json(sent)) => {
             serde_json::from_str::<String>(sent.get()).is_ok_and(|sent| sent == *bound)
         }
@@ -239,7 +238,7 @@ fn disagrees(field: &str) -> Error {
 fn read_body(op: Op, body: &[u8]) -> Result<&RawValue> {
     let text = std::str::from_utf8(body)
         .map_err(|_| Error::new(ErrorKind::ParseError, "invalid JSON payload: the body is not UTF-8"))?;
-    // Everything these two need is in the path (REQ-059, trap T-01).
+    // These two have all parameters in the path (REQ-059, trap T-01).
     let may_be_empty = matches!(op, Op::CancelTask | Op::SubscribeToTask);
     if may_be_empty && matches!(text.trim(), "" | "null") {
         return serde_json::from_str("{}").map_err(Error::internal);
@@ -256,7 +255,7 @@ fn not_json(error: serde_json::Error) -> Error {
     Error::new(ErrorKind::ParseError, format!("invalid JSON payload: {error}"))
 }
 
-/// The form of a query parameter's value.
+/// The type of a query parameter.
 enum Kind {
     Text,
     Number,
@@ -265,9 +264,8 @@ enum Kind {
     Time,
 }
 
-/// Every parameter there is (spec 11.5). Names are as in JSON (REQ-050), and, as in JSON, those of the proto
-/// are read as well; any other name, such as
-/// `A2A-Version` (REQ-074), is not a field and is ignored.
+/// All query parameters (spec 11.5). Names are as in JSON (REQ-050), and as in JSON those of the proto are
+/// accepted as well. Any other name, such as `A2A-Version` (REQ-074), is not a field and is ignored.
 const QUERY: &[(&str, &str, Kind)] = &[
     ("tenant", "tenant", Kind::Text),
     ("contextId", "context_id", Kind::Text),
@@ -279,7 +277,7 @@ const QUERY: &[(&str, &str, Kind)] = &[
     ("includeArtifacts", "include_artifacts", Kind::Boolean),
 ];
 
-/// The query, each value in its own type (REQ-052), and the path variables.
+/// The query, each value in its own type (REQ-052), with the path variables.
 fn merge_query(route: &Route<'_>, query: &str) -> Result<Cow<'static, RawValue>> {
     let mut members = Members::with_variables(route)?;
     for pair in query.split('&') {
@@ -297,18 +295,19 @@ fn merge_query(route: &Route<'_>, query: &str) -> Result<Cow<'static, RawValue>>
     members.to_params()
 }
 
-/// A value in its type; `None` if it is unset.
+/// Decodes a value to its type; `None` if it is unset.
 fn read_value(name: &str, kind: &Kind, value: &str) -> Result<Option<Value<'static>>> {
     let text = match kind {
         Kind::Time => decode_text(name, value)?.into_owned(),
-        // Form encoders write a space so; RFC 3986 has `%20`. Either way a plus sign itself is `%2B`.
+        // Form encoders write a space as a plus sign; RFC 3986 has `%20`. A plus sign itself is `%2B` in
+        // both.
         Kind::Text | Kind::Number | Kind::Boolean => {
             decode_text(name, &value.replace('+', " "))?.into_owned()
         }
     };
     Ok(match kind {
         Kind::Text | Kind::Time => Some(Value::Text(text.into())),
-        // An empty value is an unset one, as in `?historyLength=`.
+        // An empty value is unset, as in `?historyLength=`.
         Kind::Number | Kind::Boolean if text.is_empty() => None,
         Kind::Number => {
             let number = text.parse().map_err(|_| Error::invalid_field(name, "expected a whole number"))?;

@@ -4,8 +4,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::{Error, ErrorKind, Event, Result, wire::Dialect};
 
-/// Writes an error. `status` is the HTTP status it goes out with: the kind's own, or a
-/// [`Refused`](super::Refused)'s.
+/// Encodes an error. `status` is its HTTP status: that of its kind, or of a [`Refused`](super::Refused).
 pub fn encode_error(status: u16, error: &Error, out: &mut Vec<u8>) {
     let body = json!({ "error": {
         "code": status,
@@ -13,20 +12,20 @@ pub fn encode_error(status: u16, error: &Error, out: &mut Vec<u8>) {
         "message": error.message(),
         "details": error.details(),
     }});
-    // A JSON value to memory: cannot fail.
+    // A JSON value: serializing to memory cannot fail.
     let _ = serde_json::to_writer(out, &body);
 }
 
-/// Reads an error answer. The reason of an `ErrorInfo` decides, then a JSON-RPC code if the body has
-/// one, then the name of the status, and last the HTTP status (protocol-notes.md, Errors).
+/// Decodes an error answer. The reason of an `ErrorInfo` decides, then a JSON-RPC code if the body has one,
+/// then the name of the status, and last the HTTP status (protocol-notes.md, Errors).
 ///
-/// Other shapes are read as well as they can be: an object of `code` and `message` without the
-/// envelope, `application/problem+json` (trap T-04), and text of any kind.
+/// Other shapes are decoded as far as possible: an object with `code` and `message` without the envelope,
+/// `application/problem+json` (trap T-04), and text of any kind.
 #[must_use]
 pub fn decode_error(status: u16, body: &[u8]) -> Error {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let error = if body["error"].is_object() { &body["error"] } else { &body };
-    // An A2A server says in a message why it is 404; a web server without such a route does not.
+    // An A2A server explains a 404 in a message; a web server without such a route does not.
     let is_a2a = error["message"].is_string();
     let kind = by_code(error)
         .or_else(|| error["status"].as_str().and_then(by_status_name))
@@ -37,7 +36,7 @@ pub fn decode_error(status: u16, body: &[u8]) -> Error {
     let details = match (&error["details"], &error["data"]) {
         (Value::Array(details), _) | (_, Value::Array(details)) => details.clone(),
         (_, Value::Null) => Vec::new(),
-        // Kept as a detail of no known type.
+        // Kept as a detail of unknown type.
         (_, data) => vec![data.clone()],
     };
     Error::from_details(kind, message, details)
@@ -47,12 +46,12 @@ fn by_code(error: &Value) -> Option<ErrorKind> {
     error["code"].as_i64().and_then(|code| i32::try_from(code).ok()).and_then(ErrorKind::from_code)
 }
 
-/// By the name of a gRPC code; `None` for one that says no more than the HTTP status.
+/// The kind by the name of a gRPC code; `None` for a name that is no more specific than the HTTP status.
 fn by_status_name(name: &str) -> Option<ErrorKind> {
     Some(match name {
         "INVALID_ARGUMENT" | "OUT_OF_RANGE" => ErrorKind::InvalidParams,
         "NOT_FOUND" => ErrorKind::TaskNotFound,
-        // UNIMPLEMENTED is what 1.0.0 said for the same (trap T-18).
+        // 1.0.0 used UNIMPLEMENTED for the same (trap T-18).
         "FAILED_PRECONDITION" | "UNIMPLEMENTED" => ErrorKind::UnsupportedOperation,
         "UNAUTHENTICATED" => ErrorKind::Unauthenticated,
         "PERMISSION_DENIED" => ErrorKind::PermissionDenied,
@@ -70,7 +69,7 @@ fn by_http_status(status: u16, is_a2a: bool) -> ErrorKind {
         403 => ErrorKind::PermissionDenied,
         404 if is_a2a => ErrorKind::TaskNotFound,
         404 | 405 => ErrorKind::MethodNotFound,
-        // 409, 415 and 502 are of 1.0.0 and before (trap T-18).
+        // 409, 415 and 502 are from 1.0.0 and before (trap T-18).
         409 => ErrorKind::TaskNotCancelable,
         413 => ErrorKind::PayloadTooLarge,
         415 => ErrorKind::ContentTypeNotSupported,
@@ -84,7 +83,7 @@ fn by_http_status(status: u16, is_a2a: bool) -> ErrorKind {
     }
 }
 
-/// Reads the body of a success; an empty one, as of a delete with 204, is `null` (trap T-29).
+/// Decodes the body of a success; an empty one, as of a delete with 204, is `null` (trap T-29).
 ///
 /// # Errors
 /// `InvalidAgentResponse` if it is not JSON.
@@ -97,14 +96,14 @@ pub fn decode_body(body: &[u8]) -> Result<&RawValue> {
     })
 }
 
-/// Reads the data of a frame: an event, or the error that ended the stream.
+/// Decodes the data of a frame: an event, or the error that ended the stream.
 ///
 /// # Errors
 /// The peer's error; `InvalidAgentResponse` if it is neither.
 pub fn decode_event(dialect: &dyn Dialect, data: &str) -> Result<Event> {
     dialect.decode_event(decode_body(data.as_bytes())?).map_err(|error| {
         let is_error = serde_json::from_str::<Value>(data).is_ok_and(|value| value["error"].is_object());
-        // The status went out long ago; inside a stream only the body speaks.
+        // The HTTP status was sent before, so only the body has the error.
         if is_error { decode_error(500, data.as_bytes()) } else { error }
     })
 }

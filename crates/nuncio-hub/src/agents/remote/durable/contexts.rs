@@ -1,5 +1,5 @@
-//! The names that a remote agent has for the conversations of callers: the one that we derive ([`ContextKey`]),
-//! unless the agent has answered with another one, which is kept as a record.
+//! The remote agent's context ids for the conversations of callers: the derived id ([`ContextKey`]), unless
+//! the agent has answered with another one, which is stored as a record.
 
 use std::sync::{
     Arc,
@@ -17,23 +17,23 @@ use crate::{
 /// The kind of the records.
 pub(super) const KIND: &str = "context";
 
-/// The conversations of one agent.
+/// The contexts of one agent.
 pub(super) struct Contexts {
     store: Arc<dyn Store>,
     agent: Arc<str>,
     key: ContextKey,
-    /// False as long as the agent has always taken our names: then there is nothing to look for.
+    /// False while the agent has accepted every derived id: then the store is not queried.
     renamed: AtomicBool,
 }
 
 impl Contexts {
     pub(super) fn new(store: &Arc<dyn Store>, agent: &Arc<str>, key: &ContextKey) -> Self {
-        // Where others write, they may have written.
+        // True until `prepare` has read the store: an earlier run or another hub may have written records.
         let renamed = AtomicBool::new(true);
         Self { store: Arc::clone(store), agent: Arc::clone(agent), key: key.clone(), renamed }
     }
 
-    /// Looks whether there is anything to look for.
+    /// Reads whether this agent has any records.
     pub(super) async fn prepare(&self) {
         let query = RecordQuery {
             kind: KIND.into(),
@@ -43,16 +43,16 @@ impl Contexts {
         };
         match self.store.records(&query).await {
             Ok(some) => self.renamed.store(!some.is_empty() || self.store.is_shared(), Ordering::Relaxed),
-            Err(error) => tracing::warn!(agent = &*self.agent, %error, "contexts cannot be read"),
+            Err(error) => tracing::warn!(agent = &*self.agent, %error, "context ids cannot be read"),
         }
     }
 
-    /// True if the agent has taken our name of this conversation, as it has those of all others.
+    /// True if the agent has accepted every derived id so far, including this one.
     pub(super) fn is_taken(&self, caller: &Caller, ours: &ContextId, theirs: &ContextId) -> bool {
         !self.renamed.load(Ordering::Relaxed) && self.key.derive(caller, ours) == *theirs
     }
 
-    /// What the agent calls this conversation of this caller.
+    /// The agent's context id for this conversation of this caller.
     pub(super) async fn theirs(&self, caller: &Caller, ours: &ContextId) -> ContextId {
         if !self.renamed.load(Ordering::Relaxed) {
             return self.key.derive(caller, ours);
@@ -67,13 +67,13 @@ impl Contexts {
             }
             Ok(None) => self.key.derive(caller, ours),
             Err(error) => {
-                tracing::warn!(agent = &*self.agent, %error, "a context cannot be read; the agent gets our name of it");
+                tracing::warn!(agent = &*self.agent, %error, "a context id cannot be read; the agent gets the derived one");
                 self.key.derive(caller, ours)
             }
         }
     }
 
-    /// The agent calls this conversation of this caller so.
+    /// Stores the agent's own context id for this conversation.
     pub(super) async fn keep(&self, caller: &Caller, ours: &ContextId, theirs: &ContextId) {
         self.renamed.store(true, Ordering::Relaxed);
         let put = PutRecord {
@@ -84,11 +84,11 @@ impl Contexts {
             expect: Expect::Anything,
         };
         if let Err(error) = self.store.put_records(vec![put]).await {
-            tracing::warn!(agent = &*self.agent, %error, "a context cannot be kept; its next task begins a new one");
+            tracing::warn!(agent = &*self.agent, %error, "a context id cannot be stored; the next task begins a new context");
         }
     }
 
-    /// Conversations of several callers may have the same name.
+    /// The key of a record: includes the caller, because several callers may use the same context id.
     fn record_key(&self, caller: &Caller, ours: &ContextId) -> String {
         let tenant = caller.tenant().map_or("", |tenant| tenant);
         let owner = caller.principal().map_or("", |owner| owner);

@@ -1,7 +1,9 @@
-//! Durable mode: the tasks of a remote agent are ours, with their own ids and logs, whatever the agent itself can do.
+//! Durable mode: the hub owns the tasks of a remote agent, with its own ids and logs, independent of the
+//! agent's capabilities.
 //!
-//! Reading order: this file (the executor), `turn` (one message), `send_once` (never twice), `pending_cancels` (what
-//! the agent has yet to hear), `contexts` and `task_owners` (names of conversations, owners of tasks).
+//! Reading order: this file (the executor), `turn` (one message), `send_once` (prevents a second send),
+//! `pending_cancels` (cancels that the agent has not received yet), `contexts` (context ids) and
+//! `task_owners`.
 
 mod contexts;
 pub(super) mod pending_cancels;
@@ -36,14 +38,14 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// Between two attempts to find an agent that has not come back yet.
+/// The pause between two attempts to connect to the agent of a resumed task.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The kinds of records that expire.
 pub(super) const RECORD_KINDS: [&str; 4] =
     [contexts::KIND, send_once::KIND, task_owners::KIND, pending_cancels::KIND];
 
-/// A remote agent whose tasks are ours.
+/// A remote agent in durable mode.
 pub(super) struct Durable {
     name: Arc<str>,
     hop: Hop,
@@ -54,7 +56,7 @@ pub(super) struct Durable {
     task_owners: TaskOwners,
     pending_cancels: PendingCancels,
     telemetry: Telemetry,
-    /// By the settings of the present; an execution keeps the one it began with.
+    /// The link of the current settings; an execution keeps the link that it began with.
     link: Arc<ArcSwap<Link>>,
 }
 
@@ -78,7 +80,7 @@ impl Durable {
         }
     }
 
-    /// Our card of the agent, out of one of its own.
+    /// Builds our card of the agent from the agent's own card.
     pub(super) fn shown_card(&self, theirs: &AgentCard) -> AgentCard {
         let mut card = card::present(&self.name, theirs, &self.label.load(), &self.urls);
         let has_more = theirs.capabilities.extended_agent_card == Some(true);
@@ -108,7 +110,7 @@ impl Executor for RemoteExecutor {
         Box::pin(RemoteTurn::new(durable, &link, &connected, &cx, &out, passage).run()).await
     }
 
-    /// Cancels a task that nobody works on: of one that runs, its execution tells the agent.
+    /// Cancels a task without a running execution. A running one cancels the remote task itself.
     async fn cancel(&self, cx: ExecContext) -> nuncio_protocol::Result<()> {
         if let Some(memo) = Memo::read(cx.memo.as_deref()).filter(|_| !cx.cancellation.is_cancelled()) {
             self.0.cancel_or_note(&memo.task).await;
@@ -116,7 +118,7 @@ impl Executor for RemoteExecutor {
         Ok(())
     }
 
-    /// The card that the agent shows to the hub, for callers with credentials.
+    /// The extended card of the agent, fetched with the hub's credentials, for authenticated callers.
     async fn extended_card(&self, _cx: &CallContext) -> nuncio_protocol::Result<Option<AgentCard>> {
         let link = self.0.link.load_full();
         let Some(connected) = link.connected() else {
@@ -133,8 +135,8 @@ impl Executor for RemoteExecutor {
 }
 
 impl RemoteExecutor {
-    /// The agent. A task that was left behind waits for an agent that has not come back yet: it was begun, and may
-    /// well be done.
+    /// The connection to the agent. A resumed task waits for an agent that is not available yet: its remote
+    /// task exists, and may be done.
     async fn connected(&self, cx: &ExecContext) -> Option<(Arc<Link>, Arc<link::Connected>)> {
         let begun = Instant::now();
         loop {

@@ -1,13 +1,13 @@
-//! Cancels that the agent has yet to hear of: ours are canceled at once, because their callers want nothing more of
-//! them, and the agent is told as soon as it can be, if need be by the next hub.
+//! Cancels that the agent has not received yet. Our task is canceled at once, because its caller wants no
+//! more of it; the agent is asked as soon as it can be reached, even after a restart of the hub.
 //!
 //! ```text
-//! cancel ──► told ──► done
-//!               └ cannot be reached ──► noted ──► told again, after longer and longer pauses ──► done, or given up
+//! cancel ──► sent ──► done
+//!               └ not reached ──► stored ──► sent again, with back-off ──► done, or given up
 //! ```
-//! A cancel that comes while the agent has not yet named its task waits for the name, and for longer than its caller
-//! does. What nobody can name cannot be withdrawn: if the hub is killed while it waits, and if the message is taken up
-//! again, was perhaps sent, and the agent does not know repeats.
+//! A cancel that arrives before the agent has named its task waits for the id, longer than the caller does.
+//! A remote task without a known id cannot be canceled. That happens if the hub is killed while it waits,
+//! or if a message is resumed that may have been sent to an agent that does not recognise repeats.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,18 +27,18 @@ use crate::clock;
 /// The kind of the records.
 pub(in crate::agents) const KIND: &str = "to-cancel";
 
-/// How long the agent may take to cancel while the caller waits; the runtime gives us a second more.
+/// Time for the agent to cancel while the caller waits; the runtime waits a second longer.
 pub(super) const CANCEL_TIMEOUT: Duration = Duration::from_secs(4);
 
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// How often it is looked for what others have noted.
+/// The interval of reads for cancels that other hubs have stored.
 const LOOK_INTERVAL: Duration = Duration::from_secs(300);
 
-/// So many are read at a time.
+/// Records per read.
 const PAGE: usize = 100;
 
-/// The cancels that one agent has yet to hear of.
+/// The pending cancels of one agent.
 pub(super) struct PendingCancels {
     store: Arc<dyn Store>,
     agent: Arc<str>,
@@ -50,7 +50,7 @@ impl PendingCancels {
         Self { store: Arc::clone(store), agent: Arc::clone(agent), more: Notify::new() }
     }
 
-    /// Notes that this task of the agent's is to be canceled.
+    /// Stores that this remote task is to be canceled.
     pub(super) async fn note(&self, theirs: &TaskId) {
         if theirs.is_empty() {
             return;
@@ -63,11 +63,11 @@ impl PendingCancels {
             expect: Expect::Absent,
         };
         match self.store.put_records(vec![put]).await {
-            // Noted before is as good.
+            // A record that exists already serves as well.
             Ok(_) => self.more.notify_one(),
             Err(error) => {
                 let agent = &*self.agent;
-                tracing::warn!(agent, %theirs, %error, "a task of the agent's goes on that was canceled here");
+                tracing::warn!(agent, %theirs, %error, "a pending cancel cannot be stored; the remote task continues");
             }
         }
     }
@@ -92,7 +92,7 @@ impl PendingCancels {
     }
 }
 
-/// True if the agent may hear of it another time.
+/// True if a cancel that failed with this error should be repeated.
 pub(super) fn is_unheard(error: &Error) -> bool {
     let passes = [
         ErrorKind::Unavailable,
@@ -104,7 +104,7 @@ pub(super) fn is_unheard(error: &Error) -> bool {
 }
 
 impl Durable {
-    /// Asks the agent to cancel a task of its own, for nobody in particular.
+    /// Asks the agent to cancel one of its tasks. The call is not made on behalf of a caller.
     async fn cancel(&self, theirs: TaskId, patience: Duration) -> nuncio_protocol::Result<Task> {
         let link = self.link.load_full();
         let Some(connected) = link.connected() else { return Err(ErrorKind::Unavailable.into()) };
@@ -118,7 +118,8 @@ impl Durable {
         outcome
     }
 
-    /// Asks the agent to cancel a task that nobody here works on, now or later.
+    /// Asks the agent to cancel a task that has no running execution; stores the cancel if the agent cannot
+    /// be reached.
     pub(super) async fn cancel_or_note(&self, theirs: &TaskId) {
         if let Err(error) = self.cancel(theirs.clone(), CANCEL_TIMEOUT).await {
             tracing::info!(agent = &*self.name, %theirs, %error, "the agent did not cancel");
@@ -128,26 +129,26 @@ impl Durable {
         }
     }
 
-    /// Tells the agent what it has not heard of, until it has.
+    /// Sends stored cancels until the agent has received them.
     pub(in crate::agents::remote) async fn deliver_cancels(self: Arc<Self>) {
         let mut pause = None::<Duration>;
         loop {
             let is_left = self.deliver_all().await.unwrap_or_else(|error| {
-                tracing::warn!(agent = &*self.name, %error, "what is to be canceled cannot be read");
+                tracing::warn!(agent = &*self.name, %error, "pending cancels cannot be read");
                 true
             });
             if !is_left {
                 pause = None;
                 let _ = timeout(LOOK_INTERVAL, self.pending_cancels.more.notified()).await;
             }
-            // Not at once: whatever it is, it is not over yet.
+            // A pause first: the cause of the failure is probably not over yet.
             let now = pause.unwrap_or_else(|| self.link.load().settings.poll_every);
             sleep(now).await;
             pause = Some(Backoff::doubling(now, MAX_PAUSE).after(now));
         }
     }
 
-    /// True if something is left to be told.
+    /// Sends all stored cancels once; true if some are left.
     async fn deliver_all(&self) -> Result<bool, StoreError> {
         let (noted, mut after, mut is_left) = (&self.pending_cancels, None, false);
         loop {
@@ -157,7 +158,7 @@ impl Durable {
                 match self.cancel(theirs.clone(), self.link.load().settings.timeout).await {
                     Err(error) if is_unheard(&error) && !self.is_given_up(record.at) => {
                         if was_not_sent(&error) || error.kind() == ErrorKind::Unavailable {
-                            // The others would not be heard either.
+                            // The other cancels would fail as well.
                             return Ok(true);
                         }
                         is_left = true;

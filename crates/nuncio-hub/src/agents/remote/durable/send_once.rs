@@ -1,5 +1,6 @@
-//! Messages on their way to an agent that does not know repeats, while nothing else of them is stored: if the hub is
-//! stopped now, the caller's repeat under its key finds that the message may have arrived, and is not sent.
+//! Claims on messages that are being sent to an agent that does not recognise repeats, before a task of
+//! them is stored. If the hub is stopped meanwhile, a repeat by the caller under the same idempotency key
+//! finds the claim: the message may have arrived, and is not sent again.
 
 use std::time::Duration;
 
@@ -12,18 +13,18 @@ use crate::clock;
 /// The kind of the records.
 pub(in crate::agents) const KIND: &str = "on-its-way";
 
-/// That a message is being sent.
+/// A stored claim: the message is being sent.
 pub(super) struct Claim<'a> {
     store: &'a dyn Store,
     key: String,
 }
 
 impl<'a> Claim<'a> {
-    /// Stores that a message of this name is being sent to this agent, which takes at most so long.
+    /// Stores a claim on the message with this name. Sending it takes at most `at_most`.
     ///
     /// # Errors
-    /// `Unavailable` if another hub may be at it, or the store is away; otherwise it was sent before, and nobody knows
-    /// what became of it.
+    /// `Unavailable` if another hub may be sending it, or the store is unavailable. Any other error: it was
+    /// sent before, with an unknown outcome.
     pub(super) async fn take(
         store: &'a dyn Store,
         agent: &str,
@@ -43,7 +44,7 @@ impl<'a> Claim<'a> {
         };
         match taken {
             Ok(_) => Ok(Self { store, key }),
-            // Of a store that is ours alone we have seen the end of whoever sent it.
+            // In a store that is not shared, the process that took the claim has ended.
             Err(_) if !store.is_shared() => Err(was_left()),
             Err(_) => match store.record(KIND, &key).await? {
                 Some(record) if age(record.at) > at_most => Err(was_left()),
@@ -55,10 +56,11 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// The answer is stored, or there was nothing to answer: a repeat finds it, or may be sent.
+    /// Deletes the claim: the result is stored, so a repeat finds it, or the message was not sent, so a
+    /// repeat may send it.
     pub(super) async fn give_back(self) {
         if let Err(error) = self.store.delete_record(KIND, &self.key, Expect::Anything).await {
-            tracing::debug!(%error, "that a message was sent is noted for longer than it need be");
+            tracing::debug!(%error, "the claim on a sent message cannot be deleted; it expires later");
         }
     }
 }
@@ -68,7 +70,7 @@ fn age(at: Timestamp) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or_default())
 }
 
-/// What is said of a message that may have been sent, and whose answer is lost.
+/// The error for a message that may have been sent and has no known answer.
 pub(super) fn was_left() -> Error {
     Error::new(
         ErrorKind::Internal,

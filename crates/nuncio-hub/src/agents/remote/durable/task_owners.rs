@@ -1,12 +1,12 @@
-//! Owners of an agent's tasks: the caller that a task was first named to.
+//! Owners of the agent's tasks: the caller that was first answered with the task.
 //!
-//! To the agent all callers are one. If it answers one of them with the task of another, because it counts its tasks
-//! from 1 after a restart or takes one message for another, the hub would follow that task and tell the one what the
-//! other one said.
+//! To the agent all callers of the hub are one. It may answer one caller with the task of another, for
+//! example because it numbers its tasks from 1 after a restart. Without this check, the hub would follow
+//! that task and show one caller the data of another.
 //!
-//! An owner is a record, so that it holds over restarts and for all hubs of a database, until nobody has used it for long
-//! (`expiry`). Tasks of late are known in memory. The record holds digests: it names neither task nor caller. As long as
-//! callers are not told apart, all of them are one, and nothing is written.
+//! An owner is a record, so that it is valid after restarts and on all hubs of a database, until it expires
+//! (`expiry`). Recent tasks are cached in memory. The record holds digests: it contains neither the task id
+//! nor the caller. While authentication is off, all callers are one, and nothing is stored.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -25,13 +25,13 @@ use crate::{
 /// The kind of the records.
 pub(super) const KIND: &str = "task-owner";
 
-/// The number of tasks that are known in memory; twice that for a while.
+/// Tasks in a generation of the cache; there are two generations.
 const MAX_KNOWN: usize = 32_768;
 
-/// The digest of an id, or of a caller: both are as long as somebody else likes.
+/// The digest of an id or of a caller. Both are of any length, so the digest bounds the memory.
 type Digest = [u8; 32];
 
-/// The owner of a task, and when that was written down.
+/// The owner of a task, and the time of the record.
 #[derive(Clone, Copy)]
 struct Owned {
     owner: Digest,
@@ -42,12 +42,12 @@ struct Owned {
 pub(super) struct TaskOwners {
     store: Arc<dyn Store>,
     agent: Arc<str>,
-    /// True if callers are told apart.
+    /// True if callers are authenticated.
     apart: Box<dyn Fn() -> bool + Send + Sync>,
     known: Mutex<Generations>,
 }
 
-/// When the young generation is full it becomes the old one.
+/// A cache in two generations: a full young generation becomes the old one.
 #[derive(Default)]
 struct Generations {
     young: HashMap<Digest, Owned, RandomState>,
@@ -64,11 +64,11 @@ impl TaskOwners {
         Self { store, agent, apart: Box::new(apart), known: Mutex::default() }
     }
 
-    /// Takes a task of the agent's for this caller; false if another caller has it.
+    /// Claims a task of the agent for this caller; false if another caller owns it.
     pub(super) async fn claim(&self, task: &TaskId, caller: &Caller) -> bool {
         let (task, owner) = (sha256(task.as_str().as_bytes()), digest_of(caller));
         let fresh = Owned { owner, at: clock::now() };
-        // Taken in memory first: of two callers of this hub one waits for nothing and is refused.
+        // Claimed in memory first: of two concurrent callers of this hub, the second is refused at once.
         let known = self.known().get_or_put(task, fresh);
         let is_written = known.is_some_and(|known| !expiry::is_due(known.at));
         if known.is_some_and(|known| known.owner != owner) {
@@ -83,13 +83,13 @@ impl TaskOwners {
                 owned.owner == owner
             }
             Err(error) => {
-                tracing::warn!(agent = &*self.agent, %error, "the owner of a task is known in memory only");
+                tracing::warn!(agent = &*self.agent, %error, "the owner of a task cannot be stored; it is known until the next restart");
                 true
             }
         }
     }
 
-    /// True if another caller has this task of the agent's.
+    /// True if another caller owns this task of the agent.
     pub(super) async fn is_foreign(&self, task: &TaskId, caller: &Caller) -> bool {
         let (task, owner) = (sha256(task.as_str().as_bytes()), digest_of(caller));
         let known = self.known().get(&task);
@@ -110,7 +110,7 @@ impl TaskOwners {
         caller.principal().is_some() || (self.apart)()
     }
 
-    /// Writes down an owner, if there is none; gives the one that there is.
+    /// Stores an owner if there is none; returns the stored owner.
     async fn record(&self, task: &Digest, fresh: Owned) -> Result<Owned, StoreError> {
         if self.put(task, fresh, Expect::Absent).await? {
             return Ok(fresh);
@@ -120,12 +120,12 @@ impl TaskOwners {
         if owner != fresh.owner || !expiry::is_due(record.at) {
             return Ok(Owned { owner, at: record.at });
         }
-        // Another hub may do so at the same time: then it is done.
+        // A conflict means that another hub has just renewed the record.
         self.put(task, fresh, Expect::Version(record.version)).await?;
         Ok(fresh)
     }
 
-    /// False if the record was not as expected.
+    /// Writes the record; false if it was not as expected.
     async fn put(&self, task: &Digest, owned: Owned, expect: Expect) -> Result<bool, StoreError> {
         let value = Bytes::copy_from_slice(&owned.owner);
         let put = PutRecord { kind: KIND.into(), key: self.key(task).into(), value, at: owned.at, expect };
@@ -147,7 +147,7 @@ impl Generations {
         self.young.get(task).or_else(|| self.old.get(task)).copied()
     }
 
-    /// The owner that is known, else none: then it is this one from now on.
+    /// Returns the known owner; if there is none, inserts this one and returns `None`.
     fn get_or_put(&mut self, task: Digest, owned: Owned) -> Option<Owned> {
         let known = self.get(&task);
         if known.is_none() {
@@ -165,7 +165,7 @@ impl Generations {
 }
 
 fn digest_of(caller: &Caller) -> Digest {
-    // Texts can be written.
+    // Serializing strings cannot fail.
     sha256(&serde_json::to_vec(&(caller.principal(), caller.tenant())).unwrap_or_default())
 }
 

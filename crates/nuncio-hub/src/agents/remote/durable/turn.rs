@@ -1,16 +1,16 @@
-//! One message to a remote agent: it goes out once, and what becomes of it is emitted as our task.
+//! One message to a remote agent: it is sent once, and its result is emitted as our task.
 //!
-//! | turn | what is done |
+//! | turn | action |
 //! |---|---|
-//! | a message | sent, by a stream if the agent streams, else so that it answers at once |
-//! | taken up after a crash, the agent's task is known | followed, not sent |
-//! | taken up after a crash, it is not | failed, unless a repeat does no harm |
-//! | the agent waits for an authorisation | followed: it may come by another way; a message ends the turn |
+//! | a message | sent: as a stream if the agent streams, else as a call that returns immediately |
+//! | resumed after a crash, remote task known | followed, not sent |
+//! | resumed after a crash, remote task unknown | failed, unless a repeat is harmless |
+//! | the agent requires an authorisation | followed, as it may be given outside of A2A; a message ends the turn |
 //! | canceled before it was sent | not sent |
 //! | canceled | the agent is asked to cancel, now or later (`pending_cancels`) |
 //!
-//! A cancel that comes too late, because the agent's task has ended meanwhile, shows that end, provided that all the
-//! agent made had been told before; otherwise the task is canceled, as its caller wanted.
+//! If the remote task has ended before the cancel, our task gets that end, provided that all artifacts were
+//! emitted before. Otherwise our task is canceled, as the caller requested.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -36,21 +36,21 @@ use crate::agents::{
     },
 };
 
-/// How often a message is repeated that may be; the pauses begin as those between two polls of a task.
+/// Maximum number of repeats of an idempotent message. The first pause is the poll interval.
 const MAX_REPEATS: u32 = 4;
 
-/// How long a cancel waits to learn which task there is to cancel, of the time that there is for all.
+/// The part of [`CANCEL_TIMEOUT`] for which a cancel waits for the id of the remote task.
 const LEARN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// About the bytes of a memo.
+/// Typical size of a memo, in bytes.
 const MEMO_BYTES: usize = 256;
 
-/// The agent's task, as it is kept with ours.
+/// The ids of the remote task, stored with our task.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Memo {
     pub(super) task: TaskId,
     pub(super) context: ContextId,
-    /// The address at which it was begun; for whoever looks into it.
+    /// The URL at which the task was begun; for diagnosis only.
     interface: String,
 }
 
@@ -64,7 +64,7 @@ impl Memo {
     }
 }
 
-/// A remote agent that one message is delegated to.
+/// The remote agent that one message is delegated to.
 struct RemoteAgent<'a> {
     durable: &'a Arc<Durable>,
     link: &'a Link,
@@ -74,13 +74,13 @@ struct RemoteAgent<'a> {
 }
 
 impl RemoteAgent<'_> {
-    /// Takes a task of the agent's for the caller. Nothing is emitted of one that is another caller's.
+    /// Claims a task of the agent for the caller. No event of another caller's task is emitted.
     async fn claim_task(&self, task: &TaskId) -> Result<()> {
         if self.durable.task_owners.claim(task, &self.cx.call.caller).await {
             return Ok(());
         }
         let agent = &*self.durable.name;
-        tracing::error!(agent, task = %self.cx.task_id, theirs = %task, "the agent gives one task to several callers");
+        tracing::error!(agent, task = %self.cx.task_id, theirs = %task, "the agent answers several callers with the same task");
         let why = "the agent answered with a task that is not the caller's";
         Err(Error::new(ErrorKind::InvalidAgentResponse, why))
     }
@@ -118,7 +118,7 @@ impl Delegate for RemoteAgent<'_> {
         self.connected.switch()
     }
 
-    /// Claims the task for the caller, and keeps its name with our task.
+    /// Claims the task for the caller, and stores its ids with our task.
     async fn bind_task(&self, ids: &TaskIds) -> Result<()> {
         self.claim_task(&ids.task).await?;
         let interface = self.connected.client().candidates().first();
@@ -132,14 +132,14 @@ impl Delegate for RemoteAgent<'_> {
         Ok(())
     }
 
-    /// Keeps the agent's name of the conversation, if it is not ours.
+    /// Stores the agent's context id, if it differs from the derived one.
     async fn bind_context(&self, context: &ContextId) {
         let (caller, ours) = (&self.cx.call.caller, &self.cx.context_id);
         let contexts = &self.durable.contexts;
         if contexts.is_taken(caller, ours, context) {
             return;
         }
-        // Boxed: most agents take our names.
+        // Boxed to keep this future small: most agents accept derived ids.
         Box::pin(async {
             if contexts.theirs(caller, ours).await != *context {
                 contexts.keep(caller, ours, context).await;
@@ -161,7 +161,7 @@ impl Delegate for RemoteAgent<'_> {
     }
 }
 
-/// One message, and what becomes of it.
+/// One message and its result.
 pub(super) struct RemoteTurn<'a> {
     delegation: Delegation<'a, RemoteAgent<'a>>,
     cx: &'a ExecContext,
@@ -197,7 +197,7 @@ impl<'a> RemoteTurn<'a> {
         self.delegation.to.link
     }
 
-    /// Does the turn, unless it is stopped.
+    /// Runs the turn until it is done or canceled.
     pub(super) async fn run(&self) -> Result<()> {
         if self.cx.cancellation.is_cancelled() && !self.cx.again && self.out.is_canceled() {
             return Box::pin(self.cancel(Instant::now() + CANCEL_TIMEOUT)).await;
@@ -210,22 +210,22 @@ impl<'a> RemoteTurn<'a> {
             () = self.until_authorized() => return Ok(()),
         }
         if !self.out.is_canceled() {
-            // The server ends. The agent goes on, and so will we, if there is a store to take it up from.
+            // The hub shuts down. The agent continues, and a durable store lets us resume the task later.
             return Ok(());
         }
         let until = Instant::now() + CANCEL_TIMEOUT;
         if self.delegation.remote().is_none() {
-            // The message is on its way. What it begins can be canceled once it has a name.
+            // The message is being sent. Its task can be canceled once the id is known.
             let _ = timeout(LEARN_TIMEOUT, work).await;
         }
         Box::pin(self.cancel(until)).await
     }
 
-    /// Done when the task was authorised by a message, or not at all: the question stays asked, and the next turn goes
-    /// on with it.
+    /// Returns when a message has answered the authorisation request, or after its timeout. The question
+    /// stays open, and the next turn continues with it.
     async fn until_authorized(&self) {
         self.out.asked().await;
-        // Boxed: few agents ask.
+        // Boxed to keep this future small: few agents ask.
         Box::pin(async {
             tokio::select! {
                 () = self.out.answered() => {}
@@ -235,7 +235,7 @@ impl<'a> RemoteTurn<'a> {
         .await;
     }
 
-    /// Done when nobody has authorised the task for as long as we are patient.
+    /// Returns when the task has waited for an authorisation for the whole `give_up` time.
     async fn until_auth_timeout(&self) {
         let mut before = None;
         loop {
@@ -269,7 +269,7 @@ impl<'a> RemoteTurn<'a> {
         self.link().settings.idempotent || self.delegation.to.connected.knows_repeats()
     }
 
-    /// Sends the message and follows what becomes of it.
+    /// Sends the message and follows the task.
     async fn send(&self, before: Option<Memo>) -> Result<()> {
         let permit = match self.link().admit(&self.cx.call.caller).await {
             Ok(permit) => permit,
@@ -278,22 +278,22 @@ impl<'a> RemoteTurn<'a> {
         let claim = match self.claim().await {
             Ok(None) => return self.send_under(permit, before).await,
             Ok(Some(claim)) => claim,
-            // Nothing was sent now, and it is not settled what becomes of it: no task begins that says so.
+            // Nothing was sent by this call and the outcome is open, so no failed task is created.
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 return Box::pin(refuse(self.cx, self.out, error)).await;
             }
             Err(error) => return Err(error),
         };
         let done = self.send_under(permit, before).await;
-        // Of an error nobody knows in what state the agent is; that it was asked is to be known for as long.
+        // After an error the state of the agent is unknown, so the claim stays.
         if done.is_ok() && self.out.flush().await.is_ok() {
             claim.give_back().await;
         }
         done
     }
 
-    /// Makes sure that the message goes out once where nothing else would: it has a name by which the caller may
-    /// repeat it, the agent would not know the repeat, and we have no task yet that would tell.
+    /// Claims the message where nothing else prevents a second send: it has an idempotency key, the agent
+    /// does not recognise repeats, and our task is not stored yet.
     async fn claim(&self) -> Result<Option<Claim<'_>>> {
         let begins = || self.out.look(|task| task.is_none());
         let name = self.cx.name.as_ref().filter(|_| begins() && !self.may_repeat());
@@ -310,8 +310,8 @@ impl<'a> RemoteTurn<'a> {
                 Ok(answer) => return self.delegation.follow_answer(answer, permit).await,
                 Err(error) => error,
             };
-            tracing::info!(task = %self.cx.task_id, %error, "the agent did not take a message");
-            // That nobody was reached this time says nothing of the time before.
+            tracing::info!(task = %self.cx.task_id, %error, "the agent did not accept a message");
+            // A failed connection does not prove that an earlier attempt did not arrive.
             may_have_it &= was_not_sent(&error);
             may_have_it |= fate(&error) == Fate::Unknown;
             if !may_have_it || !self.may_repeat() || repeats == MAX_REPEATS {
@@ -326,16 +326,16 @@ impl<'a> RemoteTurn<'a> {
             return Box::pin(refuse(self.cx, self.out, told)).await;
         }
         let why =
-            format!("{}; whether it took the message is not known, and it is not sent again", words(&told));
+            format!("{}; whether it received the message is not known; it is not sent again", words(&told));
         Err(Error::new(told.kind(), why).with_source(error))
     }
 
-    /// True if the agent sees the caller's credentials, and not only the hub's.
+    /// True if the agent gets the caller's credentials, instead of only the hub's.
     fn as_caller(&self) -> bool {
         self.cx.call.forwardable_headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
     }
 
-    /// The message's subjects in the agent's names.
+    /// The agent's ids for the message: task, context and references.
     async fn remote_ids(&self, before: Option<&Memo>) -> RemoteIds {
         let cx = self.cx;
         let context = match before {
@@ -349,7 +349,7 @@ impl<'a> RemoteTurn<'a> {
         }
     }
 
-    /// The agent's names of the tasks that the message refers to.
+    /// The agent's ids of the tasks that the message refers to.
     async fn references(&self) -> HashMap<TaskId, TaskId> {
         let (cx, durable) = (self.cx, self.durable());
         let caller = &cx.call.caller;
@@ -362,15 +362,16 @@ impl<'a> RemoteTurn<'a> {
                     let memo = stored.and_then(|stored| Memo::read(stored.memo.as_deref()));
                     names.extend(memo.map(|memo| (task.id.clone(), memo.task)));
                 }
-                Err(error) => tracing::warn!(task = %task.id, %error, "a referred task cannot be read"),
+                Err(error) => tracing::warn!(task = %task.id, %error, "a referenced task cannot be read"),
             }
         }
         names
     }
 
-    /// Asks the agent to cancel, by then. While a task is being stopped only its end can be told.
+    /// Asks the agent to cancel, until the deadline. While a task is being stopped, only its end can be
+    /// emitted.
     async fn cancel(&self, until: Instant) -> Result<()> {
-        // The answer to a question is to the task that asked.
+        // A follow-up message belongs to the task of the memo.
         let known = || Memo::read(self.cx.memo.as_deref()).map(Memo::ids);
         let Some(remote) = self.delegation.remote().or_else(known) else { return Ok(()) };
         let left = until.saturating_duration_since(Instant::now());

@@ -1,7 +1,9 @@
-//! The card of a remote agent: fetched, kept for bad days, and rebuilt as ours.
+//! The card of a remote agent: fetched, stored for times when the agent is down, and rebuilt as the hub's
+//! card.
 //!
-//! What the agent is and can do is its own word; where and how it is reached, and how callers prove who they are, is
-//! ours. The hub signs what it serves, so that the agent's own signatures go; the original stays available.
+//! Description, skills and extensions are the agent's. Interfaces and security schemes are the hub's. The
+//! hub signs the card that it serves, so the agent's signatures are removed; the original card stays
+//! available.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,17 +18,18 @@ use url::Url;
 use super::Link;
 use crate::{agent_urls::AgentUrls, agents::Label, clock, config::CardSource};
 
-/// The kind of the records that hold the last good cards.
+/// The kind of the records with the last good cards.
 const KIND: &str = "card";
 
-/// A card as it is kept.
+/// A stored card.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     url: String,
     card: Value,
 }
 
-/// Gets the card from where the settings say. One that is well is asked as seldom as its answers allow.
+/// Fetches the card from its configured source. While the agent is up, the HTTP caching of the card is
+/// respected.
 pub(in crate::agents) async fn fetch(link: &Link) -> Result<Arc<FetchedCard>> {
     let (egress, credentials, settings) = (&link.egress, &link.credentials, &link.settings);
     let fresh = nuncio_client::CardCache::new();
@@ -44,11 +47,11 @@ pub(in crate::agents) async fn fetch(link: &Link) -> Result<Arc<FetchedCard>> {
     };
     match tokio::time::timeout(settings.timeout, fetching).await {
         Ok(fetched) => fetched,
-        Err(_) => Err(Error::new(ErrorKind::DeadlineExceeded, "the card did not come in time")),
+        Err(_) => Err(Error::new(ErrorKind::DeadlineExceeded, "the request for the card timed out")),
     }
 }
 
-/// Keeps a good card for when there is none to be had.
+/// Stores a good card, for times when none can be fetched.
 pub(in crate::agents) async fn keep(
     store: &dyn Records,
     agent: &str,
@@ -66,23 +69,23 @@ pub(in crate::agents) async fn keep(
     Ok(())
 }
 
-/// The last good card, if there was one.
+/// The last good card, if there is one.
 pub(in crate::agents) async fn kept(
     store: &dyn Records,
     agent: &str,
 ) -> anyhow::Result<Option<Arc<FetchedCard>>> {
     let Some(record) = store.record(KIND, agent).await? else { return Ok(None) };
-    let kept: Kept = serde_json::from_slice(&record.value).context("a kept card cannot be read")?;
+    let kept: Kept = serde_json::from_slice(&record.value).context("a stored card cannot be read")?;
     let card = FetchedCard::read(&Url::parse(&kept.url)?, kept.card.to_string().as_bytes())?;
     Ok(Some(Arc::new(card)))
 }
 
-/// Our card of an agent that says this of itself.
+/// Builds the hub's card of an agent from the agent's own card.
 pub(crate) fn present(name: &str, theirs: &AgentCard, label: &Label, urls: &AgentUrls) -> AgentCard {
     let mut card = AgentCard {
         supported_interfaces: urls.interfaces(name),
         capabilities: capabilities(&theirs.capabilities),
-        // How callers prove to the hub who they are is for the hub to say.
+        // The hub's card declares the authentication of the hub.
         security_schemes: BTreeMap::default(),
         security_requirements: Vec::new(),
         signatures: Vec::new(),
@@ -100,9 +103,9 @@ pub(crate) fn present(name: &str, theirs: &AgentCard, label: &Label, urls: &Agen
     labelled(card, name, label)
 }
 
-/// Our card of an agent that nothing is known of yet.
+/// The hub's card of an agent that was not reached yet.
 pub(in crate::agents) fn provisional(name: &str, label: &Label, urls: &AgentUrls) -> AgentCard {
-    let why = "This agent has not been reached yet; what it can do is shown here as soon as it has.";
+    let why = "This agent has not been reached yet. Its skills are listed here once it has.";
     let mut card = AgentCard::new(name, why);
     card.supported_interfaces = urls.interfaces(name);
     card.capabilities = capabilities(&AgentCapabilities::default());
@@ -111,8 +114,8 @@ pub(in crate::agents) fn provisional(name: &str, label: &Label, urls: &AgentUrls
     labelled(card, name, label)
 }
 
-/// What the hub gives, whatever the agent can do; extensions are the agent's. That webhooks are told, and that
-/// streams resume, is added where it is done.
+/// The capabilities that the hub provides for every agent; extensions are the agent's. Push notifications
+/// and resumable streams are added by the code that provides them.
 fn capabilities(theirs: &AgentCapabilities) -> AgentCapabilities {
     let extensions = theirs.extensions.iter().filter(|extension| extension.uri != RESUME_EXTENSION);
     AgentCapabilities {

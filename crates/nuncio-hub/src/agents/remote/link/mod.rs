@@ -1,7 +1,7 @@
-//! The link to a remote agent: connections, credentials and bounds by its settings, the card that is known, and its
-//! health as its answers show it.
+//! The link to a remote agent: connections, credentials and limits from its settings, the current card, and
+//! the agent's health as its answers show it.
 //!
-//! Reading order: this file, `card`, `probe` (health), `refusal` (what callers are told when it goes wrong).
+//! Reading order: this file, `card`, `probe` (health), `refusal` (errors for callers).
 
 pub(super) mod card;
 pub(super) mod probe;
@@ -37,78 +37,79 @@ use url::Host;
 use self::probe::{Condition, Probe};
 use crate::config::{Auth, CardSource, Credential, Upstream};
 
-/// What the client itself tries again: calls that reached nobody, safe calls, and streams. What takes longer is
-/// followed by looking at the task.
+/// Retries by the client itself: calls that were not sent, safe calls, and streams. Longer outages are
+/// handled by polling the task.
 const RETRY: RetryPolicy =
     RetryPolicy { retries: 2, base: Duration::from_millis(200), cap: Duration::from_secs(5) };
 
-/// How long an extended card is shown before it is asked for again.
+/// Time for which an extended card is cached.
 const KEEP_EXTENDED: Duration = Duration::from_secs(60);
 
-/// The time to come back where nobody has said more.
+/// Retry-after of errors for which the agent gave none.
 pub(crate) const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// The failures in a row that open the circuit of an agent, and for how long: callers are told at once, instead of
-/// waiting for one more attempt that comes to nothing.
+/// Consecutive failures that open the breaker of an agent, and its pauses: calls are refused at once
+/// instead of waiting for an attempt that is likely to fail.
 const BREAKER: BreakerPolicy =
     BreakerPolicy { failures: 5, pauses: Backoff::doubling(Duration::from_secs(2), Duration::from_secs(60)) };
 
-/// The longest time that the others wait for the outcome of the call that tries.
+/// Maximum time for which other calls wait for the outcome of a trial call.
 const TRIAL: Duration = Duration::from_secs(10);
 
-/// The way to one agent. Settings that change make a new one.
+/// The connection to one agent. A change of its settings makes a new link.
 pub(crate) struct Link {
-    /// What the agent is called here.
+    /// The agent's name on this hub.
     name: Arc<str>,
     pub(crate) settings: Upstream,
     pub(crate) egress: Egress,
     pub(crate) credentials: Credentials,
     pub(crate) probe: Arc<Probe>,
-    /// Cards as their answers say they may be kept.
+    /// Cards, cached as their HTTP headers allow.
     cards: CardCache,
-    /// Whose signatures count.
+    /// Keys of trusted card signatures.
     keys: TrustedKeys,
     connected: ArcSwapOption<Connected>,
     breaker: Mutex<Breaker<Instant>>,
-    /// For calls, if there is a bound.
+    /// Permits for calls, if there is a limit.
     calls: Option<CallerPool>,
-    /// The card says that it streams, and it does not.
+    /// The agent has refused to stream, although its card declares streaming.
     refuses_streams: AtomicBool,
-    /// The last call was not answered as it should, whatever the card looks like.
+    /// The last call failed, even if the card can be fetched.
     calls_fail: AtomicBool,
 }
 
-/// An agent whose card is known.
+/// An agent with a known card.
 pub(crate) struct Connected {
     pub(crate) client: Client,
     pub(crate) card: Arc<FetchedCard>,
-    /// By the next version of its card, for an agent that does not speak what its card promises first.
+    /// A client for the next version of the card, for an agent that refuses the first one.
     other: Option<Client>,
     switched: AtomicBool,
-    /// The card for those who are known, and when it came. Held while it is fetched: the others wait for it.
+    /// The extended card and the time of its fetch. Locked during a fetch, so that concurrent callers share
+    /// one request.
     extended: tokio::sync::Mutex<Option<(Instant, AgentCard)>>,
 }
 
 impl Connected {
-    /// What to talk to it with.
+    /// The client to use now.
     pub(super) fn client(&self) -> &Client {
         self.other.as_ref().filter(|_| self.switched.load(Ordering::Relaxed)).unwrap_or(&self.client)
     }
 
-    /// It does not speak the version that was tried; true if there is another one to try.
+    /// Switches to the other version; false if there is none, or it is used already.
     pub(super) fn switch(&self) -> bool {
         self.other.is_some() && !self.switched.swap(true, Ordering::Relaxed)
     }
 
-    /// True if a message may be repeated under its key.
+    /// True if a message may be repeated under its idempotency key.
     pub(super) fn knows_repeats(&self) -> bool {
         self.card.card.extension(RESUME_EXTENSION).is_some()
     }
 
-    /// Its card for those who are known, as the hub is; asked for once in a while, however many want it.
+    /// The extended card, fetched with the hub's credentials and cached for [`KEEP_EXTENDED`].
     ///
     /// # Errors
-    /// It cannot be had.
+    /// The card cannot be fetched.
     pub(super) async fn extended_card(&self, patience: Duration) -> CallResult<AgentCard> {
         let mut kept = self.extended.lock().await;
         if let Some((_, card)) = kept.as_ref().filter(|(at, _)| at.elapsed() < KEEP_EXTENDED) {
@@ -124,7 +125,7 @@ impl Connected {
 }
 
 impl Link {
-    /// Makes ready for calls; nobody is called yet.
+    /// Prepares connections and credentials. Makes no call.
     ///
     /// # Errors
     /// A file of the settings cannot be read, or a setting is wrong.
@@ -135,7 +136,7 @@ impl Link {
         share: CallerShare,
     ) -> Result<Self> {
         let egress = egress(&settings)?;
-        // The card may be elsewhere; the operator has named both.
+        // The card may be on another origin; the operator has configured both.
         let credentials = credentials(&settings.auth)?.allow_origin(&settings.url);
         let mut keys = TrustedKeys::new();
         for file in &settings.trust.keys {
@@ -143,7 +144,7 @@ impl Link {
             keys.extend(TrustedKeys::parse(&text).context("trust.keys: there is no key in the file")?);
         }
         if settings.trust.require && keys.is_empty() {
-            bail!("signatures are required, but no key is trusted; name the keys");
+            bail!("signatures are required, but no key is trusted; set trust.keys");
         }
         let calls = settings.max_concurrent.map(|most| CallerPool::new(most, share));
         Ok(Self {
@@ -162,11 +163,11 @@ impl Link {
         })
     }
 
-    /// Uses this card from now on; false if it is the one that is used already.
+    /// Uses this card from now on; false if it is in use already.
     ///
     /// # Errors
-    /// Its signature is not what the settings demand, it offers nothing that we speak, or that at a host where nobody
-    /// has allowed it to be.
+    /// The signature does not satisfy the settings, the card has no interface that we support, or its
+    /// interfaces are on hosts that the operator has not allowed.
     pub(crate) fn connect(&self, card: Arc<FetchedCard>) -> CallResult<bool> {
         if self
             .connected
@@ -191,7 +192,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Talks to the agent of this card, in this version if one is named.
+    /// A client for the agent of this card, in the given version, if any.
     fn client(&self, card: &Arc<FetchedCard>, version: Option<Version>) -> CallResult<Client> {
         let mut builder = Client::builder()
             .egress(self.egress.clone())
@@ -209,7 +210,7 @@ impl Link {
         builder.with_card(Arc::clone(card)).map_err(|error| self.explained(error))
     }
 
-    /// Says what to do about an interface that is at a foreign host.
+    /// Adds the remedy to an error about an interface on another host.
     fn explained(&self, error: Error) -> Error {
         let Some(host) = error.metadata().get(FOREIGN_HOST) else { return error };
         let name = &*self.name;
@@ -221,7 +222,7 @@ impl Link {
         Error::new(error.kind(), why)
     }
 
-    /// Says which interfaces are not used because of where they are.
+    /// Logs the interfaces that are not used because of their host.
     fn warn_of_foreign(&self, client: &Client, card: &FetchedCard) {
         let hosts = hosts(&self.settings);
         for interface in &client.card().supported_interfaces {
@@ -234,8 +235,8 @@ impl Link {
         }
     }
 
-    /// What the signatures of this card have to prove: nothing without keys; with keys, those that are there have
-    /// to hold.
+    /// The required proof for the signatures of this card: none without trusted keys. With keys, signatures
+    /// have to be valid if they exist or are required.
     fn trust(&self, card: &FetchedCard) -> Trust {
         let is_signed = card.json["signatures"].as_array().is_some_and(|signatures| !signatures.is_empty());
         if self.keys.is_empty() || !(is_signed || self.settings.trust.require) {
@@ -249,27 +250,31 @@ impl Link {
         self.connected.load_full()
     }
 
-    /// May a message go out? Takes a place among those that do, which is held until it is done.
+    /// Admits a message: checks the breaker and acquires a permit, if there is a limit. The permit is held
+    /// until the message is done.
     ///
     /// # Errors
-    /// `Unavailable` if the agent has not been reached for a while, `ResourceExhausted` if there is no place; both
-    /// say when to come back.
+    /// `Unavailable` while the breaker is open, `ResourceExhausted` without a free permit; both have a
+    /// retry-after.
     pub(crate) async fn admit(&self, caller: &Caller) -> CallResult<Option<CallerPermit>> {
         self.may_pass()?;
         let Some(calls) = &self.calls else { return Ok(None) };
         match timeout(self.settings.timeout, calls.acquire(&caller.into())).await {
             Ok(permit) => Ok(Some(permit)),
             Err(_) => {
-                let error = Error::new(ErrorKind::ResourceExhausted, "the agent has as much to do as it may");
+                let error = Error::new(
+                    ErrorKind::ResourceExhausted,
+                    "the agent is at its limit of concurrent messages; retry later",
+                );
                 Err(error.with_retry_after(DEFAULT_RETRY_AFTER))
             }
         }
     }
 
-    /// The same for a call of any operation: what is no message needs no place, least of all a cancel.
+    /// Admits a call of any operation. Only messages need a permit, so that a cancel never waits for one.
     ///
     /// # Errors
-    /// As for a message.
+    /// As for [`Self::admit`].
     pub(crate) async fn admit_call(&self, caller: &Caller, op: Op) -> CallResult<Option<CallerPermit>> {
         match op {
             Op::SendMessage | Op::SendStreamingMessage => self.admit(caller).await,
@@ -277,7 +282,7 @@ impl Link {
         }
     }
 
-    /// Refuses what would reach nobody.
+    /// Refuses calls while the breaker is open.
     fn may_pass(&self) -> CallResult<()> {
         let now = Instant::now();
         self.breaker()
@@ -285,25 +290,25 @@ impl Link {
             .map_err(|until| self.out_of_reach().with_retry_after((until - now).max(Duration::from_secs(1))))
     }
 
-    /// What callers are told as long as nobody answers there.
+    /// The error for callers while the agent cannot be reached.
     pub(crate) fn out_of_reach(&self) -> Error {
         let health = self.probe.health();
-        refusal::out_of_reach(health.condition.reason().unwrap_or("it has not been heard of yet"))
+        refusal::out_of_reach(health.condition.reason().unwrap_or("it has not been contacted yet"))
     }
 
-    /// Records the health that the outcome of a call shows; no error is an answer.
+    /// Records the health that the outcome of a call shows; `None` is a success.
     pub(crate) fn record_outcome(&self, error: Option<&Error>) {
         let condition = self.condition(error);
         self.calls_fail.store(condition != Condition::Up, Ordering::Relaxed);
         self.saw(condition);
     }
 
-    /// The same of an outcome as it is.
+    /// Like [`Self::record_outcome`], for a result.
     pub(crate) fn learn<T>(&self, outcome: &CallResult<T>) {
         self.record_outcome(outcome.as_ref().err());
     }
 
-    /// Records the health that a request for its card shows: it says little about calls that are not answered.
+    /// Records the health that a fetch of the card shows. A fetched card does not override failing calls.
     pub(super) fn record_card_outcome<T>(&self, outcome: &CallResult<T>) {
         let condition = self.condition(outcome.as_ref().err());
         if condition != Condition::Up || !self.calls_fail.load(Ordering::Relaxed) {
@@ -324,7 +329,7 @@ impl Link {
                 | ErrorKind::InvalidAgentResponse
                 | ErrorKind::Unauthenticated
                 | ErrorKind::PermissionDenied => Condition::Degraded(error.message().to_owned()),
-                // It has answered, and what it says is about the call.
+                // The agent has answered, and the error is about the call.
                 _ => Condition::Up,
             },
         };
@@ -332,7 +337,7 @@ impl Link {
         condition
     }
 
-    /// Notes how the agent is, and says so where it has changed.
+    /// Stores the condition of the agent, and logs a change.
     pub(crate) fn saw(&self, condition: Condition) {
         if !self.probe.saw(condition.clone()) {
             return;
@@ -341,28 +346,28 @@ impl Link {
         match condition {
             Condition::Up => tracing::info!(agent, url, "the agent answers"),
             Condition::Degraded(reason) => {
-                tracing::warn!(agent, url, reason, "the agent does not answer as it should")
+                tracing::warn!(agent, url, reason, "the agent answers with errors")
             }
             Condition::Down(reason) => tracing::warn!(agent, url, reason, "the agent cannot be reached"),
             Condition::Unknown => {}
         }
     }
 
-    /// Where the agent is, for the log: what comes after the path may be secret.
+    /// The agent's URL for the log, without the query, which may be secret.
     fn shown(&self) -> String {
         let url = &self.settings.url;
         format!("{}{}", url.origin().ascii_serialization(), url.path())
     }
 
-    /// The agent has answered that it does not stream, whatever its card says.
+    /// Remembers that the agent does not stream, although its card declares it.
     pub(super) fn note_no_streams(&self) {
         if !self.refuses_streams.swap(true, Ordering::Relaxed) {
             let (agent, url) = (&*self.name, self.shown());
-            tracing::warn!(agent, url, "the card says that the agent streams, and it does not");
+            tracing::warn!(agent, url, "the agent refuses to stream, although its card declares streaming");
         }
     }
 
-    /// True if the agent is worth asking for a stream.
+    /// True if the agent should be asked for a stream.
     pub(super) fn streams(&self, connected: &Connected) -> bool {
         connected.client.card().capabilities.streaming == Some(true)
             && !self.refuses_streams.load(Ordering::Relaxed)
@@ -373,7 +378,7 @@ impl Link {
     }
 }
 
-/// The hosts at which an agent may be called: those that the operator has named, and no other that its card names.
+/// The hosts where an agent may be called: those that the operator has configured; a card cannot add one.
 fn hosts(settings: &Upstream) -> InterfaceHosts {
     let mut hosts = InterfaceHosts::default().allow_url(&settings.url);
     if let Some(CardSource::Url(card)) = &settings.card {
@@ -382,7 +387,7 @@ fn hosts(settings: &Upstream) -> InterfaceHosts {
     settings.allow_hosts.iter().fold(hosts, InterfaceHosts::allow)
 }
 
-/// The addresses among the hosts that the operator has allowed.
+/// The IP addresses among the allowed hosts.
 fn allowed_addresses(settings: &Upstream) -> Vec<IpAddr> {
     let address = |host: &Host| match host {
         Host::Domain(_) => None,
@@ -392,7 +397,7 @@ fn allowed_addresses(settings: &Upstream) -> Vec<IpAddr> {
     settings.allow_hosts.iter().filter_map(address).collect()
 }
 
-/// The way out to an agent, with what is said about TLS.
+/// The egress for an agent, with its TLS settings.
 pub(crate) fn egress(settings: &Upstream) -> Result<Egress> {
     let auth = &settings.auth;
     let mut builder = Egress::builder().refuse_link_local(allowed_addresses(settings));
@@ -407,7 +412,7 @@ pub(crate) fn egress(settings: &Upstream) -> Result<Egress> {
     Ok(builder.build()?)
 }
 
-/// What we show to an agent.
+/// The credentials that the hub presents to an agent.
 pub(crate) fn credentials(auth: &Auth) -> Result<Credentials> {
     let mut credentials = Credentials::none();
     match &auth.credential {
@@ -434,8 +439,8 @@ pub(crate) fn credentials(auth: &Auth) -> Result<Credentials> {
     Ok(credentials)
 }
 
-/// Reads the file that a key of the settings names. An error says the key: what it names may be a secret that was
-/// put in the wrong place.
+/// Reads the file that a key of the settings names. Errors name the key and not the path: it may be a
+/// secret that was put in the wrong key.
 fn read(key: &str, file: &Path) -> Result<Vec<u8>> {
     fs::read(file).with_context(|| format!("{key}: the file cannot be read"))
 }

@@ -1,5 +1,5 @@
-//! How an agent is, as far as its card and its answers tell. Nobody is asked for the sake of this alone, and the hub
-//! is well whatever it says.
+//! The health of a remote agent, as its card and its answers show it. There are no extra health requests,
+//! and the health of the hub does not depend on it.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::clock::now;
 
 pub(crate) use crate::fleet::{Condition, Health};
 
-/// What was seen of an agent last.
+/// The last observed health of an agent.
 #[derive(Debug)]
 pub(crate) struct Probe {
     health: ArcSwap<Health>,
-    /// Told when it is not well any more.
+    /// Notified when the agent is not up any more.
     fell: Notify,
 }
 
@@ -34,12 +34,13 @@ impl Probe {
         self.health.load().condition == Condition::Up
     }
 
-    /// Done when it is not well any more.
+    /// Returns when the agent is not up any more.
     pub(in crate::agents) async fn fell(&self) {
         self.fell.notified().await;
     }
 
-    /// What was seen; true if it is another condition than before. Another reason alone is not.
+    /// Stores the observed condition; true if it differs from the one before. A different reason alone is
+    /// no change.
     pub(crate) fn saw(&self, condition: Condition) -> bool {
         let before = self.health.load();
         if before.condition == condition {

@@ -1,16 +1,17 @@
-//! What callers are told when an upstream agent fails or refuses: what they can use, in the words of the agent where
-//! it has said something about their message, and never an inner address.
+//! Errors for callers when a remote agent fails or refuses. The agent's own message is kept if it is about
+//! the call; internal addresses are never shown.
 //!
-//! | what happened | without a task yet | with one |
+//! | outcome | without a task | with a task |
 //! |---|---|---|
-//! | the agent refused the message | the same error | back to the question it answers; else failed |
-//! | nobody was reached, or no place was free | `Unavailable` or `ResourceExhausted`, and when to come back | the same |
-//! | no whole answer came | a task that failed, because the agent may have begun | failed |
+//! | the agent refused the message | the same error | the same question again, if there was one; else failed |
+//! | not connected, or no free permit | `Unavailable` or `ResourceExhausted`, with retry-after | the same |
+//! | no complete answer | a failed task, because the agent may have begun | failed |
 //!
-//! A message is sent again only under a promise that this does no harm: the agent is marked as idempotent, or its
-//! card says that it knows repeats; or where the answer proves that nothing was done: nobody was reached, or the
-//! agent does not have the operation (then by another one). A 503 proves nothing, a proxy may give it after the agent
-//! has begun; with the time to come back it is a refusal, and to come back is up to the caller.
+//! A message is sent again only if a repeat is harmless: the agent is configured as idempotent, or its card
+//! declares that it recognises repeats. It is also sent again if the answer proves that nothing was done:
+//! no connection was made, or the agent does not support the operation (then another one is used). A 503
+//! proves nothing, because a proxy may send it after the agent has begun. With a retry-after it is a
+//! refusal, and the retry is up to the caller.
 
 use nuncio_client::was_not_sent;
 use nuncio_protocol::{Error, ErrorKind, Fault};
@@ -19,16 +20,16 @@ use serde_json::Value;
 use super::DEFAULT_RETRY_AFTER;
 pub(in crate::agents) use crate::agents::delegation::lacks_operation;
 
-/// How far a message came that was not answered as it should.
+/// Delivery of a message that was not answered properly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::agents) enum Fate {
-    /// The agent has not got it, or has refused it.
+    /// The agent has not received it, or has refused it.
     Refused,
-    /// Nobody knows.
+    /// It may have been received.
     Unknown,
 }
 
-/// How far the message came.
+/// Derives the delivery from the error.
 pub(in crate::agents) fn fate(error: &Error) -> Fate {
     if was_not_sent(error) {
         return Fate::Refused;
@@ -37,19 +38,19 @@ pub(in crate::agents) fn fate(error: &Error) -> Fate {
         ErrorKind::Unavailable | ErrorKind::DeadlineExceeded if error.retry_after().is_none() => {
             Fate::Unknown
         }
-        // What came back is no answer that we understand.
+        // The agent answered, but the answer cannot be decoded.
         ErrorKind::InvalidAgentResponse => Fate::Unknown,
         _ => Fate::Refused,
     }
 }
 
-/// What callers are told of an agent that is not there; why, is for the log.
+/// The error for an agent that cannot be reached. The cause is only logged.
 pub(crate) fn out_of_reach(cause: &str) -> Error {
     let told = Error::new(ErrorKind::Unavailable, "the agent cannot be reached at present").undelivered();
     told.with_retry_after(DEFAULT_RETRY_AFTER).with_fault(Fault::Upstream).with_source(cause)
 }
 
-/// The error for the caller. `as_caller`: it was made with the caller's own credentials.
+/// The error for the caller. `as_caller`: the call had the caller's own credentials.
 pub(crate) fn shown(error: &Error, as_caller: bool) -> Error {
     let ours = |kind, words: &str| Error::new(kind, words).with_source(error.message());
     let told = match error.kind() {
@@ -66,7 +67,7 @@ pub(crate) fn shown(error: &Error, as_caller: bool) -> Error {
         ErrorKind::MethodNotFound => Error::new(ErrorKind::UnsupportedOperation, words(error)),
         kind => about(error, Error::from_details(kind, words(error), fields(error))),
     };
-    // What is wrong with the call is the caller's to mend.
+    // Errors about the call itself stay the caller's fault.
     let told = if told.fault() == Fault::Us { told.with_fault(Fault::Upstream) } else { told };
     match error.retry_after() {
         Some(after) => told.with_retry_after(after),
@@ -74,7 +75,8 @@ pub(crate) fn shown(error: &Error, as_caller: bool) -> Error {
     }
 }
 
-/// The same where the agent's names are the caller's, too: nothing is left out of what it says.
+/// Like [`shown`], for proxy mode, where callers use the agent's own ids: all metadata of the error are
+/// kept.
 pub(crate) fn passed(error: &Error, as_caller: bool) -> Error {
     let told = shown(error, as_caller);
     if told.kind() != error.kind() {
@@ -84,19 +86,19 @@ pub(crate) fn passed(error: &Error, as_caller: bool) -> Error {
     all.fold(told, |told, (key, value)| told.with_metadata(key, value))
 }
 
-/// With what the agent says beside its words, but for names and addresses.
+/// Adds the agent's metadata to the error, except ids and addresses.
 fn about(error: &Error, told: Error) -> Error {
     let all = error.metadata().iter();
     let plain = all.filter(|(key, value)| !key.ends_with("Id") && !value.contains("://"));
     plain.fold(told, |told, (key, value)| told.with_metadata(key, value))
 }
 
-/// The words of the agent, unless they tell where it is.
+/// The agent's error message, unless it contains a URL.
 pub(in crate::agents) fn words(error: &Error) -> &str {
     if error.message().contains("://") { error.kind().row().message } else { error.message() }
 }
 
-/// Of the details, which fields are wrong: the rest may have names that mean nothing here.
+/// The field violations of the error details. Other details may have ids that are unknown here.
 fn fields(error: &Error) -> Vec<Value> {
     let is_fields = |detail: &Value| detail.get("fieldViolations").is_some();
     error.details().into_iter().filter(is_fields).collect()

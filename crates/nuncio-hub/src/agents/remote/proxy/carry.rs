@@ -1,5 +1,6 @@
-//! The way of types: a call that the agent understands in another version or binding only, or that has more to it
-//! than being handed on, is decoded, made once, and its answer encoded. Ids stay as they are.
+//! The typed path: a call that cannot be relayed, because the agent needs another version or binding or
+//! because the hub has to change it. The call is decoded and made once, and its answer is encoded. Ids stay
+//! unchanged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -45,7 +46,7 @@ impl Carrier for Proxy {
     }
 }
 
-/// The same events, if the first of them comes in time: by it the agent answers.
+/// The same events, with a timeout for the first one: it is the agent's answer.
 fn first_within(patience: Duration, events: EventStream) -> EventStream {
     let first = async move {
         let mut events = events;
@@ -91,7 +92,7 @@ impl Proxy {
         let Candidate { version, binding, .. } = *ways.typed.candidate();
         let mut is_lossy = cx.has_unknown_fields || !call.fits(version, binding);
         let place = ways.link.admit_call(&cx.caller, op).await?;
-        // What a stream may take is how long it takes to begin.
+        // For a stream, this is the time until it begins.
         let service =
             self.telemetry.outbound(&self.name, cx.trace.as_ref(), Arc::<Direct>::clone(&ways.typed));
         let patience = ways.patience(op);
@@ -108,13 +109,13 @@ impl Proxy {
         let shown = move |error: Error| refusal::passed(&error, as_caller);
         match outcome.map_err(shown)? {
             Reply::Stream(events) => {
-                // What is said by a stream is under way until that ends.
+                // A permit is held until the stream ends.
                 let shown = move |item: Result<StreamItem>| {
                     let _held = &place;
                     item.map_err(shown)
                 };
                 let events = events.map(shown).boxed();
-                // What goes on may have nothing to say for long.
+                // A resumed stream may be silent for long.
                 let answers = op == Op::SendStreamingMessage && cx.last_event_id.is_none();
                 Ok(Reply::Stream(if answers { first_within(patience, events) } else { events }))
             }
@@ -122,7 +123,7 @@ impl Proxy {
         }
     }
 
-    /// The call as it goes out: whose it is, is ours to know.
+    /// The context of the outgoing call. The caller's identity is not forwarded.
     fn outgoing(&self, ways: &Ways, cx: &CallContext, op: Op) -> Result<CallContext> {
         let hops = self.hops(cx)?;
         let mut out = CallContext::new(ways.typed.candidate().version);
@@ -162,7 +163,7 @@ impl Proxy {
         };
         let outcome = self.ask(ways, cx, make(req)).await;
         match outcome {
-            // What goes on after an event may have nothing to say for long.
+            // A resumed stream may be silent for long, so its first event is not awaited here.
             Ok(Reply::Stream(events)) if cx.last_event_id.is_some() && inline.is_none() => {
                 Ok(Reply::Stream(self.learn_later(cx, events)))
             }
@@ -186,7 +187,7 @@ impl Proxy {
         }
     }
 
-    /// Records whom each event is about before it is handed over.
+    /// Records the owner of each event's task and context before the event is forwarded.
     fn learn_later(&self, cx: &CallContext, events: EventStream) -> EventStream {
         let Some(owners) = self.owners().cloned() else { return events };
         let caller = cx.caller.clone();
@@ -201,7 +202,7 @@ impl Proxy {
         events.then(learn).boxed()
     }
 
-    /// Records whom the first event is about before it is handed over.
+    /// Records the owner of the first event's task and context before the event is forwarded.
     async fn learn_first(
         &self,
         cx: &CallContext,
@@ -235,13 +236,13 @@ impl Proxy {
         }
     }
 
-    /// The agent's card for those who are known, with our addresses.
+    /// The agent's extended card with the hub's interfaces, for authenticated callers.
     async fn extended_card(&self, ways: &Ways, cx: &CallContext, call: Call) -> Result<Reply> {
         if !ways.link.settings.extended_card || ways.card().capabilities.extended_agent_card != Some(true) {
             return Err(Error::new(ErrorKind::UnsupportedOperation, "this agent has no extended card"));
         }
         if cx.caller.principal().is_none() {
-            let why = "the extended card is for callers who say who they are";
+            let why = "the extended card is for authenticated callers";
             return Err(Error::new(ErrorKind::Unauthenticated, why));
         }
         match self.ask(ways, cx, call).await? {

@@ -1,5 +1,5 @@
-//! What is handed on of what is said around a body, both ways: what the protocol has a meaning for, and what the
-//! operator allows. The rest is between two neighbours, and stays there.
+//! Headers that are relayed, in both directions: those with a meaning in the protocol, and those that the
+//! operator allows. All others are dropped, because they concern only one of the two connections.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
@@ -17,7 +17,7 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const HOPS: HeaderName = HeaderName::from_static(HOPS_HEADER);
 
-/// Headers of a call. The user agent is one of them: agents answer some SDKs in a form of their own.
+/// Request headers. The user agent is included, because agents answer some SDKs in a different form.
 const FROM_CALLERS: [HeaderName; 8] = [
     ACCEPT,
     CONTENT_TYPE,
@@ -29,7 +29,7 @@ const FROM_CALLERS: [HeaderName; 8] = [
     HeaderName::from_static("grpc-timeout"),
 ];
 
-/// Of an answer.
+/// Response headers.
 const FROM_AGENTS: [HeaderName; 14] = [
     CONTENT_TYPE,
     CONTENT_LENGTH,
@@ -47,7 +47,7 @@ const FROM_AGENTS: [HeaderName; 14] = [
     HeaderName::from_static("grpc-status-details-bin"),
 ];
 
-/// What goes out with a call.
+/// The headers of an outgoing call.
 pub(super) fn outgoing(
     call: &SealedCall<'_>,
     allowed: &[HeaderName],
@@ -60,7 +60,8 @@ pub(super) fn outgoing(
             headers.append(name, value.clone());
         }
     }
-    // Callers of the implied version do not name it, and get errors in another form than those who do.
+    // Callers of the implied version do not send the header, and agents encode errors differently if it is
+    // set.
     if call.version != Version::IMPLIED {
         headers.insert(VERSION, version(call.version));
     }
@@ -77,7 +78,7 @@ pub(super) fn outgoing(
     headers
 }
 
-/// The key of a message, or none.
+/// Sets or removes the idempotency key of a message.
 pub(super) fn set_idempotency_key(headers: &mut HeaderMap, key: Option<&str>) {
     headers.remove(IDEMPOTENCY_KEY);
     if let Some(key) = key.and_then(|key| HeaderValue::from_str(key).ok()) {
@@ -89,10 +90,10 @@ fn version(version: Version) -> HeaderValue {
     HeaderValue::from_static(version.as_str())
 }
 
-/// What comes back with an answer. A length is that of a body that is handed on whole.
+/// The headers of a response. The content length is that of a body that is relayed whole.
 pub(super) fn incoming(from: HeaderMap) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(8);
-    // The first of several has a name; the others are left out.
+    // Only the first of several values has a name here; the others are dropped.
     for (name, value) in from {
         if let Some(name) = name.filter(|name| FROM_AGENTS.contains(name)) {
             headers.insert(name, value);
@@ -101,7 +102,7 @@ pub(super) fn incoming(from: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// The essence of a media type.
+/// The media type without parameters.
 pub(super) fn media_type(headers: &HeaderMap) -> &str {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim()

@@ -1,4 +1,4 @@
-//! The caller's tasks, out of all that the agent lists: page by page, and of each what is the caller's.
+//! Lists the caller's tasks: filters the agent's list page by page.
 
 use nuncio_protocol::{
     CallContext, Error, ListTasksRequest, ListTasksResponse, Result,
@@ -7,15 +7,16 @@ use nuncio_protocol::{
 
 use super::{Proxy, Ways};
 
-/// How many of the agent's pages one page of ours may cost. When most tasks are of others, a page may be short.
+/// Maximum number of the agent's pages per page of ours. A page may be short if most tasks belong to
+/// others.
 const PAGES: usize = 16;
 
-/// How many tasks are on a page when nobody says (spec 3.1.4).
+/// The default page size (spec 3.1.4).
 const PAGE: i32 = 50;
 
 impl Proxy {
-    /// A page of the caller's tasks. Its token is the agent's own. `totalSize` is counted where the whole list was
-    /// seen; else it is the number of tasks that the caller owns, whatever the filters say.
+    /// A page of the caller's tasks. Its token is the agent's own. `totalSize` is exact if the whole list
+    /// was read; otherwise it is the number of tasks that the caller owns, without regard to the filters.
     pub(super) async fn list(
         &self,
         ways: &Ways,

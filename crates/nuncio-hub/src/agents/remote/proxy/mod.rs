@@ -1,13 +1,13 @@
-//! An agent that speaks A2A already and keeps its own tasks: calls are handed on, ids and all. The hub keeps who owns
-//! which task and which webhook stands behind which, and nothing of what is said.
+//! Proxy mode: the agent owns its tasks, and calls are forwarded with their ids. The hub stores the owners
+//! of tasks and the mapping of webhooks, and no content.
 //!
 //! ```text
-//!              same version and binding        relay: the bytes that came ─► the bytes that come back
-//! call ─► bind ─┤                                                              │ owners: whose is it?
-//!              anything else                   carry: decoded ─► one exchange ─► encoded
+//!              same version and binding        relay: request bytes ─► response bytes
+//! call ─► bind ─┤                                                         │ owners: is it the caller's?
+//!              anything else                   carry: decoded ─► one call ─► encoded
 //! ```
-//! Reading order: this file (what both ways share), `relay`, `headers`, `passing` and `progress` (the way of bytes), `carry` and
-//! `list` (the way of types), `owner` and `owners`, `push`.
+//! Reading order: this file (shared by both paths); `relay`, `headers`, `passing` and `progress` (the byte
+//! path); `carry` and `list` (the typed path); `owner` and `owners`; `push`.
 
 mod carry;
 mod headers;
@@ -48,36 +48,36 @@ pub(super) fn record_kinds() -> impl Iterator<Item = &'static str> {
     owners::KINDS.into_iter().chain(push::KINDS)
 }
 
-/// True if callers are told apart now; as long as they are not, all that there is belongs to all, and nothing is
+/// True if callers are authenticated. Otherwise all tasks belong to all callers, and no owners are
 /// recorded.
 type CallersIsolated = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// An agent that keeps its own tasks.
+/// A remote agent in proxy mode.
 pub(crate) struct Proxy {
     name: Arc<str>,
     hop: Hop,
     urls: AgentUrls,
     label: Arc<ArcSwap<Label>>,
     store: Arc<dyn Store>,
-    /// The way out to callers' webhooks; `None`: there are none.
+    /// The delivery to callers' webhooks; `None` if push notifications are off.
     pushing: Option<Pushing>,
     owners: Arc<Owners>,
     callers_isolated: CallersIsolated,
     telemetry: Telemetry,
-    /// By the settings of the present.
+    /// The link of the current settings.
     link: Arc<ArcSwap<Link>>,
-    /// The ways to the agent that its card shows, made when they are first needed.
+    /// The interfaces of the current card, opened on first use.
     ways: ArcSwapOption<Ways>,
 }
 
 /// The interfaces of the agent.
 struct Ways {
     link: Arc<Link>,
-    /// The card that they are of.
+    /// The card of the interfaces.
     connected: Arc<Connected>,
     raw: Vec<Forward>,
     typed: Arc<Direct>,
-    /// Counts what goes the way of types.
+    /// Counts the calls on the typed path.
     translations: Translations,
 }
 
@@ -91,13 +91,13 @@ impl Proxy {
         Self { name, hop, urls, label, store, pushing, owners, callers_isolated, telemetry, link, ways }
     }
 
-    /// Who knows whose tasks are, where that matters.
+    /// The owners of tasks, if callers are isolated.
     fn owners(&self) -> Option<&Arc<Owners>> {
         (self.callers_isolated)().then_some(&self.owners)
     }
 
-    /// The key by which the agent may know a message again. All callers are one to the agent, so that a key says
-    /// whose it is: one caller would be given the answer to another, who happens to count from 1 as well.
+    /// The idempotency key for the agent. To the agent all callers are one, so the key is combined with the
+    /// owner; otherwise two callers that use the same key would get each other's answers.
     fn idempotency_key(&self, cx: &CallContext) -> Option<String> {
         let key = cx.idempotency_key.as_deref()?;
         Some(match self.owners() {
@@ -106,7 +106,7 @@ impl Proxy {
         })
     }
 
-    /// The ways to the agent, by the card that is known now.
+    /// The interfaces of the current card.
     fn ways(&self) -> Result<Arc<Ways>> {
         let link = self.link.load();
         let connected = link.connected().ok_or_else(|| link.out_of_reach())?;
@@ -122,17 +122,17 @@ impl Proxy {
         Ok(ways)
     }
 
-    /// The trace as it goes out.
+    /// The outgoing trace context.
     fn trace(&self, cx: &CallContext, hops: &[String]) -> TraceContext {
         self.hop.trace(cx.trace.as_ref(), hops)
     }
 
-    /// Through which hubs the call will have come.
+    /// The hops of the outgoing call.
     fn hops(&self, cx: &CallContext) -> Result<Vec<String>> {
         self.hop.next(&cx.hops)
     }
 
-    /// Our card of the agent, out of one of its own. It can do what it can do, and no more.
+    /// Builds our card of the agent from the agent's own card. It declares only capabilities of the agent.
     pub(crate) fn shown_card(&self, theirs: &AgentCard) -> AgentCard {
         let mut card = card::present(&self.name, theirs, &self.label.load(), &self.urls);
         let (ours, theirs) = (&mut card.capabilities, &theirs.capabilities);
@@ -140,13 +140,13 @@ impl Proxy {
         ours.push_notifications = Some(theirs.push_notifications == Some(true) && self.pushing.is_some());
         ours.extended_agent_card =
             theirs.extended_agent_card.filter(|_| self.link.load().settings.extended_card);
-        // What the agent says of its streams holds for what is handed on.
+        // The agent's streams are relayed, so its declaration of resumable streams stays valid.
         let resumes = theirs.extensions.iter().find(|extension| extension.uri == RESUME_EXTENSION);
         ours.extensions.extend(resumes.cloned());
         card
     }
 
-    /// True if the agent tells webhooks, and we can hand on what it tells.
+    /// True if the agent sends push notifications and the hub can deliver them.
     fn pushes(&self, ways: &Ways) -> bool {
         self.pushing.is_some() && ways.card().capabilities.push_notifications == Some(true)
     }
@@ -154,7 +154,7 @@ impl Proxy {
 
 impl Proxy {
     fn ways_by(&self, link: Arc<Link>, connected: Arc<Connected>) -> Result<Ways> {
-        // Those of the settings' version and binding, at hosts where the agent may be called.
+        // The candidates have the configured version and binding, on allowed hosts.
         let candidates = connected.client.candidates();
         let first = candidates.first().ok_or_else(|| link.out_of_reach())?;
         let home = &connected.card.url;
@@ -172,13 +172,13 @@ impl Ways {
         self.connected.client.card()
     }
 
-    /// The interface that a call can be handed on to as it came.
+    /// The index of the interface with this binding and version.
     fn same(&self, binding: Binding, version: Version) -> Option<usize> {
         let is_same = |way: &Candidate| way.binding == binding && way.version == version;
         self.raw.iter().position(|way| is_same(way.candidate()))
     }
 
-    /// How long the agent may take to answer.
+    /// Time for the agent to answer.
     fn patience(&self, op: Op) -> std::time::Duration {
         match op {
             Op::SendMessage | Op::SendStreamingMessage => self.link.settings.send_timeout,
@@ -186,7 +186,8 @@ impl Ways {
         }
     }
 
-    /// When the caller, or our patience, is at its end; `None` for what may go on for ever.
+    /// The deadline of a call: the caller's or the timeout, the earlier one. Streams have only the
+    /// caller's.
     fn deadline(&self, cx: &CallContext, op: Op) -> Option<Instant> {
         if op.row().streaming {
             return cx.deadline;

@@ -1,4 +1,4 @@
-//! Who owns something, as it stands in records.
+//! The owner of a task or context, as stored in records.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::agents::hex::hex;
 
-/// Longer ids are kept by their digest: they are the agent's, who can make them as long as it likes.
+/// Longer ids are replaced by their digest in keys: the agent makes the ids, so their length is not
+/// bounded.
 const LONGEST_ID: usize = 256;
 
 /// A caller's principal and tenant.
@@ -24,18 +25,18 @@ impl Owner {
         self.0.as_ref() == caller.principal() && self.1.as_ref() == caller.tenant()
     }
 
-    /// As a part of a key.
+    /// The owner as a part of a key.
     pub(super) fn key(&self) -> String {
         hash(&self.json())
     }
 
-    /// As the value of a record.
+    /// The owner as the value of a record.
     pub(super) fn json(&self) -> Vec<u8> {
-        // Texts can be written.
+        // Serializing strings cannot fail.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// A name that the owner has made up, as one that no other owner has made up.
+    /// Combines a name chosen by the owner with the owner, so that names of different owners never collide.
     pub(super) fn own(&self, name: &str) -> String {
         hash(&serde_json::to_vec(&(self, name)).unwrap_or_default())
     }
@@ -46,7 +47,7 @@ pub(super) fn bounded(id: &str) -> Cow<'_, str> {
     if id.len() <= LONGEST_ID { id.into() } else { format!("\0{}", hash(id.as_bytes())).into() }
 }
 
-/// A digest in hex.
+/// The SHA-256 digest in hex.
 pub(super) fn hash(bytes: &[u8]) -> String {
     hex(digest::digest(&digest::SHA256, bytes).as_ref())
 }

@@ -1,14 +1,14 @@
-//! Whose the tasks and contexts of an agent are, although somebody else keeps them.
+//! Owners of tasks and contexts that a remote agent stores.
 //!
-//! | record | key | says |
+//! | record | key | value |
 //! |---|---|---|
-//! | `owner` | agent, `task` or `context`, id | whose it is |
-//! | `owned` | agent, owner, id of a task | nothing: it is there to be counted |
+//! | `owner` | agent, `task` or `context`, id | the owner |
+//! | `owned` | agent, owner, id of a task | empty: these records are only counted |
 //!
-//! A task belongs to the caller whose send made it, which is recorded before the answer is handed over. A context
-//! belongs to the caller that was told of it, or that was the first to name it: callers may make up contexts, so
-//! that one that nobody has is taken. What an agent says of somebody else's task is not handed over. What nobody has
-//! asked for in a long time belongs to nobody again (`expiry`).
+//! A task belongs to the caller that sent its first message; this is recorded before the answer is
+//! forwarded. A context belongs to the caller that was answered with it, or that used it first: callers may
+//! choose context ids, so an unowned one is claimed. Answers about another caller's task are not forwarded.
+//! Unused records expire (`expiry`).
 
 mod known;
 
@@ -29,27 +29,27 @@ use crate::{agents::expiry, clock::now};
 const OWNER: &str = "owner";
 const OWNED: &str = "owned";
 
-/// All kinds of records that are of no use when their tasks are gone.
+/// The kinds of records that expire.
 pub(super) const KINDS: [&str; 2] = [OWNER, OWNED];
 
-/// How many records are counted at a time.
+/// Records per query when counting.
 const PAGE: usize = 1_000;
 
-/// What can be owned.
+/// The kinds of owned things.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Task,
     Context,
 }
 
-/// The owners of what one agent keeps.
+/// The owners of the tasks and contexts of one agent.
 pub(crate) struct Owners {
     store: Arc<dyn Store>,
     agent: Arc<str>,
-    /// The kinds of its records, each made once.
+    /// The kinds of its records, allocated once.
     owner: Arc<str>,
     owned: Arc<str>,
-    /// How the keys of its tasks and of its contexts begin.
+    /// Prefixes of the keys of its tasks and of its contexts.
     tasks: Box<str>,
     contexts: Box<str>,
     known: Mutex<Known>,
@@ -68,7 +68,7 @@ impl Owners {
         }
     }
 
-    /// Refuses what is not the caller's, in the same words as what is not there at all.
+    /// Refuses another caller's task with the same error as a task that does not exist.
     ///
     /// # Errors
     /// `TaskNotFound`.
@@ -85,11 +85,12 @@ impl Owners {
         Ok(owner.is_some_and(|owner| owner.is(caller)))
     }
 
-    /// Refuses a message that touches what is not the caller's, and takes its context if nobody has it.
+    /// Refuses a message about tasks or contexts of another caller, and claims its context if it has no
+    /// owner.
     ///
     /// # Errors
-    /// `TaskNotFound` for a task, `InvalidParams` for a context. That somebody has the context can be told from
-    /// that; whoever can guess its id has learnt no more than that.
+    /// `TaskNotFound` for a task, `InvalidParams` for a context. The latter reveals that the context
+    /// exists, but only to a caller that can guess its id.
     pub(super) async fn admit<'a>(
         &self,
         caller: &Caller,
@@ -112,17 +113,17 @@ impl Owners {
         Err(Error::invalid_field("message.contextId", why))
     }
 
-    /// Records whom an answer to the caller is about.
+    /// Records the caller as the owner of the task and context of an answer.
     ///
     /// # Errors
-    /// `InvalidAgentResponse` if it is about somebody else's task, or the store's.
+    /// `InvalidAgentResponse` if the task belongs to another caller, or an error of the store.
     pub(super) async fn record(&self, caller: &Caller, subject: &Subject) -> Result<()> {
         let task = subject.task.as_ref().map(|task| self.key(Kind::Task, task.as_str()));
         let context = subject.context.as_ref().map(|context| self.key(Kind::Context, context.as_str()));
         let mut new: Vec<_> = [&task, &context].into_iter().flatten().collect();
         new.retain(|key| self.recalled(key).is_none());
-        // Most answers are about what nobody has yet: it is taken without a question, and all in one piece. With a
-        // task that is known, its owner is looked at first.
+        // Most answers are about a task without an owner: it is claimed together with its context in one
+        // write, without a read. The owner of a known task is checked first.
         let taken =
             if new.first() == task.as_ref().as_ref() { self.take(caller, &new).await? } else { Vec::new() };
         if let Some(task) = task.as_ref().filter(|task| !taken.contains(task))
@@ -130,17 +131,17 @@ impl Owners {
         {
             self.give_back(caller, task, taken).await?;
             let why = "the agent answered with a task that is not the caller's";
-            tracing::error!(agent = &*self.agent, "an agent gives the same task to several callers");
+            tracing::error!(agent = &*self.agent, "the agent answers several callers with the same task");
             return Err(Error::new(ErrorKind::InvalidAgentResponse, why));
         }
         if let Some(context) = context.as_ref().filter(|context| !taken.contains(context)) {
-            // Somebody else may have it; it is not asked for again with each event.
+            // Another caller may own the context; the cache avoids a query for each event.
             self.owner_or_taken(caller, context).await?;
         }
         Ok(())
     }
 
-    /// Undoes what was written with the claim to a task that turned out to be somebody else's.
+    /// Deletes the records that were written with the claim on another caller's task.
     async fn give_back(&self, caller: &Caller, task: &str, taken: Vec<&Arc<str>>) -> Result<()> {
         if let Some(counted) = self.counted(&self.name(&Owner::of(caller)), task) {
             let _ = self.store.delete_record(OWNED, &counted, Expect::Anything).await?;
@@ -152,7 +153,7 @@ impl Owners {
         Ok(())
     }
 
-    /// How many tasks are the caller's.
+    /// The number of tasks of the caller.
     pub(super) async fn count(&self, caller: &Caller) -> Result<usize> {
         let prefix = self.name(&Owner::of(caller)).counted.to_string();
         let mut query = RecordQuery { kind: OWNED.into(), prefix, limit: PAGE, ..RecordQuery::default() };
@@ -175,7 +176,7 @@ impl Owners {
         [prefix, &bounded(id)].concat().into()
     }
 
-    /// Where it is noted that a task is one of the owner's; `None` if it is the key of a context.
+    /// The key of the `owned` record of a task; `None` if `key` is the key of a context.
     fn counted(&self, owner: &Name, key: &str) -> Option<String> {
         key.strip_prefix(&*self.tasks).map(|task| [&*owner.counted, task].concat())
     }
@@ -184,7 +185,7 @@ impl Owners {
         self.known().name(&self.agent, owner)
     }
 
-    /// What is known without asking the store.
+    /// The cached owner, unless its record has to be renewed.
     fn recalled(&self, key: &str) -> Option<Arc<Owned>> {
         self.known().get(key).filter(|known| !expiry::is_due(known.at))
     }
@@ -198,23 +199,24 @@ impl Owners {
         let mut owned = Arc::new(Owned { owner, at: record.at });
         if expiry::is_due(record.at) {
             owned = Arc::new(Owned { owner: owned.owner.clone(), at: now() });
-            // Should somebody else do so now, it is done.
+            // A conflict means that another hub has just renewed the record.
             self.put(&[key], &owned, Expect::Version(record.version)).await?;
         }
         self.known().put(Arc::clone(key), &owned);
         Ok(Some(owned))
     }
 
-    /// Whose it is: the caller's, if it was nobody's.
+    /// The owner; the caller becomes the owner if there is none.
     async fn owner_or_taken(&self, caller: &Caller, key: &Arc<str>) -> Result<Arc<Owned>> {
         if let Some(owner) = self.owner(key).await? {
             return Ok(owner);
         }
         self.take(caller, &[key]).await?;
-        self.owner(key).await?.ok_or_else(|| Error::internal("a record was there, and is not"))
+        self.owner(key).await?.ok_or_else(|| Error::internal("a record was deleted meanwhile"))
     }
 
-    /// Gives the caller what nobody has of these, and says which; whoever was faster has the others.
+    /// Makes the caller the owner of the keys without an owner, and returns those keys. A concurrent claim
+    /// wins the others.
     async fn take<'a>(&self, caller: &Caller, keys: &[&'a Arc<str>]) -> Result<Vec<&'a Arc<str>>> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -232,7 +234,7 @@ impl Owners {
         Ok(taken)
     }
 
-    /// Writes down whose these are; for each, whether it was as expected.
+    /// Writes the owner of these keys; returns for each whether it was as expected.
     async fn put(&self, keys: &[&Arc<str>], owned: &Owned, expect: Expect) -> Result<Vec<bool>> {
         let (at, name) = (owned.at, self.name(&owned.owner));
         let mut puts = Vec::with_capacity(keys.len() + 1);
@@ -240,7 +242,7 @@ impl Owners {
             let (kind, key, value) = (Arc::clone(&self.owner), Arc::clone(key), name.value.clone());
             puts.push(PutRecord { kind, key, value, at, expect });
         }
-        // Should another have the task, this is given back.
+        // Deleted again if another caller owns the task.
         for key in keys.iter().filter_map(|key| self.counted(&name, key)) {
             let (kind, key, value) = (Arc::clone(&self.owned), key.into(), Bytes::new());
             puts.push(PutRecord { kind, key, value, at, expect: Expect::Anything });
@@ -254,7 +256,7 @@ impl Owners {
     }
 }
 
-/// The error of a task that is not there, as far as the caller may know.
+/// The error for a task that does not exist or is not the caller's.
 pub(super) fn not_found(task: &str) -> Error {
     Error::task_not_found(&TaskId::from(task))
 }

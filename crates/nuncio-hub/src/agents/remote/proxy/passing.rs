@@ -1,5 +1,5 @@
-//! A stream that is handed on, piece by piece as it comes. Nothing is held back, but for the first event where the
-//! caller's ownership of its task has to be recorded before it is shown.
+//! Relays a stream frame by frame. Nothing is held back, except the first event while the owner of its task
+//! has to be recorded.
 
 use std::{
     collections::VecDeque,
@@ -20,54 +20,54 @@ use nuncio_server::{
 
 use super::{super::link::refusal, late, owners::Owners, progress::Progress};
 
-/// The largest first event that is looked at, and the most that is held back for it.
+/// Maximum size in bytes of the first event, and of the data held back for it.
 const LARGEST: usize = 16 << 20;
 
-/// What stands around each event.
+/// The framing of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Framing {
     Sse,
     Grpc,
 }
 
-/// For whom the task of an answer is to be recorded.
+/// The caller to record as the owner of the task of an answer.
 pub(super) struct Learning {
     pub(super) owners: Arc<Owners>,
     pub(super) caller: Caller,
 }
 
-/// A stream on its way back.
+/// A response body that is relayed.
 pub(super) struct Passing {
-    /// Whose answer it is, for the log.
+    /// The name of the agent, for the log.
     agent: Arc<str>,
     body: ForwardBody,
     form: AnswerForm,
     framing: Framing,
     state: State,
     progress: Progress,
-    /// The last bytes that were handed on: an error can be told only between two events.
+    /// The last two bytes relayed: an error can be sent only between two events.
     tail: [u8; 2],
-    /// It has said how it ended, or has no way to say it.
+    /// The end of the answer is known, or its framing has no end marker.
     is_whole: bool,
-    /// What is said by a stream is under way until that ends.
+    /// Held until the stream ends.
     _place: Option<CallerPermit>,
 }
 
 enum State {
-    /// Until the first event is whole.
+    /// Until the first event is complete.
     Learning {
         learning: Learning,
         first: Box<First>,
         held: VecDeque<Frame<Bytes>>,
-        /// How many bytes that is.
+        /// The size of the held data in bytes.
         size: usize,
     },
-    /// Until its task is recorded.
+    /// Until the owner of its task is recorded.
     Recording {
         recording: Recording,
         held: VecDeque<Frame<Bytes>>,
     },
-    /// What was held goes out first.
+    /// Relaying; held data goes out first.
     Passing {
         held: VecDeque<Frame<Bytes>>,
     },
@@ -99,18 +99,18 @@ impl Passing {
         Self { agent, body, form, framing, state, progress, tail: *b"\n\n", is_whole, _place: place }
     }
 
-    /// The same for an answer whose head has said how it ended.
+    /// The same, for an answer with its final status in the headers.
     pub(super) fn whole(self) -> Self {
         Self { is_whole: true, ..self }
     }
 
-    /// What the caller is told of an answer that has no end.
+    /// Logs an incomplete answer, and returns the error for the caller.
     fn broken(&self, error: &Error) -> Error {
-        tracing::warn!(agent = &*self.agent, %error, "the agent broke off its answer");
+        tracing::warn!(agent = &*self.agent, %error, "the answer of the agent is incomplete");
         refusal::shown(error, false)
     }
 
-    /// The next piece as it goes out; with `None` it is over.
+    /// The next frame to send; `None` at the end.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>>>> {
         loop {
             match &mut self.state {
@@ -139,7 +139,7 @@ impl Passing {
                         }
                     };
                     let whole = frame.data_ref().and_then(|data| first.push(data));
-                    // What is no event, such as a comment that keeps a connection open, comes without an end.
+                    // Data that is no event, such as keep-alive comments, may go on without end.
                     *size += frame.data_ref().map_or(0, |data| data.len() + size_of::<Frame<Bytes>>());
                     let is_over = frame.is_trailers() || first.is_hopeless() || *size > LARGEST;
                     held.push_back(frame);
@@ -151,7 +151,7 @@ impl Passing {
         }
     }
 
-    /// Goes on from the first event, whoever it is about.
+    /// Continues after the first event: records the owner of its task, if it has one.
     fn learn(&mut self, event: Option<&Bytes>) {
         let State::Learning { learning, held, .. } = std::mem::replace(&mut self.state, State::Over) else {
             return;
@@ -165,7 +165,7 @@ impl Passing {
     fn is_between_events(&self) -> bool {
         match self.framing {
             Framing::Sse => matches!(&self.tail, b"\n\n" | b"\r\r" | b"\r\n"),
-            // What is wrong stands in the trailers, wherever the messages end.
+            // The error goes into the trailers, wherever the messages end.
             Framing::Grpc => true,
         }
     }
@@ -179,7 +179,7 @@ impl Passing {
     }
 }
 
-/// The next piece of the answer, or an error if it does not come in time.
+/// The next frame of the answer, or an error if it is late.
 fn poll_body(
     body: &mut ForwardBody,
     progress: &mut Progress,
@@ -219,10 +219,10 @@ impl Body for Passing {
             Some(Err(error)) => {
                 this.state = State::Over;
                 let told = this.broken(&error);
-                // In the middle of an event there is nothing to be said; that the connection ends says it.
+                // In the middle of an event no error can be sent; the connection is closed instead.
                 Some(if this.is_between_events() { Ok(this.form.last_words(&told)) } else { Err(told) })
             }
-            // Without trailers nobody knows how it ended.
+            // Without trailers the outcome is unknown.
             None if !this.is_whole => {
                 this.is_whole = true;
                 let why = "the agent ended its answer without a status";
@@ -234,8 +234,8 @@ impl Body for Passing {
         Poll::Ready(frame)
     }
 
-    /// True as soon as the last frame was handed on. HTTP/2 then ends the stream with that frame: a gRPC answer
-    /// without a message is one HEADERS frame (`Trailers-Only`), and no empty DATA frame follows it.
+    /// True once the last frame was relayed. HTTP/2 then ends the stream with that frame: a gRPC answer
+    /// without a message is one HEADERS frame (`Trailers-Only`), and no empty DATA frame may follow it.
     fn is_end_stream(&self) -> bool {
         match &self.state {
             State::Over => true,
@@ -247,7 +247,7 @@ impl Body for Passing {
     }
 }
 
-/// The first event of a stream, while it arrives.
+/// Collects the first event of a stream.
 enum First {
     Sse { decoder: Decoder, failed: bool },
     Grpc(BytesMut),
@@ -261,7 +261,7 @@ impl First {
         }
     }
 
-    /// Takes what has come; the event, once it is whole.
+    /// Adds data; returns the event once it is complete.
     fn push(&mut self, data: &Bytes) -> Option<Bytes> {
         match self {
             Self::Sse { decoder, failed } => {
@@ -283,7 +283,7 @@ impl First {
         }
     }
 
-    /// True if no event will come of it.
+    /// True if no event can be decoded from the data.
     fn is_hopeless(&self) -> bool {
         match self {
             Self::Sse { failed, .. } => *failed,

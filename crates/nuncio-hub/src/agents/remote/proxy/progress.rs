@@ -1,8 +1,8 @@
 //! Timeouts of relayed answers: the first event, and the rest of an event that has begun.
 //!
-//! A stream may say nothing for as long as it likes. What it may not do is begin an event and never end it: whoever
-//! follows waits for the rest of it, byte by byte, for ever. Nor may the first event of an answer, or the whole of one
-//! that is not a stream, take longer than the agent may take to answer.
+//! A stream may be silent for any time between events. An event that has begun has to end within the
+//! timeout: a client would wait for the rest of it for ever. The first event of an answer, or the whole of
+//! an answer that is no stream, has to arrive within the time to answer.
 
 use std::{
     pin::Pin,
@@ -17,30 +17,30 @@ use super::passing::Framing;
 /// The part of an answer that has a timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Due {
-    /// All of the answer.
+    /// The whole answer.
     Answer,
-    /// The first event, and from then on the rest of each that has begun.
+    /// The first event, and afterwards the rest of each event that has begun.
     First,
     /// The rest of each event that has begun.
     Rest,
 }
 
-/// Watches over the events of one stream.
+/// Watches the events of one stream.
 pub(super) struct Progress {
     due: Due,
     patience: Duration,
     position: Position,
-    /// Runs while something is due.
+    /// Runs while a part of the answer is due.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// Where in an event the bytes end.
+/// The position of the last byte within an event.
 enum Position {
     Sse { line: Line, in_event: bool },
     Grpc { head: usize, length: [u8; 4], missing: usize },
 }
 
-/// Where in a line the bytes end.
+/// The position of the last byte within a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Line {
     Begins,
@@ -60,7 +60,7 @@ impl Progress {
         Self { due, patience, position, timer }
     }
 
-    /// Takes in what has come.
+    /// Processes received data.
     pub(super) fn push(&mut self, data: &[u8]) {
         let (ended, in_event) = self.position.advance(data);
         match self.due {
@@ -75,7 +75,7 @@ impl Progress {
         }
     }
 
-    /// Ready when something that is due has not come in time.
+    /// Ready when a part of the answer is late.
     pub(super) fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.timer {
             Some(timer) => timer.as_mut().poll(cx),
@@ -85,7 +85,8 @@ impl Progress {
 }
 
 impl Position {
-    /// Whether an event has ended within these bytes, and whether they end within one.
+    /// Advances over the data. Returns whether an event has ended in it, and whether it ends within an
+    /// event.
     fn advance(&mut self, data: &[u8]) -> (bool, bool) {
         match self {
             Self::Sse { line, in_event } => {
@@ -100,7 +101,7 @@ impl Position {
     }
 }
 
-/// Events end with an empty line; comments are between them.
+/// SSE: an empty line ends an event; comments stand between events.
 fn advance_lines(line: &mut Line, in_event: &mut bool, mut data: &[u8]) -> bool {
     let mut ended = false;
     while let Some((&byte, rest)) = data.split_first() {
@@ -119,7 +120,7 @@ fn advance_lines(line: &mut Line, in_event: &mut bool, mut data: &[u8]) -> bool 
             (Line::Comment | Line::Field, b'\n') => Line::Begins,
             (Line::Comment | Line::Field, b'\r') => Line::AfterReturn,
             (Line::Comment | Line::Field, _) => {
-                // The rest of the line in one step.
+                // Skips the rest of the line in one step.
                 let end = data.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(data.len());
                 data = &data[end..];
                 *line
@@ -129,12 +130,12 @@ fn advance_lines(line: &mut Line, in_event: &mut bool, mut data: &[u8]) -> bool 
     ended
 }
 
-/// A frame has a head of five bytes, and as many more as that says.
+/// gRPC: a frame has a header of five bytes, with the length of the message.
 fn advance_frames(head: &mut usize, length: &mut [u8; 4], missing: &mut usize, mut data: &[u8]) -> bool {
     let mut ended = false;
     while !data.is_empty() {
         if *head < 5 {
-            // The first byte says whether it is compressed.
+            // The first byte is the compression flag.
             if let Some(at) = head.checked_sub(1) {
                 length[at] = data[0];
             }

@@ -1,14 +1,14 @@
-//! Webhooks with the hub in between: the agent is given an address of ours, and what it posts there goes on to where
-//! the caller wants it. So the agent learns neither where callers are nor what they confide, and nobody's address is
-//! called but by the guarded way.
+//! Webhooks of callers, with the hub in between. The agent gets a URL of the hub, and the hub forwards its
+//! notifications to the caller's URL. So the agent learns neither the URLs nor the credentials of callers,
+//! and callers' URLs are only called through the guarded egress.
 //!
-//! | record | key | says |
+//! | record | key | value |
 //! |---|---|---|
-//! | `webhook` | agent, random id | whose it is, which task, what the caller gave (sealed), what opens it |
-//! | `webhooks-of` | agent, task, id of the configuration | the random id |
+//! | `webhook` | agent, random id | task, ids of the config, sealed config, digest of the URL's secret |
+//! | `webhooks-of` | agent, task, id of the config | the key of the `webhook` record |
 //!
-//! Nothing of a notification is kept. It is handed on while the agent waits: taken by the receiver is taken by us,
-//! and what is not taken is for the agent to repeat.
+//! Notifications are not stored. They are forwarded while the agent waits: the hub accepts a notification
+//! only if the receiver does, and the agent has to repeat it otherwise.
 
 use std::sync::Arc;
 
@@ -41,55 +41,55 @@ use crate::{agent_urls, agents::expiry, clock::now, push::Pushing};
 const WEBHOOK: &str = "webhook";
 const WEBHOOKS_OF: &str = "webhooks-of";
 
-/// All kinds of records that are of no use when their tasks are gone.
+/// The kinds of records that expire.
 pub(super) const KINDS: [&str; 2] = [WEBHOOK, WEBHOOKS_OF];
 
-/// As long as a digest, and none.
+/// A value of the length of a digest that no secret has.
 const NO_DIGEST: &str = "----------------------------------------------------------------";
 
-/// The most webhooks of a task.
+/// Maximum number of webhooks of a task.
 const MOST: usize = 256;
 
-/// What stands behind an address of ours.
+/// The webhook behind a URL of the hub.
 #[derive(Clone, Serialize, Deserialize)]
 struct Mapping {
-    /// `None` as long as the agent has not answered the message that brought it.
+    /// `None` until the agent has answered the message that the webhook came with.
     task: Option<TaskId>,
-    /// How the caller names it.
+    /// The caller's id of the config.
     id: Option<PushConfigId>,
-    /// How the agent names it.
+    /// The agent's id of the config.
     theirs: Option<PushConfigId>,
-    /// The version of the caller, which is that of the receiver.
+    /// The caller's version, which is also the receiver's.
     version: Arc<str>,
-    /// What the caller gave.
+    /// The caller's config, sealed.
     sealed: String,
-    /// The digest of what opens it.
+    /// The digest of the secret in the URL.
     opens: String,
 }
 
 /// A webhook that came with a message.
 pub(super) struct Inline {
-    /// For the agent.
+    /// The config for the agent.
     pub(super) theirs: TaskPushNotificationConfig,
     key: String,
     given: TaskPushNotificationConfig,
 }
 
-/// What became of a notification.
+/// The outcome of a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Handed {
-    /// The receiver has it.
+    /// The receiver has accepted it.
     Taken,
-    /// There is no such webhook.
+    /// The webhook does not exist.
     Unknown,
-    /// It is no notification.
+    /// The body is not a notification.
     Invalid,
-    /// Not now; perhaps later.
+    /// Not accepted; the agent may repeat it.
     NotTaken(StatusCode),
 }
 
 impl Handed {
-    /// What the agent is told.
+    /// The HTTP status for the agent.
     pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::Taken => StatusCode::NO_CONTENT,
@@ -101,7 +101,7 @@ impl Handed {
 }
 
 impl Proxy {
-    /// Registers a webhook of the caller's (spec 3.1.7).
+    /// Registers a webhook of the caller (spec 3.1.7).
     pub(super) async fn create_webhook(
         &self,
         ways: &Ways,
@@ -112,7 +112,7 @@ impl Proxy {
         let task = given.task_id.clone().unwrap_or_default();
         self.require(&cx.caller, task.as_str()).await?;
         given.id = Some(given.id.unwrap_or_else(|| name(cx.version, &task)));
-        // One of the same name makes place, here as there.
+        // A config with the same id is replaced, here and at the agent.
         let before = self.find(&task, given.id.as_ref()).await?;
         if before.is_none() && self.indexed(&task).await?.len() >= MOST {
             let why = format!("a task has at most {MOST} push notification configurations");
@@ -135,7 +135,7 @@ impl Proxy {
         Ok(given)
     }
 
-    /// A webhook that comes with a message, the task of which nobody knows yet.
+    /// Stores a webhook that came with a message; its task is not known yet.
     pub(super) async fn begin_webhook(
         &self,
         ways: &Ways,
@@ -145,7 +145,7 @@ impl Proxy {
         self.prepare(ways, cx, given, "configuration.taskPushNotificationConfig.").await
     }
 
-    /// The message was answered: this is its task.
+    /// Sets the task of the webhook after the message was answered.
     pub(super) async fn settle_webhook(
         &self,
         cx: &CallContext,
@@ -157,14 +157,14 @@ impl Proxy {
         self.settle(cx, inline, task, theirs).await.map(drop)
     }
 
-    /// The agent did not take it.
+    /// Deletes a webhook that the agent did not accept.
     pub(super) async fn forget_webhook(&self, inline: &Inline) {
         if let Err(error) = self.store.delete_record(WEBHOOK, &inline.key, Expect::Anything).await {
-            tracing::warn!(%error, "a webhook that is of no use stays until it is old");
+            tracing::warn!(%error, "an unused webhook record cannot be deleted; it expires later");
         }
     }
 
-    /// Keeps what the caller gave behind an address of ours, before the agent hears of it.
+    /// Stores the caller's config and makes a URL of the hub for it, before the agent is called.
     async fn prepare(
         &self,
         ways: &Ways,
@@ -192,7 +192,7 @@ impl Proxy {
         Ok(Inline { theirs, key, given })
     }
 
-    /// Makes a webhook known under its task; the configuration as the caller is told it.
+    /// Stores the webhook under its task; returns the config as the caller sees it.
     async fn settle(
         &self,
         cx: &CallContext,
@@ -206,7 +206,7 @@ impl Proxy {
             return Err(ErrorKind::PushNotificationNotSupported.into());
         };
         let Some(record) = self.store.record(WEBHOOK, &key).await? else {
-            return Err(Error::internal("a webhook was there, and is not"));
+            return Err(Error::internal("a webhook was deleted meanwhile"));
         };
         let mut mapping: Mapping = serde_json::from_slice(&record.value).map_err(Error::internal)?;
         mapping.version = cx.version.as_str().into();
@@ -220,7 +220,7 @@ impl Proxy {
         Ok(given)
     }
 
-    /// A webhook of a task of the caller's (spec 3.1.8).
+    /// A webhook of a task of the caller (spec 3.1.8).
     pub(super) async fn webhook(
         &self,
         ways: &Ways,
@@ -236,7 +236,7 @@ impl Proxy {
         self.told(&key, &mapping).ok_or_else(|| no_webhook(&req.id))
     }
 
-    /// All webhooks of a task of the caller's (spec 3.1.9), on one page: a task has few.
+    /// All webhooks of a task of the caller (spec 3.1.9), on one page: a task has few.
     pub(super) async fn webhooks(
         &self,
         ways: &Ways,
@@ -258,7 +258,7 @@ impl Proxy {
         Ok(ListTaskPushNotificationConfigsResponse { configs, next_page_token: String::new() })
     }
 
-    /// Removes a webhook, there first (spec 3.1.10).
+    /// Removes a webhook, at the agent first (spec 3.1.10).
     pub(super) async fn delete_webhook(
         &self,
         ways: &Ways,
@@ -281,14 +281,14 @@ impl Proxy {
         Ok(())
     }
 
-    /// Refuses a task that the agent does not know. The agent is asked only about a task without webhooks: of others
-    /// we know.
+    /// Refuses a task that the agent does not know. Called only for tasks without webhooks: a webhook shows
+    /// that the task exists.
     async fn require_known(&self, ways: &Ways, cx: &CallContext, task: &TaskId) -> Result<()> {
         let req = GetTaskRequest { id: task.clone(), history_length: Some(0), ..GetTaskRequest::default() };
         match self.ask(ways, cx, Call::GetTask(Box::new(req))).await {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::TaskNotFound => Err(not_found(task.as_str())),
-            // It cannot tell, so that any task may be one of its own.
+            // The agent cannot answer this, so the task may exist.
             Err(error) if refusal::lacks_operation(&error) => Ok(()),
             Err(error) => Err(error),
         }
@@ -298,7 +298,7 @@ impl Proxy {
         if self.pushes(ways) { Ok(()) } else { Err(ErrorKind::PushNotificationNotSupported.into()) }
     }
 
-    /// A configuration as it is told afterwards: without the credentials.
+    /// The config as shown to the caller, without the credentials.
     fn told(&self, key: &str, mapping: &Mapping) -> Option<TaskPushNotificationConfig> {
         let mut config = self.pushing.as_ref()?.push.recall(key, &mapping.sealed)?;
         if let Some(authentication) = &mut config.authentication {
@@ -307,13 +307,13 @@ impl Proxy {
         Some(config)
     }
 
-    /// Where a webhook is known under its task; without a configuration, where all of the task's are.
+    /// The key of a webhook under its task; without an id, the prefix of all webhooks of the task.
     fn index(&self, task: &TaskId, id: Option<&PushConfigId>) -> String {
         let id = id.map(|id| bounded(id.as_str())).unwrap_or_default();
         format!("{}/{}/{id}", self.name, hash(task.as_str().as_bytes()))
     }
 
-    /// Where all webhooks of a task are known.
+    /// The index records of all webhooks of a task.
     async fn indexed(&self, task: &TaskId) -> Result<Vec<Record>> {
         let prefix = self.index(task, None);
         let query = RecordQuery { kind: WEBHOOKS_OF.into(), prefix, limit: MOST, ..RecordQuery::default() };
@@ -335,7 +335,7 @@ impl Proxy {
         }
     }
 
-    /// What a record says, which is written again if it would be forgotten otherwise.
+    /// Decodes a record, and rewrites it if it would expire otherwise.
     async fn mapping(&self, key: String, record: &Record) -> Result<(String, Mapping)> {
         let mapping: Mapping = serde_json::from_slice(&record.value).map_err(Error::internal)?;
         if let Some(task) = mapping.task.as_ref().filter(|_| expiry::is_due(record.at)) {
@@ -357,12 +357,12 @@ impl Proxy {
         Ok(())
     }
 
-    /// Hands on what the agent has posted to an address of ours.
+    /// Forwards a notification that the agent has posted to a URL of the hub.
     pub(crate) async fn notified(&self, opened: Opened, headers: &HeaderMap, body: Bytes) -> Handed {
         match self.hand_on_notification(opened, headers, body).await {
             Ok(handed) => handed,
             Err(error) => {
-                tracing::warn!(agent = &*self.name, %error, "a notification could not be handed on");
+                tracing::warn!(agent = &*self.name, %error, "a notification could not be forwarded");
                 Handed::NotTaken(StatusCode::SERVICE_UNAVAILABLE)
             }
         }
@@ -384,7 +384,7 @@ impl Proxy {
         let Some(task_id) = mapping.task.clone().or_else(|| event.task_id().cloned()) else {
             return Ok(Handed::Invalid);
         };
-        // A webhook is told of its own task, whatever the agent says.
+        // A webhook gets only notifications of its own task.
         if event.task_id().is_some_and(|told| *told != task_id) {
             return Ok(Handed::Invalid);
         }
@@ -407,13 +407,13 @@ impl Proxy {
             Ok(answer) if answer.retry_after.is_some() => Handed::NotTaken(StatusCode::SERVICE_UNAVAILABLE),
             Ok(_) => Handed::NotTaken(StatusCode::BAD_GATEWAY),
             Err(Failure::Blocked(why) | Failure::Failed(why)) => {
-                tracing::info!(agent = &*self.name, %why, "a receiver did not take a notification");
+                tracing::info!(agent = &*self.name, %why, "a receiver did not accept a notification");
                 Handed::NotTaken(StatusCode::BAD_GATEWAY)
             }
         })
     }
 
-    /// What happened, in the version of the receiver. The older one is told of tasks, so that the task is asked for.
+    /// The event in the receiver's version. In 0.3 notifications are whole tasks, so the task is fetched.
     async fn translated(&self, version: Version, event: Event, task_id: &TaskId) -> Result<Said> {
         if version == Version::V1_0 || matches!(event, Event::Task(_)) {
             return Ok(Said::Event(Box::new(event)));
@@ -427,15 +427,15 @@ impl Proxy {
     }
 }
 
-/// A webhook that was opened by its address.
+/// A webhook that was found by its URL.
 pub(crate) struct Opened(Record);
 
 impl Opened {
-    /// Opens the webhook behind an address of ours, whose end is `id.secret`. Nobody has shown who they are, so that
-    /// the same is done whether or not there is such an agent and such a webhook: how long it takes tells nothing.
+    /// Finds the webhook of a URL that ends with `id.secret`. The request is not authenticated otherwise,
+    /// so the same work is done whether or not agent and webhook exist: the time reveals nothing.
     ///
     /// # Errors
-    /// The store is not there.
+    /// The store is unavailable.
     pub(crate) async fn by(store: &dyn Records, agent: &str, address: &str) -> Result<Option<Self>> {
         let (id, secret) = address.split_once('.').unwrap_or((address, ""));
         let record = store.record(WEBHOOK, &format!("{agent}/{id}")).await?;
@@ -448,7 +448,7 @@ impl Opened {
     }
 }
 
-/// The id of a configuration that has none. In the older version it is asked for without one as well.
+/// The id of a config without one. In 0.3 such a config can also be requested without an id.
 fn name(version: Version, task: &TaskId) -> PushConfigId {
     match version {
         Version::V1_0 => random::<16>().unwrap_or_default().into(),
@@ -460,7 +460,7 @@ fn no_webhook(id: &PushConfigId) -> Error {
     Error::new(ErrorKind::TaskNotFound, format!("there is no push notification configuration {id}"))
 }
 
-/// So many bytes that nobody can guess, as text for an address.
+/// `N` random bytes from the secure generator, encoded for a URL.
 fn random<const N: usize>() -> Result<String> {
     let mut bytes = [0; N];
     rand::fill(&mut bytes).map_err(Error::internal)?;

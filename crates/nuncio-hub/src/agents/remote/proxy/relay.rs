@@ -1,5 +1,5 @@
-//! The way of bytes: a call in the version and the binding of the agent is handed on as it came, and so is its
-//! answer.
+//! The byte path: a call in a version and binding of the agent is forwarded without being decoded, and so
+//! is its answer.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -26,27 +26,27 @@ use super::{
 };
 use crate::call::{SealedAnswer, SealedBackend};
 
-/// The interface that a call goes to as it came.
+/// The interface that a sealed call is relayed to.
 pub(crate) struct RelayRoute {
     ways: Arc<Ways>,
-    /// The interface among them.
+    /// The index of the interface.
     at: usize,
 }
 
 impl Proxy {
-    /// The interface that this call can be handed on to as it came.
+    /// The interface that can take this call unchanged.
     fn way(&self, ways: &Ways, call: &SealedCall<'_>) -> Option<usize> {
         let has_more_to_it = match call.op {
             Op::SendMessage | Op::SendStreamingMessage => call.glance.webhook,
             Op::GetTask | Op::CancelTask | Op::SubscribeToTask => false,
-            // Of a list, all that is not the caller's goes.
+            // A list has to be filtered by owner.
             Op::ListTasks => self.owners().is_some(),
             _ => true,
         };
         let at = ways.same(call.binding, call.version).filter(|_| !has_more_to_it)?;
         let theirs = ways.raw[at].candidate().interface.tenant.as_deref();
         let fits = match call.binding {
-            // The tenant is put into the message, or into the path.
+            // The tenant is written into the message or the path, so the call must not have one.
             Binding::Grpc | Binding::HttpJson => call.glance.tenant.is_none(),
             Binding::JsonRpc => call.glance.tenant.as_deref() == theirs,
         };
@@ -115,11 +115,11 @@ impl SealedBackend for Proxy {
         let answer = answer.map_err(|error| refusal::shown(&error, as_caller))?;
         let due = match call.op {
             Op::SendStreamingMessage if cx.last_event_id.is_none() => Due::First,
-            // What goes on may have nothing to say for long.
+            // A resumed or subscribed stream may be silent for long.
             op if op.row().streaming => Due::Rest,
             _ => Due::Answer,
         };
-        // Events may be large, whatever they are the answer to.
+        // Events may be large in any stream.
         let patience = if due == Due::Rest { settings.send_timeout } else { patience };
         let (caller, form) = (&cx.caller, call.form);
         let exchange = Exchange { proxy: self, way, patience, due, op: call.op, caller, form };
@@ -129,14 +129,14 @@ impl SealedBackend for Proxy {
 
 /// The body of an answer.
 enum AnswerBody {
-    /// Still coming.
+    /// Not read yet.
     Coming(ForwardBody),
     /// Read already.
     Whole(Bytes),
 }
 
-/// Refuses an answer that is none of the protocol's, such as the page of a web server that stands in between. Some
-/// agents send their JSON as plain text: what parses is taken.
+/// Refuses an answer that is not A2A, such as the error page of a proxy in between. Some agents send JSON
+/// as plain text: it is accepted if it parses.
 async fn understood(
     way: &Forward,
     binding: Binding,
@@ -157,7 +157,7 @@ async fn understood(
     }
 }
 
-/// True for a JSON object; over JSON-RPC for a response of it.
+/// True for a JSON object; over JSON-RPC, for a response object.
 fn is_json_answer(binding: Binding, body: &[u8]) -> bool {
     let Ok(members) = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(body) else { return false };
     let has = |name: &str| members.contains_key(name);
@@ -188,12 +188,12 @@ fn check_media_type(answer: &http::Response<ForwardBody>) -> Result<()> {
     Err(Error::new(kind, why))
 }
 
-/// True for the head of a gRPC answer that is an error and nothing else (`Trailers-Only`).
+/// True for the headers of a gRPC answer that is only an error (`Trailers-Only`).
 fn is_grpc_error(headers: &HeaderMap) -> bool {
     headers.get("grpc-status").is_some_and(|status| status != "0")
 }
 
-/// An answer on its way back.
+/// An answer that is relayed to the caller.
 struct Exchange<'a> {
     proxy: &'a Proxy,
     way: &'a Forward,
@@ -205,7 +205,7 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// `place` is held until the answer is whole.
+    /// Builds the response. `place` is held until the answer is complete.
     async fn respond(
         self,
         answer: http::Response<AnswerBody>,
@@ -219,7 +219,7 @@ impl Exchange<'_> {
         };
         let mut refusal = None;
         let body = match framing {
-            // After an error in the head there is nothing to come, whatever the agent sends.
+            // After an error in the headers, any body is ignored.
             Some(Framing::Grpc) if is_grpc_error(&parts.headers) => {
                 refusal = self.form.refusal(&parts, b"");
                 Body::empty()
@@ -232,7 +232,7 @@ impl Exchange<'_> {
                 let progress = Progress::new(framing, self.due, self.patience);
                 let form = (self.form, framing);
                 let passing = Passing::new(&self.proxy.name, body, form, learning, progress, place);
-                // An answer of gRPC without any message has its trailers in its head.
+                // A gRPC answer without a message has its status in the headers.
                 let is_whole = parts.headers.contains_key("grpc-status");
                 Body::new(if is_whole { passing.whole() } else { passing })
             }
@@ -246,20 +246,20 @@ impl Exchange<'_> {
         *response.status_mut() = parts.status;
         *response.headers_mut() = headers::incoming(parts.headers);
         if framing.is_some() {
-            // It may end otherwise than the agent meant it to, and a wrong length hides how.
+            // The relayed stream may end early, and a wrong length would hide that.
             response.headers_mut().remove(CONTENT_LENGTH);
         }
         Ok(SealedAnswer { response, refusal, is_streaming: self.op.row().streaming })
     }
 
-    /// What is to be learnt of an answer, and for whom.
+    /// The caller to record as the owner; only for sends with isolated callers.
     fn learning(&self) -> Option<Learning> {
         let is_send = matches!(self.op, Op::SendMessage | Op::SendStreamingMessage);
         let owners = self.proxy.owners().filter(|_| is_send)?;
         Some(Learning { owners: owners.clone(), caller: self.caller.clone() })
     }
 
-    /// A whole answer; the task in it is recorded before anybody sees it.
+    /// Reads the whole answer, and records the owner of its task before it is sent.
     async fn whole(&self, body: AnswerBody) -> Result<Bytes> {
         let body = match body {
             AnswerBody::Whole(body) => body,

@@ -1,5 +1,5 @@
 //! The agent card (decision 0005), by the rules of the JSON card. Signatures do not survive a rewrite
-//! (REQ-208), so none are written and none are read.
+//! (REQ-208), so they are neither encoded nor decoded.
 
 use super::{super::generated as pb, security::is_known};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     v03::card::interfaces_for_v03,
 };
 
-/// The version that v0.3 cards name.
+/// The protocol version in v0.3 cards.
 const PROTOCOL_VERSION: &str = "0.3.0";
 
 convert! {
@@ -35,7 +35,7 @@ impl Convert<pb::AgentCard> for AgentCard {
             skills: self.skills.to_pb()?,
             supports_authenticated_extended_card: capabilities.extended_agent_card == Some(true),
             preferred_transport: main.transport,
-            // The main address is to be repeated among the additional ones (03 section 5.6.2, SHOULD).
+            // The main interface is repeated among the additional ones (03 section 5.6.2, SHOULD).
             additional_interfaces: interfaces_for_v03(self).map(downgrade_interface).collect(),
             protocol_version: PROTOCOL_VERSION.to_owned(),
             signatures: Vec::new(),
@@ -76,7 +76,7 @@ fn downgrade_interface(interface: &AgentInterface) -> pb::AgentInterface {
     pb::AgentInterface { url: interface.url.clone(), transport: interface.protocol_binding.clone() }
 }
 
-/// The main one first, then the additional ones without what is there already.
+/// The main interface first, then the additional ones without duplicates.
 fn upgrade_interfaces(
     url: String,
     transport: String,
@@ -103,7 +103,7 @@ fn upgrade_interfaces(
     found
 }
 
-/// Without presence, `false` is as good as not said.
+/// A flag without presence: `false` is the same as absent.
 fn set(flag: bool) -> Option<bool> {
     flag.then_some(true)
 }

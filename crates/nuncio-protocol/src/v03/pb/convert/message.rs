@@ -119,7 +119,7 @@ fn file(part: &Part, file: pb::file_part::File) -> pb::part::Part {
     })
 }
 
-/// The data of a data part: an object in v0.3, so anything else is wrapped (REQ-204).
+/// The data of a data part: an object in v0.3, so any other value is wrapped (REQ-204).
 fn data(value: &Json) -> Result<Struct, Mismatch> {
     if value.is_object() {
         return Metadata::from_object(value.clone()).to_pb();
@@ -127,7 +127,7 @@ fn data(value: &Json) -> Result<Struct, Mismatch> {
     Struct::of_member("value", value)
 }
 
-/// The metadata with the leftover in it.
+/// The metadata with the leftover added.
 fn wire(metadata: &WireMetadata<'_>) -> Result<Option<Struct>, Mismatch> {
     if metadata.leftover.is_empty() && !metadata.wrapped {
         return metadata.metadata.to_pb();

@@ -1,5 +1,5 @@
-//! Our types to the v0.3 messages and back, in the manner of [`crate::pb`]. Up and down are the same
-//! rules as in the JSON forms, and what v0.3 has no field for travels in the same leftover.
+//! Conversion between our types and the v0.3 messages, like [`crate::pb`]. Upgrade and downgrade have the
+//! same rules as in the JSON forms, and members without a v0.3 field travel in the same leftover.
 
 mod card;
 mod message;
@@ -10,7 +10,7 @@ mod task;
 
 use crate::{PushConfigId, TaskId, pb::convert::Mismatch, v03::name::Name};
 
-/// The task that a resource name means (REQ-067).
+/// The task of a resource name (REQ-067).
 fn task_of(name: &str) -> Result<TaskId, Mismatch> {
     match Name::parse(name).map(Name::split) {
         Some((Some(task_id), None)) => Ok(task_id),
@@ -18,7 +18,7 @@ fn task_of(name: &str) -> Result<TaskId, Mismatch> {
     }
 }
 
-/// The configuration that a resource name means, with its task (REQ-067).
+/// The configuration of a resource name, with its task (REQ-067).
 fn config_of(name: &str) -> Result<(TaskId, PushConfigId), Mismatch> {
     match Name::parse(name).map(Name::split) {
         Some((Some(task_id), Some(id))) => Ok((task_id, id)),

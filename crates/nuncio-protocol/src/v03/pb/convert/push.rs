@@ -1,5 +1,5 @@
-//! Push notification configuration: nested and named in v0.3, flat in v1.0 (REQ-110). The tenant
-//! has no place in v0.3.
+//! Push notification configuration: nested and with a resource name in v0.3, flat in v1.0 (REQ-110). v0.3
+//! has no tenant.
 
 use super::{super::generated as pb, task_of};
 use crate::{
@@ -17,10 +17,10 @@ convert! {
     }
 }
 
-/// The scheme of a configuration that has credentials and does not say for what.
+/// The scheme of a configuration with credentials and without a scheme.
 const DEFAULT_SCHEME: &str = "Bearer";
 
-/// The configuration that is sent along with a message: the task is that of the message.
+/// The configuration in a send: its task is that of the message.
 impl Convert<pb::PushNotificationConfig> for TaskPushNotificationConfig {
     fn to_pb(&self) -> Result<pb::PushNotificationConfig, Mismatch> {
         Ok(pb::PushNotificationConfig {
@@ -50,7 +50,7 @@ fn downgrade_authentication(authentication: &AuthenticationInfo) -> pb::Authenti
     }
 }
 
-/// v1.0 has one scheme, the first. A peer that gave only a secret can have meant only one thing.
+/// v1.0 has one scheme: the first. Credentials without a scheme are taken for a bearer token.
 fn upgrade_authentication(pb: pb::AuthenticationInfo) -> Option<AuthenticationInfo> {
     let credentials = Some(pb.credentials).filter(|credentials| !credentials.is_empty());
     let listed = pb.schemes.into_iter().find(|scheme| !scheme.is_empty());
@@ -62,7 +62,7 @@ fn upgrade_authentication(pb: pb::AuthenticationInfo) -> Option<AuthenticationIn
 impl Convert<pb::TaskPushNotificationConfig> for TaskPushNotificationConfig {
     fn to_pb(&self) -> Result<pb::TaskPushNotificationConfig, Mismatch> {
         let id = self.id.as_ref().map_or("", PushConfigId::as_str);
-        // There is no name without a task, and half of one nobody could read.
+        // Without a task there is no valid name, so it stays empty.
         let name =
             self.task_id.as_ref().map(|task_id| name::of_config(task_id.as_str(), id)).unwrap_or_default();
         Ok(pb::TaskPushNotificationConfig { name, push_notification_config: Some(self.to_pb()?) })
@@ -91,7 +91,7 @@ impl Convert<pb::TaskPushNotificationConfig> for TaskPushNotificationConfig {
 impl Convert<pb::CreateTaskPushNotificationConfigRequest> for TaskPushNotificationConfig {
     fn to_pb(&self) -> Result<pb::CreateTaskPushNotificationConfigRequest, Mismatch> {
         let task_id = self.task_id.clone().unwrap_or_default();
-        // REQUIRED in the proto, which has no other way to leave it to the server.
+        // REQUIRED in the proto, which has no way to leave the id to the server.
         let id = self.id.clone().unwrap_or_else(|| default_config_id(&task_id));
         let config = Self { id: Some(id.clone()), ..self.clone() };
         Ok(pb::CreateTaskPushNotificationConfigRequest {
@@ -103,7 +103,7 @@ impl Convert<pb::CreateTaskPushNotificationConfigRequest> for TaskPushNotificati
 
     fn from_pb(pb: pb::CreateTaskPushNotificationConfigRequest) -> Result<Self, Mismatch> {
         let task_id = task_of(&pb.parent).at("parent")?;
-        // The name inside says nothing that the parent and the id do not.
+        // The name inside only repeats the parent and the id.
         let inner = pb.config.and_then(|config| config.push_notification_config);
         let mut config: Self = inner.map_or_else(|| Ok(Self::default()), Self::from_pb).at("config")?;
         let id: Option<PushConfigId> = Convert::from_pb(pb.config_id)?;

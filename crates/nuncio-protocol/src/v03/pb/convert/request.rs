@@ -1,4 +1,4 @@
-//! Requests of the operations (REQ-067, REQ-200). v0.3 has no tenant, and metadata only on a send.
+//! Requests of the operations (REQ-067, REQ-200). v0.3 has no tenant, and metadata only in a send.
 
 use super::{super::generated as pb, config_of, task_of};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 
 impl Convert<pb::SendMessageRequest> for SendMessageRequest {
     fn to_pb(&self) -> Result<pb::SendMessageRequest, Mismatch> {
-        // Without a configuration a v0.3 server need not wait, but ours means that it does.
+        // Without a configuration a v0.3 server need not wait, while v1.0 means that it does.
         let configuration = match &self.configuration {
             Some(configuration) => configuration.to_pb()?,
             None => SendMessageConfiguration::default().to_pb()?,
@@ -53,7 +53,8 @@ impl Convert<pb::SendMessageConfiguration> for SendMessageConfiguration {
     }
 }
 
-/// There is no presence here: 0 means all. A caller that wants none must drop what comes.
+/// The field has no presence: 0 means the whole history. A caller that wants none has to remove it from the
+/// answer.
 fn down_length(length: Option<i32>) -> i32 {
     length.unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Security schemes and requirements. v0.3 knows neither the device code nor that PKCE is demanded; both
-//! are lost, as in the JSON forms.
+//! Security schemes and requirements. v0.3 has neither the device code nor required PKCE; both are lost, as
+//! in the JSON forms.
 
 use super::super::generated as pb;
 use crate::{
@@ -30,7 +30,7 @@ convert_oneof! {
     }
 }
 
-/// True if we know what the scheme is: a scheme of a later version, or a flow of one, reads as nothing.
+/// True if the kind of the scheme is known: a scheme or a flow of a later version is decoded as unset.
 pub(super) fn is_known(scheme: &pb::SecurityScheme) -> bool {
     match &scheme.scheme {
         Some(pb::security_scheme::Scheme::Oauth2SecurityScheme(scheme)) => {

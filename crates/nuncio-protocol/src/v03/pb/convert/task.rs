@@ -63,7 +63,7 @@ impl Convert<pb::TaskStatusUpdateEvent> for TaskStatusUpdateEvent {
     }
 
     fn from_pb(pb: pb::TaskStatusUpdateEvent) -> Result<Self, Mismatch> {
-        // `final` says what the state and the end of the stream say, too.
+        // `final` only repeats the state and the end of the stream.
         Ok(Self {
             task_id: pb.task_id.into(),
             context_id: pb.context_id.into(),

@@ -1,4 +1,4 @@
-//! What was recorded or looked up of late, so that the store is not asked for it.
+//! A cache of recently recorded or read owners.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,10 +8,10 @@ use nuncio_protocol::{Caller, Timestamp};
 
 use super::super::owner::Owner;
 
-/// How many owners are known without asking the store; twice that for a while.
+/// Owners in a generation of the cache; there are two generations.
 const KNOWN: usize = 8_192;
 
-/// Whose something is, and when that was written down.
+/// An owner, and the time of its record.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Owned {
     pub(super) owner: Owner,
@@ -24,12 +24,12 @@ impl Owned {
     }
 }
 
-/// An owner in the words of records.
+/// An owner, encoded for records.
 #[derive(Debug)]
 pub(super) struct Name {
-    /// What a record says.
+    /// The value of an `owner` record.
     pub(super) value: Bytes,
-    /// How the keys of those begin that are there to be counted.
+    /// The prefix of the keys of its `owned` records.
     pub(super) counted: Box<str>,
 }
 
@@ -39,8 +39,9 @@ impl Name {
     }
 }
 
-/// Callers make up some of the keys, but the hashes have a random seed, and the number is bounded. In two generations: when the young one is full it becomes the old one. What is asked for now and then stays, and
-/// there is no list to keep in order.
+/// A cache in two generations: a full young generation becomes the old one. Entries in use move to the
+/// young generation, without a list to keep in order. Callers choose some of the keys, so the hashes are
+/// seeded at random and the size is bounded.
 #[derive(Default)]
 pub(super) struct Known {
     young: HashMap<Arc<str>, Arc<Owned>, RandomState>,
@@ -70,7 +71,7 @@ impl Known {
         self.young.insert(key, Arc::clone(owned));
     }
 
-    /// Made once for each owner, as long as there are not too many.
+    /// The encoded owner; cached up to [`KNOWN`] owners.
     pub(super) fn name(&mut self, agent: &str, owner: &Owner) -> Arc<Name> {
         if let Some(name) = self.names.get(owner) {
             return Arc::clone(name);
