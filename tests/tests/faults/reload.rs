@@ -31,7 +31,7 @@ const CALLERS: u64 = 12;
 const TIMES: usize = 30;
 
 /// What the hub says of a file that is wrong.
-const WRONG: &str = "the new configuration is wrong; what was in force stays: ";
+const WRONG: &str = "the new configuration is invalid; the previous one stays in force: ";
 
 /// Who asks for the file to be read.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -37,7 +37,7 @@ impl Saved {
 }
 
 /// What the hub says before it says what is wrong.
-const WRONG: &str = "the new configuration is wrong; what was in force stays: ";
+const WRONG: &str = "the new configuration is invalid; the previous one stays in force: ";
 
 /// An agent with a title: a program, or one that comes with every hub.
 fn agent(name: &str, title: &str) -> String {

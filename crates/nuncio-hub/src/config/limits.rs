@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Bytes of memory that the hub may use: near it, large requests are refused with 429 and small ones are served.
+    /// Memory limit of the hub in bytes: near it, large requests are refused with 429 and small ones are served.
     /// Three quarters of the container's or the machine's memory when absent.
     #[schemars(example = 536870912, range(min = 67108864))]
     pub memory_limit_bytes: Option<usize>,
