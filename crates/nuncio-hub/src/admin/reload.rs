@@ -37,7 +37,7 @@ pub(super) async fn reload(
 ) -> Result<Reply<Reloaded>, Problem> {
     let changes = reloader(&state)?.reload(request.options.force).await.map_err(|problems| {
         Problem::conflict(format!(
-            "what was in force stays, because the new configuration is wrong: {problems}"
+            "the new configuration is invalid; the previous configuration stays in force: {problems}"
         ))
     })?;
     let names = |agents: &[Agent]| agents.iter().map(|agent| agent.name.to_string()).collect();

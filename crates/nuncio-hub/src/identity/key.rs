@@ -117,7 +117,7 @@ impl NewKey {
                 return Err("agents: name one, or leave them out for all".to_owned());
             }
             if let Some(wrong) = agents.iter().find(|agent| !is_agent_name(agent)) {
-                return Err(format!("agents: {wrong:?} is no name of an agent"));
+                return Err(format!("agents: {wrong:?} is not a valid name of an agent"));
             }
         }
         if let Some(operations) = &self.operations {

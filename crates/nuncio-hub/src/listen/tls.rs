@@ -118,7 +118,7 @@ impl Certificates {
                 Ok(Err(error)) => {
                     let error = format!("{error:#}");
                     if error != last {
-                        tracing::error!(%error, "the new TLS certificate cannot be used; the previous one stays in use");
+                        tracing::error!(%error, "cannot reload the certificate; the current one stays in use");
                     }
                     last = error;
                 }

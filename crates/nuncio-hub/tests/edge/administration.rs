@@ -360,7 +360,7 @@ async fn the_configuration_is_told_and_read_again() {
     let reload = async || api.ask("POST", "/config:reload", "/config:reload", None).await;
     let told = reload().await.body;
     assert_eq!((&told["parts"], &told["needsRestart"]), (&json!(["limits"]), &json!(["listen"])));
-    reload().await.says(409, "what was in force stays");
+    reload().await.says(409, "the previous configuration stays in force");
     api.until("/audit", "/audit?what=config-reloaded", |trail| !trail["rows"].as_array().unwrap().is_empty())
         .await;
 }

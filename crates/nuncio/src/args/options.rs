@@ -536,7 +536,8 @@ mod tests {
         assert_eq!(paths, ["agents.a.allow_hosts", "agents.b.allow_hosts"]);
         let Told::List(hosts) = &found.given[1].told else { panic!("a list") };
         assert_eq!(hosts.len(), 2);
-        for (text, words) in [("x.example", "expected NAME=HOST"), ("B=x.example", "is no name of an agent")]
+        for (text, words) in
+            [("x.example", "expected NAME=HOST"), ("B=x.example", "is not a valid name of an agent")]
         {
             let error = options(&["--agent-allow-host", text]).unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
@@ -551,11 +552,11 @@ mod tests {
         assert_eq!(names, ["billing", "coder"]);
         for (text, words) in [
             ("https://me:s3cret@b.internal", "expected NAME=SPEC"),
-            ("Billing=https://x", "--agent Billing: is no name of an agent"),
-            ("tasks=https://x", "--agent tasks: is a part of other addresses"),
-            ("https://me:s3cret@b.internal?x=y", "--agent: is no name of an agent"),
-            ("a=openai:http://x#y", "--agent a: this version knows no such kind of agent"),
-            ("a=s3cret:http://x#y", "--agent a: this version knows no such kind of agent"),
+            ("Billing=https://x", "--agent Billing: is not a valid name of an agent"),
+            ("tasks=https://x", "--agent tasks: is reserved"),
+            ("https://me:s3cret@b.internal?x=y", "--agent: is not a valid name of an agent"),
+            ("a=openai:http://x#y", "--agent a: unknown kind of agent"),
+            ("a=s3cret:http://x#y", "--agent a: unknown kind of agent"),
         ] {
             let error = options(&["--agent", text]).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("s3cret"), "{text}: {error}");
