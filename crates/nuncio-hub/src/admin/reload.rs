@@ -13,7 +13,7 @@ use super::{
 };
 use crate::config::{Agent, AgentChanges, Changes, Problems};
 
-/// The code that has read the configuration, and can read it again.
+/// Shows and reloads the configuration; implemented by the code that has read it.
 #[async_trait]
 pub trait Reloader: Send + Sync {
     /// The configuration in force, without secrets: `config`, and `origins` by key.
@@ -60,6 +60,6 @@ pub(super) async fn reload(
 
 fn reloader(state: &AdminState) -> Result<&Arc<dyn Reloader>, Problem> {
     state.reloader.get().ok_or_else(|| {
-        Problem::conflict("this hub was not started from a configuration that can be read again")
+        Problem::conflict("this hub was not started from a configuration file, so it cannot be reloaded")
     })
 }
