@@ -56,7 +56,7 @@ const PAGE: usize = 1000;
 pub enum What {
     /// The credential is wrong, expired or revoked.
     CredentialsRefused,
-    /// Too many wrong credentials came from one address: further ones were not checked.
+    /// Too many wrong credentials came from one address: further wrong ones are answered with "wait".
     AttemptsLimited,
     /// The caller may not see this agent.
     AgentDenied,

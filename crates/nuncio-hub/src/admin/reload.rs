@@ -60,6 +60,8 @@ pub(super) async fn reload(
 
 fn reloader(state: &AdminState) -> Result<&Arc<dyn Reloader>, Problem> {
     state.reloader.get().ok_or_else(|| {
-        Problem::conflict("this hub was not started from a configuration file, so it cannot be reloaded")
+        Problem::conflict(
+            "this hub has no configuration source, so its configuration cannot be shown or reloaded",
+        )
     })
 }

@@ -28,7 +28,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Data")]
 pub struct Storage {
-    /// "memory" (gone with the process), a file (FILE or sqlite:FILE), or a database
+    /// "memory" (lost with the process), a file (FILE or sqlite:FILE), or a database
     /// (postgres://USER:PASSWORD@HOST/NAME).
     #[serde(with = "StoreText")]
     #[schemars(example = "nuncio.db")]
