@@ -134,7 +134,7 @@ impl Hub {
             None => format!("{}://{address}", config.scheme()),
         };
         let base = PublicBase::parse(&base).with_context(|| {
-            format!("{base} is no address; expected one such as https://agents.example.com")
+            format!("{base} is not an address; expected one such as https://agents.example.com")
         })?;
         let urls = AgentUrls::new(&Url::parse(base.as_str())?, config.default_agent.as_deref());
         let own_names = names(&config, address);

@@ -24,8 +24,8 @@ pub(crate) fn load(data: &Data, file: Option<&Path>) -> Result<MasterKey> {
         (None, Data::Memory { .. }) => Ok(MasterKey::random()),
         (None, Data::Sqlite { path, .. }) => read_or_make(&beside(path)),
         (None, Data::Postgres { .. }) => bail!(
-            "with a database every hub needs the same key, which seals what callers confide; \
-             add --key-file FILE (it is made when it is not there; copy it to the other hubs), or --no-push"
+            "a database needs a key file, the same for every hub, which seals callers' secrets; \
+             add --key-file FILE (created if absent; copy it to the other hubs), or --no-push"
         ),
     }
 }
@@ -41,7 +41,7 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
 fn read_or_make(file: &Path) -> Result<MasterKey> {
     match fs::read_to_string(file) {
         Ok(text) => {
-            let key = parse(&text).with_context(|| format!("{}: is no key of a hub", file.display()))?;
+            let key = parse(&text).with_context(|| format!("{}: is not a key of a hub", file.display()))?;
             warn_if_open(file);
             Ok(key)
         }

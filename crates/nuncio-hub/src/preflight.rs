@@ -61,7 +61,7 @@ fn is_folder(folder: &Path) -> Result<()> {
 /// Checks that the folder exists in which the file would be created.
 fn folder_of(file: &Path) -> Result<()> {
     match file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        Some(folder) => is_folder(folder).context("there is no place for it"),
+        Some(folder) => is_folder(folder).context("cannot create the file"),
         None => Ok(()),
     }
 }
@@ -116,5 +116,5 @@ async fn json(egress: &Egress, url: &Url) -> Result<serde_json::Value> {
     let response = egress.fetch(Request::get(url.as_str()).body(Bytes::new())?).await.map_err(told)?;
     let shown = || masked(url.as_str());
     anyhow::ensure!(response.status().is_success(), "{} answers {}", shown(), response.status());
-    serde_json::from_slice(response.body()).with_context(|| format!("{} answers no JSON", shown()))
+    serde_json::from_slice(response.body()).with_context(|| format!("{} does not answer with JSON", shown()))
 }

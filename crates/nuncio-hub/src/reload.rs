@@ -165,7 +165,8 @@ impl Reloading {
         let mut loaded = self.loaded.lock().await;
         let source = self.source.clone();
         let reading = tokio::task::spawn_blocking(move || source.load());
-        let new = reading.await.map_err(|error| wrong(format!("it cannot be read: {error}")))??;
+        let new =
+            reading.await.map_err(|error| wrong(format!("the configuration cannot be read: {error}")))??;
         let lost = config::lost(&loaded, &new);
         if !force && lost.has_errors() {
             return Err(lost);

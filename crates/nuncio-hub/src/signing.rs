@@ -32,7 +32,7 @@ impl CardKeys {
             let key = SigningKey::from_pem(&pem, kid.as_deref().unwrap_or_default()).with_context(flag)?;
             if keys.iter().any(|known| known.kid() == key.kid()) {
                 bail!(
-                    "{}: another key is called {}, too; give each its own name by --card-kid",
+                    "{}: another key has the id {} as well; give each its own id by --card-kid",
                     flag(),
                     key.kid()
                 );

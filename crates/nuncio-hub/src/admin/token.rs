@@ -139,7 +139,7 @@ fn given(path: &Path) -> Result<Option<Token>> {
     if text.len() < SHORTEST || !text.bytes().all(is_plain) {
         bail!(
             "{}: is not a valid admin token; expected one line of at least {SHORTEST} letters, digits or \
-             -._~+/=, such as `openssl rand -hex 32` makes, or no file, and one is made",
+             -._~+/=, such as `openssl rand -hex 32` makes; or remove the file to have one generated",
             path.display()
         );
     }

@@ -170,7 +170,7 @@ impl FromStr for Data {
                 let file = &text["sqlite:".len()..];
                 sqlite(file.strip_prefix("//").unwrap_or(file), durability)
             }
-            Some(_) => Err(format!("this is no kind of store; {EXPECTED}")),
+            Some(_) => Err(format!("unknown kind of store; {EXPECTED}")),
             None => sqlite(text, durability),
         }
     }
@@ -308,8 +308,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_without_a_password() {
         for (text, words) in [
-            ("mysql://me:s3cret@db.example/tasks", "this is no kind of store; expected memory"),
-            ("redis:6379", "this is no kind of store"),
+            ("mysql://me:s3cret@db.example/tasks", "unknown kind of store; expected memory"),
+            ("redis:6379", "unknown kind of store"),
             ("http://db.example", "postgres://USER@HOST/DATABASE"),
             ("", "expected memory"),
             (":memory:", "expected memory"),

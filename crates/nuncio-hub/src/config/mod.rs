@@ -166,7 +166,7 @@ pub(crate) fn shown_path(path: &Path) -> String {
     const MAX_NAME_BYTES: usize = 255;
     let text = path.to_string_lossy();
     let is_name = |part: &str| part.len() <= MAX_NAME_BYTES && !part.contains(char::is_control);
-    if text.split('/').all(is_name) { text.into_owned() } else { "(this is no path)".to_owned() }
+    if text.split('/').all(is_name) { text.into_owned() } else { "(not a path)".to_owned() }
 }
 
 impl Config {

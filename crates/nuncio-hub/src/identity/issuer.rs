@@ -78,8 +78,7 @@ impl Issuer {
             None => {
                 let base = settings.issuer.trim_end_matches('/');
                 let url = format!("{base}/.well-known/openid-configuration");
-                let wrong =
-                    |_| anyhow::anyhow!("identity: the name of an issuer is no address; give its jwks_url");
+                let wrong = |_| anyhow::anyhow!("identity: the issuer is not an address; set its jwks_url");
                 Some(Url::parse(&url).map_err(wrong)?)
             }
         };
@@ -154,7 +153,7 @@ impl Issuer {
             (None, None) => return Err("it has neither a jwks_url nor a discovery document".to_owned()),
         };
         let json = self.get(&url).await?;
-        let keys = json["keys"].as_array().ok_or("its keys are no JWK set")?;
+        let keys = json["keys"].as_array().ok_or("its keys are not a JWK set")?;
         Ok(keys.iter().filter_map(published).take(MOST_KEYS).collect())
     }
 
@@ -177,7 +176,7 @@ impl Issuer {
         if response.status() != StatusCode::OK {
             return Err(format!("it answered {}", response.status().as_u16()));
         }
-        serde_json::from_slice(response.body()).map_err(|_| "its answer is no JSON".to_owned())
+        serde_json::from_slice(response.body()).map_err(|_| "its answer is not JSON".to_owned())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

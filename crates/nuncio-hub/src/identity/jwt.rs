@@ -62,7 +62,7 @@ pub(super) fn is_token(text: &str) -> bool {
 pub(super) async fn verify(token: &str, issuers: &[Arc<Issuer>]) -> Result<Bearer, Refusal> {
     let malformed = || Refusal::Invalid("the token is malformed");
     let header =
-        decode_header(token).map_err(|_| Refusal::Invalid("the token's signature is of no known kind"))?;
+        decode_header(token).map_err(|_| Refusal::Invalid("the token's signature algorithm is unknown"))?;
     if header.crit.is_some() {
         // RFC 7515, section 4.1.11: a critical extension that is not understood must be refused.
         return Err(malformed());
@@ -71,7 +71,7 @@ pub(super) async fn verify(token: &str, issuers: &[Arc<Issuer>]) -> Result<Beare
     let issuer = issuers.iter().find(|known| known.name() == issuer);
     let issuer = issuer.ok_or(Refusal::Invalid("the token's issuer is not known here"))?;
     if !issuer.settings.algorithms.iter().any(|allowed| algorithm(*allowed) == header.alg) {
-        return Err(Refusal::Invalid("the token's signature is of a kind that does not count here"));
+        return Err(Refusal::Invalid("the token's signature algorithm is not accepted here"));
     }
     let keys = issuer.keys(header.kid.as_deref()).await?;
     let fits = |key: &&PublishedKey| {
@@ -117,7 +117,7 @@ fn explain(error: &ErrorKind) -> &'static str {
         ErrorKind::ImmatureSignature => "the token is not valid yet",
         ErrorKind::InvalidAudience => "the token is for another audience",
         ErrorKind::MissingRequiredClaim(_) => "the token lacks one of the claims exp, iss, aud",
-        ErrorKind::InvalidSignature => "the token's signature does not hold",
+        ErrorKind::InvalidSignature => "the token's signature is wrong",
         _ => "the token is not valid",
     }
 }
@@ -125,12 +125,13 @@ fn explain(error: &ErrorKind) -> &'static str {
 fn bearer(issuer: &Issuer, claims: &Claims) -> Result<Bearer, Refusal> {
     let settings = &issuer.settings;
     let principal = claims.get(&settings.principal_claim).and_then(name);
-    let principal = principal.ok_or(Refusal::Invalid("the token does not say who calls"))?;
+    let principal = principal.ok_or(Refusal::Invalid("the token lacks the claim with the caller's name"))?;
     // With the issuer, because two issuers may use the same names. No principal of an API key contains a `#`.
     let mut caller = Caller::authenticated(format!("{}#{principal}", settings.issuer));
     if let Some(claim) = &settings.tenant_claim {
         let tenant = claims.get(claim).and_then(name);
-        caller = caller.of_tenant(tenant.ok_or(Refusal::Invalid("the token does not say for which tenant"))?);
+        caller =
+            caller.of_tenant(tenant.ok_or(Refusal::Invalid("the token lacks the claim with the tenant"))?);
     }
     let named = settings.operations_claim.as_ref().map(|claim| words(claims.get(claim)));
     if settings.operations.is_some() || named.is_some() {

@@ -128,7 +128,7 @@ impl NewKey {
         }
         let KeyLimits { per_second, burst, .. } = self.limits;
         if per_second.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) || burst == Some(0) {
-            return Err("limits: a rate is more than 0, and so is a burst".to_owned());
+            return Err("limits: expected a rate and a burst of more than 0".to_owned());
         }
         Ok(Key {
             id,

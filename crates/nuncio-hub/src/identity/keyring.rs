@@ -351,7 +351,7 @@ impl Keyring {
                 return Ok(kept.key);
             }
         }
-        Err(KeyringError::Failed(anyhow::anyhow!("others change this key all the time; try again")))
+        Err(KeyringError::Failed(anyhow::anyhow!("the key is being changed by others; try again")))
     }
 
     /// Stores a key; false if another hub has changed it meanwhile.

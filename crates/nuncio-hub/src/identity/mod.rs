@@ -228,7 +228,7 @@ impl Identity {
         }
         let found = match shown {
             Shown::Text(text) => self.judge(text, peer.address).await,
-            Shown::Nothing | Shown::Wrong => Err(Refused::Invalid("expected a key, or a bearer token")),
+            Shown::Nothing | Shown::Wrong => Err(Refused::Invalid("expected an API key or a bearer token")),
         };
         match found {
             Err(Refused::Invalid(why)) => Err(self.refuse(why, peer.address)),

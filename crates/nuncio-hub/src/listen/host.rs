@@ -84,7 +84,7 @@ impl Refused {
         let (status, message) = match self {
             Self::Misdirected => (
                 StatusCode::MISDIRECTED_REQUEST,
-                "this host name is not ours; allow it with --allow-host, set --public-url, or listen on another \
+                "this host name is not the hub's; allow it with --allow-host, set --public-url, or listen on another \
                  address\n",
             ),
             Self::Ambiguous => (StatusCode::BAD_REQUEST, "the request has two Host headers; send one\n"),

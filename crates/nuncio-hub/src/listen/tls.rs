@@ -189,7 +189,7 @@ impl Pem {
             .map_err(|error| {
                 anyhow!(
                     "--tls-cert {} and --tls-key {} cannot be used together: {error}; \
-                     expected a certificate, those between it and its root, and the key it was made for",
+                     expected a certificate with its intermediate certificates, and the key it was made for",
                     shown_path(&files.cert),
                     shown_path(&files.key)
                 )

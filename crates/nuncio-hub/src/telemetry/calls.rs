@@ -41,7 +41,7 @@ impl Calls {
         if error.fault() == Fault::Upstream {
             let (agent, operation) = (&**self.metrics.name(), op.name());
             let cause = std::error::Error::source(error).map(ToString::to_string);
-            tracing::warn!(agent, operation, %error, cause, "the agent failed a call");
+            tracing::warn!(agent, operation, %error, cause, "a call to the agent failed");
         }
     }
 }

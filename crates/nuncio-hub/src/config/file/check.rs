@@ -83,7 +83,7 @@ impl Checker<'_> {
 
     fn bounds(&mut self, node: &Node, schema: &'static Json) {
         let number = match &node.value {
-            #[expect(clippy::cast_precision_loss, reason = "bounds are small, and what is larger is larger")]
+            #[expect(clippy::cast_precision_loss, reason = "bounds are small, and exact as f64")]
             Value::Integer(integer) => Some(*integer as f64),
             Value::Float(float) => Some(*float),
             _ => None,

@@ -118,9 +118,9 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     let filter = RedriveFilter { since: Timestamp::EPOCH, agent: None };
     assert_eq!(client.ok(RedriveDeliveries { filter }).await.redriven, 0);
 
-    client.refused(ShowConfig {}, "not started from a configuration").await;
+    client.refused(ShowConfig {}, "has no configuration source").await;
     let options = ReloadOptions { force: true };
-    client.refused(ReloadConfig { options }, "not started from a configuration").await;
+    client.refused(ReloadConfig { options }, "has no configuration source").await;
     let paging = Paging { limit: Some(1), after: None };
     let filter = TrailFilter { what: Some(What::KeyRevoked), paging, ..TrailFilter::default() };
     client.ok(ListTrail { filter }).await;
