@@ -1,15 +1,15 @@
-//! The addresses of agents: every interface that is really served, as cards list them.
+//! The addresses of agents: exactly the interfaces that are served, as cards list them.
 
 use nuncio_protocol::{AgentInterface, Binding, Version, grpc_target};
 use url::Url;
 
-/// The address of the hub as callers see it.
+/// The addresses of the hub and its agents as callers see them.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentUrls {
     base: String,
-    /// `host:port`, if gRPC is reached there: its paths are its own, so it cannot be below another path.
+    /// `host:port` for gRPC; `None` if the base has a path, because gRPC has fixed paths of its own.
     authority: Option<String>,
-    /// The agent that also answers without a name.
+    /// The agent that also answers at the root.
     default: Option<String>,
 }
 
@@ -23,17 +23,17 @@ impl AgentUrls {
         }
     }
 
-    /// The hub's own address, without a slash at its end.
+    /// The hub's own address, without a trailing slash.
     pub(crate) fn base(&self) -> &str {
         &self.base
     }
 
-    /// Where an agent is reached by HTTP.
+    /// The address of an agent over HTTP.
     pub(crate) fn url(&self, agent: &str) -> String {
         format!("{}{}", self.base, path(agent))
     }
 
-    /// Every interface of an agent, the newest version first.
+    /// All interfaces of an agent, newest version first.
     pub(crate) fn interfaces(&self, agent: &str) -> Vec<AgentInterface> {
         Version::ALL.iter().flat_map(|version| self.interfaces_of(*version, agent)).collect()
     }
@@ -50,7 +50,7 @@ impl AgentUrls {
             interface(Binding::HttpJson, self.url(agent), None),
         ];
         let is_default = self.default.as_deref() == Some(agent);
-        // Only 1.0 has a tenant to say which agent is meant.
+        // Only 1.0 has a tenant field to select an agent over gRPC.
         if let Some(authority) = &self.authority
             && (is_default || version == Version::V1_0)
         {

@@ -46,19 +46,19 @@ use crate::{
     trail::{self, Trail},
 };
 
-/// How many connections wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// How long connections may take to end after the tasks have.
+/// Time for connections to close after the tasks have ended.
 const CONNECTION_GRACE: Duration = Duration::from_secs(5);
 
-/// How often callers that have not come for long are forgotten.
+/// Interval at which quotas of idle callers are dropped.
 const FORGET: Duration = Duration::from_secs(60);
 
-/// How long notifications that are on their way may take.
+/// Time for running deliveries to end.
 const PUSH_GRACE: Duration = Duration::from_secs(5);
 
-/// How long it may take to tell the last about ourselves.
+/// Time to export the remaining telemetry.
 const TELEMETRY_GRACE: Duration = Duration::from_secs(5);
 
 /// A hub that listens and is ready to run.
@@ -91,16 +91,16 @@ pub struct Served {
     pub name: String,
     pub url: String,
     pub card_url: String,
-    /// A word to try it with.
+    /// A message to try it with.
     pub example: &'static str,
 }
 
-/// Where it is administered.
+/// The address of the admin API.
 #[derive(Clone, Debug)]
 pub struct Administered {
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
-    /// What to show there is in this file.
+    /// The file with the admin token.
     pub token_file: PathBuf,
 }
 
@@ -108,7 +108,7 @@ impl Hub {
     /// Opens the store, binds the address and builds the agents.
     ///
     /// # Errors
-    /// Says what could not be done and what to do.
+    /// Says why the hub cannot start, and what to do.
     pub async fn bind(config: Config) -> Result<Self> {
         let invalid: Vec<_> = config.validate().iter().map(ToString::to_string).collect();
         anyhow::ensure!(invalid.is_empty(), "{}", invalid.join("; "));
@@ -120,7 +120,7 @@ impl Hub {
         let push = Some(&config.push).filter(|push| push.enabled);
         let master = match master::load(&config.data.store(), config.data.key_file.as_deref()) {
             Ok(master) => Some(master),
-            // Only what callers confide cannot do without it.
+            // Only webhooks need it: it seals their secrets.
             Err(_) if push.is_none() => None,
             Err(error) => return Err(error),
         };
@@ -134,7 +134,7 @@ impl Hub {
             None => format!("{}://{address}", config.scheme()),
         };
         let base = PublicBase::parse(&base).with_context(|| {
-            format!("{base} is no address; expected one such as https://agents.example.com")
+            format!("{base} is not an address; expected one such as https://agents.example.com")
         })?;
         let urls = AgentUrls::new(&Url::parse(base.as_str())?, config.default_agent.as_deref());
         let own_names = names(&config, address);
@@ -154,7 +154,7 @@ impl Hub {
         let trail = trail.counted_by(&telemetry.metrics);
         let identity = Identity::open(&config.identity, &store, trail, address.ip().is_loopback()).await?;
         let callers = Arc::new(Callers::new(&config.limits, &identity.limits()));
-        // Before there is an agent: what it takes up after a restart is shared out, too.
+        // Before there is an agent: tasks adopted after a restart are subject to the share as well.
         callers.tell_apart(identity.has_any());
         let limits = Arc::new(ArcSwap::from_pointee(config.limits.clone()));
         let origins = Arc::new(ArcSwap::from_pointee(config.cors.origins.clone()));
@@ -194,7 +194,7 @@ impl Hub {
             if config.agents.iter().any(|agent| agent.name == name) {
                 return Err(error.context(format!("the agent {name} cannot be served")));
             }
-            // What was added at some time must not keep the rest from being served.
+            // An agent that was added by the API at some time must not keep the hub from starting.
             tracing::error!(%name, error = %format!("{error:#}"), "an agent that the API added cannot be served");
         }
         anyhow::ensure!(config.admin.listen.is_some() || !fleet.all().is_empty(), "{}", config::NO_AGENT);
@@ -221,7 +221,7 @@ impl Hub {
         let metrics = Arc::clone(&telemetry.metrics);
         let gauges = Gauges::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
         let admin = Admin::bind(&config, local, Arc::new(admin_state), gauges).await?;
-        // Last: whoever gets through here finds all of the hub, and the token in its file.
+        // Last: a caller that connects finds the whole hub, and an operator the token in its file.
         let socket = socket.listen(BACKLOG).map_err(|error| unheard(config.listen, error))?;
         let listener = Listener { socket, certificates, names: own_names, connections: config.connections };
         let trail = writer;
@@ -243,8 +243,8 @@ impl Hub {
         })
     }
 
-    /// Follows this source from now on, out of which the configuration of this hub was read: see
-    /// [`Reloading::watch`]. Administration shows it, and has it read again.
+    /// Follows the source from which this hub's configuration was read: see [`Reloading::watch`]. The admin
+    /// API shows it and reloads it.
     #[must_use]
     pub fn follow(&self, source: config::Source, loaded: config::Loaded) -> Arc<Reloading> {
         let reloading = Arc::new(Reloading::new(source, loaded, self.live.clone()));
@@ -252,9 +252,9 @@ impl Hub {
         reloading
     }
 
-    /// Administration shows the configuration by this, and has it read again. The first one counts.
+    /// Lets the admin API show and reload the configuration by this reloader. Only the first one counts.
     pub fn reload_by(&self, reloader: Arc<dyn Reloader>) {
-        // Whoever comes second has not made this hub.
+        // A second reloader did not configure this hub.
         let _ = self.reloader.set(reloader);
     }
 
@@ -264,7 +264,7 @@ impl Hub {
         Arc::clone(self.live.identity.keyring())
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -276,7 +276,7 @@ impl Hub {
         format!("{}://{}", self.config.scheme(), self.address)
     }
 
-    /// Where it is administered, if it is.
+    /// The address of the admin API, if there is one.
     #[must_use]
     pub fn administered(&self) -> Option<Administered> {
         let at = |admin: &Admin| Administered {
@@ -286,13 +286,13 @@ impl Hub {
         self.admin.as_ref().map(at)
     }
 
-    /// The certificate that callers are shown, if it speaks TLS.
+    /// The certificate for callers, if the hub speaks TLS.
     #[must_use]
     pub fn certificates(&self) -> Option<Certificates> {
         self.listener.certificates.clone()
     }
 
-    /// What it serves.
+    /// The agents that it serves.
     #[must_use]
     pub fn served(&self) -> Vec<Served> {
         let served = |agent: &Arc<Agent>| {
@@ -307,7 +307,8 @@ impl Hub {
         self.fleet.all().iter().map(served).collect()
     }
 
-    /// The agents whose cards anybody may read; `None` where calls need no credentials, so that nothing is hidden.
+    /// The agents whose cards are public; `None` where calls need no credentials, so that all cards are
+    /// readable.
     #[must_use]
     pub fn public_cards(&self) -> Option<Vec<String>> {
         self.live.identity.is_closed().then(|| {
@@ -316,8 +317,9 @@ impl Hub {
         })
     }
 
-    /// Serves until `shutdown` is done, then drains: readiness off, streams closed, running tasks given
-    /// their grace, what is left recorded as failed. Whoever calls meanwhile hears so.
+    /// Serves until `shutdown` completes, then drains: readiness off, streams closed, running tasks given
+    /// their grace, tasks that still run recorded as failed. New calls meanwhile are told that the hub is
+    /// shutting down.
     ///
     /// # Errors
     /// None at present; listening may fail later.
@@ -349,7 +351,7 @@ impl Hub {
             never = follow(&self.live) => match never {},
             never = self.trail.run() => match never {},
             never = memory::measure(&self.memory) => match never {},
-            // Nobody comes in any more while it drains.
+            // No agent is added while the hub drains.
             never = until(&stopping, self.live.registry.watch()) => match never {},
         };
         self.health.close().await;
@@ -373,11 +375,11 @@ impl Hub {
     }
 }
 
-/// Takes the address, so that it is known and nobody else has it. Nobody can connect yet.
+/// Binds the address, so that it is known and taken. Nobody can connect before `listen`.
 fn reserve(address: SocketAddr) -> Result<TcpSocket> {
     let reserve = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // A hub that comes back finds connections of the one before that have not quite gone.
+        // Connections of the previous hub may still be in TIME_WAIT.
         #[cfg(unix)]
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
@@ -387,11 +389,11 @@ fn reserve(address: SocketAddr) -> Result<TcpSocket> {
 }
 
 fn unheard(address: SocketAddr, error: io::Error) -> anyhow::Error {
-    let why = format!("cannot listen on {address}; is another hub running? say --listen with another port");
+    let why = format!("cannot listen on {address}; is another hub running? use --listen with another port");
     anyhow::Error::new(error).context(why)
 }
 
-/// Does this until then, and nothing after.
+/// Runs `work` until the token is cancelled, and then waits for ever.
 async fn until(then: &CancellationToken, work: impl Future<Output = Infallible>) -> Infallible {
     match then.run_until_cancelled(work).await {
         Some(never) => match never {},
@@ -399,11 +401,11 @@ async fn until(then: &CancellationToken, work: impl Future<Output = Infallible>)
     }
 }
 
-/// What depends on who may call is made anew when that changes, for as long as this is polled.
+/// Updates cards and quotas when keys or identity settings change, for as long as it is polled.
 async fn follow(live: &Live) -> Infallible {
     let Live { identity, fleet, callers, limits, .. } = live;
     let mut changes = identity.changes();
-    // What came before this was polled is as new.
+    // Changes before the first poll are handled by the first round.
     let mut declared = None;
     let mut forget = tokio::time::interval(FORGET);
     loop {
@@ -421,7 +423,7 @@ async fn follow(live: &Live) -> Infallible {
     }
 }
 
-/// The names we answer to, whoever calls. Beyond loopback anybody may call us by any name.
+/// The host names the hub answers to. Beyond loopback it answers to any name.
 fn names(config: &Config, address: SocketAddr) -> Names {
     let mut own = Vec::new();
     if address.ip().is_loopback() {
@@ -432,7 +434,7 @@ fn names(config: &Config, address: SocketAddr) -> Names {
     }
     Names {
         own,
-        // One address for all beats whatever proxies say.
+        // A configured public URL takes precedence over the headers of proxies.
         follow: config.public_url.is_none() && !config.trusted_proxies.is_empty(),
         proxies: config.trusted_proxies.clone(),
         scheme: config.scheme(),

@@ -1,10 +1,10 @@
-//! A call on its way to an agent, decoded or still sealed, and its answer. Telemetry and limits are written once, over
-//! the traits of this file.
+//! A call on its way to an agent, decoded or sealed, and its answer. Telemetry and limits are written once,
+//! over the traits of this file.
 //!
 //! | call | answer |
 //! |---|---|
-//! | [`Call`]: decoded | [`Reply`], whose stream is one of events |
-//! | [`SealedCall`]: the bytes that came | [`SealedAnswer`], whose stream is the body of a response |
+//! | [`Call`]: decoded | [`Reply`], with a stream of events |
+//! | [`SealedCall`]: the original bytes | [`SealedAnswer`], with the body of a response as its stream |
 
 use std::{
     pin::Pin,
@@ -25,7 +25,7 @@ use nuncio_protocol::{
 };
 use nuncio_server::bind::SealedCall;
 
-/// A call, whether it was decoded or not.
+/// A call, decoded or sealed.
 pub(crate) trait AgentCall {
     fn op(&self) -> Op;
 
@@ -35,44 +35,44 @@ pub(crate) trait AgentCall {
 
 /// The answer to a call.
 pub(crate) trait Answer: Sized {
-    /// The kind of the agent's error, where the answer is one. That of a decoded call is an `Err` instead.
+    /// The kind of the agent's error, if the answer is one. Errors of decoded calls are an `Err` instead.
     fn refusal(&self) -> Option<ErrorKind>;
 
-    /// The task and the context that it names, as far as that is known without decoding it.
+    /// The task and the context that it names, as far as known without decoding it.
     fn subject(&self) -> Subject<'_>;
 
-    /// True if it is the beginning of a stream.
+    /// True if it is a stream.
     fn is_stream(&self) -> bool;
 
-    /// Attaches an observer to its stream. An answer that is no stream drops the observer.
+    /// Attaches an observer to its stream. If it is not a stream, the observer is dropped.
     #[must_use]
     fn observed_by(self, observer: impl StreamObserver) -> Self;
 }
 
 /// Observes a stream, and is dropped with it.
 pub(crate) trait StreamObserver: Send + Unpin + 'static {
-    /// An event has come; its subject is known if the stream is decoded.
+    /// Called for each event; its subject is known if the stream is decoded.
     fn on_event(&mut self, _subject: Subject<'_>) {}
 
-    /// The stream ends with this error.
+    /// Called if the stream ends with an error.
     fn on_error(&mut self, _error: &Error) {}
 }
 
-/// Takes sealed calls.
+/// A backend that forwards sealed calls.
 pub(crate) trait SealedBackend: Send + Sync + 'static {
-    /// The way that a call takes as it came.
+    /// The target of a sealed call.
     type Route: Send + Sync;
 
-    /// Finds the way of a call; `None` if it has to be decoded.
+    /// Finds the route of a call; `None` if it has to be decoded.
     ///
     /// # Errors
-    /// There is no way at present.
+    /// There is no route at present.
     fn route(&self, call: &SealedCall<'_>) -> Result<Option<Self::Route>>;
 
     /// Forwards a call.
     ///
     /// # Errors
-    /// The caller may not make it, or there is no answer.
+    /// The caller may not make this call, or the agent does not answer.
     fn forward(
         &self,
         route: &Self::Route,
@@ -84,9 +84,9 @@ pub(crate) trait SealedBackend: Send + Sync + 'static {
 /// The answer to a sealed call.
 pub(crate) struct SealedAnswer {
     pub(crate) response: Response,
-    /// The kind of the agent's error, where it is known before the answer is forwarded.
+    /// The kind of the agent's error, if it is known before the answer is forwarded.
     pub(crate) refusal: Option<ErrorKind>,
-    /// The operation answers by a stream.
+    /// The operation answers with a stream.
     pub(crate) is_streaming: bool,
 }
 

@@ -1,12 +1,12 @@
-//! Which pages of other sites may call: those of configured origins. Cards are for all of them. Cookies and the
-//! like mean nothing to us, so none are asked for.
+//! Cross-origin access: pages of configured origins may call, and cards are readable from all origins. The
+//! hub uses no cookies, so credentials mode is not supported.
 //!
-//! A browser asks before most calls of a page, and is told no. Without asking it sends a POST that has neither a body
-//! nor a header of its own, such as a cancel: where no credentials are needed, that would be carried out. So what
-//! changes something is refused if a page of another site sends it, by what the browser says and no page can forge:
-//! `Sec-Fetch-Site`, or `Origin`.
+//! Browsers send a preflight request before most calls, and get a refusal. They send none before a POST that
+//! has neither a body nor custom headers, such as a cancel: where no credentials are needed, that would be
+//! carried out. So requests with side effects are refused if a page of another site sends them. That is known
+//! from headers which only the browser can set: `Sec-Fetch-Site`, or `Origin`.
 //!
-//! Hand-written although tower-http has a layer for CORS: decision 0007 has the reasons.
+//! Hand-written although tower-http has a CORS layer: decision 0007 has the reasons.
 
 use std::sync::Arc;
 
@@ -25,19 +25,20 @@ use nuncio_server::bind::PublicBase;
 
 use crate::{config::WebOrigin, identity::refuse_with, target::Target};
 
-/// What callers send besides what every page may.
+/// Request headers that pages may send, besides those that CORS always allows.
 const SENT: &str = "authorization, x-api-key, content-type, accept, a2a-version, a2a-extensions, \
                     x-a2a-extensions, last-event-id, idempotency-key, traceparent, tracestate";
-/// What answers say besides what every page may read.
+/// Response headers that pages may read, besides those that CORS always exposes.
 const TOLD: &str = "www-authenticate, retry-after, a2a-extensions, x-a2a-extensions, x-request-id, etag";
 const METHODS: &str = "GET, POST, DELETE";
-/// How long a browser need not ask again, in seconds.
+/// Seconds for which a browser may cache the answer to a preflight request.
 const MAX_AGE: &str = "600";
 
 /// The origins whose pages may call.
 pub(crate) type Origins = Arc<ArcSwap<Vec<WebOrigin>>>;
 
-/// Answers a browser that asks first, and tells it whether its page may read the answer.
+/// Answers preflight requests, refuses calls of foreign pages, and adds the headers that let a page read the
+/// response.
 pub(crate) async fn cross_origin<F: Future<Output = Response>>(
     origins: &Origins,
     target: Target,
@@ -60,7 +61,7 @@ pub(crate) async fn cross_origin<F: Future<Output = Response>>(
     let is_question =
         request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = match &allowed {
-        // A question has no credentials, and needs none.
+        // A preflight request has no credentials and needs none.
         Some(_) if is_question => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
@@ -81,8 +82,8 @@ pub(crate) async fn cross_origin<F: Future<Output = Response>>(
     response
 }
 
-/// True if a page of another site has sent this, and it would change something. With credentials it may pass: a
-/// browser has asked before it sent them.
+/// True if a page of another site sent this request and it has side effects. With credentials it passes: the
+/// browser has sent a preflight request before.
 fn is_by_foreign_page(request: &Request) -> bool {
     let headers = request.headers();
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
@@ -93,12 +94,13 @@ fn is_by_foreign_page(request: &Request) -> bool {
     match headers.get("sec-fetch-site").map(HeaderValue::as_bytes) {
         Some(b"same-origin" | b"none") => false,
         Some(_) => true,
-        // Browsers that do not say it send an origin with every POST; whoever sends none is no browser.
+        // Browsers without `Sec-Fetch-Site` send `Origin` with every POST; a client without both is not a
+        // browser.
         None => headers.get(ORIGIN).is_some_and(|origin| !is_own(request, origin)),
     }
 }
 
-/// True for an origin under which the page has reached us itself.
+/// True if the page itself came from this hub.
 fn is_own(request: &Request, origin: &HeaderValue) -> bool {
     let Some((_, site)) = origin.to_str().ok().and_then(|origin| origin.split_once("://")) else {
         return false;

@@ -1,4 +1,4 @@
-//! Opens the store that the configuration names.
+//! Opens the configured store.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use nuncio_server::{
 
 use crate::{config::Data, memory};
 
-/// Opens the store, or makes one; one in memory has a share of the hub's.
+/// Opens or creates the store; the memory store gets a share of the hub's memory.
 pub(crate) async fn open(data: &Data, memory: &MemoryAccount) -> Result<Arc<dyn Store>, OpenError> {
     Ok(match data {
         Data::Memory { keep_finished } => {

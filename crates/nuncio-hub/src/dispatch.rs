@@ -1,5 +1,5 @@
-//! The path of every call to an agent: telemetry, limits, then the agent's backend. A call takes it decoded or still
-//! sealed; which of the two, its binding and the backend decide.
+//! The path of every call to an agent: telemetry, limits, then the agent's backend. A call is decoded or
+//! sealed; its binding and the backend decide which.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) struct Dispatch<B: ?Sized> {
     backend: Arc<B>,
 }
 
-/// A call that can be given to this backend.
+/// A call that this backend can handle.
 trait DispatchTo<B: ?Sized>: AgentCall + Send {
     type Answer: Answer;
 
@@ -44,7 +44,7 @@ impl<B: ?Sized> Dispatch<B> {
         Self { layers, backend }
     }
 
-    /// Telemetry is outside of the limits: a refusal by them is counted.
+    /// Dispatches a call. Telemetry is outside of the limits, so that refusals by them are counted.
     async fn pass<C: DispatchTo<B>>(&self, cx: &CallContext, call: C) -> Result<C::Answer> {
         let observed = self.layers.calls.begin(cx, &call);
         let traced = observed.traced();
@@ -52,7 +52,7 @@ impl<B: ?Sized> Dispatch<B> {
         observed.end(answer)
     }
 
-    /// A call without a stream counts until it is answered, a stream until it ends.
+    /// Dispatches a call within the limits: a unary call counts until it is answered, a stream until it ends.
     async fn limited<C: DispatchTo<B>>(&self, cx: &CallContext, call: C) -> Result<C::Answer> {
         let permit = self.layers.gate.admit(&cx.caller, call.op())?;
         let answer = call.dispatch(&self.backend, cx).await?;
@@ -70,8 +70,8 @@ impl<B: A2aService + ?Sized> DispatchTo<B> for Call {
 
 impl<B: A2aService + ?Sized> Carrier for Dispatch<B> {
     async fn carry(&self, cx: &CallContext, mut call: Call) -> Result<Reply> {
-        // The tenant of a call names the agent, which is known by now. The owner of a task follows from the caller's
-        // credentials.
+        // The tenant field selects the agent, which is known by now; the tenant of the caller comes from its
+        // credential.
         call.set_tenant(None);
         let mut reply = self.pass(cx, call).await?;
         if let Reply::Card(card) = &mut reply {
@@ -81,7 +81,7 @@ impl<B: A2aService + ?Sized> Carrier for Dispatch<B> {
     }
 }
 
-/// A sealed call with its way to the agent.
+/// A sealed call with its route to the agent.
 struct Routed<'a, R> {
     route: Result<R>,
     call: SealedCall<'a>,
@@ -108,7 +108,7 @@ impl<B: SealedBackend> DispatchTo<B> for Routed<'_, B::Route> {
 #[async_trait]
 impl<B: SealedBackend> Relay for Dispatch<B> {
     async fn relay(&self, cx: &CallContext, call: SealedCall<'_>) -> Option<Result<Response>> {
-        // A call that is decoded takes the path as such, once.
+        // `None`: the call is decoded and then dispatched as such.
         let route = self.backend.route(&call).transpose()?;
         Some(self.pass(cx, Routed { route, call }).await.map(|answer| answer.response))
     }

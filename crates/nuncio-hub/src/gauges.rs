@@ -1,4 +1,4 @@
-//! How full things are, asked when somebody wants to know, and of the store at most every fifteen seconds.
+//! Gauges that are read when metrics are scraped; those of the store at most every fifteen seconds.
 
 use std::{
     sync::Arc,
@@ -17,12 +17,12 @@ use crate::{
     telemetry::Metrics,
 };
 
-/// Between two questions to the store: counting costs it something, and whoever asks can be anybody.
+/// Minimum interval between two queries of the store: counting is costly, and scrapes may be frequent.
 const EVERY: Duration = Duration::from_secs(15);
-/// How long the store may take; then the numbers of the last time stay.
+/// Timeout of these queries; after it the previous values stay.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Knows where to look.
+/// The sources of the gauges.
 pub(crate) struct Gauges {
     metrics: Arc<Metrics>,
     store: Arc<dyn Store>,
@@ -41,7 +41,7 @@ impl Gauges {
         Self { metrics, store, fleet, memory, asked: Mutex::default() }
     }
 
-    /// All numbers, as Prometheus reads them.
+    /// All metrics in the text format of Prometheus.
     pub(crate) async fn text(&self) -> String {
         for agent in self.fleet.all() {
             if let Some(runtime) = agent.runtime() {
@@ -64,8 +64,8 @@ impl Gauges {
         }
         match tokio::time::timeout(PATIENCE, self.count()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "the store could not be counted"),
-            Err(_) => tracing::debug!("the store took too long to be counted"),
+            Ok(Err(error)) => tracing::debug!(%error, "tasks and deliveries could not be counted"),
+            Err(_) => tracing::debug!("counting tasks and deliveries took too long"),
         }
         *asked = Some(Instant::now());
     }
@@ -77,10 +77,10 @@ impl Gauges {
         self.metrics.owed.set(backlog.pending.cast_signed());
         self.metrics.oldest_owed.set(age.unwrap_or_default().as_secs_f64());
         let tasks = self.store.count_tasks().await?;
-        // What is not there any more is not counted.
+        // Removes the values of states that no task has any more.
         self.metrics.tasks.clear();
         for count in tasks {
-            // Tasks outlive their agents; only those of the fleet have a name here.
+            // Tasks outlive their agents; only agents of the fleet have a label of their own.
             let agent = if self.fleet.get(&count.agent).is_some() { &*count.agent } else { "-" };
             self.metrics.add_tasks(agent, count.state, count.tasks);
         }

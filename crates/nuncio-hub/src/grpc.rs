@@ -1,4 +1,4 @@
-//! gRPC on the hub's port: the agents by tenant, health, and reflection.
+//! gRPC on the hub's port: agents by tenant, health, and reflection.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use nuncio_server::bind::{BindOptions, Directory, Grpc};
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tonic_reflection::server::Builder;
 
-/// The health of the port as gRPC asks for it.
+/// The gRPC health service of the port.
 #[derive(Clone, Debug)]
 pub(crate) struct Health(HealthReporter);
 
 impl Health {
-    /// Whether calls should come here from now on.
+    /// Sets whether the port serves calls.
     pub(crate) async fn set(&self, serving: bool) {
         let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
         for service in services() {
@@ -22,7 +22,7 @@ impl Health {
         }
     }
 
-    /// Ends the streams of those who watch.
+    /// Ends the streams of watchers.
     pub(crate) async fn close(mut self) {
         for service in services() {
             self.0.clear_service_status(service).await;
@@ -30,14 +30,15 @@ impl Health {
     }
 }
 
-/// What has a health: the port as a whole, and each service.
+/// The names with a health status: the port as a whole, and each service.
 fn services() -> impl Iterator<Item = &'static str> {
     std::iter::once("").chain(Grpc::services())
 }
 
 type Routes = Vec<(String, MethodRouter)>;
 
-/// The routes of gRPC: calls to the agents of a directory, and those that say nothing about agents.
+/// The gRPC routes: calls to agents, and the protocol's own services (health, reflection), which name no
+/// agent.
 pub(crate) async fn routes(
     directory: Arc<dyn Directory>,
     options: BindOptions,
@@ -50,7 +51,7 @@ pub(crate) async fn routes(
             .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    // Tools ask for either version of reflection.
+    // Tools use either version of reflection.
     let v1 = reflection().build_v1().context("the descriptors are broken")?;
     let v1alpha = reflection().build_v1alpha().context("the descriptors are broken")?;
     let protocol = vec![

@@ -1,8 +1,8 @@
-//! How the hub is, for whoever watches over it: alive, ready, and why not.
+//! Liveness and readiness of the hub, with reasons.
 //!
-//! A word is enough for most; `?verbose`, or `Accept: application/json`, has it as JSON with the reasons. An agent
-//! that does not answer is told there and changes nothing about the hub. Agents are named only to whoever runs
-//! the hub: a caller may not know of all of them.
+//! The answer is a word; with `?verbose` or `Accept: application/json` it is JSON with the reasons. A remote
+//! agent that does not answer is reported there and does not affect the hub's readiness. Only the admin
+//! listener names agents: a caller may not know all of them.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 
 use crate::fleet::{Agent, Fleet};
 
-/// For callers.
+/// The routes of the public listener.
 pub(crate) fn public_routes(fleet: &Arc<Fleet>) -> [(&'static str, MethodRouter); 2] {
     routes(&Asked { fleet: Arc::clone(fleet), tells_agents: false })
 }
 
-/// For whoever runs the hub.
+/// The routes of the admin listener.
 pub(crate) fn router_with_agents(fleet: &Arc<Fleet>) -> Router {
     let routes = routes(&Asked { fleet: Arc::clone(fleet), tells_agents: true });
     routes.into_iter().fold(Router::new(), |router, (path, handler)| router.route(path, handler))

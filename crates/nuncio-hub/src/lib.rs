@@ -1,13 +1,13 @@
-//! The hub as a library: agents behind one address, each with everything A2A has.
+//! The hub as a library: agents behind one address, each with everything that A2A has.
 //!
-//! Reading order: [`config`] says what is wanted, [`Hub`] composes it and runs it, `listen` is the
-//! network edge, `cors` answers browsers, `identity` finds who calls, `limits` says how much,
-//! `trail` takes down who was refused, `pipeline` has the stations of a request, `routes` every path and `grpc` its
-//! own, `dispatch` the path of a call to an agent and `call` what a call is, `fleet` has the agents that
-//! are served, `agent_urls` has the addresses of agents, `data` opens the
-//! store and `ready` watches it, `memory` has the limit of the process, `signing` has the keys of cards, `master` the key behind the others, `push`
-//! begins to deliver, `agents` has a folder per kind of agent, `admin` is for whoever runs the hub, `health` and
-//! `telemetry` say how it is.
+//! Reading order: [`config`] has the settings, [`Hub`] composes the parts and runs. Then in the order of a
+//! request: `listen` is the network edge, `pipeline` the steps of every request, `routes` and `grpc` its
+//! paths, `cors` answers browsers, `identity` authenticates the caller, `dispatch` and `call` take a call to
+//! its agent through `telemetry` and `limits`. `fleet` has the agents that are served, `agents` a folder per
+//! kind of agent, `agent_urls` their addresses. `data` opens the store, `ready` watches it, `memory` has the
+//! memory limit, `signing` the keys of cards, `master` the key that the others are derived from, `push`
+//! starts the delivery of webhooks, `trail` stores refused calls and operators' changes, `admin` is the API
+//! for operators, `health` reports readiness.
 #![expect(missing_docs, reason = "a product, not a library for others: docs where they say something")]
 
 pub mod admin;

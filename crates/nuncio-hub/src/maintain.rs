@@ -1,4 +1,4 @@
-//! Looks after a store from outside of a hub.
+//! Maintenance of a store without a hub: check, backup, migrate, vacuum.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use nuncio_server::store::{OpenError, postgres, sqlite};
 
 use crate::{config::Data, master};
 
-/// The versions of a store, before and after.
+/// The schema version of a store, before and after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Migrated {
     pub from: i64,
@@ -20,10 +20,10 @@ pub struct Vacuumed {
     pub after: u64,
 }
 
-/// What is wrong with a store; nothing is changed. Also while a hub runs.
+/// Checks a store and lists problems; changes nothing. Works while a hub runs.
 ///
 /// # Errors
-/// It cannot be looked at.
+/// The store cannot be read.
 pub async fn check(data: &Data) -> Result<Vec<String>, OpenError> {
     match data {
         Data::Memory { .. } => Err(nothing()),
@@ -32,10 +32,10 @@ pub async fn check(data: &Data) -> Result<Vec<String>, OpenError> {
     }
 }
 
-/// Copies a store into a new file, also while a hub runs; says how many bytes it has.
+/// Copies a store into a new file and returns its size in bytes. Works while a hub runs.
 ///
 /// # Errors
-/// It cannot be read, or there is something at `to`.
+/// The store cannot be read, or `to` exists.
 pub async fn backup(data: &Data, to: &Path) -> Result<u64, OpenError> {
     let to = to.to_owned();
     match data {
@@ -45,7 +45,7 @@ pub async fn backup(data: &Data, to: &Path) -> Result<u64, OpenError> {
     }
 }
 
-/// The key goes with the tasks: without it, what is sealed in them is worth nothing.
+/// Copies the file with its master key: sealed data in it is unreadable without the key.
 fn copy(path: &Path, to: &Path) -> Result<u64, OpenError> {
     let bytes = sqlite::maintain::backup(path, to)?;
     let (key, copy) = (master::beside(path), master::beside(to));
@@ -59,10 +59,10 @@ fn copy(path: &Path, to: &Path) -> Result<u64, OpenError> {
     Ok(bytes)
 }
 
-/// Brings a store to the version of this program.
+/// Migrates a store to the schema version of this program.
 ///
 /// # Errors
-/// It cannot be opened, or is newer.
+/// The store cannot be opened, or is of a newer version.
 pub async fn migrate(data: &Data) -> Result<Migrated, OpenError> {
     let (from, to) = match data {
         Data::Memory { .. } => return Err(nothing()),
@@ -72,10 +72,10 @@ pub async fn migrate(data: &Data) -> Result<Migrated, OpenError> {
     Ok(Migrated { from, to })
 }
 
-/// Gives back the room of what has been forgotten.
+/// Returns the space of deleted data to the system.
 ///
 /// # Errors
-/// It cannot be opened; a file also while a hub runs.
+/// The store cannot be opened; a SQLite file cannot be while a hub runs.
 pub async fn vacuum(data: &Data) -> Result<Vacuumed, OpenError> {
     let (before, after) = match data {
         Data::Memory { .. } => return Err(nothing()),
@@ -86,10 +86,10 @@ pub async fn vacuum(data: &Data) -> Result<Vacuumed, OpenError> {
 }
 
 fn nothing() -> OpenError {
-    OpenError::Invalid("there is nothing to look after in memory".to_owned())
+    OpenError::Invalid("the memory store needs no maintenance; name a file or a database".to_owned())
 }
 
-/// Waits for the disk on a thread that may.
+/// Runs disk work on a blocking thread.
 async fn file<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce(&Path) -> Result<T, OpenError> + Send + 'static,

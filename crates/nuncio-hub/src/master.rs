@@ -1,6 +1,8 @@
-//! The key from which the hub makes its others: in a file that nobody else reads, made when it is not there.
+//! The master key, from which the hub derives its others: in a file that only its user can read, created when
+//! absent.
 //!
-//! What callers confide is sealed with it; so it is not where the data is when that is shared.
+//! It seals the secrets that callers entrust to the hub, so it is kept apart from a database that others
+//! share.
 
 use std::{
     fs, io,
@@ -15,20 +17,20 @@ use nuncio_server::push::MasterKey;
 
 use crate::config::Data;
 
-/// The key of these data.
+/// Loads the master key of this store.
 pub(crate) fn load(data: &Data, file: Option<&Path>) -> Result<MasterKey> {
     match (file, data) {
         (Some(file), _) => read_or_make(file),
         (None, Data::Memory { .. }) => Ok(MasterKey::random()),
         (None, Data::Sqlite { path, .. }) => read_or_make(&beside(path)),
         (None, Data::Postgres { .. }) => bail!(
-            "with a database every hub needs the same key, which seals what callers confide; \
-             add --key-file FILE (it is made when it is not there; copy it to the other hubs), or --no-push"
+            "a database needs a key file, the same for every hub, which seals callers' secrets; \
+             add --key-file FILE (created if absent; copy it to the other hubs), or --no-push"
         ),
     }
 }
 
-/// Where the key of a file of tasks is.
+/// The default key file of a SQLite store.
 #[must_use]
 pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -39,12 +41,12 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
 fn read_or_make(file: &Path) -> Result<MasterKey> {
     match fs::read_to_string(file) {
         Ok(text) => {
-            let key = parse(&text).with_context(|| format!("{}: is no key of a hub", file.display()))?;
+            let key = parse(&text).with_context(|| format!("{}: is not a key of a hub", file.display()))?;
             warn_if_open(file);
             Ok(key)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => match make(file) {
-            // Another hub was quicker.
+            // Another hub has created it meanwhile.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read_or_make(file),
             made => made.with_context(|| format!("{}: the key of the hub cannot be written", file.display())),
         },
@@ -54,7 +56,7 @@ fn read_or_make(file: &Path) -> Result<MasterKey> {
     }
 }
 
-/// Some mounts of secrets cannot do better, so it is no reason to refuse.
+/// Warns and does not refuse: some mounts of secrets cannot have stricter permissions.
 fn warn_if_open(file: &Path) {
     let open = fs::metadata(file).is_ok_and(|file| file.permissions().mode() & 0o077 != 0);
     if open {
@@ -68,13 +70,13 @@ fn parse(text: &str) -> Result<MasterKey> {
     bytes.try_into().map(MasterKey::new).map_err(|_| anyhow::anyhow!(wrong))
 }
 
-/// Written whole before it has its name: whoever finds the file finds a key.
+/// Writes the file completely before it gets its name: a file that exists contains a whole key.
 fn make(file: &Path) -> io::Result<MasterKey> {
     let key = MasterKey::random();
     let mut unfinished = file.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));
     let unfinished = PathBuf::from(unfinished);
-    // Left by a hub that was stopped right here, and had our number.
+    // Left by a hub with the same process id that was stopped at this point.
     let _ = fs::remove_file(&unfinished);
     let mut written = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
     let done = writeln!(written, "{}", STANDARD.encode(key.reveal()))

@@ -7,13 +7,13 @@ use nuncio_server::MemoryAccount;
 /// The interval between two measurements of the process.
 const MEASURE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The limit where neither the container nor the machine tells its memory.
+/// The limit if neither the container nor the machine reports its memory.
 const FALLBACK_LIMIT: usize = 1 << 30;
 
 /// The share of the limit for tasks in the memory store.
 const STORE_SHARE: usize = 4;
 
-/// The account of a hub with this limit; the default is three quarters of the memory that the process may use.
+/// The account of a hub with this limit; the default is three quarters of the available memory.
 pub(crate) fn account(limit: Option<usize>) -> MemoryAccount {
     MemoryAccount::new(limit.unwrap_or_else(|| {
         available(|path| fs::read_to_string(path).ok()).map_or(FALLBACK_LIMIT, |available| available / 4 * 3)
@@ -25,8 +25,8 @@ pub(crate) fn store_bytes(account: &MemoryAccount) -> usize {
     account.limit() / STORE_SHARE
 }
 
-/// Measures the process for as long as it is polled. Where the system does not tell its size, the account's own
-/// figures count alone.
+/// Measures the process for as long as it is polled. On systems that do not report its size, only the
+/// account's own figures count.
 pub(crate) async fn measure(account: &MemoryAccount) -> Infallible {
     let mut ticks = tokio::time::interval(MEASURE_INTERVAL);
     loop {
@@ -57,7 +57,8 @@ fn machine(read: impl Fn(&str) -> Option<String>) -> Option<usize> {
     Some(kib * 1024)
 }
 
-/// The limit by version 2 of control groups.
+/// The limit of control groups, version 2.
+/// The limit of control groups, version 1.
 fn cgroup2(read: impl Fn(&str) -> Option<String>) -> Option<usize> {
     let groups = read("/proc/self/cgroup")?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -77,13 +78,13 @@ fn cgroup1(read: impl Fn(&str) -> Option<String>) -> Option<usize> {
     })
 }
 
-/// The least limit of a control group and those above it. Groups are read without a slash at the end.
+/// The lowest limit of a control group and its ancestors. Paths are read without a trailing slash.
 fn least_limit(group: &str, read: impl Fn(&str) -> Option<String>) -> Option<usize> {
     let groups = Path::new(group).ancestors().filter_map(Path::to_str);
     groups.filter_map(|group| parse_limit(&read(group.trim_end_matches('/'))?)).min()
 }
 
-/// A limit in bytes; `max` is none.
+/// A limit in bytes; `None` for `max`.
 fn parse_limit(text: &str) -> Option<usize> {
     text.trim().parse().ok()
 }

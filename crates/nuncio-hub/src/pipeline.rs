@@ -1,8 +1,8 @@
-//! The stations of every request: it gets an id (`telemetry/request`), its target is read (`routes`), pages of other
-//! sites are judged (`cors`), the caller is found (`identity`), and its route answers it.
+//! The steps of every request: assign its id (`telemetry/request`), read its target (`routes`), judge pages
+//! of other sites (`cors`), authenticate the caller (`identity`), and answer it by its route.
 //!
-//! Nearly all requests are calls of agents. Layers of a router would box each of them three times over; here they pass
-//! as plain functions, and the request, which is large, stays in one place on its way.
+//! Nearly all requests are calls to agents. Layers of a router would box each of them three times; here the
+//! steps are plain functions, and the request, which is large, is never moved.
 
 use std::{convert::Infallible, sync::Arc, task::Context, task::Poll};
 
@@ -26,7 +26,7 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Pipeline(Arc<Stations>);
 
-/// The stations, in their order.
+/// The steps, in their order.
 pub(crate) struct Stations {
     pub(crate) requests: Requests,
     pub(crate) origins: Origins,
@@ -59,7 +59,8 @@ impl Stations {
             RouteAccess::Caller => {
                 let public = routes.public_card(target, &request);
                 let is_public = public.is_some();
-                // A browser asks without credentials, and has to be able to read that it needs some.
+                // Cross-origin first: a browser sends a preflight request without credentials, and its page
+                // must be able to read that credentials are missing.
                 cross_origin(origins, target, request, |request| {
                     identify(&self.identity, target, is_public, request, |request| {
                         routes.serve(target, public, request)

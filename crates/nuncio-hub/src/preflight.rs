@@ -1,5 +1,5 @@
-//! Checks of what a configuration refers to: that files are there and hold what they should, and that agents and
-//! issuers can be reached.
+//! Checks of a configuration's references: that files exist and have the expected content, and that remote
+//! agents and issuers can be reached.
 
 use std::{path::Path, time::Duration};
 
@@ -17,10 +17,10 @@ use crate::{
     signing::CardKeys,
 };
 
-/// How long somebody may take to answer.
+/// Timeout of a check over the network.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Everything that is wrong with what a configuration refers to. Nobody is called if `offline`.
+/// Lists all problems of a configuration's references. With `offline`, checks files only.
 pub async fn preflight(loaded: &Loaded, offline: bool) -> Vec<Problem> {
     let config = &loaded.config;
     let mut found = files(config);
@@ -30,7 +30,7 @@ pub async fn preflight(loaded: &Loaded, offline: bool) -> Vec<Problem> {
     found.into_iter().map(|(key, error)| loaded.problem(&key, format!("{error:#}"))).collect()
 }
 
-/// A key, and what is wrong with what it says.
+/// A configuration key, and the problem with its value.
 type Finding = (String, anyhow::Error);
 
 fn files(config: &Config) -> Vec<Finding> {
@@ -58,15 +58,15 @@ fn is_folder(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The folder in which a file would be made.
+/// Checks that the folder exists in which the file would be created.
 fn folder_of(file: &Path) -> Result<()> {
     match file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        Some(folder) => is_folder(folder).context("there is no place for it"),
+        Some(folder) => is_folder(folder).context("cannot create the file"),
         None => Ok(()),
     }
 }
 
-/// Everybody at once: the slowest decides how long it takes.
+/// Checks all at once: the slowest determines the duration.
 async fn reach(config: &Config) -> Vec<Finding> {
     let mut calls: Vec<std::pin::Pin<Box<dyn Future<Output = Option<Finding>> + Send + '_>>> = Vec::new();
     for agent in &config.agents {
@@ -86,16 +86,16 @@ async fn reach(config: &Config) -> Vec<Finding> {
 async fn in_time(call: impl Future<Output = Result<()>>) -> Result<()> {
     let late = || anyhow::anyhow!("no answer within {} seconds", ANSWER_TIMEOUT.as_secs());
     let called = tokio::time::timeout(ANSWER_TIMEOUT, call).await.unwrap_or_else(|_| Err(late()));
-    called.context("cannot be reached (--offline does not look)")
+    called.context("cannot be reached (--offline skips this check)")
 }
 
-/// Its message says all that people need; what is beneath it repeats that in other words.
+/// The error's message alone: its causes repeat it in other words.
 #[expect(clippy::needless_pass_by_value, reason = "handed on by map_err")]
 fn told(error: nuncio_protocol::Error) -> anyhow::Error {
     anyhow::anyhow!("{error}")
 }
 
-/// Looks for the keys of an issuer.
+/// Fetches the keys of an issuer.
 async fn keys_of(issuer: &Issuer) -> Result<()> {
     let egress = Egress::operator()?;
     let url = match &issuer.jwks_url {
@@ -116,5 +116,5 @@ async fn json(egress: &Egress, url: &Url) -> Result<serde_json::Value> {
     let response = egress.fetch(Request::get(url.as_str()).body(Bytes::new())?).await.map_err(told)?;
     let shown = || masked(url.as_str());
     anyhow::ensure!(response.status().is_success(), "{} answers {}", shown(), response.status());
-    serde_json::from_slice(response.body()).with_context(|| format!("{} answers no JSON", shown()))
+    serde_json::from_slice(response.body()).with_context(|| format!("{} does not answer with JSON", shown()))
 }

@@ -1,5 +1,4 @@
-//! Webhooks of the hub: one engine for all agents, the guarded way out, and a signature by a key that is
-//! published.
+//! Webhooks of the hub: one engine for all agents, guarded egress, and signatures by a published key.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use crate::{
     signing::JWKS,
 };
 
-/// The engine, and what every agent says by it.
+/// The engine with the default options of all agents.
 #[derive(Clone)]
 pub(crate) struct Pushing {
     pub(crate) push: Push,
@@ -23,7 +22,7 @@ pub(crate) struct Pushing {
 }
 
 impl Pushing {
-    /// What an agent says by it: as all do, but for what is special to this one.
+    /// The options of an agent: the defaults with its own settings.
     pub(crate) fn options_of(&self, desired: &config::Agent) -> Result<PushOptions> {
         let mut options = self.options.clone();
         let special = &desired.push;
@@ -46,7 +45,7 @@ pub(crate) fn signing_key(master: &MasterKey) -> Result<SigningKey> {
         .context("the key for notifications is refused")
 }
 
-/// Begins to deliver what the store's webhooks are owed; `base` is how receivers see the hub.
+/// Starts the delivery to webhooks; `base` is the address of the hub as receivers see it.
 pub(crate) fn start(
     config: &config::Push,
     store: &Arc<dyn Store>,
@@ -73,7 +72,7 @@ pub(crate) fn start(
     Ok(Pushing { push, options })
 }
 
-/// Signs with all of these; `None` without any.
+/// Signs with all of these secrets; `None` if there are none.
 fn sign(secrets: &[Secret]) -> Result<Option<Sign>> {
     let secrets = secrets.iter().map(|secret| secret.reveal().parse().context("a webhook secret"));
     let secrets = secrets.collect::<Result<Vec<_>>>()?;

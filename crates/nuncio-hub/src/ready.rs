@@ -1,4 +1,4 @@
-//! Looks at the store while the hub serves, so that callers are sent elsewhere while it does not answer.
+//! Checks the store while the hub serves, so that a load balancer sends calls elsewhere while it fails.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -6,23 +6,23 @@ use nuncio_server::store::Store;
 
 use crate::{fleet::Fleet, grpc::Health};
 
-/// Between two looks.
+/// Interval between two checks.
 const EVERY: Duration = Duration::from_secs(1);
-/// How long the store may take to say that it is well.
+/// Timeout of a check.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Tells `fleet` and `health` what it sees, for as long as it is polled.
+/// Updates `fleet` and `health` with the result of each check, for as long as it is polled.
 pub(crate) async fn watch(store: &dyn Store, fleet: &Fleet, health: &Health) -> Infallible {
     if store.is_immediate() {
-        // In memory: nothing can become of it.
+        // The memory store cannot fail.
         return std::future::pending().await;
     }
     loop {
         tokio::time::sleep(EVERY).await;
         let mut trouble = look(store).await.err();
-        // There may be room for a look and none for what waits.
+        // A check may succeed while writes do not (a full disk).
         if !fleet.is_recording() {
-            trouble.get_or_insert_with(|| "the task store does not take in what was recorded".to_owned());
+            trouble.get_or_insert_with(|| "the task store does not accept writes".to_owned());
         }
         let now = trouble.is_none();
         if !fleet.store_is(now) {

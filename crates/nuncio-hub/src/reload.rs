@@ -1,10 +1,10 @@
-//! The configuration, read again while the hub runs: all of it, or none.
+//! Reload of the configuration while the hub runs: all of it, or nothing.
 //!
-//! Three may ask for it: whoever saves a file ([`Reloading::watch`] looks every second), SIGHUP, and the admin API.
-//! What is wrong changes nothing, and is told to whoever asked; so does a file that was emptied, or has lost what
-//! nobody takes away by accident (`config/lost.rs`), unless the admin API is told that it is meant. Files are read
-//! when they have not changed for an interval: somebody may still be writing. Connections, streams and tasks go on in
-//! any case.
+//! A reload has three triggers: a changed file ([`Reloading::watch`] checks every second), SIGHUP, and the
+//! admin API. An invalid configuration changes nothing, and the errors go to the trigger's origin. The same
+//! holds for a file that is empty or has lost settings that are rarely removed on purpose (`config/lost.rs`),
+//! unless the admin API forces the reload. Files are read when they have not changed for an interval, because
+//! they may still be being written. Connections, streams and tasks continue in any case.
 
 use std::{
     convert::Infallible,
@@ -30,25 +30,26 @@ use crate::{
     trail::{Row, What},
 };
 
-/// Between two looks at the files, and how long they have to stay as they are before they are read.
+/// Interval between two checks of the files, and the time for which they must be unchanged before they are
+/// read.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What of a running hub follows its configuration.
+/// The parts of a running hub that a reload changes.
 #[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) callers: Arc<Callers>,
-    /// What each caller may ask for.
+    /// The limits of callers.
     pub(crate) limits: Arc<ArcSwap<config::Limits>>,
-    /// Web pages that may call.
+    /// The web origins that may call.
     pub(crate) origins: Arc<ArcSwap<Vec<WebOrigin>>>,
     pub(crate) telemetry: Telemetry,
 }
 
 impl Live {
-    /// Makes it so. The agents first: they are the only ones that may turn out not to be possible.
+    /// Applies a configuration. The agents come first: only they can fail.
     async fn apply(&self, config: &Config) -> Result<(), Problems> {
         let before = self.limits.swap(Arc::new(config.limits.clone()));
         let bounds = |limits: &config::Limits| (limits.body_bytes, limits.parts, limits.max_task_bytes);
@@ -80,15 +81,15 @@ fn wrong(text: String) -> Problems {
     Problems(vec![Problem::general(config::Severity::Error, text)])
 }
 
-/// A configuration that is followed.
+/// A configuration that is reloaded on changes.
 pub struct Reloading {
     source: Source,
     live: Live,
-    /// What is in force. Held while another is put in its place.
+    /// The configuration in force. Locked while it is replaced.
     loaded: Mutex<Loaded>,
-    /// The same, for whoever only wants to see it.
+    /// The same, rendered for the admin API.
     shown: ArcSwap<Value>,
-    /// Somebody asks for a look.
+    /// Notified when a reload is requested.
     asked: Notify,
 }
 
@@ -104,12 +105,12 @@ impl Reloading {
         Self { source, live, loaded: Mutex::new(loaded), shown, asked: Notify::new() }
     }
 
-    /// Looks at once, as at SIGHUP.
+    /// Requests a reload, as on SIGHUP.
     pub fn ask(&self) {
         self.asked.notify_one();
     }
 
-    /// Reads the files again when they change, for as long as it is polled.
+    /// Reloads the files when they change, for as long as it is polled.
     pub async fn watch(&self) -> Infallible {
         let mut settling = Settling::new(self.seen().await);
         loop {
@@ -127,14 +128,16 @@ impl Reloading {
                     tell(&changes);
                 }
                 Err(problems) => {
-                    tracing::error!("the new configuration is wrong; what was in force stays: {problems}");
+                    tracing::error!(
+                        "the new configuration is invalid; the previous one stays in force: {problems}"
+                    );
                 }
             }
         }
     }
 
-    /// What is in the files now, and which there are beside them. Looked at and not watched for: this sees a file
-    /// that was replaced by a link, and one on a disk of another machine.
+    /// A hash of the files' contents and of the file names in their folders. Polled instead of watched: this
+    /// also sees files that are replaced by a symbolic link, and files on network disks.
     async fn seen(&self) -> u64 {
         let (files, folders) = {
             let loaded = self.loaded.lock().await;
@@ -162,7 +165,8 @@ impl Reloading {
         let mut loaded = self.loaded.lock().await;
         let source = self.source.clone();
         let reading = tokio::task::spawn_blocking(move || source.load());
-        let new = reading.await.map_err(|error| wrong(format!("it cannot be read: {error}")))??;
+        let new =
+            reading.await.map_err(|error| wrong(format!("the configuration cannot be read: {error}")))??;
         let lost = config::lost(&loaded, &new);
         if !force && lost.has_errors() {
             return Err(lost);
@@ -188,14 +192,14 @@ impl Reloader for Reloading {
     }
 }
 
-/// Decides when files are read: once for each content, when two looks in a row have seen the same.
+/// Decides when files are read: once per content, when two checks in a row have seen the same.
 #[derive(Debug)]
 struct Settling {
-    /// What was read last, be it right or wrong: a wrong file is told of once.
+    /// The content that was last read, valid or not: an invalid file is reported once.
     tried: u64,
-    /// What the last look has seen, if it is still to be read.
+    /// The content of the last check, if it is still to be read.
     pending: Option<u64>,
-    /// Somebody wants the files to be read, changed or not.
+    /// A reload was requested, whether or not the files have changed.
     asked: bool,
 }
 
@@ -204,12 +208,12 @@ impl Settling {
         Self { tried, pending: None, asked: false }
     }
 
-    /// The files are to be read even if they are as before. What was seen until now does not count.
+    /// Requests a reload even if the files are unchanged. Earlier checks do not count.
     fn ask(&mut self) {
         (self.asked, self.pending) = (true, None);
     }
 
-    /// True if what is seen now is to be read.
+    /// True if the content seen now is to be read.
     fn look(&mut self, seen: u64) -> bool {
         if seen == self.tried && !self.asked {
             self.pending = None;
@@ -238,7 +242,7 @@ fn tell(changes: &Changes) {
     );
     if !changes.needs_restart.is_empty() {
         let keys = changes.needs_restart.join(", ");
-        tracing::warn!(keys, "these have changed, too, and show when the hub is started again");
+        tracing::warn!(keys, "these keys have changed as well and take effect after a restart");
     }
 }
 

@@ -1,12 +1,12 @@
-//! The route table of the public listener: every path, what a request to it has to show, and what answers it.
+//! The route table of the public listener: every path, the credential it requires, and its handler.
 //!
-//! | path | access | answered by |
+//! | path | access | handler |
 //! |---|---|---|
 //! | `/healthz`, `/readyz`, the JWKS | anyone | `health`, `signing` |
 //! | gRPC's health and reflection | anyone but pages of other sites | `grpc` |
 //! | `/agents`, the catalogs | caller | `directory` |
-//! | gRPC's calls | caller | the agent that their tenant names |
-//! | routes of kinds below `/agents/NAME/` | as each says | the kind of the agent |
+//! | gRPC calls | caller | the agent that the tenant names |
+//! | routes of kinds below `/agents/NAME/` | set by each route | the kind of the agent |
 //! | all else below `/agents/NAME` | caller, or anyone for a public card | the agent |
 //! | all else | as above | the default agent |
 
@@ -41,7 +41,7 @@ use crate::{
 /// Paths of a card, below the address of its agent.
 const CARD_PATHS: [&str; 4] = ["", "/", "/.well-known/agent-card.json", "/.well-known/agent.json"];
 
-/// Answers the requests to a route.
+/// The handler of a route.
 type Handler = MethodRouter<(), Infallible>;
 
 /// Every path of the public listener.
@@ -65,18 +65,18 @@ enum To {
 /// The routes of a path.
 #[derive(Default)]
 struct Found {
-    /// Routes of kinds take their own methods only.
+    /// Routes of kinds, each for one method.
     by_method: Vec<(Method, usize)>,
     /// The route of all other methods; by default the agent's.
     any: usize,
     is_card_path: bool,
 }
 
-/// The first route: that of an agent. It is the default, and that of every path that the table does not have.
+/// The first route, that of an agent: the default, and the one of every path that is not in the table.
 const AGENT: usize = 0;
 
 impl RouteTable {
-    /// All routes but those of signing keys, and the health of the port as gRPC asks for it.
+    /// All routes except the JWKS, and the gRPC health of the port.
     pub(crate) async fn new(
         fleet: &Arc<Fleet>,
         store: &Arc<dyn Store>,
@@ -88,7 +88,7 @@ impl RouteTable {
         for path in CARD_PATHS {
             let card = || Found { is_card_path: true, ..Found::default() };
             table.paths.insert(format!("/agents/{{name}}{path}"), card())?;
-            // The default agent has its card at the root.
+            // The card of the default agent is at the root.
             if !path.is_empty() {
                 table.paths.insert(path, card())?;
             }
@@ -103,7 +103,7 @@ impl RouteTable {
         Ok((table, health))
     }
 
-    /// Adds routes that take all methods of their paths.
+    /// Adds routes that handle all methods of their paths.
     pub(crate) fn add_all<P: Into<String>>(
         &mut self,
         access: RouteAccess,
@@ -116,7 +116,7 @@ impl RouteTable {
         Ok(())
     }
 
-    /// Adds routes that take their own method only; all other methods of their paths are the agent's.
+    /// Adds the routes of kinds, each for one method; all other methods of their paths are the agent's.
     fn add_kinds(&mut self, fleet: &Arc<Fleet>, store: &Arc<dyn Store>, options: &BindOptions) -> Result<()> {
         let mut paths = BTreeMap::<_, Found>::new();
         for route in agents::routes() {
@@ -135,14 +135,14 @@ impl RouteTable {
         self.routes.len() - 1
     }
 
-    /// Reads the target of a request.
+    /// Finds the target of a request.
     pub(crate) fn find(&self, request: &Request) -> Target {
         let is_named = |found: &Match<'_, '_, &Found>| found.params.get("name") != Some("");
         let Some(found) = self.paths.at(request.uri().path()).ok().filter(is_named) else {
             return Target::new(AGENT, RouteAccess::Caller, false, None);
         };
         let Found { by_method, any, is_card_path } = found.value;
-        // GET answers HEAD as well.
+        // GET handles HEAD as well.
         let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
         let own = by_method.iter().find(|(own, _)| own == method).map(|(_, route)| *route);
         let route = own.unwrap_or(*any);
@@ -150,13 +150,13 @@ impl RouteTable {
         Target::new(route, self.routes[route].access, is_card, found.params.get("name"))
     }
 
-    /// The agent whose card anybody may read, if this request reads that and nothing else.
+    /// The agent whose public card this request reads, if that is all it does.
     pub(crate) fn public_card(&self, target: Target, request: &Request) -> Option<Arc<Agent>> {
         let reads_card = target.is_card && request.method() != Method::OPTIONS;
         reads_card.then(|| self.fleet.with_public_card(target.agent(request.uri().path()))).flatten()
     }
 
-    /// Answers a request that may pass. `public` is the agent whose public card it reads.
+    /// Answers an admitted request. `public` is the agent whose public card it reads.
     pub(crate) async fn serve(
         &self,
         target: Target,
@@ -183,7 +183,7 @@ impl RouteTable {
     }
 }
 
-/// True for a read, or a browser's question about one.
+/// True for a read, or a preflight request for one.
 fn reads(request: &Request) -> bool {
     let asked = request.headers().get(header::ACCESS_CONTROL_REQUEST_METHOD).map(|asked| asked.as_bytes());
     match (request.method(), asked) {
@@ -193,7 +193,7 @@ fn reads(request: &Request) -> bool {
     }
 }
 
-/// The head alone, with the length that the body would have (RFC 9110, 9.3.2).
+/// The response without its body, with the length that the body would have (RFC 9110, section 9.3.2).
 fn without_body(mut response: Response) -> Response {
     if let Some(length) = response.body().size_hint().exact() {
         response.headers_mut().entry(header::CONTENT_LENGTH).or_insert(length.into());
@@ -201,8 +201,8 @@ fn without_body(mut response: Response) -> Response {
     response.map(|_| Body::empty())
 }
 
-/// A route of a kind, for every agent: which agents are of which kind is not told. No operation has these paths; one
-/// of a tenant named `push` would.
+/// The handler of a kind's route, the same for every agent, so that it does not reveal the kind of an agent.
+/// No operation has these paths; only one of a tenant named `push` would.
 fn kind_handler(route: &KindRoute, fleet: &Arc<Fleet>, store: &Arc<dyn Store>) -> Result<Handler> {
     let (fleet, store) = (Arc::clone(fleet), Arc::clone(store));
     let KindRoute { path: pattern, access, handler, .. } = *route;
@@ -222,7 +222,7 @@ fn kind_handler(route: &KindRoute, fleet: &Arc<Fleet>, store: &Arc<dyn Store>) -
     Ok(on(MethodFilter::try_from(route.method.clone())?, answer))
 }
 
-/// The parts of a path that the braces of its pattern stand for.
+/// The parts of a path that match the braces of its pattern.
 fn captures(pattern: &str, below: &str) -> Vec<String> {
     let parts = pattern.split('/').zip(below.trim_start_matches('/').split('/'));
     parts.filter(|(part, _)| part.starts_with('{')).map(|(_, text)| text.to_owned()).collect()

@@ -1,7 +1,7 @@
-//! The keys that cards are signed with, and where verifiers find the public halves.
+//! The keys that sign cards, and the JWKS with their public halves.
 //!
-//! Every key signs, so that a verifier that knows any one of them is content: to rotate, add the new key
-//! beside the old one, and take the old one away when all verifiers know the new one.
+//! Every key signs, and a verifier that knows one of them is satisfied. To rotate, add the new key beside the
+//! old one, and remove the old one when all verifiers know the new one.
 
 use std::{fs, sync::Arc, time::SystemTime};
 
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use crate::config::{CardKey, shown_path};
 
-/// Below the base under which a card is presented.
+/// The path of the JWKS below the base of a card.
 pub(crate) const JWKS: &str = "/.well-known/jwks.json";
 
-/// The private keys; perhaps none.
+/// The private keys; may be empty.
 pub(crate) struct CardKeys {
     keys: Vec<SigningKey>,
 }
@@ -32,7 +32,7 @@ impl CardKeys {
             let key = SigningKey::from_pem(&pem, kid.as_deref().unwrap_or_default()).with_context(flag)?;
             if keys.iter().any(|known| known.kid() == key.kid()) {
                 bail!(
-                    "{}: another key is called {}, too; give each its own name by --card-kid",
+                    "{}: another key has the id {} as well; give each its own id by --card-kid",
                     flag(),
                     key.kid()
                 );
@@ -42,7 +42,7 @@ impl CardKeys {
         Ok(Self { keys })
     }
 
-    /// Signs cards with every key; `None` if there is none.
+    /// A signer with every key; `None` if there is none.
     pub(crate) fn signer(&self) -> Option<CardSigner> {
         if self.keys.is_empty() {
             return None;
@@ -58,7 +58,7 @@ impl CardKeys {
         }))
     }
 
-    /// Publishes the public keys, with that of notifications, if there are any.
+    /// The route of the JWKS, with the key of notifications; `None` if there are no keys.
     pub(crate) fn route(
         &self,
         push: Option<&SigningKey>,

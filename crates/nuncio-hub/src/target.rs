@@ -1,31 +1,31 @@
-//! The target of a request: what the route table reads from its method and path, once, and hands on.
+//! The target of a request, which the route table reads once from method and path.
 
-/// What a request has to show before its route sees it.
+/// The credential that a route requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RouteAccess {
-    /// Nothing: the route says nothing about agents.
+    /// None: the route reveals nothing about agents.
     Anyone,
-    /// Nothing, but a page of another site is refused as for calls: gRPC's health and reflection.
+    /// None, but pages of other sites are refused as for calls: gRPC's health and reflection.
     Protocol,
-    /// The address itself, which nobody can guess.
+    /// None: the URL itself is secret and cannot be guessed.
     Capability,
-    /// Who calls.
+    /// That of a caller.
     Caller,
 }
 
-/// A route of the table, and the agent whose address the path begins with.
+/// A route of the table, and the agent that the path names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Target {
-    /// The route in its table.
+    /// The index of the route in its table.
     pub(crate) route: usize,
     pub(crate) access: RouteAccess,
-    /// It reads a card, or asks whether a page may.
+    /// The request reads a card, or is the preflight request for that.
     pub(crate) is_card: bool,
-    /// The length of the agent's address, `/agents/NAME`; 0 if the path names no agent.
+    /// The length of the agent's path, `/agents/NAME`; 0 if the path names no agent.
     agent_path: usize,
 }
 
-/// Every address of an agent begins so.
+/// The prefix of every agent's path.
 const AGENTS: &str = "/agents/";
 
 impl Target {
@@ -34,17 +34,17 @@ impl Target {
         Self { route, access, is_card, agent_path }
     }
 
-    /// The path of the agent's address; empty if the path names no agent.
+    /// The path of the agent, `/agents/NAME`; empty if the path names no agent.
     pub(crate) fn agent_path<'a>(&self, path: &'a str) -> &'a str {
         path.get(..self.agent_path).unwrap_or_default()
     }
 
-    /// The agent's name as it came. An escaped name is another one, and no agent has such a name.
+    /// The agent's name as sent. A percent-encoded name is another one, and no agent has it.
     pub(crate) fn agent<'a>(&self, path: &'a str) -> Option<&'a str> {
         self.agent_path(path).strip_prefix(AGENTS)
     }
 
-    /// The path below the agent's address.
+    /// The path below the agent's.
     pub(crate) fn below_agent<'a>(&self, path: &'a str) -> &'a str {
         path.get(self.agent_path..).unwrap_or_default()
     }

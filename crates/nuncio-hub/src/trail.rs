@@ -1,8 +1,7 @@
-//! Who was refused, and what operators changed: rows that stay for a while. Whoever causes one does not wait
-//! for it.
+//! The trail: stored rows about refused calls and operators' changes. Writing them never delays a request.
 //!
-//! Denials of the same kind within a minute are one row with a count, written when the first comes and again
-//! when the minute is over: nobody can fill the store by asking.
+//! Denials of the same kind within a minute are one row with a count. It is written at the first denial and
+//! again at the end of the minute, so that refused callers cannot fill the store.
 
 use std::{
     collections::HashMap,
@@ -28,39 +27,40 @@ use uuid::Uuid;
 
 use crate::{clock, network::subscriber_network, telemetry::Metrics};
 
-/// What operators did; it stays, however many are refused meanwhile.
+/// Record kind of operators' changes; denials never displace them, however many there are.
 const ACTS: &str = "audit";
-/// Who was refused.
+/// Record kind of denials.
 const DENIALS: &str = "audit-denial";
-/// Rows that wait to be written; more are lost, and their number is logged.
+/// Capacity of the queue of rows; rows beyond it are lost, and their number is logged.
 const WAITING: usize = 4096;
-/// So many of those places are for what operators do: whoever is refused cannot have it forgotten.
+/// The part of the queue that is reserved for operators' changes, so that refused callers cannot displace
+/// them.
 const RESERVED: usize = 1024;
-/// For how long denials of the same kind are one row.
+/// The time for which denials of the same kind are one row.
 const FOLD: Duration = Duration::from_secs(60);
-/// Kinds of denials that are counted at a time, and so rows in a minute. Who comes from more addresses than that is
-/// counted without them.
+/// Maximum number of kinds that are counted at a time, and so of rows per minute. Denials beyond are counted
+/// without principal and address.
 const OPEN: usize = 1_000;
-/// How often we look whether a minute is over.
+/// Interval at which finished minutes are written.
 const LOOK: Duration = Duration::from_secs(5);
-/// How often we look for rows that are too old or too many.
+/// Interval at which old and excess rows are removed.
 const TIDY: Duration = Duration::from_secs(60 * 60);
-/// How long rows stay, and how many denials.
+/// The time for which rows are kept, and the maximum number of denials.
 const KEEP: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 const MOST: usize = 100_000;
 const PAGE: usize = 1000;
 
-/// What happened.
+/// The event of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
-    /// Credentials that prove nothing.
+    /// The credential is wrong, expired or revoked.
     CredentialsRefused,
-    /// Too many of those from one address: nobody looked at more.
+    /// Too many wrong credentials came from one address: further wrong ones are answered with "wait".
     AttemptsLimited,
-    /// An agent that the caller may not know of.
+    /// The caller may not see this agent.
     AgentDenied,
-    /// An operation that the caller may not call.
+    /// The caller may not call this operation.
     OperationDenied,
     KeyCreated,
     KeyRotated,
@@ -77,7 +77,7 @@ pub enum What {
 }
 
 impl What {
-    /// As it is called in measurements, if it is a refusal.
+    /// The label of a denial in metrics; `None` for operators' changes.
     fn denial(self) -> Option<&'static str> {
         match self {
             Self::CredentialsRefused => Some("credentials_refused"),
@@ -88,12 +88,12 @@ impl What {
         }
     }
 
-    /// Where it is written.
+    /// The kind of record it is stored as.
     fn kind(self) -> &'static str {
         if self.folds() { DENIALS } else { ACTS }
     }
 
-    /// True if many of it are one row.
+    /// True if several of the same kind share a row.
     fn folds(self) -> bool {
         matches!(
             self,
@@ -102,18 +102,18 @@ impl What {
     }
 }
 
-/// A row. Everything that is known, and nothing of what was sent.
+/// A row of the trail. It contains all that is known about the event, and nothing that the caller sent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
     #[schemars(with = "String")]
     pub(crate) at: Timestamp,
     pub(crate) what: What,
-    /// How often within a minute.
+    /// Number of events within a minute.
     pub(crate) count: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) principal: Option<String>,
-    /// The id of a key.
+    /// The id of an API key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,13 +122,13 @@ pub(crate) struct Row {
     pub(crate) agent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) operation: Option<String>,
-    /// In words.
+    /// An explanation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) detail: Option<String>,
 }
 
 impl Row {
-    /// This happened now.
+    /// A row for an event that happens now.
     pub(crate) fn of(what: What) -> Self {
         Self {
             at: clock::now(),
@@ -144,7 +144,7 @@ impl Row {
     }
 }
 
-/// Takes rows down. Clones write to the same place.
+/// Queues rows for the writer. Clones share the queue.
 #[derive(Clone)]
 pub(crate) struct Trail {
     sender: mpsc::Sender<Row>,
@@ -154,7 +154,7 @@ pub(crate) struct Trail {
 }
 
 impl Trail {
-    /// And what writes them.
+    /// A trail and its writer.
     pub(crate) fn new(store: &Arc<dyn Store>) -> (Self, Writer) {
         let (sender, receiver) = mpsc::channel(WAITING);
         let lost = Arc::<AtomicU64>::default();
@@ -163,14 +163,14 @@ impl Trail {
         (trail, writer)
     }
 
-    /// Refusals are counted there, too.
+    /// Also counts denials in these metrics.
     #[must_use]
     pub(crate) fn counted_by(mut self, metrics: &Arc<Metrics>) -> Self {
         self.metrics = Some(Arc::clone(metrics));
         self
     }
 
-    /// Takes a row down, soon.
+    /// Queues a row.
     pub(crate) fn note(&self, row: Row) {
         if let (Some(metrics), Some(reason)) = (&self.metrics, row.what.denial()) {
             metrics.denied(reason);
@@ -181,7 +181,7 @@ impl Trail {
         }
     }
 
-    /// Rows with their ids, the newest first, from after this one on.
+    /// Rows with their ids, newest first, after the given id.
     pub(crate) async fn page(
         &self,
         after: Option<String>,
@@ -204,7 +204,7 @@ impl Trail {
     }
 }
 
-/// Denials are of the same kind if all of this is the same.
+/// The fields by which denials are of the same kind.
 #[derive(PartialEq, Eq, Hash)]
 struct Fold {
     what: What,
@@ -216,23 +216,23 @@ struct Fold {
 
 impl Fold {
     fn of(row: &Row) -> Self {
-        // Those who are known are told apart by who they are, the others by where they come from.
+        // Authenticated callers are distinguished by principal, others by address.
         let peer = if row.principal.is_none() { row.peer.map(subscriber_network) } else { None };
         let Row { what, principal, agent, operation, .. } = row.clone();
         Self { what, principal, peer, agent, operation }
     }
 }
 
-/// A row that is still being counted.
+/// A row whose minute is not over.
 struct Open {
     id: String,
     row: Row,
     ends: Instant,
-    /// How many of it are written down.
+    /// The count that is stored.
     written: u64,
 }
 
-/// Writes rows down.
+/// Stores the rows.
 pub(crate) struct Writer {
     receiver: mpsc::Receiver<Row>,
     lost: Arc<AtomicU64>,
@@ -241,7 +241,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Writes for as long as it is polled.
+    /// Stores rows for as long as it is polled.
     pub(crate) async fn run(&mut self) -> Infallible {
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -251,7 +251,7 @@ impl Writer {
             tokio::select! {
                 received = self.receiver.recv_many(&mut rows, PAGE) => {
                     if received == 0 {
-                        // Nobody is left to write for.
+                        // All senders are gone.
                         return std::future::pending().await;
                     }
                     self.write(&mut rows).await;
@@ -267,7 +267,7 @@ impl Writer {
         }
     }
 
-    /// Writes what is left.
+    /// Stores the rows that are left.
     pub(crate) async fn close(mut self) {
         self.receiver.close();
         let mut rows = Vec::new();
@@ -299,26 +299,26 @@ impl Writer {
         self.put(puts).await;
     }
 
-    /// What a denial is counted with, and as which row.
+    /// The kind and the row under which a denial is counted.
     fn fold(&self, row: Row, now: Instant) -> (Fold, Row) {
         let fold = Fold::of(&row);
         let is_counted = self.open.get(&fold).is_some_and(|open| now < open.ends);
         if is_counted || self.open.len() < OPEN {
             return (fold, row);
         }
-        let detail = Some("of more callers and addresses than are told apart".to_owned());
+        let detail = Some("from further callers and addresses, which are not listed one by one".to_owned());
         let row = Row { at: row.at, count: row.count, detail, ..Row::of(row.what) };
         (Fold::of(&row), row)
     }
 
-    /// Writes down how often it was, where the minute is over.
+    /// Stores the final counts of rows whose minute is over.
     async fn settle(&mut self, now: Instant) {
         let over = self.open.extract_if(|_, open| open.ends <= now).map(|(_, open)| open);
         let puts: Vec<_> = over.filter(Open::is_news).filter_map(|open| put(open.id, &open.row)).collect();
         self.put(puts).await;
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            tracing::warn!(lost, "more audit rows came than could be written; some are lost");
+            tracing::warn!(lost, "the queue of audit rows was full; some rows are lost");
         }
     }
 
@@ -337,7 +337,7 @@ impl Writer {
         }
     }
 
-    /// Removes rows that are too old, and the oldest of those denials that are too many.
+    /// Removes rows that are too old, and the oldest denials beyond the maximum.
     async fn forget(&self) -> Result<(), StoreError> {
         let before = clock::earlier(clock::now(), KEEP);
         for kind in [ACTS, DENIALS] {
@@ -374,12 +374,12 @@ impl Open {
     }
 }
 
-/// In the order of time.
+/// Ids sort by time.
 fn new_id() -> String {
     Uuid::now_v7().to_string()
 }
 
-/// `None` for a row that cannot be written as JSON, which there is not.
+/// `None` if the row cannot be encoded as JSON, which does not happen.
 fn put(key: String, row: &Row) -> Option<PutRecord> {
     let value: Bytes = serde_json::to_vec(row).ok()?.into();
     Some(PutRecord {

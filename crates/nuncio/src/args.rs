@@ -40,9 +40,9 @@ use crate::{exit, output::Format};
 
 /// The heading of the options that every command has.
 const GLOBAL: &str = "Global options";
-/// The heading of the options that say how to reach an agent.
+/// The heading of the options for the connection to an agent.
 const CONNECTION: &str = "Connection";
-/// The heading of the options that say who we are.
+/// The heading of the options with credentials of the caller.
 const IDENTITY: &str = "Identity";
 /// The help on bearer tokens, which have no option because others can see the command line.
 const KEY_HELP: &str = "The bearer token is read from the environment variable NUNCIO_KEY.";
@@ -236,7 +236,7 @@ pub(crate) struct Send {
     #[arg(long, value_name = "ID")]
     pub(crate) message_id: Option<String>,
 
-    /// The most messages of history to include, with -o json.
+    /// Maximum number of messages of history to include, with -o json.
     #[arg(long, value_name = "N")]
     pub(crate) history: Option<i32>,
 
@@ -258,14 +258,14 @@ pub(crate) enum TaskCommand {
         target: Target,
         /// The id of the task.
         id: String,
-        /// The most messages of history to include.
+        /// Maximum number of messages of history to include.
         #[arg(long, value_name = "N")]
         history: Option<i32>,
     },
     /// List tasks, the latest status first: your own at an agent, or those of all callers of a hub.
     #[command(after_help = KEY_HELP)]
     List {
-        /// The URL of the agent, or of its card. Without it the hub's administration is asked.
+        /// The URL of the agent, or of its card. Without it, the hub's admin API is used.
         url: Option<String>,
         #[command(flatten)]
         connection: Box<Connection>,
@@ -277,7 +277,7 @@ pub(crate) enum TaskCommand {
         /// Only tasks of this principal (administration).
         #[arg(long, value_name = "NAME", conflicts_with = "url")]
         principal: Option<String>,
-        /// Only tasks whose status changed since this time: an age (90s, 30m, 2h, 7d) or a timestamp
+        /// Only tasks with a status change since this time: an age (90s, 30m, 2h, 7d) or a timestamp
         /// (2026-11-15T12:00:00Z) (administration).
         #[arg(long, value_name = "WHEN", conflicts_with = "url")]
         since: Option<Since>,
@@ -287,7 +287,7 @@ pub(crate) enum TaskCommand {
         /// Only tasks in this state, such as working or input-required.
         #[arg(long, value_parser = state)]
         state: Option<TaskState>,
-        /// The most tasks to list.
+        /// Maximum number of tasks to list.
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
@@ -297,14 +297,15 @@ pub(crate) enum TaskCommand {
         hub: Admin,
         /// The id of the task.
         id: String,
-        /// Include the content of messages and artifacts. It belongs to the callers: think before you look.
+        /// Include the content of messages and artifacts. It belongs to the callers: read it only if
+        /// necessary.
         #[arg(long)]
         content: bool,
     },
     /// Cancel a task: your own at an agent, or any caller's of a hub.
     #[command(after_help = KEY_HELP, allow_missing_positional = true)]
     Cancel {
-        /// The URL of the agent, or of its card. Without it the hub's administration is asked.
+        /// The URL of the agent, or of its card. Without it, the hub's admin API is used.
         url: Option<String>,
         /// The id of the task.
         #[arg(required = true)]

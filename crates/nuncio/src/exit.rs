@@ -58,7 +58,7 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// An error of the command line: what is wrong and what is expected.
+/// An error of the command line: the mistake and the expected value.
 pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
     Usage(message.into()).into()
 }
@@ -67,7 +67,7 @@ pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
 #[derive(Debug)]
 pub(crate) struct Told {
     error: Error,
-    /// What to do, on a line of its own, so that a command in it can be pasted.
+    /// The remedy, on a line of its own, so that a command in it can be pasted.
     hint: Option<String>,
     /// The exit code, if it is not that of the error's kind.
     code: Option<u8>,
@@ -81,12 +81,12 @@ impl std::fmt::Display for Told {
 
 impl std::error::Error for Told {}
 
-/// An error with a hint that says what to do.
+/// An error with a hint at the remedy.
 pub(crate) fn hinted(error: Error, hint: impl Into<String>) -> anyhow::Error {
     Told { error, hint: Some(hint.into()), code: None }.into()
 }
 
-/// An error of a connection whose peer is not what the command expects.
+/// An error of a connection to a peer of another kind than the command expects.
 pub(crate) fn no_agent(error: Error) -> anyhow::Error {
     let code = (error.kind() == ErrorKind::InvalidAgentResponse).then_some(UNREACHABLE);
     Told { error, hint: None, code }.into()
@@ -109,7 +109,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         if let Some(told) = cause.downcast_ref::<Told>() {
             hint = told.hint.as_deref();
         }
-        // Its message is complete: the causes beneath repeat it, and a broken pipe there was the connection.
+        // Its message is complete: its causes repeat it, and a broken pipe among them was the connection's.
         if cause.is::<Error>() {
             break;
         }

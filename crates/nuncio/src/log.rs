@@ -1,7 +1,8 @@
 //! The log of the process, on stderr: as text or JSON.
 //!
-//! Much of what is logged comes from agents, programs and callers. As text an event is one line: line breaks, control
-//! characters and bidirectional overrides are escaped when the line is written. JSON escapes them by itself.
+//! Much of the log comes from agents, programs and callers. As text an event is one line: line breaks,
+//! control characters and bidirectional overrides are escaped when the line is written. JSON escapes them by
+//! itself.
 
 use std::io::{self, IsTerminal as _, Write};
 
@@ -45,7 +46,8 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
-/// As for a row, except for the escape character of our own colours: tracing has escaped it in values already.
+/// As for a row, except for the escape character of our own colours, which tracing has escaped in values
+/// already.
 fn acts(c: char) -> bool {
     c != '\u{1b}' && output::breaks_row(c)
 }

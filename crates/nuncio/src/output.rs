@@ -27,7 +27,7 @@ pub(crate) enum Format {
 static OPEN_LINE: AtomicBool = AtomicBool::new(false);
 
 /// Prints a message to stderr. Much of it comes from agents: control characters are escaped and further lines
-/// indented, so that an agent's text cannot pass for a message of ours.
+/// indented, so that an agent's text cannot pass for a message of nuncio.
 pub(crate) fn note(text: &str) {
     // Not in a pipe or file: the data there may be in the middle of an artifact.
     if std::io::stdout().is_terminal() {
@@ -45,7 +45,7 @@ pub(crate) fn end_line() {
     }
 }
 
-/// Prints a row of a table as one line, whatever its cells contain.
+/// Prints a row of a table as one line, with any content of its cells.
 pub(crate) fn row(text: &str) -> Result<()> {
     raw_line(&escaped(text, breaks_row))
 }
@@ -99,7 +99,7 @@ fn acts(c: char) -> bool {
     turns_text || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
-/// True for what acts on terminals, and for what ends a row or a column.
+/// True for characters that act on terminals, or that end a row or a column.
 pub(crate) fn breaks_row(c: char) -> bool {
     acts(c) || matches!(c, '\n' | '\t' | '\u{2028}' | '\u{2029}')
 }

@@ -31,7 +31,7 @@ const CALLERS: u64 = 12;
 const TIMES: usize = 30;
 
 /// What the hub says of a file that is wrong.
-const WRONG: &str = "the new configuration is wrong; what was in force stays: ";
+const WRONG: &str = "the new configuration is invalid; the previous one stays in force: ";
 
 /// Who asks for the file to be read.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -74,7 +74,7 @@ fn text(number: usize, agents: &[(&'static str, String)], issuer: &Issuer) -> St
 
 /// What may be wrong, and what is said of it.
 const MISTAKES: [(&str, &str); 4] = [
-    ("[agents", "nuncio.toml:1:8: this is no TOML"),
+    ("[agents", "nuncio.toml:1:8: invalid TOML"),
     ("lisen = 1\n", "nuncio.toml:1:1: lisen: there is no such key; did you mean listen?"),
     ("[agents.guess]\nurl = 7\n", "nuncio.toml:2:7: agents.guess.url: expected a text"),
     ("drain_seconds = \"many\"\n", "nuncio.toml:1:17: drain_seconds: expected a whole number"),

@@ -90,9 +90,9 @@ async fn what_is_in_force_says_where_it_comes_from() {
 async fn agents_on_the_command_line_are_checked_before_anything_is_served() {
     for (args, words) in [
         (&["--agent", "billing"][..], "NAME=SPEC"),
-        (&["--agent", "Billing=https://x"], "is no name of an agent"),
-        (&["--agent", "a=openai:http://x/v1#llama3"], "--agent a: this version knows no such kind of agent"),
-        (&["--agent", "a=ftp://x"], "this version knows no such kind of agent"),
+        (&["--agent", "Billing=https://x"], "is not a valid name of an agent"),
+        (&["--agent", "a=openai:http://x/v1#llama3"], "--agent a: unknown kind of agent"),
+        (&["--agent", "a=ftp://x"], "unknown kind of agent"),
         (&["--agent", "echo=https://x", "--demo"], "the demo has an agent of this name"),
         (&["--agent", "a=cmd:"], "error: --agent a: expected a program and its arguments"),
         (&["--config", "none.toml"], "none.toml: cannot be read"),

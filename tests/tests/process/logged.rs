@@ -142,7 +142,7 @@ async fn an_issuer_that_cannot_be_reached_is_found_by_a_check() {
     fs::write(&file, agent + &there.setting() + away).unwrap();
     let checked = cli(&["check", path(&file)]).await;
     assert_eq!(checked.code, Some(78), "{checked:?}");
-    let words = "nuncio.toml:7:10: identity.jwt.1.issuer: cannot be reached (--offline does not look): ";
+    let words = "nuncio.toml:7:10: identity.jwt.1.issuer: cannot be reached (--offline skips this check): ";
     assert!(checked.stdout.contains(words), "{checked:?}");
     assert!(checked.stdout.contains("cannot connect"), "{checked:?}");
     assert!(checked.stderr.contains("1 mistake found"), "{checked:?}");

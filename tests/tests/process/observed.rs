@@ -194,7 +194,7 @@ async fn an_agent_that_is_not_there_is_named_in_the_log_and_nothing_is_said_to_h
     };
     for mode in ["durable", "proxy"] {
         for (message, member) in
-            [("the agent cannot be reached", "reason"), ("the agent failed a call", "cause")]
+            [("the agent cannot be reached", "reason"), ("a call to the agent failed", "cause")]
         {
             assert!(with(message, mode, member).contains("cannot connect"), "{stderr}");
         }

@@ -37,7 +37,7 @@ impl Saved {
 }
 
 /// What the hub says before it says what is wrong.
-const WRONG: &str = "the new configuration is wrong; what was in force stays: ";
+const WRONG: &str = "the new configuration is invalid; the previous one stays in force: ";
 
 /// An agent with a title: a program, or one that comes with every hub.
 fn agent(name: &str, title: &str) -> String {
@@ -79,7 +79,7 @@ async fn every_file_is_followed_however_it_is_saved_and_a_wrong_one_is_told_by_i
         eventually(&what, async || (titles(&raw).await == expected).then_some(())).await;
     }
     for (file, saved, wrong, words) in [
-        (&main, Saved::InPlace, with("a")[..35].to_owned(), "nuncio.toml:2:8: this is no TOML"),
+        (&main, Saved::InPlace, with("a")[..35].to_owned(), "nuncio.toml:2:8: invalid TOML"),
         (
             &c,
             Saved::InPlace,
@@ -185,9 +185,9 @@ async fn a_file_that_was_emptied_or_has_lost_what_counts_is_not_taken_unless_it_
     let raw = Raw::new(&*hub.base);
     for (new, words) in [
         (String::new(), "the file is empty"),
-        (closed.to_owned(), "names no agent any more"),
-        (agent("a", "a"), "nothing about identity any more"),
-        ("[identity]\n".to_owned() + &agent("a", "a"), "nothing about identity any more"),
+        (closed.to_owned(), "has no agents any more"),
+        (agent("a", "a"), "no identity settings any more"),
+        ("[identity]\n".to_owned() + &agent("a", "a"), "no identity settings any more"),
     ] {
         let told = || hub.process.stderr().matches(words).count();
         let before = told();

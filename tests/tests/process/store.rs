@@ -146,8 +146,8 @@ async fn a_place_where_tasks_cannot_be_kept_is_refused() {
         check(&["serve", "--demo", "--listen", "127.0.0.1:0", "--data", data], code, words).await;
     };
     let kinds = "expected memory, a file such as nuncio.db or sqlite:FILE, or a database";
-    serve("mysql://me:s3cret@db.example/tasks", 2, &["--data: this is no kind of store", kinds]).await;
-    serve("redis:6379", 2, &["--data: this is no kind of store", kinds]).await;
+    serve("mysql://me:s3cret@db.example/tasks", 2, &["--data: unknown kind of store", kinds]).await;
+    serve("redis:6379", 2, &["--data: unknown kind of store", kinds]).await;
     serve("postgres", 2, &[kinds]).await;
     serve("postgres://me:s3/cret@db.example/tasks", 2, &["%2F"]).await;
     serve(path(&folder.join("none/nuncio.db")), 2, &["none does not exist", "create it first"]).await;
@@ -307,7 +307,7 @@ async fn what_cannot_be_looked_after_is_refused() {
         };
         store(&[], 2, &["no store is named", "--data", "NUNCIO_DATA"]).await;
         store(&["--data", "memory"], 2, &["--data memory", "cannot be maintained"]).await;
-        store(&["--data", "mysql:x"], 2, &["--data: this is no kind of store", "expected memory"]).await;
+        store(&["--data", "mysql:x"], 2, &["--data: unknown kind of store", "expected memory"]).await;
         store(&["--data", path(&missing)], 2, &["there is no file", "missing.db"]).await;
         store(&["--data", path(&garbage)], 2, &["garbage.db is not a task store"]).await;
         assert!(!missing.exists() && !copy.exists(), "{command} makes nothing");

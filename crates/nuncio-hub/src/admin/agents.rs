@@ -1,7 +1,7 @@
 //! Agents: listed, shown, added, changed, removed.
 //!
-//! Programs are configured on the machine only: the holder of the token may use what the hub can reach, and not run
-//! what the hub's user can.
+//! Programs can be configured on the machine only: the holder of the token may use everything that the hub
+//! can reach, but must not run programs as the hub's user.
 
 use std::sync::Arc;
 
@@ -61,15 +61,13 @@ pub(super) async fn refresh(
 ) -> Result<Reply<AgentDetails>, Problem> {
     let RefreshAgent { name } = request;
     let agent = find(&state, &name)?;
-    let upstream = agent.upstream().ok_or_else(|| {
-        Problem::conflict(format!(
-            "{name} is this hub's own, and so is its card: there is nothing to look for"
-        ))
-    })?;
+    let upstream = agent
+        .upstream()
+        .ok_or_else(|| Problem::conflict(format!("{name} is not a remote agent: it has no card to fetch")))?;
     upstream
         .refresh(&agent)
         .await
-        .map_err(|why| Problem::unavailable(format!("there is no new card: {why}")))?;
+        .map_err(|why| Problem::unavailable(format!("the card could not be fetched: {why}")))?;
     details(&state, &name).await
 }
 
@@ -112,20 +110,20 @@ fn missing(name: &str) -> Problem {
 fn problem(name: &str, refused: Refused) -> Problem {
     let place = |origin| match origin {
         AgentOrigin::Flag => "on the command line",
-        AgentOrigin::File => "in the file",
+        AgentOrigin::File => "in the configuration file",
         AgentOrigin::Api => "by the API",
     };
     match refused {
         Refused::Missing => missing(name),
         Refused::Taken(origin) => Problem::conflict(format!(
-            "there is an agent {name} already, which was named {}; change or remove it, or take another name",
+            "the agent {name} exists already, defined {}; change or remove it, or use another name",
             place(origin)
         )),
         Refused::Elsewhere(origin) => {
-            Problem::conflict(format!("{name} was named {}; change it there", place(origin)))
+            Problem::conflict(format!("{name} is defined {}; change it there", place(origin)))
         }
         Refused::Changed(version) => Problem::changed(format!(
-            "{name} was changed by somebody else (it is at \"{version}\" now); look at it again"
+            "{name} was changed meanwhile (its version is \"{version}\" now); read it again"
         )),
         Refused::Forbidden(why) => Problem::forbidden(why),
         Refused::Invalid(why) => Problem::invalid(why),
@@ -164,7 +162,7 @@ fn shown(agent: &fleet::Agent, wanted: Option<&Desired>) -> Agent {
     }
 }
 
-/// The health of an agent. One that runs in the hub is up.
+/// The health of an agent. One that runs in the hub is always up.
 pub(super) fn health_of(agent: &fleet::Agent) -> AgentHealth {
     let Some(health) = agent.upstream().map(|upstream| upstream.health()) else {
         return AgentHealth { state: HealthState::Up, since: None, reason: None };

@@ -1,4 +1,5 @@
-//! Deliveries to webhooks: listed, shown, retried. Of a webhook its id and origin are shown, never its secrets.
+//! Deliveries to webhooks: listed, shown, retried. Only the id and the origin of a webhook are shown, never
+//! secrets.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub(super) async fn list(
     let DeliveryFilter { agent, task, state: in_state, since, paging } = request.filter;
     let limit = paging.limit();
     let after = paging.after.map(|after| {
-        let expected = "after: expected the id of a delivery, from next of the page before";
+        let expected = "after: expected the id of a delivery, from next of the previous page";
         DeliveryId::parse(&after).ok_or_else(|| Problem::invalid(expected))
     });
     let query = DeliveryQuery {
@@ -84,7 +85,9 @@ fn parse(text: &str) -> Result<DeliveryId, Problem> {
 }
 
 fn missing(id: impl std::fmt::Display) -> Problem {
-    Problem::not_found(format!("there is no delivery {id}; it may have gone with its task or its webhook"))
+    Problem::not_found(format!(
+        "there is no delivery {id}; it may have been deleted with its task or its webhook"
+    ))
 }
 
 fn shown(delivery: &store::Delivery) -> Delivery {

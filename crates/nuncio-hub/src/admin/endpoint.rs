@@ -50,7 +50,7 @@ pub(super) struct Schemas {
     pub(super) answer: Option<MakeSchema>,
 }
 
-/// A request whose route is known, not yet read as its type.
+/// A request to a known route, not yet read as the route's type.
 pub(super) struct Received {
     pub(super) names: Vec<String>,
     pub(super) query: String,
@@ -72,7 +72,7 @@ impl<A> Reply<A> {
         Self { answer, version: None, subject: None }
     }
 
-    /// Sets the version, which is shown as an ETag and may come back in If-Match.
+    /// Sets the version, which is returned as an ETag and accepted in If-Match.
     pub(super) fn version(self, version: u64) -> Self {
         Self { version: Some(version), ..self }
     }
@@ -89,7 +89,7 @@ pub(super) struct Done {
     pub(super) subject: String,
 }
 
-/// Serves a route by this handler; the type of its request says which.
+/// Serves a route by this handler; the type of the request determines the route.
 pub(super) fn endpoint<R, F>(
     handler: impl Fn(Arc<AdminState>, R) -> F + Copy + Send + Sync + 'static,
 ) -> Endpoint
@@ -132,7 +132,7 @@ fn schema<T: JsonSchema + 'static>() -> Option<MakeSchema> {
 fn read<R: Route>(received: Received) -> Result<R, Problem> {
     let body: &[u8] = if is_unit::<R::Body>() { b"null" } else { &received.body };
     let body = serde_json::from_slice(body)
-        .map_err(|error| Problem::invalid(format!("the body is not what is expected here: {error}")))?;
+        .map_err(|error| Problem::invalid(format!("the body is invalid: {error}")))?;
     Ok(R::from_parts(Parts {
         query: query::read(&received.query)?,
         if_match: if_match(&received.headers)?,
@@ -141,7 +141,7 @@ fn read<R: Route>(received: Received) -> Result<R, Problem> {
     }))
 }
 
-/// If-Match (RFC 9110, section 13.1.1), with a version that an ETag of ours has shown.
+/// If-Match (RFC 9110, section 13.1.1), with a version from an ETag of an earlier answer.
 fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default().trim();
@@ -175,12 +175,12 @@ impl Endpoint {
         (self.run)(state, received).await
     }
 
-    /// The names in this path, if it is the endpoint's.
+    /// The names in this path, if it matches the endpoint.
     pub(super) fn names(&self, path: &str) -> Option<Vec<String>> {
         api::names(self.path, path)
     }
 
-    /// True if it is about what this path names, whatever is done to it.
+    /// True if the endpoint is about the same resource as this path, with any verb.
     pub(super) fn is_near(&self, path: &str) -> bool {
         api::is_near(self.path, path)
     }

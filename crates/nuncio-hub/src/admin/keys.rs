@@ -15,7 +15,7 @@ use super::{
 };
 use crate::identity::{self, KeyText, KeyringError, key_prefix};
 
-/// The time for which the secret before a rotation is accepted, by default.
+/// Default time for which the previous secret stays valid after a rotation.
 const DEFAULT_OVERLAP: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) async fn list(state: Arc<AdminState>, _: ListKeys) -> Result<Reply<Keys>, Problem> {
@@ -101,8 +101,8 @@ fn problem(name: &str, error: KeyringError) -> Problem {
         KeyringError::Taken => Problem::conflict(format!("{name}: {error}")),
         KeyringError::Invalid(why) => Problem::invalid(why),
         KeyringError::Failed(error) => {
-            tracing::error!(error = %format!("{error:#}"), "a key could not be made or changed");
-            Problem::unavailable("the key could not be kept; the hub's log says why")
+            tracing::error!(error = %format!("{error:#}"), "an API key could not be created or changed");
+            Problem::unavailable("the key could not be stored; see the hub's log")
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Administration of the hub, on a listener of its own: health for all, an API for the holder of the token.
+//! The admin API of the hub, on a listener of its own: health without a token, everything else with it.
 //!
-//! Reading order: [`api`] is the contract, route by route, as types; this file binds and mounts, `token` makes the
-//! token and its file, `table` has every endpoint, `endpoint` and `query` read requests as the types of their routes,
-//! `openapi` describes the table, `problem` has the refusals; then handlers, a file per kind of thing.
+//! Reading order: [`api`] is the contract, route by route, as types; this file binds and mounts, `token`
+//! creates the token and its file, `table` lists every endpoint, `endpoint` and `query` read requests as the
+//! types of their routes, `openapi` describes the table, `problem` has the refusals; then handlers, one file
+//! per resource.
 
 mod agents;
 pub mod api;
@@ -59,7 +60,7 @@ use crate::{
 pub(crate) struct AdminState {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) store: Arc<dyn Store>,
-    /// The store ends with the process, and API keys with it.
+    /// The store is lost with the process, and API keys with it.
     pub(crate) is_volatile: bool,
     /// Wakes the delivery of notifications.
     pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
@@ -112,7 +113,7 @@ impl Closing {
 }
 
 impl Admin {
-    /// Binds the address, and only then writes the token: the file of a port belongs to whoever has the port.
+    /// Binds the address, and only then writes the token: the file belongs to the hub that has the port.
     pub(crate) async fn bind(
         config: &Config,
         names: impl FnOnce(SocketAddr) -> Names,
@@ -123,7 +124,7 @@ impl Admin {
         let Some(listen) = admin.listen else { return Ok(None) };
         let socket = TcpListener::bind(listen).await.with_context(|| {
             format!(
-                "cannot listen on {listen} for administration; is another hub running? say --admin with another \
+                "cannot listen on {listen} for administration; is another hub running? use --admin with another \
                  port, such as --admin 127.0.0.1:0 for a free one, or --admin off"
             )
         })?;
@@ -131,7 +132,7 @@ impl Admin {
         let Some(file) = token_file(config, admin, address.port())? else { return Ok(None) };
         let listener = Listener {
             socket,
-            // On loopback nobody listens in, and the commands need no certificate to be given.
+            // On loopback nobody can eavesdrop, and the commands need no certificate.
             certificates: None,
             names: names(address),
             connections: config.connections,
@@ -154,7 +155,7 @@ impl Admin {
     }
 }
 
-/// The token's file; `None`, with a warning, if none is configured and there is no default place for it.
+/// The token's file; `None`, with a warning, if none is configured and no default location is usable.
 fn token_file(config: &Config, admin: &config::Admin, port: u16) -> Result<Option<TokenFile>> {
     if let Some(path) = &admin.token_file {
         return TokenFile::named(path).map(Some);
@@ -166,8 +167,8 @@ fn token_file(config: &Config, admin: &config::Admin, port: u16) -> Result<Optio
     let file = TokenFile::usual(port, data.as_deref());
     if file.is_none() {
         tracing::warn!(
-            "there is no administration: its token can be kept neither at home nor beside the data; name a file \
-             by --admin-token-file, or say --admin off"
+            "the admin API is off: its token can be stored neither at home nor beside the data; name a file \
+             by --admin-token-file, or use --admin off"
         );
     }
     Ok(file)
@@ -185,8 +186,8 @@ fn router(state: Arc<AdminState>, gauges: Gauges, token: &Token) -> Router {
     health.merge(metrics).nest("/api", api).fallback(nothing)
 }
 
-/// Requires the token. Web pages of other sites cannot call: they do not know it, and their browser lets them read
-/// no answer.
+/// Requires the token. Web pages of other sites cannot call: they do not have it, and browsers do not let
+/// them read the answers.
 async fn with_token(State(token): State<Token>, request: Request, next: Next) -> Response {
     let mut response = match bearer(request.headers()) {
         Some(given) if token.is(given) => next.run(request).await,

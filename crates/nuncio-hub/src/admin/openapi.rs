@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made from the table that serves the API.
+//! The OpenAPI 3.1 document, generated from the table that serves the API.
 
 use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use super::{
 
 /// Describes these endpoints.
 pub(super) fn document(endpoints: &[Endpoint]) -> Value {
-    // One for requests and answers: only within one are types of the same name told apart.
+    // One generator for requests and answers: only within one are types of the same name distinguished.
     let mut generator = generator();
     let refusal = generator.subschema_for::<ErrorBody>();
     let mut paths = Map::new();
@@ -67,7 +67,7 @@ fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator, refusal: &Sch
         "parameters": parameters,
         "responses": {
             endpoint.status.as_str(): done,
-            "default": { "description": "What is wrong, and what to do.", "content": content(refusal) },
+            "default": { "description": "The request was refused; the body has the reason.", "content": content(refusal) },
         },
     });
     if let Some(body) = body {

@@ -1,4 +1,4 @@
-//! Refusals: a status, and a message that says what to do.
+//! Refusals: a status, and a message with the remedy.
 
 use axum::{
     Json,
@@ -31,7 +31,7 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, ErrorStatus::InvalidArgument, message)
     }
 
-    /// The name is taken, or the state of the thing does not allow this.
+    /// The name is taken, or the state of the resource does not allow this.
     pub(super) fn conflict(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, ErrorStatus::FailedPrecondition, message)
     }
@@ -41,7 +41,7 @@ impl Problem {
         Self::new(StatusCode::PRECONDITION_FAILED, ErrorStatus::Aborted, message)
     }
 
-    /// Nobody may do this through the API.
+    /// The API does not allow this to anybody.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, ErrorStatus::PermissionDenied, message)
     }
@@ -50,12 +50,12 @@ impl Problem {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorStatus::InvalidArgument, message)
     }
 
-    /// A fault of the hub, whose cause is in the log.
+    /// A fault of the hub; the cause is in the log.
     pub(super) fn internal() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             ErrorStatus::Internal,
-            "this went wrong in the hub; its log says why",
+            "internal error of the hub; its log has the cause",
         )
     }
 
@@ -69,11 +69,11 @@ impl Problem {
 
     /// The request has no token, or a wrong one (RFC 6750, section 3).
     pub(super) fn no_token(has_one: bool) -> Self {
-        const HOW: &str = "send 'Authorization: Bearer TOKEN' with what is in the file that the hub named at \
+        const HOW: &str = "send 'Authorization: Bearer TOKEN' with the token from the file that the hub named at \
                            its start; the commands of nuncio read it by themselves";
         let (what, challenge) = match has_one {
-            true => ("this token is not the hub's", r#"Bearer realm="nuncio admin", error="invalid_token""#),
-            false => ("this needs the hub's token", r#"Bearer realm="nuncio admin""#),
+            true => ("the token is wrong", r#"Bearer realm="nuncio admin", error="invalid_token""#),
+            false => ("the admin token is missing", r#"Bearer realm="nuncio admin""#),
         };
         let problem =
             Self::new(StatusCode::UNAUTHORIZED, ErrorStatus::Unauthenticated, format!("{what}; {HOW}"));
@@ -84,9 +84,9 @@ impl Problem {
 /// The cause goes to the log only.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        tracing::error!(%error, "the task store did not answer to administration");
+        tracing::error!(%error, "the task store did not answer an admin request");
         Self::unavailable(
-            "the task store does not answer; the hub's log says why, and /readyz when it is back",
+            "the task store does not answer; see the hub's log for the cause, and /readyz for its return",
         )
     }
 }

@@ -7,20 +7,20 @@ use url::form_urlencoded;
 
 use super::problem::Problem;
 
-/// Reads a query. Unknown parameters are refused: a filter that is ignored would show too much.
+/// Reads a query. Unknown parameters are refused: an ignored filter would show too much.
 pub(super) fn read<Q: DeserializeOwned + JsonSchema>(query: &str) -> Result<Q, Problem> {
     let schema = document::<Q>();
     let mut given = Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let Some(known) = schema["properties"].get(&*name) else {
-            return Err(Problem::invalid(format!("{name}: is no parameter; {}", there_are(&schema))));
+            return Err(Problem::invalid(format!("{name}: unknown parameter; {}", there_are(&schema))));
         };
         let value = value_of(known, &name, &value)?;
-        // One at a time, so that the error names its parameter.
+        // Each alone, so that the error names its parameter.
         serde_json::from_value::<Q>(json!({ &*name: value }))
             .map_err(|error| Problem::invalid(format!("{name}: {error}")))?;
         if given.insert(name.to_string(), value).is_some() {
-            return Err(Problem::invalid(format!("{name}: is said twice; once will do")));
+            return Err(Problem::invalid(format!("{name}: given twice; give it once")));
         }
     }
     let given = if schema["properties"].is_object() { Value::Object(given) } else { Value::Null };
@@ -106,13 +106,13 @@ mod tests {
             ("limit=1001", "limit: expected a number from 1 to 1000"),
             ("limit=x", "limit: expected a number"),
             ("content=yes", "content: expected true or false"),
-            ("agent=a&agent=b", "agent: is said twice"),
-            ("agnet=a", "agnet: is no parameter; there are agent, "),
+            ("agent=a&agent=b", "agent: given twice"),
+            ("agnet=a", "agnet: unknown parameter; there are agent, "),
         ] {
             let problem = format!("{:?}", read::<Wanted>(query).unwrap_err());
             assert!(problem.contains(expected), "{query}: {problem}");
         }
         let problem = format!("{:?}", read::<()>("a=b").unwrap_err());
-        assert!(problem.contains("a: is no parameter; there are none here"), "{problem}");
+        assert!(problem.contains("a: unknown parameter; there are none here"), "{problem}");
     }
 }

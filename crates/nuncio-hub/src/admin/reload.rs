@@ -13,7 +13,7 @@ use super::{
 };
 use crate::config::{Agent, AgentChanges, Changes, Problems};
 
-/// The code that has read the configuration, and can read it again.
+/// Shows and reloads the configuration; implemented by the code that has read it.
 #[async_trait]
 pub trait Reloader: Send + Sync {
     /// The configuration in force, without secrets: `config`, and `origins` by key.
@@ -37,7 +37,7 @@ pub(super) async fn reload(
 ) -> Result<Reply<Reloaded>, Problem> {
     let changes = reloader(&state)?.reload(request.options.force).await.map_err(|problems| {
         Problem::conflict(format!(
-            "what was in force stays, because the new configuration is wrong: {problems}"
+            "the new configuration is invalid; the previous configuration stays in force: {problems}"
         ))
     })?;
     let names = |agents: &[Agent]| agents.iter().map(|agent| agent.name.to_string()).collect();
@@ -60,6 +60,8 @@ pub(super) async fn reload(
 
 fn reloader(state: &AdminState) -> Result<&Arc<dyn Reloader>, Problem> {
     state.reloader.get().ok_or_else(|| {
-        Problem::conflict("this hub was not started from a configuration that can be read again")
+        Problem::conflict(
+            "this hub has no configuration source, so its configuration cannot be shown or reloaded",
+        )
     })
 }

@@ -1,4 +1,4 @@
-//! The table of routes: each endpoint, the way of a request to its own, and the row it leaves in the trail.
+//! The table of endpoints, the dispatch of requests to them, and the row that a request leaves in the trail.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::{
     reload, tasks, trail,
 };
 
-/// More than any document of this API needs.
+/// Maximum size of a body; more than any document of this API needs.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// Everything below `/api/v1`, in the order of the document.
@@ -64,7 +64,7 @@ async fn document(_: Arc<AdminState>, _: ShowDocument) -> Result<Reply<Value>, P
     Ok(Reply::new(openapi::document(&endpoints())))
 }
 
-/// The endpoints, and the state that they work on.
+/// The endpoints with their state.
 pub(super) struct Table {
     endpoints: Vec<Endpoint>,
     state: Arc<AdminState>,
@@ -107,7 +107,7 @@ impl Table {
         match &near[..] {
             [] => nothing(&format!("/v1{path}")),
             near => Problem::wrong_method(format!(
-                "{method} /api/v1{path} is nothing that can be done; there are: {}",
+                "{method} /api/v1{path} is not supported; use one of: {}",
                 near.join(", ")
             )),
         }
@@ -115,7 +115,7 @@ impl Table {
 }
 
 fn nothing(path: &str) -> Problem {
-    Problem::not_found(format!("there is nothing at /api{path}; /api/v1/openapi.json says what there is"))
+    Problem::not_found(format!("there is nothing at /api{path}; /api/v1/openapi.json lists all routes"))
 }
 
 /// Serves everything below `/api`, to callers with the token.

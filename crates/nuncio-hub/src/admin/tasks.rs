@@ -45,7 +45,7 @@ fn keyset(text: &str) -> Result<Keyset, Problem> {
     let keyset = parts.and_then(|(millis, id)| {
         Some(Keyset { timestamp: Timestamp::from_millis(millis.parse().ok()?)?, id: id.into() })
     });
-    keyset.ok_or_else(|| Problem::invalid("after: expected what next of the page before says"))
+    keyset.ok_or_else(|| Problem::invalid("after: expected next of the previous page"))
 }
 
 fn summary(task: AdminTask) -> TaskSummary {
@@ -107,7 +107,7 @@ pub(super) async fn cancel(
     let agent = state.fleet.get(&scope.agent);
     let runtime = agent.as_ref().and_then(|agent| agent.runtime()).ok_or_else(|| {
         Problem::conflict(format!(
-            "its agent {} is not served by this hub, so nothing runs to be stopped",
+            "its agent {} is not served by this hub, so the task does not run here",
             scope.agent
         ))
     })?;
@@ -120,7 +120,7 @@ pub(super) async fn cancel(
     Ok(Reply::new(stored_summary(&scope, &stored)))
 }
 
-/// The context of a call by the owner of the task, with the extensions that the agent requires.
+/// The context of a call by the task's owner, with the extensions that the agent requires.
 fn on_behalf_of_owner(scope: &Scope, runtime: &Runtime) -> CallContext {
     let mut caller =
         scope.owner.as_ref().map_or_else(Caller::anonymous, |owner| Caller::authenticated(Arc::clone(owner)));
@@ -141,7 +141,7 @@ fn refused(error: &Error) -> Problem {
             Problem::unavailable(error.message())
         }
         _ => {
-            tracing::error!(%error, "an agent did not do what administration asked for");
+            tracing::error!(%error, "an admin request to an agent failed");
             Problem::internal()
         }
     }
@@ -155,7 +155,7 @@ pub(super) async fn erase(state: Arc<AdminState>, request: EraseTasks) -> Result
     for runtime in state.fleet.all().iter().filter(is_meant).filter_map(|agent| agent.runtime()) {
         erased += runtime.erase(tenant.as_deref(), &caller).await.map_err(|error| refused(&error))?;
     }
-    // And the tasks of agents that are no longer served.
+    // Also the tasks of agents that are no longer served.
     let whose = store::ErasureTarget {
         agent: agent.map(Into::into),
         tenant: tenant.map(Into::into),
@@ -173,7 +173,5 @@ pub(super) async fn erase(state: Arc<AdminState>, request: EraseTasks) -> Result
 
 async fn find(state: &AdminState, id: &str) -> Result<(Scope, StoredTask), Problem> {
     let found = state.store.find_task(&TaskId::from(id)).await?;
-    found.ok_or_else(|| {
-        Problem::not_found(format!("there is no task {id}; it may have been forgotten by its age"))
-    })
+    found.ok_or_else(|| Problem::not_found(format!("there is no task {id}; it may have been deleted by age")))
 }

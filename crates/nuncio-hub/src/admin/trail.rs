@@ -10,7 +10,7 @@ use super::{
 };
 use crate::trail::Row;
 
-/// The most rows that one request reads: a filter that matches nothing would read all of them.
+/// Maximum number of rows that one request reads: a filter that matches nothing would read all of them.
 const MAX_ROWS_READ: usize = 20 * MAX_PAGE_SIZE;
 
 pub(super) async fn list(state: Arc<AdminState>, request: ListTrail) -> Result<Reply<TrailPage>, Problem> {

@@ -1,6 +1,6 @@
-//! An agent of the admin API: a document with the keys of its table in the file, read the same way.
+//! An agent from the admin API: a document with the keys of an agent's table in the file, read the same way.
 //!
-//! What names a file of the machine, or a program, is said on the machine only.
+//! Keys that name files or programs of the hub's machine are refused: they can be set on the machine only.
 
 use serde_json::{Map, Value as Json};
 
@@ -13,18 +13,18 @@ use super::{
 /// Reads an agent.
 ///
 /// # Errors
-/// All that is wrong with what is said about it.
+/// Lists all problems of the document.
 pub(crate) fn agent_from_api(name: &AgentName, given: &Map<String, Json>) -> Result<Agent, String> {
     let mut tree = Node::table(Spot::Default);
     let path = ["agents".to_owned(), name.to_string()];
-    // As if it were said on the command line.
+    // Read as if it came from the command line.
     let said = Spot::Flag("the API".to_owned());
     if let Some(node) = Node::of(&Json::Object(given.clone()), &said) {
         tree.put(&path, node);
     }
     let loaded = finish(tree, None, Files::sealed(), Findings::default());
     let loaded = loaded.map_err(|problems| told(&path.join("."), &problems.0))?;
-    let agent = loaded.config.agents.into_iter().next().ok_or("what is it? say its url")?;
+    let agent = loaded.config.agents.into_iter().next().ok_or("missing agent type; set its url")?;
     let AgentKind::Upstream(upstream) = &agent.kind else {
         return Err("expected an agent with a url".to_owned());
     };
@@ -35,7 +35,7 @@ pub(crate) fn agent_from_api(name: &AgentName, given: &Map<String, Json>) -> Res
         ("auth.ca", !upstream.auth.authorities.is_empty()),
     ];
     if let Some((key, _)) = named.iter().find(|(_, is_said)| *is_said) {
-        return Err(format!("{key}: names a file of the hub's machine; say that in the hub's own file"));
+        return Err(format!("{key}: names a file of the hub's machine; set it in the hub's own file"));
     }
     Ok(Agent { origin: AgentOrigin::Api, ..agent })
 }

@@ -1,32 +1,32 @@
-//! What is different between two configurations, and what can be done about it while the hub runs.
+//! The differences between two configurations, and whether they can be applied while the hub runs.
 
 use super::{Agent, Config};
 
-/// What has changed.
+/// The differences between two configurations.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Changes {
-    /// Agents that came, changed or went.
+    /// Agents that were added, changed or removed.
     pub agents: AgentChanges,
-    /// Another agent answers at the root, or none.
+    /// The default agent is another one, or none.
     pub default_agent: bool,
-    /// Other callers may call.
+    /// The identity settings differ.
     pub identity: bool,
-    /// Callers may ask for more or less.
+    /// The limits differ.
     pub limits: bool,
-    /// Other web pages may call.
+    /// The web origins differ.
     pub cors: bool,
-    /// Keys whose change shows when the hub is started again.
+    /// Keys that take effect after a restart.
     pub needs_restart: Vec<&'static str>,
 }
 
-/// Agents that came, changed or went.
+/// Agents that were added, changed or removed.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AgentChanges {
     /// New ones.
     pub added: Vec<Agent>,
-    /// Those that are different, as they are now.
+    /// Changed agents, as they are now.
     pub changed: Vec<Agent>,
-    /// Those that are gone, as they were.
+    /// Removed agents, as they were.
     pub removed: Vec<Agent>,
 }
 
@@ -38,7 +38,7 @@ impl Changes {
     }
 }
 
-/// What has changed from one configuration to another.
+/// Compares two configurations.
 #[must_use]
 pub fn changes(old: &Config, new: &Config) -> Changes {
     Changes {
@@ -67,7 +67,7 @@ fn agents(old: &Config, new: &Config) -> AgentChanges {
     changes
 }
 
-/// Every field stands here or in [`Changes`]: a new one does not compile until it is decided.
+/// Every field is listed here or in [`Changes`]: a new one does not compile until it is decided.
 fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     let Config {
         include: _,

@@ -12,18 +12,18 @@ use super::form::text;
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cors {
-    /// Origins whose pages may call agents, such as https://app.example.com; "*" for all. Cards are open to every
-    /// page.
+    /// Origins whose pages may call agents, such as https://app.example.com; "*" for all. Cards are readable
+    /// from every page.
     #[schemars(example = ["https://app.example.com"])]
     pub origins: Vec<WebOrigin>,
 }
 
-/// Pages that may call.
+/// An origin that may call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WebOrigin {
-    /// All.
+    /// All origins.
     Any,
-    /// Those of this origin, as browsers send it.
+    /// This origin, as browsers send it.
     Exact(String),
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for WebOrigin {
 }
 
 impl WebOrigin {
-    /// True if pages of this origin are meant, as it stands in the header `Origin`.
+    /// True if it admits this value of the header `Origin`.
     #[must_use]
     pub fn admits(&self, origin: &str) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Storage of tasks: where they are kept, and for how long.
+//! Storage of tasks: the store, and retention.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::form::{FilePath, Form, Opt, placed, schema_of};
 
-/// What is expected, for messages.
+/// The expected values, for messages.
 const EXPECTED: &str = "expected memory, a file such as nuncio.db or sqlite:FILE, or a database such as \
                         postgres://USER@HOST/DATABASE";
 
@@ -23,28 +23,28 @@ pub const KEEP_FINISHED: usize = 100_000;
 const KEEP_DAYS: u32 = 30;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Where tasks are kept, and for how long.
+/// Storage of tasks, and retention.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Data")]
 pub struct Storage {
-    /// "memory" (gone with the process), a file (FILE or sqlite:FILE), or a database
+    /// "memory" (lost with the process), a file (FILE or sqlite:FILE), or a database
     /// (postgres://USER:PASSWORD@HOST/NAME).
     #[serde(with = "StoreText")]
     #[schemars(example = "nuncio.db")]
     pub store: Data,
-    /// What an answer promises; in memory there is nothing to promise.
+    /// Guarantee for acknowledged writes; no effect with memory.
     #[serde(with = "DurabilityWord")]
     pub durability: Durability,
-    /// For how many days finished tasks are kept; 0: for ever. 30 when absent, but in memory only their number
-    /// counts.
+    /// Days for which finished tasks are kept; 0: for ever. Default: 30, and in memory only keep_finished
+    /// applies.
     #[schemars(example = 30)]
     pub keep_days: Option<u32>,
-    /// How many finished tasks are kept in memory.
+    /// Maximum number of finished tasks in memory.
     #[schemars(range(min = 1))]
     pub keep_finished: usize,
-    /// The key that seals what callers confide, and signs notifications; made when it is not there. Beside the
-    /// data when absent; with a database it must be said, and be the same at every hub.
+    /// The key that seals callers' secrets and signs notifications; created if absent. Default: beside the
+    /// data. With a database it must be set, and be the same for every hub.
     #[serde(with = "Opt::<FilePath>")]
     #[schemars(example = "hub.key")]
     pub key_file: Option<PathBuf>,
@@ -57,7 +57,7 @@ impl Default for Storage {
 }
 
 impl Storage {
-    /// Tasks are kept there, with the defaults of every other key.
+    /// This store, with the defaults of every other key.
     #[must_use]
     pub fn of(store: Data) -> Self {
         let (durability, keep_finished) = match &store {
@@ -69,7 +69,7 @@ impl Storage {
         Self { store, durability, keep_days: None, keep_finished, key_file: None }
     }
 
-    /// The store, with what it promises.
+    /// The store with its durability and capacity.
     #[must_use]
     pub fn store(&self) -> Data {
         match self.store.clone().with_durability(self.durability) {
@@ -84,7 +84,7 @@ impl Storage {
         self.store.is_durable()
     }
 
-    /// How long finished tasks are kept; `None`: for ever, or until memory is full.
+    /// Retention of finished tasks; `None`: for ever, or until memory is full.
     #[must_use]
     pub fn keep(&self) -> Option<Duration> {
         let days = self.keep_days.unwrap_or(if self.is_durable() { KEEP_DAYS } else { 0 });
@@ -96,13 +96,13 @@ impl Storage {
 #[serde(remote = "Durability", rename_all = "lowercase")]
 #[schemars(rename = "Durability")]
 enum DurabilityWord {
-    /// What is answered is on disk.
+    /// Acknowledged writes are on disk.
     Full,
-    /// What is answered may be lost with the machine, not with the hub.
+    /// Acknowledged writes survive a crash of the hub, but may be lost with the machine.
     Relaxed,
 }
 
-/// A store as people write it. A file is seen from the file that names it.
+/// A store in its written form. A file is relative to the configuration file that names it.
 struct StoreText;
 
 schema_of!([] StoreText, String);
@@ -124,19 +124,19 @@ impl Form for StoreText {
     }
 }
 
-/// Place of tasks.
+/// The store of tasks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Data {
-    /// Nowhere: they are gone with the process. So many finished ones are kept meanwhile.
+    /// In memory: lost with the process. Keeps at most this many finished tasks.
     Memory { keep_finished: usize },
-    /// In a file, which one hub has at a time.
+    /// In a file, used by one hub at a time.
     Sqlite { path: PathBuf, durability: Durability },
     /// In a database, which several hubs may share.
     Postgres { url: DatabaseUrl, durability: Durability },
 }
 
 impl Data {
-    /// The same place with another promise. In memory there is none to make.
+    /// The same store with this durability; no effect in memory.
     #[must_use]
     pub fn with_durability(mut self, wanted: Durability) -> Self {
         match &mut self {
@@ -156,7 +156,7 @@ impl Data {
 impl FromStr for Data {
     type Err = String;
 
-    /// What is wrong is told without the text: it may hold a password.
+    /// Errors do not contain the text: it may hold a password.
     fn from_str(text: &str) -> Result<Self, String> {
         let durability = Durability::default();
         if text == "memory" {
@@ -170,14 +170,14 @@ impl FromStr for Data {
                 let file = &text["sqlite:".len()..];
                 sqlite(file.strip_prefix("//").unwrap_or(file), durability)
             }
-            Some(_) => Err(format!("this is no kind of store; {EXPECTED}")),
+            Some(_) => Err(format!("unknown kind of store; {EXPECTED}")),
             None => sqlite(text, durability),
         }
     }
 }
 
 fn sqlite(file: &str, durability: Durability) -> Result<Data, String> {
-    // The words by which one would ask for a kind of store, not for a file.
+    // Words that mean a kind of store, not a file.
     let is_word = ["", ":memory:", "sqlite", "postgres", "postgresql", "none"].contains(&file);
     if is_word {
         return Err(EXPECTED.to_owned());
@@ -188,7 +188,7 @@ fn sqlite(file: &str, durability: Durability) -> Result<Data, String> {
     Ok(Data::Sqlite { path: PathBuf::from(file), durability })
 }
 
-/// What stands before the first colon, if it looks like a scheme. One letter is a drive.
+/// The text before the first colon, if it looks like a scheme. A single letter is a drive.
 fn scheme(text: &str) -> Option<&str> {
     let (scheme, _) = text.split_once(':')?;
     let is_scheme = scheme.len() > 1
@@ -197,7 +197,7 @@ fn scheme(text: &str) -> Option<&str> {
     is_scheme.then_some(scheme)
 }
 
-/// As it is told: a database without user, password and options.
+/// For messages: a database without user, password and options.
 impl fmt::Display for Data {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -208,7 +208,7 @@ impl fmt::Display for Data {
     }
 }
 
-/// The address of a database. It may hold a password: only scheme, host and database are ever shown.
+/// The address of a database. It may contain a password: only scheme, host and database are ever shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseUrl {
     whole: String,
@@ -226,7 +226,7 @@ impl DatabaseUrl {
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         let hosts = authority.split_once('@').map_or(authority, |(_, hosts)| hosts);
-        // A password with such a character would be taken for a host or a database, and be shown.
+        // A password with such a character would be read as a host or a database, and be shown.
         let is_odd = [hosts, database, options].iter().any(|part| part.contains(['@', '#']))
             || database.contains('/')
             || !hosts.split(',').all(is_host);
@@ -237,13 +237,13 @@ impl DatabaseUrl {
         Ok(Self { whole: text.to_owned(), shown })
     }
 
-    /// All of it, for whoever connects.
+    /// The complete address, for connecting.
     pub(crate) fn reveal(&self) -> &str {
         &self.whole
     }
 }
 
-/// A name or an address, and a port perhaps.
+/// A name or an address, with an optional port.
 fn is_host(text: &str) -> bool {
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) if !text.ends_with(']') => (name, port),
@@ -308,8 +308,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_without_a_password() {
         for (text, words) in [
-            ("mysql://me:s3cret@db.example/tasks", "this is no kind of store; expected memory"),
-            ("redis:6379", "this is no kind of store"),
+            ("mysql://me:s3cret@db.example/tasks", "unknown kind of store; expected memory"),
+            ("redis:6379", "unknown kind of store"),
             ("http://db.example", "postgres://USER@HOST/DATABASE"),
             ("", "expected memory"),
             (":memory:", "expected memory"),

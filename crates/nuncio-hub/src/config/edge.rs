@@ -1,4 +1,4 @@
-//! The network edge: administration, TLS, the keys of cards, connections.
+//! The network edge: admin API, TLS, the keys of cards, connections.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -11,10 +11,10 @@ use super::form::{AddressOrOff, FilePath, Form, NumberOrNone, Opt, Seconds};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Admin {
-    /// Where whoever runs this hub reaches it, on this machine only; port 0 takes a free one, "off" none.
+    /// Address of the admin API, on this machine only; port 0 takes a free one, "off" none.
     #[serde(with = "AddressOrOff")]
     pub listen: Option<SocketAddr>,
-    /// Write the token to this file, and not where the commands of this user look for it.
+    /// File for the admin token; default: the one where this user's commands look for it.
     #[serde(with = "Opt::<FilePath>")]
     #[schemars(example = "/run/nuncio/admin.token")]
     pub token_file: Option<PathBuf>,
@@ -31,7 +31,7 @@ impl Default for Admin {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Tls")]
 pub struct TlsFiles {
-    /// The certificate and those between it and its root, as PEM.
+    /// The certificate with its intermediate certificates, as PEM.
     #[serde(with = "FilePath")]
     #[schemars(example = "cert.pem")]
     pub cert: PathBuf,
@@ -49,36 +49,36 @@ pub struct CardKey {
     #[serde(with = "FilePath")]
     #[schemars(example = "card.pem")]
     pub file: PathBuf,
-    /// The name by which verifiers find the key; its thumbprint when absent.
+    /// The key id by which verifiers find the key; default: its thumbprint.
     #[schemars(example = "2026")]
     pub kid: Option<String>,
 }
 
-/// What connections may do.
+/// Limits of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Connections {
-    /// How many may be open at a time.
+    /// Maximum number of open connections.
     #[serde(rename = "max")]
     #[schemars(range(min = 1))]
     pub most: usize,
-    /// How many one address may have open at a time, of IPv6 one /64; 0 for no limit. Connections of this machine
-    /// and of trusted proxies are not counted.
+    /// Maximum number of open connections of one address, for IPv6 of one /64; 0: no limit. Connections from
+    /// this machine and from trusted proxies are not counted.
     #[serde(rename = "max_per_address", with = "NumberOrNone")]
     pub most_per_address: Option<usize>,
-    /// How many requests and streams may be open at a time on one connection of HTTP/2.
+    /// Maximum number of open requests and streams on one HTTP/2 connection.
     #[serde(rename = "max_streams")]
     #[schemars(range(min = 1))]
     pub streams: u32,
-    /// How many seconds the head of a request and a handshake of TLS may take.
+    /// Timeout in seconds for the head of a request and for the TLS handshake.
     #[serde(rename = "head_seconds", with = "Seconds")]
     #[schemars(range(min = 1))]
     pub head_timeout: Duration,
-    /// After how many seconds one is closed that has nothing to answer.
+    /// Seconds after which a connection without a request in progress is closed.
     #[serde(rename = "idle_seconds", with = "Seconds")]
     #[schemars(range(min = 1))]
     pub idle_timeout: Duration,
-    /// After how many seconds one is closed whose caller takes nothing of what we have for it.
+    /// Seconds after which a connection is closed if the caller does not read its response.
     #[serde(rename = "write_seconds", with = "Seconds")]
     #[schemars(range(min = 1))]
     pub write_timeout: Duration,
@@ -92,11 +92,13 @@ impl Default for Connections {
             // Enough for an office behind one address, and for a client that opens one for each of many calls.
             most_per_address: Some(1000),
             // A proxy puts the streams of many callers on one connection. Each may hold a whole body while it
-            // comes in: the window that they share is given back as bodies are read, and bounds no memory.
+            // is received: the shared flow-control window is released as bodies are read, and does not bound
+            // memory.
             streams: 250,
             head_timeout: Duration::from_secs(30),
-            // Longer than proxies and clients usually keep one (60 and 90 seconds): whoever may send next
-            // should be the one to close, or requests meet a connection that has just gone.
+            // Longer than proxies and clients usually keep a connection (60 and 90 seconds): the side that
+            // sends the next request should be the one to close, or requests meet a connection that has just
+            // been closed.
             idle_timeout: Duration::from_secs(120),
             write_timeout: Duration::from_secs(60),
         }

@@ -14,15 +14,15 @@ use super::{
     form::SecretFile,
 };
 
-/// The fields that `T` would read.
+/// The field names of `T`, as serde reads them.
 pub(crate) fn of<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut fields: &'static [&'static str] = &[];
-    // It always fails: nothing is read.
+    // Always fails: the deserializer reads nothing.
     let _ = T::deserialize(Names(&mut fields));
     fields
 }
 
-/// The keys of a table in the order in which people read them: a schema has them by the alphabet.
+/// The keys of a table in the order of declaration: a schema has them in alphabetical order.
 pub(crate) fn order(table: &str) -> Vec<&'static str> {
     let fields = match table {
         "Config" => of::<Config>(),
@@ -50,10 +50,10 @@ pub(crate) fn order(table: &str) -> Vec<&'static str> {
     fields.to_vec()
 }
 
-/// Asked for a struct, it notes what is asked for.
+/// A deserializer that notes the field names of the struct it is asked for.
 struct Names<'a>(&'a mut &'static [&'static str]);
 
-/// There is nothing to read.
+/// The error of that deserializer.
 #[derive(Debug)]
 struct Nothing;
 

@@ -1,9 +1,9 @@
-//! Forms: how a setting is written in `nuncio.toml`, where its type does not say that itself.
+//! Forms: the written form of a setting in `nuncio.toml`, where its type does not define it.
 //!
-//! A form stands in `#[serde(with = "…")]` of a field. It reads the value, refuses what has the wrong format, and
-//! gives the schema of the key, so that a key needs no second type. Two things only the reader of a file can tell, and
-//! a form asks for them by name ([`PLACED`], [`SECRET_FILE`]): the folder of the file that holds a value, and the
-//! content of a file with a secret.
+//! A form is used in `#[serde(with = "…")]` of a field. It reads the value, refuses a wrong format, and
+//! provides the schema of the key, so that a key needs no second type. Two facts are known only to the reader
+//! of a file, and a form asks for them by name ([`PLACED`], [`SECRET_FILE`]): the folder of the file that
+//! contains a value, and the content of a file with a secret.
 
 use std::{
     collections::BTreeMap,
@@ -27,24 +27,24 @@ use url::{Host, Url};
 
 use super::{Secret, file::did_you_mean};
 
-/// A tuple struct of this name is the folder from which a path is seen, and the value itself.
+/// A tuple struct of this name is read as the folder that a path is relative to, and the value itself.
 pub(super) const PLACED: &str = "nuncio::Placed";
-/// A newtype struct of this name is the content of the file that the value names.
+/// A newtype struct of this name is read as the content of the file that the value names.
 pub(super) const SECRET_FILE: &str = "nuncio::SecretFile";
 
-/// How a value is written.
+/// The written form of a setting.
 pub(crate) trait Form: JsonSchema {
     /// The setting.
     type Value;
 
-    /// Reads the setting, or says which format is expected. The message holds nothing of the value.
+    /// Reads the setting, or describes the expected format. The message contains nothing of the value.
     fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Value, D::Error>;
 
     /// Writes a default into the schema.
     fn serialize<S: Serializer>(value: &Self::Value, serializer: S) -> Result<S::Ok, S::Error>;
 }
 
-/// The schema of a form is that of another type, in place.
+/// Gives a form the schema of another type, inline.
 macro_rules! schema_of {
     ([$($generics:tt)*] $form:ty, $schema:ty) => {
         impl<$($generics)*> schemars::JsonSchema for $form {
@@ -101,7 +101,7 @@ form! {
 }
 
 form! {
-    /// Seconds and parts of them, more than 0.
+    /// Seconds with a fraction, more than 0.
     Fraction: f64 => Duration,
     |seconds| match Duration::try_from_secs_f64(seconds) {
         Ok(interval) if !interval.is_zero() => Ok(interval),
@@ -135,25 +135,25 @@ form! {
 }
 
 form! {
-    /// An address for HTTP. Credentials have keys of their own.
+    /// An HTTP address. Credentials have keys of their own.
     HttpUrl: String => Url, |text| http_url(&text), ToString::to_string
 }
 
 form! {
-    /// An address to which paths can be added.
+    /// An address to which paths can be appended.
     BaseUrl: String => Url,
     |text| Url::parse(&text).ok().filter(is_base).ok_or_else(|| BASE_URL.to_owned()),
     ToString::to_string
 }
 
 form! {
-    /// An issuer of tokens, exactly as its tokens say it.
+    /// An issuer of tokens, exactly as its tokens contain it.
     IssuerUrl: String => String,
     |text| {
         http_url(&text)?;
-        // A principal is ISSUER#NAME: one issuer could make names of another's.
+        // A principal is ISSUER#NAME: with a # in its name, one issuer could forge principals of another.
         let is_whole = !text.contains('#');
-        is_whole.then_some(text).ok_or_else(|| "the name of an issuer has no # in it".to_owned())
+        is_whole.then_some(text).ok_or_else(|| "expected the address of an issuer, without #".to_owned())
     },
     String::clone
 }
@@ -161,7 +161,7 @@ form! {
 form! {
     /// A name or an address without a port.
     HostText: String => Host,
-    // In a URL alone, an IPv6 address has brackets.
+    // In a URL, an IPv6 address has brackets; here it has none.
     |text| text.parse().map(Host::Ipv6).or_else(|_| Host::parse(&text)).map_err(|_| {
         "expected a name such as agents.example.com, without a port".to_owned()
     }),
@@ -173,17 +173,17 @@ form! {
     OpName: String => Op,
     |text| Op::from_name(&text).ok_or_else(|| {
         let known: Vec<_> = Op::TABLE.iter().map(|row| row.name).collect();
-        format!("is no operation; there are {}{}", known.join(", "), did_you_mean(&text, &known))
+        format!("is not an operation; expected one of {}{}", known.join(", "), did_you_mean(&text, &known))
     }),
     |op| op.name().to_owned()
 }
 
 form! {
-    /// A secret of Standard Webhooks.
+    /// A secret in the format of Standard Webhooks.
     SigningSecret: Secret => Secret, signing_secret, Secret::clone
 }
 
-/// A type of ours that is written as a text, and reads itself.
+/// Reads and writes a type as a text, by `FromStr` and `Display`.
 macro_rules! text {
     ($type:ty) => {
         impl schemars::JsonSchema for $type {
@@ -214,11 +214,11 @@ macro_rules! text {
     };
 }
 
-/// What is wrong with an address to which no path can be added.
+/// The message for an address to which no path can be appended.
 pub(super) const BASE_URL: &str =
     "expected an address such as https://agents.example.com, without credentials and without a query";
 
-/// True for an address to which paths can be added.
+/// True for an address to which paths can be appended.
 pub(super) fn is_base(url: &Url) -> bool {
     is_plain(url) && url.query().is_none() && url.fragment().is_none()
 }
@@ -240,14 +240,14 @@ fn address(text: &str, example: &str) -> Result<SocketAddr, String> {
 
 pub(super) fn header(name: &str) -> Result<HeaderName, String> {
     HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_| "is no name of a header; expected one such as X-Api-Key".to_owned())
+        .map_err(|_| "is not a header name; expected one such as X-Api-Key".to_owned())
 }
 
 fn signing_secret(secret: Secret) -> Result<Secret, String> {
     secret.reveal().parse::<WebhookSecret>().map(|_| secret).map_err(|wrong| wrong.to_string())
 }
 
-/// A word of the file for an enum of another crate, by `#[serde(remote = "…")]`.
+/// The word in the file for an enum of another crate, by `#[serde(remote = "…")]`.
 macro_rules! word {
     ($word:ty => $value:ty) => {
         impl crate::config::form::Form for $word {
@@ -324,7 +324,7 @@ impl<'de, F: Form> Deserialize<'de> for Item<F> {
     }
 }
 
-/// A value, and the folder of the file that holds it.
+/// A value, and the folder of the file that contains it.
 pub(super) fn placed<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<(PathBuf, T), D::Error> {
@@ -347,7 +347,7 @@ pub(super) fn placed<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer.deserialize_tuple_struct(PLACED, 2, Placed(PhantomData))
 }
 
-/// A path, seen from the file that names it.
+/// A path, relative to the file that contains it.
 pub(crate) struct FilePath;
 
 schema_of!([] FilePath, String);
@@ -396,7 +396,7 @@ impl Form for FileSecret {
     }
 }
 
-/// A secret of Standard Webhooks in a file.
+/// A secret in the format of Standard Webhooks, in a file.
 pub(crate) struct SigningSecretFile;
 
 schema_of!([] SigningSecretFile, String);
@@ -413,11 +413,11 @@ impl Form for SigningSecretFile {
     }
 }
 
-/// A secret, here or in a file.
+/// A secret, written here or in a file.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 pub(crate) enum SecretText {
-    /// Here; better as `${NAME}`.
+    /// Written here; better as `${NAME}`.
     Here(Secret),
     /// In a file.
     There(SecretFile),
@@ -427,7 +427,7 @@ pub(crate) enum SecretText {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SecretFile {
-    /// The file; the end of its last line does not belong to the secret.
+    /// The file; a line break at its end does not belong to the secret.
     #[serde(with = "FileSecret")]
     pub(crate) file: Secret,
 }
@@ -440,7 +440,7 @@ impl SecretText {
     }
 }
 
-/// Not derived as untagged: what is buffered no longer knows its file.
+/// Not derived as untagged: buffered values do not know their file.
 impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
@@ -492,7 +492,7 @@ impl Form for Headers {
             }
         }
 
-        /// Checks the name with the value, so that the message names the entry.
+        /// Checks the name together with the value, so that the message names the entry.
         struct HeaderOf<'a>(&'a str);
 
         impl<'de> DeserializeSeed<'de> for HeaderOf<'_> {
@@ -502,7 +502,7 @@ impl Form for Headers {
                 let name = header(self.0).map_err(D::Error::custom)?;
                 let secret = SecretText::deserialize(deserializer)?.into_secret();
                 if HeaderValue::from_str(secret.reveal()).is_err() {
-                    let text = "this cannot stand in a header; expected one line of plain characters";
+                    let text = "not a valid header value; expected one line of plain characters";
                     return Err(D::Error::custom(text));
                 }
                 Ok((name, secret))

@@ -1,4 +1,4 @@
-//! Callers: who may call.
+//! Authentication of callers.
 
 use nuncio_protocol::op::Op;
 use schemars::JsonSchema;
@@ -10,15 +10,15 @@ use super::{
     form::{Form, HttpUrl, IssuerUrl, List, OpName, Opt},
 };
 
-/// Who may call.
+/// Authentication of callers.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Identity {
-    /// Who may call without credentials.
+    /// Callers that need no credentials.
     pub anonymous: Anonymous,
     /// Access to the cards of visible agents that have no cards setting of their own.
     pub cards: Cards,
-    /// Issuers of tokens (JWT) that callers may show.
+    /// Trusted issuers of tokens (JWT).
     pub jwt: Vec<Issuer>,
 }
 
@@ -26,7 +26,7 @@ pub struct Identity {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Anonymous {
-    /// Programs on this machine, as long as there is neither a key nor an issuer.
+    /// Programs on this machine, as long as there is neither an API key nor an issuer.
     #[default]
     Loopback,
     /// Anybody.
@@ -42,7 +42,7 @@ pub enum Cards {
     /// Anybody, without credentials.
     #[default]
     Public,
-    /// Callers who may call the agent.
+    /// Callers that may call the agent.
     Protected,
 }
 
@@ -50,40 +50,40 @@ pub enum Cards {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Issuer {
-    /// Its address, exactly as its tokens say it (iss).
+    /// Its address, exactly as its tokens contain it (iss).
     #[serde(with = "IssuerUrl")]
     #[schemars(example = "https://login.example.com")]
     pub issuer: String,
-    /// Tokens must be for one of these (aud).
+    /// Accepted audiences (aud): a token must have one of them.
     #[schemars(example = ["nuncio"], length(min = 1))]
     pub audience: Vec<String>,
-    /// Where its keys are; found by the issuer's /.well-known/openid-configuration when absent.
+    /// Address of its keys; default: found by the issuer's /.well-known/openid-configuration.
     #[serde(default, with = "Opt::<HttpUrl>")]
     #[schemars(example = "https://login.example.com/keys")]
     pub jwks_url: Option<Url>,
-    /// Signatures that count.
+    /// Accepted signature algorithms.
     #[serde(default = "default_algorithms")]
     #[schemars(length(min = 1))]
     pub algorithms: Vec<Algorithm>,
-    /// The claim that says who calls.
+    /// The claim with the name of the caller.
     #[serde(default = "default_principal_claim")]
     pub principal_claim: String,
-    /// The claim that says for which tenant; none when absent.
+    /// The claim with the tenant of the caller; default: no tenant.
     #[schemars(example = &"org")]
     pub tenant_claim: Option<String>,
-    /// The agents that its callers may see and call; all when absent.
+    /// The agents that its callers may see and call; default: all.
     #[schemars(example = ["billing"])]
     pub allow: Option<Vec<AgentName>>,
-    /// The operations that they may call, such as SendMessage; all when absent.
+    /// The operations that its callers may call, such as SendMessage; default: all.
     #[serde(default, with = "Opt::<List<OpName>>")]
     #[schemars(example = ["SendMessage", "GetTask"])]
     pub operations: Option<Vec<Op>>,
-    /// The claim that names the agents that the caller may see and call, among those allowed: a list, or names with
-    /// spaces between them, or * for all; a token without it may see none. All that are allowed when absent.
+    /// The claim with the agents that the caller may see and call, among those allowed: a list, or names
+    /// separated by spaces, or * for all; a token without it may see none. Default: all that are allowed.
     #[schemars(example = &"agents")]
     pub agents_claim: Option<String>,
-    /// The claim that names the operations that the caller may call, in the same way; other words in it are passed
-    /// over. All that are allowed when absent.
+    /// The claim with the operations that the caller may call, in the same format; other words in it are
+    /// ignored. Default: all that are allowed.
     #[schemars(example = &"scope")]
     pub operations_claim: Option<String>,
 }
@@ -96,7 +96,7 @@ fn default_principal_claim() -> String {
     "sub".to_owned()
 }
 
-/// A signature by a private key. Those by a shared secret are not for tokens of others.
+/// A signature algorithm with a public key. Shared secrets are excluded: the hub could forge such tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum Algorithm {
     RS256,

@@ -1,40 +1,41 @@
-//! Limits: how much callers may ask for.
+//! Limits of callers and agents.
 
 use nuncio_server::{Limits as RuntimeLimits, bind::BindOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-/// What each caller may ask for.
+/// Limits of each caller, and of requests and tasks.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Bytes of memory that the hub may use: near it, large requests are refused with 429 and small ones are served.
-    /// Three quarters of the container's or the machine's memory when absent.
+    /// Memory limit of the hub in bytes: near it, large requests are refused with 429 and small ones are
+    /// served. Default: three quarters of the memory of the container or the machine.
     #[schemars(example = 536870912, range(min = 67108864))]
     pub memory_limit_bytes: Option<usize>,
-    /// Bytes of a request.
+    /// Maximum size of a request in bytes.
     #[schemars(range(min = 1))]
     pub body_bytes: usize,
-    /// Parts of a message.
+    /// Maximum number of parts of a message.
     #[schemars(range(min = 1))]
     pub parts: usize,
-    /// Bytes of a task: all that was said and made, replaced versions included. A task that grows beyond is stopped
-    /// and ends as failed.
+    /// Maximum size of a task in bytes: all messages, artifacts and statuses, replaced versions included. A
+    /// task that grows beyond it is stopped and fails.
     #[schemars(range(min = 1))]
     pub max_task_bytes: usize,
-    /// Requests of a caller; as many as it likes when absent.
+    /// Request rate of a caller; default: unlimited.
     #[schemars(example = EXAMPLE_RATE)]
     pub rate: Option<Rate>,
-    /// Tasks of a caller at a time; as many as it likes when absent.
+    /// Sends of a caller in progress; default: unlimited.
     #[schemars(example = 100, range(min = 1))]
     pub tasks: Option<u32>,
-    /// Streams of a caller at a time; as many as it likes when absent.
+    /// Open streams of a caller; default: unlimited.
     #[schemars(example = 100, range(min = 1))]
     pub streams: Option<u32>,
-    /// Tasks of a caller that the hub works on at a time, in the background as well; as many as it likes when absent.
+    /// Unfinished tasks of a caller, in the background as well; default: unlimited.
     #[schemars(example = 1000, range(min = 1))]
     pub unfinished_tasks: Option<u32>,
-    /// Percent of an agent's executions, processes and calls that one caller may hold while others want them; 0: all.
+    /// Percent of an agent's executions, processes and calls that one caller may hold while others want them;
+    /// 0: all.
     #[schemars(range(max = 100))]
     pub caller_share_percent: u32,
 }
@@ -55,39 +56,39 @@ impl Default for Limits {
     }
 }
 
-/// What all callers together may ask of one agent, and how large a message for it may be.
+/// Limits of one agent: for all callers together, and for the size of a message.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentLimits {
-    /// Bytes of a request; as for all agents when absent.
+    /// Maximum size of a request in bytes; default: as for all agents.
     #[schemars(example = 1048576, range(min = 1))]
     pub body_bytes: Option<usize>,
-    /// Parts of a message; as for all agents when absent.
+    /// Maximum number of parts of a message; default: as for all agents.
     #[schemars(example = 10, range(min = 1))]
     pub parts: Option<usize>,
-    /// Bytes of a task; as for all agents when absent.
+    /// Maximum size of a task in bytes; default: as for all agents.
     #[schemars(example = 16777216, range(min = 1))]
     pub max_task_bytes: Option<usize>,
-    /// Requests; as many as they like when absent.
+    /// Request rate; default: unlimited.
     #[schemars(example = EXAMPLE_RATE)]
     pub rate: Option<Rate>,
-    /// Tasks at a time; as many as they like when absent.
+    /// Sends in progress; default: unlimited.
     #[schemars(example = 10, range(min = 1))]
     pub tasks: Option<u32>,
-    /// Streams at a time; as many as they like when absent.
+    /// Open streams; default: unlimited.
     #[schemars(example = 100, range(min = 1))]
     pub streams: Option<u32>,
 }
 
-/// So many requests a second, and so many at once.
+/// A rate limit: requests per second, and a burst.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
-    /// Requests a second in the long run; less than one is possible.
+    /// Requests per second in the long run; may be less than one.
     #[serde(deserialize_with = "per_second")]
     #[schemars(example = 20)]
     pub per_second: f64,
-    /// Requests at once after a rest; one second's worth when absent.
+    /// Requests at once after a pause; default: one second's worth.
     #[schemars(example = 40, range(min = 1))]
     pub burst: Option<u32>,
 }
@@ -95,15 +96,15 @@ pub struct Rate {
 const EXAMPLE_RATE: Rate = Rate { per_second: 20.0, burst: Some(40) };
 
 impl Rate {
-    /// Requests at once after a rest.
+    /// Requests at once after a pause.
     #[must_use]
     pub fn burst(&self) -> u32 {
-        // A float becomes the nearest number there is.
+        // A float is converted to the nearest integer in range.
         self.burst.unwrap_or(self.per_second.ceil().max(1.0) as u32)
     }
 }
 
-/// Refuses a rate that never or always lets requests pass: slower than one in a day, faster than a million a second.
+/// Refuses a rate below one request a day or above a million a second.
 fn per_second<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let rate = f64::deserialize(deserializer)?;
     if (1.0 / 86_400.0..=1_000_000.0).contains(&rate) {

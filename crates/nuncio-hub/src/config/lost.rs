@@ -1,24 +1,24 @@
-//! Settings that a file may not lose while the hub runs: an editor that empties a file before it writes it, a full disk or a
-//! template that failed would open the hub, or take all agents away.
+//! Refuses the loss of important settings while the hub runs: an editor that empties a file before writing
+//! it, a full disk or a failed template would open the hub to anybody, or remove all agents.
 
 use super::{AgentOrigin, Identity, Loaded, Origin, Problem, Problems, Severity};
 
-const IF_MEANT: &str = "what was in force stays; if this is meant, say `nuncio config reload --force`";
+const IF_MEANT: &str = "if this is intended, run `nuncio config reload --force`";
 
-/// Finds settings that a new configuration has lost and that nobody takes away by accident.
+/// Finds settings that a new configuration has lost and that are rarely removed on purpose.
 pub(crate) fn lost(old: &Loaded, new: &Loaded) -> Problems {
     let mut found = Vec::new();
     let mut refuse = |text: &str| {
         found.push(Problem::general(Severity::Error, format!("{text}; {IF_MEANT}")));
     };
     if says_anything(old) && !says_anything(new) {
-        refuse("the file is empty, and it was not before");
+        refuse("the file is empty now");
     } else {
         if has_lost_identity(old, new) {
-            refuse("the file says nothing about identity any more, which decides who may call");
+            refuse("the file has no identity settings any more, which restrict the callers");
         }
         if agents_of_file(old) > 0 && agents_of_file(new) == 0 {
-            refuse("the file names no agent any more");
+            refuse("the file has no agents any more");
         }
     }
     Problems(found)
@@ -28,7 +28,7 @@ fn says_anything(loaded: &Loaded) -> bool {
     loaded.origins.values().any(|origin| matches!(origin, Origin::File { .. }))
 }
 
-/// Whoever writes the default has said so.
+/// A default that is written out counts as intended.
 fn has_lost_identity(old: &Loaded, new: &Loaded) -> bool {
     let is_said =
         |(key, origin): (&String, &Origin)| key.starts_with("identity.") && *origin != Origin::Default;
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn what_a_file_may_not_lose() {
         let both = format!("{CLOSED}{AGENT}");
-        let (identity, agents) = ("nothing about identity", "no agent any more");
+        let (identity, agents) = ("no identity settings", "no agents any more");
         for (old, new, expected) in [
             (&*both, "", &["the file is empty"][..]),
             (&both, "# all gone\n", &["the file is empty"]),

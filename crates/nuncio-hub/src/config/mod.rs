@@ -1,14 +1,15 @@
-//! The configuration of the hub: one type per table of `nuncio.toml`, which is also the setting that the hub reads.
+//! The configuration of the hub: one type per table of `nuncio.toml`, which is also the setting that the hub
+//! reads.
 //!
-//! A key is a field: its type, its default, its checks (`range`, or the format by a form), its doc and its example
-//! stand there and nowhere else. The schema is made of the types, and by the schema files are checked, defaults filled
-//! in, `nuncio init` written and `nuncio config show` ordered.
+//! A key is a field: its type, its default, its checks (`range`, or the format by a form), its doc and its
+//! example are defined there and nowhere else. The schema is generated from the types. Files are checked,
+//! defaults filled in, `nuncio init` written and `nuncio config show` ordered by the schema.
 //!
-//! Reading order: this file has the root, a file for each table; `form` has the formats of values. `agent` has the keys
-//! of agents, a file per kind. `file` reads: from texts to a tree whose every value knows where it comes from, and from
-//! the tree to settings. `source` puts flags, variables, files and defaults on top of each other, `validate` finds
-//! settings that do not go together, `api` reads an agent for the admin API, `changes` compares two configurations, and
-//! `lost` says what a file may not lose while the hub runs.
+//! Reading order: this file has the root, and each table has a file; `form` has the formats of values.
+//! `agent` has the keys of agents, with a file per kind. `file` reads texts into a tree in which every value
+//! knows its position, and the tree into settings. `source` merges flags, variables, files and defaults,
+//! `validate` finds settings that contradict each other, `api` reads an agent for the admin API, `changes`
+//! compares two configurations, and `lost` refuses the loss of important settings while the hub runs.
 #![allow(
     rustdoc::bare_urls,
     reason = "the docs of keys are also the texts of `nuncio.toml`, which is not Markdown"
@@ -68,40 +69,40 @@ pub use self::{
 
 /// The configuration of a Nuncio hub.
 ///
-/// `${NAME}` in a text stands for the environment variable, `${NAME:-text}` for the text if there is none, and
-/// `$${` for `${` itself. Paths are seen from the file that names them.
+/// `${NAME}` in a text stands for the environment variable, `${NAME:-text}` for the text if it is not set,
+/// and `$${` for `${` itself. Paths are relative to the file that contains them.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Files to read as well; a star stands for any characters of a file's name. Agents and issuers come
-    /// together from all files, any other key is in one of them.
+    /// Further files to read; a star stands for any characters of a file name. Agents and issuers are merged
+    /// from all files, any other key is in one of them.
     #[schemars(example = ["conf.d/*.toml"])]
     pub include: Vec<String>,
-    /// Where callers reach the agents; port 0 takes a free one.
+    /// Address for callers; port 0 takes a free one.
     #[serde(with = "Address")]
     pub listen: SocketAddr,
-    /// How callers see the hub, if not at the address where it listens.
+    /// Address of the hub as callers see it, if it is not the listening address.
     #[serde(with = "Opt::<BaseUrl>")]
     #[schemars(example = "https://agents.example.com")]
     pub public_url: Option<Url>,
-    /// This agent answers at the root, too.
+    /// The agent that also answers at the root.
     #[schemars(example = &"billing")]
     pub default_agent: Option<String>,
     /// Serve the demo agents: echo, slow and conformance.
     pub demo: bool,
-    /// On loopback, host names to answer to besides our own and that of public_url. To others we do not
-    /// answer: a web page could call us by them (DNS rebinding).
+    /// On loopback, host names to answer to besides the hub's own and that of public_url. Other names are
+    /// refused: a web page could use them to call the hub (DNS rebinding).
     #[serde(rename = "allow_hosts", with = "List::<HostText>")]
     #[schemars(example = ["agents.internal"])]
     pub allowed_hosts: Vec<Host>,
-    /// Networks of proxies that are believed about how they were called (Forwarded, X-Forwarded-*). Name only
-    /// networks from which nobody but your proxies can connect.
+    /// Networks of proxies whose headers (Forwarded, X-Forwarded-*) are trusted. Name only networks from
+    /// which nobody but your proxies can connect.
     #[schemars(example = ["10.0.0.0/8"])]
     pub trusted_proxies: Vec<Network>,
-    /// How many seconds running tasks may go on after the signal to stop.
+    /// Seconds for which running tasks may continue after the signal to stop.
     #[serde(rename = "drain_seconds", with = "Seconds")]
     pub drain_grace: Duration,
-    /// Serve cards at /.well-known/agent.json, too, where clients older than 0.3 look for them.
+    /// Also serve cards at /.well-known/agent.json, where clients older than 0.3 look for them.
     pub legacy_card: bool,
     /// Administration: for this machine only, with a token.
     pub admin: Admin,
@@ -109,24 +110,24 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// Keys that sign cards, all of them. The public ones are served at /.well-known/jwks.json.
     pub card_keys: Vec<CardKey>,
-    /// Where tasks are kept, and for how long.
+    /// Storage of tasks, and retention.
     pub data: Storage,
-    /// What connections may do.
+    /// Limits of connections.
     pub connections: Connections,
-    /// Webhooks: where notifications may go, how long they are tried, and what they look like.
+    /// Webhooks: allowed networks, retries and format of notifications.
     pub push: Push,
     /// Web pages that may call agents.
     pub cors: Cors,
-    /// Who may call.
+    /// Authentication of callers.
     pub identity: Identity,
-    /// How much a caller may ask for.
+    /// Limits of callers.
     pub limits: Limits,
     /// Logs and traces.
     pub telemetry: Telemetry,
     /// The agents, by name: a to z, 0 to 9 and -, at most 63 characters.
     #[serde(with = "AgentTables")]
     pub agents: Vec<Agent>,
-    /// Behaviour of the demo's conformance agent for a test kit; `None`: for people.
+    /// Behaviour of the demo's conformance agent for a test kit; `None`: the normal one.
     #[serde(skip)]
     pub profile: Option<Profile>,
 }
@@ -159,17 +160,18 @@ impl Default for Config {
     }
 }
 
-/// A path for messages. What can be the name of no file is not shown: somebody has put the content in its place,
-/// which may be a private key.
+/// A path for messages. A text that cannot be a path is not shown: it may be the content of the file, such as
+/// a private key.
 pub(crate) fn shown_path(path: &Path) -> String {
     const MAX_NAME_BYTES: usize = 255;
     let text = path.to_string_lossy();
     let is_name = |part: &str| part.len() <= MAX_NAME_BYTES && !part.contains(char::is_control);
-    if text.split('/').all(is_name) { text.into_owned() } else { "(this is no path)".to_owned() }
+    if text.split('/').all(is_name) { text.into_owned() } else { "(not a path)".to_owned() }
 }
 
 impl Config {
-    /// A hub at this address without agents, administration and webhooks, with the defaults of every other key.
+    /// A hub at this address without agents, admin API and webhooks, and with the defaults of every other
+    /// key.
     #[must_use]
     pub fn new(listen: SocketAddr) -> Self {
         Self {
@@ -180,7 +182,7 @@ impl Config {
         }
     }
 
-    /// How an address of ours begins, unless somebody stands before us.
+    /// The scheme of the hub's own address.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }

@@ -1,4 +1,4 @@
-//! Networks, as people write them.
+//! IP networks in their written form.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -13,13 +13,13 @@ pub struct Network(IpNet);
 text!(Network);
 
 impl Network {
-    /// As a library knows it.
+    /// The network as a type of `ipnet`.
     pub(crate) fn net(&self) -> IpNet {
         self.0
     }
 
-    /// True if the address belongs to it. On a socket for both families, addresses of the old one come
-    /// dressed as the new one.
+    /// True if the address belongs to it. IPv4 addresses that a dual-stack socket reports as IPv6 are
+    /// recognized.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())

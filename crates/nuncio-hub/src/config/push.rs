@@ -1,4 +1,4 @@
-//! Webhooks: where notifications may go, how long they are tried, and what they look like.
+//! Webhooks: allowed networks, retries and format of notifications.
 
 use std::time::Duration;
 
@@ -11,35 +11,35 @@ use super::{
     form::{Form, Hours, List, Opt, SigningSecret, SigningSecretFile, word},
 };
 
-/// Notifications of all agents.
+/// Webhooks of all agents.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Push {
-    /// Agents tell webhooks.
+    /// Send notifications to webhooks.
     pub enabled: bool,
-    /// Callers may name webhooks on this machine and in private networks. Else they are refused: a caller could
-    /// reach through us what it cannot reach itself.
+    /// Callers may register webhooks on this machine and in private networks. Otherwise these are refused: a
+    /// caller could use the hub to reach hosts that it cannot reach itself.
     pub allow_private: bool,
-    /// Networks in which callers may name webhooks, whatever they are.
+    /// Networks in which webhooks are allowed, private ones included.
     #[schemars(example = ["10.1.0.0/16"])]
     pub allow: Vec<Network>,
-    /// Networks in which callers may name none, whatever else is said: public addresses that are inside of the
-    /// house.
+    /// Networks in which webhooks are refused, whatever else is allowed: for public addresses that are
+    /// internal.
     #[schemars(example = ["203.0.113.0/24"])]
     pub deny: Vec<Network>,
-    /// Webhooks are told by https only.
+    /// Webhooks must use https.
     pub https_only: bool,
-    /// After so many hours a delivery that still fails is given up.
+    /// Hours after which a failing delivery is given up.
     #[serde(rename = "give_up_hours", with = "Hours")]
     #[schemars(range(min = 1))]
     pub give_up: Duration,
-    /// Tell of artifacts piece by piece, as they are made; else once, when they are complete.
+    /// Notify of artifacts piece by piece, as they are produced; otherwise once, when they are complete.
     pub chunks: bool,
-    /// What webhooks get that were registered in version 0.3.
+    /// Payload for webhooks that were registered in version 0.3.
     #[serde(with = "DialectWord")]
     pub dialect: Dialect,
-    /// Sign notifications with these secrets, too (Standard Webhooks: whsec_ and base64). All sign, so that one
-    /// can be replaced.
+    /// Also sign notifications with these secrets (Standard Webhooks: whsec_ and base64). All of them sign,
+    /// so that one can be replaced.
     #[serde(with = "List::<SigningSecret>")]
     #[schemars(example = ["${WEBHOOK_SECRET:-whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}"])]
     pub secrets: Vec<Secret>,
@@ -67,24 +67,24 @@ impl Default for Push {
 }
 
 impl Push {
-    /// The secrets that sign, from the configuration and from files.
+    /// The signing secrets, from the configuration and from files.
     pub(crate) fn signing_secrets(&self) -> Vec<Secret> {
         [&self.secrets[..], &self.secret_files].concat()
     }
 }
 
-/// What the notifications of one agent look like.
+/// Format of the notifications of one agent.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentPush {
-    /// Tell of artifacts piece by piece.
+    /// Notify of artifacts piece by piece.
     #[schemars(example = true)]
     pub chunks: Option<bool>,
-    /// What webhooks get that were registered in version 0.3.
+    /// Payload for webhooks that were registered in version 0.3.
     #[serde(with = "Opt::<DialectWord>")]
     #[schemars(example = &"standard")]
     pub dialect: Option<Dialect>,
-    /// Sign with these secrets and not with those of all agents.
+    /// Sign with these secrets instead of those for all agents.
     #[serde(with = "Opt::<List<SigningSecret>>")]
     #[schemars(example = ["${BILLING_WEBHOOK_SECRET:-whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}"])]
     pub secrets: Option<Vec<Secret>>,
@@ -95,7 +95,7 @@ pub struct AgentPush {
 }
 
 impl AgentPush {
-    /// The secrets that sign instead of those of all agents, if it has its own.
+    /// The agent's own signing secrets, if it has any.
     pub(crate) fn signing_secrets(&self) -> Option<Vec<Secret>> {
         let own = [&self.secrets, &self.secret_files].into_iter().flatten();
         own.cloned().reduce(|secrets, more| [secrets, more].concat())
@@ -106,7 +106,7 @@ impl AgentPush {
 #[serde(remote = "Dialect", rename_all = "lowercase")]
 #[schemars(rename = "Dialect")]
 pub(super) enum DialectWord {
-    /// The bare task.
+    /// The task alone.
     Standard,
     /// A JSON-RPC response around the event.
     NeuralPost,

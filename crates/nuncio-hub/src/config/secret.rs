@@ -1,14 +1,14 @@
-//! A secret of the operator: compared and handed on, never shown.
+//! A secret of the operator: compared and passed on, never shown.
 
 use std::{borrow::Cow, fmt};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// What is shown in its place.
+/// The text that is shown in its place.
 pub(crate) const HIDDEN: &str = "***";
 
-/// Text that is not shown.
+/// A text that is never shown.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -20,7 +20,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text, for whoever needs it.
+    /// The text itself.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -33,14 +33,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Only so that a schema can say that there is none by default.
+/// Needed for defaults in the schema, where secrets are absent.
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(HIDDEN)
     }
 }
 
-/// Read and never written: by this mark `config show` knows what to hide.
+/// Marked as write-only: `config show` hides values with this mark.
 impl JsonSchema for Secret {
     fn schema_name() -> Cow<'static, str> {
         "Secret".into()

@@ -1,4 +1,4 @@
-//! Flags, variables, files and defaults, on top of each other.
+//! The layers of a configuration: flags, variables, files and defaults.
 
 use std::{
     collections::BTreeMap,
@@ -15,27 +15,27 @@ use super::{
     file::{self, Files, Findings, Node, Origin, Problem, Problems, Severity, Spot, Value},
 };
 
-/// Where a configuration comes from: enough to read it again.
+/// The sources of a configuration: enough to read it again.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     /// The file, if there is one.
     pub file: Option<PathBuf>,
-    /// What flags and variables say. What comes later is stronger.
+    /// Values from flags and variables. Later ones take precedence.
     pub given: Vec<Given>,
     /// The environment, for `${NAME}` in files.
     pub variables: Variables,
-    /// How the demo's conformance agent behaves for a test kit.
+    /// Behaviour of the demo's conformance agent for a test kit.
     pub profile: Option<Profile>,
 }
 
-/// What a flag or a variable says.
+/// A value from a flag or a variable.
 #[derive(Clone, Debug)]
 pub struct Given {
-    /// The keys of `nuncio.toml` on the way to it.
+    /// The path of its key in `nuncio.toml`.
     pub path: Vec<String>,
-    /// What is said.
+    /// The value.
     pub told: Told,
-    /// By which flag or variable.
+    /// The flag or the variable.
     pub origin: Origin,
 }
 
@@ -47,14 +47,14 @@ impl Given {
     }
 }
 
-/// Something that is said. Texts may stand for numbers, and may hold secrets.
+/// A value from a flag or a variable. Texts may stand for numbers, and may contain secrets.
 #[derive(Clone)]
 pub enum Told {
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
     /// A text.
     Text(String),
-    /// Several.
+    /// A list.
     List(Vec<Told>),
     /// A table.
     Table(Vec<(&'static str, Told)>),
@@ -67,7 +67,7 @@ impl fmt::Debug for Told {
 }
 
 impl Told {
-    /// Several texts.
+    /// A list of texts.
     pub fn texts<T: Into<String>>(texts: impl IntoIterator<Item = T>) -> Self {
         Self::List(texts.into_iter().map(|text| Self::Text(text.into())).collect())
     }
@@ -85,10 +85,10 @@ impl Told {
     }
 }
 
-/// What stands behind `--agent NAME=`.
+/// Parses the value of `--agent NAME=`.
 ///
 /// # Errors
-/// Says what can stand there.
+/// Lists the accepted forms.
 pub fn agent_spec(spec: &str) -> Result<Told, String> {
     let text = |text: &str| Told::Text(text.to_owned());
     let expected = "expected https://… (an agent that speaks A2A), cmd:PROGRAM or cmd+json:PROGRAM";
@@ -101,16 +101,16 @@ pub fn agent_spec(spec: &str) -> Result<Told, String> {
             Ok(Told::Table(vec![("command", text(line)), ("format", text(format))]))
         }
         Some((kind, _)) if kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '+' || c == '-') => {
-            Err(format!("this version knows no such kind of agent; {expected}"))
+            Err(format!("unknown kind of agent; {expected}"))
         }
         _ => Err(expected.to_owned()),
     }
 }
 
-/// Finds a variable by its name.
+/// Looks up a variable by its name.
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// The variables that files may name.
+/// The environment variables that files may refer to.
 #[derive(Clone)]
 pub struct Variables(Arc<Lookup>);
 
@@ -142,28 +142,28 @@ impl fmt::Debug for Variables {
     }
 }
 
-/// A configuration, and where it comes from.
+/// A configuration with the origins of its values.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What the hub is to do.
+    /// The settings.
     pub config: Config,
-    /// Where each value comes from, by its key.
+    /// The origin of each value, by its key.
     pub origins: BTreeMap<String, Origin>,
-    /// Every file that was read, files of secrets too, with the SHA-256 of what was in it.
+    /// Every file that was read, including files of secrets, with the SHA-256 of its content.
     pub files: Vec<(PathBuf, [u8; 32])>,
-    /// The folders of these files, and those that were looked through: a change is seen there.
+    /// The folders of these files, and those searched by `include`: changes are detected there.
     pub folders: Vec<PathBuf>,
-    /// What somebody should look at.
+    /// Problems that do not prevent the start.
     pub warnings: Problems,
-    /// Every value, with what nobody said filled in.
+    /// Every value, with the defaults filled in.
     pub(crate) tree: Node,
 }
 
 impl Source {
-    /// Reads everything.
+    /// Reads and checks all sources.
     ///
     /// # Errors
-    /// All that is wrong.
+    /// Lists all problems.
     pub fn load(&self) -> Result<Loaded, Problems> {
         let mut findings = Findings::default();
         let mut files = Files::default();
@@ -187,8 +187,8 @@ impl Source {
     }
 }
 
-/// Holds a tree to the schema and makes settings of it. Every mistake is found: a value that is wrong is left out, and
-/// settings are compared with each other where they are right.
+/// Checks a tree against the schema and reads the settings from it. It finds every mistake: a wrong value is
+/// left out, and valid settings are compared with each other.
 pub(super) fn finish(
     mut tree: Node,
     profile: Option<Profile>,
@@ -210,7 +210,7 @@ pub(super) fn finish(
     Ok(Loaded { config, origins, files: files.read, folders: files.folders, warnings: problems, tree })
 }
 
-/// Reads one text as if it were the file, without looking at anything else. For tests that throw bytes at it.
+/// Reads one text as if it were the file, without access to files. For fuzz tests.
 #[doc(hidden)]
 pub fn fuzz_config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -246,14 +246,14 @@ fn collect(node: &Node, path: &mut Vec<String>, origins: &mut BTreeMap<String, O
 }
 
 impl Loaded {
-    /// A mistake that only the caller can see, with the place where it is written.
+    /// A problem that only the caller can find, with the position of its key.
     #[must_use]
     pub fn problem(&self, key: &str, text: impl Into<String>) -> Problem {
         let path: Vec<&str> = key.split('.').collect();
         Problem::at(Severity::Error, &path, self.tree.spot_of(&path), text)
     }
 
-    /// What is in force as JSON, without secrets; with where it comes from, if that is wanted.
+    /// The configuration in force as JSON, without secrets; with the origins of values, if requested.
     #[must_use]
     pub fn shown(&self, origins: bool) -> Json {
         let config = file::shown_json(&self.tree, file::schema(), &mut Vec::new());

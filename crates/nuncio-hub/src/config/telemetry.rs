@@ -16,22 +16,22 @@ use super::{
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Telemetry {
-    /// Where traces go, by OTLP over HTTP; nowhere when absent.
+    /// Address of the OTLP collector for traces, over HTTP; default: no traces.
     #[serde(with = "Opt::<HttpUrl>")]
     #[schemars(example = "http://127.0.0.1:4318")]
     pub otlp_endpoint: Option<Url>,
-    /// Headers for that: a text, or { file = "…" }.
+    /// Headers for the collector: a text, or { file = "…" }.
     #[serde(with = "Headers")]
     #[schemars(example = BTreeMap::from([("Authorization", "Bearer ${OTLP_TOKEN:-none}")]))]
     pub otlp_headers: Vec<(HeaderName, Secret)>,
-    /// How much is traced of what nobody upstream has decided about: from 0 to 1.
+    /// Share of traces to record where the caller has not decided: from 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub sample_ratio: f64,
-    /// How traces call this hub.
+    /// Name of this hub in traces.
     pub service_name: String,
-    /// What to log: off, error, warn, info, debug, trace, or a filter such as nuncio_server=debug.
+    /// Log level: off, error, warn, info, debug, trace, or a filter such as nuncio_server=debug.
     pub log_level: String,
-    /// How to log.
+    /// Format of the log.
     pub log_format: LogFormat,
 }
 
@@ -48,12 +48,12 @@ impl Default for Telemetry {
     }
 }
 
-/// Form of the log.
+/// Format of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }

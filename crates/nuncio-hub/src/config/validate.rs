@@ -1,4 +1,4 @@
-//! Settings that do not go together.
+//! Settings that contradict each other.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -10,16 +10,16 @@ use super::{
     form::{BASE_URL, is_base},
 };
 
-/// What to do about a hub that would serve nobody.
-pub(crate) const NO_AGENT: &str = "there is no agent to serve; say --agent NAME=URL, list agents in nuncio.toml (`nuncio init` writes one), say \
-     --demo for the demo agents, or leave administration on and say `nuncio agent add NAME URL` once it runs";
+/// The message for a hub without agents.
+pub(crate) const NO_AGENT: &str = "there is no agent to serve; use --agent NAME=URL, list agents in nuncio.toml (`nuncio init` writes one), use \
+     --demo for the demo agents, or leave administration on and run `nuncio agent add NAME URL` later";
 
 /// A mistake in a configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invalid {
     /// The key of `nuncio.toml` that is wrong; empty if something is missing.
     pub key: String,
-    /// What is wrong with it and what to do.
+    /// The mistake, and the remedy.
     pub text: String,
 }
 
@@ -39,14 +39,14 @@ impl fmt::Display for Invalid {
 }
 
 impl Config {
-    /// Every mistake that can be seen without files and network.
+    /// Lists the mistakes that can be found without files and network.
     #[must_use]
     pub fn validate(&self) -> Vec<Invalid> {
         [self.validate_hub(), self.validate_agents()].concat()
     }
 
-    /// Compares the settings of a tree with each other, where they are right: what follows from a mistake is not
-    /// another one.
+    /// Compares the valid settings of a tree with each other: consequences of a mistake are not reported as
+    /// further ones.
     pub(super) fn compare(&self, tree: &Node, findings: &mut Findings) {
         let is_error = |problem: &&Problem| problem.severity == Severity::Error;
         let is_of_agent = |problem: &Problem| problem.key.starts_with("agents.");
@@ -61,17 +61,17 @@ impl Config {
         }
     }
 
-    /// What has no effect in the store is a mistake on the command line; in a file it may wait for another store.
+    /// A setting without effect for the store is an error on the command line; in a file it may be for
+    /// another store.
     fn compare_store(&self, tree: &Node, findings: &mut Findings) {
         let store = self.data.store();
         let (key, text) = match &store {
             Data::Memory { .. } => {
-                ("durability", "memory promises nothing; add --data with a file or a database".to_owned())
+                ("durability", "has no effect in memory; add --data with a file or a database".to_owned())
             }
-            Data::Sqlite { .. } | Data::Postgres { .. } => (
-                "keep_finished",
-                format!("is for memory; tasks in {store} are kept by their age, say --keep-days"),
-            ),
+            Data::Sqlite { .. } | Data::Postgres { .. } => {
+                ("keep_finished", format!("is for memory; tasks in {store} are kept by age, use --keep-days"))
+            }
         };
         let path = ["data", key];
         if tree.find(&path).is_some_and(|node| node.spot.is_file()) {
@@ -81,13 +81,14 @@ impl Config {
         }
     }
 
-    /// Each issuer is there once, and names agents that there are, or will be by the admin API.
+    /// Checks that each issuer is listed once. Agents it allows may be added later by the admin API: a
+    /// warning.
     fn compare_issuers(&self, tree: &Node, findings: &mut Findings) {
         let known: Vec<&str> = tree.find(&["agents"]).into_iter().flat_map(Node::keys).collect();
         for (at, issuer) in self.identity.jwt.iter().enumerate() {
             let index = at.to_string();
             if self.identity.jwt[..at].iter().any(|other| other.issuer == issuer.issuer) {
-                let text = "there are two of this issuer; say its audiences in one of them";
+                let text = "this issuer is listed twice; list all its audiences in one entry";
                 findings.refuse_in(tree, &["identity", "jwt", &index, "issuer"], text);
             }
             for (at, name) in issuer.allow.iter().flatten().enumerate() {
@@ -101,8 +102,8 @@ impl Config {
         }
     }
 
-    /// An address of another machine on loopback means a proxy. One that is not trusted is not known to the hub, and
-    /// one that tells nothing of its callers makes them look like programs of this machine.
+    /// Warns of a proxy that is not trusted: on loopback, a public URL of another machine implies a proxy. If
+    /// it adds no forwarding headers, its callers look like programs on this machine.
     fn warn_of_silent_proxy(&self, tree: &Node, findings: &mut Findings) {
         let is_foreign = |host: &Host<&str>| match host {
             Host::Domain(name) => *name != "localhost",
@@ -116,7 +117,7 @@ impl Config {
                 tree,
                 &["public_url"],
                 "callers of a proxy that adds no X-Forwarded-For need no credentials, as long as there is no key; set \
-                 identity.anonymous = \"never\" (--no-anonymous), or say --allow-anonymous if that is what you want",
+                 identity.anonymous = \"never\" (--no-anonymous), or use --allow-anonymous if that is intended",
             );
         }
     }
@@ -135,22 +136,22 @@ impl Config {
                 "trusted_proxies",
                 "a trusted proxy would let anybody call the agents, because no credentials are configured and its \
                  calls come from this machine; set identity.anonymous = \"never\" (--no-anonymous) and make keys, or \
-                 say --allow-anonymous if that is what you want",
+                 use --allow-anonymous if that is intended",
             ));
         }
         if !self.listen.ip().is_loopback() && !has_credentials {
             found.push(Invalid::new(
                 "listen",
                 "would let anybody call the agents, because no credentials are configured; listen on 127.0.0.1, \
-                 set identity.anonymous = \"never\" (--no-anonymous) and make keys, or say --allow-anonymous if that is \
-                 what you want",
+                 set identity.anonymous = \"never\" (--no-anonymous) and make keys, or use --allow-anonymous if that is \
+                 intended",
             ));
         }
         if self.listen.ip().is_unspecified() && self.public_url.is_none() {
             found.push(Invalid::new(
                 "listen",
                 format!(
-                    "cards must say where callers reach the agents, and {} is no address to call; add \
+                    "cards need an address that callers can use, and {} is none; add \
                      --public-url or public_url, such as {}://HOST:{}",
                     self.listen.ip(),
                     self.scheme(),
@@ -161,7 +162,7 @@ impl Config {
         if self.admin.listen.is_some_and(|listen| !listen.ip().is_loopback()) {
             found.push(Invalid::new(
                 "admin.listen",
-                "administration is for this machine only; listen on 127.0.0.1, and from elsewhere come by a \
+                "administration is for this machine only; listen on 127.0.0.1, and from other machines use a \
                  tunnel, such as ssh -L 2603:127.0.0.1:2603",
             ));
         }
@@ -173,8 +174,8 @@ impl Config {
         if !self.card_keys.is_empty() && !self.trusted_proxies.is_empty() && self.public_url.is_none() {
             found.push(Invalid::new(
                 "card_keys",
-                "card keys (--card-key) with trusted proxies (--trust-proxy) would sign whatever address a \
-                 caller gets a proxy to hand on; add --public-url or public_url with the address that callers \
+                "card keys (--card-key) with trusted proxies (--trust-proxy) would sign any address that a \
+                 caller makes a proxy forward; add --public-url or public_url with the address that callers \
                  use, such as https://agents.example.com",
             ));
         }
@@ -184,9 +185,17 @@ impl Config {
         let connections = &self.connections;
         for (key, is_zero, why) in [
             ("connections.max", connections.most == 0, "nobody could connect"),
-            ("connections.max_streams", connections.streams == 0, "nobody could ask anything by HTTP/2"),
-            ("connections.head_seconds", connections.head_timeout.is_zero(), "nobody could say anything"),
-            ("connections.idle_seconds", connections.idle_timeout.is_zero(), "nobody could say anything"),
+            ("connections.max_streams", connections.streams == 0, "no request could be made over HTTP/2"),
+            (
+                "connections.head_seconds",
+                connections.head_timeout.is_zero(),
+                "no request could be read in time",
+            ),
+            (
+                "connections.idle_seconds",
+                connections.idle_timeout.is_zero(),
+                "every connection would be closed at once",
+            ),
         ] {
             if is_zero {
                 found.push(Invalid::new(key, format!("{why}; expected 1 or more")));
@@ -215,7 +224,7 @@ impl Config {
                 found.push(Invalid::new(format!("agents.{}.command", agent.name), wrong));
             }
         }
-        // One may be added by the API, or was when there was one and is kept.
+        // With the admin API one may be added later; a durable store may have one that was added before.
         if names.is_empty() && self.admin.listen.is_none() && !self.data.is_durable() {
             found.push(Invalid::new("", NO_AGENT));
         }
@@ -230,7 +239,7 @@ impl Config {
     }
 }
 
-/// Notes mistakes with the place where they are written.
+/// Notes mistakes with their positions.
 fn note(found: Vec<Invalid>, tree: &Node, findings: &mut Findings) {
     for Invalid { key, text } in found {
         if key.is_empty() {

@@ -1,10 +1,10 @@
-//! What a caller may know of.
+//! The agents that a caller may see.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
 use crate::trail::{Row, Trail, What};
 
-/// Which agents a caller may know of. An extension of every request; one without it may know of none.
+/// The agents that a caller may see; an extension of every request. A request without it may see none.
 #[derive(Clone)]
 pub(crate) struct Access {
     /// `None`: all.
@@ -12,7 +12,7 @@ pub(crate) struct Access {
     witness: Option<Witness>,
 }
 
-/// Who asks, and who is told when it asks for what it may not.
+/// The identity of a caller, for the trail's row about a denied agent.
 #[derive(Clone)]
 pub(super) struct Witness {
     pub(super) trail: Trail,
@@ -22,24 +22,24 @@ pub(super) struct Witness {
 }
 
 impl Access {
-    /// To all agents.
+    /// Access to all agents.
     pub(crate) const fn all() -> Self {
         Self { agents: None, witness: None }
     }
 
-    /// To these agents; `None`: to all.
+    /// Access to these agents; `None`: to all.
     pub(super) fn to(agents: Option<Arc<[String]>>, witness: Witness) -> Self {
-        // Who may everything is denied nothing.
+        // A caller with access to all agents is never denied one.
         let witness = agents.is_some().then_some(witness);
         Self { agents, witness }
     }
 
-    /// True if there is such an agent as far as this caller knows.
+    /// True if the caller may see this agent.
     pub(crate) fn may_call(&self, agent: &str) -> bool {
         self.agents.as_ref().is_none_or(|agents| agents.iter().any(|allowed| allowed == agent))
     }
 
-    /// True if there is such an agent as far as this caller knows; if not, it is written down that it asked.
+    /// True if the caller may see this agent; a denial is noted in the trail.
     pub(crate) fn admits(&self, agent: &str) -> bool {
         let admits = self.may_call(agent);
         if let Some(witness) = self.witness.as_ref().filter(|_| !admits) {

@@ -1,6 +1,6 @@
-//! How often somebody may be wrong: after so many wrong credentials in a minute, wrong ones from that address are
-//! told to wait for the minute to end. Right ones pass: many callers share an address, and one of them must not lock
-//! out the others. That lets nobody guess faster: a key has 256 random bits, whatever the rate.
+//! Throttle of wrong credentials: after [`MOST`] in a minute from one address, further wrong ones are
+//! answered with "wait" until the minute ends. Valid ones pass: many callers share an address, and one of
+//! them must not lock out the others. This makes guessing no faster: a key has 256 random bits.
 
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 
@@ -9,15 +9,15 @@ use tokio::time::Instant;
 
 use crate::network::subscriber_network;
 
-/// For how long attempts are counted, from the first.
+/// Period of counting, from the first failure.
 const WINDOW: Duration = Duration::from_secs(60);
-/// How many may fail. Enough for a program that starts with the wrong key on many connections, and nothing
-/// against what there is to guess.
+/// Failures per period. Enough for a program that starts with a wrong key on many connections, and negligible
+/// for guessing.
 const MOST: u32 = 60;
-/// How many addresses are remembered. Who has more can be wrong more often.
+/// Maximum number of addresses that are tracked. A caller with more addresses can fail more often.
 const ADDRESSES: usize = 10_000;
 
-/// The attempts that failed, by address.
+/// Failed attempts by network.
 #[derive(Default)]
 pub(super) struct AuthThrottle(Mutex<HashMap<IpAddr, Window>>);
 
@@ -27,19 +27,19 @@ struct Window {
 }
 
 impl AuthThrottle {
-    /// How long this address has to wait, if it has to.
+    /// The time until attempts of this address are judged again, if it is throttled.
     pub(super) fn wait(&self, peer: IpAddr, now: Instant) -> Option<Duration> {
         let windows = self.windows();
         let window = windows.get(&subscriber_network(peer)).filter(|window| window.failed >= MOST)?;
         window.ends.checked_duration_since(now).filter(|wait| !wait.is_zero())
     }
 
-    /// One has failed.
+    /// Counts a failed attempt.
     pub(super) fn failed(&self, peer: IpAddr, now: Instant) {
         let mut windows = self.windows();
         if windows.len() >= ADDRESSES {
             windows.retain(|_, window| window.ends > now);
-            // All at once: rather some get another chance than all wait for a search.
+            // All at once: forgetting some failures is better than a search under the lock.
             if windows.len() >= ADDRESSES {
                 windows.clear();
             }

@@ -1,4 +1,4 @@
-//! The identity of a caller, by which limits are kept.
+//! The identity of a caller for limits.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The end of a credential: a stream that was opened with it ends with it.
+//! Expiry of credentials: a stream ends when the credential that opened it does.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,18 +11,18 @@ use super::{
 };
 use crate::clock;
 
-/// When a credential expires.
+/// The events that end a credential.
 pub(super) enum CredentialExpiry {
-    /// Nothing was shown.
+    /// Anonymous callers have no credential.
     Never,
-    /// With the key, or before that with this secret of it, for as long as others are taken, too.
+    /// Ends with the key, or earlier with this secret of it, when the overlap after a rotation is over.
     Key { keyring: Arc<Keyring>, id: String, hash: Hash },
-    /// With the token, or before that with its issuer.
+    /// Ends with the token, or earlier when its issuer is removed.
     Token { at: Option<Timestamp>, issuer: CancellationToken },
 }
 
 impl CredentialExpiry {
-    /// True if there is nothing that could expire.
+    /// True if there is no credential that could expire.
     pub(super) fn is_never(&self) -> bool {
         matches!(self, Self::Never)
     }
@@ -34,12 +34,12 @@ impl CredentialExpiry {
             Self::Key { keyring, id, hash } => {
                 let mut changes = keyring.changes();
                 loop {
-                    // What is worth something now may be worth less after a change.
+                    // A change of the keyring may have revoked the key or shortened its validity.
                     let given = Given { id: &id, hash };
                     let Ok(entry) = keyring.look_up(&given, clock::now()) else { return };
                     tokio::select! {
                         () = passed(entry.worth_until(&hash)) => return,
-                        // It ends with the keyring, which is here.
+                        // An error is impossible: the sender lives in the keyring, which we hold.
                         _ = changes.changed() => {}
                     }
                 }
@@ -52,7 +52,7 @@ impl CredentialExpiry {
     }
 }
 
-/// Comes back when this moment has passed; never if there is none.
+/// Returns at this time; never if there is none.
 async fn passed(at: Option<Timestamp>) {
     let Some(at) = at else { return std::future::pending().await };
     let left = at.as_millis().saturating_sub(clock::now().as_millis());

@@ -1,4 +1,4 @@
-//! What cards say about who may call: exactly what is asked for, and nothing where nothing is.
+//! Security schemes on cards: exactly those that the hub accepts, none where none is required.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use nuncio_protocol::{
 
 use super::{API_KEY, issuer::Issuer};
 
-/// The ways to prove who one is, each of which will do.
+/// The accepted security schemes; each suffices alone.
 pub(super) fn schemes<'a>(issuers: impl IntoIterator<Item = &'a Issuer>) -> Vec<(String, SecurityScheme)> {
     let bearer = HttpAuthSecurityScheme {
         description: "An API key of this hub.".to_owned(),
@@ -43,13 +43,13 @@ pub(super) fn schemes<'a>(issuers: impl IntoIterator<Item = &'a Issuer>) -> Vec<
     schemes
 }
 
-/// Puts these, and no others, on a card.
+/// Replaces the security schemes and requirements of a card.
 pub(super) fn declare(card: &mut AgentCard, schemes: Vec<(String, SecurityScheme)>) {
     let require = |name: &String| SecurityRequirement {
         schemes: BTreeMap::from([(name.clone(), StringList::default())]),
     };
     card.security_requirements = schemes.iter().map(|(name, _)| require(name)).collect();
     card.security_schemes = schemes.into_iter().collect();
-    // They name schemes of somebody else, which nobody asks for here.
+    // They refer to schemes of the upstream card, which this hub does not accept.
     card.skills.iter_mut().for_each(|skill| skill.security_requirements.clear());
 }

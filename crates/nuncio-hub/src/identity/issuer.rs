@@ -1,6 +1,6 @@
-//! An issuer of tokens, and the keys that it publishes: fetched once however many calls wait for them, kept for
-//! as long as the issuer cannot be reached, and fetched again when a token names one that is not known, but not
-//! as often as a stranger likes.
+//! An issuer of tokens and its published keys. They are fetched once however many calls wait for them, kept
+//! while the issuer cannot be reached, and fetched again when a token names an unknown key, but at most once
+//! per [`MIN_INTERVAL`], so that strangers cannot cause more requests.
 
 use std::{
     sync::{Arc, Once},
@@ -23,51 +23,51 @@ use url::Url;
 
 use crate::config;
 
-/// A server that takes longer is taken for down.
+/// Timeout of a fetch.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The largest document that is read.
+/// Maximum size of a document.
 const MAX_BODY: usize = 256 << 10;
-/// How long we wait at least between two requests, whatever happens.
+/// Minimum time between two fetches, also after failures and for unknown keys.
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
-/// When we look again for keys without being asked.
+/// Age at which keys are fetched again without a call that needs them.
 const REFRESH: Duration = Duration::from_secs(15 * 60);
-/// The most keys of a set that are kept.
+/// Maximum number of keys that are kept of a set.
 const MOST_KEYS: usize = 64;
 
 /// A key of an issuer.
 pub(super) struct PublishedKey {
     pub(super) kid: Option<String>,
-    /// What it is for, if it says.
+    /// The algorithm that it is restricted to, if any.
     pub(super) algorithm: Option<KeyAlgorithm>,
     pub(super) key: DecodingKey,
 }
 
 type Keys = Arc<Vec<PublishedKey>>;
 
-/// An issuer that is believed.
+/// A trusted issuer.
 pub(crate) struct Issuer {
     pub(super) settings: config::Issuer,
-    /// Done when it is believed no more, or by other settings.
+    /// Cancelled when the issuer is removed or its settings change.
     pub(super) ended: CancellationToken,
-    /// Where it says where its keys are; `None` if we were told where they are.
+    /// Its OpenID discovery document; `None` if the settings have the URL of its keys.
     discovery: Option<Url>,
     egress: Egress,
     /// Held by the one that fetches; the others wait for it.
     flight: tokio::sync::Mutex<()>,
-    /// The lock is held for a look or a change, never across a request.
+    /// Held for reads and updates, never across a request.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     keys: Option<Keys>,
-    /// When the last request ended, however it did.
+    /// Time at which the last fetch ended, successful or not.
     asked: Option<Instant>,
-    /// It failed.
+    /// The last fetch failed.
     failed: bool,
 }
 
-/// No keys to judge by: nobody can say whether a token is good.
+/// There are no keys to verify a token with.
 #[derive(Debug)]
 pub(super) struct Unreachable;
 
@@ -79,8 +79,7 @@ impl Issuer {
             None => {
                 let base = settings.issuer.trim_end_matches('/');
                 let url = format!("{base}/.well-known/openid-configuration");
-                let wrong =
-                    |_| anyhow::anyhow!("identity: the name of an issuer is no address; give its jwks_url");
+                let wrong = |_| anyhow::anyhow!("identity: the issuer is not an address; set its jwks_url");
                 Some(Url::parse(&url).map_err(wrong)?)
             }
         };
@@ -89,17 +88,17 @@ impl Issuer {
         Ok(Self { settings, ended, discovery, egress, flight, state })
     }
 
-    /// As its tokens say it.
+    /// Its name, as the claim `iss` has it.
     pub(super) fn name(&self) -> &str {
         &self.settings.issuer
     }
 
-    /// Where it describes itself, if that is where we look.
+    /// The URL of its discovery document, if its keys are found by that.
     pub(super) fn discovery(&self) -> Option<&Url> {
         self.discovery.as_ref()
     }
 
-    /// Its keys, among them the one of this name, if it has one; they are fetched if it is not known.
+    /// Its keys. Fetches them if none is known by the name `kid`.
     pub(super) async fn keys(&self, kid: Option<&str>) -> Result<Keys, Unreachable> {
         let knows = |keys: &Keys| match kid {
             Some(kid) => keys.iter().any(|key| key.kid.as_deref() == Some(kid)),
@@ -111,13 +110,13 @@ impl Issuer {
         self.fetch_unless_early(MIN_INTERVAL).await;
         let state = self.state();
         match &state.keys {
-            // While it does not answer, nobody knows whether there is such a key.
+            // While the issuer does not answer, it is unknown whether it has such a key.
             Some(keys) if knows(keys) || !state.failed => Ok(Arc::clone(keys)),
             Some(_) | None => Err(Unreachable),
         }
     }
 
-    /// Looks for new keys now and then, so that calls need not wait for them.
+    /// Fetches keys when they are due, so that calls need not wait for them.
     pub(super) async fn keep_fresh(&self) {
         let interval = if self.state().failed { MIN_INTERVAL } else { REFRESH };
         self.fetch_unless_early(interval).await;
@@ -128,7 +127,7 @@ impl Issuer {
         if is_early() {
             return;
         }
-        // One that is given up while it fetches frees the lock, and the next in line fetches.
+        // If this future is dropped while it fetches, the lock is free and the next in line fetches.
         let _flight = self.flight.lock().await;
         if is_early() {
             return;
@@ -152,17 +151,17 @@ impl Issuer {
         let url = match (&self.settings.jwks_url, &self.discovery) {
             (Some(url), _) => url.clone(),
             (None, Some(discovery)) => self.discover(discovery).await?,
-            (None, None) => return Err("nobody says where its keys are".to_owned()),
+            (None, None) => return Err("it has neither a jwks_url nor a discovery document".to_owned()),
         };
         let json = self.get(&url).await?;
-        let keys = json["keys"].as_array().ok_or("its keys are no JWK set")?;
+        let keys = json["keys"].as_array().ok_or("its keys are not a JWK set")?;
         Ok(keys.iter().filter_map(published).take(MOST_KEYS).collect())
     }
 
     /// OpenID Connect Discovery 1.0, section 4.
     async fn discover(&self, url: &Url) -> Result<Url, String> {
         let json = self.get(url).await?;
-        // Section 4.3: else anybody whose document we are led to could speak for it.
+        // Section 4.3: otherwise any document that we are led to could speak for the issuer.
         if json["issuer"].as_str() != Some(self.name()) {
             return Err("its document names another issuer".to_owned());
         }
@@ -178,7 +177,7 @@ impl Issuer {
         if response.status() != StatusCode::OK {
             return Err(format!("it answered {}", response.status().as_u16()));
         }
-        serde_json::from_slice(response.body()).map_err(|_| "its answer is no JSON".to_owned())
+        serde_json::from_slice(response.body()).map_err(|_| "its answer is not JSON".to_owned())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -186,7 +185,7 @@ impl Issuer {
     }
 }
 
-/// A key that signatures can be verified with. Secrets that are shared prove nothing.
+/// A public key for signatures. Shared secrets are left out: they prove nothing.
 fn published(json: &Value) -> Option<PublishedKey> {
     let jwk: Jwk = serde_json::from_value(json.clone()).ok()?;
     let is_public = matches!(
@@ -200,11 +199,11 @@ fn published(json: &Value) -> Option<PublishedKey> {
     Some(PublishedKey { kid: jwk.common.key_id, algorithm: jwk.common.key_algorithm, key })
 }
 
-/// The library needs to be told once per process which cryptography to use; it is the one of our TLS.
+/// Installs the cryptography of our TLS as the one of the JWT library, which needs it once per process.
 fn install_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // If somebody else has installed one, it is that one.
+        // An error means that one is installed already; then that one is used.
         let _ = DEFAULT_PROVIDER.install_default();
     });
 }

@@ -1,7 +1,7 @@
-//! A token (JWT, RFC 7519) of an issuer that is believed: what it must be, and whom it makes of its bearer.
+//! Verification of tokens (JWT, RFC 7519) of trusted issuers, and the caller that follows from their claims.
 //!
-//! The issuer decides which algorithms count; `none` and those with a shared secret never do. Where a token
-//! says that its keys are (`jku`, `jwk`, `x5c`) is not looked at.
+//! The issuer's settings list the accepted algorithms; `none` and those with a shared secret are never
+//! accepted. Keys that a token brings or refers to (`jku`, `jwk`, `x5c`) are ignored.
 
 use std::{str::FromStr as _, sync::Arc};
 
@@ -14,36 +14,36 @@ use tokio_util::sync::CancellationToken;
 use super::issuer::{Issuer, PublishedKey, Unreachable};
 use crate::config;
 
-/// By how many seconds the clocks of issuer and hub may differ.
+/// Seconds by which the clocks of issuer and hub may differ.
 const LEEWAY: u64 = 30;
-/// The longest token that is looked at.
+/// Maximum length of a token.
 const LONGEST: usize = 16 << 10;
-/// The longest name that a claim may say.
+/// Maximum length of a name in a claim.
 const LONGEST_NAME: usize = 256;
-/// How many keys are tried for a token that names none.
+/// Maximum number of keys that are tried for a token that names none.
 const MOST_TRIES: usize = 8;
 
-/// What a claim says of all.
+/// The value of a claim that stands for all agents or operations.
 const ALL: &str = "*";
 
 type Claims = Map<String, Value>;
 
-/// Whoever showed a token.
+/// The caller that a token authenticates.
 pub(super) struct Bearer {
     pub(super) caller: Caller,
     pub(super) agents: Option<Arc<[String]>>,
-    /// Until when it is taken.
+    /// Time of expiry, with the leeway.
     pub(super) until: Option<Timestamp>,
-    /// Done when its issuer is believed no more.
+    /// Cancelled when the issuer is removed.
     pub(super) issuer: CancellationToken,
 }
 
-/// Why a token is not taken.
+/// The reason why a token is refused.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// In words for whoever has it.
+    /// Worded for the holder of the token.
     Invalid(&'static str),
-    /// Nobody can say.
+    /// The issuer's keys are not available.
     Unreachable,
 }
 
@@ -53,25 +53,25 @@ impl From<Unreachable> for Refusal {
     }
 }
 
-/// True if it may be a token at all.
+/// True if the text has the shape of a token.
 pub(super) fn is_token(text: &str) -> bool {
     text.len() <= LONGEST && text.split('.').count() == 3
 }
 
-/// Whom the token makes of its bearer.
+/// Verifies a token and makes the caller from its claims.
 pub(super) async fn verify(token: &str, issuers: &[Arc<Issuer>]) -> Result<Bearer, Refusal> {
     let malformed = || Refusal::Invalid("the token is malformed");
     let header =
-        decode_header(token).map_err(|_| Refusal::Invalid("the token's signature is of no known kind"))?;
+        decode_header(token).map_err(|_| Refusal::Invalid("the token's signature algorithm is unknown"))?;
     if header.crit.is_some() {
-        // RFC 7515, 4.1.11: what we do not understand and must, we refuse.
+        // RFC 7515, section 4.1.11: a critical extension that is not understood must be refused.
         return Err(malformed());
     }
     let issuer = issuer_of(token).ok_or_else(malformed)?;
     let issuer = issuers.iter().find(|known| known.name() == issuer);
     let issuer = issuer.ok_or(Refusal::Invalid("the token's issuer is not known here"))?;
     if !issuer.settings.algorithms.iter().any(|allowed| algorithm(*allowed) == header.alg) {
-        return Err(Refusal::Invalid("the token's signature is of a kind that does not count here"));
+        return Err(Refusal::Invalid("the token's signature algorithm is not accepted here"));
     }
     let keys = issuer.keys(header.kid.as_deref()).await?;
     let fits = |key: &&PublishedKey| {
@@ -94,7 +94,7 @@ pub(super) async fn verify(token: &str, issuers: &[Arc<Issuer>]) -> Result<Beare
     Err(refusal)
 }
 
-/// The issuer that a token names. Nothing of it is proved yet.
+/// The issuer that a token names, unverified.
 fn issuer_of(token: &str) -> Option<String> {
     let claims: Claims =
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?).ok()?;
@@ -117,7 +117,7 @@ fn explain(error: &ErrorKind) -> &'static str {
         ErrorKind::ImmatureSignature => "the token is not valid yet",
         ErrorKind::InvalidAudience => "the token is for another audience",
         ErrorKind::MissingRequiredClaim(_) => "the token lacks one of the claims exp, iss, aud",
-        ErrorKind::InvalidSignature => "the token's signature does not hold",
+        ErrorKind::InvalidSignature => "the token's signature is wrong",
         _ => "the token is not valid",
     }
 }
@@ -125,12 +125,13 @@ fn explain(error: &ErrorKind) -> &'static str {
 fn bearer(issuer: &Issuer, claims: &Claims) -> Result<Bearer, Refusal> {
     let settings = &issuer.settings;
     let principal = claims.get(&settings.principal_claim).and_then(name);
-    let principal = principal.ok_or(Refusal::Invalid("the token does not say who calls"))?;
-    // With the issuer in it, two of which may have the same names; the mark is in no name of a key's principal.
+    let principal = principal.ok_or(Refusal::Invalid("the token lacks the claim with the caller's name"))?;
+    // With the issuer, because two issuers may use the same names. No principal of an API key contains a `#`.
     let mut caller = Caller::authenticated(format!("{}#{principal}", settings.issuer));
     if let Some(claim) = &settings.tenant_claim {
         let tenant = claims.get(claim).and_then(name);
-        caller = caller.of_tenant(tenant.ok_or(Refusal::Invalid("the token does not say for which tenant"))?);
+        caller =
+            caller.of_tenant(tenant.ok_or(Refusal::Invalid("the token lacks the claim with the tenant"))?);
     }
     let named = settings.operations_claim.as_ref().map(|claim| words(claims.get(claim)));
     if settings.operations.is_some() || named.is_some() {
@@ -150,14 +151,14 @@ fn bearer(issuer: &Issuer, claims: &Claims) -> Result<Bearer, Refusal> {
     Ok(Bearer { caller, agents, until: until(claims), issuer: issuer.ended.clone() })
 }
 
-/// Until when the token is taken. Some write the seconds with a fraction.
+/// Expiry of the token, with the leeway. Some issuers write the seconds with a fraction.
 fn until(claims: &Claims) -> Option<Timestamp> {
     let seconds = claims.get("exp")?.as_f64()? + LEEWAY as f64;
     Some(Timestamp::from_millis((seconds * 1000.0) as i64).unwrap_or(Timestamp::MAX))
 }
 
-/// What a claim names: a list, or words with spaces between them, as in `scope` (RFC 8693, 4.2). Nothing if it
-/// is not there: what is not said is not allowed.
+/// The items of a claim: a list, or words separated by spaces as in `scope` (RFC 8693, section 4.2). An
+/// absent claim has no items, so it allows nothing.
 fn words(claim: Option<&Value>) -> Vec<&str> {
     match claim {
         Some(Value::String(text)) => text.split_ascii_whitespace().collect(),
@@ -170,7 +171,7 @@ fn is_in(name: &str, named: &[&str]) -> bool {
     named.iter().any(|named| [name, ALL].contains(named))
 }
 
-/// A name in a claim: text, or a number that some use as one.
+/// A name in a claim: text, or a number, which some issuers use.
 fn name(claim: &Value) -> Option<String> {
     let name = match claim {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! What is known about an API key: whose it is, what it allows, and until when. Never the key itself.
+//! The stored facts about an API key: principal, permissions, limits, expiry. The secret is not among them.
 
 use nuncio_protocol::{
     Timestamp,
@@ -8,55 +8,55 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Rate;
 
-/// The longest name of a key, a principal or a tenant.
+/// Maximum length of the name of a key, a principal or a tenant.
 const LONGEST: usize = 128;
 
 /// An API key, without its secret.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
-    /// Its place among the others; part of its text.
+    /// Random id; part of the key's text.
     pub id: String,
-    /// What people call it.
+    /// The name that operators gave it.
     pub name: String,
-    /// Whose tasks its holder has. Keys of one principal share them.
+    /// Owner of the tasks that its callers see. Keys of one principal share them.
     pub principal: String,
-    /// Tasks are kept apart from those of the same principal elsewhere.
+    /// Tenant: keeps tasks apart from those of the same principal in other tenants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// The agents that it is for; absent: all.
+    /// The agents that it may call; absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents: Option<Vec<String>>,
-    /// The operations that it is for, by name; absent: all.
+    /// The operations that it may call, by name; absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<Vec<String>>,
-    /// In place of those for every caller.
+    /// Limits that replace those for every caller.
     #[serde(default, skip_serializing_if = "KeyLimits::is_empty")]
     pub limits: KeyLimits,
-    /// When it was made.
+    /// Time of creation.
     pub created: Timestamp,
-    /// From when on it is worth nothing; absent: never.
+    /// Time of expiry; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
-    /// When it was taken back.
+    /// Time of revocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<Timestamp>,
-    /// When its secret was last replaced.
+    /// Time of the last rotation of its secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotated: Option<Timestamp>,
-    /// Until when the secret before this one is taken as well.
+    /// Time until which the previous secret is still valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_ends: Option<Timestamp>,
 }
 
-/// What the holder of a key may ask for. What is absent is as for every caller.
+/// Limits of a key. An absent one is as for every caller.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyLimits {
     /// Requests a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_second: Option<f64>,
-    /// Requests at once after a rest; absent: one second's worth.
+    /// Requests at once after a pause; absent: one second's worth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
     /// Sends in progress.
@@ -68,43 +68,43 @@ pub struct KeyLimits {
 }
 
 impl KeyLimits {
-    /// True if it says nothing.
+    /// True if no limit is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The rate, if it says one.
+    /// The rate limit, if one is set.
     pub(crate) fn rate(&self) -> Option<Rate> {
         let per_second = self.per_second?;
         Some(Rate { per_second, burst: self.burst })
     }
 }
 
-/// A key to be made.
+/// A key to create.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct NewKey {
-    /// What people call it; no two keys have the same.
+    /// The name; unique among keys.
     pub name: String,
-    /// Whose tasks its holder has; absent: the name.
+    /// Owner of the tasks that its callers see; absent: the name.
     pub principal: Option<String>,
     pub tenant: Option<String>,
-    /// The agents that it is for; absent: all. They need not be there yet.
+    /// The agents that it may call; absent: all. They need not exist yet.
     pub agents: Option<Vec<String>>,
-    /// The operations that it is for, by name; absent: all.
+    /// The operations that it may call, by name; absent: all.
     pub operations: Option<Vec<String>>,
     pub expires: Option<Timestamp>,
     pub limits: KeyLimits,
 }
 
 impl NewKey {
-    /// A key of this name, for everything.
+    /// A key of this name, without restrictions.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// The key, if what is said about it can be.
+    /// Validates the fields and makes the key.
     pub(super) fn check(self, id: String, now: Timestamp) -> Result<Key, String> {
         let principal = self.principal.unwrap_or_else(|| self.name.clone());
         let named =
@@ -117,7 +117,7 @@ impl NewKey {
                 return Err("agents: name one, or leave them out for all".to_owned());
             }
             if let Some(wrong) = agents.iter().find(|agent| !is_agent_name(agent)) {
-                return Err(format!("agents: {wrong:?} is no name of an agent"));
+                return Err(format!("agents: {wrong:?} is not a valid name of an agent"));
             }
         }
         if let Some(operations) = &self.operations {
@@ -128,7 +128,7 @@ impl NewKey {
         }
         let KeyLimits { per_second, burst, .. } = self.limits;
         if per_second.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) || burst == Some(0) {
-            return Err("limits: a rate is more than 0, and so is a burst".to_owned());
+            return Err("limits: expected a rate and a burst of more than 0".to_owned());
         }
         Ok(Key {
             id,
@@ -147,7 +147,7 @@ impl NewKey {
     }
 }
 
-/// Principals of issuers have a `#` in them, and those of keys have none: nobody is somebody else by accident.
+/// Excludes `#`, which principals of issuers contain: so no key can have the principal of a token.
 fn check_name(what: &str, name: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._@:/+".contains(c);
     if name.is_empty() || name.len() > LONGEST || !name.chars().all(is_plain) {
@@ -161,7 +161,7 @@ fn is_agent_name(name: &str) -> bool {
     name.starts_with(is_plain) && name.chars().all(|c| is_plain(c) || c == '-') && name.len() <= 63
 }
 
-/// The operations of these names.
+/// The operations with these names.
 pub(super) fn operations_of(names: &[String]) -> Result<OpSet, String> {
     if names.is_empty() {
         return Err("operations: name one, or leave them out for all".to_owned());

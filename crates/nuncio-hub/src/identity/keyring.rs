@@ -1,10 +1,11 @@
-//! The API keys of the hub: found in memory, kept as records, shared with other hubs on the same database.
+//! The API keys of the hub: looked up in memory, stored as records, shared with other hubs on the same
+//! database.
 //!
-//! | record | key | says |
+//! | record | key | value |
 //! |---|---|---|
-//! | `key` | the id | what the key allows, and the hashes of its secrets |
-//! | `key-used` | the id | when it was last used, a minute late at most; apart, so that use is no change |
-//! | `key-change` | `all` | nothing; its version grows with every change, which is what other hubs look at |
+//! | `key` | the id | the permissions of the key, and the hashes of its secrets |
+//! | `key-used` | the id | time of the last use, at most a minute late; apart, so that a use is no change |
+//! | `key-change` | `all` | none; its version increases with every change, and other hubs poll it |
 
 use std::{
     collections::HashMap,
@@ -35,25 +36,25 @@ const KEY: &str = "key";
 const USED: &str = "key-used";
 const CHANGE: &str = "key-change";
 const ALL: &str = "all";
-/// How often a hub looks whether another has changed something.
+/// Interval at which a hub checks for changes by other hubs.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often it is written down which keys were used, in looks.
+/// Times of last use are stored once per this many checks.
 const LOOKS_PER_NOTE: u32 = 60;
-/// How many records are read at a time.
+/// Records per read.
 const PAGE: usize = 500;
-/// How often a change is tried again that lost against another.
+/// Maximum number of attempts of a change that conflicts with another.
 const TRIES: usize = 5;
 
-/// Why a key cannot be made or changed.
+/// The reason why a key cannot be created or changed.
 #[derive(Debug)]
 pub enum KeyringError {
     /// There is no such key.
     NotFound,
     /// Another key has this name.
     Taken,
-    /// What is said about it cannot be.
+    /// A field is invalid.
     Invalid(String),
-    /// The store, or the system.
+    /// The store or the system failed.
     Failed(anyhow::Error),
 }
 
@@ -76,11 +77,11 @@ impl std::fmt::Display for KeyringError {
 
 impl std::error::Error for KeyringError {}
 
-/// What is kept of a key.
+/// A key as it is stored.
 #[derive(Clone, Serialize, Deserialize)]
 struct Kept {
     key: Key,
-    /// The newest first.
+    /// Newest first.
     secrets: Vec<Secret>,
 }
 
@@ -88,32 +89,32 @@ struct Kept {
 struct Secret {
     /// SHA-256, in base64url.
     hash: String,
-    /// Until when it is taken; absent: as long as the key.
+    /// End of its validity; absent: that of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<Timestamp>,
 }
 
-/// A key that may be shown.
+/// A key in memory.
 pub(super) struct Entry {
     key: Key,
     secrets: Vec<(Hash, Option<Timestamp>)>,
     version: u64,
-    /// Whoever has shown it.
+    /// The caller that this key authenticates.
     pub(super) caller: Caller,
-    /// The agents that it is for.
+    /// The agents that it may call; `None`: all.
     pub(super) agents: Option<Arc<[String]>>,
     used: Arc<Use>,
 }
 
-/// When a key was last used. Unix milliseconds; 0: never.
+/// Time of the last use, in Unix milliseconds; 0: never.
 #[derive(Default)]
 struct Use {
     at: AtomicI64,
-    /// What of it is written down.
+    /// The part that is stored.
     noted: AtomicI64,
 }
 
-/// Why a key is not taken, in words for whoever has its secret.
+/// The reason for refusing a key, worded for its holder.
 pub(super) type Refusal = &'static str;
 
 impl Entry {
@@ -124,7 +125,7 @@ impl Entry {
             caller = caller.of_tenant(tenant.as_str());
         }
         if let Some(operations) = &key.operations {
-            // What is not known any more is not allowed any more.
+            // An operation that is no longer known is no longer allowed.
             let known = operations.iter().filter(|name| operations_of(&[(*name).clone()]).is_ok()).cloned();
             let known: Vec<_> = known.collect();
             caller = caller.limited_to(operations_of(&known).unwrap_or_else(|_| [].into_iter().collect()));
@@ -143,7 +144,7 @@ impl Entry {
         }
     }
 
-    /// How long it takes tells nothing about how much of a guess is right.
+    /// Checks a secret. The comparison takes constant time, so its duration tells nothing about a guess.
     fn judge(&self, hash: &Hash, now: Timestamp) -> Result<(), Refusal> {
         let is_it = |secret: &&(Hash, _)| constant_time::verify_slices_are_equal(&secret.0, hash).is_ok();
         let Some((_, until)) = self.secrets.iter().find(is_it) else { return Err("there is no such key") };
@@ -159,7 +160,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Until when a secret that was taken is, as far as is known now; `None`: for ever.
+    /// The time at which a valid secret expires, as far as is known now; `None`: never.
     pub(super) fn worth_until(&self, hash: &Hash) -> Option<Timestamp> {
         let secret = self.secrets.iter().find(|(known, _)| known == hash);
         [self.key.expires, secret.and_then(|(_, until)| *until)].into_iter().flatten().min()
@@ -178,7 +179,7 @@ impl Entry {
 #[derive(Default)]
 struct Snapshot {
     by_id: HashMap<String, Arc<Entry>>,
-    /// The version of [`CHANGE`] that it is of.
+    /// The version of [`CHANGE`] at which it was read.
     change: u64,
 }
 
@@ -186,9 +187,9 @@ struct Snapshot {
 pub struct Keyring {
     store: Arc<dyn Store>,
     snapshot: ArcSwap<Snapshot>,
-    /// Held while something is changed or read anew.
+    /// Held while keys are changed or loaded.
     changing: tokio::sync::Mutex<()>,
-    /// Grows with every change.
+    /// Counts changes.
     changed: watch::Sender<u64>,
 }
 
@@ -199,7 +200,7 @@ impl std::fmt::Debug for Keyring {
 }
 
 impl Keyring {
-    /// The keys that the store has.
+    /// Loads the keys from the store.
     pub(crate) async fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
         let (snapshot, changing, changed) = Default::default();
         let keyring = Self { store, snapshot, changing, changed };
@@ -215,33 +216,33 @@ impl Keyring {
         Ok(keyring)
     }
 
-    /// True if there is a key, be it worth anything or not: one that was revoked opens no door again.
+    /// True if there is any key, valid or not: revoking the last one does not admit anonymous callers again.
     pub(super) fn has_any(&self) -> bool {
         !self.snapshot.load().by_id.is_empty()
     }
 
-    /// Tells of changes.
+    /// A subscription to changes.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// The key that was given, if it is worth anything now.
+    /// Looks up a key from a request and checks that it is valid now.
     pub(super) fn look_up(&self, given: &Given<'_>, now: Timestamp) -> Result<Arc<Entry>, Refusal> {
         let entry = self.snapshot.load().by_id.get(given.id).cloned().ok_or("there is no such key")?;
         entry.judge(&given.hash, now).map(|()| entry)
     }
 
-    /// The same, and it is used by that.
+    /// Looks up a key like [`Self::look_up`], and notes the time of use.
     pub(super) fn find(&self, given: &Given<'_>, now: Timestamp) -> Result<Arc<Entry>, Refusal> {
         let entry = self.look_up(given, now)?;
-        // Not at each use: all cores would write to the same place.
+        // At most once a second: otherwise all cores would write to the same cache line.
         if now.as_millis() - entry.used.at.load(Ordering::Relaxed) > 1000 {
             entry.used.at.store(now.as_millis(), Ordering::Relaxed);
         }
         Ok(entry)
     }
 
-    /// All keys with when they were last used, by name.
+    /// All keys, sorted by name, each with the time of its last use.
     #[must_use]
     pub fn list(&self) -> Vec<(Key, Option<Timestamp>)> {
         let snapshot = self.snapshot.load();
@@ -251,7 +252,7 @@ impl Keyring {
         keys
     }
 
-    /// The key of this id or name, and when it was last used.
+    /// The key with this id or name, and the time of its last use.
     #[must_use]
     pub fn show(&self, id_or_name: &str) -> Option<(Key, Option<Timestamp>)> {
         let snapshot = self.snapshot.load();
@@ -260,10 +261,10 @@ impl Keyring {
         Some((entry.key.clone(), entry.last_used()))
     }
 
-    /// Makes a key. Its text is not to be had again.
+    /// Creates a key. Its text cannot be retrieved again.
     ///
     /// # Errors
-    /// It cannot be so, or not be kept.
+    /// A field is invalid, the name is taken, or the store fails.
     pub async fn create(&self, new: NewKey) -> Result<(Key, KeyText), KeyringError> {
         let _alone = self.changing.lock().await;
         if self.snapshot.load().by_id.values().any(|entry| entry.key.name == new.name) {
@@ -280,10 +281,10 @@ impl Keyring {
         Ok((key, text))
     }
 
-    /// Gives a key a new secret. The one before is taken for as long as `overlap` says.
+    /// Gives a key a new secret. The previous one stays valid for `overlap`.
     ///
     /// # Errors
-    /// There is no such key, it was revoked, or it cannot be kept.
+    /// There is no such key, it was revoked, or the store fails.
     pub async fn rotate(&self, id_or_name: &str, overlap: Duration) -> Result<(Key, KeyText), KeyringError> {
         let mut made = None;
         let key = self
@@ -305,10 +306,10 @@ impl Keyring {
         Ok((key, made.ok_or(KeyringError::NotFound)?))
     }
 
-    /// Takes a key back, at once: its open streams end.
+    /// Revokes a key at once: its open streams end.
     ///
     /// # Errors
-    /// There is no such key, or it cannot be kept.
+    /// There is no such key, or the store fails.
     pub async fn revoke(&self, id_or_name: &str) -> Result<Key, KeyringError> {
         let revoke = |kept: &mut Kept| {
             kept.key.revoked.get_or_insert_with(now);
@@ -317,16 +318,16 @@ impl Keyring {
         self.change(id_or_name, revoke).await
     }
 
-    /// Forgets a key, at once: its open streams end.
+    /// Deletes a key at once: its open streams end.
     ///
     /// # Errors
     /// There is no such key, or the store fails.
     pub async fn delete(&self, id_or_name: &str) -> Result<Key, KeyringError> {
-        // First revoked: should we stop in between, it is worth nothing in any hub.
+        // Revoked first: if the hub stops in between, no hub accepts the key.
         let key = self.revoke(id_or_name).await?;
         let _alone = self.changing.lock().await;
         for kind in [KEY, USED] {
-            // Whether it is there does not matter.
+            // The record may be absent.
             let _ = self.store.delete_record(kind, &key.id, Expect::Anything).await?;
         }
         let _ = self.store.put_records(vec![changed_now()]).await?;
@@ -350,10 +351,10 @@ impl Keyring {
                 return Ok(kept.key);
             }
         }
-        Err(KeyringError::Failed(anyhow::anyhow!("others change this key all the time; try again")))
+        Err(KeyringError::Failed(anyhow::anyhow!("the key is being changed by others; try again")))
     }
 
-    /// False if somebody else was faster.
+    /// Stores a key; false if another hub has changed it meanwhile.
     async fn put(&self, kept: &Kept, expect: Expect) -> Result<bool, KeyringError> {
         let value = serde_json::to_vec(kept).map_err(|error| KeyringError::Failed(error.into()))?;
         let put = put(KEY, &kept.key.id, value.into(), now(), expect);
@@ -361,9 +362,9 @@ impl Keyring {
         Ok(outcome.first().is_some_and(Result::is_ok))
     }
 
-    /// Reads all keys anew.
+    /// Loads all keys from the store.
     async fn load(&self) -> Result<(), StoreError> {
-        // Before the keys: a change while we read is seen by the next look.
+        // Read before the keys: a change while they are read is then seen by the next check.
         let change = self.store.record(CHANGE, ALL).await?.map_or(0, |record| record.version);
         let before = self.snapshot.load();
         let mut by_id = HashMap::new();
@@ -374,7 +375,7 @@ impl Keyring {
                 _ => match decode(&record) {
                     Ok(kept) => Arc::new(Entry::new(kept, record.version, known.map(|known| &**known))),
                     Err(error) => {
-                        tracing::error!(key = record.key, %error, "a key cannot be read; it is worth nothing");
+                        tracing::error!(key = record.key, %error, "an API key cannot be read; calls with it are refused");
                         continue;
                     }
                 },
@@ -400,7 +401,7 @@ impl Keyring {
         }
     }
 
-    /// Looks after what other hubs change, and writes down what was used, for as long as it is polled.
+    /// Applies changes by other hubs and stores times of last use, for as long as it is polled.
     pub(super) async fn follow(&self) -> Infallible {
         let mut ticks = tokio::time::interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -428,7 +429,7 @@ impl Keyring {
         self.load().await
     }
 
-    /// Writes down when keys were last used.
+    /// Stores the times of last use.
     pub(super) async fn note_use(&self) {
         let snapshot = self.snapshot.load_full();
         let is_news = |entry: &&Arc<Entry>| {
@@ -446,7 +447,7 @@ impl Keyring {
             Ok(_) => {
                 used.iter().for_each(|(entry, at)| entry.used.noted.store(at.as_millis(), Ordering::Relaxed));
             }
-            Err(error) => tracing::debug!(%error, "it could not be written down which keys were used"),
+            Err(error) => tracing::debug!(%error, "last-used times of API keys could not be stored"),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Where requests pass: who is known gets on as somebody, and who is not gets an answer in its own binding.
+//! The authentication step of every request: inserts `Caller` and `Access`, or refuses in the request's
+//! binding.
 
 use std::{
     net::Ipv4Addr,
@@ -20,11 +21,11 @@ use nuncio_server::bind;
 use super::{CredentialExpiry, Identity, Known, Refused};
 use crate::{listen::Peer, target::Target};
 
-/// What is asked again when nobody could say.
+/// Retry-After of a refusal because an issuer cannot be reached.
 const LATER: Duration = Duration::from_secs(5);
 
-/// Finds who calls, and goes on with that; or refuses. A public card is read without credentials, but not with wrong
-/// ones: whoever shows some wants to hear that they are wrong.
+/// Authenticates the request and passes it to `next`, or refuses it. A public card is readable without a
+/// credential, but not with a wrong one: a caller that sends one needs to learn that it is wrong.
 pub(crate) async fn identify<F: Future<Output = Response>>(
     identity: &Identity,
     target: Target,
@@ -49,7 +50,7 @@ pub(crate) async fn identify<F: Future<Output = Response>>(
             let is_grpc = bind::is_grpc(response.headers());
             response.map(|body| Body::new(ExpiringBody::new(body, expiry, is_grpc)))
         }
-        // Without an `Access` there is no other agent for this caller.
+        // Without an `Access` in the request, the caller sees no other agent.
         Err(Refused::Missing) if reads_public_card => {
             request.extensions_mut().insert(Caller::anonymous());
             next(request).await
@@ -70,7 +71,7 @@ fn refuse(target: Target, request: &Request, refused: &Refused) -> Response {
             (Error::new(ErrorKind::Unauthenticated, how), Some("Bearer realm=\"nuncio\"".to_owned()))
         }
         Refused::Invalid(why) => {
-            // RFC 6750, 3: the words are ours, and have no quotes in them.
+            // RFC 6750, section 3. The reason is our own text and has no quotes in it.
             let challenge =
                 format!("Bearer realm=\"nuncio\", error=\"invalid_token\", error_description=\"{why}\"");
             (Error::new(ErrorKind::Unauthenticated, *why), Some(challenge))
@@ -91,15 +92,15 @@ fn refuse(target: Target, request: &Request, refused: &Refused) -> Response {
     response
 }
 
-/// Answers with an error in the words of the binding, the same for agents that are there and for those that are not.
+/// Answers with an error of the binding. The answer is the same whether or not the agent exists.
 pub(crate) fn refuse_with(target: Target, request: &Request, error: &Error) -> Response {
     let mut response = bind::refuse(target.agent_path(request.uri().path()), request, error);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-/// What somebody gets who has shown who they are is not for caches that others read, too: it would be there for
-/// those who may not know of it, whatever the answer itself says.
+/// Marks the response as private: a shared cache could otherwise serve it to callers who may not see it,
+/// even where the response itself declares that it is public.
 pub(super) fn for_this_caller(headers: &mut HeaderMap) {
     headers.append(header::VARY, HeaderValue::from_static("authorization, x-api-key"));
     let Some(said) = headers.get(header::CACHE_CONTROL) else {
@@ -129,10 +130,10 @@ fn is_stream(response: &Response) -> bool {
     })
 }
 
-/// Ends the response stream when the caller's credential expires or is revoked. A caller that comes back is refused.
+/// Ends the response stream when the caller's credential expires or is revoked. A reconnect is then refused.
 struct ExpiringBody {
     body: Body,
-    /// A gRPC stream says in its trailers why it ends.
+    /// A gRPC stream reports the reason in its trailers.
     is_grpc: bool,
     expiry: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_over: bool,
@@ -144,11 +145,11 @@ impl ExpiringBody {
     }
 }
 
-/// The trailers of a gRPC stream whose credential has expired.
+/// The trailers of a gRPC stream that ends because its credential has expired.
 fn unauthenticated() -> HeaderMap {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", HeaderValue::from_static("16"));
-    // Printable ASCII, which gRPC takes without an encoding.
+    // Printable ASCII: gRPC needs no percent-encoding for it.
     let why = "the credential of this stream has expired or was revoked";
     trailers.insert("grpc-message", HeaderValue::from_static(why));
     trailers
@@ -170,7 +171,7 @@ impl HttpBody for ExpiringBody {
             return Poll::Ready(self.is_grpc.then(|| Ok(Frame::trailers(unauthenticated()))));
         }
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        // After its own trailers there is nothing to be said.
+        // The body's own trailers end the stream; ours must not follow them.
         self.is_over = matches!(&frame, Poll::Ready(Some(Ok(frame))) if frame.is_trailers());
         frame
     }

@@ -1,14 +1,15 @@
-//! Who calls, and what they may: before anything else looks at a request.
+//! Authentication: finds the caller of a request by its credential, and the agents and operations it may use.
 //!
-//! | who | proves it by | is |
+//! | caller | credential | principal |
 //! |---|---|---|
-//! | the holder of an API key | `Authorization: Bearer KEY` or `X-API-Key: KEY` | the key's principal |
-//! | the bearer of a token (JWT) | `Authorization: Bearer TOKEN` | `ISSUER#NAME` |
-//! | nobody in particular | nothing, where that is allowed | anonymous |
+//! | has an API key | `Authorization: Bearer KEY` or `X-API-Key: KEY` | the key's principal |
+//! | has a token (JWT) | `Authorization: Bearer TOKEN` | `ISSUER#NAME` |
+//! | anonymous, where allowed | none | none |
 //!
-//! Reading order: this file decides, `layer` is where requests pass, `text`, `key` and `keyring` are about API
-//! keys, `jwt` and `issuer` about tokens, `auth_throttle` counts who is wrong, `caller_id` is what limits go by, `access` says which agents there are
-//! for a caller, `credential_expiry` until when, `declare` what cards say about all this.
+//! Reading order: this file decides and `layer` applies the decision to requests. API keys are in `text`,
+//! `key` and `keyring`, tokens in `jwt` and `issuer`. `auth_throttle` counts wrong credentials, `caller_id`
+//! identifies callers for limits, `access` has the agents that a caller may use, `credential_expiry` ends
+//! streams, and `declare` writes the security schemes of cards.
 
 mod layer;
 
@@ -62,21 +63,21 @@ use crate::{
     trail::{Row, Trail, What},
 };
 
-/// The other header for a key.
+/// The header for an API key besides `Authorization`.
 const API_KEY: &str = "X-API-Key";
-/// How often we look after issuers.
+/// Interval at which the keys of issuers are checked for age.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Knows who calls.
+/// Authenticates callers.
 pub(crate) struct Identity {
     settings: ArcSwap<Settings>,
     keyring: Arc<Keyring>,
     throttle: AuthThrottle,
     trail: Trail,
     egress: Egress,
-    /// Only programs of this machine reach us, and what they let in.
+    /// The hub listens on loopback only. (A proxy on this machine may still let in other callers.)
     on_loopback: bool,
-    /// Grows with the settings.
+    /// Counts changes of the settings.
     configured: watch::Sender<u64>,
 }
 
@@ -86,29 +87,29 @@ struct Settings {
     issuers: Vec<Arc<Issuer>>,
 }
 
-/// Somebody.
+/// A caller that is authenticated or may be anonymous.
 struct Known {
     caller: Caller,
     access: Access,
     expiry: CredentialExpiry,
 }
 
-/// Why nobody knows who calls.
+/// The reason why a request is refused.
 enum Refused {
-    /// Nothing was shown.
+    /// The request has no credential.
     Missing,
-    /// Nothing was shown, which will do for callers on this machine only, and this one is elsewhere.
+    /// The request has no credential; only callers on this machine need none, and this one is on another.
     Foreign,
-    /// What was shown proves nothing.
+    /// The credential is wrong, expired or revoked.
     Invalid(&'static str),
-    /// Too much of that from this address: it is told no more why for so long.
+    /// Too many wrong credentials came from this address; for this long it gets no other reason.
     TooMany(Duration),
-    /// Nobody can say at present.
+    /// The credential cannot be verified now.
     Unavailable,
 }
 
 impl Identity {
-    /// With the keys that the store has.
+    /// Loads the API keys from the store.
     pub(crate) async fn open(
         config: &config::Identity,
         store: &Arc<dyn Store>,
@@ -122,8 +123,8 @@ impl Identity {
         Ok(Arc::new(Self { settings, keyring, throttle, trail, egress, on_loopback, configured }))
     }
 
-    /// Other settings from now on. What stays the same is kept, with all that is known about it; streams of those
-    /// whose issuer does not stay end.
+    /// Replaces the settings. An issuer with unchanged settings is kept with its fetched keys; streams that
+    /// were opened with tokens of a removed or changed issuer end.
     pub(crate) fn configure(&self, config: &config::Identity) -> Result<()> {
         let settings = Arc::new(Settings::new(config, &self.settings.load().issuers, &self.egress)?);
         let before = self.settings.swap(Arc::clone(&settings));
@@ -141,7 +142,7 @@ impl Identity {
         &self.trail
     }
 
-    /// True if callers on this machine need no credentials, or nobody does.
+    /// True if no caller, or no caller on this machine, needs a credential.
     fn allows_anonymous(&self) -> bool {
         match self.settings.load().anonymous {
             Anonymous::Always => true,
@@ -150,7 +151,7 @@ impl Identity {
         }
     }
 
-    /// True if callers need credentials, wherever they are.
+    /// True if every caller needs a credential.
     pub(crate) fn is_closed(&self) -> bool {
         !self.allows_anonymous()
     }
@@ -160,7 +161,7 @@ impl Identity {
         self.settings.load().cards
     }
 
-    /// Whether this request may pass without credentials.
+    /// Admits a request that has no credential, where that is allowed.
     fn admit_anonymous(&self, uri: &Uri, headers: &HeaderMap, peer: &Peer) -> Result<Known, Refused> {
         if !self.allows_anonymous() {
             return Err(Refused::Missing);
@@ -169,12 +170,12 @@ impl Identity {
         if is_for_all || peer.is_local(uri, headers) { Ok(Known::anonymous()) } else { Err(Refused::Foreign) }
     }
 
-    /// True if there is anything that could be shown.
+    /// True if there are API keys or issuers, so that a credential can mean something.
     pub(crate) fn has_any(&self) -> bool {
         !self.settings.load().issuers.is_empty() || self.keyring.has_any()
     }
 
-    /// What has to be shown here, one of them; none where nothing has to be.
+    /// The security schemes of which a caller must satisfy one; empty if anonymous callers are allowed.
     pub(crate) fn schemes(&self) -> Vec<(String, SecurityScheme)> {
         if self.allows_anonymous() {
             return Vec::new();
@@ -182,23 +183,23 @@ impl Identity {
         declare::schemes(self.settings.load().issuers.iter().map(|issuer| &**issuer))
     }
 
-    /// Puts on a card what has to be shown here.
+    /// Writes the security schemes and requirements of this hub on a card.
     pub(crate) fn declare(&self, card: &mut AgentCard) {
         declare::declare(card, self.schemes());
     }
 
-    /// Comes back when cards may have to say something else, or a key something else about limits.
+    /// A subscription to changes of security schemes (which cards show) and of the limits of keys.
     pub(crate) fn changes(&self) -> Changes {
         Changes { keys: self.keyring.changes(), settings: self.configured.subscribe() }
     }
 
-    /// What holders of keys may ask for, where that is not as for all.
+    /// The limits of keys that have their own, by caller.
     pub(crate) fn limits(&self) -> HashMap<CallerId, KeyLimits> {
         let keys = self.keyring.list().into_iter().map(|(key, _)| key);
         keys.filter(|key| !key.limits.is_empty()).map(|key| (CallerId::from(&key), key.limits)).collect()
     }
 
-    /// Looks after keys and issuers for as long as it is polled.
+    /// Keeps API keys and issuers' keys current for as long as it is polled.
     pub(crate) async fn work(&self) -> Infallible {
         let issuers = async {
             let mut looks = tokio::time::interval(LOOK);
@@ -214,7 +215,7 @@ impl Identity {
         }
     }
 
-    /// Writes down what is not yet.
+    /// Stores the last-used times that are not stored yet.
     pub(crate) async fn close(&self) {
         self.keyring.note_use().await;
     }
@@ -222,12 +223,12 @@ impl Identity {
     async fn find(&self, uri: &Uri, headers: &HeaderMap, peer: &Peer) -> Result<Known, Refused> {
         let shown = shown(headers);
         if matches!(shown, Shown::Nothing) || (!self.has_any() && self.allows_anonymous()) {
-            // Where there is nothing to show, what is shown means nothing to us, and does no harm.
+            // A hub without keys and issuers cannot check a credential: it is ignored.
             return self.admit_anonymous(uri, headers, peer);
         }
         let found = match shown {
             Shown::Text(text) => self.judge(text, peer.address).await,
-            Shown::Nothing | Shown::Wrong => Err(Refused::Invalid("expected a key, or a bearer token")),
+            Shown::Nothing | Shown::Wrong => Err(Refused::Invalid("expected an API key or a bearer token")),
         };
         match found {
             Err(Refused::Invalid(why)) => Err(self.refuse(why, peer.address)),
@@ -235,7 +236,8 @@ impl Identity {
         }
     }
 
-    /// Counts wrong credentials. Only they have to wait: right ones pass, whoever else is wrong at that address.
+    /// Counts wrong credentials. Only they are throttled: a valid one passes even if others at the same
+    /// address fail.
     fn refuse(&self, why: &'static str, peer: IpAddr) -> Refused {
         let now = Instant::now();
         if let Some(wait) = self.throttle.wait(peer, now) {
@@ -261,7 +263,7 @@ impl Identity {
         if issuers.is_empty() || !jwt::is_token(text) {
             return Err(Refused::Invalid("there is no such key"));
         }
-        // Boxed: for the sake of those who show a key, or nothing.
+        // Boxed: calls with an API key, or without a credential, do not pay for the size of this future.
         match Box::pin(jwt::verify(text, &issuers)).await {
             Ok(jwt::Bearer { caller, agents, until, issuer }) => {
                 let access = self.access(&caller, agents, None, peer);
@@ -307,11 +309,11 @@ impl Known {
     }
 }
 
-/// What was shown.
+/// The credential of a request, unchecked.
 enum Shown<'a> {
     Nothing,
     Text(&'a str),
-    /// Something that is neither a key nor a token.
+    /// A header that holds neither a key nor a token, or two that differ.
     Wrong,
 }
 
@@ -322,23 +324,23 @@ fn shown(headers: &HeaderMap) -> Shown<'_> {
     });
     let mut keys = headers.get_all(API_KEY).iter().map(|value| value.to_str().ok().map(str::trim));
     let Some(first) = texts.next().or_else(|| keys.next()) else { return Shown::Nothing };
-    // Of two that differ, which one is meant?
+    // If two differ, it is ambiguous which one is meant.
     match first {
         Some(text) if texts.chain(keys).all(|other| other == Some(text)) => Shown::Text(text),
         _ => Shown::Wrong,
     }
 }
 
-/// Tells when what is declared, or a limit, may have changed.
+/// A subscription to changes of security schemes or limits.
 pub(crate) struct Changes {
     keys: watch::Receiver<u64>,
     settings: watch::Receiver<u64>,
 }
 
 impl Changes {
-    /// Comes back after the next change.
+    /// Returns after the next change.
     pub(crate) async fn next(&mut self) {
-        // They end with the identity, and nobody waits then.
+        // An error means that the identity is gone, and then no caller of `next` is left.
         tokio::select! {
             _ = self.keys.changed() => {}
             _ = self.settings.changed() => {}

@@ -1,12 +1,12 @@
-//! An API key as its holder has it.
+//! The text of an API key.
 //!
 //! ```text
 //! nuncio_k3v9x0a1b2c4_7Q…43 characters…Zc1Ab2C3
 //!        the id       the secret, 256 bits │
 //!                                          └ six more: a checksum of all before it
 //! ```
-//! Every key has this length and these characters, so that scanners find one that was left lying about, and
-//! the checksum tells them, and us, that it is no accident.
+//! Every key has this length and this alphabet, so that secret scanners find a leaked one; the checksum tells
+//! them, and the hub, that it is not a chance match.
 
 use std::fmt;
 
@@ -18,26 +18,26 @@ use aws_lc_rs::{
 
 const PREFIX: &str = "nuncio_";
 const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// Ids have small letters only: people read them out.
+/// Ids use digits and lower-case letters only: people read them aloud.
 const SMALL: usize = 36;
 const ID: usize = 12;
 /// 62 to the power of 43 is a little more than 2 to the power of 256.
 const SECRET: usize = 43;
 const CHECKSUM: usize = 6;
 
-/// A new key, to be shown once.
+/// The text of a new key, with its secret; shown once.
 #[derive(Clone)]
 pub struct KeyText(String);
 
 impl KeyText {
-    /// For the key of this id, with a new secret.
+    /// Generates a secret for the key of this id.
     pub(super) fn new(id: &str) -> Result<Self> {
         let text = format!("{PREFIX}{id}_{}", random(DIGITS.len(), SECRET)?);
         let checksum = checksum(&text);
         Ok(Self(text + &checksum))
     }
 
-    /// For whoever asked for it, and for nobody else.
+    /// The key in clear, for the one who created it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -55,27 +55,27 @@ pub(super) fn new_id() -> Result<String> {
     random(SMALL, ID)
 }
 
-/// How a key begins: enough to tell which one it is, and of no use otherwise.
+/// The first part of a key, which identifies it without revealing the secret.
 #[must_use]
 pub fn key_prefix(id: &str) -> String {
     format!("{PREFIX}{id}")
 }
 
-/// A key as it was given to us: known by its shape and by nothing else.
+/// A key from a request: well-formed, but not yet looked up.
 pub(super) struct Given<'a> {
     pub(super) id: &'a str,
     pub(super) hash: Hash,
 }
 
-/// What is kept of a secret.
+/// SHA-256 of a key's text; the text itself is not stored.
 pub(super) type Hash = [u8; 32];
 
-/// True if it means to be one of our keys.
+/// True if the text has the prefix of our keys.
 pub(super) fn is_key(text: &str) -> bool {
     text.starts_with(PREFIX)
 }
 
-/// `None` if it is no key of ours.
+/// Parses a key; `None` if its shape or checksum is wrong.
 pub(super) fn read(text: &str) -> Option<Given<'_>> {
     let (body, sum) = text.split_at_checked(text.len().checked_sub(CHECKSUM)?)?;
     let (id, secret) = body.strip_prefix(PREFIX)?.split_once('_')?;
@@ -87,7 +87,7 @@ pub(super) fn read(text: &str) -> Option<Given<'_>> {
     (is_shaped && checksum(body) == sum).then(|| Given { id, hash: hash(text) })
 }
 
-/// With 256 random bits there is nothing to guess, so nothing has to be slow (no salt, no stretching).
+/// No salt and no stretching: 256 random bits cannot be guessed, so the hash need not be slow.
 fn hash(text: &str) -> Hash {
     let mut hash = Hash::default();
     hash.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
@@ -100,10 +100,10 @@ impl KeyText {
     }
 }
 
-/// So many digits, each as likely as the others.
+/// Random digits, uniformly distributed.
 fn random(radix: usize, length: usize) -> Result<String> {
     let mut text = String::with_capacity(length);
-    // Bytes from here on would make some digits likelier.
+    // Bytes from `end` on would make some digits more likely.
     let end = 256 / radix * radix;
     while text.len() < length {
         let mut bytes = [0; 64];
@@ -114,7 +114,7 @@ fn random(radix: usize, length: usize) -> Result<String> {
     Ok(text)
 }
 
-/// CRC-32 (that of zip files) in base 62.
+/// CRC-32 (as in zip files) in base 62.
 fn checksum(text: &str) -> String {
     let mut sum = u32::MAX;
     for byte in text.bytes() {

@@ -1,16 +1,16 @@
-//! How much may be asked for: by each caller, and of each agent by all callers together.
+//! Limits of each caller, and of each agent for all callers together.
 //!
 //! | limit | counts | until |
 //! |---|---|---|
 //! | rate | every operation | GCRA: `burst` at once, `per_second` in the long run |
 //! | tasks | sends, streaming or not | the call is answered, or its stream ends |
-//! | streams | sends and subscriptions that stream | the stream ends |
-//!
-//! | unfinished tasks | tasks that an agent's runtime works on, in the background as well | the task has ended, or asks |
+//! | streams | streaming sends and subscriptions | the stream ends |
+//! | unfinished tasks | tasks that a runtime works on, also in the background | the task is settled |
 //! | caller share | executions, processes and calls of one agent | as above |
 //!
-//! The last two are counted where the work is done, by [`TaskQuota`] and [`CallerPool`](nuncio_server::CallerPool);
-//! here are their settings. Callers are told apart by principal and tenant; all who are anonymous are one.
+//! The last two are counted where the work is done, by [`TaskQuota`] and
+//! [`CallerPool`](nuncio_server::CallerPool); only their settings are here. Callers differ by principal and
+//! tenant; all anonymous callers are one.
 //!
 //! Reading order: this file keeps the quotas, `quota` counts. Every call passes a [`Gate`] in `dispatch`.
 
@@ -38,27 +38,27 @@ use crate::{
     identity::{CallerId, KeyLimits},
 };
 
-/// A caller that has asked for nothing for this long is forgotten: any burst has come back by then, or nearly.
+/// Idle time after which a caller's quota is dropped: its burst is available again by then, or nearly.
 const FORGET: Duration = Duration::from_secs(10 * 60);
 
-/// A hub that ends is there again after so long, if it is to be.
+/// Retry-After of a hub that shuts down: time for a restart.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The quotas of all callers.
 pub(crate) struct Callers {
     rules: ArcSwap<Rules>,
-    /// Somebody is limited.
+    /// At least one caller has a limit.
     any: AtomicBool,
-    /// The hub ends: nobody begins anything.
+    /// The hub shuts down: new messages are refused.
     closed: AtomicBool,
-    /// Of each agent's capacity.
+    /// The part of each agent's capacity that one caller may hold while others want it.
     share: CallerShare,
-    /// What that is as long as there is more than one caller.
+    /// The configured percentage of that part; it applies while callers can be told apart.
     share_percent: AtomicU32,
-    /// Callers are told apart.
+    /// Callers can be told apart: there are credentials.
     apart: AtomicBool,
     quota: TaskQuota,
-    /// The lock is held for a look, or for a walk over all now and then.
+    /// Locked for lookups, and now and then for a walk over all quotas.
     quotas: Mutex<HashMap<CallerId, Kept>>,
 }
 
@@ -88,7 +88,7 @@ impl Callers {
         callers
     }
 
-    /// Other limits from now on. Whoever has others than before begins anew.
+    /// Replaces the limits. Callers with other limits than before start with a fresh quota.
     pub(crate) fn configure(&self, limits: &Limits, special: &HashMap<CallerId, KeyLimits>) {
         let usual = Bounds { rate: limits.rate, tasks: limits.tasks, streams: limits.streams };
         let bounds = |own: &KeyLimits| Bounds {
@@ -109,24 +109,24 @@ impl Callers {
         self.tell_apart(self.apart.load(Ordering::Relaxed));
     }
 
-    /// Whether callers are told apart from now on. As long as they are not, all of them are one caller, and nothing
-    /// is kept free for others.
+    /// Sets whether callers can be told apart. If not, all callers are one, and no capacity is kept free for
+    /// others.
     pub(crate) fn tell_apart(&self, apart: bool) {
         self.apart.store(apart, Ordering::Relaxed);
         self.share.set(if apart { self.share_percent.load(Ordering::Relaxed) } else { 0 });
     }
 
-    /// What one caller may hold of an agent's capacity.
+    /// The part of an agent's capacity that one caller may hold while others want it.
     pub(crate) fn share(&self) -> &CallerShare {
         &self.share
     }
 
-    /// How many unfinished tasks each caller may have.
+    /// The limit of unfinished tasks per caller.
     pub(crate) fn quota(&self) -> &TaskQuota {
         &self.quota
     }
 
-    /// From now on messages are refused, whoever keeps the tasks.
+    /// Refuses messages from now on, of durable and proxied agents alike.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
@@ -139,7 +139,7 @@ impl Callers {
         Ok(())
     }
 
-    /// Forgets who has not come for long.
+    /// Drops the quotas of callers that have been idle for long.
     pub(crate) fn forget(&self, now: Instant) {
         let mut quotas = self.quotas.lock();
         quotas.retain(|_, kept| now.duration_since(kept.used) < FORGET || !kept.quota.is_idle());
@@ -163,7 +163,7 @@ impl Callers {
     }
 }
 
-/// Where calls to an agent are let in.
+/// Admits calls to an agent.
 pub(crate) struct Gate {
     callers: Arc<Callers>,
     agent: Option<Arc<Quota>>,
@@ -176,10 +176,10 @@ impl Gate {
         Self { callers: Arc::clone(callers), agent }
     }
 
-    /// Lets a call in; it counts for as long as the permit is kept.
+    /// Admits a call; it counts until the permit is dropped.
     ///
     /// # Errors
-    /// `ResourceExhausted`, or `Unavailable` if the hub ends, with when to come again.
+    /// `ResourceExhausted`, or `Unavailable` if the hub shuts down, each with a time to retry after.
     pub(crate) fn admit(&self, caller: &Caller, op: Op) -> Result<Permit> {
         self.callers.check_open(op)?;
         let caller = self.callers.quota_of(caller, Instant::now());

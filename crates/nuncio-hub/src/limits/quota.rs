@@ -1,4 +1,4 @@
-//! What one caller, or all callers of one agent, have asked for and not yet got.
+//! The usage of one caller, or of all callers of one agent.
 
 use std::{
     num::NonZeroU32,
@@ -17,10 +17,10 @@ use nuncio_protocol::{Error, ErrorKind, Result, op::Op};
 
 use crate::{call::StreamObserver, config::Rate};
 
-/// When to come again where nobody knows: somebody else's call has to end first.
+/// Retry-After where the time is unknown, because another call has to end first.
 const SOON: Duration = Duration::from_secs(1);
 
-/// How much there is of everything; `None`: as much as one likes.
+/// The limits of a quota; `None`: unlimited.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Bounds {
     pub(super) rate: Option<Rate>,
@@ -39,7 +39,7 @@ pub(super) struct Quota {
     rate: Option<DefaultDirectRateLimiter>,
     tasks: AtomicU32,
     streams: AtomicU32,
-    /// Whose it is, in words.
+    /// The user of the quota, for messages.
     whose: &'static str,
 }
 
@@ -54,12 +54,13 @@ impl Quota {
         self.bounds
     }
 
-    /// True if nothing of it is in use.
+    /// True if no call in progress is counted.
     pub(super) fn is_idle(&self) -> bool {
         self.tasks.load(Ordering::Relaxed) == 0 && self.streams.load(Ordering::Relaxed) == 0
     }
 
-    /// What is in progress first: whoever is refused for that has not used up anything else.
+    /// Admits a call. Calls in progress are checked before the rate, so that a refusal for them costs no
+    /// rate.
     pub(super) fn admit(self: &Arc<Self>, op: Op) -> Result<QuotaGuard> {
         let mut held = QuotaGuard { quota: Arc::clone(self), task: false, stream: false };
         if matches!(op, Op::SendMessage | Op::SendStreamingMessage) {
@@ -92,14 +93,14 @@ impl Quota {
     }
 }
 
-/// `None` for a rate that is none, which settings do not have.
+/// A limiter's quota; `None` for a rate of zero, which the settings exclude.
 fn rate_quota(rate: Rate) -> Option<governor::Quota> {
     let period = Duration::try_from_secs_f64(rate.per_second.recip()).ok()?;
     let quota = governor::Quota::with_period(period.max(Duration::from_nanos(1)))?;
     Some(quota.allow_burst(NonZeroU32::new(rate.burst())?))
 }
 
-/// The part of a quota that a call uses, until this is dropped.
+/// The part of a quota that a call uses, until it is dropped.
 pub(super) struct QuotaGuard {
     quota: Arc<Quota>,
     task: bool,
@@ -116,7 +117,7 @@ impl Drop for QuotaGuard {
     }
 }
 
-/// A call that was let in, for as long as this is kept.
+/// The quotas of an admitted call, until it is dropped.
 #[derive(Default)]
 #[must_use]
 pub(crate) struct Permit([Option<QuotaGuard>; 2]);
@@ -128,11 +129,11 @@ impl Permit {
         }
     }
 
-    /// True if nothing is counted.
+    /// True if the call is not counted.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }
 }
 
-/// An open stream counts until it ends.
+/// A stream is counted until it ends.
 impl StreamObserver for Permit {}

@@ -1,7 +1,7 @@
-//! How many connections one address has open: nobody alone may take all that there are.
+//! The limit of connections per address, so that no single peer can take all of them.
 //!
-//! Programs of this machine and trusted proxies are not counted: all their callers come from one address. Of IPv6 the
-//! network counts that one subscriber has.
+//! Connections from this machine and from trusted proxies are not counted: they carry the calls of many
+//! callers. IPv6 addresses are counted by the network of one subscriber.
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
@@ -11,18 +11,18 @@ use crate::{config::Network, network::subscriber_network};
 
 /// Counts connections by address.
 pub(super) struct Addresses {
-    /// The most of one address; `None`: no limit.
+    /// Maximum per address; `None`: no limit.
     max: Option<usize>,
-    /// Proxies, whose connections are not counted.
+    /// Trusted proxies, which are not counted.
     exempt: Vec<Network>,
     /// Addresses with at least one connection.
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// One connection, until it is dropped.
+/// A counted connection, until it is dropped.
 pub(super) struct Counted {
     addresses: Arc<Addresses>,
-    /// `None`: it is not counted.
+    /// `None`: exempt from counting.
     address: Option<IpAddr>,
 }
 
@@ -31,7 +31,7 @@ impl Addresses {
         Arc::new(Self { max, exempt, open: Mutex::default() })
     }
 
-    /// Counts a connection; `None` if its address has as many as it may.
+    /// Counts a connection; `None` if its address has reached the limit.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Counted> {
         let max = self.max.filter(|_| !self.is_exempt(peer));
         let address = max.map(|_| subscriber_network(peer));

@@ -1,11 +1,11 @@
-//! What proxies say about how their callers reach us: `Forwarded` (RFC 7239), or `X-Forwarded-*`.
+//! The forwarding headers of proxies: `Forwarded` (RFC 7239) and `X-Forwarded-*`.
 //!
-//! Anybody can send these headers, so they are read only on connections of trusted proxies, and of a
-//! list only what trusted proxies have added: the last element is the peer's; the one before it was
-//! added by whoever the peer had it from, and counts only if that one is trusted as well.
+//! Anybody can send these headers, so they are read only on connections of trusted proxies, and of a list
+//! only the elements that trusted proxies have added. The last element is the peer's. The one before it was
+//! added by the sender that the peer reports, and counts only if that sender is trusted as well.
 //!
-//! A proxy that sets one kind of headers often hands on what its callers sent of the other. So where
-//! both come and do not say the same, neither is believed.
+//! A proxy that sets one kind of header often forwards the other kind from its callers unchanged. So if both
+//! are present and differ, both are ignored.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -13,31 +13,31 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::config::Network;
 
-/// The longest name that DNS has, and a port.
+/// Maximum length of a DNS name with a port.
 const LONGEST_HOST: usize = 253 + 6;
-/// The longest path before ours.
+/// Maximum length of a path prefix.
 const LONGEST_PREFIX: usize = 256;
-/// The most pairs of an element that are looked at; four have a meaning.
+/// Maximum number of pairs in an element; four have a meaning.
 const MOST_PAIRS: usize = 16;
 
-/// What trusted proxies say.
+/// The address of the hub as trusted proxies report it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Forwarded {
     /// `http` or `https`.
     scheme: Option<&'static str>,
-    /// In lower case, with the port if it is not the usual one.
+    /// In lower case, with the port if it is not the default one.
     host: Option<String>,
-    /// The path that was taken off; empty, or with a slash before and none behind.
+    /// The path prefix that a proxy removed; empty, or with a leading and without a trailing slash.
     prefix: String,
 }
 
 impl Forwarded {
-    /// Reads the headers of a request from a trusted proxy; `None` if they say nothing to us.
+    /// Reads the headers of a request from a trusted proxy; `None` if they contain nothing usable.
     pub(super) fn read(headers: &HeaderMap, proxies: &[Network]) -> Option<Self> {
         let (standard, usual) = (standard(headers, proxies), usual(headers, proxies));
         let said = match (standard, usual) {
             (Some(standard), Some(usual)) if !standard.agrees(&usual) => {
-                tracing::debug!(?standard, ?usual, "Forwarded and X-Forwarded-* differ: neither is believed");
+                tracing::debug!(?standard, ?usual, "Forwarded and X-Forwarded-* differ: both are ignored");
                 return None;
             }
             (_, Some(said)) | (Some(said), None) => said,
@@ -46,12 +46,13 @@ impl Forwarded {
         Some(said).filter(|said| *said != Self::default())
     }
 
-    /// The name that they say, if they say one.
+    /// The host name, if the headers have one.
     pub(super) fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
 
-    /// The base under which the caller sees us. What the proxies do not say is as it reached us.
+    /// The base under which the caller sees the hub. Parts that the headers lack are taken from the request
+    /// itself.
     pub(super) fn base(&self, scheme: &str, host: Option<&str>) -> Option<String> {
         let scheme = self.scheme.unwrap_or(scheme);
         let host = match &self.host {
@@ -61,7 +62,7 @@ impl Forwarded {
         Some(format!("{scheme}://{}{}", without_usual_port(&host, scheme), self.prefix))
     }
 
-    /// True if they say the same; `Forwarded` knows no prefix.
+    /// True if both have the same host and scheme. (`Forwarded` has no prefix.)
     fn agrees(&self, other: &Self) -> bool {
         self.scheme == other.scheme && self.host == other.host
     }
@@ -75,7 +76,7 @@ impl Forwarded {
     }
 }
 
-/// The address of the caller, which the outermost trusted proxy has seen; `None` if they do not say, or do not
+/// The caller's address, as the outermost trusted proxy saw it; `None` if the headers lack it or do not
 /// agree.
 pub(super) fn caller(headers: &HeaderMap, proxies: &[Network]) -> Option<IpAddr> {
     let outermost = |nodes: &mut dyn Iterator<Item = &str>| {
@@ -107,7 +108,7 @@ fn without_usual_port<'a>(host: &'a str, scheme: &str) -> &'a str {
     host.strip_suffix(port).unwrap_or(host)
 }
 
-/// An element of `Forwarded`, as it was written.
+/// An element of `Forwarded`, unchecked.
 #[derive(Debug, Default)]
 struct Element {
     node: Option<String>,
@@ -117,7 +118,7 @@ struct Element {
     pairs: usize,
 }
 
-/// `Forwarded`; `None` if it was not sent. Whatever is malformed says nothing.
+/// Reads `Forwarded`; `None` if it was not sent. A malformed one counts as empty.
 fn standard(headers: &HeaderMap, proxies: &[Network]) -> Option<Forwarded> {
     let lines: Vec<_> = headers.get_all("forwarded").iter().map(HeaderValue::to_str).collect();
     if lines.is_empty() {
@@ -149,7 +150,7 @@ fn elements(text: &str) -> Option<Vec<Element>> {
                 elements.extend(element.take());
                 rest = rest[1..].trim_start();
             }
-            // Before the first pair, and after the last, one too many does no harm.
+            // Superfluous semicolons before the first pair and after the last are harmless.
             ';' => rest = rest[1..].trim_start(),
             _ => {
                 let (name, after) = rest.split_once('=')?;
@@ -167,7 +168,7 @@ fn elements(text: &str) -> Option<Vec<Element>> {
 }
 
 impl Element {
-    /// `None` if it is no name, or was there before, or is one too many.
+    /// Sets a pair; `None` if the name is invalid, repeated, or one too many.
     fn set(&mut self, name: &str, value: String) -> Option<()> {
         self.pairs += 1;
         if self.pairs > MOST_PAIRS {
@@ -189,8 +190,8 @@ impl Element {
     }
 }
 
-/// A token or a quoted string, and what follows it. Tokens with a colon or brackets in them are not
-/// allowed, and are sent nevertheless.
+/// A token or a quoted string, and the rest of the text. Tokens with a colon or brackets are not allowed, but
+/// are common.
 fn value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([',', ';', ' ', '\t']).unwrap_or(text.len());
@@ -209,10 +210,10 @@ fn value(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// `X-Forwarded-*`; `None` if none was sent.
+/// Reads `X-Forwarded-*`; `None` if none was sent.
 fn usual(headers: &HeaderMap, proxies: &[Network]) -> Option<Forwarded> {
     let nodes = list(headers, "x-forwarded-for");
-    // How many of those that handed the request on are proxies of ours, besides the peer itself.
+    // The number of trusted proxies on the path, besides the peer itself.
     let hops = nodes.iter().flatten().rev().take_while(|node| is_proxy(node, proxies)).count();
     let [proto, host, port, prefix] = ["proto", "host", "port", "prefix"]
         .map(|name| list(headers, &format!("x-forwarded-{name}")).map(|list| at(&list, hops)));
@@ -230,7 +231,7 @@ fn usual(headers: &HeaderMap, proxies: &[Network]) -> Option<Forwarded> {
     Some(Forwarded::new(proto.and_then(scheme), host, prefix))
 }
 
-/// The members of a list, over all lines of the header; `None` if it was not sent.
+/// The elements of a list over all lines of the header; `None` if it was not sent.
 fn list<'a>(headers: &'a HeaderMap, name: &str) -> Option<Vec<&'a str>> {
     let mut lines = headers.get_all(name).iter().peekable();
     lines.peek()?;
@@ -238,8 +239,8 @@ fn list<'a>(headers: &'a HeaderMap, name: &str) -> Option<Vec<&'a str>> {
     Some(members.map(str::trim).collect())
 }
 
-/// The member that the outermost trusted proxy has added. Where each proxy replaces instead of adding,
-/// there is one only.
+/// The element that the outermost trusted proxy has added. There is only one where proxies replace the header
+/// instead of extending it.
 fn at<'a>(list: &[&'a str], hops: usize) -> Option<&'a str> {
     list.iter().rev().nth(hops).or_else(|| list.first()).copied()
 }
@@ -248,7 +249,7 @@ fn scheme(text: &str) -> Option<&'static str> {
     ["http", "https"].into_iter().find(|scheme| scheme.eq_ignore_ascii_case(text))
 }
 
-/// A host with or without a port, in lower case; `None` if it is none.
+/// A host with or without a port, in lower case; `None` if it is malformed.
 fn host(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
     let (name, port) = if has_port(&text) { text.rsplit_once(':')? } else { (&*text, "1") };
@@ -268,7 +269,7 @@ fn has_port(host: &str) -> bool {
     host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'))
 }
 
-/// A path before ours, without a slash at its end; `None` if it is none.
+/// A path prefix without a trailing slash; `None` if it is malformed.
 fn prefix(text: &str) -> Option<String> {
     let path = text.trim_end_matches('/');
     let is_segment = |segment: &str| {

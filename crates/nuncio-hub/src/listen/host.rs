@@ -1,11 +1,12 @@
-//! Under which name a request comes, before anything else sees it.
+//! The check of host names, before anything else sees a request.
 //!
-//! A request has one `Host` (RFC 9112, 3.2): of two, a proxy before us and we could each believe another one.
+//! A request has exactly one `Host` (RFC 9112, section 3.2): with two, a proxy and the hub could each use
+//! another.
 //!
-//! DNS rebinding: a page of another site that got our address under its own name reaches nothing,
-//! because on loopback we answer to known names only. That holds for proxies that we trust, too: from
-//! this machine comes both what a proxy on it sends and what a browser on it does. No page can choose its
-//! `Host`, so that one is always looked at; of what a proxy says, a name that would stand on cards.
+//! DNS rebinding: a page of another site that resolves its own name to our address is refused, because on
+//! loopback the hub answers to known names only. That holds for connections of trusted proxies as well: a
+//! proxy and a browser on this machine have the same address. A page cannot choose its `Host`, so this header
+//! is always checked; a host name in a proxy's headers is checked if it would appear on cards.
 
 use std::{
     convert::Infallible,
@@ -25,34 +26,34 @@ use super::{
 };
 use crate::config::Network;
 
-/// The names under which we are reached.
+/// The host names of the hub, and the sources they may come from.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
-    /// Hosts by which callers may address us; empty: any.
+    /// Hosts under which callers may address the hub; empty: any.
     pub(crate) own: Vec<String>,
-    /// Who may say by which name it was called itself.
+    /// Trusted proxies, whose forwarding headers are read.
     pub(crate) proxies: Vec<Network>,
-    /// Cards show what the proxies say; otherwise always the same base.
+    /// Cards show the base from the proxies' headers; otherwise always the same base.
     pub(crate) follow: bool,
     /// `http` or `https`.
     pub(crate) scheme: &'static str,
 }
 
-/// Looks at the names of each request of a connection. Not a layer of the router, which would box every
-/// request's future for it.
+/// Checks the host names of each request of a connection. Not a layer of the router, which would box the
+/// future of every request.
 #[derive(Clone)]
 pub(super) struct HostCheck<S> {
     inner: S,
     names: Arc<Names>,
-    /// The peer is a proxy that we trust.
+    /// The peer is a trusted proxy.
     is_proxy: bool,
     peer: IpAddr,
 }
 
-/// Where a request comes from. An extension of every request.
+/// The origin of a request. An extension of every request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
-    /// The caller's address, as far as trusted proxies tell it.
+    /// The caller's address, as reported by trusted proxies, otherwise the peer's.
     pub(crate) address: IpAddr,
     /// The connection comes from this machine, though the caller may not: see [`local::is_local`].
     is_loopback: bool,
@@ -69,10 +70,10 @@ impl Peer {
     }
 }
 
-/// Why a request goes no further.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Refused {
-    /// It is addressed to a host that is not us.
+    /// Its host is not one of the hub's.
     Misdirected,
     /// It has two `Host` headers.
     Ambiguous,
@@ -83,7 +84,7 @@ impl Refused {
         let (status, message) = match self {
             Self::Misdirected => (
                 StatusCode::MISDIRECTED_REQUEST,
-                "this host name is not ours; allow it with --allow-host, set --public-url, or listen on another \
+                "this host name is not the hub's; allow it with --allow-host, set --public-url, or listen on another \
                  address\n",
             ),
             Self::Ambiguous => (StatusCode::BAD_REQUEST, "the request has two Host headers; send one\n"),
@@ -98,7 +99,7 @@ impl<S> HostCheck<S> {
         Self { inner, names, is_proxy, peer }
     }
 
-    /// Refuses a request that is not for us; any other one gets its [`Peer`] and its base.
+    /// Refuses a request for another host; any other one gets its [`Peer`] and its base as extensions.
     fn admit<B>(&self, request: &mut Request<B>) -> Result<(), Refused> {
         if request.headers().get_all(header::HOST).iter().nth(1).is_some() {
             return Err(Refused::Ambiguous);
@@ -135,7 +136,7 @@ impl<S> HostCheck<S> {
     }
 }
 
-/// Host and port as the request has them: in the address with HTTP/2, otherwise in the header.
+/// Host and port of the request: from the URI with HTTP/2, otherwise from the header.
 fn authority<B>(request: &Request<B>) -> Option<&str> {
     let in_uri = request.uri().authority().map(http::uri::Authority::as_str);
     in_uri.or_else(|| request.headers().get(header::HOST)?.to_str().ok())

@@ -1,13 +1,13 @@
-//! Connections on which nothing happens are closed: those that never ask anything, that take for ever
-//! to ask, that have nothing more to ask, and that do not take their answers.
+//! Closes connections without progress: those that never send a request, that take too long to send one, that
+//! are idle after the last one, and that do not read their responses.
 //!
-//! A request costs two additions here. Only a coarse clock per connection looks at the counts now and
-//! then, and takes what has changed since its last look for having just happened. So a connection ends
-//! up to a look or two after its time, never before.
+//! A request costs two additions here. A coarse timer per connection compares the counters with those of its
+//! last check, and treats a difference as if it had just happened. So a connection is closed up to two checks
+//! after its timeout, never before.
 //!
-//! The HTTP/1 engine has a timeout of its own for heads. It runs from the end of the answer before, so
-//! that it would also be the idle timeout and could not be longer than the one for heads; and it makes a
-//! timer per request. It is switched off in favour of this one.
+//! hyper's own header timeout for HTTP/1 is switched off in favour of this one. It runs from the end of the
+//! last response, so it would also be the idle timeout, which could not be longer; and it makes a timer per
+//! request.
 
 use std::{
     pin::Pin,
@@ -26,33 +26,33 @@ use tokio::time::Instant;
 
 use crate::config::Connections;
 
-/// Looks within the shortest of the timeouts.
+/// Checks within the shortest of the timeouts.
 const LOOKS: u32 = 3;
 
-/// What happens on a connection, in numbers. Order between them does not matter: whatever is missed at
-/// one look is seen at the next.
+/// Counters of the activity on a connection. Their relative order does not matter: a change that one check
+/// misses is seen by the next.
 #[derive(Debug, Default)]
 pub(super) struct Pulse {
     in_flight: AtomicUsize,
-    /// Requests so far.
+    /// Number of requests so far.
     begun: AtomicU64,
-    /// Bytes so far.
+    /// Number of bytes so far.
     read: AtomicU64,
     written: AtomicU64,
-    /// Bytes that were read when an answer was last complete: any more are of a new head.
+    /// Bytes read when the last response was complete: any beyond are the head of a new request.
     settled: AtomicU64,
-    /// There is something to write, and no room for it.
+    /// Bytes wait to be written, and the peer does not read.
     is_blocked: AtomicBool,
     is_http2: AtomicBool,
 }
 
-/// The numbers at one moment.
+/// The counters at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Reading {
     in_flight: usize,
     begun: u64,
     written: u64,
-    /// Bytes have come that are no request yet.
+    /// A part of a request head has been read.
     has_part: bool,
     is_blocked: bool,
     is_http2: bool,
@@ -91,7 +91,7 @@ impl Pulse {
     }
 }
 
-/// A request that has no complete answer yet.
+/// A request without a complete response.
 struct InFlight(Arc<Pulse>);
 
 impl Drop for InFlight {
@@ -101,7 +101,7 @@ impl Drop for InFlight {
     }
 }
 
-/// Counts requests from their heads to the last bytes of their answers.
+/// Counts requests in flight, from their heads to the last bytes of their responses.
 pub(super) struct Counted<S> {
     inner: S,
     pulse: Arc<Pulse>,
@@ -128,7 +128,7 @@ where
     }
 }
 
-/// Until there is an answer.
+/// The future of a response.
 pub(super) struct Answering<F> {
     future: F,
     in_flight: Option<InFlight>,
@@ -147,7 +147,7 @@ where
     }
 }
 
-/// An answer's body. The engine drops it with its last byte, or with the stream it is on.
+/// The body of a response. hyper drops it with its last byte, or with its stream.
 pub(super) struct CountedBody<B> {
     body: B,
     _in_flight: Option<InFlight>,
@@ -173,29 +173,29 @@ impl<B: Body + Unpin> Body for CountedBody<B> {
     }
 }
 
-/// What to do with a connection.
+/// The result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// Look again later.
+    /// Check again later.
     Keep,
-    /// Close it in good order: what has been asked is answered.
+    /// Close gracefully: requests in flight are answered.
     Close,
-    /// It was to close and does not, or takes nothing of what we write.
+    /// Cut: it was asked to close and does not, or its peer does not read.
     Cut,
 }
 
-/// Looks at a connection now and then.
+/// Checks a connection at intervals.
 #[derive(Debug)]
 pub(super) struct Watch {
     timeouts: Connections,
     seen: Reading,
-    /// When something last happened.
+    /// Time of the last activity.
     quiet_since: Instant,
-    /// When bytes were first seen that are no request yet.
+    /// Time at which a part of a request head was first seen.
     head_since: Option<Instant>,
-    /// When it was first seen to take nothing of what we write.
+    /// Time at which the peer was first seen not to read.
     blocked_since: Option<Instant>,
-    /// When it was told to close.
+    /// Time at which the connection was asked to close.
     closing_since: Option<Instant>,
 }
 
@@ -211,13 +211,13 @@ impl Watch {
         }
     }
 
-    /// How long to wait between looks.
+    /// Interval between checks.
     pub(super) fn interval(&self) -> Duration {
         let Connections { head_timeout, idle_timeout, write_timeout, .. } = self.timeouts;
         head_timeout.min(idle_timeout).min(write_timeout) / LOOKS
     }
 
-    /// The connection was told to close, for another reason than ours.
+    /// Notes that the connection was asked to close for another reason.
     pub(super) fn closing(&mut self, now: Instant) {
         self.closing_since.get_or_insert(now);
     }
@@ -234,15 +234,15 @@ impl Watch {
         if self.blocked_since.is_some_and(|since| now - since >= self.timeouts.write_timeout) {
             return Verdict::Cut;
         }
-        // Before the first request there is nothing to answer: what we write are frames of HTTP/2, which
-        // nobody has recognized as such yet.
+        // Before the first request there is no response: bytes written are HTTP/2 frames, and the connection
+        // is not yet known to be HTTP/2.
         let answers = writes && reading.begun > 0;
         if let Some(since) = self.closing_since {
             let is_over = reading.is_http2 && now - since >= self.timeouts.idle_timeout;
             let is_stuck = reading.in_flight == 0 && (!answers || is_over);
             return if is_stuck { Verdict::Cut } else { Verdict::Keep };
         }
-        // Frames that keep a connection of HTTP/2 alive, either way, are no reason to keep it.
+        // HTTP/2 keep-alive frames in either direction are no reason to keep the connection.
         let takes = answers && !reading.is_http2;
         if reading.in_flight > 0 || reading.begun != seen.begun || takes {
             (self.quiet_since, self.head_since) = (now, None);
@@ -252,7 +252,7 @@ impl Watch {
             self.head_since.get_or_insert(now);
         }
         let head_is_late = self.head_since.is_some_and(|since| now - since >= self.timeouts.head_timeout);
-        // Who has asked nothing yet has no longer for it than for any other head.
+        // The first request has no more time than the head of any later one.
         let patience =
             if reading.begun == 0 { self.timeouts.head_timeout } else { self.timeouts.idle_timeout };
         if head_is_late || now - self.quiet_since >= patience {

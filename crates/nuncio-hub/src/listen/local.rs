@@ -1,9 +1,10 @@
-//! Whether a request was made on this machine.
+//! The check whether a request was made on this machine.
 //!
-//! A hub on loopback is reached by programs of this machine, and by a reverse proxy on it, which hands on the calls
-//! of anybody. A request counts as foreign if it shows any trace of that: a header that proxies add, whoever sends
-//! it, or a host name that is not this machine's. A proxy that adds nothing and rewrites `Host`, as a bare nginx
-//! `proxy_pass` does, cannot be told from a local program: for that `identity.anonymous` has to be `never`.
+//! A hub on loopback is reached by programs on this machine, and by a reverse proxy on it, which forwards
+//! calls from anywhere. A request counts as foreign if it has any trace of that: a header that proxies add,
+//! or a host name that is not this machine's. A proxy that adds no header and rewrites `Host`, as a bare
+//! nginx `proxy_pass` does, cannot be distinguished from a local program: there `identity.anonymous` has to
+//! be `never`.
 
 use std::net::IpAddr;
 
@@ -11,10 +12,10 @@ use http::{HeaderMap, HeaderName, Uri, header, uri::Authority};
 
 use super::host::without_port;
 
-/// Headers by which proxies tell that a request came through them, besides `X-Forwarded-*`.
+/// Headers that proxies add to a request, besides `X-Forwarded-*`.
 const FORWARDING: &[&str] = &["forwarded", "via", "x-real-ip"];
 
-/// True if a request has no trace of another machine. The connection itself is the caller's to check.
+/// True if a request has no trace of another machine. The address of the connection is checked elsewhere.
 pub(super) fn is_local(uri: &Uri, headers: &HeaderMap) -> bool {
     let in_uri = uri.authority().map(Authority::as_str);
     let in_headers = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
@@ -27,7 +28,7 @@ fn is_forwarded(headers: &HeaderMap) -> bool {
     headers.keys().any(tells)
 }
 
-/// True if a host, with or without a port, names the machine that the caller is on.
+/// True if a host, with or without a port, means the caller's own machine.
 fn is_own_name(host: &str) -> bool {
     let name = without_port(host);
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);

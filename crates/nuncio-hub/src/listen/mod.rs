@@ -1,8 +1,8 @@
-//! The network edge: from a socket to an HTTP request, and when a connection ends.
+//! The network edge: accepts connections, reads HTTP requests from them, and closes idle ones.
 //!
-//! Reading order follows the bytes: this file accepts, `tls` makes the connection secure, `stream` is
-//! what is read and written, `host`, `forwarded` and `local` look at the names in a request, `addresses` counts
-//! connections by address, and `idle` ends what goes nowhere.
+//! Reading order follows the bytes: this file accepts, `tls` does the handshake, `stream` reads and writes,
+//! `host`, `forwarded` and `local` check the host names and the origin of a request, `addresses` counts
+//! connections by address, and `idle` closes connections without progress.
 
 mod tls;
 
@@ -45,21 +45,21 @@ use self::{
 };
 use crate::config::Connections;
 
-/// How long to wait before accepting again when the system refuses (too many open files).
+/// Pause before the next accept when the system refuses one (too many open files).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// After how long of silence the system asks whether a peer is still there. Its own rhythm then decides
-/// when a peer that is gone is given up, such as that of a stream with nothing to say.
+/// Idle time after which the system sends TCP keep-alive probes. The system's own settings then decide when a
+/// vanished peer is given up, for example one that follows a silent stream.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-/// How often a connection of HTTP/2 is asked whether it is still there, and how long it may take to say so.
+/// Interval of HTTP/2 pings, and the timeout for their acknowledgement.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(20);
-/// The most bytes of headers with HTTP/2; enough for tokens and traces, and a bound for what many
-/// streams can make us keep.
+/// Maximum size of a header list over HTTP/2: enough for tokens and traces, and a bound on the memory that
+/// many streams can claim.
 const HEADER_BYTES: u32 = 32 * 1024;
-/// The most bytes that are kept of a connection of HTTP/1, either way. A head has to fit, with its line.
+/// Maximum buffer of an HTTP/1 connection in either direction. A request line with its headers has to fit.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Where connections come in, and all that is done for them before the routes.
+/// A listening socket with everything that happens to a connection before the routes.
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
     pub(crate) certificates: Option<Certificates>,
@@ -67,27 +67,28 @@ pub(crate) struct Listener {
     pub(crate) connections: Connections,
 }
 
-/// What is left of a listener that is to end: connections, and whoever comes to hear why there is no more.
+/// A listener in shutdown: still accepts, so that new callers are told why, until it is closed.
 pub(crate) struct Open {
     closing: watch::Sender<()>,
     accepting: AbortOnDropHandle<Infallible>,
 }
 
 impl Open {
-    /// Takes no more connections, tells those that there are to close, and waits until they have; false if some did
-    /// not in time.
+    /// Stops accepting, asks the open connections to close, and waits for them; false if some did not close
+    /// in time.
     pub(crate) async fn close(self, grace: Duration) -> bool {
         self.accepting.abort();
-        // Until it has gone, one more may come.
+        // Until the task has ended, one more connection may be accepted.
         let _ = self.accepting.await;
-        // Who opened last may have gone already.
+        // An error means that no connection is left.
         let _ = self.closing.send(());
         tokio::time::timeout(grace, self.closing.closed()).await.is_ok()
     }
 }
 
 impl Listener {
-    /// Serves until `shutdown` is done, and then until what it gives is closed: a hub that drains says so.
+    /// Serves until `shutdown` completes, and then until the returned value is closed: a draining hub still
+    /// answers.
     pub(crate) async fn serve<S: Answers>(self, service: S, shutdown: impl Future<Output = ()>) -> Open {
         let (closing, _) = watch::channel(());
         let accepting = AbortOnDropHandle::new(tokio::spawn(self.accept_all(service, closing.clone())));
@@ -120,7 +121,7 @@ impl Listener {
             };
             let Some((stream, peer, permit)) = accepted else { continue };
             let Some(counted) = addresses.admit(peer.ip()) else {
-                tracing::debug!(%peer, "a connection was closed: its address has as many as it may");
+                tracing::debug!(%peer, "a connection was closed: its address has reached its limit of connections");
                 continue;
             };
             let (edge, closing) = (Arc::clone(&edge), closing.subscribe());
@@ -134,12 +135,12 @@ impl Listener {
 
 type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
 
-/// The next connection when there is room for it; `None` if the system refused.
+/// The next connection, once there is a permit for it; `None` if the system refused.
 async fn accept(socket: &TcpListener, room: &Arc<Semaphore>) -> Option<Accepted> {
     let permit = Arc::clone(room).acquire_owned().await.ok()?;
     match socket.accept().await {
         Ok((stream, peer)) => {
-            // Events are small and must go out at once.
+            // Events are small and must leave at once.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "TCP_NODELAY was refused");
             }
@@ -159,7 +160,7 @@ async fn accept(socket: &TcpListener, room: &Arc<Semaphore>) -> Option<Accepted>
 
 fn engine(connections: &Connections) -> auto::Builder<TokioExecutor> {
     let mut engine = auto::Builder::new(TokioExecutor::new());
-    // Why there is no timeout for heads: see `idle`.
+    // No header timeout: see `idle`.
     engine
         .http1()
         .timer(TokioTimer::new())
@@ -176,7 +177,7 @@ fn engine(connections: &Connections) -> auto::Builder<TokioExecutor> {
     engine
 }
 
-/// What answers requests. It is always ready.
+/// A service that answers requests. It is always ready.
 pub(crate) trait Answers:
     tower::Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Unpin + Send>
     + Clone
@@ -195,7 +196,7 @@ impl<S> Answers for S where
 {
 }
 
-/// What every connection needs.
+/// The state shared by all connections.
 struct Edge<S> {
     engine: auto::Builder<TokioExecutor>,
     certificates: Option<Certificates>,
@@ -242,7 +243,7 @@ impl<S: Answers> Edge<S> {
                         Verdict::Keep => {}
                         Verdict::Close => connection.as_mut().graceful_shutdown(),
                         Verdict::Cut => {
-                            tracing::debug!(%peer, "a connection that went nowhere was cut");
+                            tracing::debug!(%peer, "a connection without progress was cut");
                             return;
                         }
                     }
@@ -252,18 +253,18 @@ impl<S: Answers> Edge<S> {
         }
     }
 
-    /// The stream to speak HTTP on, if there is one.
+    /// The stream for HTTP: plain, or after the TLS handshake; `None` if that failed.
     async fn secure(&self, stream: TcpStream, peer: SocketAddr) -> Option<Stream> {
         let Some(certificates) = &self.certificates else { return Some(Stream::Plain(stream)) };
         let handshake = certificates.accept(stream);
         match tokio::time::timeout(self.connections.head_timeout, handshake).await {
             Ok(Ok(stream)) => stream.map(|stream| Stream::Tls(Box::new(stream))),
             Ok(Err(error)) => {
-                tracing::debug!(%peer, %error, "a handshake of TLS failed");
+                tracing::debug!(%peer, %error, "a TLS handshake failed");
                 None
             }
             Err(_) => {
-                tracing::debug!(%peer, "a handshake of TLS took too long");
+                tracing::debug!(%peer, "a TLS handshake took too long");
                 None
             }
         }

@@ -1,4 +1,4 @@
-//! A connection's bytes, plain or under TLS, counted as they pass.
+//! A connection's stream, plain or TLS, whose bytes are counted.
 
 use std::{
     io,
@@ -15,13 +15,13 @@ use tokio_rustls::server::TlsStream;
 
 use super::idle::Pulse;
 
-/// One type for both, so that the HTTP engine is compiled once.
+/// Plain or TLS: one type, so that hyper is compiled once.
 pub(super) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A stream whose pulse can be felt.
+/// A stream that counts bytes and stalled writes in its [`Pulse`].
 pub(super) struct Counted {
     stream: Stream,
     pulse: Arc<Pulse>,
@@ -41,7 +41,7 @@ impl Counted {
     }
 }
 
-/// Does the same with either.
+/// Applies an expression to the stream of either kind.
 macro_rules! either {
     ($counted:expr, $stream:ident => $does:expr) => {
         match &mut $counted.stream {
@@ -87,7 +87,7 @@ impl AsyncWrite for Counted {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // TLS takes what is written and keeps it until there is room.
+        // TLS accepts what is written and buffers it until the socket takes it.
         let flushed = either!(self, stream => Pin::new(stream).poll_flush(cx));
         self.pulse.blocked(flushed.is_pending());
         flushed

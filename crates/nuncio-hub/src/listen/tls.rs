@@ -1,7 +1,7 @@
-//! TLS: a certificate and its key from files, which may be replaced while we run.
+//! TLS: a certificate and its key from files, which may be replaced while the hub runs.
 //!
-//! Contents are compared, not times: a mounted secret is swapped by a link, and some file systems know
-//! no more than seconds. A pair that cannot be used is told about once and changes nothing.
+//! Contents are compared, not times: a mounted secret is replaced by a symbolic link, and some file systems
+//! have a resolution of seconds. An unusable pair is logged once and changes nothing.
 
 use std::{fmt, fs, path::Path, sync::Arc, time::Duration};
 
@@ -23,23 +23,23 @@ use tokio_rustls::{
 
 use crate::config::{TlsFiles, shown_path};
 
-/// How often the files are looked at.
+/// Interval at which the files are read.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The first byte of a handshake.
+/// The first byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
 
-/// What those are told that speak plain HTTP to us.
+/// The response to a client that speaks plain HTTP.
 const NOT_PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     content-type: text/plain\r\n\
     content-length: 44\r\n\
     connection: close\r\n\r\n\
     this port speaks https; call it by https://\n";
 
-/// As much is read of what they send, so that they get to read our answer.
+/// Maximum number of bytes read from such a client, so that it gets to read the response.
 const MOST_PLAIN: u64 = 64 * 1024;
 
-/// The certificate that new connections are shown. Cheap to clone.
+/// The certificate for new connections. Cheap to clone.
 #[derive(Clone)]
 pub struct Certificates {
     inner: Arc<Inner>,
@@ -47,10 +47,10 @@ pub struct Certificates {
 
 struct Inner {
     files: TlsFiles,
-    /// A configuration of its own for each pair: sessions of the one before are not resumed.
+    /// Each pair has its own configuration: sessions under the previous one are not resumed.
     current: RwLock<Arc<ServerConfig>>,
-    /// What was last found in the files, good or bad. Held while they are read and judged, so that two
-    /// who look at once do not overtake each other.
+    /// The last content of the files, usable or not. Locked while they are read and judged, so that two
+    /// concurrent reloads do not overtake each other.
     found: Mutex<Pem>,
 }
 
@@ -60,12 +60,12 @@ struct Pem {
     key: Vec<u8>,
 }
 
-/// What a look at the files has found.
+/// The result of a reload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reload {
-    /// Nothing new.
+    /// The files have not changed.
     Same,
-    /// Another pair, which is in use from now on.
+    /// A new pair is in use.
     Changed,
 }
 
@@ -73,17 +73,17 @@ impl Certificates {
     /// Reads the files.
     ///
     /// # Errors
-    /// Says which file is wrong and what is expected.
+    /// Names the file that is wrong, and the expected content.
     pub(crate) fn load(files: TlsFiles) -> Result<Self> {
         let pem = Pem::read(&files)?;
         let current = RwLock::new(Arc::new(pem.configure(&files)?));
         Ok(Self { inner: Arc::new(Inner { files, current, found: Mutex::new(pem) }) })
     }
 
-    /// Reads the files again. What is in use stays in use if they are wrong.
+    /// Reads the files again. If they are wrong, the pair in use stays.
     ///
     /// # Errors
-    /// Says which file is wrong; once, until they change again.
+    /// Names the file that is wrong; once, until the files change again.
     pub fn reload(&self) -> Result<Reload> {
         let Inner { files, current, found } = &*self.inner;
         let mut found = found.lock();
@@ -97,9 +97,9 @@ impl Certificates {
         Ok(Reload::Changed)
     }
 
-    /// Looks at the files again and again, for ever.
+    /// Reloads the files at intervals, for ever.
     pub(super) async fn watch(&self) {
-        // A file that is away is told about once, too.
+        // A missing file is logged once as well.
         let mut last = String::new();
         loop {
             tokio::time::sleep(LOOK_AGAIN).await;
@@ -109,21 +109,21 @@ impl Certificates {
                 Ok(Ok(Reload::Same)) => last.clear(),
                 Ok(Ok(Reload::Changed)) => {
                     last.clear();
-                    tracing::info!("new connections get the new certificate");
+                    tracing::info!("the TLS certificate was replaced; new connections use it");
                 }
                 Ok(Err(error)) => {
                     let error = format!("{error:#}");
                     if error != last {
-                        tracing::error!(%error, "the certificate is not replaced; the one in use stays");
+                        tracing::error!(%error, "cannot reload the certificate; the current one stays in use");
                     }
                     last = error;
                 }
-                Err(error) => tracing::error!(%error, "the certificate could not be looked at"),
+                Err(error) => tracing::error!(%error, "the TLS certificate could not be checked for changes"),
             }
         }
     }
 
-    /// Makes the connection a secure one; `None` if it turned out to be none of those, and was told so.
+    /// Does the TLS handshake; `None` if the client speaks plain HTTP and was told to use https.
     pub(super) async fn accept(&self, stream: TcpStream) -> std::io::Result<Option<TlsStream<TcpStream>>> {
         let mut first = [0];
         if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE {
@@ -141,8 +141,8 @@ impl fmt::Debug for Certificates {
     }
 }
 
-/// Answers who does not speak TLS in plain HTTP. If we closed with something unread, the system would
-/// take our answer back.
+/// Answers a client that speaks plain HTTP. Closing with unread bytes would reset the connection before the
+/// client reads the response.
 async fn refuse(mut stream: TcpStream) -> std::io::Result<()> {
     stream.write_all(NOT_PLAIN).await?;
     stream.shutdown().await?;
@@ -179,13 +179,13 @@ impl Pem {
         })?;
         let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
-            .context("TLS 1.2 and 1.3 are not to be had")?
+            .context("TLS 1.2 and 1.3 are not available")?
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .map_err(|error| {
                 anyhow!(
                     "--tls-cert {} and --tls-key {} cannot be used together: {error}; \
-                     expected a certificate, those between it and its root, and the key it was made for",
+                     expected a certificate with its intermediate certificates, and the key it was made for",
                     shown_path(&files.cert),
                     shown_path(&files.key)
                 )

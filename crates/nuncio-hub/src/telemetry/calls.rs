@@ -1,4 +1,5 @@
-//! Telemetry of the calls of an agent, decoded or sealed: counts them, traces them, and names them in the log.
+//! Telemetry of the calls of an agent, decoded or sealed: counts them, traces them, and adds their fields to
+//! the log.
 
 use std::{sync::Arc, time::Instant};
 
@@ -35,17 +36,17 @@ impl Calls {
         observed
     }
 
-    /// Logs why an agent behind us failed a call; callers are told less.
+    /// Logs the cause of an upstream failure; callers get a shorter message.
     fn log_upstream_fault(&self, op: Op, error: &Error) {
         if error.fault() == Fault::Upstream {
             let (agent, operation) = (&**self.metrics.name(), op.name());
             let cause = std::error::Error::source(error).map(ToString::to_string);
-            tracing::warn!(agent, operation, %error, cause, "the agent failed a call");
+            tracing::warn!(agent, operation, %error, cause, "a call to the agent failed");
         }
     }
 }
 
-/// A call that is observed. One that is dropped before its end was abandoned by its caller.
+/// An observed call. If it is dropped before its end, its caller has abandoned it.
 pub(crate) struct Observed<'a> {
     calls: &'a Arc<Calls>,
     in_flight: InFlight<'a>,
@@ -54,13 +55,13 @@ pub(crate) struct Observed<'a> {
 }
 
 impl Observed<'_> {
-    /// The context in which the call goes on, if our span is a part of its trace.
+    /// The call's context with our span as the parent, if the call is traced.
     pub(crate) fn traced(&self) -> Option<CallContext> {
         let trace = self.span.as_ref().and_then(CallSpan::trace)?;
         Some(CallContext { trace: Some(trace), ..self.in_flight.cx.clone() })
     }
 
-    /// Takes the outcome down; a stream is observed to its end.
+    /// Records the outcome; a stream is observed to its end.
     pub(crate) fn end<A: Answer>(mut self, answer: Result<A>) -> Result<A> {
         let refusal = match &answer {
             Ok(answer) => answer.refusal(),
@@ -83,7 +84,7 @@ impl Observed<'_> {
         }
     }
 
-    /// Tells the log and the trace what a call is about.
+    /// Adds the task and the context of a call to the log and the trace.
     fn name(&self, Subject { task, context }: Subject<'_>) {
         if !self.log.is_disabled() {
             if let Some(task) = task {
@@ -151,7 +152,7 @@ impl Drop for InFlight<'_> {
 
 /// A stream that counts as open until it is dropped.
 struct OpenStream {
-    /// Taken by the first event.
+    /// Taken at the first event.
     first: Option<(Histogram, Instant)>,
     open: Gauge,
     span: Option<CallSpan>,

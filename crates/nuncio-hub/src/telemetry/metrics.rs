@@ -1,8 +1,9 @@
-//! Every number that the hub tells, in one table, and the handles by which it is changed.
+//! All metrics of the hub in one table, and the handles to update them.
 //!
-//! No global state: a hub has its own. Labels are bounded: names of agents are those of the fleet, the rest are
-//! words of the protocol, and no label has an id of a task, a context or a caller in it. What a request touches
-//! is looked up once and kept ([`Agent`]): a request then costs a few atomic additions.
+//! No global state: each hub has its own registry. Labels are bounded: agent names are those of the fleet,
+//! the rest are words of the protocol, and no label contains the id of a task, a context or a caller. The
+//! handles of a request are looked up once and kept ([`Agent`]), so that a request costs a few atomic
+//! additions.
 
 use std::{
     fmt,
@@ -21,9 +22,9 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
-/// A metric as it is told and documented.
+/// The definition of a metric, for the registry and for the documentation.
 pub(super) struct Definition {
-    /// Without what its kind adds.
+    /// Without the suffix that its kind adds.
     name: &'static str,
     #[cfg(test)]
     kind: Kind,
@@ -50,7 +51,7 @@ macro_rules! definitions {
             help: $help,
         };)+
 
-        /// All of them, in the order in which they are told.
+        /// All definitions, in the order of registration.
         #[cfg(test)]
         const ALL: &[Definition] = &[$($constant),+];
     };
@@ -58,67 +59,67 @@ macro_rules! definitions {
 
 definitions! {
     REQUESTS Counter "requests" ["agent" "operation" "version" "binding" "outcome"]
-        "Calls of agents, by how they ended: ok, abandoned (the caller left before the answer), or the reason of the error";
+        "Calls to agents by outcome: ok, abandoned (the caller left before the answer), or the reason of the error";
     REQUEST_SECONDS Histogram "request_seconds" ["agent" "operation" "version" "binding"]
-        "Time to the answer of a call, for streams until they are open";
+        "Time until a call is answered; for streams, until the stream is open";
     FIRST_EVENT_SECONDS Histogram "first_event_seconds" ["agent" "operation" "version" "binding"]
         "Time from a call to the first event of its stream";
     STREAMS Gauge "open_streams" ["agent"]
-        "Streams that are open";
+        "Open streams";
     UNSAID Counter "unsaid_versions" ["agent" "binding"]
-        "Calls that did not say their version and were taken all the same (lenient mode)";
+        "Calls without a version that were accepted all the same (lenient mode)";
     RESPONSES Counter "http_responses" ["status"]
-        "Answers of the listener for callers, whatever they are about";
+        "HTTP responses of the public listener";
     TASKS Gauge "tasks" ["agent" "state"]
-        "Tasks that are kept, at most 15 seconds old";
+        "Stored tasks by state; the number is at most 15 seconds old";
     RUNNING Gauge "running_tasks" ["agent"]
-        "Executions that run in this process";
+        "Executions running in this process";
     OWED Gauge "owed_deliveries" []
-        "Notifications that webhooks are owed, at most 15 seconds old";
+        "Pending webhook deliveries; the number is at most 15 seconds old";
     OLDEST_OWED Gauge "oldest_owed_delivery_seconds" []
-        "Age of the oldest of them; 0 if there is none";
+        "Age of the oldest pending delivery; 0 if there is none";
     DELIVERIES Counter "delivery_attempts" ["outcome"]
-        "Attempts to notify a webhook: delivered, retried (it is tried again) or dead (it was given up)";
+        "Delivery attempts by outcome: delivered, retried (tried again later) or dead (given up)";
     DELIVERY_SECONDS Histogram "delivery_attempt_seconds" []
-        "Time that attempts took";
+        "Duration of delivery attempts";
     TRANSLATIONS Counter "translations" ["agent" "from_version" "from_binding" "to_version" "to_binding" "lossy"]
-        "Calls that were translated for an agent that keeps its own tasks; lossy is true if something that was said has no place in the other version";
+        "Calls translated to another version or binding for a remote agent in proxy mode; lossy is true if the other version cannot express a part of the call";
     DENIALS Counter "denials" ["reason"]
-        "Requests that were refused for who sent them: credentials_refused, attempts_limited, agent_denied or operation_denied";
+        "Requests refused because of their caller: credentials_refused, attempts_limited, agent_denied or operation_denied";
     AGENT_UP Gauge "agent_up" ["agent"]
-        "1 if the agent behind the hub answers, 0 if it does not; only for agents that the hub calls";
+        "1 if a remote agent answers, 0 if it does not; not for other agents";
     STORE_SECONDS Histogram "store_seconds" ["operation"]
-        "Time that the store took: commit, read or write; not for memory";
+        "Duration of store operations: commit, read or write; not for the memory store";
     STORE_ERRORS Counter "store_errors" ["operation"]
-        "What the store could not do";
+        "Failed store operations";
     MEMORY_LIMIT Gauge "memory_limit_bytes" []
-        "Bytes of memory that the hub may use";
+        "Memory limit of the hub in bytes";
     MEMORY_RESIDENT Gauge "memory_resident_bytes" []
-        "Bytes of memory that the process has; 0 where the system does not tell";
+        "Resident memory of the process in bytes; 0 where the system does not report it";
     MEMORY_RESERVED Gauge "memory_reserved_bytes" ["use"]
         "Bytes reserved for large content: requests, responses or tasks";
     MEMORY_REFUSALS Counter "memory_refusals" ["use"]
-        "Requests, responses and task events that were refused for want of memory";
+        "Requests, responses and task events refused because of the memory limit";
     READY Gauge "ready" []
-        "1 if calls should come here";
+        "1 if the hub is ready for calls, 0 if not";
     RELOADS Counter "config_reloads" ["outcome"]
-        "Times that the configuration was read again: ok or refused";
+        "Configuration reloads by outcome: ok or refused";
     STARTED Gauge "start_time_seconds" []
-        "When this hub began, in seconds since 1970";
+        "Start time of the hub, in seconds since 1970";
     BUILD Info "build" ["version"]
-        "What this hub is made of";
+        "Version of the hub";
 }
 
-/// Values of labels with their names.
+/// Label names with their values.
 type Labels<const N: usize> = [(&'static str, Arc<str>); N];
 type Counters<const N: usize> = Family<Labels<N>, Counter>;
 type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
 type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
 
-/// What stands for no value.
+/// The label value for "none".
 const NONE: &str = "-";
 
-/// From a tenth of a millisecond to ten minutes, which is how long a blocking call may take.
+/// Buckets from a tenth of a millisecond to ten minutes, the longest time of a blocking call.
 const SECONDS: [f64; 16] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0,
 ];
@@ -127,7 +128,7 @@ fn seconds() -> Histogram {
     Histogram::new(SECONDS)
 }
 
-/// The numbers of a hub.
+/// The metrics of a hub.
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Counters<5>,
@@ -162,7 +163,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// Registers a metric as its definition says.
+/// Registers a metric under its definition.
 fn register<M: Metric + Clone>(registry: &mut Registry, definition: &Definition, metric: M) -> M {
     registry.register(definition.name, definition.help, metric.clone());
     metric
@@ -251,7 +252,7 @@ fn outcome_of(state: DeliveryState) -> &'static str {
 }
 
 impl Metrics {
-    /// The handles of an agent of the fleet.
+    /// The handles for an agent of the fleet.
     pub(super) fn agent(self: &Arc<Self>, name: &Arc<str>) -> Agent {
         Agent {
             streams: self.streams.get_or_create_owned(&labels(&STREAMS, [name])),
@@ -261,20 +262,20 @@ impl Metrics {
         }
     }
 
-    /// A caller was answered by this status.
+    /// Counts a response by its status.
     pub(super) fn responded(&self, status: u16) {
         let Some(cell) = self.by_status.get(usize::from(status)) else { return };
         let make = || self.responses.get_or_create_owned(&labels(&RESPONSES, [&status.to_string()]));
         cell.get_or_init(make).inc();
     }
 
-    /// So many more tasks of this agent are in this state.
+    /// Adds to the number of an agent's tasks in this state.
     pub(crate) fn add_tasks(&self, agent: &str, state: TaskState, tasks: u64) {
         let state = state.as_str().trim_start_matches("TASK_STATE_").to_ascii_lowercase();
         self.tasks.get_or_create(&labels(&TASKS, [agent, &state])).inc_by(tasks.cast_signed());
     }
 
-    /// How many executions of this agent run here.
+    /// Sets the number of an agent's running executions.
     pub(crate) fn running(&self, agent: &str, running: usize) {
         self.running.get_or_create(&labels(&RUNNING, [agent])).set(running.cast_signed() as i64);
     }
@@ -292,32 +293,32 @@ impl Metrics {
         }
     }
 
-    /// A request was refused for who sent it.
+    /// Counts a refused request.
     pub(crate) fn denied(&self, reason: &'static str) {
         self.denials.get_or_create(&labels(&DENIALS, [reason])).inc();
     }
 
-    /// Counts calls that are translated to this version and binding of an agent.
+    /// The counters of calls that are translated to this version and binding of an agent.
     pub(crate) fn translations(self: &Arc<Self>, agent: &Arc<str>, to: (Version, Binding)) -> Translations {
         let cells = [const { [const { OnceLock::new() }; 2] }; Version::ALL.len() * Binding::ALL.len()];
         Translations { metrics: Arc::clone(self), agent: Arc::clone(agent), to, cells }
     }
 
-    /// Whether the agent behind us answers.
+    /// Sets whether a remote agent answers.
     pub(crate) fn agent_is(&self, agent: &str, up: bool) {
         self.agent_up.get_or_create(&labels(&AGENT_UP, [agent])).set(i64::from(up));
     }
 
-    /// The configuration was read again.
+    /// Counts a reload of the configuration.
     pub(crate) fn reloaded(&self, is_ok: bool) {
         let outcome = if is_ok { "ok" } else { "refused" };
         self.reloads.get_or_create(&labels(&RELOADS, [outcome])).inc();
     }
 
-    /// All of it, as Prometheus reads it.
+    /// All metrics in the text format of Prometheus.
     pub(crate) fn text(&self) -> String {
         let mut out = String::with_capacity(16 * 1024);
-        // A string takes whatever it is given.
+        // Writing to a string cannot fail.
         let _ = text::encode(&mut out, &self.registry);
         out
     }
@@ -339,7 +340,7 @@ impl Watch for Metrics {
     }
 }
 
-/// The handles of what is translated for one agent, by where it comes from.
+/// The counters of translated calls to one agent, by source version and binding.
 pub(crate) struct Translations {
     metrics: Arc<Metrics>,
     agent: Arc<str>,
@@ -349,7 +350,7 @@ pub(crate) struct Translations {
 }
 
 impl Translations {
-    /// Counts a call that came like this, if that is not how it goes on.
+    /// Counts a call that came in this version and binding, unless the agent's are the same.
     pub(crate) fn count(&self, version: Version, binding: Option<Binding>, is_lossy: bool) {
         let Some(binding) = binding.filter(|binding| (version, *binding) != self.to) else { return };
         let (to_version, to_binding) = (self.to.0.as_str(), self.to.1.as_str());
@@ -361,11 +362,11 @@ impl Translations {
     }
 }
 
-/// How many bindings there are, and none.
+/// The number of bindings, with "none".
 const BINDINGS: usize = Binding::ALL.len() + 1;
 const CELLS: usize = Op::TABLE.len() * Version::ALL.len() * BINDINGS;
 
-/// The handles of one agent. Those of calls that nobody makes are never made.
+/// The handles of one agent. Each is made at its first use.
 pub(super) struct Agent {
     name: Arc<str>,
     metrics: Arc<Metrics>,
@@ -373,7 +374,7 @@ pub(super) struct Agent {
     cells: Box<[OnceLock<Cell>]>,
 }
 
-/// The handles of one operation in one version by one binding.
+/// The handles of one operation in one version over one binding.
 pub(super) struct Cell {
     pub(super) seconds: Histogram,
     pub(super) first_event_seconds: Option<Histogram>,
@@ -383,7 +384,7 @@ pub(super) struct Cell {
     errors: [OnceLock<Counter>; ErrorKind::TABLE.len()],
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Copy)]
 pub(super) enum Outcome {
     Ok,
@@ -436,7 +437,7 @@ impl Agent {
         counter.get_or_init(make).inc();
     }
 
-    /// Counts a call that did not say its version.
+    /// Counts a call without a version.
     pub(super) fn count_unsaid(&self, op: Op, version: Version, binding: Option<Binding>) {
         let values = [&*self.name, binding.map_or(NONE, Binding::as_str)];
         let make = || self.metrics.unsaid.get_or_create_owned(&labels(&UNSAID, values));

@@ -1,8 +1,8 @@
-//! What the hub tells about itself: numbers, traces, and the names by which the lines of its log belong together.
+//! Telemetry of the hub: metrics, traces, and the fields that relate lines of the log.
 //!
-//! Reading order: `metrics` has every number and what it means, `calls` counts and traces the calls of
-//! each agent, `outbound` traces calls to others, `traces` sends spans to a collector, `request` gives each request its
-//! id and its line in the log.
+//! Reading order: `metrics` has the table of all metrics, `calls` counts and traces the calls of each agent,
+//! `outbound` traces calls to other services, `traces` exports spans, `request` gives each request its id and
+//! its log line.
 
 mod calls;
 mod metrics;
@@ -24,7 +24,7 @@ pub(crate) use self::{
 use self::{outbound::Outbound, traces::Traces};
 use crate::config;
 
-/// The numbers and the traces of a hub.
+/// The metrics and the traces of a hub.
 #[derive(Clone)]
 pub(crate) struct Telemetry {
     pub(crate) metrics: Arc<Metrics>,
@@ -32,7 +32,7 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Begins to count, and to export if there is somebody to export to.
+    /// Starts metrics, and the export of traces if an endpoint is configured.
     pub(crate) fn start(config: &config::Telemetry) -> Result<Self> {
         Ok(Self { metrics: Arc::default(), traces: Traces::start(config)? })
     }
@@ -42,7 +42,7 @@ impl Telemetry {
         Arc::new(Calls { metrics: self.metrics.agent(agent), traces: self.traces.clone() })
     }
 
-    /// A service somewhere else, as this agent calls it for somebody whose trace this is: traced.
+    /// Wraps a remote service that this agent calls, so that each call is a span below `parent`.
     pub(crate) fn outbound(
         &self,
         agent: &Arc<str>,
@@ -53,12 +53,12 @@ impl Telemetry {
         Arc::new(Outbound { traces, agent: Arc::clone(agent), parent: parent.cloned(), service })
     }
 
-    /// The store, measured.
+    /// Wraps the store so that its operations are measured.
     pub(crate) fn instrumented(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
         nuncio_server::store::instrumented(store, Arc::clone(&self.metrics) as _)
     }
 
-    /// Sends what is left, if that takes no longer than this.
+    /// Exports the remaining spans, within this time.
     pub(crate) async fn close(self, patience: Duration) {
         if let Some(traces) = self.traces {
             traces.close(patience).await;

@@ -1,5 +1,5 @@
-//! Stands before a service that is somewhere else: each call to it is a span of its own, so that a trace shows both
-//! hops, and what the other side records hangs below it.
+//! Spans of calls to other services, so that a trace shows both hops and the spans of the other side are
+//! below ours.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use nuncio_protocol::{
 
 use super::traces::{CallSpan, Traces};
 
-/// The calls of one agent to a service, for one call that it works for.
+/// A service that an agent calls on behalf of one incoming call.
 pub(super) struct Outbound {
     pub(super) traces: Traces,
     pub(super) agent: Arc<str>,
-    /// The trace of what they are made for.
+    /// The trace of the incoming call.
     pub(super) parent: Option<TraceContext>,
     pub(super) service: Arc<dyn A2aService>,
 }
@@ -34,7 +34,7 @@ impl Carrier for Outbound {
     }
 }
 
-/// The call with the span as what it hangs below. The state of its trace stays: the hops are in it.
+/// The call's context with the span as its parent. The trace state stays: it contains the hops.
 fn beneath(cx: &CallContext, span: &CallSpan) -> CallContext {
     let state = cx.trace.as_ref().and_then(|trace| trace.state.clone());
     let trace = span.trace().map(|own| TraceContext { parent: own.parent, state: state.or(own.state) });

@@ -1,8 +1,8 @@
-//! Gives each request an id, and the log one line about it.
+//! The id of each request, and one log line about it.
 //!
-//! The id is the caller's (`x-request-id`) if it is fit to be repeated, otherwise a new one; the answer has it in
-//! any case. The span around a request has the names by which lines of the log belong together; it costs
-//! something, so it is there only where it is shown: in JSON, and in text when the log is told to say all.
+//! The id is the caller's `x-request-id` if it is safe to repeat, otherwise a new one; every response has it.
+//! The span around a request has the fields that relate lines of the log. It costs time, so it exists only
+//! where it is shown: in JSON logs, and in text logs at full verbosity.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use uuid::Uuid;
 
 use super::Metrics;
 
-/// The header with the id of a request, either way.
+/// The header with the id, in requests and responses.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Longer ids are not repeated.
+/// Maximum length of a caller's id.
 const MOST: usize = 128;
 
-/// What stands around all requests of a listener.
+/// Middleware around all requests of a listener.
 #[derive(Clone)]
 pub(crate) struct Requests {
     metrics: Arc<Metrics>,
@@ -30,7 +30,7 @@ impl Requests {
         Self { metrics }
     }
 
-    /// Names a request, has it answered, and tells about it.
+    /// Gives a request its id, passes it on, and logs the response.
     pub(crate) async fn answer<F: Future<Output = Response>>(
         &self,
         request: Box<Request>,
@@ -45,7 +45,7 @@ impl Requests {
             let begun = Instant::now();
             let response = Box::pin(next(request)).instrument(span.clone()).await;
             let (status, took_ms) = (response.status().as_u16(), begun.elapsed().as_secs_f64() * 1000.0);
-            // Never the path: it may have a secret in it, and the operation is named already.
+            // Never the path: it may contain a secret, and the operation is in the span.
             tracing::debug!(parent: &span, %method, status, took_ms, "answered");
             response
         };
@@ -55,7 +55,7 @@ impl Requests {
     }
 }
 
-/// The names by which lines of the log belong together. Those that are empty are known later, or never.
+/// The fields that relate lines of the log. Empty ones are filled in later, or never.
 fn span(id: &HeaderValue) -> Span {
     tracing::debug_span!(
         target: "nuncio::request",
@@ -69,7 +69,7 @@ fn span(id: &HeaderValue) -> Span {
     )
 }
 
-/// True for what can stand in a log and in a header as it is.
+/// True if the id is safe in a log and in a header.
 fn is_sane(id: &HeaderValue) -> bool {
     let fit = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
     (1..=MOST).contains(&id.len()) && id.as_bytes().iter().all(fit)

@@ -1,8 +1,9 @@
-//! Spans of calls, sent to a collector by OTLP over HTTP.
+//! Spans of calls, exported to a collector by OTLP over HTTP.
 //!
-//! Off unless somebody says where the collector is. A span is the parent of whatever its call causes: its
-//! context goes on in [`CallContext::trace`], to executions, calls of other agents and webhooks. Spans wait in a
-//! bounded queue and leave on a thread of their own, so that no call waits for the collector or fails with it.
+//! Off unless an endpoint is configured. A span is the parent of everything that its call causes: its context
+//! is passed on in [`CallContext::trace`] to executions, calls to other agents and webhooks. Spans wait in a
+//! bounded queue and are sent by a thread of their own, so that no call waits for the collector or fails with
+//! it.
 
 use std::{
     collections::HashMap,
@@ -36,15 +37,15 @@ use url::Url;
 
 use crate::config::Telemetry;
 
-/// How long a collector may take to answer.
+/// Timeout of a request to the collector.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Where a collector takes traces, below its address.
+/// The path for traces below the collector's address.
 const PATH: &str = "v1/traces";
-/// The variables by which all programs that export are told where to.
+/// The standard environment variables for the endpoint.
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 
-/// Makes spans, and sends them.
+/// Makes spans and exports them.
 #[derive(Clone)]
 pub(super) struct Traces {
     provider: SdkTracerProvider,
@@ -52,7 +53,7 @@ pub(super) struct Traces {
 }
 
 impl Traces {
-    /// Begins to export, if it is said where to: by the configuration, or by the usual variables.
+    /// Starts the export, if the configuration or the standard environment variables have an endpoint.
     pub(super) fn start(config: &Telemetry) -> Result<Option<Self>> {
         let said = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let endpoint = match &config.otlp_endpoint {
@@ -87,7 +88,7 @@ impl Traces {
         Self { tracer: provider.tracer("nuncio"), provider }
     }
 
-    /// The span of a call that an agent makes to somebody else, for one of this trace.
+    /// Begins the span of a call that an agent makes to another service, below `parent`.
     pub(super) fn begin_outbound(&self, agent: &Arc<str>, op: Op, parent: Option<&TraceContext>) -> CallSpan {
         let attributes = [
             KeyValue::new("gen_ai.agent.name", Arc::clone(agent)),
@@ -100,7 +101,7 @@ impl Traces {
         CallSpan { context: Context::new().with_span(span) }
     }
 
-    /// The span of a call.
+    /// Begins the span of a call to an agent.
     pub(super) fn begin(&self, agent: &Arc<str>, op: Op, cx: &CallContext) -> CallSpan {
         let mut attributes = vec![
             KeyValue::new("gen_ai.agent.name", Arc::clone(agent)),
@@ -119,12 +120,12 @@ impl Traces {
         CallSpan { context: Context::new().with_span(span) }
     }
 
-    /// Sends what is left, if that takes no longer than this.
+    /// Exports the remaining spans, within this time.
     pub(super) async fn close(self, patience: Duration) {
         let closing = tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(patience));
         match tokio::time::timeout(patience, closing).await {
             Ok(Ok(Ok(()))) => {}
-            _ => tracing::warn!("some traces did not reach their collector before the end"),
+            _ => tracing::warn!("some traces were not sent to the collector before shutdown"),
         }
     }
 }
@@ -133,7 +134,7 @@ fn address(name: &str, text: &str) -> Result<Url> {
     Url::parse(text).with_context(|| format!("{name}: expected an address such as http://127.0.0.1:4318"))
 }
 
-/// Where a collector at this address takes traces.
+/// The URL for traces of a collector at this address.
 fn below(base: &Url) -> Url {
     let mut url = base.clone();
     let path = base.path().trim_end_matches('/');
@@ -150,7 +151,7 @@ fn resource(config: &Telemetry) -> Resource {
         .build()
 }
 
-/// What the caller has decided holds; of the rest this part is traced.
+/// Follows the caller's sampling decision; without one, samples this share of traces.
 fn sampler(ratio: f64) -> Sampler {
     let root = if ratio >= 1.0 { Sampler::AlwaysOn } else { Sampler::TraceIdRatioBased(ratio) };
     Sampler::ParentBased(Box::new(root))
@@ -168,7 +169,7 @@ pub(super) struct CallSpan {
 }
 
 impl CallSpan {
-    /// The trace for whatever the call causes.
+    /// The trace context for everything that the call causes.
     pub(super) fn trace(&self) -> Option<TraceContext> {
         let mut carrier = HashMap::new();
         TraceContextPropagator::new().inject_context(&self.context, &mut carrier);
@@ -176,7 +177,7 @@ impl CallSpan {
         Some(TraceContext { parent: carrier.remove("traceparent")?, state })
     }
 
-    /// What the call is about.
+    /// Adds the task and the context of the call.
     pub(super) fn about(&self, task: Option<&str>, context: Option<&str>) {
         let span = self.context.span();
         if let Some(task) = task {
@@ -187,7 +188,7 @@ impl CallSpan {
         }
     }
 
-    /// The call, or its stream, ended with this. Callers' mistakes are no errors of ours.
+    /// Notes the error of the call or its stream. A caller's mistake is not marked as an error of the span.
     pub(super) fn failed(&self, error: &Error) {
         let span = self.context.span();
         span.set_attribute(KeyValue::new("error.type", error.kind().row().reason));
@@ -203,13 +204,13 @@ impl Drop for CallSpan {
     }
 }
 
-/// Brings spans to the collector by the house's own way out. The thread that exports is none of the runtime's,
-/// so the request is made there.
+/// Sends spans through the hub's own egress. The exporting thread does not belong to the runtime, so the
+/// request is spawned there.
 #[derive(Debug)]
 struct Courier {
     egress: Egress,
     runtime: Handle,
-    /// What was said last, so that a collector that is down is one line in the log.
+    /// The last request failed. Kept so that an outage of the collector is one line in the log.
     failing: AtomicBool,
 }
 
@@ -237,8 +238,8 @@ impl Courier {
     fn tell(&self, trouble: Option<String>) {
         let was_failing = self.failing.swap(trouble.is_some(), Ordering::Relaxed);
         match trouble {
-            Some(error) if !was_failing => tracing::warn!(%error, "traces do not reach their collector"),
-            None if was_failing => tracing::info!("traces reach their collector again"),
+            Some(error) if !was_failing => tracing::warn!(%error, "traces cannot be sent to the collector"),
+            None if was_failing => tracing::info!("traces are sent to the collector again"),
             _ => {}
         }
     }

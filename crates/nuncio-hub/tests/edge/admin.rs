@@ -178,11 +178,11 @@ async fn what_keeps_it_from_starting_is_told_with_what_to_do() {
         ),
         (
             at(([127, 0, 0, 1], 0).into(), Some(directory("admin").join("none").join("x.token"))),
-            ["cannot write the token", "--admin-token-file", "--admin off"],
+            ["cannot write the admin token", "--admin-token-file", "--admin off"],
         ),
         (
             at(([127, 0, 0, 1], 0).into(), Some(directory("admin"))),
-            ["cannot write the token", "--admin-token-file", "--admin off"],
+            ["cannot write the admin token", "--admin-token-file", "--admin off"],
         ),
     ] {
         let error = format!("{:#}", Hub::bind(config).await.unwrap_err());

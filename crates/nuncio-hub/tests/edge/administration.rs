@@ -140,7 +140,7 @@ async fn whatever_can_be_read_is_as_the_document_says() {
         let told = api.get(path).await;
         let expected = if path == "/config" { 409 } else { 200 };
         assert_eq!(told.status, expected, "{path}: {told:?}");
-        api.get(&format!("{path}?nonsense=1")).await.says(400, "nonsense: is no parameter");
+        api.get(&format!("{path}?nonsense=1")).await.says(400, "nonsense: unknown parameter");
     }
     api.send(Method::PUT, "/agents/echo", None, None).await.says(405, "GET /agents/{name}");
     api.send(Method::GET, "/nothing", None, None).await.says(404, "/api/v1/openapi.json");
@@ -191,7 +191,7 @@ async fn agents_are_told_and_programs_are_not_taken() {
     }
     api.ask("POST", "/agents/{name}:refresh", "/agents/echo:refresh", None)
         .await
-        .says(409, "nothing to look for");
+        .says(409, "has no card to fetch");
     assert_eq!(names(&api.get("/agents").await.body["agents"]), ["conformance", "echo", "slow"]);
 }
 
@@ -327,10 +327,10 @@ async fn an_agent_is_added_changed_and_taken_away_while_the_hub_runs() {
         let body = json!({ "title": "Farther", "timeout_seconds": 7 });
         api.send(Method::PATCH, "/agents/far", Some(&body), Some(tag)).await
     };
-    patch("\"7\"").await.says(412, "look at it again");
+    patch("\"7\"").await.says(412, "read it again");
     let changed = patch("\"1\"").await;
     assert_eq!((changed.tag.as_deref(), &changed.body["card"]["name"]), (Some("\"2\""), &json!("Farther")));
-    api.send(Method::DELETE, "/agents/far", None, Some("\"1\"")).await.says(412, "look at it again");
+    api.send(Method::DELETE, "/agents/far", None, Some("\"1\"")).await.says(412, "read it again");
     assert_eq!(api.ask("DELETE", "/agents/{name}", "/agents/far", None).await.status, 204);
     assert_eq!(names(&api.get("/agents").await.body["agents"]), ["conformance", "echo", "slow"]);
     let rows = |trail: &Value| trail["rows"].as_array().unwrap().len();
@@ -360,7 +360,7 @@ async fn the_configuration_is_told_and_read_again() {
     let reload = async || api.ask("POST", "/config:reload", "/config:reload", None).await;
     let told = reload().await.body;
     assert_eq!((&told["parts"], &told["needsRestart"]), (&json!(["limits"]), &json!(["listen"])));
-    reload().await.says(409, "what was in force stays");
+    reload().await.says(409, "the previous configuration stays in force");
     api.until("/audit", "/audit?what=config-reloaded", |trail| !trail["rows"].as_array().unwrap().is_empty())
         .await;
 }

@@ -1,22 +1,22 @@
-//! Options to reach the administration of a hub.
+//! Options to reach the admin API of a hub.
 
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use url::Url;
 
-/// The heading of the options that say how to reach a hub.
+/// The heading of the options for the connection to a hub.
 const HUB: &str = "Hub";
 
-/// The hub, and the token of its administration.
+/// The hub, and its admin token.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Admin {
-    /// The URL of the hub's administration.
+    /// The URL of the hub's admin API.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:2603", env = "NUNCIO_ADMIN")]
     #[arg(help_heading = HUB, value_parser = admin_url)]
     pub(crate) admin: Url,
 
-    /// The file with the administration token [default: the file that a hub on this machine and port writes]. The
+    /// The file with the admin token [default: the file that a hub on this machine and port writes]. The
     /// environment variable NUNCIO_ADMIN_TOKEN can hold the token itself.
     #[arg(long, value_name = "FILE", env = "NUNCIO_ADMIN_TOKEN_FILE", help_heading = HUB)]
     pub(crate) admin_token_file: Option<PathBuf>,

@@ -60,13 +60,13 @@ pub(crate) enum AgentCommand {
         name: String,
         /// The URL of the agent, or of its card.
         url: String,
-        /// Which side keeps the tasks [default: durable].
+        /// The owner of the tasks [default: durable].
         #[arg(long, value_enum)]
         mode: Option<Mode>,
-        /// The name on its card, instead of its own.
+        /// The name on its card [default: the agent's own].
         #[arg(long)]
         title: Option<String>,
-        /// The description on its card, instead of its own.
+        /// The description on its card [default: the agent's own].
         #[arg(long)]
         description: Option<String>,
         /// A tag by which it is found; may be repeated.
@@ -108,9 +108,9 @@ pub(crate) enum AgentCommand {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Mode {
-    /// The hub keeps them, with its own ids, log and webhooks.
+    /// The hub owns them, with its own ids, log and webhooks.
     Durable,
-    /// The agent keeps them; the hub relays calls.
+    /// The agent owns them; the hub forwards calls.
     Proxy,
 }
 

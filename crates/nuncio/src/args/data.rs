@@ -7,7 +7,7 @@ use nuncio_hub::config::Data;
 
 use crate::exit;
 
-/// The value of `--data`. It may hold a password, so it is never printed, not even by clap.
+/// The value of `--data`. It may contain a password, so it is never printed, not even by clap.
 #[derive(Clone)]
 pub(crate) struct Place(String);
 

@@ -31,7 +31,7 @@ pub(crate) enum DeliveryCommand {
         /// Only deliveries of events since this time: an age (90s, 30m, 2h, 7d) or a timestamp (2026-11-15T12:00:00Z).
         #[arg(long, value_name = "WHEN")]
         since: Option<Since>,
-        /// The most deliveries to list.
+        /// Maximum number of deliveries to list.
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
@@ -42,7 +42,7 @@ pub(crate) enum DeliveryCommand {
         /// The id of the delivery.
         id: String,
     },
-    /// Deliver once more, whatever the state of the delivery is.
+    /// Deliver once more, in any state of the delivery.
     #[command(after_help = AGAIN_HELP)]
     Replay {
         #[command(flatten)]

@@ -8,7 +8,7 @@ use super::Admin;
 pub(crate) struct Erase {
     #[command(flatten)]
     pub(crate) hub: Admin,
-    /// The principal whose data to erase, as `nuncio task list` and `nuncio key list` show it.
+    /// The principal to erase, as `nuncio task list` and `nuncio key list` show it.
     #[arg(required_unless_present = "anonymous", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) principal: Option<String>,
     /// Erase the data of all callers without credentials.

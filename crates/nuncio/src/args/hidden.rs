@@ -1,4 +1,4 @@
-//! Values that are never printed, not even by clap: secrets, and URLs that may hold one.
+//! Values that are never printed, not even by clap: secrets, and URLs that may contain one.
 
 use std::{convert::Infallible, fmt, str::FromStr};
 

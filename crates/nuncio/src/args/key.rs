@@ -23,7 +23,7 @@ pub(crate) enum KeyCommand {
         /// Expire after this time, such as 12h or 90d [default: never].
         #[arg(long, value_name = "TIME", value_parser = duration)]
         expires: Option<Duration>,
-        /// The principal that callers with this key are; keys of one principal share its tasks [default: the name].
+        /// The principal of callers with this key; keys of one principal share its tasks [default: the name].
         #[arg(long, value_name = "NAME")]
         principal: Option<String>,
         /// The tenant; tasks of one principal in different tenants are separate.
@@ -51,7 +51,7 @@ pub(crate) enum KeyCommand {
         hub: Admin,
         /// The key's name or id.
         key: String,
-        /// How long the old secret is accepted as well, such as 0s, 2h or 7d [default: 1d].
+        /// Time for which the old secret stays valid, such as 0s, 2h or 7d [default: 1d].
         #[arg(long, value_name = "TIME", value_parser = duration)]
         overlap: Option<Duration>,
     },

@@ -1,6 +1,6 @@
-//! The options of `serve`: each says what a key of `nuncio.toml` could say, and is stronger than the file.
+//! The options of `serve`: each stands for a key of `nuncio.toml`, and takes precedence over the file.
 //!
-//! What their values must look like stands in the schema of the file, once; here is only how they are typed.
+//! The format of their values is defined by the schema of the file; this file defines only the options themselves.
 
 use std::{
     collections::BTreeMap,
@@ -15,11 +15,11 @@ use clap::{
 };
 use nuncio_hub::config::{AgentName, Given, Origin, Profile, Source, Told, Variables, agent_spec};
 
-/// The file that is used if it is there and nothing else is said.
+/// The default file, if it exists.
 const USUAL: &str = "nuncio.toml";
 const WEBHOOKS: &str = "Webhooks";
 
-/// What the command line and its variables say.
+/// The values from the command line and its variables.
 #[derive(Debug)]
 pub(crate) struct Options {
     config: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub(crate) struct Options {
 
 /// An option.
 struct Row {
-    /// Without its dashes.
+    /// The name, without its dashes.
     flag: &'static str,
     /// The key that it stands for.
     key: &'static str,
@@ -38,19 +38,19 @@ struct Row {
     help: &'static str,
 }
 
-/// How an option is typed.
+/// The form of an option.
 enum Shape {
     /// With a value of this name.
     Text(&'static str),
-    /// With a value of this name, again and again.
+    /// With a value of this name; may be repeated.
     List(&'static str),
-    /// With one of these.
+    /// With one of these words.
     Word(&'static [(&'static str, &'static str)]),
-    /// Alone, for what it stands for.
+    /// Without a value.
     Switch(Means),
 }
 
-/// What an option that stands alone says.
+/// The value that an option without a value stands for.
 enum Means {
     Bool(bool),
     Word(&'static str),
@@ -76,56 +76,55 @@ const HUB: &[Row] = &[
         "listen",
         Text("ADDRESS"),
         Some("NUNCIO_LISTEN"),
-        "Where callers reach us; port 0 takes a free one; 127.0.0.1:2602 when absent",
+        "Address for callers; port 0 takes a free one [default: 127.0.0.1:2602]",
     ),
     row(
         "admin",
         "admin.listen",
         Text("ADDRESS|off"),
         Some("NUNCIO_ADMIN_LISTEN"),
-        "Where whoever runs this hub reaches it, on this machine only; port 0 takes a free one, off none; \
-         127.0.0.1:2603 when absent",
+        "Address of the admin API, on this machine only; port 0 takes a free one, off none \
+         [default: 127.0.0.1:2603]",
     ),
     row(
         "admin-token-file",
         "admin.token_file",
         Text("FILE"),
         Some("NUNCIO_ADMIN_TOKEN_FILE"),
-        "Write the token for that to this file; where commands of this user look for it when absent \
-         ($XDG_STATE_HOME or ~/.local/state, nuncio/admin-PORT.token)",
+        "File for the admin token [default: nuncio/admin-PORT.token in $XDG_STATE_HOME or ~/.local/state, where commands \
+         of this user look for it]",
     ),
     row(
         "public-url",
         "public_url",
         Text("URL"),
         Some("NUNCIO_PUBLIC_URL"),
-        "How callers see us, if not at the address we listen on, such as https://agents.example.com",
+        "Address of the hub as callers see it, if it is not the listening address, such as https://agents.example.com",
     ),
     row(
         "allow-host",
         "allow_hosts",
         List("NAME"),
         None,
-        "On loopback, answer to this host name, too; may be repeated. Our own names and that of --public-url are \
-         answered to in any case, others are not: a web page could call us by them (DNS rebinding)",
+        "On loopback, also answer to this host name; may be repeated. The hub's own names and that of --public-url are \
+         always accepted, others are refused: a web page could use them to call the hub (DNS rebinding)",
     ),
     row(
         "trust-proxy",
         "trusted_proxies",
         List("CIDR"),
         None,
-        "Believe what proxies of this network say about how they were called (Forwarded, X-Forwarded-Host, -Proto, \
-         -Port, -Prefix), and show it on cards; may be repeated. Name only networks from which nobody but your \
-         proxies can connect. On loopback the names need --allow-host. Say who may call: --no-anonymous with keys or \
-         tokens, or --allow-anonymous",
+        "Trust the headers of proxies in this network (Forwarded, X-Forwarded-Host, -Proto, -Port, -Prefix), and show \
+         their address on cards; may be repeated. Name only networks from which nobody but your proxies can connect. \
+         On loopback the host names need --allow-host. Needs --no-anonymous with keys or tokens, or --allow-anonymous",
     ),
     row(
         "tls-cert",
         "tls.cert",
         Text("FILE"),
         Some("NUNCIO_TLS_CERT"),
-        "Speak TLS: the certificate and those between it and its root, as PEM. The files may be replaced while we \
-         run; SIGHUP makes us look at once",
+        "Use TLS: the certificate with its intermediate certificates, as PEM. The files may be replaced while the hub \
+         runs; SIGHUP makes it reload them at once",
     ),
     row(
         "tls-key",
@@ -146,153 +145,152 @@ const HUB: &[Row] = &[
         "data.store",
         Text("STORE"),
         Some("NUNCIO_DATA"),
-        "Where tasks are kept: memory, a file (FILE or sqlite:FILE), or postgres://USER@HOST/DATABASE. In memory \
-         when absent: gone with the process. Others can see the command line: an address with a password belongs \
-         into the variable",
+        "Store of tasks: memory, a file (FILE or sqlite:FILE), or postgres://USER@HOST/DATABASE [default: memory, lost \
+         with the process]. Others can see the command line: put an address with a password into the environment \
+         variable",
     ),
     row(
         "durability",
         "data.durability",
         Word(&[
-            ("full", "What is answered is on disk"),
-            ("relaxed", "What is answered may be lost with the machine, not with the hub"),
+            ("full", "Acknowledged writes are on disk"),
+            ("relaxed", "Acknowledged writes survive a crash of the hub, but may be lost with the machine"),
         ]),
         None,
-        "What an answer promises: full when absent",
+        "Guarantee for acknowledged writes [default: full]",
     ),
     row(
         "keep-days",
         "data.keep_days",
         Text("DAYS"),
         None,
-        "For how many days finished tasks are kept; 0: for ever. 30 when absent, but in memory only their number \
-         counts",
+        "Days for which finished tasks are kept; 0: for ever [default: 30; in memory only --keep-finished applies]",
     ),
     row(
         "keep-finished",
         "data.keep_finished",
         Text("N"),
         None,
-        "How many finished tasks are kept in memory; 100,000 when absent",
+        "Maximum number of finished tasks in memory [default: 100,000]",
     ),
-    row("default", "default_agent", Text("NAME"), None, "This agent answers at the root, too"),
+    row("default", "default_agent", Text("NAME"), None, "The agent that also answers at the root"),
     row(
         "allow-anonymous",
         "identity.anonymous",
         Switch(Says("always")),
         None,
-        "Let anybody call without credentials, from wherever they reach us",
+        "Let anybody call without credentials, from any machine",
     ),
     row(
         "no-anonymous",
         "identity.anonymous",
         Switch(Says("never")),
         None,
-        "Let nobody call without credentials, callers on this machine neither: what a hub behind a proxy wants",
+        "Require credentials of every caller, also on this machine: recommended behind a proxy",
     ),
     row(
         "drain-seconds",
         "drain_seconds",
         Text("SECONDS"),
         None,
-        "How many seconds running tasks may go on after the signal to stop; 30 when absent",
+        "Seconds for which running tasks may continue after the signal to stop [default: 30]",
     ),
     row(
         "max-connections",
         "connections.max",
         Text("N"),
         None,
-        "How many connections may be open at a time; 100,000 when absent",
+        "Maximum number of open connections [default: 100,000]",
     ),
     row(
         "max-streams",
         "connections.max_streams",
         Text("N"),
         None,
-        "How many requests and streams may be open at a time on one connection of HTTP/2; 250 when absent",
+        "Maximum number of open requests and streams on one HTTP/2 connection [default: 250]",
     ),
     row(
         "idle-seconds",
         "connections.idle_seconds",
         Text("SECONDS"),
         None,
-        "After how many seconds a connection is closed that has nothing to answer; 120 when absent",
+        "Seconds after which a connection without a request in progress is closed [default: 120]",
     ),
 ];
 
 const PUSH: &[Row] = &[
-    row("no-push", "push.enabled", Switch(Bool(false)), None, "No agent tells webhooks"),
+    row("no-push", "push.enabled", Switch(Bool(false)), None, "Send no notifications to webhooks"),
     row(
         "allow-private-push",
         "push.allow_private",
         Switch(Bool(true)),
         Some("NUNCIO_ALLOW_PRIVATE_PUSH"),
-        "Callers may name webhooks on this machine and in private networks. Without this they are refused: a caller \
-         could reach through us what it cannot reach itself",
+        "Callers may register webhooks on this machine and in private networks. By default these are refused: a caller \
+         could use the hub to reach hosts that it cannot reach itself",
     ),
     row(
         "allow-push",
         "push.allow",
         List("CIDR"),
         None,
-        "Callers may name webhooks in this network, whatever it is; may be repeated",
+        "Callers may register webhooks in this network, also if it is private; may be repeated",
     ),
     row(
         "deny-push",
         "push.deny",
         List("CIDR"),
         None,
-        "Callers may name no webhook in this network, whatever else is said; may be repeated. For public addresses \
-         that are inside of the house",
+        "Refuse webhooks in this network, whatever else is allowed; may be repeated. For public addresses that are \
+         internal",
     ),
-    row("push-https-only", "push.https_only", Switch(Bool(true)), None, "Webhooks are told by https only"),
+    row("push-https-only", "push.https_only", Switch(Bool(true)), None, "Webhooks must use https"),
     row(
         "push-give-up-hours",
         "push.give_up_hours",
         Text("HOURS"),
         None,
-        "After so many hours a delivery that still fails is given up; 24 when absent",
+        "Hours after which a failing delivery is given up [default: 24]",
     ),
     row(
         "push-chunks",
         "push.chunks",
         Switch(Bool(true)),
         None,
-        "Tell webhooks of artifacts piece by piece, as they are made; else once, when they are complete",
+        "Notify webhooks of artifacts piece by piece, as they are produced, instead of once when they are complete",
     ),
     row(
         "push-dialect",
         "push.dialect",
-        Word(&[("standard", "The bare task"), ("neuralpost", "A JSON-RPC response around the event")]),
+        Word(&[("standard", "The task alone"), ("neuralpost", "A JSON-RPC response around the event")]),
         None,
-        "What webhooks get that were registered in version 0.3; standard when absent",
+        "Payload for webhooks that were registered in version 0.3 [default: standard]",
     ),
     row(
         "push-secret-file",
         "push.secret_files",
         List("FILE"),
         None,
-        "Sign notifications with the secret in this file, too (Standard Webhooks: whsec_ and base64); may be \
-         repeated: all sign, so that one can be replaced",
+        "Also sign notifications with the secret in this file (Standard Webhooks: whsec_ and base64); may be \
+         repeated: all of them sign, so that one can be replaced",
     ),
     row(
         "key-file",
         "data.key_file",
         Text("FILE"),
         Some("NUNCIO_KEY_FILE"),
-        "The key that seals what callers confide, and signs notifications; made when it is not there. Beside the \
-         data when absent; with a database it must be said, and be the same at every hub",
+        "The key that seals callers' secrets and signs notifications; created if absent [default: beside the data]. With \
+         a database it must be given, and be the same for every hub",
     ),
 ];
 
-/// Options of all commands that say something about the hub, too.
+/// Options of all commands that are also settings of the hub.
 const GLOBAL: &[Row] = &[
     row("log-level", "telemetry.log_level", Text("LEVEL"), Some("NUNCIO_LOG"), ""),
     row("log-format", "telemetry.log_format", Text("FORMAT"), None, ""),
 ];
 
 const PROFILES: &[(&str, &str, Profile)] = &[
-    ("full", "Everything there is, in version 1.0", Profile::Full),
+    ("full", "All capabilities, in version 1.0", Profile::Full),
     ("minimal", "No streams, no webhooks, no extended card, in version 1.0", Profile::Minimal),
     ("extension", "An extension that callers must declare", Profile::Extension),
     ("v03", "As the test kit of version 0.3 expects it", Profile::V03),
@@ -310,13 +308,13 @@ impl Row {
             Switch(_) => arg.action(ArgAction::SetTrue),
         };
         match self.env {
-            // The address of a database may hold a password.
+            // The address of a database may contain a password.
             Some(env) => arg.env(env).hide_env_values(self.key == "data.store"),
             None => arg,
         }
     }
 
-    /// What was said, if anything was.
+    /// The value, if the option was given.
     fn given(&self, matches: &ArgMatches) -> Option<Given> {
         let origin = match matches.value_source(self.flag)? {
             ValueSource::CommandLine => Origin::Flag(format!("--{}", self.flag)),
@@ -327,7 +325,7 @@ impl Row {
             .get_raw(self.flag)
             .map(|raw| raw.map(|text| text.to_string_lossy().into_owned()).collect())
             .unwrap_or_default();
-        // A variable that is set to nothing is how some containers unset one.
+        // An empty variable counts as unset: some containers cannot unset one.
         if matches!(origin, Origin::Env(_)) && texts.iter().all(String::is_empty) {
             return None;
         }
@@ -352,32 +350,32 @@ fn possible(words: impl Iterator<Item = (&'static str, &'static str)>) -> Possib
 impl clap::Args for Options {
     fn augment_args(command: Command) -> Command {
         let config = Arg::new("config").long("config").value_name("FILE").env("NUNCIO_CONFIG").help(
-            "Read this file; ./nuncio.toml when absent, if there is one. `nuncio init` writes one to begin with",
+            "The configuration file [default: ./nuncio.toml, if it exists]. `nuncio init` writes one to start with",
         );
         let agent = Arg::new("agent").long("agent").value_name("NAME=SPEC").action(ArgAction::Append).help(
-            "Serve an agent under this name: https://… for one that speaks A2A already, in any version; cmd:PROGRAM or \
-             cmd+json:PROGRAM for a program; may be repeated. In place of the file's agent of that name",
+            "Serve an agent under this name: https://… for a remote agent that speaks A2A in any version; cmd:PROGRAM or \
+             cmd+json:PROGRAM for a program; may be repeated. Replaces an agent of that name in the file",
         );
         let allow_host = Arg::new("agent-allow-host")
             .long("agent-allow-host")
             .value_name("NAME=HOST")
             .action(ArgAction::Append)
             .help(
-                "The agent of this name may have interfaces at this host, too; may be repeated. Without this its card \
-                 may name interfaces at its own host only: what callers say would go wherever the card says",
+                "The agent of this name may also have interfaces at this host; may be repeated. By default its card may \
+                 name only its own host: otherwise a card could send callers' messages to any host",
             );
         let card_key = Arg::new("card-key").long("card-key").value_name("FILE").action(ArgAction::Append).help(
             "Sign cards with this private key: a PKCS#8 PEM file for ES256, EdDSA or RS256. May be repeated: all keys \
              sign, and the public ones are served at /.well-known/jwks.json. With --trust-proxy it needs --public-url",
         );
         let card_kid = Arg::new("card-kid").long("card-kid").value_name("ID").action(ArgAction::Append).help(
-            "The name of a card key, by which verifiers find it; its thumbprint when absent. May be repeated: the first \
-             names the first key",
+            "The id of a card key, by which verifiers find it [default: its thumbprint]. May be repeated: the first is \
+             for the first key",
         );
         let profile = Arg::new("profile")
             .long("profile")
             .value_name("PROFILE")
-            .help("How the conformance agent behaves for a run of an official test kit");
+            .help("Behaviour of the conformance agent for an official test kit");
         let profile = profile.value_parser(possible(PROFILES.iter().map(|(word, help, _)| (*word, *help))));
         let hub = HUB.iter().map(|row| match row.flag {
             "tls-cert" => row.arg().requires("tls-key"),
@@ -400,7 +398,7 @@ impl clap::Args for Options {
 impl FromArgMatches for Options {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let rows = HUB.iter().chain(PUSH);
-        // Those of all commands are not here if only a part of the command line is read.
+        // Global options are absent if only a part of the command line is parsed.
         let global = GLOBAL.iter().filter(|row| matches.try_contains_id(row.flag).is_ok());
         let mut given: Vec<Given> = rows.chain(global).filter_map(|row| row.given(matches)).collect();
         given.extend(card_keys(matches)?);
@@ -424,7 +422,7 @@ fn wrong(text: String) -> Error {
     Error::raw(ErrorKind::ValueValidation, text)
 }
 
-/// Keys and their names, side by side.
+/// Pairs keys with their ids.
 fn card_keys(matches: &ArgMatches) -> Result<Option<Given>, Error> {
     let texts = |id: &str| -> Vec<String> { matches.get_many(id).into_iter().flatten().cloned().collect() };
     let (keys, kids) = (texts("card-key"), texts("card-kid"));
@@ -444,14 +442,14 @@ fn card_keys(matches: &ArgMatches) -> Result<Option<Given>, Error> {
     Ok((!keys.is_empty()).then(|| Given::new("card_keys", Told::List(keys), origin)))
 }
 
-/// `NAME=SPEC`. The whole is not echoed: an address may hold a password.
+/// Parses `NAME=SPEC`. Errors do not repeat the text: an address may contain a password.
 fn agent(text: &str) -> Result<Given, Error> {
     let Some((name, spec)) = text.split_once('=') else {
         return Err(wrong(
             "--agent: expected NAME=SPEC, such as billing=https://billing.internal".to_owned(),
         ));
     };
-    // Where the name was forgotten, what is before the = is the beginning of an address.
+    // If the name was forgotten, the text before the = is a part of an address.
     let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     let shown = if is_word { format!("--agent {name}") } else { "--agent".to_owned() };
     name.parse::<AgentName>().map_err(|error| wrong(format!("{shown}: {error}")))?;
@@ -460,7 +458,7 @@ fn agent(text: &str) -> Result<Given, Error> {
     Ok(Given { path: vec!["agents".to_owned(), name.to_owned()], told, origin })
 }
 
-/// `NAME=HOST`, again and again: all hosts of an agent are one list.
+/// Parses each `NAME=HOST`; all hosts of an agent become one list.
 fn allowed_hosts(matches: &ArgMatches) -> Result<Vec<Given>, Error> {
     const FLAG: &str = "--agent-allow-host";
     let mut hosts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -482,7 +480,7 @@ fn allowed_hosts(matches: &ArgMatches) -> Result<Vec<Given>, Error> {
 }
 
 impl Options {
-    /// Where the configuration comes from, with this file if one is named.
+    /// The source of the configuration, with this file if one is given.
     pub(crate) fn source(self, file: Option<PathBuf>) -> Source {
         let usual = || Some(PathBuf::from(USUAL)).filter(|file: &PathBuf| Path::exists(file));
         Source {
@@ -536,7 +534,8 @@ mod tests {
         assert_eq!(paths, ["agents.a.allow_hosts", "agents.b.allow_hosts"]);
         let Told::List(hosts) = &found.given[1].told else { panic!("a list") };
         assert_eq!(hosts.len(), 2);
-        for (text, words) in [("x.example", "expected NAME=HOST"), ("B=x.example", "is no name of an agent")]
+        for (text, words) in
+            [("x.example", "expected NAME=HOST"), ("B=x.example", "is not a valid name of an agent")]
         {
             let error = options(&["--agent-allow-host", text]).unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
@@ -551,11 +550,11 @@ mod tests {
         assert_eq!(names, ["billing", "coder"]);
         for (text, words) in [
             ("https://me:s3cret@b.internal", "expected NAME=SPEC"),
-            ("Billing=https://x", "--agent Billing: is no name of an agent"),
-            ("tasks=https://x", "--agent tasks: is a part of other addresses"),
-            ("https://me:s3cret@b.internal?x=y", "--agent: is no name of an agent"),
-            ("a=openai:http://x#y", "--agent a: this version knows no such kind of agent"),
-            ("a=s3cret:http://x#y", "--agent a: this version knows no such kind of agent"),
+            ("Billing=https://x", "--agent Billing: is not a valid name of an agent"),
+            ("tasks=https://x", "--agent tasks: is reserved"),
+            ("https://me:s3cret@b.internal?x=y", "--agent: is not a valid name of an agent"),
+            ("a=openai:http://x#y", "--agent a: unknown kind of agent"),
+            ("a=s3cret:http://x#y", "--agent a: unknown kind of agent"),
         ] {
             let error = options(&["--agent", text]).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("s3cret"), "{text}: {error}");

@@ -8,8 +8,8 @@ use url::Url;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Healthcheck {
-    /// The URL of the hub [default: the address in NUNCIO_LISTEN, or http://127.0.0.1:2602]. For a hub with TLS use
-    /// the URL of its administration, such as http://127.0.0.1:2603.
+    /// The URL of the hub [default: the address in NUNCIO_LISTEN, or http://127.0.0.1:2602]. For a hub with
+    /// TLS use the URL of its admin API, such as http://127.0.0.1:2603.
     #[arg(value_parser = url)]
     pub(crate) url: Option<Url>,
 

@@ -22,7 +22,7 @@ pub(crate) struct Trail {
     /// Only rows since this time: an age (90s, 30m, 2h, 7d) or a timestamp (2026-11-15T12:00:00Z).
     #[arg(long, value_name = "WHEN")]
     pub(crate) since: Option<Since>,
-    /// The most rows to list.
+    /// Maximum number of rows to list.
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: usize,
 }

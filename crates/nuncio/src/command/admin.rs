@@ -1,4 +1,4 @@
-//! The client of the administration API: any route by its type.
+//! The client of the admin API: calls any route by its type.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{args::Admin, exit};
 
 /// The variable with the token, which takes precedence over files.
 const TOKEN: &str = "NUNCIO_ADMIN_TOKEN";
-/// The time that a hub may take to answer.
+/// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A token and its origin.
@@ -25,7 +25,7 @@ struct Token {
 }
 
 impl Admin {
-    /// Calls a route of the administration API.
+    /// Calls a route of the admin API.
     pub(super) async fn call<R: Route>(&self, request: &R) -> Result<R::Answer> {
         let mut url = self.at(&format!("api/v1{}", request.path()));
         let query = request.query_string()?;

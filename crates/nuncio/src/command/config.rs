@@ -21,7 +21,7 @@ use crate::{
     output::{self, Format},
 };
 
-/// The file of the schema, next to the configuration, whose first line names it.
+/// The file of the schema, next to the configuration; the first line of the configuration names it.
 const SCHEMA: &str = "nuncio.schema.json";
 
 pub(super) async fn run(command: ConfigCommand, format: Format) -> Result<ExitCode> {

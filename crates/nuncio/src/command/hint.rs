@@ -15,7 +15,7 @@ impl Target {
         self.again("send", &format!("\"…\" --task {}", quoted(id.as_str())))
     }
 
-    /// A command that lists tasks, to find one whose id is not known.
+    /// A command that lists tasks, to find one of unknown id.
     pub(super) fn list_command(&self) -> String {
         self.again("task list", "")
     }

@@ -31,9 +31,9 @@ use crate::{
     output::{self, Format},
 };
 
-/// The time that requests in flight have to finish at the end.
+/// Time for requests in flight to finish at the end.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time that the body of a request may take to arrive.
+/// Timeout for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(listen: Listen, format: Format) -> Result<ExitCode> {
@@ -218,7 +218,7 @@ async fn notify(State(shared): State<Arc<Shared>>, request: Request) -> Response
         Err(rejected) => return refuse(rejected.status(), &rejected.to_string()),
     };
     let (answer, answered) = oneshot::channel();
-    // Both fail when we are about to end: the sender tries again, and may find the next one.
+    // Both fail when the command is about to end: the sender retries, and may find the next listener.
     let _ = shared.inbox.send(Arrival { accepted, answer }).await;
     answered.await.unwrap_or_else(|_| StatusCode::SERVICE_UNAVAILABLE.into_response())
 }

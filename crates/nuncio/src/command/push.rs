@@ -1,4 +1,4 @@
-//! `nuncio push …`: the webhooks of a task, and the one that goes along with a message.
+//! `nuncio push …`: the webhooks of a task, and the one that is sent with a message.
 
 use std::{
     path::Path,
@@ -28,7 +28,7 @@ const TOKEN: &str = "NUNCIO_PUSH_TOKEN";
 const CREDENTIALS: &str = "NUNCIO_PUSH_CREDENTIALS";
 /// The default authentication scheme.
 const BEARER: &str = "Bearer";
-/// The default time that the agent may take to answer.
+/// The default timeout of calls to the agent.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(command: PushCommand, format: Format) -> Result<ExitCode> {

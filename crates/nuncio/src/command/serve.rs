@@ -115,7 +115,7 @@ fn public_cards(names: &[String]) -> String {
     )
 }
 
-/// A note on the store: where it is, what it guarantees, how long tasks are kept.
+/// A note on the store: its location, its guarantee, and the retention of tasks.
 fn kept(config: &Config) -> String {
     let age =
         config.data.keep().map(days).map(|days| format!("finished tasks are deleted after {days} days"));
@@ -178,7 +178,7 @@ fn days(keep: Duration) -> u64 {
     keep.as_secs() / DAY.as_secs()
 }
 
-/// `--stream` for an example whose events are worth watching.
+/// `--stream` for an example with events that are worth watching.
 fn stream_flag(example: &str) -> &'static str {
     if example == "hello" { "" } else { " --stream" }
 }

@@ -64,24 +64,24 @@ pub struct Agent {
     pub health: AgentHealth,
     /// The interfaces by which callers reach the agent.
     pub interfaces: Vec<Interface>,
-    /// How many of its tasks run in this hub.
+    /// Number of its tasks that run in this hub.
     pub tasks_in_flight: usize,
     /// The address of its card, for callers.
     pub card_url: String,
     pub description: String,
 }
 
-/// Which side keeps the tasks.
+/// The owner of the tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskMode {
-    /// The hub keeps them.
+    /// The hub owns them.
     Durable,
-    /// The remote agent keeps them; the hub relays calls.
+    /// The remote agent owns them; the hub forwards calls.
     Proxy,
 }
 
-/// The place where an agent is configured.
+/// The source that defines an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AgentOrigin {
@@ -104,23 +104,23 @@ pub struct Interface {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AgentHealth {
     pub state: HealthState,
-    /// Since when; absent: since the hub started.
+    /// Time of the last change; absent: since the hub started.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub since: Option<Timestamp>,
-    /// Why the agent is degraded or down.
+    /// The reason why the agent is degraded or down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Whether an agent answers.
+/// The state of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HealthState {
     /// The agent has not been called yet.
     Unknown,
     Up,
-    /// The agent answers, but not as it should.
+    /// The agent answers, but not correctly.
     Degraded,
     Down,
 }
@@ -138,10 +138,10 @@ pub struct AgentDetails {
     pub upstream_card: Option<Value>,
 }
 
-/// An agent to be added: its name, and the settings that a configuration file has below `[agents.NAME]`.
+/// An agent to add: its name, and the keys that a configuration file has below `[agents.NAME]`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NewAgent {
-    /// The name by which callers address it: a to z, 0 to 9 and -, at most 63 characters.
+    /// The name of the agent: a to z, 0 to 9 and -, at most 63 characters.
     pub name: String,
     #[serde(flatten)]
     pub settings: AgentSettings,
@@ -149,7 +149,8 @@ pub struct NewAgent {
 
 /// Settings of an agent, by the keys that a configuration file has below `[agents.NAME]`.
 ///
-/// A JSON object, since it is read as a part of a configuration file is: by the same checks, with the same errors.
+/// A JSON object, because it is read like a part of a configuration file: by the same checks, with the same
+/// errors.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AgentSettings(pub Map<String, Value>);

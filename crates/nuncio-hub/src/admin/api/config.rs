@@ -40,6 +40,6 @@ pub struct Reloaded {
     pub removed: Vec<String>,
     /// Keys of other parts that have changed.
     pub parts: Vec<String>,
-    /// Keys whose change takes effect when the hub restarts.
+    /// Keys that take effect when the hub restarts.
     pub needs_restart: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Deliveries: notifications that webhooks are to receive, and have received.
+//! Deliveries: notifications for webhooks, pending or done.
 
 use nuncio_protocol::Timestamp;
 use schemars::JsonSchema;
@@ -17,7 +17,7 @@ routes! {
     /// Shows a delivery with its last attempts.
     ShowDelivery: GET "/deliveries/{id}", "deliveries.show" { path id, } -> Delivery;
 
-    /// Delivers once more, whatever the state of the delivery is.
+    /// Delivers once more, in any state of the delivery.
     ReplayDelivery: POST "/deliveries/{id}:replay", "deliveries.replay" { path id, } -> Delivery,
         trail DeliveryReplayed;
 
@@ -26,7 +26,7 @@ routes! {
         trail DeliveryReplayed;
 }
 
-/// Which deliveries.
+/// A filter of deliveries.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DeliveryFilter {
@@ -59,7 +59,7 @@ pub enum DeliveryState {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DeliveryPage {
     pub deliveries: Vec<Delivery>,
-    /// For `after` of the next page; absent on the last.
+    /// Value for `after` of the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -110,14 +110,14 @@ pub struct Attempt {
     #[schemars(with = "Time")]
     pub time: Timestamp,
     pub duration_ms: u64,
-    /// The status of HTTP that the receiver answered.
+    /// The HTTP status of the receiver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Which dead deliveries to retry.
+/// A filter of dead deliveries to retry.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RedriveFilter {
@@ -132,6 +132,6 @@ pub struct RedriveFilter {
 /// The outcome of a redrive.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Redriven {
-    /// How many deliveries are retried.
+    /// Number of deliveries that are retried.
     pub redriven: usize,
 }

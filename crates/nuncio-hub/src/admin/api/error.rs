@@ -1,4 +1,4 @@
-//! The body of every answer that is no success.
+//! The body of every refusal.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,15 +12,15 @@ pub struct ErrorBody {
 /// The reason of a refusal.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorDetail {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub code: u16,
     /// The kind of error, for programs.
     pub status: ErrorStatus,
-    /// What is wrong and what to do, for people.
+    /// The reason and the remedy, for people.
     pub message: String,
 }
 
-/// Kinds of errors, by the names that gRPC and Google's APIs use, as elsewhere in the hub.
+/// Kinds of errors, by the names of gRPC and Google's APIs, as elsewhere in the hub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErrorStatus {

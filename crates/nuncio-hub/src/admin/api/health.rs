@@ -15,7 +15,7 @@ routes! {
 pub struct HubHealth {
     /// The hub accepts calls.
     pub ready: bool,
-    /// Why the hub does not accept calls.
+    /// The reasons why the hub does not accept calls.
     pub reasons: Vec<String>,
     /// The version of the hub.
     pub version: String,

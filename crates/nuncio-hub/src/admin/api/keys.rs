@@ -1,4 +1,4 @@
-//! API keys. The secret of a key is answered once, when it is made.
+//! API keys. The secret of a key is returned once, when it is created.
 
 use std::fmt;
 
@@ -34,8 +34,8 @@ routes! {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Keys {
     pub keys: Vec<Key>,
-    /// The hub keeps its data in memory: all keys are lost at its next restart, and a hub whose `identity.anonymous`
-    /// is `loopback` is then open again to callers on its machine.
+    /// The hub keeps its data in memory: all keys are lost at its next restart. With `identity.anonymous` set
+    /// to `loopback`, the hub is then open again to callers on its machine.
     pub volatile: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct Key {
     /// The first characters of its secret.
     pub prefix: String,
     pub name: String,
-    /// The principal that callers with this key are.
+    /// The principal of callers with this key.
     pub principal: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
@@ -67,15 +67,15 @@ pub struct Key {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub revoked: Option<Timestamp>,
-    /// When its secret was last replaced.
+    /// Time of the last rotation of its secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub rotated: Option<Timestamp>,
-    /// Until when the secret before is accepted as well.
+    /// Time until which the previous secret is still valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub overlap_ends: Option<Timestamp>,
-    /// When it was last used, to the minute.
+    /// Time of the last use, to the minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub last_used: Option<Timestamp>,
@@ -121,13 +121,13 @@ impl fmt::Debug for KeyWithSecret {
     }
 }
 
-/// A key to be created.
+/// A key to create.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewKey {
-    /// The name of the key; no two keys have the same.
+    /// The name of the key; unique among keys.
     pub name: String,
-    /// The principal that callers with this key are; the name by default.
+    /// The principal of callers with this key; the name by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,7 +138,7 @@ pub struct NewKey {
     /// The operations that it may call, such as SendMessage; all by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<Vec<String>>,
-    /// When it expires; never by default.
+    /// Time of expiry; never by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub expires: Option<Timestamp>,
@@ -150,7 +150,7 @@ pub struct NewKey {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct KeyRotation {
-    /// For how many seconds the secret before is accepted as well; a day by default.
+    /// Seconds for which the previous secret stays valid; a day by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlap_seconds: Option<u64>,
 }

@@ -1,8 +1,8 @@
-//! The administration API as types: every request, query, body and answer, shared by the hub that serves it, the
+//! The admin API as types: every request, query, body and answer, shared by the hub that serves it, the
 //! OpenAPI document that describes it and the clients that call it.
 //!
-//! Reading order: `route` says what a route is, `path` and `paging` what routes have in common, `error` the body of
-//! a refusal; then a file per kind of thing. A request is a value of its route's type:
+//! Reading order: `route` defines a route, `path` and `paging` the common parts of routes, `error` the body
+//! of a refusal; then one file per resource. A request is a value of its route's type:
 //!
 //! ```
 //! use nuncio_hub::admin::api::{Route as _, ShowKey};
@@ -11,9 +11,9 @@
 //! assert_eq!((ShowKey::METHOD.as_str(), request.path().as_str()), ("GET", "/keys/team%20a"));
 //! ```
 //!
-//! **Invariant:** the types are the JSON on the wire and nothing else: handlers translate to and from what the hub
-//! and its store use inside. An answer may gain members, so readers ignore unknown ones; requests with unknown
-//! members are refused.
+//! **Invariant:** the types are the JSON on the wire and nothing else: handlers convert between them and the
+//! internal types of the hub and its store. An answer may gain members, so readers ignore unknown ones;
+//! requests with unknown members are refused.
 
 mod about;
 mod agents;

@@ -1,28 +1,28 @@
-//! Lists that are answered page by page.
+//! Lists that are returned in pages.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::route::Route;
 
-/// The size of a page whose request names none.
+/// The default size of a page.
 pub const DEFAULT_PAGE_SIZE: usize = 50;
-/// The largest page that can be asked for.
+/// The maximum size of a page.
 pub const MAX_PAGE_SIZE: usize = 1000;
 
-/// Which page of a list.
+/// The page of a list that a request asks for.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Paging {
-    /// The most items on the page; 50 by default.
+    /// Maximum number of items on the page; 50 by default.
     #[schemars(range(min = 1, max = MAX_PAGE_SIZE))]
     pub limit: Option<usize>,
-    /// The `next` of the page before; absent for the first page.
+    /// The `next` of the previous page; absent for the first page.
     pub after: Option<String>,
 }
 
 impl Paging {
-    /// The most items on the page.
+    /// Maximum number of items on the page.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit.unwrap_or(DEFAULT_PAGE_SIZE)
@@ -33,7 +33,7 @@ impl Paging {
 pub trait List: Route {
     type Item: Serialize;
 
-    /// The place in the request that says which page.
+    /// The paging parameters of the request.
     fn paging(&mut self) -> &mut Paging;
 
     /// The items of an answer.

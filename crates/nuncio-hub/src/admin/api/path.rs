@@ -1,10 +1,10 @@
-//! Paths with names in braces: filled in by clients, taken apart by the hub.
+//! Paths with names in braces: filled in by clients, parsed by the hub.
 //!
-//! A name is a whole segment, but for the verb that may follow it: `/keys/{id}`, `/keys/{id}:rotate`.
+//! A name is a whole segment, except for the verb that may follow it: `/keys/{id}`, `/keys/{id}:rotate`.
 
 use url::form_urlencoded;
 
-/// The path that a pattern means for these names.
+/// The path of a pattern with these names.
 pub(super) fn fill(pattern: &str, names: &[&str]) -> String {
     let mut names = names.iter();
     let mut path = String::new();
@@ -19,7 +19,7 @@ pub(super) fn fill(pattern: &str, names: &[&str]) -> String {
     path + rest
 }
 
-/// The names in a path that a pattern means; `None` if it means another path.
+/// The names in a path that matches a pattern; `None` if it does not match.
 pub(in crate::admin) fn names(pattern: &str, path: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
     let (mut expected, mut given) = (pattern.split('/'), path.split('/'));
@@ -41,7 +41,7 @@ pub(in crate::admin) fn names(pattern: &str, path: &str) -> Option<Vec<String>> 
     }
 }
 
-/// True if a pattern and a path are about the same thing, whatever is done to it.
+/// True if a pattern and a path are about the same resource, with any verb.
 pub(in crate::admin) fn is_near(pattern: &str, path: &str) -> bool {
     names(without_verb(pattern), without_verb(path)).is_some()
 }
@@ -56,7 +56,7 @@ fn escape(name: &str) -> String {
 }
 
 fn unescape(segment: &str) -> String {
-    // These mean something in a query and nothing in a path.
+    // These characters have a meaning in a query and none in a path.
     let text = format!("={}", segment.replace('+', "%2B").replace('&', "%26"));
     form_urlencoded::parse(text.as_bytes()).next().map(|(_, value)| value.into_owned()).unwrap_or_default()
 }

@@ -12,17 +12,17 @@ use super::{path, trail::What};
 ///
 /// Implemented by the macro `routes` alone, from one declaration per route.
 pub trait Route: Sized + Send + 'static {
-    /// The method of HTTP.
+    /// The HTTP method.
     const METHOD: Method;
     /// The path as the OpenAPI document has it, such as `/keys/{id}:rotate`.
     const PATH: &'static str;
     /// The operation id in the OpenAPI document, such as `keys.rotate`.
     const ID: &'static str;
-    /// A sentence that says what the route does.
+    /// A one-sentence description of the route.
     const SUMMARY: &'static str;
-    /// The status of HTTP that means success.
+    /// The HTTP status of success.
     const STATUS: StatusCode;
-    /// Whether the request may carry the version of what it changes (If-Match).
+    /// True if the request may carry the version of the resource that it changes (If-Match).
     const VERSIONED: bool;
     /// The kind of the row that a successful request leaves in the audit trail.
     const TRAIL: Option<What>;
@@ -41,7 +41,7 @@ pub trait Route: Sized + Send + 'static {
     /// The version to which the change is bound; `None` is any version.
     fn if_match(&self) -> Option<u64>;
 
-    /// Makes a request of the parts that a server has read.
+    /// Makes a request from the parts that a server has read.
     fn from_parts(parts: Parts<Self::Query, Self::Body>) -> Self;
 
     /// The path of this request, with its names filled in.
@@ -49,10 +49,10 @@ pub trait Route: Sized + Send + 'static {
         path::fill(Self::PATH, &self.names())
     }
 
-    /// The query string of this request, empty if it asks for nothing in particular.
+    /// The query string of this request; may be empty.
     ///
     /// # Errors
-    /// If the query cannot be serialised, which no query of this API does.
+    /// If the query cannot be serialized, which no query of this API does.
     fn query_string(&self) -> serde_json::Result<String> {
         let mut pairs = form_urlencoded::Serializer::new(String::new());
         if let Value::Object(members) = serde_json::to_value(self.query())? {
@@ -144,7 +144,7 @@ macro_rules! routes {
     )+};
 }
 
-/// The second of two, or the first where there is no second.
+/// Expands to the second argument, or to the first if there is no second.
 macro_rules! or {
     (@type $default:ty) => {
         $default

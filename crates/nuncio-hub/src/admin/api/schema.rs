@@ -1,4 +1,4 @@
-//! Schemas of types that are not ours to describe.
+//! Schemas of types from other crates.
 
 use std::borrow::Cow;
 

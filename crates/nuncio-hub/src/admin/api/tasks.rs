@@ -1,4 +1,4 @@
-//! Tasks of all callers. Their content is answered only on request.
+//! Tasks of all callers. Their content is returned only on request.
 
 use nuncio_protocol::{TaskState, Timestamp};
 use schemars::JsonSchema;
@@ -25,7 +25,7 @@ routes! {
     EraseTasks: POST "/tasks:erase", "tasks.erase" { body target: ErasureTarget, } -> Erased, trail DataErased;
 }
 
-/// Which tasks.
+/// A filter of tasks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TaskFilter {
@@ -44,7 +44,7 @@ pub struct TaskFilter {
     pub paging: Paging,
 }
 
-/// Reads the names of the specification only: the types of the protocol take more, for the sake of old peers.
+/// Reads the names of the specification only: the protocol's own types accept more, for old peers.
 fn state_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TaskState>, D::Error> {
     let expected = "expected one of the specification's names, such as TASK_STATE_WORKING";
     let read = |name: String| TaskState::from_name(&name).ok_or_else(|| de::Error::custom(expected));
@@ -55,7 +55,7 @@ fn state_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TaskS
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TaskPage {
     pub tasks: Vec<TaskSummary>,
-    /// For `after` of the next page; absent on the last.
+    /// Value for `after` of the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -93,15 +93,15 @@ pub struct TaskSummary {
     pub last_event_id: u64,
 }
 
-/// Which part of a timeline.
+/// The part of a timeline that a request asks for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TimelineOptions {
-    /// Include the content of events. It belongs to the callers: think before you look.
+    /// Include the content of events. It belongs to the callers: read it only if necessary.
     pub content: Option<bool>,
     /// Only events after the event of this id.
     pub after: Option<u64>,
-    /// The most events; 1000 by default.
+    /// Maximum number of events; 1000 by default.
     #[schemars(range(min = 1, max = MAX_PAGE_SIZE))]
     pub limit: Option<usize>,
 }
@@ -113,12 +113,12 @@ pub struct TaskDetails {
     pub task: TaskSummary,
     /// Its events, oldest first.
     pub timeline: Vec<TimelineEntry>,
-    /// For `after` of the next part of the timeline; absent on the last.
+    /// Value for `after` of the next part of the timeline; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
     /// The webhooks that receive its updates.
     pub webhooks: Vec<Webhook>,
-    /// What the agent stores with the task, such as the ids of the remote agent, if it is JSON.
+    /// The memo of the task, such as the ids of the remote agent, if it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Value>,
 }
@@ -156,7 +156,7 @@ pub struct Webhook {
     pub url: String,
 }
 
-/// Whose tasks to erase.
+/// The callers of tasks to erase.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ErasureTarget {
@@ -171,7 +171,8 @@ pub struct ErasureTarget {
     pub agent: Option<String>,
 }
 
-/// A member that may be null and not absent: a request that forgets it must not erase all anonymous callers.
+/// A member that may be null but not absent: a request that forgets it must not erase the tasks of all
+/// anonymous callers.
 fn required<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Option::deserialize(deserializer)
 }
@@ -179,6 +180,6 @@ fn required<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>
 /// The outcome of an erasure.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Erased {
-    /// How many tasks and replies were erased.
+    /// Number of tasks and replies that were erased.
     pub erased: usize,
 }

@@ -18,7 +18,7 @@ routes! {
     ListTrail: GET "/audit", "audit.list" { query filter: TrailFilter, } -> TrailPage;
 }
 
-/// Which rows.
+/// A filter of rows.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TrailFilter {
@@ -39,7 +39,7 @@ pub struct TrailFilter {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TrailPage {
     pub rows: Vec<TrailRow>,
-    /// For `after` of the next page; absent on the last. A page may be empty and not be the last.
+    /// Value for `after` of the next page; absent on the last. A page may be empty and not be the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -56,14 +56,14 @@ impl List for ListTrail {
     }
 }
 
-/// A row of the trail: everything that is known, and nothing that was sent.
+/// A row of the trail: all that is known about the event, and nothing that the caller sent.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TrailRow {
     pub id: String,
     #[schemars(with = "Time")]
     pub at: Timestamp,
     pub what: What,
-    /// How often it happened within a minute.
+    /// Number of events within a minute.
     pub count: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
@@ -77,7 +77,7 @@ pub struct TrailRow {
     pub agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// Further information, in words.
+    /// An explanation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

@@ -225,7 +225,7 @@ async fn what_is_asked_wrong_is_answered_with_what_is_right() {
         ("GET", "/deliveries/none-1".to_owned(), "", 404, "there is no delivery none-1"),
         ("POST", "/deliveries/none-1:replay".to_owned(), "", 404, "there is no delivery none-1"),
         ("POST", format!("/deliveries/{id}"), "", 405, "POST /deliveries/{id}:replay"),
-        ("POST", "/deliveries:redrive".to_owned(), "", 400, "the body is not what is expected"),
+        ("POST", "/deliveries:redrive".to_owned(), "", 400, "the body is invalid"),
         ("POST", "/deliveries:redrive".to_owned(), "{}", 400, "missing field `since`"),
         ("POST", "/deliveries:redrive".to_owned(), r#"{"since":"2h"}"#, 400, "2026-11-15T12:00:00"),
         (

@@ -1,6 +1,6 @@
-//! How the hub proves to a remote agent who it is.
+//! The hub's credentials for a remote agent.
 //!
-//! The keys of the table are not the settings: secrets are read from files, and of three ways to prove it one is taken.
+//! The table has more keys than the settings: secrets may be in files, and one of three methods is chosen.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::config::{
     form::{FilePath, FileSecret, Form, Headers, HttpUrl, List, Opt},
 };
 
-/// The hub's proof of who it is.
+/// The hub's credentials for a remote agent.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(from = "AuthTable")]
 pub struct Auth {
@@ -23,24 +23,24 @@ pub struct Auth {
     pub credential: Option<Credential>,
     /// Further headers.
     pub headers: Vec<(HeaderName, Secret)>,
-    /// A certificate to show.
+    /// Client certificate.
     pub identity: Option<ClientIdentity>,
-    /// Certificate authorities to trust besides the usual ones: PEM files.
+    /// Trusted certificate authorities besides those of the system: PEM files.
     pub authorities: Vec<PathBuf>,
 }
 
 /// Content of `Authorization`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Credential {
-    /// A token.
+    /// A bearer token.
     Bearer(Secret),
     /// A user and a password.
     Basic { user: String, password: Secret },
-    /// A token that is asked for when it is needed.
+    /// A token that is fetched when needed.
     OAuth2(OAuth2),
 }
 
-/// Access tokens by OAuth 2.0 client credentials.
+/// OAuth 2.0 client credentials.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OAuth2 {
     pub token_url: Url,
@@ -57,7 +57,7 @@ pub struct ClientIdentity {
     pub key: PathBuf,
 }
 
-/// How the hub proves to an agent who it is: at most one of bearer, user and oauth2, and whatever else is needed.
+/// The hub's credentials for this agent: at most one of bearer, user and oauth2, and any of the others.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Auth")]
@@ -79,13 +79,13 @@ pub(crate) struct AuthTable {
     #[serde(with = "Opt::<FileSecret>")]
     #[schemars(example = "billing.password")]
     password_file: Option<Secret>,
-    /// Access tokens by OAuth 2.0 client credentials.
+    /// OAuth 2.0 client credentials.
     oauth2: Option<OAuth2Table>,
     /// Headers to send: a text, or { file = "…" }.
     #[serde(with = "Headers")]
     #[schemars(example = std::collections::BTreeMap::from([("X-Api-Key", "${BILLING_KEY:-none}")]))]
     headers: Vec<(HeaderName, Secret)>,
-    /// A certificate to show, as PEM.
+    /// Client certificate, as PEM.
     #[serde(with = "Opt::<FilePath>")]
     #[schemars(example = "client.pem")]
     client_cert: Option<PathBuf>,
@@ -93,41 +93,41 @@ pub(crate) struct AuthTable {
     #[serde(with = "Opt::<FilePath>")]
     #[schemars(example = "client.key")]
     client_key: Option<PathBuf>,
-    /// Certificate authorities to trust besides the usual ones: PEM files.
+    /// Trusted certificate authorities besides those of the system: PEM files.
     #[serde(with = "List::<FilePath>")]
     #[schemars(example = ["internal-ca.pem"])]
     ca: Vec<PathBuf>,
 }
 
-/// Access tokens by OAuth 2.0 client credentials.
+/// OAuth 2.0 client credentials.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "OAuth2")]
 pub(crate) struct OAuth2Table {
-    /// Where tokens are made.
+    /// The token endpoint.
     #[serde(with = "HttpUrl")]
     #[schemars(example = "https://login.example.com/token")]
     token_url: Url,
-    /// Who we are there.
+    /// The client id of the hub.
     #[schemars(example = &"nuncio")]
     client_id: String,
-    /// Our secret there.
+    /// The client secret of the hub.
     #[schemars(example = "${BILLING_SECRET:-none}")]
     client_secret: Option<Secret>,
     /// The same in a file.
     #[serde(default, with = "Opt::<FileSecret>")]
     #[schemars(example = "billing.secret")]
     client_secret_file: Option<Secret>,
-    /// Scopes to ask for.
+    /// Scopes to request.
     #[serde(default)]
     #[schemars(example = ["invoices"])]
     scopes: Vec<String>,
-    /// The audience to ask for.
+    /// The audience to request.
     #[schemars(example = &"billing")]
     audience: Option<String>,
 }
 
-/// Notes keys of the table that do not go together.
+/// Notes keys of the table that contradict each other.
 pub(super) fn check(table: &mut Table<'_>) {
     const AUTH: &str = "auth";
     for (key, file) in [("bearer", "bearer_file"), ("password", "password_file")] {
@@ -159,7 +159,7 @@ pub(super) fn check(table: &mut Table<'_>) {
     }
 }
 
-/// Keys that do not go together have been told before.
+/// Contradicting keys have been refused before.
 impl From<AuthTable> for Auth {
     fn from(table: AuthTable) -> Self {
         let bearer = table.bearer.or(table.bearer_file).map(Credential::Bearer);

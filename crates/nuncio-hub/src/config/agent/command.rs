@@ -1,4 +1,4 @@
-//! Programs that run once for each message: `command`.
+//! Programs, started once for each message: `command`.
 
 use std::{
     collections::BTreeMap,
@@ -13,48 +13,49 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use super::{Agent, AgentKind, command_line, kinds::Keys};
 use crate::config::form::{FilePath, Form, Opt, SecondsOrNever, SecretText, placed};
 
-/// A program: how it is started, how it is spoken to, and its limits.
+/// A program: its command line, its format, and its limits.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(default = "Command::nothing", deny_unknown_fields)]
 pub struct Command {
-    /// A program: a line, split at spaces as a shell would (none is started), or a list of words. It runs once for
-    /// each message.
+    /// A program: a line, split at spaces as by a shell (none is started), or a list of words. It is started
+    /// once for each message.
     #[serde(rename = "command")]
     #[schemars(example = "./my-agent --fast")]
     pub line: CommandLine,
-    /// text: the text of a message goes in, text comes out. json: JSON lines both ways.
+    /// text: standard input gets the text of the message, standard output is text. json: JSON lines both
+    /// ways.
     pub format: Format,
-    /// Where it runs; where the hub does when absent.
+    /// Working directory; default: that of the hub.
     #[serde(with = "Opt::<FilePath>")]
     #[schemars(example = &"work")]
     pub directory: Option<PathBuf>,
-    /// Variables of its environment: a text, or { file = "…" }.
+    /// Environment variables: a text, or { file = "…" }.
     #[serde(rename = "env")]
     #[schemars(with = "BTreeMap<String, SecretText>", example = BTreeMap::from([("MODE", "fast")]))]
     pub environment: Environment,
-    /// Variables of our environment that it gets, too.
+    /// Environment variables of the hub that it inherits.
     #[serde(rename = "env_allow")]
     pub inherit: Vec<String>,
-    /// How many seconds it may run; 0: as long as it likes.
+    /// Maximum run time in seconds; 0: no limit.
     #[serde(rename = "time_limit_seconds", with = "SecondsOrNever")]
     pub time_limit: Option<Duration>,
-    /// How many bytes it may say.
+    /// Maximum output in bytes.
     #[serde(rename = "output_limit_bytes")]
     #[schemars(range(min = 1))]
     pub output_limit: u64,
-    /// How many bytes of memory it may take, as far as the system can see to it.
+    /// Maximum memory in bytes, as far as the system enforces it.
     #[serde(rename = "memory_limit_bytes")]
     #[schemars(example = 1073741824, range(min = 1))]
     pub memory_limit: Option<u64>,
-    /// How many run at a time; further messages wait.
+    /// Maximum number of runs at a time; further messages wait.
     #[serde(rename = "max_concurrent")]
     #[schemars(with = "u32", range(min = 1))]
     pub processes: usize,
-    /// The most bytes in one line of JSON.
+    /// Maximum length of a line of JSON in bytes.
     #[serde(skip)]
     pub line_limit: usize,
-    /// How long it may take to end when it is asked to, before it is killed; and how long whatever it has
-    /// started may hold its output open when it has ended.
+    /// Time between the request to end and the kill; also the time for which processes that it has started
+    /// may hold its output open after its end.
     #[serde(skip)]
     pub grace: Duration,
     /// The description of its agent.
@@ -68,7 +69,7 @@ pub struct Command {
 /// A program and its arguments.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CommandLine {
-    /// The program: looked for in `PATH`, or a path, which is relative to the hub's working directory.
+    /// The program: a name to be found in `PATH`, or a path relative to the hub's working directory.
     pub program: String,
     pub arguments: Vec<String>,
 }
@@ -78,9 +79,9 @@ pub struct CommandLine {
 #[serde(untagged)]
 #[schemars(rename = "CommandLine")]
 enum WrittenLine {
-    /// As one would type it.
+    /// As typed in a shell.
     Line(String),
-    /// Word by word.
+    /// As a list of words.
     Words(Vec<String>),
 }
 
@@ -102,7 +103,7 @@ impl<'de> Deserialize<'de> for CommandLine {
             WrittenLine::Words(words) => words,
         };
         let mut line = Self::new(words);
-        // A bare name is looked for in PATH.
+        // A bare name is looked up in PATH.
         if line.program.contains(['/', MAIN_SEPARATOR]) && !Path::new(&line.program).is_absolute() {
             line.program = folder.join(line.program).to_string_lossy().into_owned();
         }
@@ -117,7 +118,7 @@ impl CommandLine {
     }
 }
 
-/// The language of standard input and output.
+/// The format of standard input and output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -140,7 +141,7 @@ impl Keys for Command {
     }
 }
 
-/// Variables and their values. Some are secrets, so none is printed.
+/// Variables and their values. Values are never printed: some are secrets.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Environment(pub BTreeMap<String, String>);
 
@@ -159,10 +160,11 @@ impl fmt::Debug for Environment {
 }
 
 impl Command {
-    /// Variables of the hub's environment that a program sees by default.
+    /// Variables of the hub's environment that a program inherits by default.
     pub const INHERIT: &[&str] = &["PATH", "HOME", "LANG", "TZ"];
 
-    /// Defaults of every key for the schema and for serde. The program is always written: by it the kind is known.
+    /// Defaults of every key for the schema and for serde. The program itself is always set: it determines
+    /// the kind.
     fn nothing() -> Self {
         Self::new(Format::default(), "", [])
     }
@@ -179,13 +181,13 @@ impl Command {
             directory: None,
             inherit: Self::INHERIT.iter().map(|&name| name.to_owned()).collect(),
             environment: Environment::default(),
-            // Whatever hangs holds one of the processes.
+            // A program that hangs holds one of the permits.
             time_limit: Some(Duration::from_secs(60 * 60)),
             // As much as a caller may send.
             output_limit: 16 * 1024 * 1024,
             line_limit: 1024 * 1024,
             memory_limit: None,
-            // Less than the runtime gives an executor that is canceled.
+            // Less than the runtime's grace for a canceled executor.
             grace: Duration::from_secs(4),
             processes: 32,
             description: None,
@@ -196,7 +198,7 @@ impl Command {
     /// A program and its arguments, quoted as for a shell. No shell is started.
     ///
     /// # Errors
-    /// Says what is wrong with the text.
+    /// Describes the mistake in the text.
     #[cfg(test)]
     fn parse(format: Format, line: &str) -> Result<Self, String> {
         let line = CommandLine::new(command_line::split(line)?);
@@ -204,10 +206,10 @@ impl Command {
         command.validate().map(|()| command)
     }
 
-    /// Checks what can be checked without touching the world.
+    /// Checks the settings without files and network.
     ///
     /// # Errors
-    /// Says what is wrong and what to do.
+    /// Describes the mistake, and the remedy.
     pub fn validate(&self) -> Result<(), String> {
         let CommandLine { program, arguments } = &self.line;
         if program.is_empty() {
@@ -220,7 +222,7 @@ impl Command {
         let names = self.environment.0.keys().chain(&self.inherit);
         if names.into_iter().any(|name| name.is_empty() || name.contains(['=', '\0'])) {
             return Err(
-                "a name of a variable is empty or has a = in it; expected one such as TOKEN".to_owned()
+                "the name of a variable is empty or contains =; expected one such as TOKEN".to_owned()
             );
         }
         if is_assignment(program) {
@@ -246,7 +248,7 @@ impl Command {
     }
 }
 
-/// True for `NAME=value`, as a shell takes it before a program.
+/// True for `NAME=value`, which a shell would accept before a program.
 fn is_assignment(program: &str) -> bool {
     program.split_once('=').is_some_and(|(name, _)| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -286,10 +288,13 @@ mod tests {
         check(|command| command.line_limit = 0, "the line limit is 0");
         check(|command| command.memory_limit = Some(0), "the memory limit is 0");
         check(|command| command.processes = 0, "the number of processes is 0");
-        check(|command| command.inherit = vec!["A=B".to_owned()], "a name of a variable is empty or has a =");
+        check(
+            |command| command.inherit = vec!["A=B".to_owned()],
+            "the name of a variable is empty or contains =",
+        );
         check(
             |command| drop(command.environment.0.insert(String::new(), String::new())),
-            "a name of a variable is empty",
+            "the name of a variable is empty",
         );
         check(|command| command.line.program = "KEY=s3cret".to_owned(), "begins with a variable");
     }

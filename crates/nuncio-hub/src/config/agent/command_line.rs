@@ -1,17 +1,17 @@
-//! A command line split into words: quotes and backslashes as a shell reads them, and nothing else of a shell.
+//! Splits a command line into words: quotes and backslashes as in a shell, and nothing else of a shell.
 //!
-//! Written here and not taken from a crate, because what matters most is what it refuses: whoever writes
-//! `./agent | tee log` expects a shell, and would otherwise get a program with odd arguments.
+//! Hand-written because its refusals matter most: `./agent | tee log` needs a shell, and without a refusal it
+//! would start a program with odd arguments.
 
 use std::{iter::Peekable, str::Chars};
 
-/// What a shell would act upon where it stands bare.
+/// Characters with a meaning in a shell where they are not quoted.
 const OPERATORS: &[char] = &['|', '&', ';', '<', '>', '(', ')', '$', '`', '\n'];
 
 /// The words of a line; at least one.
 ///
 /// # Errors
-/// Says what is wrong with the line.
+/// Describes the mistake in the line.
 pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut chars = line.chars().peekable();
@@ -54,7 +54,7 @@ fn quoted(chars: &mut Peekable<Chars<'_>>, word: &mut String) -> Result<(), Stri
     }
 }
 
-/// What a shell would put in place of `$NAME` is left as it is: it may be meant for `sh -c "…"`.
+/// Keeps `$NAME` as it is: it may be meant for `sh -c "…"`.
 fn double_quoted(chars: &mut Peekable<Chars<'_>>, word: &mut String) -> Result<(), String> {
     const OPEN: &str = "a \" is not closed";
     loop {

@@ -1,4 +1,4 @@
-//! The agents that come with the hub: `demo`.
+//! The built-in agents: `demo`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,16 +23,16 @@ impl Keys for DemoKeys {
     }
 }
 
-/// An agent that comes with the hub.
+/// A built-in agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Demo {
-    /// Answers with what it is told.
+    /// Answers with the text of the message.
     #[default]
     Echo,
-    /// Counts, a step a second.
+    /// Counts one step a second.
     Slow,
-    /// Shows every state, for test kits.
+    /// Goes through every state, for test kits.
     Conformance,
 }
 
@@ -56,16 +56,16 @@ impl Demo {
     }
 }
 
-/// Behaviour of the conformance agent for a run of an official test kit. The kit of v1.0 takes a card with the members
-/// of another version for wrong, so each profile speaks one version.
+/// Behaviour of the conformance agent for an official test kit. The kit of v1.0 rejects a card with members
+/// of another version, so each profile speaks one version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Profile {
-    /// Everything there is.
+    /// All capabilities.
     Full,
     /// No streams, no webhooks, no extended card.
     Minimal,
     /// An extension that callers must declare.
     Extension,
-    /// As the v0.3 test kit expects it: each message ends in INPUT_REQUIRED after a while.
+    /// As the v0.3 test kit expects: each message ends in INPUT_REQUIRED after a while.
     V03,
 }

@@ -1,7 +1,7 @@
 //! The kinds of agents, each with the keys that only it has.
 //!
-//! `nuncio.toml` is flat: the table of an agent has the keys of all agents and those of its kind, and the kind is the
-//! one whose own key (`url`, `command`, `demo`) is present. A new kind is a file with its settings, which implements
+//! `nuncio.toml` is flat: the table of an agent has the keys of all agents and those of its kind, and the key
+//! of a kind (`url`, `command`, `demo`) selects it. A new kind is a file with its settings, which implements
 //! [`Keys`], and a line in [`KINDS`].
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -14,37 +14,37 @@ use crate::config::{
     file::{Files, Findings, Node, Value, read},
 };
 
-/// Every kind. Their keys stand in this order in the schema and in the file that `nuncio init` writes.
+/// Every kind. The schema and the file that `nuncio init` writes have their keys in this order.
 pub(crate) const KINDS: &[Kind] = &[Kind::of::<Upstream>(), Kind::of::<Command>(), Kind::of::<DemoKeys>()];
 
-/// An agent in the file that `nuncio init` writes: its name, and the keys that it shows.
+/// An agent in the file that `nuncio init` writes: its name, and its keys.
 pub(crate) type Example = (&'static str, &'static [&'static str]);
 
 /// The keys of one kind.
 pub(crate) trait Keys: DeserializeOwned + JsonSchema {
-    /// The key by which the kind is known.
+    /// The key that selects the kind.
     const KEY: &'static str;
     /// The name of the example that shows every key but those of the alternatives.
     const EXAMPLE: &'static str;
-    /// Examples with keys that do not go together with the others.
+    /// Examples with keys that contradict those of the main example.
     const ALTERNATIVES: &'static [Example] = &[];
 
-    /// Notes keys that do not go together.
+    /// Notes keys that contradict each other.
     fn check(_: &mut Table<'_>) {}
 
     /// Makes the kind of an agent.
     ///
     /// # Errors
-    /// Says what is wrong with the value of [`Keys::KEY`].
+    /// Describes the mistake in the value of [`Keys::KEY`].
     fn into_kind(self, agent: &Agent) -> Result<AgentKind, String>;
 }
 
-/// A kind, for those who go through all of them.
+/// A kind as a value, for iteration.
 pub(crate) struct Kind {
     pub(crate) key: &'static str,
     pub(crate) example: &'static str,
     pub(crate) alternatives: &'static [Example],
-    /// Its keys, in the order in which they are declared.
+    /// Its keys, in the order of declaration.
     pub(crate) keys: fn() -> &'static [&'static str],
     schema: fn(&mut SchemaGenerator) -> Schema,
     check: fn(&mut Table<'_>),
@@ -77,7 +77,7 @@ fn read_kind<K: Keys>(
     findings: &mut Findings,
 ) -> Option<AgentKind> {
     let keys: K = read(table, path, files, findings)?;
-    // A default in place of a wrong value is no mistake of its own.
+    // A default in place of a wrong value must not be reported as a second mistake.
     if findings.is_wrong_within(path) {
         return None;
     }
@@ -94,11 +94,11 @@ pub(super) fn read_of_kind(
     findings: &mut Findings,
 ) -> Option<AgentKind> {
     let kind = kind_of(table, path, findings)?;
-    // What does not go together is looked for where the keys themselves are right.
+    // Contradictions are reported only if the keys themselves are valid.
     if !findings.is_wrong_within(path) {
         for key in table.keys().filter(|key| !kind.has(key)) {
             if let Some(other) = KINDS.iter().find(|kind| kind.has(key)) {
-                let text = format!("is for agents that have {}", other.key);
+                let text = format!("is only for agents with {}", other.key);
                 findings.refuse(&[path, &[key]].concat(), table.spot_of(&[key]), text);
             }
         }
@@ -107,7 +107,7 @@ pub(super) fn read_of_kind(
     (kind.read)(&table.with_keys(|key| kind.has(key)), path, agent, files, findings)
 }
 
-/// The kind whose key is present: exactly one.
+/// The kind selected by its key; exactly one must be present.
 fn kind_of(table: &Node, path: &[&str], findings: &mut Findings) -> Option<&'static Kind> {
     let keys: Vec<_> = KINDS.iter().map(|kind| kind.key).collect();
     let listed = match keys.split_last() {
@@ -118,13 +118,13 @@ fn kind_of(table: &Node, path: &[&str], findings: &mut Findings) -> Option<&'sta
     match present[..] {
         [kind] => return Some(kind),
         [] if findings.is_wrong_within(path) => {}
-        [] => findings.refuse(path, &table.spot, format!("what is it? say one of {listed}")),
+        [] => findings.refuse(path, &table.spot, format!("missing agent type; set one of {listed}")),
         _ => findings.refuse(path, &table.spot, format!("expected only one of {listed}")),
     }
     None
 }
 
-/// The table of an agent, for checks of keys that do not go together.
+/// The table of an agent, for checks of contradicting keys.
 pub(crate) struct Table<'a> {
     node: &'a Node,
     path: &'a [&'a str],
@@ -132,7 +132,7 @@ pub(crate) struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// True if the key is written.
+    /// True if the key is set.
     pub(super) fn has(&self, key: &[&str]) -> bool {
         self.node.find(key).is_some()
     }
@@ -141,7 +141,7 @@ impl Table<'_> {
         self.node.find(key).is_some_and(|node| matches!(node.value, Value::Bool(true)))
     }
 
-    /// True for a list without items, and for none.
+    /// True for a list without items, and for an absent one.
     pub(super) fn is_empty(&self, key: &[&str]) -> bool {
         self.node.find(key).is_none_or(|node| matches!(&node.value, Value::List(items) if items.is_empty()))
     }
@@ -150,17 +150,17 @@ impl Table<'_> {
         self.findings.clash(&[self.path, key].concat(), self.node.spot_of(key), text);
     }
 
-    /// A secret is written here or in a file.
+    /// Refuses a secret that is set both directly and in a file.
     pub(super) fn not_both(&mut self, within: &[&str], key: &str, file: &str) {
         let (key_path, file_path) = ([within, &[key]].concat(), [within, &[file]].concat());
         if self.has(&key_path) && self.has(&file_path) {
-            let text = format!("there is {key}, too; say one of them");
+            let text = format!("{key} is set as well; set one of them");
             self.findings.refuse(&[self.path, &file_path].concat(), self.node.spot_of(&file_path), text);
         }
     }
 }
 
-/// The table of an agent as the schema has it: the keys of all agents, and those of every kind.
+/// The table of an agent in the schema: the keys of all agents, and those of every kind.
 pub(crate) struct AgentTable;
 
 impl JsonSchema for AgentTable {
@@ -186,7 +186,7 @@ impl JsonSchema for AgentTable {
 fn of_kind(kind: &Kind, key: &str, property: &Json) -> Json {
     let mut property = property.clone();
     if key == kind.key {
-        // There is none: without the key it would be no agent of this kind.
+        // It has no default: without the key it would not be an agent of this kind.
         property.as_object_mut().map(|property| property.remove("default"));
     } else {
         describe(&mut property, &format!(" With {}.", kind.key));
@@ -194,7 +194,7 @@ fn of_kind(kind: &Kind, key: &str, property: &Json) -> Json {
     property
 }
 
-/// The property of a key that a further kind has, too: the first kind says what it is. Each has its own default.
+/// The property of a key that several kinds have: the first kind describes it. Each has its own default.
 fn of_both(kind: &Kind, mut known: Json) -> Json {
     let text = known["description"].as_str().unwrap_or_default().trim_end_matches('.').to_owned();
     known["description"] = json!(format!("{text} or {}.", kind.key));
@@ -207,8 +207,8 @@ fn describe(property: &mut Json, more: &str) {
     property["description"] = json!(format!("{text}{more}"));
 }
 
-/// The keys of an agent in the order in which people read them: kind, the keys of all agents, the keys of each kind,
-/// then the tables of all agents.
+/// The keys of an agent in the order for readers: kind, the keys of all agents, the keys of each kind, then
+/// the tables of all agents.
 pub(crate) fn order() -> Vec<&'static str> {
     let shared = fields::of::<Agent>();
     let (first, last) =

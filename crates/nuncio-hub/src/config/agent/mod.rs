@@ -1,4 +1,4 @@
-//! The agents that the hub serves: the keys of all of them here, those of a kind in its own file.
+//! The agents that the hub serves: the keys of all agents here, those of a kind in its own file.
 
 mod auth;
 mod command;
@@ -29,7 +29,7 @@ use super::{
     form::{Form, List, schema_of, word},
 };
 
-/// An agent: exactly one of url, command and demo says what it is.
+/// An agent: exactly one of url, command and demo selects its kind.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(default = "Agent::unnamed", deny_unknown_fields)]
 pub struct Agent {
@@ -39,30 +39,30 @@ pub struct Agent {
     /// Settings of its kind.
     #[serde(skip)]
     pub kind: AgentKind,
-    /// What the agent is called on its card, instead of its own words.
+    /// Name on its card; default: the agent's own.
     #[schemars(example = &"Billing")]
     pub title: Option<String>,
-    /// What it does, on its card, instead of its own words.
+    /// Description on its card; default: the agent's own.
     #[schemars(example = "Knows every invoice")]
     pub description: Option<String>,
-    /// Words by which it is found in the directory.
+    /// Tags by which it is found in the directory.
     #[schemars(example = ["finance"])]
     pub tags: Vec<String>,
-    /// Whether the directory lists it. Who knows its name can call it in any case.
+    /// The directory lists it. A caller that knows its name can call it in any case.
     pub visible: bool,
-    /// public: anybody may read its card, without credentials. protected: only who may call it, and for others there
-    /// is no such agent. When absent: as identity.cards says if it is visible, else protected.
+    /// public: anybody may read its card without credentials. protected: only callers that may call it; for
+    /// others there is no such agent. Default: identity.cards if it is visible, else protected.
     #[schemars(example = Cards::Public)]
     pub cards: Option<Cards>,
-    /// The versions in which callers reach it: its card shows these, and others are refused.
+    /// The versions for callers: its card lists these, and others are refused.
     #[serde(with = "Versions")]
     #[schemars(length(min = 1))]
     pub versions: Vec<Version>,
-    /// What all callers together may ask of it.
+    /// Limits of this agent.
     pub limits: AgentLimits,
-    /// What its notifications look like, if not as those of all agents.
+    /// Format of its notifications; default: as for all agents.
     pub push: AgentPush,
-    /// Source that named it.
+    /// The source that defines it.
     #[serde(skip)]
     pub origin: AgentOrigin,
 }
@@ -86,7 +86,8 @@ impl Agent {
         }
     }
 
-    /// Defaults of every key for the schema and for serde. Name, kind and origin are known by the place in the file.
+    /// Defaults of every key for the schema and for serde. Name, kind and origin follow from the position in
+    /// the file.
     fn unnamed() -> Self {
         Self::new(AgentName::default(), AgentKind::default(), AgentOrigin::default())
     }
@@ -95,9 +96,9 @@ impl Agent {
 /// Settings of an agent's kind.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AgentKind {
-    /// One of those that come with the hub.
+    /// A built-in agent.
     Demo(Demo),
-    /// One that speaks A2A already.
+    /// A remote agent.
     Upstream(Box<Upstream>),
     /// A program.
     Command(Box<Command>),
@@ -118,7 +119,7 @@ impl Default for AgentKind {
     }
 }
 
-/// Source that named an agent.
+/// The source that defines an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AgentOrigin {
     /// The command line.
@@ -142,7 +143,7 @@ pub(super) enum VersionWord {
 
 word!(VersionWord => Version);
 
-/// Versions, the newest first and each once, in whatever order they are written.
+/// Versions, newest first and each once, in whatever order they are written.
 pub(super) struct Versions;
 
 schema_of!([] Versions, List<VersionWord>);
@@ -160,7 +161,7 @@ impl Form for Versions {
     }
 }
 
-/// The tables of the agents, by name. Each is read by its kind, in [`read_agents`].
+/// The tables of the agents by name. Each is read by its kind, in [`read_agents`].
 pub(super) struct AgentTables;
 
 schema_of!([] AgentTables, std::collections::BTreeMap<String, AgentTable>);
@@ -177,7 +178,7 @@ impl Form for AgentTables {
     }
 }
 
-/// Reads every agent that can be read.
+/// Reads every valid agent.
 pub(super) fn read_agents(tree: &Node, files: &mut Files, findings: &mut Findings) -> Vec<Agent> {
     let Some(tables) = tree.find(&["agents"]) else { return Vec::new() };
     tables.keys().filter_map(|name| read_agent(tables, name, files, findings)).collect()

@@ -4,11 +4,11 @@ use std::{borrow::Borrow, fmt, ops::Deref, str::FromStr};
 
 use crate::config::form::text;
 
-/// Where a name would be taken for something else: paths that a binding has below the hub's own address.
+/// Names that would collide with paths of a binding below the hub's own address.
 const RESERVED: &[&str] = &["agents", "card", "extendedagentcard", "message", "tasks", "v1"];
 const MAX_NAME_CHARS: usize = 63;
 
-/// The name of an agent: part of addresses, and a tenant in gRPC.
+/// The name of an agent: part of its address, and its tenant in gRPC.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct AgentName(String);
 
@@ -24,13 +24,13 @@ impl FromStr for AgentName {
             || text.len() > MAX_NAME_CHARS
         {
             return Err(format!(
-                "is no name of an agent; expected a to z, 0 to 9 and -, a letter or digit first, at most {MAX_NAME_CHARS} \
+                "is not a valid name of an agent; expected a to z, 0 to 9 and -, a letter or digit first, at most {MAX_NAME_CHARS} \
                  characters"
             ));
         }
         if RESERVED.contains(&text) {
             return Err(format!(
-                "is a part of other addresses, and no name of an agent; nor are {}",
+                "is reserved, because it is part of other addresses; reserved are {}",
                 RESERVED.join(", ")
             ));
         }

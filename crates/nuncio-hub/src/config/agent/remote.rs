@@ -1,4 +1,4 @@
-//! Agents that speak A2A already, at an address: `url`.
+//! Remote agents: `url`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -18,78 +18,79 @@ use crate::config::form::{
     word,
 };
 
-/// An agent at an address: where it is, how it is spoken to, and how patiently.
+/// A remote agent: its address, its protocol, and its timeouts.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(default = "Upstream::anywhere", deny_unknown_fields)]
 pub struct Upstream {
-    /// An agent that speaks A2A already, in any version: its address, or that of its card.
+    /// A remote agent that speaks A2A in any version: its address, or that of its card.
     #[serde(with = "HttpUrl")]
     #[schemars(example = "https://billing.internal")]
     pub url: Url,
-    /// durable: tasks, their logs and webhooks are the hub's. proxy: calls are passed on, and nothing is kept but
-    /// who owns which task.
+    /// durable: the hub owns tasks, their logs and webhooks. proxy: calls are forwarded, and the hub stores
+    /// only the owners of tasks.
     pub mode: Mode,
-    /// Speak this version to it: "1.0" or "0.3"; the best one of its card when absent.
+    /// Version to speak: "1.0" or "0.3"; default: the best one of its card.
     #[serde(with = "Opt::<VersionWord>")]
     #[schemars(example = "1.0")]
     pub version: Option<Version>,
-    /// Speak this binding to it; the best one of its card when absent.
+    /// Binding to speak; default: the best one of its card.
     #[serde(with = "Opt::<BindingWord>")]
     #[schemars(example = &"jsonrpc")]
     pub binding: Option<Binding>,
-    /// Its card, if not where cards are: an address or a file.
+    /// Address or file of its card; default: the well-known path.
     #[schemars(with = "String", example = "https://billing.internal/cards/agent.json")]
     pub card: Option<CardSource>,
-    /// After how many seconds to look for a new card.
+    /// Seconds between two fetches of its card.
     #[serde(rename = "card_refresh_seconds", with = "Seconds")]
     #[schemars(range(min = 1))]
     pub card_refresh: Duration,
-    /// Hosts at which its interfaces may be, besides that of its card: names or addresses without a port.
+    /// Hosts that its interfaces may have besides that of its card: names or addresses without a port.
     #[serde(with = "List::<HostText>")]
     #[schemars(example = ["calls.billing.internal"])]
     pub allow_hosts: Vec<Host>,
-    /// Headers of the caller that are passed on.
+    /// Headers of the caller that are forwarded.
     #[serde(with = "List::<ForwardedHeader>")]
     #[schemars(example = ["x-request-id"])]
     pub forward_headers: Vec<HeaderName>,
-    /// How many seconds it may take to answer, except for a message.
+    /// Timeout of calls in seconds, except for messages.
     #[serde(rename = "timeout_seconds", with = "Seconds")]
     #[schemars(range(min = 1))]
     pub timeout: Duration,
-    /// How many seconds it may take to answer a message.
+    /// Timeout of messages in seconds.
     #[serde(rename = "send_timeout_seconds", with = "Seconds")]
     #[schemars(range(min = 1))]
     pub send_timeout: Duration,
-    /// After how many hours a task is given up whose agent cannot be reached.
+    /// Hours after which a task is given up if its agent cannot be reached.
     #[serde(rename = "give_up_hours", with = "Hours")]
     #[schemars(range(min = 1))]
     pub give_up: Duration,
-    /// A message may be sent to it twice, if nobody knows whether it arrived.
+    /// A message may be sent to it twice if it is unknown whether it arrived.
     pub idempotent: bool,
-    /// How the hub follows its tasks; auto: as well as it can.
+    /// Method of following its tasks; auto: the best one that it supports.
     pub follow: Follow,
-    /// Seconds between two polls of a task that goes on. The first polls come sooner, after 1, 2, 4, 8 … ms, and later
-    /// ones more seldom.
+    /// Seconds between two polls of a task in progress. The first polls come sooner, after 1, 2, 4, 8 … ms,
+    /// and later ones are less frequent.
     #[serde(rename = "poll_seconds", with = "Fraction")]
     pub poll_every: Duration,
-    /// Form of file content in version 0.3 over HTTP+JSON and gRPC. detect: base64 text is written, and decoded
-    /// where it looks like that. base64: base64 text (SDKs for Python, Go, Java). raw: the content itself (SDK for
-    /// JavaScript).
+    /// Form of file content in version 0.3 over HTTP+JSON and gRPC. detect: writes base64 text, and decodes
+    /// content that looks like base64. base64: base64 text (SDKs for Python, Go, Java). raw: the content
+    /// itself (SDK for JavaScript).
     #[serde(with = "FileBytesWord")]
     pub file_bytes: FileBytes,
     /// Callers with credentials may read its extended card.
     pub extended_card: bool,
-    /// How many may be at work at a time: calls of an agent, or runs of a program.
+    /// Maximum number at a time: calls of a remote agent, or runs of a program.
     #[schemars(with = "Option<u32>", example = 64, range(min = 1))]
     pub max_concurrent: Option<usize>,
     /// Signatures of its card.
     pub trust: Trust,
-    /// How the hub proves to it who it is.
+    /// The hub's credentials for it.
     pub auth: Auth,
 }
 
 impl Upstream {
-    /// Defaults of every key for the schema and for serde. The address is always written: by it the kind is known.
+    /// Defaults of every key for the schema and for serde. The address itself is always set: it determines
+    /// the kind.
     fn anywhere() -> Self {
         Self::new(Url::parse("http://localhost").unwrap_or_else(|_| unreachable!("a constant")))
     }
@@ -109,7 +110,7 @@ impl Upstream {
             auth: Auth::default(),
             forward_headers: Vec::new(),
             timeout: Duration::from_secs(30),
-            // As long as a caller of ours would wait.
+            // As long as a caller of the hub would wait.
             send_timeout: Duration::from_secs(600),
             give_up: Duration::from_secs(24 * 60 * 60),
             max_concurrent: None,
@@ -148,7 +149,7 @@ impl Keys for Upstream {
 
     fn check(table: &mut Table<'_>) {
         if table.is_true(&["trust", "require"]) && table.is_empty(&["trust", "keys"]) {
-            table.wrong(&["trust", "require"], "needs keys that count; add keys = [\"FILE\"]");
+            table.wrong(&["trust", "require"], "needs trusted keys; add keys = [\"FILE\"]");
         }
         auth::check(table);
     }
@@ -158,18 +159,18 @@ impl Keys for Upstream {
     }
 }
 
-/// Owner of the tasks.
+/// The owner of the tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     // The hub: own id, own log, own webhooks.
     #[default]
     Durable,
-    // The agent: calls are passed on.
+    // The agent: calls are forwarded.
     Proxy,
 }
 
-/// Source of a card, if not where cards are.
+/// The source of a card that is not at the well-known path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CardSource {
     /// At an address.
@@ -192,19 +193,19 @@ impl<'de> Deserialize<'de> for CardSource {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Trust {
-    /// Keys that count: JWKS, JWK or PEM files. A signature by another key is refused.
+    /// Trusted keys: JWKS, JWK or PEM files. A signature by another key is refused.
     #[serde(with = "List::<FilePath>")]
     #[schemars(example = ["billing.jwks.json"])]
     pub keys: Vec<PathBuf>,
-    /// A card without a signature is refused, too.
+    /// Also refuse a card without a signature.
     pub require: bool,
 }
 
-/// The way in which tasks are followed.
+/// The method of following tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Follow {
-    // As well as the agent can.
+    // The best one that the agent supports.
     #[default]
     Auto,
     // By streams.
@@ -236,8 +237,8 @@ pub(super) enum FileBytesWord {
 
 word!(BindingWord => Binding);
 
-/// Headers of a caller that are never passed on: what is between two neighbours (RFC 9110, 7.6.1), and what the hub
-/// says itself. A length or an encoding of a body that is another's hides one call in another.
+/// Headers of a caller that are never forwarded: hop-by-hop headers (RFC 9110, section 7.6.1), and headers
+/// that the hub sets itself. The length or encoding of another body would allow request smuggling.
 const NOT_FORWARDED: &[&str] = &[
     "connection",
     "content-encoding",
@@ -260,12 +261,12 @@ const NOT_FORWARDED: &[&str] = &[
 ];
 
 form! {
-    /// A header of the caller that may be passed on.
+    /// A header of the caller that may be forwarded.
     ForwardedHeader: String => HeaderName,
     |text| {
         let name = header(&text)?;
         if NOT_FORWARDED.contains(&name.as_str()) {
-            return Err("is for the next connection, or said by the hub itself; leave it out".to_owned());
+            return Err("is a hop-by-hop header, or set by the hub itself; leave it out".to_owned());
         }
         Ok(name)
     },

@@ -1,4 +1,4 @@
-//! A tree held to the schema: unknown keys, missing ones, wrong values; and what nobody said is filled in.
+//! Checks a tree against the schema: unknown keys, missing keys, wrong values. Fills in defaults.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
     tree::{Node, Spot, Value},
 };
 
-/// Finds every mistake in a tree, and puts in the defaults.
+/// Finds every mistake in a tree, and inserts the defaults.
 pub(crate) fn check(tree: &mut Node, findings: &mut Findings) {
     Checker { path: Vec::new(), findings }.node(tree, schema());
 }
@@ -83,7 +83,7 @@ impl Checker<'_> {
 
     fn bounds(&mut self, node: &Node, schema: &'static Json) {
         let number = match &node.value {
-            #[expect(clippy::cast_precision_loss, reason = "bounds are small, and what is larger is larger")]
+            #[expect(clippy::cast_precision_loss, reason = "bounds are small, and exact as f64")]
             Value::Integer(integer) => Some(*integer as f64),
             Value::Float(float) => Some(*float),
             _ => None,
@@ -96,7 +96,7 @@ impl Checker<'_> {
             } else if let Some(most) = most {
                 self.wrong(node, format!("expected {most} or less"));
             } else if !number.is_finite() {
-                self.wrong(node, "expected a number with an end");
+                self.wrong(node, "expected a finite number");
             }
         }
         if let (Value::List(items), Some(least)) = (&node.value, schema["minItems"].as_u64())
@@ -126,7 +126,7 @@ impl Checker<'_> {
                 self.findings.miss(&self.path, key, spot);
             }
         }
-        // An agent shows what was written about it; its defaults depend on its kind.
+        // An agent shows only the keys that are set; its defaults depend on its kind.
         if is_agent(schema) {
             return;
         }
@@ -144,7 +144,7 @@ impl Checker<'_> {
             let top = schema()["properties"].get(key).filter(|_| !self.path.is_empty());
             hint = match top {
                 Some(_) => "; it belongs to the beginning of the file, before the first [table]".to_owned(),
-                None => format!("; known here are {}", known.join(", ")),
+                None => format!("; known keys here are {}", known.join(", ")),
             };
         }
         self.path.push(key.to_owned());
@@ -154,14 +154,14 @@ impl Checker<'_> {
     }
 }
 
-/// What an absent key stands for. A table is filled by its own keys.
+/// The value of an absent key. A table is filled by its own keys.
 fn absent(schema: &'static Json) -> Option<Node> {
     let default = schema.get("default")?;
     let has_keys = resolve(schema).get("properties").is_some();
     if has_keys { Some(Node::table(Spot::Default)) } else { Node::of(default, &Spot::Default) }
 }
 
-/// The words that a value may be, if it is one of a few.
+/// The allowed words, if the schema is an enumeration.
 fn words(schema: &'static Json) -> Option<Vec<&'static str>> {
     let words = |list: &'static Json| list.as_array().into_iter().flatten();
     let one_of = words(&schema["oneOf"]).flat_map(|one| {
@@ -185,7 +185,7 @@ fn fits(node: &Node, schema: &'static Json) -> bool {
     }
 }
 
-/// As people call it.
+/// The name of a type, for messages.
 fn kind_of(schema: &'static Json) -> &'static str {
     match schema["type"].as_str() {
         Some("object") => "a table",
@@ -198,7 +198,8 @@ fn kind_of(schema: &'static Json) -> &'static str {
     }
 }
 
-/// Where there are only texts, `30` is a number and `true` is true.
+/// Converts a text from a flag or a variable, which have only texts, to the number or boolean that is
+/// expected.
 fn loosen(node: &mut Node, schema: &'static Json) {
     let Value::Text(text) = &node.value else { return };
     if !node.is_loose {

@@ -1,11 +1,11 @@
-//! `${NAME}` in texts: variables of the environment.
+//! Substitutes environment variables: `${NAME}` in texts.
 
 use super::{
     problem::Findings,
     tree::{Node, Value},
 };
 
-/// Puts variables into every text of a tree.
+/// Substitutes variables in every text of a tree.
 pub(crate) fn expand(
     node: &mut Node,
     path: &mut Vec<String>,
@@ -38,7 +38,7 @@ pub(crate) fn expand(
     }
 }
 
-/// A text with its variables put in.
+/// A text with its variables substituted.
 fn expanded(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -75,7 +75,7 @@ fn one(inside: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String
     }
     let value = variable(name);
     match (value, default) {
-        // As shells do it: nothing is as good as none.
+        // As in shells: for a default, an empty variable counts as unset.
         (Some(value), None) => Ok(value),
         (Some(value), Some(_)) if !value.is_empty() => Ok(value),
         (_, Some(default)) => Ok(default.to_owned()),

@@ -1,4 +1,4 @@
-//! Files that belong together: `include`.
+//! Merges several files: `include`.
 
 use std::{
     fs,
@@ -15,30 +15,30 @@ use super::{
     tree::{Node, Text, Value},
 };
 
-/// The largest file that is read. Nobody writes more by hand.
+/// Maximum size of a file: far more than anybody writes by hand.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What was read, and where something new would be found.
+/// The files that were read, and the folders in which new ones may appear.
 #[derive(Default, Debug)]
 pub(crate) struct Files {
-    /// Every file, with the SHA-256 of what was in it.
+    /// Every file, with the SHA-256 of its content.
     pub(crate) read: Vec<(PathBuf, [u8; 32])>,
-    /// Every folder that was looked through.
+    /// Every folder that was searched.
     pub(crate) folders: Vec<PathBuf>,
-    /// No file is read.
+    /// Refuses to read files.
     is_sealed: bool,
 }
 
 impl Files {
-    /// Reads no file.
+    /// Refuses to read files.
     pub(crate) fn sealed() -> Self {
         Self { is_sealed: true, ..Self::default() }
     }
 
-    /// Reads a file, and remembers what it was.
+    /// Reads a file, and notes its hash.
     pub(crate) fn text(&mut self, path: &Path) -> Result<String, String> {
         if self.is_sealed {
-            return Err("cannot be read: no file is".to_owned());
+            return Err("cannot be read: files are not allowed here".to_owned());
         }
         let failed = |error: std::io::Error| format!("cannot be read: {error}");
         let size = fs::metadata(path).map_err(failed)?.len();
@@ -48,13 +48,13 @@ impl Files {
         let bytes = fs::read(path).map_err(failed)?;
         let mut sum = [0; 32];
         sum.copy_from_slice(digest::digest(&digest::SHA256, &bytes).as_ref());
-        // A table in which something is wrong is read again.
+        // A table with mistakes is read several times.
         if !self.read.iter().any(|(known, _)| known == path) {
             self.read.push((path.to_owned(), sum));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         self.look_at(folder.unwrap_or(Path::new(".")));
-        String::from_utf8(bytes).map_err(|_| "is no text; expected UTF-8".to_owned())
+        String::from_utf8(bytes).map_err(|_| "is not text; expected UTF-8".to_owned())
     }
 
     fn look_at(&mut self, folder: &Path) {
@@ -64,7 +64,7 @@ impl Files {
     }
 }
 
-/// The tree of a file and of those that it includes; `None` if the file is none.
+/// The tree of a file and of the files it includes; `None` if the file cannot be read.
 pub(crate) fn load(
     path: &Path,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -110,7 +110,7 @@ fn one(
     parse_text(path, &text, variable, findings)
 }
 
-/// The tree of a text; `None` if it is no TOML.
+/// The tree of a text; `None` if it is invalid TOML.
 pub(crate) fn parse_text(
     path: &Path,
     text: &str,
@@ -127,12 +127,12 @@ pub(crate) fn parse_text(
     Some(tree)
 }
 
-/// The files that a pattern names, in the order of their names. Without a star there must be one.
+/// The files that match a pattern, sorted by name. Without a star there must be one.
 fn matching(folder: &Path, pattern: &str, files: &mut Files) -> Result<Vec<PathBuf>, String> {
     let (within, name) = pattern.rsplit_once('/').map_or(("", pattern), |(within, name)| (within, name));
     let within = if pattern.starts_with('/') && within.is_empty() { "/" } else { within };
     if within.contains('*') {
-        return Err("a star stands for a part of a file's name, not of a folder's".to_owned());
+        return Err("a star can stand for a part of a file name, not of a folder name".to_owned());
     }
     let folder = folder.join(within);
     let Some((start, end)) = name.split_once('*') else { return Ok(vec![folder.join(name)]) };
@@ -143,7 +143,7 @@ fn matching(folder: &Path, pattern: &str, files: &mut Files) -> Result<Vec<PathB
     files.look_at(shown);
     let entries = match fs::read_dir(shown) {
         Ok(entries) => entries,
-        // A folder for what may come is as good as an empty one.
+        // An absent folder is like an empty one: it may be created later.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(format!("{}: cannot be read: {error}", shown.display())),
     };
@@ -159,14 +159,14 @@ fn matching(folder: &Path, pattern: &str, files: &mut Files) -> Result<Vec<PathB
     Ok(found)
 }
 
-/// Adds what another file says. Agents and issuers come together, any other key is said once.
+/// Merges another file. Agents and issuers are merged, any other key may be set only once.
 fn join(into: &mut Node, from: Node, path: &mut Vec<String>, findings: &mut Findings) {
     let (Value::Table(known), Value::Table(table)) = (&mut into.value, from.value) else { return };
     for (key, node) in table {
         path.push(key.clone());
         let words: Vec<&str> = path.iter().map(String::as_str).collect();
         if words == ["include"] {
-            let text = "an included file includes no others; say it in the first file";
+            let text = "an included file cannot include others; move this key to the first file";
             findings.refuse(path, &node.key, text);
             path.pop();
             continue;
@@ -183,7 +183,7 @@ fn join(into: &mut Node, from: Node, path: &mut Vec<String>, findings: &mut Find
                         join(first, Node { value, ..Node::table(node.spot) }, path, findings);
                     }
                     _ => {
-                        let text = format!("is in two files; {} has it, too", first.key.origin());
+                        let text = format!("is set in two files; also in {}", first.key.origin());
                         findings.refuse(path, &node.key, text);
                     }
                 }

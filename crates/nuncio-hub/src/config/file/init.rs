@@ -1,4 +1,4 @@
-//! A commented file to begin with: every key, what it means, and its default or an example.
+//! A commented file to start with: every key, its meaning, and its default or an example.
 
 use std::fmt::Write as _;
 
@@ -13,19 +13,19 @@ use crate::config::{
     fields,
 };
 
-/// How wide the comments are.
+/// Maximum width of comments.
 const WIDTH: usize = 100;
 
 const HEAD: &str = "\
 #:schema ./nuncio.schema.json
-# nuncio.toml: what `nuncio serve` does. `nuncio check` looks for mistakes, `nuncio config show --origin` says
-# where each value comes from. A flag or a variable of the environment is stronger than this file.
+# nuncio.toml: the configuration of `nuncio serve`. `nuncio check` finds mistakes, `nuncio config show --origin`
+# shows the origin of each value. Flags and environment variables take precedence over this file.
 #
-# Lines with a space after the # explain. Lines without one are keys, with their default or with an example: take
-# the # away to set them.
+# Lines with a space after the # are explanations. Lines without one are keys, with their default or an example:
+# remove the # to set them.
 ";
 
-/// The text of a file to begin with. It serves the demo agents.
+/// The text of a file to start with. It serves the demo agents.
 #[must_use]
 pub fn init() -> String {
     let mut out = HEAD.to_owned();
@@ -53,7 +53,8 @@ pub fn init() -> String {
     out
 }
 
-/// The keys that an agent of this kind can have at the same time, but for those that an earlier kind has shown.
+/// The keys that an agent of this kind can have at the same time, except those that an earlier kind has
+/// shown.
 fn every_key(kind: &Kind, shown: &[String]) -> Vec<String> {
     let properties = &agent_table()["properties"];
     let is_of_other = |key: &str| {
@@ -79,7 +80,7 @@ fn every_key(kind: &Kind, shown: &[String]) -> Vec<String> {
     keys
 }
 
-/// The keys of a table in the order in which people read them.
+/// The keys of a table in the order for readers.
 fn keys(schema: &'static Json) -> Vec<&'static str> {
     let known = &resolve(schema)["properties"];
     fields::order(type_name(schema)).into_iter().filter(|key| known.get(key).is_some()).collect()
@@ -90,7 +91,7 @@ fn is_table(schema: &'static Json) -> bool {
     schema["type"] == "object" || resolve(&schema["items"])["type"] == "object"
 }
 
-/// A table with all its keys. One that is there in any case has a head without #.
+/// A table with all its keys. A table with defaults has a header without #.
 fn section(out: &mut String, path: &str, schema: &'static Json) {
     out.push('\n');
     describe(out, schema);
@@ -110,7 +111,7 @@ fn section(out: &mut String, path: &str, schema: &'static Json) {
     }
 }
 
-/// An agent with these keys. What belongs to a table stands in it.
+/// An agent with these keys. Keys of nested tables follow under the table's header.
 fn agent(out: &mut String, name: &str, keys: &[String]) {
     let mut known = agent_table();
     let mut within = "";
@@ -133,7 +134,7 @@ fn agent(out: &mut String, name: &str, keys: &[String]) {
     }
 }
 
-/// What a key means, and the key with its default or an example.
+/// The description of a key, and the key with its default or an example.
 fn entry(out: &mut String, key: &str, schema: &'static Json, agent: &str) {
     let last = out.lines().next_back().unwrap_or_default();
     if !last.trim_start_matches('#').starts_with('[') {
@@ -145,7 +146,7 @@ fn entry(out: &mut String, key: &str, schema: &'static Json, agent: &str) {
             comment(out, &format!("- {}: {}", toml_text(&name.into()), flat(text)));
         }
     }
-    // The file as it is serves something.
+    // The unchanged file serves something.
     if key == "demo" && schema["type"] == "boolean" {
         out.push_str("demo = true\n");
         return;
@@ -155,7 +156,7 @@ fn entry(out: &mut String, key: &str, schema: &'static Json, agent: &str) {
     let _ = writeln!(out, "#{} = {value}", bare(key));
 }
 
-/// What somebody might write there.
+/// The first example of a key.
 fn example(schema: &'static Json) -> Option<&'static Json> {
     schema["examples"].as_array().and_then(|examples| examples.first())
 }
@@ -169,7 +170,7 @@ fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Words as lines of a comment.
+/// Writes a text as comment lines.
 fn comment(out: &mut String, text: &str) {
     let mut line = String::from("#");
     for word in text.split(' ').filter(|word| !word.is_empty()) {

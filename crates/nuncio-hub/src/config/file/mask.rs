@@ -1,8 +1,8 @@
-//! Addresses as they may be seen: what may be secret in them is masked.
+//! Masks the possibly secret parts of addresses.
 
 use crate::config::secret::HIDDEN;
 
-/// A text in which user info, query values and fragments of addresses are masked.
+/// Masks user info, query values and fragments of all addresses in a text.
 pub(crate) fn masked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -18,7 +18,7 @@ pub(crate) fn masked(text: &str) -> String {
     out
 }
 
-/// Adds an address without its scheme.
+/// Appends an address without its scheme.
 fn push_address(address: &str, out: &mut String) {
     let mut address = address;
     if let Some(at) = end_of_user(address) {
@@ -39,8 +39,9 @@ fn push_address(address: &str, out: &mut String) {
     }
 }
 
-/// Where the user info ends, if there may be some. A password may hold what ends a host, unescaped: rather a path is
-/// masked that has an `@` in it. In a query one is usual, unless what is before it has no port that is a number.
+/// The end of the user info, if there may be one. A password may contain characters that end a host,
+/// unescaped, so a path with an `@` is masked as well. In a query an `@` is common, and is masked only if the
+/// host before it has a port that is not a number.
 fn end_of_user(address: &str) -> Option<usize> {
     let query = address.find(['?', '#']).unwrap_or(address.len());
     let is_port = |port: &str| port.ends_with(']') || port.bytes().all(|b| b.is_ascii_digit());
@@ -53,7 +54,7 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
     text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
 }
 
-/// `name=***`; a value without a name is masked whole.
+/// `name=***`; a value without a name is masked as a whole.
 fn masked_pair(pair: &str) -> String {
     match pair.split_once('=') {
         Some((name, _)) => format!("{name}={HIDDEN}"),

@@ -1,8 +1,9 @@
-//! From texts to settings, by a tree whose every value knows where it comes from.
+//! Reads texts into settings, through a tree in which every value knows its position.
 //!
-//! Reading order: `tree` has the values, `problem` the mistakes in them; `parse` reads TOML, `expand` puts variables
-//! in, `include` brings files together; `schema` is made of the settings, `check` holds a tree to it, and `read` makes
-//! settings of the tree; `show` and `init` write, `mask` hides secrets in addresses.
+//! Reading order: `tree` has the values, `problem` the mistakes in them; `parse` reads TOML, `expand`
+//! substitutes variables, `include` merges files; `schema` is generated from the settings, `check` compares a
+//! tree with it, and `read` makes settings of the tree; `show` and `init` write, `mask` hides secrets in
+//! addresses.
 
 mod check;
 mod expand;

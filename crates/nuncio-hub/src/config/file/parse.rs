@@ -1,4 +1,4 @@
-//! TOML into a tree, with every mistake of its syntax.
+//! Parses TOML into a tree, and reports every syntax error.
 
 use std::{ops::Range, sync::Arc};
 
@@ -12,14 +12,14 @@ use super::{
     tree::{Node, Spot, Text, Value},
 };
 
-/// The tree of a file. What was not understood is not in it.
+/// The tree of a file, without the parts that could not be parsed.
 pub(crate) fn parse(text: &Arc<Text>, problems: &mut Vec<Problem>) -> Node {
     let (table, errors) = DeTable::parse_recoverable(&text.text);
     let known = problems.len();
     for error in errors {
         let end = text.text.len();
         let problem = Problem::in_text(text, &error.span().unwrap_or(end..end), advice(error.message()));
-        // What comes of a mistake is not another one.
+        // One error per line: further ones are usually consequences.
         let is_news = |known: &Problem| {
             known.place.as_ref().map(|at| at.line) != problem.place.as_ref().map(|at| at.line)
         };
@@ -31,10 +31,10 @@ pub(crate) fn parse(text: &Arc<Text>, problems: &mut Vec<Problem>) -> Node {
     reader.run(table)
 }
 
-/// What the parser says, in our words where its own do not help.
+/// The parser's message, shortened to its first line.
 fn advice(message: &str) -> String {
     let message = message.lines().next().unwrap_or_default();
-    format!("this is no TOML: {message}")
+    format!("invalid TOML: {message}")
 }
 
 struct Reader<'a> {

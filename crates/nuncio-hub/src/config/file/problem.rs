@@ -1,40 +1,40 @@
-//! What is wrong, where, and what to do about it.
+//! Problems of a configuration: the mistake, its position, and the remedy.
 //!
-//! A problem names keys and positions, never values: a secret may stand under any key, mistyped, of the wrong type or
-//! in the wrong place. Whoever reads the message has the file.
+//! A problem names keys and positions, never values: a secret may be under any key, mistyped, of the wrong
+//! type or in the wrong place. The reader of the message has the file.
 
 use std::{collections::BTreeSet, fmt, ops::Range, path::PathBuf};
 
 use super::tree::{Node, Spot, Text};
 
-/// A word is taken for another one if it is this much like it (Jaro-Winkler).
+/// Similarity from which a word is suggested in place of another (Jaro-Winkler).
 const ALIKE: f64 = 0.8;
 
-/// How bad it is.
+/// The severity of a problem.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// The hub cannot be started with it.
+    /// The hub cannot be started.
     Error,
-    /// The hub starts, but somebody should look at it.
+    /// The hub can be started, but the operator should look at it.
     Warning,
 }
 
-/// Something that is wrong.
+/// A problem of a configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// The key that it is about; empty for none.
+    /// The key that is wrong; empty for none.
     pub key: String,
-    /// What is wrong and what to do.
+    /// The mistake, and the remedy.
     pub text: String,
-    /// Where it is written, if it is in a file.
+    /// Its position, if it is in a file.
     pub place: Option<Place>,
-    /// The flag or the variable that says it, if it is not in a file.
+    /// The flag or the variable, if it is not in a file.
     given: Option<String>,
 }
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The file.
@@ -46,17 +46,17 @@ pub struct Place {
 }
 
 impl Problem {
-    /// About a file as a whole, or about nothing that is written.
+    /// A problem of a whole file, or without a position.
     pub(crate) fn general(severity: Severity, text: impl Into<String>) -> Self {
         Self { severity, key: String::new(), text: text.into(), place: None, given: None }
     }
 
-    /// About bytes of a file that have no key.
+    /// A problem at bytes of a file that have no key.
     pub(crate) fn in_text(text: &Text, span: &Range<usize>, what: impl Into<String>) -> Self {
         Self { place: Some(Place::new(text, span)), ..Self::general(Severity::Error, what) }
     }
 
-    /// About a value, or about its key.
+    /// A problem of a value or its key.
     pub(crate) fn at<K: AsRef<str>>(
         severity: Severity,
         path: &[K],
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-/// What was perhaps meant, as the end of a sentence; empty if nobody can guess.
+/// A suggestion, as the end of a sentence; empty if no known word is similar.
 pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     let word = word.to_ascii_lowercase();
     let likeness =
@@ -92,7 +92,7 @@ pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// `nuncio.toml:12:1: listen: …`; `--listen: …`; or the words alone.
+/// `nuncio.toml:12:1: listen: …`; `--listen: …`; or the text alone.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.place, &self.given) {
@@ -110,11 +110,11 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Mistakes as they are found, one per value: what follows from a mistake is not another one.
+/// Collects mistakes, one per value: consequences of a mistake are not reported.
 #[derive(Default, Debug)]
 pub(crate) struct Findings {
     pub(crate) problems: Vec<Problem>,
-    /// The keys of values that are wrong. They are left out, and reading goes on without them.
+    /// The keys of wrong values. They are left out when settings are read.
     wrong: BTreeSet<Vec<String>>,
 }
 
@@ -125,29 +125,29 @@ impl Findings {
         self.leave_out(path);
     }
 
-    /// Notes keys that do not go together. Their values are read all the same.
+    /// Notes keys that contradict each other. Their values are still read.
     pub(crate) fn clash(&mut self, path: &[&str], spot: &Spot, text: &str) {
         self.problems.push(Problem::at(Severity::Error, path, spot, text));
         self.leave_out(&[path, &[""]].concat());
     }
 
-    /// Notes that a table has no such key. What the table has is read all the same.
+    /// Notes a missing key of a table. The other keys of the table are still read.
     pub(crate) fn miss(&mut self, path: &[String], key: &str, spot: &Spot) {
         self.problems.push(Problem::at(Severity::Error, path, spot, format!("{key} is missing")));
         self.leave_out(&[path, &[key.to_owned()]].concat());
     }
 
-    /// Notes a mistake in the value at this path of a tree, or in the nearest above it.
+    /// Notes a mistake in the value at this path of a tree, or in the nearest one above it.
     pub(crate) fn refuse_in<K: AsRef<str>>(&mut self, tree: &Node, path: &[K], text: impl Into<String>) {
         self.refuse(path, tree.spot_of(path), text);
     }
 
-    /// Notes what somebody should look at.
+    /// Notes a warning.
     pub(crate) fn warn_in<K: AsRef<str>>(&mut self, tree: &Node, path: &[K], text: impl Into<String>) {
         self.problems.push(Problem::at(Severity::Warning, path, tree.spot_of(path), text));
     }
 
-    /// Leaves out a value in which a mistake was noted.
+    /// Leaves out a value with a known mistake.
     pub(crate) fn leave_out<K: AsRef<str>>(&mut self, path: &[K]) {
         self.wrong.insert(path.iter().map(|key| key.as_ref().to_owned()).collect());
     }
@@ -157,7 +157,7 @@ impl Findings {
         self.wrong.contains(path)
     }
 
-    /// True if something is wrong at this path or below it.
+    /// True if there is a mistake at this path or below it.
     pub(crate) fn is_wrong_within<K: AsRef<str>>(&self, path: &[K]) -> bool {
         let is_within = |wrong: &Vec<String>| {
             wrong.len() >= path.len() && wrong.iter().zip(path).all(|(wrong, key)| wrong == key.as_ref())
@@ -166,7 +166,7 @@ impl Findings {
     }
 }
 
-/// All that is wrong.
+/// A list of problems.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -177,19 +177,19 @@ impl Problems {
         self.errors().next().is_some()
     }
 
-    /// What the hub cannot be started with.
+    /// The problems that prevent the start.
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {
         self.0.iter().filter(|problem| problem.severity == Severity::Error)
     }
 
-    /// True if any mistake is in a file, and not on the command line.
+    /// True if any error is in a file.
     #[must_use]
     pub fn in_files(&self) -> bool {
         self.errors().any(|problem| problem.place.is_some())
     }
 }
 
-/// One after the other, the errors first, then by their place.
+/// One per line: errors first, then by position.
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut sorted: Vec<_> = self.0.iter().collect();

@@ -1,7 +1,8 @@
-//! A type read from a tree. Every value that it refuses is noted with its place and left out, and reading goes on.
+//! Deserializes a type from a tree. Every refused value is noted with its position and left out, and reading
+//! goes on.
 //!
-//! The deserializer also answers the two questions that only a tree can (`config/form.rs`): the folder of the file
-//! that holds a value, and the content of a file with a secret.
+//! The deserializer also provides the two facts that only a tree knows (`config/form.rs`): the folder of the
+//! file that contains a value, and the content of a file with a secret.
 
 use std::{cell::RefCell, collections::btree_map, fmt, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -22,10 +23,10 @@ use super::{
 };
 use crate::config::form::{PLACED, SECRET_FILE};
 
-/// The most mistakes that are told of one table: each costs another reading of it.
+/// Maximum number of mistakes reported per table: each costs another reading of it.
 const MAX_MISTAKES: usize = 100;
 
-/// Reads a type from the table at this path; `None` if what it cannot do without is wrong.
+/// Reads a type from the table at this path; `None` if a required part is wrong.
 pub(crate) fn read<T: DeserializeOwned>(
     table: &Node,
     path: &[&str],
@@ -63,7 +64,7 @@ pub(crate) fn read<T: DeserializeOwned>(
 
 /// One reading of a table, up to its first mistake.
 struct Reading<'a> {
-    /// The value that is being read; after a mistake, the wrong one.
+    /// The path of the value being read; after a mistake, of the wrong one.
     path: RefCell<Vec<String>>,
     files: RefCell<&'a mut Files>,
     warnings: RefCell<Vec<Problem>>,
@@ -71,7 +72,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads what is below a key. After a mistake the path stays where it is.
+    /// Reads the value below a key. After a mistake the path stays.
     fn below<T>(&self, read: impl FnOnce() -> Result<T, Refused>) -> Result<T, Refused> {
         let value = read()?;
         self.path.borrow_mut().pop();
@@ -112,12 +113,12 @@ fn folder(node: &Node) -> &Path {
     node.spot.folder().unwrap_or(Path::new(""))
 }
 
-/// Some mounts of secrets cannot do better, so it is no reason to refuse.
+/// Only warned about: some mounts of secrets cannot have stricter permissions.
 fn is_open(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|file| file.permissions().mode() & 0o077 != 0)
 }
 
-/// A value that is not as expected. The text holds nothing of the value.
+/// A refused value. The text contains nothing of the value.
 #[derive(Debug)]
 struct Refused(String);
 
@@ -135,7 +136,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Forms say what they expect. The messages of serde itself may quote a value, which may be a secret.
+/// Forms describe the expected format. Messages of serde itself could quote the value, which may be a secret.
 impl Error for Refused {
     fn custom<T: fmt::Display>(text: T) -> Self {
         Self(text.to_string())

@@ -1,4 +1,4 @@
-//! The JSON Schema of `nuncio.toml`, made of the types.
+//! The JSON Schema of `nuncio.toml`, generated from the types.
 
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ pub fn schema() -> &'static Json {
     &SCHEMA
 }
 
-/// What a reference means; the schema itself if it is none.
+/// Follows a reference; returns other schemas unchanged.
 pub(crate) fn resolve(schema: &'static Json) -> &'static Json {
     match schema["$ref"].as_str().and_then(|reference| reference.strip_prefix("#/$defs/")) {
         Some(name) => &SCHEMA["$defs"][name],
@@ -34,17 +34,17 @@ pub(crate) fn type_name(schema: &'static Json) -> &'static str {
     schema["$ref"].as_str().and_then(|reference| reference.strip_prefix("#/$defs/")).unwrap_or("Config")
 }
 
-/// True for the table of an agent.
+/// True for the schema of an agent's table.
 pub(super) fn is_agent(schema: &'static Json) -> bool {
     std::ptr::eq(schema, agent())
 }
 
-/// The table of an agent.
+/// The schema of an agent's table.
 pub(super) fn agent() -> &'static Json {
     &SCHEMA["$defs"]["Agent"]
 }
 
-/// TOML has no null, so nothing may be one; and how wide a number is, is said by its bounds.
+/// Removes nulls, which TOML does not have, and number formats, which bounds express.
 fn clean(schema: &mut Json) {
     match schema {
         Json::Array(items) => items.iter_mut().for_each(clean),

@@ -1,4 +1,4 @@
-//! The effective configuration as TOML, each value with where it comes from.
+//! The configuration in force as TOML, each value with its origin.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::config::{Data, Loaded, fields, secret::HIDDEN};
 
-/// The configuration that is in force, without secrets.
+/// The configuration in force, without secrets.
 #[must_use]
 pub fn show(loaded: &Loaded, origins: bool) -> String {
     let mut out = String::new();
@@ -38,7 +38,7 @@ pub(crate) fn shown_json(node: &Node, schema: &'static Json, path: &mut Vec<Stri
     }
 }
 
-/// A text as it may be seen.
+/// A text with its secrets hidden.
 fn shown_text(text: &str, schema: &'static Json, path: &[String]) -> String {
     if schema["writeOnly"] == true {
         return HIDDEN.to_owned();
@@ -49,12 +49,12 @@ fn shown_text(text: &str, schema: &'static Json, path: &[String]) -> String {
     masked(text)
 }
 
-/// The schema of what is below a key.
+/// The schema of the value below a key.
 fn below(schema: &'static Json, key: &str) -> &'static Json {
     schema["properties"].get(key).unwrap_or(&schema["additionalProperties"])
 }
 
-/// Which of several shapes a value has.
+/// The alternative of a schema that a value matches.
 fn branch(node: &Node, schema: &'static Json) -> &'static Json {
     let schema = resolve(schema);
     let Some(kinds) = schema["anyOf"].as_array() else { return schema };
@@ -117,13 +117,13 @@ impl Writer<'_> {
     }
 }
 
-/// A key as it may stand in a file.
+/// A key in TOML, quoted if necessary.
 pub(super) fn bare(key: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !key.is_empty() && key.chars().all(is_bare) { key.to_owned() } else { toml_text(&key.into()) }
 }
 
-/// A value as it may stand in a file, on one line.
+/// A value in TOML, on one line.
 pub(super) fn toml_text(json: &Json) -> String {
     match json {
         Json::Null => "\"\"".to_owned(),

@@ -1,4 +1,4 @@
-//! A tree of values, each with the place that it comes from.
+//! A tree of values, each with its position.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +35,7 @@ impl Text {
     }
 }
 
-/// Where a value comes from, down to the byte.
+/// The position of a value, to the byte.
 #[derive(Clone, Debug)]
 pub(crate) enum Spot {
     /// The command line.
@@ -44,11 +44,11 @@ pub(crate) enum Spot {
     Env(String),
     /// A file.
     File { text: Arc<Text>, span: Range<usize> },
-    /// Nobody has said anything.
+    /// A default.
     Default,
 }
 
-/// Where a value comes from, as it is told.
+/// The origin of a value, for messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// The command line, such as `--listen`.
@@ -57,7 +57,7 @@ pub enum Origin {
     Env(String),
     /// A line of a file.
     File { path: PathBuf, line: usize },
-    /// Nobody has said anything.
+    /// A default.
     Default,
 }
 
@@ -84,7 +84,7 @@ impl Spot {
         }
     }
 
-    /// The folder from which paths are seen that stand here; `None`: where we are.
+    /// The folder that paths at this position are relative to; `None`: the working directory.
     pub(crate) fn folder(&self) -> Option<&Path> {
         match self {
             Self::File { text, .. } => text.path.parent().filter(|folder| !folder.as_os_str().is_empty()),
@@ -101,17 +101,17 @@ impl Spot {
     }
 }
 
-/// A value, and where it and its key are.
+/// A value with its position and that of its key.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) key: Spot,
     pub(crate) spot: Spot,
     pub(crate) value: Value,
-    /// A text that may stand for a number or for true and false: it comes from where there are only texts.
+    /// A text that may stand for a number or a boolean, because its source has only texts.
     pub(crate) is_loose: bool,
 }
 
-/// What a file can hold.
+/// A value of a file.
 #[derive(Clone)]
 pub(crate) enum Value {
     Table(BTreeMap<String, Node>),
@@ -120,11 +120,11 @@ pub(crate) enum Value {
     Integer(i64),
     Float(f64),
     Bool(bool),
-    /// A date: nothing here wants one.
+    /// A date; no key has this type.
     Date,
 }
 
-/// It may hold secrets.
+/// Shows keys and types only: values may be secrets.
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -135,7 +135,7 @@ impl fmt::Debug for Value {
 }
 
 impl Value {
-    /// As people call it.
+    /// The name of its type, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Table(_) => "a table",
@@ -150,19 +150,19 @@ impl Value {
 }
 
 impl Node {
-    /// A value that stands in one place with its key.
+    /// A value at the same position as its key.
     pub(crate) fn new(spot: Spot, value: Value) -> Self {
         let is_loose = matches!(spot, Spot::Flag(_) | Spot::Env(_)) && matches!(value, Value::Text(_));
         Self { key: spot.clone(), spot, value, is_loose }
     }
 
-    /// A table with nothing in it.
+    /// An empty table.
     pub(crate) fn table(spot: Spot) -> Self {
         Self::new(spot, Value::Table(BTreeMap::new()))
     }
 
-    /// What JSON says that was said there: a default of the schema, or a document of the admin API. What is null is
-    /// not said, and a text is a text: JSON has numbers.
+    /// A value from JSON: a default of the schema, or a document of the admin API. Null means absent. Texts
+    /// do not stand for numbers: JSON has numbers.
     pub(crate) fn of(json: &Json, spot: &Spot) -> Option<Self> {
         let value = match json {
             Json::Null => return None,
@@ -181,7 +181,7 @@ impl Node {
         Some(Self { is_loose: false, ..Self::new(spot.clone(), value) })
     }
 
-    /// The value below these keys; numbers count the items of lists.
+    /// The value at this path; numbers are indices of lists.
     pub(crate) fn find<K: AsRef<str>>(&self, path: &[K]) -> Option<&Self> {
         let Some((first, rest)) = path.split_first() else { return Some(self) };
         let next = match &self.value {
@@ -192,7 +192,7 @@ impl Node {
         next?.find(rest)
     }
 
-    /// Where the value below these keys is written, or the key of the nearest above it.
+    /// The position of the value at this path, or of the key of the nearest one above it.
     pub(crate) fn spot_of<K: AsRef<str>>(&self, path: &[K]) -> &Spot {
         match self.find(path) {
             Some(node) => &node.spot,
@@ -200,7 +200,7 @@ impl Node {
         }
     }
 
-    /// True if the value below these keys was written, in a file or elsewhere.
+    /// True if the value at this path is set, not a default.
     pub(crate) fn is_said<K: AsRef<str>>(&self, path: &[K]) -> bool {
         self.find(path).is_some_and(|node| !node.spot.is_default())
     }
@@ -228,13 +228,13 @@ impl Node {
         node
     }
 
-    /// The value below these keys, or the nearest above it that there is.
+    /// The value at this path, or the nearest one above it.
     fn nearest<K: AsRef<str>>(&self, path: &[K]) -> &Self {
         let found = (0..=path.len()).rev().find_map(|end| self.find(&path[..end]));
         found.unwrap_or(self)
     }
 
-    /// Puts a value below these keys, in place of what was there. Tables on the way are made.
+    /// Puts a value at this path, replacing any other. Missing tables are created.
     pub(crate) fn put(&mut self, path: &[String], node: Self) {
         let Some((first, rest)) = path.split_first() else {
             *self = node;
@@ -249,7 +249,7 @@ impl Node {
         }
     }
 
-    /// For serde.
+    /// The value as JSON, for serde.
     pub(crate) fn json(&self) -> Json {
         match &self.value {
             Value::Table(table) => {

@@ -169,8 +169,8 @@ fn kinds_of_agents_on_the_command_line() {
         ("http://127.0.0.1:9999/x", Ok(())),
         ("cmd:./my-agent", Ok(())),
         ("cmd+json:python3 agent.py", Ok(())),
-        ("openai:http://localhost:11434/v1#llama3", Err("this version knows no such kind of agent")),
-        ("https:billing", Err("knows no such kind")),
+        ("openai:http://localhost:11434/v1#llama3", Err("unknown kind of agent")),
+        ("https:billing", Err("unknown kind of agent")),
         ("billing.internal", Err("expected https://")),
         ("./my-agent", Err("expected https://")),
         ("", Err("expected https://")),
@@ -188,7 +188,7 @@ fn kinds_of_agents_on_the_command_line() {
 #[test]
 fn what_does_nothing_is_a_mistake_on_the_command_line_only() {
     let warnings = must(load("demo = true\n[data]\ndurability = \"full\"")).warnings;
-    assert!(warnings.to_string().contains("memory promises nothing"), "{warnings}");
+    assert!(warnings.to_string().contains("has no effect in memory"), "{warnings}");
     let warnings = must(load("demo = true\n[data]\nstore = \"x.db\"\nkeep_finished = 5")).warnings;
     assert!(warnings.to_string().contains("is for memory"), "{warnings}");
     let folder = Folder::new(&[("nuncio.toml", "demo = true")]);
@@ -197,7 +197,7 @@ fn what_does_nothing_is_a_mistake_on_the_command_line_only() {
     let told = source.load().map(drop).unwrap_err();
     assert_eq!(
         told.to_string(),
-        "--data.durability: memory promises nothing; add --data with a file or a database"
+        "--data.durability: has no effect in memory; add --data with a file or a database"
     );
     assert!(!told.in_files());
 }

@@ -27,7 +27,7 @@ fn a_mistake_is_shown_where_it_is() {
 fn keys_that_there_are_not() {
     check(
         "demo = true\nnothing_like_it = 1",
-        &["nuncio.toml:2:1: nothing_like_it: there is no such key; known here"],
+        &["nuncio.toml:2:1: nothing_like_it: there is no such key; known keys here"],
     );
     check(
         "demo = true\n[data]\nstor = 1",
@@ -49,7 +49,7 @@ fn keys_that_there_are_not() {
 fn one_issuer_cannot_be_taken_for_another() {
     check(
         "demo = true\n[[identity.jwt]]\nissuer = \"https://x#y\"\naudience = [\"a\"]",
-        &["3:10: identity.jwt.0.issuer: the name of an issuer has no # in it"],
+        &["3:10: identity.jwt.0.issuer: expected the address of an issuer, without #"],
     );
 }
 
@@ -91,7 +91,7 @@ fn mistakes_of_every_kind_are_told_at_once() {
             "2:17: drain_seconds: expected 0 or more",
             "agents.a.url: expected an address",
             "agents.a.poll_seconds: expected more than 0",
-            "agents.a.forward_headers.0: is for the next connection",
+            "agents.a.forward_headers.0: is a hop-by-hop header",
             "agents.a.mdoe: there is no such key",
             "agents.b.auth.user: needs password or password_file",
             "agents.b.auth.client_key: needs client_cert",
@@ -104,35 +104,35 @@ fn mistakes_of_every_kind_are_told_at_once() {
     );
     check(
         "listen = \"0.0.0.0:1\"\n[agents.a]\nurl = \"ftp://a\"\n",
-        &["agents.a.url: ", "listen: would let anybody call", "listen: cards must say"],
+        &["agents.a.url: ", "listen: would let anybody call", "listen: cards need an address"],
     );
 }
 
 #[test]
 fn what_is_no_toml() {
     check("listen = 127.0.0.1:2602\n", &["nuncio.toml:1:"]);
-    check("demo = true\ndemo = false\n", &["nuncio.toml:2:1: this is no TOML: duplicate key"]);
+    check("demo = true\ndemo = false\n", &["nuncio.toml:2:1: invalid TOML: duplicate key"]);
     check("[data\nstore = \"x\"\n[push\n", &["nuncio.toml:1:6", "nuncio.toml:3:6"]);
     check("drain_seconds = 99999999999999999999", &["1:17: this number is too large"]);
     check("drain_seconds = 1979-05-27", &["expected a whole number, found a date"]);
     check("[connections]\nmax_streams = 4294967296", &["expected 4294967295 or less"]);
-    check("[telemetry]\nsample_ratio = nan", &["expected a number with an end"]);
+    check("[telemetry]\nsample_ratio = nan", &["expected a finite number"]);
 }
 
 #[test]
 fn agents_that_cannot_be() {
-    check("[agents.a]", &["1:1: agents.a: what is it? say one of url, command and demo"]);
+    check("[agents.a]", &["1:1: agents.a: missing agent type; set one of url, command and demo"]);
     check(
         "[agents.a]\nurl = \"https://a\"\ncommand = \"b\"",
         &["expected only one of url, command and demo"],
     );
     check(
         "[agents.a]\ncommand = \"b\"\nmode = \"proxy\"",
-        &["3:8: agents.a.mode: is for agents that have url"],
+        &["3:8: agents.a.mode: is only for agents with url"],
     );
-    check("[agents.a]\nurl = \"https://a\"\nenv = {}", &["agents.a.env: is for agents that have command"]);
-    check("[agents.Billing]\ndemo = \"echo\"", &["agents.Billing: is no name of an agent"]);
-    check("[agents.tasks]\ndemo = \"echo\"", &["agents.tasks: is a part of other addresses"]);
+    check("[agents.a]\nurl = \"https://a\"\nenv = {}", &["agents.a.env: is only for agents with command"]);
+    check("[agents.Billing]\ndemo = \"echo\"", &["agents.Billing: is not a valid name of an agent"]);
+    check("[agents.tasks]\ndemo = \"echo\"", &["agents.tasks: is reserved"]);
     check(
         "demo = true\n[agents.echo]\ndemo = \"echo\"",
         &["2:1: agents.echo: the demo has an agent of this name"],
@@ -141,7 +141,7 @@ fn agents_that_cannot_be() {
     check("[agents.a]\nurl = \"ftp://a\"", &["agents.a.url: expected an address"]);
     for name in ["Transfer-Encoding", "host", "connection", "Nuncio-Hops"] {
         let text = format!("[agents.a]\nurl = \"https://a\"\nforward_headers = [\"x\", \"{name}\"]");
-        check(&text, &["agents.a.forward_headers.1: is for the next connection"]);
+        check(&text, &["agents.a.forward_headers.1: is a hop-by-hop header"]);
     }
     check("[agents.a]\ncommand = 1", &["agents.a.command: expected a text or a list, found a whole number"]);
     check("[agents.a]\ncommand = \"\"", &["agents.a.command: expected a program"]);
@@ -155,14 +155,14 @@ fn agents_that_cannot_be() {
 fn credentials_that_cannot_be() {
     let auth = |text: &str| format!("[agents.a]\nurl = \"https://a\"\n[agents.a.auth]\n{text}");
     for (text, words) in [
-        ("bearer = \"x\"\nbearer_file = \"y\"", "agents.a.auth.bearer_file: there is bearer, too"),
+        ("bearer = \"x\"\nbearer_file = \"y\"", "agents.a.auth.bearer_file: bearer is set as well"),
         ("bearer_file = \"none\"", "agents.a.auth.bearer_file: cannot be read"),
         ("user = \"me\"", "agents.a.auth.user: needs password or password_file"),
         ("password = \"s3cret\"", "a password needs a user"),
         ("bearer = \"x\"\nuser = \"me\"\npassword = \"y\"", "expected only one of bearer, user and oauth2"),
         ("client_cert = \"x\"", "agents.a.auth.client_cert: needs client_key"),
-        ("headers = { \"b ad\" = \"s3cret\" }", "agents.a.auth.headers.b ad: is no name of a header"),
-        ("headers = { a = \"s3cret\\nx\" }", "agents.a.auth.headers.a: this cannot stand in a header"),
+        ("headers = { \"b ad\" = \"s3cret\" }", "agents.a.auth.headers.b ad: is not a header name"),
+        ("headers = { a = \"s3cret\\nx\" }", "agents.a.auth.headers.a: not a valid header value"),
         ("headers = { a = 1 }", "expected a text or a table"),
         ("headers = { a = { fil = \"x\" } }", "did you mean file?"),
         (
@@ -209,9 +209,9 @@ fn files_that_do_not_go_together() {
     let problems = folder.source().load().map(drop).unwrap_err();
     let told = folder.short(&problems.to_string());
     for words in [
-        "conf.d/1.toml:1:1: demo: is in two files; nuncio.toml:2 has it, too",
-        "conf.d/1.toml:2:9: agents.a: is in two files; nuncio.toml:3 has it, too",
-        "conf.d/2.toml:1:1: include: an included file includes no others",
+        "conf.d/1.toml:1:1: demo: is set in two files; also in nuncio.toml:2",
+        "conf.d/1.toml:2:9: agents.a: is set in two files; also in nuncio.toml:3",
+        "conf.d/2.toml:1:1: include: an included file cannot include others",
         "none.toml: cannot be read",
         "conf.d/2.toml:3:7: agents.b.url: expected a text",
     ] {

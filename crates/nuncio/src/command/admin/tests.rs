@@ -79,7 +79,7 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     assert_eq!(client.ok(ListAgents {}).await.agents.len(), health.agents.len());
     assert_eq!(client.ok(ShowAgent { name: "echo".to_owned() }).await.agent.kind, "demo");
     client.ok(ShowAgentHealth { name: "echo".to_owned() }).await;
-    client.refused(RefreshAgent { name: "echo".to_owned() }, "nothing to look for").await;
+    client.refused(RefreshAgent { name: "echo".to_owned() }, "has no card to fetch").await;
     let agent =
         NewAgent { name: "far".to_owned(), settings: settings(json!({ "url": "http://127.0.0.1:1" })) };
     assert_eq!(client.ok(AddAgent { agent }).await.agent.name, "far");
@@ -89,7 +89,7 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
         version,
     };
     client.ok(change(None)).await;
-    client.refused(change(Some(77)), "look at it again").await;
+    client.refused(change(Some(77)), "read it again").await;
     client.ok(RemoveAgent { name: "far".to_owned(), version: None }).await;
 
     let key = NewKey { name: "team-a/b".to_owned(), ..NewKey::default() };
@@ -118,9 +118,9 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     let filter = RedriveFilter { since: Timestamp::EPOCH, agent: None };
     assert_eq!(client.ok(RedriveDeliveries { filter }).await.redriven, 0);
 
-    client.refused(ShowConfig {}, "not started from a configuration").await;
+    client.refused(ShowConfig {}, "has no configuration source").await;
     let options = ReloadOptions { force: true };
-    client.refused(ReloadConfig { options }, "not started from a configuration").await;
+    client.refused(ReloadConfig { options }, "has no configuration source").await;
     let paging = Paging { limit: Some(1), after: None };
     let filter = TrailFilter { what: Some(What::KeyRevoked), paging, ..TrailFilter::default() };
     client.ok(ListTrail { filter }).await;

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::output::{self, Format, state};
 
-/// The most characters of a text that are shown.
+/// Maximum number of characters of a text that are shown.
 const MAX_EXCERPT_CHARS: usize = 100;
 
 pub(super) fn notification(format: Format, notification: &Notification, answered: StatusCode) -> Result<()> {
