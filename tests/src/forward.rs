@@ -47,7 +47,7 @@ impl Forwarder {
                 if *seen.borrow() == Line::Cut {
                     continue;
                 }
-                tokio::spawn(carry(near, to, seen.clone()));
+                tokio::spawn(handle(near, to, seen.clone()));
             }
         });
         Self { address, line, serving }
@@ -65,7 +65,7 @@ impl Drop for Forwarder {
     }
 }
 
-async fn carry(near: TcpStream, to: SocketAddr, mut line: watch::Receiver<Line>) {
+async fn handle(near: TcpStream, to: SocketAddr, mut line: watch::Receiver<Line>) {
     if line.wait_for(|line| *line != Line::Frozen).await.is_err() {
         return;
     }

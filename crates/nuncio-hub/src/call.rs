@@ -148,7 +148,7 @@ impl AgentCall for SealedCall<'_> {
     }
 
     fn subject(&self) -> Subject<'_> {
-        Subject { task: self.glance.task.as_deref(), context: self.glance.context.as_deref() }
+        Subject { task: self.summary.task.as_deref(), context: self.summary.context.as_deref() }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::response::Response;
 use nuncio_protocol::{
-    A2aService, CallContext, Carrier, Result,
+    A2aService, CallContext, CallHandler, Result,
     op::{Call, Op, Reply},
 };
 use nuncio_server::bind::{Relay, SealedCall};
@@ -68,8 +68,8 @@ impl<B: A2aService + ?Sized> DispatchTo<B> for Call {
     }
 }
 
-impl<B: A2aService + ?Sized> Carrier for Dispatch<B> {
-    async fn carry(&self, cx: &CallContext, mut call: Call) -> Result<Reply> {
+impl<B: A2aService + ?Sized> CallHandler for Dispatch<B> {
+    async fn handle(&self, cx: &CallContext, mut call: Call) -> Result<Reply> {
         // The tenant field selects the agent, which is known by now; the tenant of the caller comes from its
         // credential.
         call.set_tenant(None);

@@ -12,7 +12,8 @@ use async_trait::async_trait;
 use futures_core::Stream;
 
 use crate::{
-    A2aService, CallContext, Carrier, Event, EventStream, Metadata, Result, SendMessageResponse, StreamItem,
+    A2aService, CallContext, CallHandler, Event, EventStream, Metadata, Result, SendMessageResponse,
+    StreamItem,
     op::{Call, Reply},
 };
 
@@ -117,8 +118,8 @@ struct Intercepted<S> {
     interceptors: Interceptors,
 }
 
-impl<S: A2aService> Carrier for Intercepted<S> {
-    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+impl<S: A2aService> CallHandler for Intercepted<S> {
+    async fn handle(&self, cx: &CallContext, call: Call) -> Result<Reply> {
         self.interceptors.call(&self.service, cx, call).await
     }
 }

@@ -77,7 +77,7 @@ pub use self::{
         OpenIdConnectSecurityScheme, PasswordOAuthFlow, Scopes, SecurityRequirement, SecurityScheme,
         StringList,
     },
-    service::{A2aService, Carrier, RESUME_EXTENSION},
+    service::{A2aService, CallHandler, RESUME_EXTENSION},
     stream::{EventStream, StreamItem},
     task::{Artifact, Task, TaskState, TaskStatus},
     time::{InvalidTimestamp, Timestamp},

@@ -74,7 +74,7 @@ pub trait A2aService: Send + Sync + 'static {
         req: GetExtendedAgentCardRequest,
     ) -> Result<AgentCard>;
 
-    /// Makes any call. A [`Carrier`] gets the call itself; for any other service the method of its
+    /// Makes any call. A [`CallHandler`] gets the call itself; for any other service the method of its
     /// operation is called.
     async fn call(&self, cx: &CallContext, call: Call) -> Result<Reply> {
         call.dispatch(self, cx).await
@@ -83,9 +83,9 @@ pub trait A2aService: Send + Sync + 'static {
 
 /// Handles calls of all operations in one method, and is an [`A2aService`] thereby: for code between two
 /// services, such as [interceptors](crate::Interceptors) and transports. The inverse of [`Call::dispatch`].
-pub trait Carrier: Send + Sync + 'static {
+pub trait CallHandler: Send + Sync + 'static {
     /// Handles a call. The reply is that of the call's operation.
-    fn carry(&self, cx: &CallContext, call: Call) -> impl Future<Output = Result<Reply>> + Send;
+    fn handle(&self, cx: &CallContext, call: Call) -> impl Future<Output = Result<Reply>> + Send;
 }
 
 macro_rules! implement_service {
@@ -112,15 +112,15 @@ macro_rules! implement_service {
         }
 
         #[async_trait]
-        impl<T: Carrier> A2aService for T {
+        impl<T: CallHandler> A2aService for T {
             async fn call(&self, cx: &CallContext, call: Call) -> Result<Reply> {
                 let op = call.op();
-                let reply = self.carry(cx, call).await?;
+                let reply = self.handle(cx, call).await?;
                 if reply.is_of(op) { Ok(reply) } else { Err(mixed_up()) }
             }
 
             $(async fn $method(&self, cx: &CallContext, req: $req) -> Result<$res> {
-                answer(self.carry(cx, Call::$op(Box::new(req))).await?)
+                answer(self.handle(cx, Call::$op(Box::new(req))).await?)
             })+
         }
     };

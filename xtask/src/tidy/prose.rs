@@ -19,11 +19,11 @@ const QUESTION_WORDS: [&str; 9] =
 /// Words that open a relative clause without a noun before it.
 const CLAUSE_WORDS: [&str; 7] = ["what", "who", "whom", "whose", "whoever", "whatever", "whichever"];
 
-/// Percent of doc comments that may open with a question word. Lower it as comments are rewritten; the aim is 4.
-const MAX_OPENINGS: f64 = 10.5;
+/// Percent of doc comments that may open with a question word.
+const MAX_OPENINGS: f64 = 4.0;
 
-/// Percent of comment lines that may have a clause word. Lower it as comments are rewritten; the aim is 3.
-const MAX_CLAUSES: f64 = 16.0;
+/// Percent of comment lines that may have a clause word.
+const MAX_CLAUSES: f64 = 3.0;
 
 /// Lists the comments of a measure that is above its maximum.
 pub(super) fn check(sources: &[Source]) -> Vec<Violation<'_>> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt as _;
 use nuncio_protocol::{
-    CallContext, Carrier, Error, FileBytes, Result,
+    CallContext, CallHandler, Error, FileBytes, Result,
     op::{Call, Reply},
 };
 use url::Url;
@@ -58,8 +58,8 @@ impl Direct {
     }
 }
 
-impl Carrier for Direct {
-    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+impl CallHandler for Direct {
+    async fn handle(&self, cx: &CallContext, call: Call) -> Result<Reply> {
         let (wire, granted) = (&self.wire, self.wire.granted());
         if !call.op().row().streaming {
             return Ok(granted.renewing(|| wire.call(cx, &call)).await?);

@@ -10,7 +10,7 @@ use std::{
 
 use futures_util::stream;
 use nuncio_protocol::{
-    CallContext, Carrier, EventStream, Result,
+    CallContext, CallHandler, EventStream, Result,
     op::{Call, Op, Reply},
 };
 
@@ -145,8 +145,8 @@ impl Route {
     }
 }
 
-impl Carrier for Route {
-    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+impl CallHandler for Route {
+    async fn handle(&self, cx: &CallContext, call: Call) -> Result<Reply> {
         if call.op().row().streaming {
             self.streaming(cx, call).await.map(Reply::Stream)
         } else {

@@ -16,7 +16,8 @@ use super::{
 use crate::{
     agent_urls::AgentUrls,
     config,
-    fleet::{Agent, AgentInfo, Backend, Middleware},
+    dispatch::Layers,
+    fleet::{Agent, AgentInfo, Backend},
     identity::Identity,
     limits::{Callers, Gate},
     push::Pushing,
@@ -116,13 +117,13 @@ impl AgentFactory {
         options: BindOptions,
         limits: &config::AgentLimits,
     ) -> Result<Agent> {
-        let middleware = Middleware {
-            identity: Arc::clone(&self.identity),
+        let layers = Layers {
+            calls: self.telemetry.calls(name),
             gate: Arc::new(Gate::new(&self.callers, limits)),
-            telemetry: self.telemetry.clone(),
+            identity: Arc::clone(&self.identity),
         };
         let body_bytes = limits.body_bytes.unwrap_or(self.limits.load().body_bytes);
-        Agent::new(name, backend, info, middleware, BindOptions { body_bytes, ..options })
+        Agent::new(name, backend, info, layers, BindOptions { body_bytes, ..options })
     }
 
     /// The runtime of an agent: `before`, updated to the new executor and card, or else a new one.

@@ -15,8 +15,6 @@ use crate::{
     config::Cards,
     dispatch::{Dispatch, Layers},
     identity::Identity,
-    limits::Gate,
-    telemetry::Telemetry,
     trail::{Row, Trail, What},
 };
 
@@ -55,7 +53,7 @@ pub(crate) struct Agent {
     name: Arc<str>,
     runtime: Option<Runtime>,
     relay: Option<Arc<dyn Relay>>,
-    /// The backend with all middleware around it.
+    /// The backend with all layers around it.
     service: Arc<dyn A2aService>,
     identity: Arc<Identity>,
     /// The card without the hub's security schemes.
@@ -77,7 +75,7 @@ impl Agent {
         name: &str,
         backend: Backend,
         info: AgentInfo,
-        middleware: Middleware,
+        layers: Layers,
         mut options: BindOptions,
     ) -> Result<Self> {
         let (runtime, relay, service, card): (_, _, Arc<dyn A2aService>, _) = match backend {
@@ -87,12 +85,10 @@ impl Agent {
             }
             Backend::Service { service, card, relay } => (None, relay, service, card),
         };
-        let Middleware { identity, gate, telemetry } = middleware;
+        let identity = Arc::clone(&layers.identity);
         options.on_denied = Some(denied(name, identity.trail()));
         let name: Arc<str> = name.into();
         options.agent_name = Some(Arc::clone(&name));
-        let calls = telemetry.calls(&name);
-        let layers = Layers { calls, gate, identity: Arc::clone(&identity) };
         let relay = relay.map(|layer| layer(layers.clone()));
         let service: Arc<dyn A2aService> = Arc::new(Dispatch::new(layers, service));
         let shown = show(&name, &service, relay.as_ref(), &card, &identity, &options)?;
@@ -178,13 +174,6 @@ impl Agent {
         self.shown.store(Arc::new(shown));
         Ok(())
     }
-}
-
-/// The layers around the service of every agent.
-pub(crate) struct Middleware {
-    pub(crate) identity: Arc<Identity>,
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) telemetry: Telemetry,
 }
 
 fn denied(agent: &str, trail: &Trail) -> OnDenied {

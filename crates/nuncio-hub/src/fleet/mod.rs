@@ -21,7 +21,7 @@ use nuncio_server::bind::{self, Directory};
 use parking_lot::Mutex;
 
 pub(crate) use self::{
-    agent::{Agent, AgentInfo, Backend, Middleware},
+    agent::{Agent, AgentInfo, Backend},
     upstream_status::{Condition, Health, UpstreamStatus},
 };
 use crate::identity::Access;

@@ -253,10 +253,10 @@ fn outcome_of(state: DeliveryState) -> &'static str {
 
 impl Metrics {
     /// The handles for an agent of the fleet.
-    pub(super) fn agent(self: &Arc<Self>, name: &Arc<str>) -> Agent {
+    pub(super) fn agent(self: &Arc<Self>, name: &str) -> Agent {
         Agent {
             streams: self.streams.get_or_create_owned(&labels(&STREAMS, [name])),
-            name: Arc::clone(name),
+            name: name.into(),
             metrics: Arc::clone(self),
             cells: (0..CELLS).map(|_| OnceLock::new()).collect(),
         }

@@ -38,7 +38,7 @@ impl Telemetry {
     }
 
     /// The telemetry of the calls of this agent.
-    pub(crate) fn calls(&self, agent: &Arc<str>) -> Arc<Calls> {
+    pub(crate) fn calls(&self, agent: &str) -> Arc<Calls> {
         Arc::new(Calls { metrics: self.metrics.agent(agent), traces: self.traces.clone() })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use nuncio_protocol::{
-    A2aService, CallContext, Carrier, Result, TraceContext,
+    A2aService, CallContext, CallHandler, Result, TraceContext,
     op::{Call, Reply},
 };
 
@@ -20,8 +20,8 @@ pub(super) struct Outbound {
     pub(super) service: Arc<dyn A2aService>,
 }
 
-impl Carrier for Outbound {
-    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+impl CallHandler for Outbound {
+    async fn handle(&self, cx: &CallContext, call: Call) -> Result<Reply> {
         let span = self.traces.begin_outbound(&self.agent, call.op(), self.parent.as_ref());
         let reply = self.service.call(&beneath(cx, &span), call).await;
         match reply {

@@ -33,8 +33,8 @@ struct Service {
     context: Arc<Mutex<usize>>,
 }
 
-impl Carrier for Service {
-    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+impl CallHandler for Service {
+    async fn handle(&self, cx: &CallContext, call: Call) -> Result<Reply> {
         *self.context.lock().unwrap() = std::ptr::from_ref(cx).addr();
         let headers: Vec<String> =
             cx.headers.iter().map(|(name, value)| format!(" {name}={value}")).collect();
@@ -99,8 +99,8 @@ fn ask(service: &Arc<dyn A2aService>, op: Op) -> Result<Reply> {
 /// Answers every operation as if it were this one.
 struct Confused(Op);
 
-impl Carrier for Confused {
-    async fn carry(&self, _: &CallContext, _: Call) -> Result<Reply> {
+impl CallHandler for Confused {
+    async fn handle(&self, _: &CallContext, _: Call) -> Result<Reply> {
         Ok(reply(self.0))
     }
 }

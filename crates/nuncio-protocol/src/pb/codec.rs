@@ -7,14 +7,14 @@ use bytes::Bytes;
 
 use super::{
     SERVICE, decode_call, decode_event, decode_reply, decode_status, encode_call, encode_event, encode_reply,
-    encode_status,
-    glance::{glance, with_tenant},
-    op_from_rpc, rpc_name,
+    encode_status, op_from_rpc,
+    peek::{peek, with_tenant},
+    rpc_name,
 };
 use crate::{
     Error, ErrorKind, Event, GrpcCode, Result, StreamItem, Version,
     op::{Call, Op, Reply},
-    wire::glance::Glance,
+    wire::peek::RequestSummary,
 };
 
 /// The functions of one version. The functions of [`pb`](crate::pb) document their contracts.
@@ -33,7 +33,7 @@ pub struct Codec {
     /// Server: decodes a request.
     pub decode_call: fn(Op, Bytes) -> Result<Call>,
     /// Relay: the summary of a request; `None` if it has to be decoded for that.
-    pub glance: fn(Op, Bytes) -> Option<Glance<'static>>,
+    pub peek: fn(Op, Bytes) -> Option<RequestSummary<'static>>,
     /// Relay: the request with its tenant replaced; `None` if it is not a message, or has no tenant field.
     pub with_tenant: fn(&Bytes, Option<&str>) -> Option<Bytes>,
     /// Server: encodes an answer other than a stream.
@@ -64,7 +64,7 @@ pub const CODEC: Codec = Codec {
     rpc_name,
     op_from_rpc,
     decode_call,
-    glance,
+    peek,
     with_tenant,
     encode_reply,
     encode_event,

@@ -6,7 +6,7 @@
 //!
 //! Reading order: `convert` (messages, both directions), `call` (calls, answers and events as bytes),
 //! `status` (errors as bytes), `codec` (all of it, for a binding with several versions), `well_known`
-//! (free-form data), `glance` (the summary of a request for a relay), `number` (sequence numbers of
+//! (free-form data), `peek` (the summary of a request for a relay), `number` (sequence numbers of
 //! events).
 
 mod call;
@@ -20,9 +20,9 @@ pub(crate) mod convert;
     reason = "generated, and complete whether we use all of it or not"
 )]
 pub mod generated;
-pub(crate) mod glance;
 pub(crate) mod lists;
 mod number;
+pub(crate) mod peek;
 mod status;
 pub mod well_known;
 

@@ -40,7 +40,7 @@ use crate::{
     Error, ErrorKind, Event, Result, Version,
     json::decode,
     op::{Call, Op, Reply},
-    wire::{Dialect, glance::TaskPlace, jsonrpc, rest::Paths},
+    wire::{Dialect, jsonrpc, peek::TaskShape, rest::Paths},
 };
 
 /// The routes of v0.3's HTTP+JSON (03 section 3.5.6).
@@ -153,8 +153,8 @@ impl<F: Form> Dialect for F {
         })
     }
 
-    fn task_place(&self) -> Option<TaskPlace> {
-        F::HAS_KIND.then_some(TaskPlace::Marked("kind", "task"))
+    fn task_shape(&self) -> Option<TaskShape> {
+        F::HAS_KIND.then_some(TaskShape::Marked("kind", "task"))
     }
 
     fn decode_event(&self, json: &RawValue) -> Result<Event> {
@@ -211,8 +211,8 @@ impl Dialect for RestWith {
         files::with(self.0, || Rest.decode_reply(op, json))
     }
 
-    fn task_place(&self) -> Option<TaskPlace> {
-        Rest.task_place()
+    fn task_shape(&self) -> Option<TaskShape> {
+        Rest.task_shape()
     }
 
     fn decode_event(&self, json: &RawValue) -> Result<Event> {

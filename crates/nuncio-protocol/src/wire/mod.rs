@@ -1,8 +1,8 @@
 //! Wire formats. Framing ([`jsonrpc`], [`rest`], [`sse`]) has envelopes, paths and frames; a [`Dialect`]
 //! has the names and shapes of one version. Neither does I/O, and both sides of the wire use the same code.
 
-pub mod glance;
 pub mod jsonrpc;
+pub mod peek;
 mod pieces;
 pub mod rest;
 pub mod sse;
@@ -10,7 +10,7 @@ mod v1;
 
 use serde_json::value::RawValue;
 
-use self::glance::TaskPlace;
+use self::peek::TaskShape;
 pub use self::v1::V1;
 pub use crate::error::excerpt;
 use crate::{
@@ -87,8 +87,8 @@ pub trait Dialect: Send + Sync + 'static {
     /// `InvalidAgentResponse` with the field.
     fn decode_reply(&self, op: Op, result: &RawValue) -> Result<Reply>;
 
-    /// The location of the task in an event, for [`glance`]; `None` if it has no fixed one.
-    fn task_place(&self) -> Option<TaskPlace> {
+    /// The location of the task in an event, for [`peek`]; `None` if it has no fixed one.
+    fn task_shape(&self) -> Option<TaskShape> {
         None
     }
 

@@ -3,7 +3,7 @@
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-use super::{Dialect, Pieces, glance::TaskPlace, jsonrpc, pieces};
+use super::{Dialect, Pieces, jsonrpc, peek::TaskShape, pieces};
 use crate::{
     Error, ErrorKind, Event, Result, SendMessageResponse, Version,
     json::decode,
@@ -132,8 +132,8 @@ impl Dialect for V1 {
         })
     }
 
-    fn task_place(&self) -> Option<TaskPlace> {
-        Some(TaskPlace::Inside("task"))
+    fn task_shape(&self) -> Option<TaskShape> {
+        Some(TaskShape::Inside("task"))
     }
 
     fn decode_event(&self, json: &RawValue) -> Result<Event> {

@@ -6,8 +6,9 @@ use nuncio_protocol::{
     op::{Call, Op},
     v03,
     wire::{
-        Dialect, V1, glance,
+        Dialect, V1,
         jsonrpc::{self, ErrorData, Incoming},
+        peek,
         rest::{self, Paths},
         sse::{DecodeError, Decoder, Frame},
     },
@@ -166,8 +167,8 @@ fn event_is_stable(dialect: &dyn Dialect, data: &[u8]) {
     let json = serde_json::from_str(&written).expect("we write JSON");
     let again = dialect.decode_event(json).expect("what we write, we read");
     assert_eq!(meaning(&event_of(&V1, &again)), meaning(&event_of(&V1, &event)), "{written}");
-    let place = dialect.task_place();
-    let seen = place.and_then(|place| glance::task_of(place, glance::Frame::Bare, written.as_bytes()));
+    let place = dialect.task_shape();
+    let seen = place.and_then(|place| peek::task_of(place, peek::Frame::Bare, written.as_bytes()));
     if let Some([id, context]) = seen {
         let Event::Task(task) = &again else { panic!("no task: {written}") };
         assert_eq!([task.id.as_str(), task.context_id.as_str()], [&*id, &*context], "{written}");

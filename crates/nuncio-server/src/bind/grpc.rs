@@ -295,11 +295,11 @@ impl Exchange {
         if is_compressed || matches!(&self.grpc.behind, Behind::One(agent) if agent.inner.relay.is_none()) {
             return None;
         }
-        let mut glance = (self.codec.glance)(self.op, message.clone())?;
+        let mut summary = (self.codec.peek)(self.op, message.clone())?;
         let (agent, tenant) = match &self.grpc.behind {
             Behind::One(agent) => (agent.clone(), None),
             Behind::Many { directory, .. } => {
-                let tenant = glance.tenant.take();
+                let tenant = summary.tenant.take();
                 (directory.look_ahead(tenant.as_deref(), &parts.extensions)?, tenant)
             }
         };
@@ -313,7 +313,7 @@ impl Exchange {
             binding: Binding::Grpc,
             version: self.codec.version,
             op: self.op,
-            glance,
+            summary,
             method: &parts.method,
             path: parts.uri.path(),
             query: None,

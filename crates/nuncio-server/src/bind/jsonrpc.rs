@@ -177,12 +177,12 @@ impl Call<'_> {
         if self.agent.relay.is_none() || request.id.is_none() {
             return None;
         }
-        let (glance, form) = sealed::jsonrpc(dialect, op, request.params.map(RawValue::get), body, data)?;
+        let (summary, form) = sealed::jsonrpc(dialect, op, request.params.map(RawValue::get), body, data)?;
         let call = SealedCall {
             binding: Binding::JsonRpc,
             version: dialect.version(),
             op,
-            glance,
+            summary,
             method: &Method::POST,
             path: "",
             query: None,

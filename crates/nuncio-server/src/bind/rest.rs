@@ -107,13 +107,13 @@ impl Exchange<'_> {
     async fn relay(&self, route: &Route<'_>, path: &str, body: &Bytes) -> Option<Result<Response>> {
         self.agent.relay.as_ref()?;
         let Parts { method, uri, headers, .. } = self.parts;
-        let (glance, form) = sealed::rest(self.form, route, uri.query(), body)?;
+        let (summary, form) = sealed::rest(self.form, route, uri.query(), body)?;
         let cx = self.context().ok()?;
         let call = SealedCall {
             binding: Binding::HttpJson,
             version: self.form.dialect.version(),
             op: route.op(),
-            glance,
+            summary,
             method,
             path,
             query: uri.query(),

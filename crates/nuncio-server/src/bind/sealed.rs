@@ -17,8 +17,8 @@ use nuncio_protocol::{
     op::Op,
     wire::{
         Dialect,
-        glance::{self, Glance},
         jsonrpc::{self as envelope, ErrorData, Incoming, Refused},
+        peek::{self, RequestSummary},
         rest::{self, Route},
         sse,
     },
@@ -45,7 +45,7 @@ pub struct SealedCall<'a> {
     /// The operation.
     pub op: Op,
     /// The subject: task, context and tenant. A tenant that selected this agent has been removed.
-    pub glance: Glance<'a>,
+    pub summary: RequestSummary<'a>,
     /// The HTTP method.
     pub method: &'a Method,
     /// The path below the agent's URL, still escaped; for gRPC the whole path.
@@ -104,10 +104,10 @@ impl AnswerForm {
     /// frame, or the gRPC message. `None` if it cannot be decoded as an event, as an error cannot.
     #[must_use]
     pub fn subject(&self, answer: &Bytes) -> Option<Subject> {
-        let seen_by = |dialect: &dyn Dialect, frame| glance::task_of(dialect.task_place()?, frame, answer);
+        let seen_by = |dialect: &dyn Dialect, frame| peek::task_of(dialect.task_shape()?, frame, answer);
         let seen = match &self.0 {
-            Kind::JsonRpc { dialect, .. } => seen_by(*dialect, glance::Frame::JsonRpc),
-            Kind::Rest(form) => seen_by(form.dialect, glance::Frame::Bare),
+            Kind::JsonRpc { dialect, .. } => seen_by(*dialect, peek::Frame::JsonRpc),
+            Kind::Rest(form) => seen_by(form.dialect, peek::Frame::Bare),
             #[cfg(feature = "grpc")]
             Kind::Grpc(_) => None,
         };
@@ -206,11 +206,11 @@ pub(super) fn jsonrpc<'a>(
     params: Option<&'a str>,
     body: &'a Bytes,
     data: ErrorData,
-) -> Option<(Glance<'a>, AnswerForm)> {
-    let envelope = std::str::from_utf8(body).ok().filter(|envelope| glance::is_plain_envelope(envelope));
+) -> Option<(RequestSummary<'a>, AnswerForm)> {
+    let envelope = std::str::from_utf8(body).ok().filter(|envelope| peek::is_plain_envelope(envelope));
     envelope?;
-    let glance = Glance::at(op, params)?;
-    Some((glance, AnswerForm(Kind::JsonRpc { dialect, request: body.clone(), data })))
+    let summary = RequestSummary::at(op, params)?;
+    Some((summary, AnswerForm(Kind::JsonRpc { dialect, request: body.clone(), data })))
 }
 
 /// The subject and response form of an HTTP+JSON call; `None` if it must be decoded.
@@ -219,28 +219,28 @@ pub(super) fn rest<'a>(
     route: &'a Route<'_>,
     query: Option<&str>,
     body: &'a Bytes,
-) -> Option<(Glance<'a>, AnswerForm)> {
-    if !glance::is_plain_query(query.unwrap_or_default()) {
+) -> Option<(RequestSummary<'a>, AnswerForm)> {
+    if !peek::is_plain_query(query.unwrap_or_default()) {
         return None;
     }
     let body = std::str::from_utf8(body).ok()?;
     let said = (!body.trim_ascii().is_empty()).then_some(body);
-    let mut glance = Glance::at(route.op(), said)?;
+    let mut summary = RequestSummary::at(route.op(), said)?;
     let task = route.task()?;
     // The body may repeat the values of the path, but not contradict them.
     if task.is_some() {
-        if glance.task.is_some() && glance.task != task {
+        if summary.task.is_some() && summary.task != task {
             return None;
         }
-        glance.task = task;
+        summary.task = task;
     }
     if let Some(tenant) = route.tenant() {
-        if glance.tenant.is_some() {
+        if summary.tenant.is_some() {
             return None;
         }
-        glance.tenant = Some(Cow::Borrowed(tenant));
+        summary.tenant = Some(Cow::Borrowed(tenant));
     }
-    Some((glance, AnswerForm(Kind::Rest(form))))
+    Some((summary, AnswerForm(Kind::Rest(form))))
 }
 
 /// The response form of a gRPC call.

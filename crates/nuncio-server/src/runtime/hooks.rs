@@ -7,7 +7,7 @@ use std::{pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
 use nuncio_protocol::{
-    A2aService, AgentCard, AgentExtension, CallContext, CancelTaskRequest, Carrier,
+    A2aService, AgentCard, AgentExtension, CallContext, CallHandler, CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest, EventStream, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, Interceptor, Interceptors,
     ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
@@ -30,8 +30,8 @@ struct Hooked {
     hooks: Interceptors,
 }
 
-impl Carrier for Hooked {
-    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+impl CallHandler for Hooked {
+    async fn handle(&self, cx: &CallContext, call: Call) -> Result<Reply> {
         self.operations.core.agent.check_extensions(cx)?;
         self.hooks.call(&self.operations, cx, call).await
     }

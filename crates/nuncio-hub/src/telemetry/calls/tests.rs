@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use nuncio_protocol::{
-    A2aService, Binding, CancelTaskRequest, Carrier, Error, ErrorKind, Event, GetTaskRequest, StreamItem,
+    A2aService, Binding, CallHandler, CancelTaskRequest, Error, ErrorKind, Event, GetTaskRequest, StreamItem,
     SubscribeToTaskRequest, Task, TraceContext,
     op::{Call, Reply},
 };
@@ -24,8 +24,8 @@ const PARENT: &str = "00f067aa0ba902b7";
 #[derive(Default)]
 struct Agent(Mutex<Vec<Option<TraceContext>>>);
 
-impl Carrier for Agent {
-    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+impl CallHandler for Agent {
+    async fn handle(&self, cx: &CallContext, call: Call) -> Result<Reply> {
         self.0.lock().unwrap().push(cx.trace.clone());
         let task = Task { id: "t-1".into(), context_id: "c-1".into(), ..Task::default() };
         match call {
@@ -47,8 +47,8 @@ struct Watched {
     service: Arc<Agent>,
 }
 
-impl Carrier for Watched {
-    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+impl CallHandler for Watched {
+    async fn handle(&self, cx: &CallContext, call: Call) -> Result<Reply> {
         let observed = self.calls.begin(cx, &call);
         let traced = observed.traced();
         observed.end(self.service.call(traced.as_ref().unwrap_or(cx), call).await)
@@ -94,7 +94,7 @@ fn context() -> CallContext {
 
 fn watched(traces: Option<Traces>) -> (Arc<Metrics>, Arc<Agent>, Watched) {
     let (metrics, agent) = (Arc::new(Metrics::default()), Arc::new(Agent::default()));
-    let calls = Arc::new(Calls { metrics: metrics.agent(&"echo".into()), traces });
+    let calls = Arc::new(Calls { metrics: metrics.agent("echo"), traces });
     let watched = Watched { calls, service: Arc::clone(&agent) };
     (metrics, agent, watched)
 }
@@ -107,12 +107,12 @@ fn attribute(span: &SpanData, name: &str) -> Option<String> {
 async fn calls_are_counted_by_how_they_end() {
     let (metrics, _, watched) = watched(None);
     let cx = CallContext { version_inferred: true, ..context() };
-    watched.carry(&cx, get()).await.unwrap();
+    watched.handle(&cx, get()).await.unwrap();
     // A caller that leaves before the answer.
-    assert!(watched.carry(&cx, cancel()).now_or_never().is_none());
+    assert!(watched.handle(&cx, cancel()).now_or_never().is_none());
     let other = Call::ListTasks(Box::default());
-    watched.carry(&cx, other).await.err().unwrap();
-    let Reply::Stream(mut events) = watched.carry(&cx, subscribe()).await.unwrap() else { panic!() };
+    watched.handle(&cx, other).await.err().unwrap();
+    let Reply::Stream(mut events) = watched.handle(&cx, subscribe()).await.unwrap() else { panic!() };
     let text = metrics.text();
     let by = |operation: &str| {
         format!(r#"{{agent="echo",operation="{operation}",version="1.0",binding="JSONRPC""#)
@@ -139,7 +139,7 @@ async fn calls_are_counted_by_how_they_end() {
 #[tokio::test]
 async fn without_a_collector_a_trace_passes_as_it_came() {
     let (_, agent, watched) = watched(None);
-    watched.carry(&context(), get()).await.unwrap();
+    watched.handle(&context(), get()).await.unwrap();
     assert_eq!(*agent.0.lock().unwrap(), [context().trace]);
 }
 
@@ -148,7 +148,7 @@ async fn a_span_goes_on_with_the_callers_trace_and_is_the_parent_of_what_follows
     let exported = Exported::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(exported.clone()).build();
     let (_, agent, watched) = watched(Some(Traces::of(provider)));
-    watched.carry(&context(), get()).await.unwrap();
+    watched.handle(&context(), get()).await.unwrap();
     let span = exported.take().pop().unwrap();
     assert_eq!((&*span.name, span.parent_span_id.to_string()), ("GetTask echo", PARENT.to_owned()));
     assert_eq!(span.span_context.trace_id().to_string(), TRACE);
@@ -169,14 +169,14 @@ async fn a_span_goes_on_with_the_callers_trace_and_is_the_parent_of_what_follows
     // Without a trace one begins; of what is no trace nothing is believed.
     for parent in [None, Some("rubbish")] {
         let trace = parent.map(|parent| TraceContext { parent: parent.to_owned(), state: None });
-        watched.carry(&CallContext { trace, ..context() }, get()).await.unwrap();
+        watched.handle(&CallContext { trace, ..context() }, get()).await.unwrap();
         let span = exported.take().pop().unwrap();
         assert_ne!(span.span_context.trace_id().to_string(), TRACE);
         assert!(agent.0.lock().unwrap().pop().unwrap().is_some());
     }
     // What the caller does not want traced is not.
     let unsampled = TraceContext { parent: format!("00-{TRACE}-{PARENT}-00"), state: None };
-    watched.carry(&CallContext { trace: Some(unsampled), ..context() }, get()).await.unwrap();
+    watched.handle(&CallContext { trace: Some(unsampled), ..context() }, get()).await.unwrap();
     assert!(exported.take().is_empty());
     assert!(agent.0.lock().unwrap().pop().unwrap().unwrap().parent.ends_with("-00"));
 }
@@ -186,7 +186,7 @@ async fn the_span_of_a_stream_ends_with_it() {
     let exported = Exported::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(exported.clone()).build();
     let (_, _, watched) = watched(Some(Traces::of(provider)));
-    let Reply::Stream(events) = watched.carry(&context(), subscribe()).await.unwrap() else { panic!() };
+    let Reply::Stream(events) = watched.handle(&context(), subscribe()).await.unwrap() else { panic!() };
     assert!(exported.take().is_empty(), "it is open");
     assert_eq!(events.count().await, 2);
     let span = exported.take().pop().unwrap();
@@ -214,7 +214,7 @@ async fn a_call_to_somebody_else_is_a_span_below_the_one_it_is_made_for() {
         (subscribe(), Some("UNAVAILABLE")),
         (Call::ListTasks(Box::default()), Some("TASK_NOT_FOUND")),
     ] {
-        if let Ok(Reply::Stream(events)) = outbound.carry(&cx, call).await {
+        if let Ok(Reply::Stream(events)) = outbound.handle(&cx, call).await {
             assert!(exported.0.lock().unwrap().is_empty(), "it is open");
             events.count().await;
         }

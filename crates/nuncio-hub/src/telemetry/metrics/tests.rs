@@ -46,7 +46,7 @@ fn the_documentation_has_the_table() {
 /// One of everything.
 fn all_touched() -> Arc<Metrics> {
     let metrics = Arc::new(Metrics::default());
-    let agent = metrics.agent(&"echo".into());
+    let agent = metrics.agent("echo");
     let (op, version, binding) = (Op::SendStreamingMessage, Version::V1_0, Some(Binding::Grpc));
     for outcome in [Outcome::Ok, Outcome::Abandoned, Outcome::Error(ErrorKind::TaskNotFound)] {
         agent.count(op, version, binding, outcome);
@@ -112,7 +112,7 @@ fn what_was_counted_is_told() {
 #[test]
 fn cells_are_not_shared() {
     let metrics = Arc::new(Metrics::default());
-    let agent = metrics.agent(&"echo".into());
+    let agent = metrics.agent("echo");
     let bindings = || Binding::ALL.iter().copied().map(Some).chain([None]);
     for row in Op::TABLE {
         for version in Version::ALL {
@@ -124,6 +124,6 @@ fn cells_are_not_shared() {
     assert_eq!(counted.clone().count(), CELLS);
     assert!(counted.clone().all(|line| line.ends_with(" 1")), "{text}");
     // An agent that is made again goes on counting.
-    metrics.agent(&"echo".into()).count(Op::GetTask, Version::V1_0, None, Outcome::Ok);
+    metrics.agent("echo").count(Op::GetTask, Version::V1_0, None, Outcome::Ok);
     assert!(metrics.text().contains(r#"operation="GetTask",version="1.0",binding="-",outcome="ok"} 2"#));
 }

@@ -15,7 +15,7 @@ mod convert;
     reason = "generated, and complete whether we use all of it or not"
 )]
 pub mod generated;
-mod glance;
+mod peek;
 mod status;
 
 pub use self::{
@@ -39,8 +39,8 @@ pub const CODEC: Codec = Codec {
     rpc_name,
     op_from_rpc,
     decode_call,
-    glance: glance::glance,
-    with_tenant: glance::with_tenant,
+    peek: peek::peek,
+    with_tenant: peek::with_tenant,
     encode_reply,
     encode_event,
     status_code,

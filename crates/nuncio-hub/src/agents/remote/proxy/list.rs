@@ -5,7 +5,7 @@ use nuncio_protocol::{
     op::{Call, Reply},
 };
 
-use super::{Proxy, Ways};
+use super::{Interfaces, Proxy};
 
 /// Maximum number of the agent's pages per page of ours. A page may be short if most tasks belong to
 /// others.
@@ -19,11 +19,11 @@ impl Proxy {
     /// was read; otherwise it is the number of tasks that the caller owns, without regard to the filters.
     pub(super) async fn list(
         &self,
-        ways: &Ways,
+        interfaces: &Interfaces,
         cx: &CallContext,
         mut req: ListTasksRequest,
     ) -> Result<ListTasksResponse> {
-        let Some(owners) = self.owners() else { return self.page(ways, cx, req).await };
+        let Some(owners) = self.owners() else { return self.page(interfaces, cx, req).await };
         let wanted = usize::try_from(req.page_size.unwrap_or(PAGE)).unwrap_or_default();
         let is_first = req.page_token.is_none();
         let mut answer: Option<ListTasksResponse> = None;
@@ -32,7 +32,7 @@ impl Proxy {
             if answer.is_some() {
                 req.page_size = i32::try_from(wanted - found).ok();
             }
-            let mut page = self.page(ways, cx, req.clone()).await?;
+            let mut page = self.page(interfaces, cx, req.clone()).await?;
             let mut own = Vec::with_capacity(page.tasks.len());
             for task in std::mem::take(&mut page.tasks) {
                 if owners.owns(&cx.caller, &task.id).await? {
@@ -57,8 +57,13 @@ impl Proxy {
         Ok(answer)
     }
 
-    async fn page(&self, ways: &Ways, cx: &CallContext, req: ListTasksRequest) -> Result<ListTasksResponse> {
-        match self.ask(ways, cx, Call::ListTasks(Box::new(req))).await? {
+    async fn page(
+        &self,
+        interfaces: &Interfaces,
+        cx: &CallContext,
+        req: ListTasksRequest,
+    ) -> Result<ListTasksResponse> {
+        match self.ask(interfaces, cx, Call::ListTasks(Box::new(req))).await? {
             Reply::Tasks(page) => Ok(page),
             _ => Err(Error::internal("a list was answered with something else")),
         }

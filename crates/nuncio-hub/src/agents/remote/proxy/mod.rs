@@ -6,18 +6,18 @@
 //! call ─► bind ─┤                                                         │ owners: is it the caller's?
 //!              anything else                   carry: decoded ─► one call ─► encoded
 //! ```
-//! Reading order: this file (shared by both paths); `relay`, `headers`, `passing` and `progress` (the byte
-//! path); `carry` and `list` (the typed path); `owner` and `owners`; `push`.
+//! Reading order: this file (shared by both paths); `relay`, `headers`, `relay_stream` and `progress` (the byte
+//! path); `typed` and `list` (the typed path); `owner` and `owners`; `push`.
 
-mod carry;
 mod headers;
 mod list;
 mod owner;
 mod owners;
-mod passing;
 mod progress;
 mod push;
 mod relay;
+mod relay_stream;
+mod typed;
 
 use std::{sync::Arc, time::Instant};
 
@@ -67,11 +67,11 @@ pub(crate) struct Proxy {
     /// The link of the current settings.
     link: Arc<ArcSwap<Link>>,
     /// The interfaces of the current card, opened on first use.
-    ways: ArcSwapOption<Ways>,
+    interfaces: ArcSwapOption<Interfaces>,
 }
 
 /// The interfaces of the agent.
-struct Ways {
+struct Interfaces {
     link: Arc<Link>,
     /// The card of the interfaces.
     connected: Arc<Connected>,
@@ -87,8 +87,8 @@ impl Proxy {
         let (pushing, identity) = (factory.pushing.clone(), Arc::clone(&factory.identity));
         let callers_isolated = Box::new(move || identity.has_any());
         let owners = Arc::new(Owners::new(Arc::clone(&store), &name));
-        let (ways, hop) = (ArcSwapOption::empty(), Hop::new(&hub, &name));
-        Self { name, hop, urls, label, store, pushing, owners, callers_isolated, telemetry, link, ways }
+        let (interfaces, hop) = (ArcSwapOption::empty(), Hop::new(&hub, &name));
+        Self { name, hop, urls, label, store, pushing, owners, callers_isolated, telemetry, link, interfaces }
     }
 
     /// The owners of tasks, if callers are isolated.
@@ -107,19 +107,19 @@ impl Proxy {
     }
 
     /// The interfaces of the current card.
-    fn ways(&self) -> Result<Arc<Ways>> {
+    fn interfaces(&self) -> Result<Arc<Interfaces>> {
         let link = self.link.load();
         let connected = link.connected().ok_or_else(|| link.out_of_reach())?;
-        let ways = self.ways.load();
-        if let Some(ways) = &*ways
-            && Arc::ptr_eq(&ways.connected, &connected)
-            && Arc::ptr_eq(&ways.link, &link)
+        let interfaces = self.interfaces.load();
+        if let Some(interfaces) = &*interfaces
+            && Arc::ptr_eq(&interfaces.connected, &connected)
+            && Arc::ptr_eq(&interfaces.link, &link)
         {
-            return Ok(Arc::clone(ways));
+            return Ok(Arc::clone(interfaces));
         }
-        let ways = Arc::new(self.ways_by(Arc::clone(&link), connected)?);
-        self.ways.store(Some(Arc::clone(&ways)));
-        Ok(ways)
+        let interfaces = Arc::new(self.ways_by(Arc::clone(&link), connected)?);
+        self.interfaces.store(Some(Arc::clone(&interfaces)));
+        Ok(interfaces)
     }
 
     /// The outgoing trace context.
@@ -147,13 +147,13 @@ impl Proxy {
     }
 
     /// True if the agent sends push notifications and the hub can deliver them.
-    fn pushes(&self, ways: &Ways) -> bool {
-        self.pushing.is_some() && ways.card().capabilities.push_notifications == Some(true)
+    fn pushes(&self, interfaces: &Interfaces) -> bool {
+        self.pushing.is_some() && interfaces.card().capabilities.push_notifications == Some(true)
     }
 }
 
 impl Proxy {
-    fn ways_by(&self, link: Arc<Link>, connected: Arc<Connected>) -> Result<Ways> {
+    fn ways_by(&self, link: Arc<Link>, connected: Arc<Connected>) -> Result<Interfaces> {
         // The candidates have the configured version and binding, on allowed hosts.
         let candidates = connected.client.candidates();
         let first = candidates.first().ok_or_else(|| link.out_of_reach())?;
@@ -163,11 +163,11 @@ impl Proxy {
         let raw = candidates.iter().map(|way| Forward::new(&link.egress, way, &link.credentials, home));
         let raw = raw.collect::<Result<_>>()?;
         let translations = self.telemetry.metrics.translations(&self.name, (first.version, first.binding));
-        Ok(Ways { link, connected, raw, typed: Arc::new(typed), translations })
+        Ok(Interfaces { link, connected, raw, typed: Arc::new(typed), translations })
     }
 }
 
-impl Ways {
+impl Interfaces {
     fn card(&self) -> &AgentCard {
         self.connected.client.card()
     }

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::time::{Sleep, sleep};
 
-use super::passing::Framing;
+use super::relay_stream::Framing;
 
 /// The part of an answer that has a timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

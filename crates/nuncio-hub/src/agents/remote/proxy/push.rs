@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     super::link::refusal,
-    Proxy, Ways,
+    Interfaces, Proxy,
     owner::{bounded, hash},
     owners::not_found,
 };
@@ -104,11 +104,11 @@ impl Proxy {
     /// Registers a webhook of the caller (spec 3.1.7).
     pub(super) async fn create_webhook(
         &self,
-        ways: &Ways,
+        interfaces: &Interfaces,
         cx: &CallContext,
         mut given: TaskPushNotificationConfig,
     ) -> Result<TaskPushNotificationConfig> {
-        self.supported(ways)?;
+        self.supported(interfaces)?;
         let task = given.task_id.clone().unwrap_or_default();
         self.require(&cx.caller, task.as_str()).await?;
         given.id = Some(given.id.unwrap_or_else(|| name(cx.version, &task)));
@@ -118,16 +118,17 @@ impl Proxy {
             let why = format!("a task has at most {MOST} push notification configurations");
             return Err(Error::new(ErrorKind::ResourceExhausted, why));
         }
-        let inline = self.prepare(ways, cx, given, "").await?;
+        let inline = self.prepare(interfaces, cx, given, "").await?;
         let wanted = TaskPushNotificationConfig { task_id: Some(task.clone()), ..inline.theirs.clone() };
-        let told = match self.ask(ways, cx, Call::CreateTaskPushNotificationConfig(Box::new(wanted))).await {
-            Ok(Reply::PushConfig(told)) => told,
-            Ok(_) => return Err(Error::internal("a webhook was answered with something else")),
-            Err(error) => {
-                self.forget_webhook(&inline).await;
-                return Err(error);
-            }
-        };
+        let told =
+            match self.ask(interfaces, cx, Call::CreateTaskPushNotificationConfig(Box::new(wanted))).await {
+                Ok(Reply::PushConfig(told)) => told,
+                Ok(_) => return Err(Error::internal("a webhook was answered with something else")),
+                Err(error) => {
+                    self.forget_webhook(&inline).await;
+                    return Err(error);
+                }
+            };
         let given = self.settle(cx, inline, &task, told.id).await?;
         if let Some((key, _)) = before {
             self.store.delete_record(WEBHOOK, &key, Expect::Anything).await?.ok();
@@ -138,11 +139,11 @@ impl Proxy {
     /// Stores a webhook that came with a message; its task is not known yet.
     pub(super) async fn begin_webhook(
         &self,
-        ways: &Ways,
+        interfaces: &Interfaces,
         cx: &CallContext,
         given: TaskPushNotificationConfig,
     ) -> Result<Inline> {
-        self.prepare(ways, cx, given, "configuration.taskPushNotificationConfig.").await
+        self.prepare(interfaces, cx, given, "configuration.taskPushNotificationConfig.").await
     }
 
     /// Sets the task of the webhook after the message was answered.
@@ -167,12 +168,12 @@ impl Proxy {
     /// Stores the caller's config and makes a URL of the hub for it, before the agent is called.
     async fn prepare(
         &self,
-        ways: &Ways,
+        interfaces: &Interfaces,
         cx: &CallContext,
         given: TaskPushNotificationConfig,
         field: &str,
     ) -> Result<Inline> {
-        let Some(Pushing { push, .. }) = self.pushing.as_ref().filter(|_| self.pushes(ways)) else {
+        let Some(Pushing { push, .. }) = self.pushing.as_ref().filter(|_| self.pushes(interfaces)) else {
             return Err(ErrorKind::PushNotificationNotSupported.into());
         };
         let (id, secret) = (random::<16>()?, random::<32>()?);
@@ -223,14 +224,14 @@ impl Proxy {
     /// A webhook of a task of the caller (spec 3.1.8).
     pub(super) async fn webhook(
         &self,
-        ways: &Ways,
+        interfaces: &Interfaces,
         cx: &CallContext,
         req: &GetTaskPushNotificationConfigRequest,
     ) -> Result<TaskPushNotificationConfig> {
-        self.supported(ways)?;
+        self.supported(interfaces)?;
         self.require(&cx.caller, req.task_id.as_str()).await?;
         let Some((key, mapping)) = self.find(&req.task_id, Some(&req.id)).await? else {
-            self.require_known(ways, cx, &req.task_id).await?;
+            self.require_known(interfaces, cx, &req.task_id).await?;
             return Err(no_webhook(&req.id));
         };
         self.told(&key, &mapping).ok_or_else(|| no_webhook(&req.id))
@@ -239,16 +240,16 @@ impl Proxy {
     /// All webhooks of a task of the caller (spec 3.1.9), on one page: a task has few.
     pub(super) async fn webhooks(
         &self,
-        ways: &Ways,
+        interfaces: &Interfaces,
         cx: &CallContext,
         req: &ListTaskPushNotificationConfigsRequest,
     ) -> Result<ListTaskPushNotificationConfigsResponse> {
-        self.supported(ways)?;
+        self.supported(interfaces)?;
         self.require(&cx.caller, req.task_id.as_str()).await?;
         let mut configs = Vec::new();
         let indexed = self.indexed(&req.task_id).await?;
         if indexed.is_empty() {
-            self.require_known(ways, cx, &req.task_id).await?;
+            self.require_known(interfaces, cx, &req.task_id).await?;
         }
         for index in indexed {
             if let Some((key, mapping)) = self.behind(&index.value).await? {
@@ -261,20 +262,20 @@ impl Proxy {
     /// Removes a webhook, at the agent first (spec 3.1.10).
     pub(super) async fn delete_webhook(
         &self,
-        ways: &Ways,
+        interfaces: &Interfaces,
         cx: &CallContext,
         req: &DeleteTaskPushNotificationConfigRequest,
     ) -> Result<()> {
-        self.supported(ways)?;
+        self.supported(interfaces)?;
         self.require(&cx.caller, req.task_id.as_str()).await?;
         let Some((key, mapping)) = self.find(&req.task_id, Some(&req.id)).await? else {
-            return self.require_known(ways, cx, &req.task_id).await;
+            return self.require_known(interfaces, cx, &req.task_id).await;
         };
         let theirs = DeleteTaskPushNotificationConfigRequest {
             id: mapping.theirs.unwrap_or_else(|| req.id.clone()),
             ..req.clone()
         };
-        self.ask(ways, cx, Call::DeleteTaskPushNotificationConfig(Box::new(theirs))).await?;
+        self.ask(interfaces, cx, Call::DeleteTaskPushNotificationConfig(Box::new(theirs))).await?;
         let index = self.index(&req.task_id, Some(&req.id));
         self.store.delete_record(WEBHOOKS_OF, &index, Expect::Anything).await?.ok();
         self.store.delete_record(WEBHOOK, &key, Expect::Anything).await?.ok();
@@ -283,9 +284,9 @@ impl Proxy {
 
     /// Refuses a task that the agent does not know. Called only for tasks without webhooks: a webhook shows
     /// that the task exists.
-    async fn require_known(&self, ways: &Ways, cx: &CallContext, task: &TaskId) -> Result<()> {
+    async fn require_known(&self, interfaces: &Interfaces, cx: &CallContext, task: &TaskId) -> Result<()> {
         let req = GetTaskRequest { id: task.clone(), history_length: Some(0), ..GetTaskRequest::default() };
-        match self.ask(ways, cx, Call::GetTask(Box::new(req))).await {
+        match self.ask(interfaces, cx, Call::GetTask(Box::new(req))).await {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::TaskNotFound => Err(not_found(task.as_str())),
             // The agent cannot answer this, so the task may exist.
@@ -294,8 +295,8 @@ impl Proxy {
         }
     }
 
-    fn supported(&self, ways: &Ways) -> Result<()> {
-        if self.pushes(ways) { Ok(()) } else { Err(ErrorKind::PushNotificationNotSupported.into()) }
+    fn supported(&self, interfaces: &Interfaces) -> Result<()> {
+        if self.pushes(interfaces) { Ok(()) } else { Err(ErrorKind::PushNotificationNotSupported.into()) }
     }
 
     /// The config as shown to the caller, without the credentials.
@@ -418,9 +419,9 @@ impl Proxy {
         if version == Version::V1_0 || matches!(event, Event::Task(_)) {
             return Ok(Said::Event(Box::new(event)));
         }
-        let ways = self.ways()?;
+        let interfaces = self.interfaces()?;
         let req = GetTaskRequest { id: task_id.clone(), ..GetTaskRequest::default() };
-        match self.ask(&ways, &CallContext::new(version), Call::GetTask(Box::new(req))).await? {
+        match self.ask(&interfaces, &CallContext::new(version), Call::GetTask(Box::new(req))).await? {
             Reply::Task(task) => Ok(Said::Event(Box::new(Event::Task(task)))),
             _ => Err(Error::internal("a task was answered with something else")),
         }

@@ -20,35 +20,35 @@ use tokio::time::timeout;
 
 use super::{
     super::link::refusal,
-    Proxy, Ways, headers, late,
-    passing::{Framing, Learning, Passing},
+    Interfaces, Proxy, headers, late,
     progress::{Due, Progress},
+    relay_stream::{Framing, Learning, RelayStream},
 };
 use crate::call::{SealedAnswer, SealedBackend};
 
 /// The interface that a sealed call is relayed to.
 pub(crate) struct RelayRoute {
-    ways: Arc<Ways>,
+    interfaces: Arc<Interfaces>,
     /// The index of the interface.
     at: usize,
 }
 
 impl Proxy {
     /// The interface that can take this call unchanged.
-    fn way(&self, ways: &Ways, call: &SealedCall<'_>) -> Option<usize> {
+    fn way(&self, interfaces: &Interfaces, call: &SealedCall<'_>) -> Option<usize> {
         let has_more_to_it = match call.op {
-            Op::SendMessage | Op::SendStreamingMessage => call.glance.webhook,
+            Op::SendMessage | Op::SendStreamingMessage => call.summary.webhook,
             Op::GetTask | Op::CancelTask | Op::SubscribeToTask => false,
             // A list has to be filtered by owner.
             Op::ListTasks => self.owners().is_some(),
             _ => true,
         };
-        let at = ways.same(call.binding, call.version).filter(|_| !has_more_to_it)?;
-        let theirs = ways.raw[at].candidate().interface.tenant.as_deref();
+        let at = interfaces.same(call.binding, call.version).filter(|_| !has_more_to_it)?;
+        let theirs = interfaces.raw[at].candidate().interface.tenant.as_deref();
         let fits = match call.binding {
             // The tenant is written into the message or the path, so the call must not have one.
-            Binding::Grpc | Binding::HttpJson => call.glance.tenant.is_none(),
-            Binding::JsonRpc => call.glance.tenant.as_deref() == theirs,
+            Binding::Grpc | Binding::HttpJson => call.summary.tenant.is_none(),
+            Binding::JsonRpc => call.summary.tenant.as_deref() == theirs,
         };
         fits.then_some(at)
     }
@@ -58,8 +58,8 @@ impl SealedBackend for Proxy {
     type Route = RelayRoute;
 
     fn route(&self, call: &SealedCall<'_>) -> Result<Option<RelayRoute>> {
-        let ways = self.ways()?;
-        Ok(self.way(&ways, call).map(|at| RelayRoute { ways, at }))
+        let interfaces = self.interfaces()?;
+        Ok(self.way(&interfaces, call).map(|at| RelayRoute { interfaces, at }))
     }
 
     async fn forward(
@@ -68,39 +68,41 @@ impl SealedBackend for Proxy {
         cx: &CallContext,
         call: SealedCall<'_>,
     ) -> Result<SealedAnswer> {
-        let (ways, way) = (&*route.ways, &route.ways.raw[route.at]);
-        let glance = &call.glance;
+        let (interfaces, way) = (&*route.interfaces, &route.interfaces.raw[route.at]);
+        let summary = &call.summary;
         if let Some(owners) = self.owners() {
-            let references = glance.references.iter().map(AsRef::as_ref);
+            let references = summary.references.iter().map(AsRef::as_ref);
             match call.op {
                 Op::GetTask | Op::CancelTask | Op::SubscribeToTask => {
-                    owners.require(&cx.caller, glance.task.as_deref().unwrap_or_default()).await?;
+                    owners.require(&cx.caller, summary.task.as_deref().unwrap_or_default()).await?;
                 }
                 _ => {
-                    let (task, context) = (glance.task.as_deref(), glance.context.as_deref());
+                    let (task, context) = (summary.task.as_deref(), summary.context.as_deref());
                     owners.admit(&cx.caller, task, context, references).await?;
                 }
             }
         }
         let hops = self.hops(cx)?;
-        let settings = &ways.link.settings;
+        let settings = &interfaces.link.settings;
         let mut sent = headers::outgoing(&call, &settings.forward_headers, &self.trace(cx, &hops), &hops);
         headers::set_idempotency_key(&mut sent, self.idempotency_key(cx).as_deref());
         let as_caller = settings.forward_headers.contains(&http::header::AUTHORIZATION);
         let tenant = way.candidate().interface.tenant.as_deref();
         let body = match call.binding {
             Binding::Grpc => {
-                call.form.with_tenant(&call.body, tenant).ok_or_else(|| ways.link.out_of_reach())?
+                call.form.with_tenant(&call.body, tenant).ok_or_else(|| interfaces.link.out_of_reach())?
             }
             Binding::JsonRpc | Binding::HttpJson => call.body.clone(),
         };
         let handed =
             Handed { method: call.method.clone(), path: call.path, query: call.query, headers: sent, body };
-        let place = ways.link.admit_call(&cx.caller, call.op).await?;
+        let place = interfaces.link.admit_call(&cx.caller, call.op).await?;
         let patience = cx.deadline.map_or_else(
-            || ways.patience(call.op),
+            || interfaces.patience(call.op),
             |deadline| {
-                ways.patience(call.op).min(deadline.saturating_duration_since(std::time::Instant::now()))
+                interfaces
+                    .patience(call.op)
+                    .min(deadline.saturating_duration_since(std::time::Instant::now()))
             },
         );
         let answer = match timeout(patience, way.send(handed)).await {
@@ -111,7 +113,7 @@ impl SealedBackend for Proxy {
             Ok(answer) => understood(way, call.binding, patience, answer).await,
             Err(error) => Err(error),
         };
-        ways.link.learn(&answer);
+        interfaces.link.learn(&answer);
         let answer = answer.map_err(|error| refusal::shown(&error, as_caller))?;
         let due = match call.op {
             Op::SendStreamingMessage if cx.last_event_id.is_none() => Due::First,
@@ -231,10 +233,10 @@ impl Exchange<'_> {
                 let learning = self.learning();
                 let progress = Progress::new(framing, self.due, self.patience);
                 let form = (self.form, framing);
-                let passing = Passing::new(&self.proxy.name, body, form, learning, progress, place);
+                let stream = RelayStream::new(&self.proxy.name, body, form, learning, progress, place);
                 // A gRPC answer without a message has its status in the headers.
                 let is_whole = parts.headers.contains_key("grpc-status");
-                Body::new(if is_whole { passing.whole() } else { passing })
+                Body::new(if is_whole { stream.whole() } else { stream })
             }
             _ => {
                 let body = self.whole(body).await?;

@@ -141,11 +141,11 @@ fn is_stream<T>(response: &http::Response<T>) -> bool {
 }
 
 /// How callers come, and what the agent speaks: as they came, and in our own words.
-fn ways() -> Vec<((Binding, Version), (Binding, Version))> {
+fn interfaces() -> Vec<((Binding, Version), (Binding, Version))> {
     let [rpc, _, rest, _, grpc, _] = FORMS;
-    let mut ways: Vec<_> = FORMS.into_iter().map(|form| (form, form)).collect();
-    ways.extend([(rpc, rest), (rest, rpc), (rpc, grpc)]);
-    ways
+    let mut interfaces: Vec<_> = FORMS.into_iter().map(|form| (form, form)).collect();
+    interfaces.extend([(rpc, rest), (rest, rpc), (rpc, grpc)]);
+    interfaces
 }
 
 /// What looks at a task, in the form of JSON-RPC.
@@ -157,7 +157,7 @@ fn look() -> Asked {
 /// A message is under way until the stream ends that answers it, and what is no message goes on meanwhile.
 #[tokio::test]
 async fn an_agent_has_so_many_messages_at_a_time() {
-    for (number, (ours, theirs)) in ways().into_iter().enumerate() {
+    for (number, (ours, theirs)) in interfaces().into_iter().enumerate() {
         let case = format!("{ours:?} to {theirs:?}");
         let (upstream, feed) = fed(theirs).await;
         let timeout = std::time::Duration::from_millis(50);
@@ -191,7 +191,7 @@ async fn an_agent_has_so_many_messages_at_a_time() {
 /// Five in a row have reached nobody: the next is told so at once, although somebody is there again.
 #[tokio::test]
 async fn an_agent_that_is_not_reached_again_and_again_is_left_alone_for_a_while() {
-    for (ours, theirs) in ways() {
+    for (ours, theirs) in interfaces() {
         let case = format!("{ours:?} to {theirs:?}");
         let (hub, address, base) = left_alone(theirs).await;
         for _ in 0..5 {

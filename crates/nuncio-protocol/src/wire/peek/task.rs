@@ -13,7 +13,7 @@ use crate::lenient::Key;
 /// at its beginning, and nothing after them is parsed: the first occurrence wins. `None` if the answer has
 /// to be decoded, because it is, or begins with, something else.
 #[must_use]
-pub fn task_of(place: TaskPlace, frame: Frame, answer: &[u8]) -> Option<[Cow<'_, str>; 2]> {
+pub fn task_of(place: TaskShape, frame: Frame, answer: &[u8]) -> Option<[Cow<'_, str>; 2]> {
     let level = match frame {
         Frame::JsonRpc => Level::Envelope,
         Frame::Bare => Level::Event,
@@ -37,7 +37,7 @@ pub enum Frame {
 
 /// The location of the task in an event of a dialect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TaskPlace {
+pub enum TaskShape {
     /// In the only member of the event, with this name.
     Inside(&'static str),
     /// The event itself, if its member with this name has this value.
@@ -61,7 +61,7 @@ enum Level {
 }
 
 struct Seek<'t, 'a> {
-    place: TaskPlace,
+    place: TaskShape,
     level: Level,
     told: &'t mut Told<'a>,
 }
@@ -91,13 +91,13 @@ impl<'de> de::Visitor<'de> for Seek<'_, 'de> {
                     map.next_value_seed(Seek { place, level: Level::Event, told })?;
                     return Err(stop());
                 }
-                (Level::Event, TaskPlace::Inside(task), name) => {
+                (Level::Event, TaskShape::Inside(task), name) => {
                     if name == task {
                         map.next_value_seed(Seek { place, level: Level::Task, told })?;
                     }
                     return Err(stop());
                 }
-                (Level::Event, TaskPlace::Marked(mark, task), name) if name == mark => {
+                (Level::Event, TaskShape::Marked(mark, task), name) if name == mark => {
                     let Key(kind) = map.next_value()?;
                     told.is_task = kind == task;
                     if !told.is_task {
@@ -159,7 +159,7 @@ mod tests {
             (old, r#"{"kind":"message","messageId":"m","role":"agent","parts":[],"taskId":"t","contextId":"c"}"#.to_owned(), false),
             (old, r#"{"kind":"status-update","taskId":"t","contextId":"c","final":false,"status":{"state":"working"}}"#.to_owned(), false),
         ] {
-            let place = dialect.task_place().unwrap();
+            let place = dialect.task_shape().unwrap();
             let response = format!(r#"{{"jsonrpc":"2.0","id":"i","result":{event}}}"#);
             let seen = task_of(place, Frame::JsonRpc, response.as_bytes());
             assert_eq!(seen, task_of(place, Frame::Bare, event.as_bytes()), "{event}");
@@ -170,12 +170,12 @@ mod tests {
             }
         }
         let error = r#"{"jsonrpc":"2.0","id":"i","error":{"code":-32001,"message":"no","data":[{"id":"t","contextId":"c"}]}}"#;
-        assert_eq!(task_of(TaskPlace::Inside("task"), Frame::JsonRpc, error.as_bytes()), None);
+        assert_eq!(task_of(TaskShape::Inside("task"), Frame::JsonRpc, error.as_bytes()), None);
         let cut = br#"{"result":{"task":{"id":"t","contextId":"c","status":{"#;
         assert!(
-            task_of(TaskPlace::Inside("task"), Frame::JsonRpc, cut).is_some(),
+            task_of(TaskShape::Inside("task"), Frame::JsonRpc, cut).is_some(),
             "what comes after it does not matter"
         );
-        assert_eq!(task_of(TaskPlace::Inside("task"), Frame::JsonRpc, &cut[..40]), None);
+        assert_eq!(task_of(TaskShape::Inside("task"), Frame::JsonRpc, &cut[..40]), None);
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Learning {
 }
 
 /// A response body that is relayed.
-pub(super) struct Passing {
+pub(super) struct RelayStream {
     /// The name of the agent, for the log.
     agent: Arc<str>,
     body: ForwardBody,
@@ -68,7 +68,7 @@ enum State {
         held: VecDeque<Frame<Bytes>>,
     },
     /// Relaying; held data goes out first.
-    Passing {
+    RelayStream {
         held: VecDeque<Frame<Bytes>>,
     },
     Over,
@@ -76,7 +76,7 @@ enum State {
 
 type Recording = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
-impl Passing {
+impl RelayStream {
     pub(super) fn new(
         agent: &Arc<str>,
         body: ForwardBody,
@@ -92,7 +92,7 @@ impl Passing {
                 held: VecDeque::new(),
                 size: 0,
             },
-            None => State::Passing { held: VecDeque::new() },
+            None => State::RelayStream { held: VecDeque::new() },
         };
         let agent = Arc::clone(agent);
         let is_whole = framing == Framing::Sse;
@@ -115,7 +115,7 @@ impl Passing {
         loop {
             match &mut self.state {
                 State::Over => return Poll::Ready(None),
-                State::Passing { held } => {
+                State::RelayStream { held } => {
                     if let Some(frame) = held.pop_front() {
                         return Poll::Ready(Some(Ok(frame)));
                     }
@@ -124,7 +124,7 @@ impl Passing {
                 State::Recording { recording, held } => {
                     let recorded = ready!(recording.as_mut().poll(cx));
                     let held = std::mem::take(held);
-                    self.state = State::Passing { held };
+                    self.state = State::RelayStream { held };
                     if let Err(error) = recorded {
                         return Poll::Ready(Some(Err(error)));
                     }
@@ -134,7 +134,7 @@ impl Passing {
                         Some(Ok(frame)) => frame,
                         Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                         None => {
-                            self.state = State::Passing { held: std::mem::take(held) };
+                            self.state = State::RelayStream { held: std::mem::take(held) };
                             continue;
                         }
                     };
@@ -158,7 +158,7 @@ impl Passing {
         };
         self.state = match event.and_then(|event| self.form.subject(event)) {
             Some(subject) => State::Recording { recording: record(learning, subject), held },
-            None => State::Passing { held },
+            None => State::RelayStream { held },
         };
     }
 
@@ -202,7 +202,7 @@ fn record(learning: Learning, subject: Subject) -> Recording {
     Box::pin(async move { learning.owners.record(&learning.caller, &subject).await })
 }
 
-impl Body for Passing {
+impl Body for RelayStream {
     type Data = Bytes;
     type Error = Error;
 
@@ -240,7 +240,7 @@ impl Body for Passing {
         match &self.state {
             State::Over => true,
             State::Recording { .. } => false,
-            State::Learning { held, .. } | State::Passing { held } => {
+            State::Learning { held, .. } | State::RelayStream { held } => {
                 self.is_whole && held.is_empty() && self.body.is_end_stream()
             }
         }

@@ -7,40 +7,42 @@ use std::{sync::Arc, time::Duration};
 use futures_util::{StreamExt as _, stream};
 use nuncio_client::{Candidate, Direct};
 use nuncio_protocol::{
-    CallContext, Caller, Carrier, Error, ErrorKind, Event, EventStream, Message, Result, SendMessageRequest,
-    SendMessageResponse, StreamItem,
+    CallContext, CallHandler, Caller, Error, ErrorKind, Event, EventStream, Message, Result,
+    SendMessageRequest, SendMessageResponse, StreamItem,
     op::{Call, Op, Reply},
 };
 use nuncio_server::bind::Subject;
 use tokio::time::timeout;
 
-use super::{super::link::refusal, Proxy, Ways, late, owners::not_found, push::Inline};
+use super::{super::link::refusal, Interfaces, Proxy, late, owners::not_found, push::Inline};
 
-impl Carrier for Proxy {
-    async fn carry(&self, cx: &CallContext, call: Call) -> Result<Reply> {
-        let ways = self.ways()?;
+impl CallHandler for Proxy {
+    async fn handle(&self, cx: &CallContext, call: Call) -> Result<Reply> {
+        let interfaces = self.interfaces()?;
         match call {
-            Call::SendMessage(req) => self.send(&ways, cx, req, Call::SendMessage).await,
-            Call::SendStreamingMessage(req) => self.send(&ways, cx, req, Call::SendStreamingMessage).await,
+            Call::SendMessage(req) => self.send(&interfaces, cx, req, Call::SendMessage).await,
+            Call::SendStreamingMessage(req) => {
+                self.send(&interfaces, cx, req, Call::SendStreamingMessage).await
+            }
             Call::GetTask(_) | Call::CancelTask(_) | Call::SubscribeToTask(_) => {
                 self.require(&cx.caller, call.task().unwrap_or_default()).await?;
-                self.ask(&ways, cx, call).await
+                self.ask(&interfaces, cx, call).await
             }
-            Call::ListTasks(req) => self.list(&ways, cx, *req).await.map(Reply::Tasks),
+            Call::ListTasks(req) => self.list(&interfaces, cx, *req).await.map(Reply::Tasks),
             Call::CreateTaskPushNotificationConfig(req) => {
-                self.create_webhook(&ways, cx, *req).await.map(Reply::PushConfig)
+                self.create_webhook(&interfaces, cx, *req).await.map(Reply::PushConfig)
             }
             Call::GetTaskPushNotificationConfig(req) => {
-                self.webhook(&ways, cx, &req).await.map(Reply::PushConfig)
+                self.webhook(&interfaces, cx, &req).await.map(Reply::PushConfig)
             }
             Call::ListTaskPushNotificationConfigs(req) => {
-                self.webhooks(&ways, cx, &req).await.map(Reply::PushConfigs)
+                self.webhooks(&interfaces, cx, &req).await.map(Reply::PushConfigs)
             }
             Call::DeleteTaskPushNotificationConfig(req) => {
-                self.delete_webhook(&ways, cx, &req).await.map(|()| Reply::Empty)
+                self.delete_webhook(&interfaces, cx, &req).await.map(|()| Reply::Empty)
             }
             Call::GetExtendedAgentCard(req) => {
-                self.extended_card(&ways, cx, Call::GetExtendedAgentCard(req)).await
+                self.extended_card(&interfaces, cx, Call::GetExtendedAgentCard(req)).await
             }
         }
     }
@@ -86,16 +88,16 @@ impl Proxy {
     }
 
     /// Makes a call to the agent, once.
-    pub(super) async fn ask(&self, ways: &Ways, cx: &CallContext, call: Call) -> Result<Reply> {
+    pub(super) async fn ask(&self, interfaces: &Interfaces, cx: &CallContext, call: Call) -> Result<Reply> {
         let op = call.op();
-        let out = self.outgoing(ways, cx, op)?;
-        let Candidate { version, binding, .. } = *ways.typed.candidate();
+        let out = self.outgoing(interfaces, cx, op)?;
+        let Candidate { version, binding, .. } = *interfaces.typed.candidate();
         let mut is_lossy = cx.has_unknown_fields || !call.fits(version, binding);
-        let place = ways.link.admit_call(&cx.caller, op).await?;
+        let place = interfaces.link.admit_call(&cx.caller, op).await?;
         // For a stream, this is the time until it begins.
         let service =
-            self.telemetry.outbound(&self.name, cx.trace.as_ref(), Arc::<Direct>::clone(&ways.typed));
-        let patience = ways.patience(op);
+            self.telemetry.outbound(&self.name, cx.trace.as_ref(), Arc::<Direct>::clone(&interfaces.typed));
+        let patience = interfaces.patience(op);
         let outcome = match timeout(patience, service.call(&out, call)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(late()),
@@ -103,9 +105,9 @@ impl Proxy {
         if let (Ok(reply), Some(binding)) = (&outcome, cx.binding) {
             is_lossy |= !reply.fits(cx.version, binding);
         }
-        ways.translations.count(cx.version, cx.binding, is_lossy);
-        ways.link.learn(&outcome);
-        let as_caller = ways.link.settings.forward_headers.contains(&http::header::AUTHORIZATION);
+        interfaces.translations.count(cx.version, cx.binding, is_lossy);
+        interfaces.link.learn(&outcome);
+        let as_caller = interfaces.link.settings.forward_headers.contains(&http::header::AUTHORIZATION);
         let shown = move |error: Error| refusal::passed(&error, as_caller);
         match outcome.map_err(shown)? {
             Reply::Stream(events) => {
@@ -124,11 +126,11 @@ impl Proxy {
     }
 
     /// The context of the outgoing call. The caller's identity is not forwarded.
-    fn outgoing(&self, ways: &Ways, cx: &CallContext, op: Op) -> Result<CallContext> {
+    fn outgoing(&self, interfaces: &Interfaces, cx: &CallContext, op: Op) -> Result<CallContext> {
         let hops = self.hops(cx)?;
-        let mut out = CallContext::new(ways.typed.candidate().version);
+        let mut out = CallContext::new(interfaces.typed.candidate().version);
         out.extensions.clone_from(&cx.extensions);
-        out.deadline = ways.deadline(cx, op);
+        out.deadline = interfaces.deadline(cx, op);
         out.trace = Some(self.trace(cx, &hops));
         out.last_event_id = cx.last_event_id;
         out.idempotency_key = self.idempotency_key(cx);
@@ -139,7 +141,7 @@ impl Proxy {
 
     async fn send(
         &self,
-        ways: &Ways,
+        interfaces: &Interfaces,
         cx: &CallContext,
         mut req: Box<SendMessageRequest>,
         make: fn(Box<SendMessageRequest>) -> Call,
@@ -153,7 +155,7 @@ impl Proxy {
         let given = req.configuration.as_mut().and_then(|wanted| wanted.task_push_notification_config.take());
         let inline = match given {
             Some(given) => {
-                let inline = self.begin_webhook(ways, cx, given).await?;
+                let inline = self.begin_webhook(interfaces, cx, given).await?;
                 if let Some(wanted) = &mut req.configuration {
                     wanted.task_push_notification_config = Some(inline.theirs.clone());
                 }
@@ -161,7 +163,7 @@ impl Proxy {
             }
             None => None,
         };
-        let outcome = self.ask(ways, cx, make(req)).await;
+        let outcome = self.ask(interfaces, cx, make(req)).await;
         match outcome {
             // A resumed stream may be silent for long, so its first event is not awaited here.
             Ok(Reply::Stream(events)) if cx.last_event_id.is_some() && inline.is_none() => {
@@ -237,15 +239,17 @@ impl Proxy {
     }
 
     /// The agent's extended card with the hub's interfaces, for authenticated callers.
-    async fn extended_card(&self, ways: &Ways, cx: &CallContext, call: Call) -> Result<Reply> {
-        if !ways.link.settings.extended_card || ways.card().capabilities.extended_agent_card != Some(true) {
+    async fn extended_card(&self, interfaces: &Interfaces, cx: &CallContext, call: Call) -> Result<Reply> {
+        if !interfaces.link.settings.extended_card
+            || interfaces.card().capabilities.extended_agent_card != Some(true)
+        {
             return Err(Error::new(ErrorKind::UnsupportedOperation, "this agent has no extended card"));
         }
         if cx.caller.principal().is_none() {
             let why = "the extended card is for authenticated callers";
             return Err(Error::new(ErrorKind::Unauthenticated, why));
         }
-        match self.ask(ways, cx, call).await? {
+        match self.ask(interfaces, cx, call).await? {
             Reply::Card(theirs) => Ok(Reply::Card(Box::new(self.shown_card(&theirs)))),
             reply => Ok(reply),
         }

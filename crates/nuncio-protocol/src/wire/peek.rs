@@ -15,12 +15,12 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-pub use self::task::{Frame, TaskPlace, task_of};
+pub use self::task::{Frame, TaskShape, task_of};
 use crate::{lenient::Key, metadata::LEFTOVER, op::Op};
 
 /// The summary of a request.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Glance<'a> {
+pub struct RequestSummary<'a> {
     /// The tenant, for routing.
     pub tenant: Option<Cow<'a, str>>,
     /// The task of the request, or the task that its message continues.
@@ -33,7 +33,7 @@ pub struct Glance<'a> {
     pub webhook: bool,
 }
 
-impl<'a> Glance<'a> {
+impl<'a> RequestSummary<'a> {
     /// Summarises the JSON parameters of an operation, in any version; `None` if they have more than one
     /// reading, are invalid, or belong to an operation that needs decoding.
     #[must_use]
@@ -203,12 +203,13 @@ mod tests {
     #[test]
     fn whom_a_request_is_about() {
         let send = r#"{"message":{"messageId":"m","taskId":"t","contextId":"c\u00e9","referenceTaskIds":["r","s"],"x":{"taskId":"no"}},"metadata":{"taskId":"no"}}"#;
-        let glance = Glance::at(Op::SendMessage, Some(send)).unwrap();
-        assert_eq!(glance.task.as_deref(), Some("t"));
-        assert_eq!(glance.context.as_deref(), Some("cé"));
-        assert_eq!(glance.references, ["r", "s"]);
-        assert!(!glance.webhook && glance.tenant.is_none());
-        let get = Glance::at(Op::GetTask, Some(r#"{"id":"t","tenant":"a","historyLength":1}"#)).unwrap();
+        let summary = RequestSummary::at(Op::SendMessage, Some(send)).unwrap();
+        assert_eq!(summary.task.as_deref(), Some("t"));
+        assert_eq!(summary.context.as_deref(), Some("cé"));
+        assert_eq!(summary.references, ["r", "s"]);
+        assert!(!summary.webhook && summary.tenant.is_none());
+        let get =
+            RequestSummary::at(Op::GetTask, Some(r#"{"id":"t","tenant":"a","historyLength":1}"#)).unwrap();
         assert_eq!((get.task.as_deref(), get.tenant.as_deref()), (Some("t"), Some("a")));
         for (config, expected) in [
             ("null", false),
@@ -218,7 +219,7 @@ mod tests {
         ] {
             let params = format!(r#"{{"message":{{}},"configuration":{config}}}"#);
             assert_eq!(
-                Glance::at(Op::SendMessage, Some(&params)).map(|glance| glance.webhook),
+                RequestSummary::at(Op::SendMessage, Some(&params)).map(|summary| summary.webhook),
                 Some(expected)
             );
         }
@@ -247,10 +248,10 @@ mod tests {
             "[]",
             "{}",
         ] {
-            assert_eq!(Glance::at(Op::SendMessage, Some(params)), None, "{params}");
+            assert_eq!(RequestSummary::at(Op::SendMessage, Some(params)), None, "{params}");
         }
         for params in [r#"{"ID":"a"}"#, r#"{"id":"a","taskId":"b"}"#, r#"{"id":"a","name":"tasks/b"}"#] {
-            assert_eq!(Glance::at(Op::GetTask, Some(params)), None, "{params}");
+            assert_eq!(RequestSummary::at(Op::GetTask, Some(params)), None, "{params}");
         }
         assert!(is_plain_envelope(r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{},"extra":1}"#));
         assert!(!is_plain_envelope(r#"{"jsonrpc":"2.0","id":1,"method":"m","Method":"n"}"#));

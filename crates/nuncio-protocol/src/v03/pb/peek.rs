@@ -1,4 +1,4 @@
-//! Extracts the data that a relay needs from a request: see [`Glance`]. v0.3 names tasks by a path, and has
+//! Extracts the data that a relay needs from a request: see [`RequestSummary`]. v0.3 names tasks by a path, and has
 //! no tenant.
 
 use bytes::Bytes;
@@ -6,9 +6,9 @@ use prost::Message;
 
 use crate::{
     op::Op,
-    pb::glance::{Configuration, Said, at_message},
+    pb::peek::{Configuration, Said, at_message},
     v03::{leftover::LEFTOVER, name::Name},
-    wire::glance::Glance,
+    wire::peek::RequestSummary,
 };
 
 #[derive(Clone, PartialEq, Message)]
@@ -25,7 +25,7 @@ struct Target {
     name: String,
 }
 
-pub(super) fn glance(op: Op, bytes: Bytes) -> Option<Glance<'static>> {
+pub(super) fn peek(op: Op, bytes: Bytes) -> Option<RequestSummary<'static>> {
     Some(match op {
         Op::SendMessage | Op::SendStreamingMessage => {
             // The leftover in the metadata may reference further tasks.
@@ -37,7 +37,10 @@ pub(super) fn glance(op: Op, bytes: Bytes) -> Option<Glance<'static>> {
         }
         Op::GetTask | Op::CancelTask | Op::SubscribeToTask => {
             let (task, None) = Name::parse(&Target::decode(bytes).ok()?.name)?.split() else { return None };
-            Glance { task: task.map(|task| task.as_str().to_owned().into()), ..Glance::default() }
+            RequestSummary {
+                task: task.map(|task| task.as_str().to_owned().into()),
+                ..RequestSummary::default()
+            }
         }
         _ => return None,
     })

@@ -1,4 +1,4 @@
-//! Extracts the data that a relay needs from the bytes of a request: see [`Glance`].
+//! Extracts the data that a relay needs from the bytes of a request: see [`RequestSummary`].
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use prost::{
@@ -6,7 +6,7 @@ use prost::{
     encoding::{self, DecodeContext, WireType},
 };
 
-use crate::{op::Op, wire::glance::Glance};
+use crate::{op::Op, wire::peek::RequestSummary};
 
 /// The field number of the tenant, in every request that is relayed.
 const TENANT: u32 = 1;
@@ -49,26 +49,28 @@ struct Target {
 }
 
 /// The summary of a request.
-pub(super) fn glance(op: Op, bytes: Bytes) -> Option<Glance<'static>> {
+pub(super) fn peek(op: Op, bytes: Bytes) -> Option<RequestSummary<'static>> {
     Some(match op {
         Op::SendMessage | Op::SendStreamingMessage => {
             let send = Send::decode(bytes).ok()?;
-            let mut glance = at_message(send.message?, send.configuration);
-            glance.tenant = some(send.tenant);
-            glance
+            let mut summary = at_message(send.message?, send.configuration);
+            summary.tenant = some(send.tenant);
+            summary
         }
         Op::GetTask | Op::CancelTask | Op::SubscribeToTask => {
             let target = Target::decode(bytes).ok()?;
-            Glance { tenant: some(target.tenant), task: some(target.id), ..Glance::default() }
+            RequestSummary { tenant: some(target.tenant), task: some(target.id), ..RequestSummary::default() }
         }
         // Its second field is a context.
-        Op::ListTasks => Glance { tenant: some(Target::decode(bytes).ok()?.tenant), ..Glance::default() },
+        Op::ListTasks => {
+            RequestSummary { tenant: some(Target::decode(bytes).ok()?.tenant), ..RequestSummary::default() }
+        }
         _ => return None,
     })
 }
 
-pub(crate) fn at_message(said: Said, configuration: Option<Configuration>) -> Glance<'static> {
-    Glance {
+pub(crate) fn at_message(said: Said, configuration: Option<Configuration>) -> RequestSummary<'static> {
+    RequestSummary {
         tenant: None,
         task: some(said.task_id),
         context: some(said.context_id),
@@ -120,12 +122,12 @@ mod tests {
             }),
             ..pb::SendMessageRequest::default()
         };
-        let glance = glance(Op::SendMessage, send.encode_to_vec().into()).unwrap();
-        assert_eq!(glance.tenant.as_deref(), Some("agent"));
-        assert_eq!((glance.task.as_deref(), glance.context.as_deref()), (Some("t"), Some("c")));
-        assert_eq!((glance.references.as_slice(), glance.webhook), (&["r".into()][..], false));
+        let summary = peek(Op::SendMessage, send.encode_to_vec().into()).unwrap();
+        assert_eq!(summary.tenant.as_deref(), Some("agent"));
+        assert_eq!((summary.task.as_deref(), summary.context.as_deref()), (Some("t"), Some("c")));
+        assert_eq!((summary.references.as_slice(), summary.webhook), (&["r".into()][..], false));
         let list = pb::ListTasksRequest { context_id: "c".to_owned(), ..pb::ListTasksRequest::default() };
-        assert_eq!(super::glance(Op::ListTasks, list.encode_to_vec().into()), Some(Glance::default()));
+        assert_eq!(peek(Op::ListTasks, list.encode_to_vec().into()), Some(RequestSummary::default()));
     }
 
     #[test]
