@@ -43,6 +43,7 @@ mod signing;
 mod target;
 mod telemetry;
 mod trail;
+mod welcome;
 
 pub use nuncio_server::store::OpenError;
 

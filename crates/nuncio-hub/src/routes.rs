@@ -3,6 +3,7 @@
 //! | path | access | handler |
 //! |---|---|---|
 //! | `/healthz`, `/readyz`, the JWKS | anyone | `health`, `signing` |
+//! | `/`, for a browser | anyone | `welcome` |
 //! | gRPC's health and reflection | anyone but pages of other sites | `grpc` |
 //! | `/agents`, the catalogs | caller | `directory` |
 //! | gRPC calls | caller | the agent that the tenant names |
@@ -36,6 +37,7 @@ use crate::{
     grpc::{self, Health},
     health,
     target::{RouteAccess, Target},
+    welcome,
 };
 
 /// Paths of a card, below the address of its agent.
@@ -49,6 +51,8 @@ pub(crate) struct RouteTable {
     fleet: Arc<Fleet>,
     paths: Paths<Found>,
     routes: Vec<Route>,
+    /// The page for browsers, which shares the root with the default agent.
+    welcome: usize,
 }
 
 struct Route {
@@ -84,7 +88,9 @@ impl RouteTable {
         options: &BindOptions,
     ) -> Result<(Self, Health)> {
         let agent = Route { access: RouteAccess::Caller, to: To::Agent };
-        let mut table = Self { fleet: Arc::clone(fleet), paths: Paths::new(), routes: vec![agent] };
+        let mut table =
+            Self { fleet: Arc::clone(fleet), paths: Paths::new(), routes: vec![agent], welcome: AGENT };
+        table.welcome = table.push(RouteAccess::Anyone, welcome::handler());
         for path in CARD_PATHS {
             let card = || Found { is_card_path: true, ..Found::default() };
             table.paths.insert(format!("/agents/{{name}}{path}"), card())?;
@@ -137,6 +143,9 @@ impl RouteTable {
 
     /// Finds the target of a request.
     pub(crate) fn find(&self, request: &Request) -> Target {
+        if welcome::is_wanted(request) {
+            return Target::new(self.welcome, RouteAccess::Anyone, false, None);
+        }
         let is_named = |found: &Match<'_, '_, &Found>| found.params.get("name") != Some("");
         let Some(found) = self.paths.at(request.uri().path()).ok().filter(is_named) else {
             return Target::new(AGENT, RouteAccess::Caller, false, None);

@@ -57,3 +57,31 @@ async fn each_path_has_one_target() {
         assert_eq!(found, expected, "{method} {path}");
     }
 }
+
+/// A browser at the root reads a page, whoever it is; programs reach the default agent there.
+#[tokio::test]
+async fn a_browser_at_the_root_gets_a_page() {
+    let table = table().await;
+    let firefox = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    for (method, path, accept, is_page) in [
+        ("GET", "/", firefox, true),
+        ("HEAD", "/", "application/json, Text/HTML;q=0.1", true),
+        ("POST", "/", firefox, false),
+        ("GET", "/", "*/*", false),
+        ("GET", "/", "application/json", false),
+        ("GET", "/", "text/html-like", false),
+        ("GET", "/agents/up", firefox, false),
+        ("GET", "/.well-known/agent-card.json", firefox, false),
+    ] {
+        let request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept);
+        let request = Box::new(request.body(Body::empty()).unwrap());
+        let target = table.find(&request);
+        assert_eq!(target.access == RouteAccess::Anyone, is_page, "{method} {path} {accept}");
+        let response = table.serve(target, None, request).await;
+        let is_html = response.headers().get(header::CONTENT_TYPE).is_some_and(|media_type| {
+            media_type.to_str().unwrap().starts_with("text/html")
+                && response.headers().contains_key(header::CONTENT_SECURITY_POLICY)
+        });
+        assert_eq!(is_html, is_page, "{method} {path} {accept}");
+    }
+}
