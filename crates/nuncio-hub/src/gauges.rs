@@ -74,8 +74,8 @@ impl Gauges {
         let backlog = self.store.backlog().await?;
         let oldest = backlog.oldest.and_then(|oldest| u64::try_from(oldest.as_millis()).ok());
         let age = oldest.map(|oldest| since_1970().saturating_sub(Duration::from_millis(oldest)));
-        self.metrics.owed.set(backlog.pending.cast_signed());
-        self.metrics.oldest_owed.set(age.unwrap_or_default().as_secs_f64());
+        self.metrics.pending.set(backlog.pending.cast_signed());
+        self.metrics.oldest_pending.set(age.unwrap_or_default().as_secs_f64());
         let tasks = self.store.count_tasks().await?;
         // Removes the values of states that no task has any more.
         self.metrics.tasks.clear();

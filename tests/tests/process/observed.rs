@@ -90,7 +90,7 @@ async fn numbers_are_told_to_whoever_is_on_this_machine() {
         r#"operation="SendMessage",version="1.0",binding="JSONRPC",outcome="ok"} 1"#,
         r#"operation="ListTasks",version="1.0",binding="HTTP+JSON",outcome="ok"} 1"#,
         r#"nuncio_tasks{agent="echo",state="completed"} 1"#,
-        "nuncio_owed_deliveries 0",
+        "nuncio_pending_deliveries 0",
         "nuncio_ready 1",
         "nuncio_build_info{version=",
         "# EOF",

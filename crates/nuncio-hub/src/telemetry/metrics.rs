@@ -66,7 +66,7 @@ definitions! {
         "Time from a call to the first event of its stream";
     STREAMS Gauge "open_streams" ["agent"]
         "Open streams";
-    UNSAID Counter "unsaid_versions" ["agent" "binding"]
+    INFERRED_VERSIONS Counter "inferred_versions" ["agent" "binding"]
         "Calls without a version that were accepted all the same (lenient mode)";
     RESPONSES Counter "http_responses" ["status"]
         "HTTP responses of the public listener";
@@ -74,9 +74,9 @@ definitions! {
         "Stored tasks by state; the number is at most 15 seconds old";
     RUNNING Gauge "running_tasks" ["agent"]
         "Executions running in this process";
-    OWED Gauge "owed_deliveries" []
+    PENDING_DELIVERIES Gauge "pending_deliveries" []
         "Pending webhook deliveries; the number is at most 15 seconds old";
-    OLDEST_OWED Gauge "oldest_owed_delivery_seconds" []
+    OLDEST_PENDING Gauge "oldest_pending_delivery_seconds" []
         "Age of the oldest pending delivery; 0 if there is none";
     DELIVERIES Counter "delivery_attempts" ["outcome"]
         "Delivery attempts by outcome: delivered, retried (tried again later) or dead (given up)";
@@ -135,13 +135,13 @@ pub(crate) struct Metrics {
     request_seconds: Histograms<4>,
     first_event_seconds: Histograms<4>,
     streams: Gauges<1>,
-    unsaid: Counters<2>,
+    inferred_versions: Counters<2>,
     responses: Counters<1>,
     by_status: [OnceLock<Counter>; 600],
     pub(crate) tasks: Gauges<2>,
     pub(super) running: Gauges<1>,
-    pub(crate) owed: Gauge,
-    pub(crate) oldest_owed: Gauge<f64, AtomicU64>,
+    pub(crate) pending: Gauge,
+    pub(crate) oldest_pending: Gauge<f64, AtomicU64>,
     deliveries: [Counter; 3],
     delivery_seconds: Histogram,
     translations: Counters<6>,
@@ -183,12 +183,12 @@ impl Default for Metrics {
         let request_seconds = register(r, &REQUEST_SECONDS, histograms());
         let first_event_seconds = register(r, &FIRST_EVENT_SECONDS, histograms());
         let streams = register(r, &STREAMS, Gauges::default());
-        let unsaid = register(r, &UNSAID, Counters::default());
+        let inferred_versions = register(r, &INFERRED_VERSIONS, Counters::default());
         let responses = register(r, &RESPONSES, Counters::default());
         let tasks = register(r, &TASKS, Gauges::default());
         let running = register(r, &RUNNING, Gauges::default());
-        let owed = register(r, &OWED, Gauge::default());
-        let oldest_owed = register(r, &OLDEST_OWED, Gauge::default());
+        let pending = register(r, &PENDING_DELIVERIES, Gauge::default());
+        let oldest_pending = register(r, &OLDEST_PENDING, Gauge::default());
         let deliveries = register(r, &DELIVERIES, Counters::<1>::default());
         let delivery_seconds = register(r, &DELIVERY_SECONDS, seconds());
         let translations = register(r, &TRANSLATIONS, Counters::default());
@@ -227,12 +227,12 @@ impl Default for Metrics {
             request_seconds,
             first_event_seconds,
             streams,
-            unsaid,
+            inferred_versions,
             responses,
             tasks,
             running,
-            owed,
-            oldest_owed,
+            pending,
+            oldest_pending,
             delivery_seconds,
             translations,
             denials,
@@ -378,7 +378,7 @@ pub(super) struct Agent {
 pub(super) struct Cell {
     pub(super) seconds: Histogram,
     pub(super) first_event_seconds: Option<Histogram>,
-    unsaid: OnceLock<Counter>,
+    inferred_versions: OnceLock<Counter>,
     ok: OnceLock<Counter>,
     abandoned: OnceLock<Counter>,
     errors: [OnceLock<Counter>; ErrorKind::TABLE.len()],
@@ -409,7 +409,7 @@ impl Agent {
             Cell {
                 seconds: self.metrics.request_seconds.get_or_create_owned(&labels(&REQUEST_SECONDS, values)),
                 first_event_seconds: op.row().streaming.then(first_event),
-                unsaid: OnceLock::new(),
+                inferred_versions: OnceLock::new(),
                 ok: OnceLock::new(),
                 abandoned: OnceLock::new(),
                 errors: [const { OnceLock::new() }; ErrorKind::TABLE.len()],
@@ -440,8 +440,8 @@ impl Agent {
     /// Counts a call without a version.
     pub(super) fn count_unsaid(&self, op: Op, version: Version, binding: Option<Binding>) {
         let values = [&*self.name, binding.map_or(NONE, Binding::as_str)];
-        let make = || self.metrics.unsaid.get_or_create_owned(&labels(&UNSAID, values));
-        self.cell(op, version, binding).unsaid.get_or_init(make).inc();
+        let make = || self.metrics.inferred_versions.get_or_create_owned(&labels(&INFERRED_VERSIONS, values));
+        self.cell(op, version, binding).inferred_versions.get_or_init(make).inc();
     }
 }
 

@@ -125,7 +125,7 @@ async fn calls_are_counted_by_how_they_end() {
         format!(r#"nuncio_request_seconds_count{}}} 1"#, by("GetTask")),
         format!(r#"nuncio_first_event_seconds_count{}}} 0"#, by("SubscribeToTask")),
         r#"nuncio_open_streams{agent="echo"} 1"#.to_owned(),
-        r#"nuncio_unsaid_versions_total{agent="echo",binding="JSONRPC"} 4"#.to_owned(),
+        r#"nuncio_inferred_versions_total{agent="echo",binding="JSONRPC"} 4"#.to_owned(),
     ] {
         assert!(text.contains(&expected), "{expected}\n{text}");
     }

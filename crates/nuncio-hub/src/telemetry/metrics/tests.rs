@@ -93,7 +93,7 @@ fn what_was_counted_is_told() {
         format!(r#"nuncio_requests_total{{{stream},outcome="abandoned"}} 1"#),
         format!(r#"nuncio_requests_total{{{stream},outcome="task_not_found"}} 1"#),
         r#"version="1.0",binding="-",outcome="ok"} 1"#.to_owned(),
-        r#"nuncio_unsaid_versions_total{agent="echo",binding="GRPC"} 1"#.to_owned(),
+        r#"nuncio_inferred_versions_total{agent="echo",binding="GRPC"} 1"#.to_owned(),
         r#"nuncio_http_responses_total{status="404"} 1"#.to_owned(),
         r#"nuncio_tasks{agent="echo",state="input_required"} 7"#.to_owned(),
         r#"nuncio_running_tasks{agent="echo"} 2"#.to_owned(),
