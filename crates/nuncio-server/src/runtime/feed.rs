@@ -186,7 +186,10 @@ impl Feed {
                 Look::Refused(error) => return self.fail(error),
                 // The task is left to the next server. The client reconnects there with its last id.
                 Look::Lost if self.draining.is_cancelled() && self.cursor > Seq::ZERO => return None,
-                Look::Lost => return self.fail(super::unavailable()),
+                Look::Lost => match self.core.continued_elsewhere(&self.live).await {
+                    Ok(live) => self.live = Follower::new(live),
+                    Err(error) => return self.fail(error),
+                },
                 Look::UpToDate | Look::Over => return None,
             }
         }
@@ -243,7 +246,7 @@ enum Look {
     UpToDate,
     /// End.
     Over,
-    /// Fail: memory and store differ.
+    /// Continue with the task of the store, from which memory differs.
     Lost,
 }
 

@@ -40,8 +40,8 @@ pub(super) struct Operations {
 /// The outcome of a send.
 enum Answered {
     With(SendMessageResponse),
-    /// The live task was lost: the store has other entries than memory.
-    Lost(LiveTaskRef, Error),
+    /// The live task was lost: the store has other entries than memory. The number is that of the turn.
+    Lost(LiveTaskRef, Seq, Error),
     Refused(Error),
 }
 
@@ -49,7 +49,7 @@ impl Answered {
     fn into_result(self) -> Result<SendMessageResponse> {
         match self {
             Self::With(response) => Ok(response),
-            Self::Lost(_, error) | Self::Refused(error) => Err(error),
+            Self::Lost(_, _, error) | Self::Refused(error) => Err(error),
         }
     }
 }
@@ -232,10 +232,17 @@ impl Operations {
         let wait = !configuration.is_some_and(|configuration| configuration.return_immediately);
         let admitted = core.admit(cx, &scope, req, !wait).await?;
         let mut response = match self.answered(cx, &scope, admitted, wait).await {
-            Answered::Lost(live, error) => {
-                // Another server may have received the same message first.
-                let known =
-                    Box::pin(core.taken_elsewhere(cx, live.key.as_ref(), &live)).await?.ok_or(error)?;
+            Answered::Lost(live, turn, error) => {
+                // Another server may have received the same message first, or has taken the task over or
+                // canceled it.
+                let known = Box::pin(core.taken_elsewhere(cx, live.key.as_ref(), &live)).await?;
+                let known = match known {
+                    Some(known) => known,
+                    None => {
+                        let live = core.continued_elsewhere(&live).await.map_err(|_| error)?;
+                        Admitted::Joined(live, turn)
+                    }
+                };
                 drop(live);
                 Box::pin(self.answered(cx, &scope, known, wait)).await.into_result()?
             }
@@ -274,7 +281,7 @@ impl Operations {
         };
         match core.answer(&live, turn, cx, wait).await {
             Ok(response) => Answered::With(response),
-            Err(error) if live.lock().is_lost() => Answered::Lost(live, error),
+            Err(error) if live.lock().is_lost() => Answered::Lost(live, turn, error),
             Err(error) => Answered::Refused(error),
         }
     }

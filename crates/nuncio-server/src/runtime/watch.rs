@@ -6,9 +6,12 @@ use std::{
     time::Duration,
 };
 
-use nuncio_protocol::{Seq, TaskId};
+use nuncio_protocol::{ErrorKind, Result, Seq, TaskId};
 
-use super::{Core, live::LiveTaskRef};
+use super::{
+    Core,
+    live::{LiveTask, LiveTaskRef},
+};
 
 /// The interval at which the store is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -46,6 +49,23 @@ impl Core {
         for live in live.iter().filter(|live| moved.contains(&live.id)) {
             self.follow_other(live).await;
         }
+    }
+
+    /// The task that was lost here, as another server continues or has settled it: callers that wait for the
+    /// task see that outcome.
+    ///
+    /// # Errors
+    /// No other server has the task, or the store is down.
+    pub(super) async fn continued_elsewhere(self: &Arc<Self>, lost: &LiveTask) -> Result<LiveTaskRef> {
+        let live = match self.live(&lost.scope, &lost.id).await {
+            Err(error) if error.kind() == ErrorKind::TaskNotFound => return Err(super::unavailable()),
+            live => live?,
+        };
+        let continues = {
+            let state = live.lock();
+            state.owned_elsewhere || state.state().is_terminal() || state.state().is_interrupted()
+        };
+        if continues { Ok(live) } else { Err(super::unavailable()) }
     }
 
     async fn follow_other(&self, live: &LiveTaskRef) {

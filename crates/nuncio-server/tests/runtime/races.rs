@@ -269,6 +269,26 @@ async fn a_cancel_wins_over_a_task_that_another_server_writes_to_all_the_time() 
     assert_eq!(second.cancel(&task.id).await.unwrap().status.state, TaskState::Canceled);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_cancel_at_another_server_is_the_outcome_for_streams_and_sends_here() {
+    let data = MemoryStore::default();
+    let first = server(&data, ScriptedExecutor::steps([Step::Working, Step::Hang]), |builder| builder);
+    let second = server(&data, ScriptedExecutor::steps([]), |builder| builder);
+    let sender = first.clone();
+    let waits = tokio::spawn(async move { sender.task("hi").await });
+    settle().await;
+    let list = first.runtime.list_tasks(&first.cx, ListTasksRequest::default()).await.unwrap();
+    let task = list.tasks[0].clone();
+    let stream = first.subscribe(&task.id).await.unwrap();
+    first.until(&task.id, TaskState::Working).await.unwrap();
+    settle().await;
+    let canceled = second.cancel(&task.id).await.unwrap();
+    assert_eq!(canceled.status.state, TaskState::Canceled);
+    let shown = lines(stream).await;
+    assert_eq!(shown.last().unwrap(), "3 status canceled", "{shown:?}");
+    assert_eq!(waits.await.unwrap().unwrap().status.state, TaskState::Canceled);
+}
+
 /// As many as there are cores, so that two follow-ups are really at it at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_messages_at_the_same_time_the_one_that_waits_is_kept() {
