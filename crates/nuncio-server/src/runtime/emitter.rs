@@ -9,7 +9,7 @@ use nuncio_protocol::{
 };
 
 use super::record::Recorder;
-use crate::{id::new_id, size::MOST_MEMO};
+use crate::{id::new_id, size::MOST_MEMO, store::PutRecord};
 
 /// Writes the events of an execution. When a call returns, the event has its place in the task's log; it is shown to
 /// callers when it is in the store ([`Self::flush`] waits for that). Parts of an agent may emit concurrently
@@ -168,6 +168,15 @@ impl Emitter {
             )));
         }
         self.recorder.remember(memo)
+    }
+
+    /// Writes a record in one piece with the next event, in place of the record that is there: `expect` does not count. It
+    /// is there exactly if the event is. A second one before that event replaces the first, and a direct reply drops it.
+    ///
+    /// # Errors
+    /// The execution is over.
+    pub fn put_record(&self, record: PutRecord) -> Result<()> {
+        self.recorder.put_record(record)
     }
 
     /// An event whole, as somebody else said it: a status or a piece of an artifact with all that it carries,

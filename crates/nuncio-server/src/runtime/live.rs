@@ -322,6 +322,7 @@ mod tests {
             webhook: None,
             push: false,
             memo: None,
+            record: None,
         };
         {
             let mut state = live.lock();

@@ -21,7 +21,7 @@ use crate::{
     clock::now,
     id::new_id,
     size,
-    store::{Commit, IdempotencyKey, StoredTurn, Webhook},
+    store::{Commit, IdempotencyKey, PutRecord, StoredTurn, Webhook},
 };
 
 /// Who writes.
@@ -66,16 +66,17 @@ impl Recorder {
     /// Keeps what the executor remembers until the next entry takes it along.
     pub(crate) fn remember(&self, memo: Bytes) -> Result<()> {
         let mut state = self.live.lock();
-        match &state.phase {
-            Phase::Opening(_) => {}
-            Phase::Task(tracked) if !tracked.task.status.state.is_terminal() => {}
-            Phase::Task(tracked) => return Err(refusal(Refusal::Terminal(tracked.task.status.state))),
-            Phase::Replied { .. } => return Err(after_reply()),
-            Phase::Refused(_) => return Err(after_refusal()),
-            Phase::Lost(_) => return Err(super::unavailable()),
-        }
+        check_open(&state.phase)?;
         state.attached.memo = Some(memo.clone());
         state.memo = Some(memo);
+        Ok(())
+    }
+
+    /// Keeps a record of the executor's until the next entry takes it along.
+    pub(crate) fn put_record(&self, record: PutRecord) -> Result<()> {
+        let mut state = self.live.lock();
+        check_open(&state.phase)?;
+        state.attached.record = Some(Box::new(record));
         Ok(())
     }
 
@@ -358,7 +359,20 @@ impl Recorder {
             webhook: None,
             push: false,
             memo: None,
+            record: None,
         }
+    }
+}
+
+/// Refuses what is to travel with the next entry if there will be none.
+fn check_open(phase: &Phase) -> Result<()> {
+    match phase {
+        Phase::Opening(_) => Ok(()),
+        Phase::Task(tracked) if !tracked.task.status.state.is_terminal() => Ok(()),
+        Phase::Task(tracked) => Err(refusal(Refusal::Terminal(tracked.task.status.state))),
+        Phase::Replied { .. } => Err(after_reply()),
+        Phase::Refused(_) => Err(after_refusal()),
+        Phase::Lost(_) => Err(super::unavailable()),
     }
 }
 

@@ -10,7 +10,7 @@ use super::turn::Turn;
 use crate::{
     memory::{MemoryAccount, TaskSize},
     size,
-    store::{Commit, IdempotencyKey, StoredTask, StoredTurn, Webhook},
+    store::{Commit, IdempotencyKey, PutRecord, StoredTask, StoredTurn, Webhook},
 };
 
 /// How many of a live task's events are kept for subscribers that follow closely; one that lags
@@ -104,20 +104,24 @@ pub(super) struct Attached {
     pub(super) webhook: Option<Webhook>,
     /// What the agent keeps with the task from now on.
     pub(super) memo: Option<Bytes>,
+    /// Written by the agent with the entry.
+    pub(super) record: Option<Box<PutRecord>>,
 }
 
 impl Attached {
     /// How many bytes it adds to an entry.
     pub(super) fn bytes(&self) -> usize {
-        self.memo.as_ref().map_or(0, Bytes::len)
+        let record = self.record.as_ref().map_or(0, |record| record.value.len());
+        self.memo.as_ref().map_or(0, Bytes::len) + record
     }
 
     /// Puts all of it on an entry.
     pub(super) fn put_on(self, commit: &mut Commit) {
-        let Self { idempotency, reserved, turn, webhook, memo } = self;
+        let Self { idempotency, reserved, turn, webhook, memo, record } = self;
         // A task that is reserved has the key of its reservation.
         commit.idempotency = idempotency.filter(|_| !reserved);
-        (commit.reserved, commit.turn, commit.webhook, commit.memo) = (reserved, turn, webhook, memo);
+        (commit.reserved, commit.turn, commit.webhook) = (reserved, turn, webhook);
+        (commit.memo, commit.record) = (memo, record);
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use nuncio_protocol::{ContextId, Event, Seq, TaskId, TaskState, Timestamp};
 
 use super::{Blob, Segment, Snapshot};
-use crate::store::{Commit, IdempotencyKey, Scope, StoredTurn, Webhook, busy_after, references};
+use crate::store::{Commit, IdempotencyKey, PutRecord, Scope, StoredTurn, Webhook, busy_after, references};
 
 /// Which turns of its task a write drops, before it adds its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -52,6 +52,8 @@ pub(in crate::store) struct TaskWrite {
     pub(in crate::store) webhook: Option<Webhook>,
     /// That of the last entry which has one.
     pub(in crate::store) memo: Option<Bytes>,
+    /// Those of the entries, in their order.
+    pub(in crate::store) records: Vec<Box<PutRecord>>,
     /// The entries that webhooks are owed, that of this write included, and when they were recorded.
     pub(in crate::store) owed: Vec<(Seq, Timestamp)>,
     /// The tasks that the entries refer to.
@@ -105,6 +107,7 @@ impl TaskWrite {
             turns: Vec::new(),
             webhook: commit.webhook.clone(),
             memo: None,
+            records: Vec::new(),
             owed: Vec::new(),
             parents: Vec::new(),
             blobs: Vec::new(),
@@ -143,6 +146,7 @@ impl TaskWrite {
         if commit.memo.is_some() {
             self.memo.clone_from(&commit.memo);
         }
+        self.records.extend(commit.record.clone());
         if commit.push {
             self.owed.push((self.last, commit.at));
         }

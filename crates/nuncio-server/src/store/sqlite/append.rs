@@ -89,6 +89,9 @@ impl Session {
         }
         drop(insert);
         self.put_blobs(key, write)?;
+        for record in &write.records {
+            self.replace_record(record)?;
+        }
         for parent in &write.parents {
             let link = "INSERT INTO links (task, parent) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
             self.db.prepare_cached(link)?.execute(params![key, parent.as_str()])?;
