@@ -9,6 +9,7 @@ pub mod rest;
 pub mod sse;
 mod v1;
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use self::glance::TaskPlace;
@@ -20,7 +21,7 @@ use crate::{
 };
 
 /// An answer in pieces, each made when it is asked for.
-pub type Pieces = Box<dyn Iterator<Item = Vec<u8>> + Send>;
+pub type Pieces = Box<dyn Iterator<Item = Bytes> + Send>;
 
 /// The names and shapes of one version on the JSON bindings.
 ///
@@ -64,7 +65,7 @@ pub trait Dialect: Send + Sync + 'static {
     fn reply_pieces(&self, op: Op, reply: Reply) -> Result<Pieces> {
         let mut out = Vec::new();
         self.encode_reply(op, &reply, &mut out)?;
-        Ok(Box::new(std::iter::once(out)))
+        Ok(Box::new(std::iter::once(out.into())))
     }
 
     /// Server: writes an event.
