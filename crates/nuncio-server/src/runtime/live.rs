@@ -134,6 +134,11 @@ impl LiveTaskRef {
         Self { live: Arc::clone(live), registry: Arc::downgrade(registry) }
     }
 
+    /// True if both are handles of the same live task.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.live, &other.live)
+    }
+
     /// Takes the task out of memory, which is not what is stored: nothing more is written, the execution ends, and
     /// whoever comes next reads the store.
     pub(super) fn evict(&self) {

@@ -216,7 +216,14 @@ impl Recorder {
         events: impl IntoIterator<Item = Event> + AsRef<[Event]> + Send,
     ) -> Result<Seq> {
         let (journal, said) = (&self.core.journal, events.as_ref());
-        let bytes = || said.iter().map(size::event).sum::<usize>() + self.live.lock().attached.bytes();
+        let bytes = || {
+            let state = self.live.lock();
+            // With a status that settles the task goes all of it, as its snapshot.
+            let settles = said.iter().any(|event| event.status().is_some_and(|said| said.state.is_settled()));
+            let snapshot = if settles { state.bytes.get() } else { 0 };
+            let opening = state.opening_bytes();
+            said.iter().map(size::event).sum::<usize>() + state.attached.bytes() + opening + snapshot
+        };
         let permit = journal.permit(bytes).await;
         let mut state = self.live.lock();
         let (batch, refused) = self.fold(&mut state, writer, events, now());

@@ -26,6 +26,8 @@ pub(super) struct State {
     pub(super) bytes: TaskSize,
     /// Another owner works on it.
     pub(super) owned_elsewhere: bool,
+    /// The number of its writes in the journal's queue of large ones.
+    pub(super) large_writes: usize,
     /// Travels with the next entry.
     pub(super) attached: Attached,
     /// What the agent keeps with the task.
@@ -206,6 +208,7 @@ impl State {
             phase,
             bytes: memory.task_size(bytes),
             owned_elsewhere: false,
+            large_writes: 0,
             attached: Attached::default(),
             memo: None,
             pushes: false,
@@ -221,6 +224,14 @@ impl State {
         let StoredTask { task, seq, held, pushes, memo } = stored;
         let phase = Phase::Task(Tracked::stored(task, seq));
         Self { owned_elsewhere: held, pushes, memo, ..Self::new(phase, memory) }
+    }
+
+    /// About how many bytes the first entry adds to what is said with it: the message that opens the task.
+    pub(super) fn opening_bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Opening(message) => size::message(message),
+            Phase::Task(_) | Phase::Replied { .. } | Phase::Refused(_) | Phase::Lost(_) => 0,
+        }
     }
 
     /// True if memory is not the truth any more.

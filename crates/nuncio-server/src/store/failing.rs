@@ -16,6 +16,8 @@ use super::{
     StoreError, StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange, Webhook,
 };
 
+use crate::{large_work::LARGE, size};
+
 /// A real [`MemoryStore`] that fails, refuses or waits on command.
 #[derive(Debug, Default)]
 pub struct FailingStore {
@@ -43,6 +45,8 @@ pub struct FailingStore {
     unsettled: Mutex<Option<String>>,
     /// True while commits have to wait.
     held_writes: watch::Sender<bool>,
+    /// True while large commits have to wait.
+    held_large: watch::Sender<bool>,
     commits: AtomicUsize,
     fail_reads: AtomicBool,
     /// Batches of more entries take too long; 0: none does.
@@ -133,6 +137,11 @@ impl FailingStore {
     /// was leased or adopted.
     pub fn hold_writes(&self, hold: bool) {
         self.held_writes.send_replace(hold);
+    }
+
+    /// From now on, commits of large content wait until they are held no more.
+    pub fn hold_large(&self, hold: bool) {
+        self.held_large.send_replace(hold);
     }
 
     /// Its owner is gone, as if its process had ended.
@@ -238,6 +247,10 @@ impl FailingStore {
 impl TaskLog for FailingStore {
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         self.wait().await;
+        if batch.iter().any(|commit| size::event(&commit.event) >= LARGE) {
+            // The sender is ours, so it cannot be gone.
+            let _ = self.held_large.subscribe().wait_for(|held| !held).await;
+        }
         self.write()?;
         if (1..batch.len()).contains(&self.most_entries.load(Ordering::SeqCst)) {
             return Err(StoreError::down("no answer in time"));
