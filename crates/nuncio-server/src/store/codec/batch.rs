@@ -53,7 +53,7 @@ pub(in crate::store) struct TaskWrite {
     /// That of the last entry which has one.
     pub(in crate::store) memo: Option<Bytes>,
     /// Those of the entries, in their order.
-    pub(in crate::store) records: Vec<Box<PutRecord>>,
+    pub(in crate::store) records: Vec<PutRecord>,
     /// The entries that webhooks are owed, that of this write included, and when they were recorded.
     pub(in crate::store) owed: Vec<(Seq, Timestamp)>,
     /// The tasks that the entries refer to.
@@ -146,7 +146,7 @@ impl TaskWrite {
         if commit.memo.is_some() {
             self.memo.clone_from(&commit.memo);
         }
-        self.records.extend(commit.record.clone());
+        self.records.extend(commit.record.as_deref().cloned());
         if commit.push {
             self.owed.push((self.last, commit.at));
         }

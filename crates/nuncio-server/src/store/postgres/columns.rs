@@ -335,7 +335,7 @@ pub(super) fn answers<'a>(writes: &[&'a Ready]) -> Option<Step<'a>> {
 /// Writes the records of the writes in place of those that are there; of several of one key the last.
 pub(super) fn records<'a>(writes: &[&'a Ready]) -> Option<Step<'a>> {
     let all = writes.iter().flat_map(|w| &w.write.records);
-    let last: BTreeMap<_, _> = all.map(|put| ((&*put.kind, &*put.key), &**put)).collect();
+    let last: BTreeMap<_, _> = all.map(|put| ((&*put.kind, &*put.key), put)).collect();
     (!last.is_empty()).then(|| {
         step!(
             RECORDS,

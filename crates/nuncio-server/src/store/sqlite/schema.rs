@@ -11,7 +11,7 @@ use crate::store::{Durability, OpenError};
 const APPLICATION_ID: i64 = 0x4e55_4e43;
 
 /// One step per version of the schema. A step that was released never changes.
-pub(super) const MIGRATIONS: [&str; 5] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
+pub(super) const MIGRATIONS: [&str; 6] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
 
 /// The version we know.
 pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;
@@ -198,6 +198,9 @@ const VERSION_5: &str = "
 
     ALTER TABLE answers ADD COLUMN reserved TEXT;
 ";
+
+/// No table changes. Refs may be to metadata from now on, which older versions cannot put back.
+const VERSION_6: &str = "";
 
 /// Opens the database for writing, in its newest form. The caller has the lock.
 pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
