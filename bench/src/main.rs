@@ -5,6 +5,7 @@
 //! The server runs on one core and the generator on another, where `taskset` is there to pin them.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a table")]
 
+mod attack;
 mod bare;
 mod bare_tonic;
 mod http1;
@@ -43,8 +44,8 @@ use crate::{
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// What can be measured by itself.
-const PARTS: [&str; 10] =
-    ["requests", "memory", "scale", "fanout", "chunks", "stores", "keys", "size", "push", "hub"];
+const PARTS: [&str; 11] =
+    ["requests", "memory", "scale", "fanout", "chunks", "stores", "keys", "size", "push", "hub", "attack"];
 
 #[derive(Parser)]
 struct Args {
@@ -53,7 +54,7 @@ struct Args {
     /// A tenth of the time; for a first look.
     #[arg(long)]
     quick: bool,
-    /// Only these parts: requests, memory, scale, fanout, chunks, stores, keys, size, push, hub.
+    /// Only these parts: requests, memory, scale, fanout, chunks, stores, keys, size, push, hub, attack.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Requests in these bindings only.
@@ -62,7 +63,7 @@ struct Args {
     /// Of the hub only what begins with one of these words, such as nginx, proxy, durable or polled.
     #[arg(long, value_delimiter = ',')]
     between: Vec<String>,
-    /// How long a send through the hub is measured; more, to look at it meanwhile.
+    /// How long a send through the hub is measured, and how long it is attacked; more, to look at it meanwhile.
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
     /// How many callers send through the hub at a time.
@@ -109,6 +110,9 @@ enum Command {
         /// Callers show a key.
         #[arg(long)]
         key: bool,
+        /// The hub takes at most so many bytes of memory.
+        #[arg(long)]
+        memory_limit: Option<usize>,
     },
     /// A hub before an agent; started by the benchmark itself.
     Hub(hub::Between),
@@ -121,7 +125,9 @@ enum Command {
 impl Command {
     async fn run(self) -> Result<()> {
         match self {
-            Self::Serve { subject, data, push, key } => server::serve(subject, &data, push, key).await,
+            Self::Serve { subject, data, push, key, memory_limit } => {
+                server::serve(subject, &data, push, key, memory_limit).await
+            }
             Self::Hub(between) => between.serve().await,
             Self::Clock => hub::clock().await,
             Self::Polled => hub::polled().await,
@@ -174,6 +180,9 @@ async fn measure(args: &Args) -> Result<()> {
     }
     if wants("hub") {
         hub::measure(args, scale, &mut report).await?;
+    }
+    if wants("attack") {
+        attack::measure(args, scale, &mut report).await?;
     }
     report.print();
     Ok(())

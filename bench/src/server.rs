@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use nuncio_hub::{
     Hub, NewKey,
-    config::{Config, Data, Durability, Push, Storage},
+    config::{Config, Data, Durability, Limits, Push, Storage},
 };
 
 use crate::{bare, bare_tonic, place::Place, process, request::AGENT};
@@ -111,6 +111,16 @@ impl Server {
         Self::start_in(Place::new(subject)?, subject, &["--key"])
     }
 
+    /// A hub on all cores that takes at most so many bytes of memory. The generator is on all cores, too.
+    pub(crate) fn start_limited(subject: Subject, memory: usize) -> Result<Self> {
+        process::unpin(std::process::id());
+        let (place, memory) = (Place::new(subject)?, memory.to_string());
+        let data = place.data.clone();
+        let args = ["serve", subject.name(), &data, "--memory-limit", &memory];
+        let child = process::start_anywhere(std::env::current_exe()?.as_os_str(), &args)?;
+        Self::announced(child, place)
+    }
+
     fn start_in(place: Place, subject: Subject, how: &[&str]) -> Result<Self> {
         let data = place.data.clone();
         let args = [&["serve", subject.name(), &data], how].concat();
@@ -131,21 +141,29 @@ impl Server {
 
     /// This program with these arguments, which prints its address and perhaps a key.
     pub(crate) fn run(place: Place, core: usize, args: &[&str]) -> Result<Self> {
-        let mut child = process::start(core, std::env::current_exe()?.as_os_str(), args)?;
+        let child = process::start(core, std::env::current_exe()?.as_os_str(), args)?;
+        process::pin(std::process::id(), GENERATOR_CORE);
+        Self::announced(child, place)
+    }
+
+    /// A process of this program, once it has printed its address and perhaps a key.
+    fn announced(mut child: Child, place: Place) -> Result<Self> {
         let out = child.stdout.take().context("no stdout")?;
         let mut told = String::new();
         BufReader::new(out).read_line(&mut told)?;
         let mut words = told.split_whitespace().map(str::to_owned);
         let address = words.next().context("the server did not start")?;
-        let mut server = Self::of(child, place, address);
-        server.key = words.next();
-        Ok(server)
+        Ok(Self { child, place, address, path: AGENT_PATH, is_bare: false, key: words.next() })
     }
 
     /// A process that listens here.
     pub(crate) fn of(child: Child, place: Place, address: String) -> Self {
         process::pin(std::process::id(), GENERATOR_CORE);
         Self { child, place, address, path: AGENT_PATH, is_bare: false, key: None }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// CPU time of the server, and of its database.
@@ -176,7 +194,13 @@ impl Drop for Server {
 }
 
 /// The server process: prints its address and serves until it is killed.
-pub(crate) async fn serve(subject: Subject, data: &str, push: Option<PathBuf>, key: bool) -> Result<()> {
+pub(crate) async fn serve(
+    subject: Subject,
+    data: &str,
+    push: Option<PathBuf>,
+    key: bool,
+    memory_limit_bytes: Option<usize>,
+) -> Result<()> {
     match subject {
         Subject::BareAxum | Subject::BareTonic => {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -199,6 +223,7 @@ pub(crate) async fn serve(subject: Subject, data: &str, push: Option<PathBuf>, k
                 // Version 0.3 of gRPC cannot say which agent is meant.
                 default_agent: Some(AGENT.to_owned()),
                 drain_grace: Duration::ZERO,
+                limits: Limits { memory_limit_bytes, ..Limits::default() },
                 push: Push { enabled, allow_private: true, ..Push::default() },
                 ..Config::new(([127, 0, 0, 1], 0).into())
             })

@@ -51,6 +51,7 @@ mod caller_pool;
 mod clock;
 mod extension;
 mod id;
+mod large_work;
 mod memory;
 #[cfg(feature = "push")]
 pub mod push;

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
+use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::{Value, json, value::RawValue};
 
@@ -171,7 +172,8 @@ pub fn encode_result(
 pub fn result_pieces(id: Option<&RawValue>, result: Pieces) -> Pieces {
     let mut first = Vec::new();
     head(id, "result", &mut first);
-    Box::new(std::iter::once(first).chain(result).chain(std::iter::once(vec![b'}'])))
+    let last = std::iter::once(Bytes::from_static(b"}"));
+    Box::new(std::iter::once(first.into()).chain(result).chain(last))
 }
 
 /// Shape of `error.data`. The codes and messages of both versions agree; the data does not.

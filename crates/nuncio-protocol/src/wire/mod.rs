@@ -8,6 +8,7 @@ pub mod rest;
 pub mod sse;
 mod v1;
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use self::peek::TaskShape;
@@ -18,8 +19,8 @@ use crate::{
     op::{Call, Op, Reply},
 };
 
-/// An answer in pieces, each encoded on demand.
-pub type Pieces = Box<dyn Iterator<Item = Vec<u8>> + Send>;
+/// An answer in pieces, each made when it is asked for.
+pub type Pieces = Box<dyn Iterator<Item = Bytes> + Send>;
 
 /// The names and shapes of one version in the JSON bindings.
 ///
@@ -63,7 +64,7 @@ pub trait Dialect: Send + Sync + 'static {
     fn reply_pieces(&self, op: Op, reply: Reply) -> Result<Pieces> {
         let mut out = Vec::new();
         self.encode_reply(op, &reply, &mut out)?;
-        Ok(Box::new(std::iter::once(out)))
+        Ok(Box::new(std::iter::once(out.into())))
     }
 
     /// Server: encodes an event.

@@ -1,5 +1,6 @@
 //! Version 1.0: the JSON form of our own types.
 
+use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
@@ -79,7 +80,7 @@ impl Dialect for V1 {
     }
 
     fn reply_pieces(&self, op: Op, reply: Reply) -> Result<Pieces> {
-        let around = |text: &'static [u8]| std::iter::once(text.to_vec());
+        let around = |text: &'static [u8]| std::iter::once(Bytes::from_static(text));
         Ok(match reply {
             Reply::Tasks(page) => pieces::page(page),
             Reply::Task(task) => Box::new(pieces::task(task)),
@@ -89,7 +90,7 @@ impl Dialect for V1 {
             reply => {
                 let mut out = Vec::new();
                 self.encode_reply(op, &reply, &mut out)?;
-                Box::new(std::iter::once(out))
+                Box::new(std::iter::once(out.into()))
             }
         })
     }

@@ -78,7 +78,7 @@ fn reply_survives(op: Op, reply: &Reply) -> Result<(), TestCaseError> {
     let again = V1.decode_reply(op, serde_json::from_str(&json).unwrap()).unwrap();
     prop_assert_eq!(write(&again), json.as_str());
     // A large one goes out piece by piece.
-    let pieces: Vec<Vec<u8>> = V1.reply_pieces(op, again).unwrap().collect();
+    let pieces: Vec<_> = V1.reply_pieces(op, again).unwrap().collect();
     prop_assert_eq!(String::from_utf8(pieces.concat()).unwrap(), json);
     Ok(())
 }

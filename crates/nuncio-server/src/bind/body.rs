@@ -11,13 +11,12 @@ use nuncio_protocol::{Error, ErrorKind, Result};
 use serde_json::value::RawValue;
 
 use super::BindOptions;
-use crate::memory::{MemoryUse, Reservation, exhausted};
+use crate::{
+    large_work::{self, LARGE},
+    memory::{MemoryUse, Reservation, exhausted},
+};
 
-/// The size from which bodies are decoded on a blocking thread. On an async worker they would delay all other
-/// calls of that worker.
-const LARGE_BODY: usize = 256 * 1024;
-
-/// The copies of a body while it is read and decoded: the pieces that arrive, the whole, and the request.
+/// The copies of a body while it is read and decoded: the whole, as much again while it grows, and the request.
 const COPIES: usize = 3;
 
 /// A whole body, with its reservation in the memory account. The last clone releases that.
@@ -38,22 +37,27 @@ impl ReadBody {
         Self { bytes, memory: self.memory.clone() }
     }
 
-    /// Decodes the bytes: in place if they are few, otherwise on a blocking thread.
+    /// True if it is decoded on a blocking thread.
+    pub(super) fn is_large(&self) -> bool {
+        self.bytes.len() >= LARGE
+    }
+
+    /// Decodes the bytes: at once if they are few, otherwise on a blocking thread.
     pub(super) async fn decode<T: Send + 'static>(
         &self,
         decode: impl FnOnce(Bytes) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        if self.bytes.len() < LARGE_BODY {
+        if !self.is_large() {
             return decode(self.bytes.clone());
         }
         // The memory stays reserved even if the caller disconnects meanwhile.
         let Self { bytes, memory } = self.clone();
-        let decoding = tokio::task::spawn_blocking(move || {
+        let decoding = large_work::run(move || {
             let decoded = decode(bytes);
             drop(memory);
             decoded
         });
-        decoding.await.map_err(Error::internal)?
+        decoding.await?
     }
 
     /// Decodes a JSON value that was found in the body.
@@ -62,7 +66,7 @@ impl ReadBody {
         json: Option<&RawValue>,
         decode: impl FnOnce(Option<&RawValue>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        if self.bytes.len() < LARGE_BODY {
+        if !self.is_large() {
             return decode(json);
         }
         let Some(json) = json else { return decode(None) };
@@ -99,7 +103,8 @@ pub(super) fn check_size(size: usize, options: &BindOptions) -> Result<()> {
 }
 
 async fn collect(mut body: Body, options: &BindOptions) -> Result<ReadBody> {
-    let (mut pieces, mut size) = (Vec::<Bytes>::new(), 0);
+    let (mut whole, mut size) = (Whole::default(), 0);
+    let announced = usize::try_from(http_body::Body::size_hint(&body).lower()).unwrap_or(usize::MAX);
     let mut memory = Reservation::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
@@ -112,18 +117,53 @@ async fn collect(mut body: Body, options: &BindOptions) -> Result<ReadBody> {
             return Err(error);
         }
         if !memory.try_resize(&options.memory, MemoryUse::Requests, size * COPIES) {
-            drop((pieces, memory));
+            drop((whole, memory));
             discard(body, options.body_bytes).await;
             return Err(exhausted());
         }
-        pieces.push(piece);
+        whole.push(piece, announced);
     }
-    let bytes = match pieces.len() {
-        0 | 1 => pieces.pop().unwrap_or_default(),
-        _ => pieces.concat().into(),
-    };
     let memory = (!memory.is_empty()).then(|| Arc::new(memory));
-    Ok(ReadBody { bytes, memory })
+    Ok(ReadBody { bytes: whole.into_bytes(), memory })
+}
+
+/// A body that arrives: its only piece, or a copy of all of them. A piece is copied when it comes, and its buffer is
+/// read into again: there is no moment at which all of a large body is joined.
+#[derive(Default)]
+enum Whole {
+    #[default]
+    Nothing,
+    Piece(Bytes),
+    Copied(Vec<u8>),
+}
+
+impl Whole {
+    /// Takes a piece of a body that is announced to have so many bytes. Room is made as they come, not as announced.
+    fn push(&mut self, piece: Bytes, announced: usize) {
+        let mut copied = match std::mem::take(self) {
+            Self::Nothing => {
+                *self = Self::Piece(piece);
+                return;
+            }
+            Self::Piece(first) => first.to_vec(),
+            Self::Copied(copied) => copied,
+        };
+        let needed = copied.len() + piece.len();
+        if needed > copied.capacity() {
+            let room = (2 * needed).min(announced.max(needed));
+            copied.reserve_exact(room - copied.len());
+        }
+        copied.extend_from_slice(&piece);
+        *self = Self::Copied(copied);
+    }
+
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Nothing => Bytes::new(),
+            Self::Piece(piece) => piece,
+            Self::Copied(copied) => copied.into(),
+        }
+    }
 }
 
 /// Reads and drops the rest of a refused body, up to `most` bytes. A client that still writes would otherwise
@@ -156,6 +196,22 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
+    #[test]
+    fn a_body_is_its_pieces_and_takes_no_more_than_announced() {
+        for (announced, count) in [(0, 0), (0, 1), (0, 7), (70_000, 7), (1 << 40, 7)] {
+            let pieces = (0..count).map(|number| Bytes::from(vec![number; 10_000]));
+            let mut whole = Whole::default();
+            pieces.clone().for_each(|piece| whole.push(piece, announced));
+            if let (Whole::Copied(copied), 70_000) = (&whole, announced) {
+                assert_eq!(copied.capacity(), announced);
+            }
+            if let Whole::Copied(copied) = &whole {
+                assert!(copied.capacity() <= 2 * 70_000, "room is made as bytes come");
+            }
+            assert_eq!(whole.into_bytes(), pieces.collect::<Vec<_>>().concat(), "{announced} {count}");
+        }
+    }
+
     fn options(limit: usize) -> BindOptions {
         BindOptions { memory: MemoryAccount::new(limit), ..BindOptions::default() }
     }
@@ -180,7 +236,7 @@ mod tests {
     #[tokio::test]
     async fn large_bodies_are_decoded_on_another_thread_and_small_ones_are_not() {
         let here = std::thread::current().id();
-        for (size, is_here) in [(100, true), (LARGE_BODY, false)] {
+        for (size, is_here) in [(100, true), (LARGE, false)] {
             let options = options(16 * MIB);
             let body = read(in_pieces(2, size), &options).await.unwrap();
             let memory = options.memory.clone();

@@ -1,5 +1,7 @@
 //! The JSON-RPC binding: one URL for both versions.
 
+use std::sync::Arc;
+
 use axum::{body::Body, extract::Request, response::Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
@@ -24,7 +26,7 @@ use super::{
 };
 use crate::memory::Reservation;
 
-pub(super) async fn serve(agent: &Inner, request: Box<Request>) -> Response {
+pub(super) async fn serve(agent: &Arc<Inner>, request: Box<Request>) -> Response {
     let (parts, body) = request.into_parts();
     if !answer::is_json(&parts.headers) {
         // To a gRPC client `/agents/echo` is the method `echo` of a service `agents`.
@@ -42,11 +44,11 @@ pub(super) async fn serve(agent: &Inner, request: Box<Request>) -> Response {
     };
     let (caller, base) = (parts.extensions.get::<Caller>(), parts.extensions.get::<PublicBase>());
     let call = Call { agent, headers: &parts.headers, uri: &parts.uri, caller, base };
-    let decoded = match envelope::decode_body(&body.bytes) {
-        Ok(Incoming::Single(request)) => call.decode_single(request, &body).await,
-        // Boxed: batches are rare.
-        Ok(Incoming::Batch(requests)) => Err(Box::pin(call.answer_batch(&requests, &body)).await),
-        Err(Refused { id, error }) => Err(error_answer(id, &error, call.error_form(None))),
+    let decoded = if body.is_large() && agent.relay.is_none() {
+        // Boxed: few are large.
+        Box::pin(decode_large(agent, &call, &body)).await
+    } else {
+        call.decode(&body).await
     };
     // The body may be large, and the response takes as long as the agent works.
     drop(body);
@@ -56,7 +58,32 @@ pub(super) async fn serve(agent: &Inner, request: Box<Request>) -> Response {
     }
 }
 
-/// A decoded request, which does not need its body any more.
+/// Decodes a large body, all of it on a blocking thread: already its envelope takes as long to find as it is large.
+async fn decode_large(agent: &Arc<Inner>, call: &Call<'_>, body: &ReadBody) -> Result<Decoded, Response> {
+    let (agent, headers, uri) = (Arc::clone(agent), call.headers.clone(), call.uri.clone());
+    let caller = call.caller.cloned();
+    let decoding = body.decode(move |bytes| {
+        let (agent, caller) = (&*agent, caller.as_ref());
+        Ok(Call { agent, headers: &headers, uri: &uri, caller, base: None }.decode_here(&bytes))
+    });
+    match decoding.await {
+        Ok(Some(decoded)) => decoded.map_err(|response| *response),
+        // Without batches there is no need to look at this one.
+        Ok(None) if call.agent.options.batch == 0 => Err(call.answer_batch(&[], body).await),
+        Ok(None) => call.decode(body).await,
+        Err(error) => Err(error_answer(None, &error, call.error_form(None))),
+    }
+}
+
+/// The version and operation of a request, and the form of its errors.
+struct Opened {
+    dialect: &'static dyn Dialect,
+    op: Op,
+    cx: CallContext,
+    form: ErrorForm,
+}
+
+/// A request that needs its body no more.
 struct Decoded {
     id: Option<Box<RawValue>>,
     form: ErrorForm,
@@ -97,27 +124,71 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Decodes a request, or returns the response if the call ends here.
+    /// The request of a body decoded, or the answer if it gets no further.
+    async fn decode(&self, body: &ReadBody) -> Result<Decoded, Response> {
+        match envelope::decode_body(&body.bytes) {
+            Ok(Incoming::Single(request)) => self.decode_single(request, body).await,
+            // Boxed: few come in batches.
+            Ok(Incoming::Batch(requests)) => Err(Box::pin(self.answer_batch(&requests, body)).await),
+            Err(Refused { id, error }) => Err(error_answer(id, &error, self.error_form(None))),
+        }
+    }
+
     async fn decode_single(
         &self,
         request: envelope::Request<'_>,
         body: &ReadBody,
     ) -> Result<Decoded, Response> {
+        let opened = self.open_single(&request).map_err(|response| *response)?;
+        let Opened { dialect, op, cx, form } = &opened;
+        if let Some(relayed) = self.relay(*dialect, *op, cx, &request, &body.bytes, form.data).await {
+            return Err(relayed.unwrap_or_else(|error| error_answer(request.id, &error, *form)));
+        }
+        let call = decode(*dialect, *op, request.params, body).await;
+        self.close(request.id, opened, call).map_err(|response| *response)
+    }
+
+    /// The request of a body decoded without a wait; `None` if it is a batch.
+    fn decode_here(&self, body: &[u8]) -> Option<Result<Decoded, Box<Response>>> {
+        let request = match envelope::decode_body(body) {
+            Ok(Incoming::Single(request)) => request,
+            Ok(Incoming::Batch(_)) => return None,
+            Err(Refused { id, error }) => {
+                return Some(Err(Box::new(error_answer(id, &error, self.error_form(None)))));
+            }
+        };
+        Some(self.open_single(&request).and_then(|opened| {
+            let call = opened.dialect.decode_call(opened.op, request.params);
+            self.close(request.id, opened, call)
+        }))
+    }
+
+    /// Opens a request that is not of a batch, or gives the answer if it gets no further.
+    fn open_single(&self, request: &envelope::Request<'_>) -> Result<Opened, Box<Response>> {
         let (id, form) = (request.id, self.error_form(Some(&request.method)));
-        let (dialect, op, cx) = self.open(&request).map_err(|error| error_answer(id, &error, form))?;
+        let refuse = |id, error: &Error, form| Box::new(error_answer(id, error, form));
+        let (dialect, op, cx) = self.open(request).map_err(|error| refuse(id, &error, form))?;
         let form = form.for_op(op);
         if id.is_none() && op.row().streaming {
-            let error = Error::new(ErrorKind::InvalidRequest, "id: required for a streaming call");
-            return Err(error_answer(None, &error, form));
+            let error = Error::new(ErrorKind::InvalidRequest, "id: a streaming call needs one");
+            return Err(refuse(None, &error, form));
         }
-        if let Some(relayed) = self.relay(dialect, op, &cx, &request, &body.bytes, form.data).await {
-            return Err(relayed.unwrap_or_else(|error| error_answer(id, &error, form)));
-        }
-        match decode(dialect, op, request.params, body).await {
+        Ok(Opened { dialect, op, cx, form })
+    }
+
+    /// The request with its call, or the answer if that could not be decoded.
+    fn close(
+        &self,
+        id: Option<&RawValue>,
+        opened: Opened,
+        call: Result<op::Call>,
+    ) -> Result<Decoded, Box<Response>> {
+        let Opened { dialect, op, cx, form } = opened;
+        match call {
             Ok(call) => Ok(Decoded { id: id.map(ToOwned::to_owned), form, dialect, cx, call }),
             Err(error) => {
                 let response = refuse_call(id, dialect, op, &error, form);
-                Err(self.finish(response, op, &cx))
+                Err(Box::new(self.finish(response, op, &cx)))
             }
         }
     }

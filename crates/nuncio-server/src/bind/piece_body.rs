@@ -15,12 +15,12 @@ use nuncio_protocol::wire::Pieces;
 
 use crate::memory::Reservation;
 
-/// The approximate size up to which small pieces are written together.
+/// Small pieces go out together, up to about this many bytes. Larger ones go out as they are.
 const WRITE: usize = 64 * 1024;
 
 /// A response with these pieces. It releases its memory when it is written, or when the client disconnects.
 pub(super) fn respond(media_type: &'static str, pieces: Pieces, memory: Reservation) -> Response {
-    let mut response = Response::new(Body::new(PieceBody { pieces, _memory: memory }));
+    let mut response = Response::new(Body::new(PieceBody { pieces, large: None, _memory: memory }));
     *response.status_mut() = StatusCode::OK;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
@@ -28,6 +28,8 @@ pub(super) fn respond(media_type: &'static str, pieces: Pieces, memory: Reservat
 
 struct PieceBody {
     pieces: Pieces,
+    /// A large piece whose turn is next. It may be shared with the task, and is not copied.
+    large: Option<Bytes>,
     _memory: Reservation,
 }
 
@@ -39,13 +41,21 @@ impl http_body::Body for PieceBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some(mut out) = self.pieces.next() else { return Poll::Ready(None) };
+        if let Some(large) = self.large.take() {
+            return Poll::Ready(Some(Ok(Frame::data(large))));
+        }
+        let mut out = Vec::new();
         while out.len() < WRITE
             && let Some(piece) = self.pieces.next()
         {
+            if piece.len() >= WRITE {
+                self.large = Some(piece);
+                break;
+            }
             out.extend_from_slice(&piece);
         }
-        Poll::Ready(Some(Ok(Frame::data(out.into()))))
+        let frame = if out.is_empty() { self.large.take() } else { Some(out.into()) };
+        Poll::Ready(frame.map(|frame| Ok(Frame::data(frame))))
     }
 }
 

@@ -1,7 +1,5 @@
 //! The HTTP+JSON binding: methods and paths below the agent's URL, for both versions.
 
-use std::borrow::Cow;
-
 use axum::{body::HttpBody as _, extract::Request, response::Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
@@ -10,7 +8,6 @@ use nuncio_protocol::{
     op::{Call, Op, Reply, Verb},
     wire::rest::{self, Refused, Route},
 };
-use serde_json::value::RawValue;
 
 use super::{
     Inner, PublicBase,
@@ -81,17 +78,23 @@ impl Exchange<'_> {
         if let Some(relayed) = self.relay(&route, path, &body.bytes).await {
             return relayed.unwrap_or_else(|error| self.error(None, &error));
         }
-        let incoming = match route.decode(method.as_str(), uri.query(), &body.bytes) {
-            Ok(incoming) => incoming,
+        let op = route.op();
+        let decoded = if body.is_large() {
+            // Boxed: few are large.
+            Box::pin(self.decode_large(path, &body)).await
+        } else {
+            let incoming = route.decode(method.as_str(), uri.query(), &body.bytes);
+            incoming.map(|incoming| incoming.decode_call(self.form.dialect))
+        };
+        let decoded = match decoded {
+            Ok(decoded) => decoded,
             Err(refused) => return self.refuse(refused),
         };
-        let op = incoming.op;
         let cx = match self.context() {
             Ok(cx) => cx,
             Err(error) => return self.error(None, &error),
         };
-        let decoded = self.decode(incoming, &body).await;
-        // The body may be large, and the response takes as long as the agent works.
+        // It may be large, and an answer takes as long as the agent does.
         drop(body);
         let mut response = match self.dispatch(decoded, &cx).await {
             Ok((reply, held)) => self.reply(op, reply, held),
@@ -133,13 +136,17 @@ impl Exchange<'_> {
         Ok(cx)
     }
 
-    async fn decode(&self, incoming: rest::Incoming<'_>, body: &ReadBody) -> Result<Call> {
-        let (dialect, tenant, op) = (self.form.dialect, incoming.tenant, incoming.op);
-        let decode = move |params: Option<&RawValue>| {
-            let params = Cow::Borrowed(params.unwrap_or(RawValue::NULL));
-            rest::Incoming { tenant, op, params }.decode_call(dialect)
-        };
-        body.decode_json(Some(&incoming.params), decode).await
+    /// Decodes a large body, all of it on a blocking thread.
+    async fn decode_large(&self, path: &str, body: &ReadBody) -> Result<Result<Call>, Refused> {
+        let (form, path, method) = (self.form, path.to_owned(), self.parts.method.clone());
+        let query = self.parts.uri.query().map(ToOwned::to_owned);
+        let decoding = body.decode(move |bytes| {
+            // The route borrows the path: it is found again, which is nothing beside the body.
+            let incoming = rest::find_route(&form.paths, method.as_str(), &path)
+                .and_then(|route| route.decode(method.as_str(), query.as_deref(), &bytes));
+            Ok(incoming.map(|incoming| incoming.decode_call(form.dialect)))
+        });
+        decoding.await.unwrap_or_else(|error| Ok(Err(error)))
     }
 
     async fn dispatch(&self, decoded: Result<Call>, cx: &CallContext) -> Result<(Reply, Reservation)> {

@@ -9,7 +9,7 @@ use nuncio_protocol::{
 };
 
 use super::record::Recorder;
-use crate::{id::new_id, size::MOST_MEMO};
+use crate::{id::new_id, size::MOST_MEMO, store::PutRecord};
 
 /// Writes the events of an execution. When a call returns, the event has its number in the task's log.
 /// Callers see it when it is committed ([`Self::flush`] waits for that). Clones may emit concurrently.
@@ -170,8 +170,17 @@ impl Emitter {
         self.recorder.remember(memo)
     }
 
-    /// Emits a complete event, such as one that another agent has produced: a status or an artifact update
-    /// with all its fields, under the ids of this task; or a direct reply, as [`Self::message`].
+    /// Writes a record in one piece with the next event, in place of the record that is there: `expect` does not count. It
+    /// is there exactly if the event is. A second one before that event replaces the first, and a direct reply drops it.
+    ///
+    /// # Errors
+    /// The execution is over.
+    pub fn put_record(&self, record: PutRecord) -> Result<()> {
+        self.recorder.put_record(record)
+    }
+
+    /// An event whole, as somebody else said it: a status or a piece of an artifact with all that it carries,
+    /// under the ids of this task; or a direct reply, as [`Self::message`].
     ///
     /// # Errors
     /// The execution is over, or the event is a whole task, which an agent may not emit.

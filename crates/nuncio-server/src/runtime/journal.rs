@@ -6,8 +6,12 @@
 //! one batch, and announces them. While the disk works, the next batch gathers. The queue is bounded in
 //! bytes; writers wait when it is full.
 //!
-//! A commit to a store that is down is retried until it succeeds. No folded entry is dropped meanwhile, and
-//! new work is refused.
+//! Large writes have a queue and a loop of their own, so that small ones of other tasks neither wait for room nor share
+//! a batch with them. The entries of a task stay in order: behind a large write all writes of its task take its way,
+//! and a large write waits until those before it are committed.
+//!
+//! A store that is down is tried again for as long as it takes. Nothing that was folded is dropped, and
+//! new work is refused meanwhile.
 
 use std::{
     sync::{
@@ -18,7 +22,7 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use nuncio_protocol::{Error, ErrorKind, Event, Result, retry::Backoff};
+use nuncio_protocol::{Error, ErrorKind, Event, Result, Seq, retry::Backoff};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     time::{Instant, timeout},
@@ -27,11 +31,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{live::LiveTaskRef, state::State};
 use crate::{
+    large_work::LARGE,
     push::AgentPush,
     store::{Commit, Refused, Store, StoreError},
 };
 
-/// The capacity of the queue, in units.
+/// How many bytes may wait for the store, in units: small writes, and as many in large ones.
 const CAPACITY: usize = (64 << 20) / UNIT;
 
 /// The unit of the queue's capacity in bytes; the smallest entry takes one.
@@ -57,8 +62,40 @@ struct Write {
     permit: QueuePermit,
 }
 
-/// The right to put some bytes into the queue; `None` if there is no queue.
-pub(super) type QueuePermit = Option<OwnedSemaphorePermit>;
+/// The right to put some bytes into a queue; `None` where there is none.
+pub(super) type QueuePermit = Option<Room>;
+
+/// Room in a queue.
+pub(super) struct Room {
+    is_large: bool,
+    _bytes: OwnedSemaphorePermit,
+}
+
+/// A way to the store.
+struct Queue {
+    writes: mpsc::UnboundedSender<Write>,
+    /// The free bytes of the queue, in units.
+    capacity: Arc<Semaphore>,
+}
+
+impl Queue {
+    fn new() -> (Self, mpsc::UnboundedReceiver<Write>) {
+        let (writes, queued) = mpsc::unbounded_channel();
+        (Self { writes, capacity: Arc::new(Semaphore::new(CAPACITY)) }, queued)
+    }
+}
+
+/// The ways to a store that waits.
+struct Queues {
+    small: Queue,
+    large: Queue,
+}
+
+impl Queues {
+    fn of(&self, is_large: bool) -> &Queue {
+        if is_large { &self.large } else { &self.small }
+    }
+}
 
 /// The state of entries after they were appended.
 pub(super) enum Appended {
@@ -70,11 +107,9 @@ pub(super) enum Appended {
 
 pub(super) struct Journal {
     store: Arc<dyn Store>,
-    /// `None` if the store never waits. Outside of the journal the difference shows only in
-    /// [`Self::is_durable`], for data that is stored only if it outlives the process.
-    queue: Option<mpsc::UnboundedSender<Write>>,
-    /// The free capacity of the queue, in units.
-    capacity: Arc<Semaphore>,
+    /// `None` if the store never waits. Nothing outside of the journal knows the difference, but for what is kept
+    /// only where it outlives the process ([`Self::is_durable`]).
+    queues: Option<Queues>,
     health: Arc<Health>,
     push: Option<Arc<AgentPush>>,
     /// The number of executions that have begun.
@@ -100,23 +135,24 @@ impl Journal {
     /// Creates the journal. For a store that waits this spawns the loop, so it must be called within Tokio.
     pub(super) fn new(store: Arc<dyn Store>, push: Option<Arc<AgentPush>>) -> Self {
         let (health, begun): (Arc<Health>, Arc<AtomicUsize>) = Default::default();
-        let queue = (!store.is_immediate()).then(|| {
-            let (queue, queued) = mpsc::unbounded_channel();
+        let queues = (!store.is_immediate()).then(|| {
+            let ((small, queued), (large, large_queued)) = (Queue::new(), Queue::new());
             let committer = Committer {
                 store: Arc::clone(&store),
                 health: Arc::clone(&health),
                 push: push.clone(),
                 begun: Arc::clone(&begun),
             };
-            tokio::spawn(committer.run(queued));
-            queue
+            tokio::spawn(committer.clone().run(queued));
+            tokio::spawn(committer.run_large(large_queued));
+            Queues { small, large }
         });
-        Self { store, queue, capacity: Arc::new(Semaphore::new(CAPACITY)), health, push, begun }
+        Self { store, queues, health, push, begun }
     }
 
     /// True if the store outlives the process.
     pub(super) fn is_durable(&self) -> bool {
-        self.queue.is_some()
+        self.queues.is_some()
     }
 
     /// Counts an execution that begins and will soon write.
@@ -151,17 +187,19 @@ impl Journal {
 
     /// Waits until the queue has room for so many bytes, and reserves it.
     pub(super) async fn permit(&self, bytes: impl FnOnce() -> usize) -> QueuePermit {
-        self.queue.as_ref()?;
-        let units = (bytes() / UNIT + 1).min(CAPACITY);
-        // The semaphore is in `self` and never closed.
-        Arc::clone(&self.capacity).acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()
+        let (queues, bytes) = (self.queues.as_ref()?, bytes());
+        let (is_large, units) = (bytes >= LARGE, (bytes / UNIT + 1).min(CAPACITY));
+        let capacity = Arc::clone(&queues.of(is_large).capacity);
+        // The semaphore is ours and never closed.
+        let bytes = capacity.acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()?;
+        Some(Room { is_large, _bytes: bytes })
     }
 
     /// Waits until all entries that are queued now are committed or given up.
     pub(super) async fn quiet(&self) {
-        if self.queue.is_some() {
-            // The whole capacity is free only when the queue is empty.
-            let _ = self.capacity.acquire_many(CAPACITY as u32).await;
+        for queue in self.queues.iter().flat_map(|queues| [&queues.large, &queues.small]) {
+            // All the room there is.
+            let _ = queue.capacity.acquire_many(CAPACITY as u32).await;
         }
     }
 
@@ -174,14 +212,16 @@ impl Journal {
         batch: Vec<Commit>,
         permit: QueuePermit,
     ) -> Result<Appended> {
-        let Some(queue) = &self.queue else {
+        let Some(queues) = &self.queues else {
             let advance = state.advance(&batch);
             self.commit_now(batch, state.pushes)?;
             state.take_in(advance);
             return Ok(Appended::Committed);
         };
-        // Sending fails only if the loop has panicked; then nothing can be stored any more.
-        let sent = queue.send(Write { live: live.clone(), batch, permit });
+        let is_large = state.large_writes > 0 || permit.as_ref().is_some_and(|room| room.is_large);
+        state.large_writes += usize::from(is_large);
+        // With a loop that has panicked, nothing is kept any more.
+        let sent = queues.of(is_large).writes.send(Write { live: live.clone(), batch, permit });
         sent.map(|()| Appended::Queued).map_err(|_| super::unavailable())
     }
 
@@ -227,7 +267,8 @@ fn refusal(refused: &Refused) -> Error {
     }
 }
 
-/// The loop that commits batches.
+/// The loops.
+#[derive(Clone)]
 struct Committer {
     store: Arc<dyn Store>,
     health: Arc<Health>,
@@ -244,8 +285,30 @@ impl Committer {
         }
     }
 
-    /// Yields to other tasks for as long as they write, or begin executions that will write, so that they
-    /// share the commit. It does not wait for tasks that are not ready to run.
+    /// Commits large writes one by one; those that follow each other in one task together.
+    async fn run_large(self, mut queued: mpsc::UnboundedReceiver<Write>) {
+        let mut next = None;
+        while let Some(first) = match next.take() {
+            Some(write) => Some(write),
+            None => queued.recv().await,
+        } {
+            let live = first.live.clone();
+            let mut writes = vec![first];
+            while next.is_none()
+                && let Ok(write) = queued.try_recv()
+            {
+                if write.live.is(&live) { writes.push(write) } else { next = Some(write) }
+            }
+            let (taken, before) = (writes.len(), expected(&writes));
+            // What its task said before is on its way in the other queue.
+            live.until(|state| state.is_lost() || state.committed().seq >= before).await;
+            self.commit(writes).await;
+            live.lock().large_writes -= taken;
+        }
+    }
+
+    /// Lets those go first who are ready to do something, as long as some of them write or begin with what they will
+    /// write about: they share the commit. Nobody is waited for who is not ready.
     async fn gather(&self, writes: &mut Vec<Write>, queued: &mut mpsc::UnboundedReceiver<Write>) {
         let since = Instant::now();
         // Differs from any real count, so there is always a second round, for requests that arrived during
@@ -372,7 +435,12 @@ impl Committer {
     }
 }
 
-/// Evicts tasks whose entries could not be committed; later calls read the store.
+/// The number of the entry before the first of these.
+fn expected(writes: &[Write]) -> Seq {
+    writes.first().and_then(|write| write.batch.first()).map_or(Seq::ZERO, |commit| commit.expected)
+}
+
+/// What could not be recorded is nowhere: whoever comes next reads the store.
 fn give_up(writes: Vec<Write>, error: &StoreError) {
     tracing::error!(%error, tasks = writes.len(), "entries could not be committed and are lost");
     for write in writes {

@@ -137,8 +137,13 @@ impl LiveTaskRef {
         Self { live: Arc::clone(live), registry: Arc::downgrade(registry) }
     }
 
-    /// Evicts the task, because memory and store differ. Nothing more is written, the execution is cancelled,
-    /// and later calls read the store.
+    /// True if both are handles of the same live task.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.live, &other.live)
+    }
+
+    /// Takes the task out of memory, which is not what is stored: nothing more is written, the execution ends, and
+    /// whoever comes next reads the store.
     pub(super) fn evict(&self) {
         let mut state = self.lock();
         state.lose();
@@ -326,6 +331,7 @@ mod tests {
             webhook: None,
             push: false,
             memo: None,
+            record: None,
         };
         {
             let mut state = live.lock();

@@ -21,7 +21,7 @@ use crate::{
     clock::now,
     id::new_id,
     size,
-    store::{Commit, IdempotencyKey, StoredTurn, Webhook},
+    store::{Commit, IdempotencyKey, PutRecord, StoredTurn, Webhook},
 };
 
 /// The author of an event.
@@ -66,20 +66,21 @@ impl Recorder {
     /// Keeps the executor's memo, to be committed with the next entry.
     pub(crate) fn remember(&self, memo: Bytes) -> Result<()> {
         let mut state = self.live.lock();
-        match &state.phase {
-            Phase::Opening(_) => {}
-            Phase::Task(tracked) if !tracked.task.status.state.is_terminal() => {}
-            Phase::Task(tracked) => return Err(refusal(Refusal::Terminal(tracked.task.status.state))),
-            Phase::Replied { .. } => return Err(after_reply()),
-            Phase::Refused(_) => return Err(after_refusal()),
-            Phase::Lost(_) => return Err(super::unavailable()),
-        }
+        check_open(&state.phase)?;
         state.attached.memo = Some(memo.clone());
         state.memo = Some(memo);
         Ok(())
     }
 
-    /// Refuses the message with this error, if there is no task yet.
+    /// Keeps a record of the executor's until the next entry takes it along.
+    pub(crate) fn put_record(&self, record: PutRecord) -> Result<()> {
+        let mut state = self.live.lock();
+        check_open(&state.phase)?;
+        state.attached.record = Some(Box::new(record));
+        Ok(())
+    }
+
+    /// Gives the caller this error instead of a task, if there is none.
     pub(crate) fn refuse(&self, error: Error) -> Result<()> {
         let mut state = self.live.lock();
         match &state.phase {
@@ -215,7 +216,14 @@ impl Recorder {
         events: impl IntoIterator<Item = Event> + AsRef<[Event]> + Send,
     ) -> Result<Seq> {
         let (journal, said) = (&self.core.journal, events.as_ref());
-        let bytes = || said.iter().map(size::event).sum::<usize>() + self.live.lock().attached.bytes();
+        let bytes = || {
+            let state = self.live.lock();
+            // With a status that settles the task goes all of it, as its snapshot.
+            let settles = said.iter().any(|event| event.status().is_some_and(|said| said.state.is_settled()));
+            let snapshot = if settles { state.bytes.get() } else { 0 };
+            let opening = state.opening_bytes();
+            said.iter().map(size::event).sum::<usize>() + state.attached.bytes() + opening + snapshot
+        };
         let permit = journal.permit(bytes).await;
         let mut state = self.live.lock();
         let (batch, refused) = self.fold(&mut state, writer, events, now());
@@ -359,7 +367,20 @@ impl Recorder {
             webhook: None,
             push: false,
             memo: None,
+            record: None,
         }
+    }
+}
+
+/// Refuses what is to travel with the next entry if there will be none.
+fn check_open(phase: &Phase) -> Result<()> {
+    match phase {
+        Phase::Opening(_) => Ok(()),
+        Phase::Task(tracked) if !tracked.task.status.state.is_terminal() => Ok(()),
+        Phase::Task(tracked) => Err(refusal(Refusal::Terminal(tracked.task.status.state))),
+        Phase::Replied { .. } => Err(after_reply()),
+        Phase::Refused(_) => Err(after_refusal()),
+        Phase::Lost(_) => Err(super::unavailable()),
     }
 }
 

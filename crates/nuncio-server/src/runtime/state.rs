@@ -10,7 +10,7 @@ use super::turn::Turn;
 use crate::{
     memory::{MemoryAccount, TaskSize},
     size,
-    store::{Commit, IdempotencyKey, StoredTask, StoredTurn, Webhook},
+    store::{Commit, IdempotencyKey, PutRecord, StoredTask, StoredTurn, Webhook},
 };
 
 /// The number of recent events in memory for subscribers. A subscriber that lags further behind reads the
@@ -25,7 +25,9 @@ pub(super) struct State {
     pub(super) bytes: TaskSize,
     /// Another server owns the task.
     pub(super) owned_elsewhere: bool,
-    /// Committed together with the next entry.
+    /// The number of its writes in the journal's queue of large ones.
+    pub(super) large_writes: usize,
+    /// Travels with the next entry.
     pub(super) attached: Attached,
     /// The executor's memo.
     pub(super) memo: Option<Bytes>,
@@ -104,20 +106,24 @@ pub(super) struct Attached {
     pub(super) webhook: Option<Webhook>,
     /// The executor's new memo.
     pub(super) memo: Option<Bytes>,
+    /// Written by the agent with the entry.
+    pub(super) record: Option<Box<PutRecord>>,
 }
 
 impl Attached {
     /// The number of bytes that this adds to an entry.
     pub(super) fn bytes(&self) -> usize {
-        self.memo.as_ref().map_or(0, Bytes::len)
+        let record = self.record.as_ref().map_or(0, |record| record.value.len());
+        self.memo.as_ref().map_or(0, Bytes::len) + record
     }
 
     /// Moves the data into a commit.
     pub(super) fn put_on(self, commit: &mut Commit) {
-        let Self { idempotency, reserved, turn, webhook, memo } = self;
-        // The reservation of a task already holds its key.
+        let Self { idempotency, reserved, turn, webhook, memo, record } = self;
+        // A task that is reserved has the key of its reservation.
         commit.idempotency = idempotency.filter(|_| !reserved);
-        (commit.reserved, commit.turn, commit.webhook, commit.memo) = (reserved, turn, webhook, memo);
+        (commit.reserved, commit.turn, commit.webhook) = (reserved, turn, webhook);
+        (commit.memo, commit.record) = (memo, record);
     }
 }
 
@@ -202,6 +208,7 @@ impl State {
             phase,
             bytes: memory.task_size(bytes),
             owned_elsewhere: false,
+            large_writes: 0,
             attached: Attached::default(),
             memo: None,
             pushes: false,
@@ -219,7 +226,15 @@ impl State {
         Self { owned_elsewhere: held, pushes, memo, ..Self::new(phase, memory) }
     }
 
-    /// True if memory and store differ.
+    /// About how many bytes the first entry adds to what is said with it: the message that opens the task.
+    pub(super) fn opening_bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Opening(message) => size::message(message),
+            Phase::Task(_) | Phase::Replied { .. } | Phase::Refused(_) | Phase::Lost(_) => 0,
+        }
+    }
+
+    /// True if memory is not the truth any more.
     pub(super) fn is_lost(&self) -> bool {
         matches!(self.phase, Phase::Lost(_))
     }

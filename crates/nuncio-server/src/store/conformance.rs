@@ -114,6 +114,7 @@ macro_rules! store_conformance {
             outbox::what_is_redriven_is_due_again
             outbox::webhooks_are_forgotten_with_their_tasks
             records::a_record_is_written_only_where_it_is_as_expected
+            records::a_record_stands_or_falls_with_its_entry
             records::records_of_a_call_are_taken_in_order
             records::records_are_listed_by_prefix_in_the_order_of_their_bytes
             records::values_of_every_size_come_back_equal
@@ -285,6 +286,7 @@ pub(super) fn opening(scope: &Arc<Scope>, id: &str, idempotency: Option<Idempote
         webhook: None,
         push: false,
         memo: None,
+        record: None,
     }
 }
 

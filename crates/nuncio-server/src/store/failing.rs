@@ -17,6 +17,8 @@ use super::{
     StoreError, StoredEvent, StoredTask, TaskCount, TaskLog, TaskPage, TaskQuery, TurnChange, Webhook,
 };
 
+use crate::{large_work::LARGE, size};
+
 /// A real [`MemoryStore`] that fails, refuses or waits on command.
 #[derive(Debug, Default)]
 pub struct FailingStore {
@@ -44,6 +46,8 @@ pub struct FailingStore {
     unsettled: Mutex<Option<String>>,
     /// True while commits have to wait.
     held_writes: watch::Sender<bool>,
+    /// True while large commits have to wait.
+    held_large: watch::Sender<bool>,
     commits: AtomicUsize,
     fail_reads: AtomicBool,
     /// Batches with more entries time out; 0: none does.
@@ -136,7 +140,12 @@ impl FailingStore {
         self.held_writes.send_replace(hold);
     }
 
-    /// Marks its owner as stopped, as if its process had ended.
+    /// From now on, commits of large content wait until they are held no more.
+    pub fn hold_large(&self, hold: bool) {
+        self.held_large.send_replace(hold);
+    }
+
+    /// Its owner is gone, as if its process had ended.
     pub fn retire(&self) {
         self.inner.retire();
     }
@@ -239,6 +248,10 @@ impl FailingStore {
 impl TaskLog for FailingStore {
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
         self.wait().await;
+        if batch.iter().any(|commit| size::event(&commit.event) >= LARGE) {
+            // The sender is ours, so it cannot be gone.
+            let _ = self.held_large.subscribe().wait_for(|held| !held).await;
+        }
         self.write()?;
         if (1..batch.len()).contains(&self.most_entries.load(Ordering::SeqCst)) {
             return Err(StoreError::down("no answer in time"));

@@ -284,6 +284,9 @@ impl Inner {
         for parent in references(&commit.event) {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
         }
+        if let Some(record) = &commit.record {
+            self.records.replace(record);
+        }
         self.bytes += stored.add_bytes(&commit);
         stored.log.push((commit.at, Arc::clone(&commit.event)));
         self.push(&commit);
@@ -338,6 +341,9 @@ impl Inner {
             self.children.entry(parent.clone()).or_default().insert(commit.task_id.clone());
         }
         self.tasks.insert(commit.task_id.clone(), Box::new(stored));
+        if let Some(record) = &commit.record {
+            self.records.replace(record);
+        }
         self.push(commit);
         self.scopes.entry(Arc::clone(&commit.scope)).or_default().moving.insert(commit.task_id.clone());
         self.count(&commit.scope.agent, None, Some(TaskState::Unspecified));

@@ -51,6 +51,55 @@ async fn tasks_share_a_commit() {
     assert!(harness.store.commits() <= 3, "{}", harness.store.commits());
 }
 
+/// The writes of callers with megabytes took all the room that the queue had, and shared the batches of others.
+#[tokio::test(start_paused = true)]
+async fn small_writes_do_not_wait_for_large_ones() {
+    let harness = waiting(quick());
+    harness.store.hold_large(true);
+    let large: Vec<_> = (0..8)
+        .map(|_| {
+            let harness = harness.clone();
+            tokio::spawn(async move { harness.task(&*"x".repeat(10 << 20)).await })
+        })
+        .collect();
+    settle().await;
+    for i in 0..3 {
+        let small = harness.task(&*format!("hi {i}")).await.unwrap();
+        assert_eq!(small.status.state, TaskState::Completed);
+    }
+    harness.store.hold_large(false);
+    for sent in join_all(large).await {
+        assert_eq!(sent.unwrap().unwrap().status.state, TaskState::Completed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_and_small_writes_of_a_task_stay_in_order() {
+    let large: &'static str = "x".repeat(1 << 20).leak();
+    let steps = [
+        Step::Working,
+        Step::Artifact("a", "small"),
+        Step::Sleep(secs(1)),
+        Step::Artifact("b", large),
+        Step::Artifact("c", "small"),
+        Step::Artifact("d", large),
+        Step::Completed,
+    ];
+    for hold in [false, true] {
+        let harness = waiting(ScriptedExecutor::steps(steps.clone()));
+        harness.store.hold_large(hold);
+        let sent = tokio::spawn({
+            let harness = harness.clone();
+            async move { harness.task("hi").await }
+        });
+        settle().await;
+        harness.store.hold_large(false);
+        let task = sent.await.unwrap().unwrap();
+        let names: Vec<_> = task.artifacts.iter().map(|artifact| artifact.artifact_id.as_str()).collect();
+        assert_eq!((task.status.state, names), (TaskState::Completed, vec!["a", "b", "c", "d"]));
+    }
+}
+
 /// A worker runs first what it has just woken, and would commit the first write of many alone.
 #[test]
 fn those_who_are_ready_to_write_share_the_first_commit_too() {

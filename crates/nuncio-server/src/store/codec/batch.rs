@@ -6,7 +6,7 @@ use bytes::Bytes;
 use nuncio_protocol::{ContextId, Event, Seq, TaskId, TaskState, Timestamp};
 
 use super::{Blob, Segment, Snapshot};
-use crate::store::{Commit, IdempotencyKey, Scope, StoredTurn, Webhook, busy_after, references};
+use crate::store::{Commit, IdempotencyKey, PutRecord, Scope, StoredTurn, Webhook, busy_after, references};
 
 /// The turns of its task that a write deletes before it adds its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -52,7 +52,9 @@ pub(in crate::store) struct TaskWrite {
     pub(in crate::store) webhook: Option<Webhook>,
     /// The memo of the last entry that has one.
     pub(in crate::store) memo: Option<Bytes>,
-    /// The entries to deliver to webhooks, including the webhook of this write, with the time of each.
+    /// Those of the entries, in their order.
+    pub(in crate::store) records: Vec<PutRecord>,
+    /// The entries that webhooks are owed, that of this write included, and when they were recorded.
     pub(in crate::store) owed: Vec<(Seq, Timestamp)>,
     /// The tasks that the entries refer to.
     pub(in crate::store) parents: Vec<TaskId>,
@@ -105,6 +107,7 @@ impl TaskWrite {
             turns: Vec::new(),
             webhook: commit.webhook.clone(),
             memo: None,
+            records: Vec::new(),
             owed: Vec::new(),
             parents: Vec::new(),
             blobs: Vec::new(),
@@ -144,6 +147,7 @@ impl TaskWrite {
         if commit.memo.is_some() {
             self.memo.clone_from(&commit.memo);
         }
+        self.records.extend(commit.record.as_deref().cloned());
         if commit.push {
             self.owed.push((self.last, commit.at));
         }

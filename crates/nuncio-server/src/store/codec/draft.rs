@@ -41,9 +41,9 @@ impl Lean<Task> {
     /// Keeps the last `length` messages of history.
     fn trim(&mut self, length: usize) {
         let surplus = self.value.history.len().saturating_sub(length);
-        let gone: usize = self.value.history.drain(..surplus).map(|message| message.parts.len()).sum();
-        // Parts are numbered over all messages, oldest first.
-        self.places.retain_mut(|place| place.move_forward(gone));
+        let gone: Vec<_> = self.value.history.drain(..surplus).collect();
+        // Places are numbered through the messages, the oldest first.
+        self.places.retain_mut(|place| place.move_forward(&gone));
     }
 }
 

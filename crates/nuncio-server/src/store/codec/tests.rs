@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use nuncio_protocol::{
-    Artifact, Content, Event, Message, Part, Seq, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
-    TaskStatusUpdateEvent,
+    Artifact, Content, Event, Message, Metadata, Part, Seq, Task, TaskArtifactUpdateEvent, TaskState,
+    TaskStatus, TaskStatusUpdateEvent,
 };
 use serde_json::json;
 
 use super::{
-    Blobs, Drops, MOST_ENTRIES, Snapshot, TaskWrite, coalesce, decode_artifacts, decode_segment, decode_task,
-    digests, is_snapshot_due, millis_from, replay, state_code,
+    Blobs, Body, Draft, Drops, MOST_ENTRIES, Segment, Snapshot, TaskWrite, coalesce, decode_artifacts,
+    decode_segment, decode_task, digests, is_snapshot_due, millis_from, replay, state_code,
 };
 use crate::store::{
-    Commit, StoredTurn,
+    Commit, Projection, StoredTurn,
     conformance::{at, creation, key, opening, scope},
 };
 
@@ -191,6 +191,82 @@ fn large_content_is_stored_once_and_comes_back() {
     task.artifacts = decode_artifacts(&artifacts.json, &artifacts.refs, &known).unwrap();
     assert_eq!(task, created);
     assert!(matches!(&task.history[1].parts[0].content, Content::Text(text) if *text == big));
+}
+
+#[test]
+fn large_metadata_is_stored_once_and_comes_back() {
+    let large = |name: &str| Metadata::from_iter([(name, "x".repeat(100))]);
+    let said = |id: &str, of: [&str; 2]| {
+        let part = Part { metadata: large(of[1]), ..Part::text("y".repeat(101)) };
+        let parts = vec![Part::text("small"), part];
+        Arc::new(Message { metadata: large(of[0]), ..Message::user(id, parts) })
+    };
+    let mut task = creation("t-1", "c-1", 1);
+    task.history = vec![said("m-1", ["a", "b"]), said("m-2", ["c", "a"]), said("m-3", ["d", "e"])];
+    task.status.message = Some(said("m-4", ["f", "g"]));
+    let made = Artifact { metadata: large("h"), ..Artifact::new("b", Part::text("small")) };
+    task.artifacts = vec![Arc::new(made)];
+    task.metadata = large("i");
+    let update = TaskArtifactUpdateEvent {
+        task_id: "t-1".into(),
+        context_id: "c-1".into(),
+        artifact: Arc::clone(&task.artifacts[0]),
+        metadata: large("j"),
+        ..TaskArtifactUpdateEvent::default()
+    };
+    let status = TaskStatusUpdateEvent {
+        task_id: "t-1".into(),
+        context_id: "c-1".into(),
+        status: task.status.clone(),
+        metadata: large("k"),
+    };
+    for event in [
+        Event::Task(task.clone()),
+        Event::Message(said("m-5", ["a", "b"])),
+        Event::ArtifactUpdate(update),
+        Event::StatusUpdate(status),
+    ] {
+        let (mut segment, mut taken) = (Segment::begin(Seq(1)), Vec::new());
+        segment.push(Seq(1), at(1), &event, 100, &mut taken);
+        segment.end();
+        let Body { json, refs } = &segment.body;
+        assert!(json.len() < 1_500, "left out: {}", String::from_utf8_lossy(json));
+        let known: Blobs = taken.iter().map(|blob| (blob.digest, blob.bytes.clone())).collect();
+        assert_eq!(known.len(), taken.len(), "each once");
+        assert_eq!(*decode_segment(json, refs, &known).unwrap()[0].event, event);
+    }
+
+    // Of what is shown less, the rest still finds its place.
+    let mut taken = Vec::new();
+    let snapshot = Snapshot::encode(Seq(1), &task, 100, &mut taken);
+    let known: Blobs = taken.iter().map(|blob| (blob.digest, blob.bytes.clone())).collect();
+    for history in [None, Some(0), Some(1), Some(2), Some(9)] {
+        let shown = Projection { artifacts: true, history };
+        let mut draft = Draft::new(shown);
+        draft.snapshot(&snapshot.task.json, &snapshot.task.refs).unwrap();
+        let artifacts = snapshot.artifacts.as_ref().unwrap();
+        draft.artifacts(&artifacts.json, &artifacts.refs).unwrap();
+        draft.end();
+        let mut wanted = task.clone();
+        shown.apply(&mut wanted);
+        assert_eq!(draft.finish(&known).unwrap(), wanted, "{history:?}");
+    }
+}
+
+/// The place of a ref, as databases have it: the entry, then the number of the part, or of the metadata with a bit.
+#[test]
+fn the_refs_in_databases_never_change() {
+    let mut created = creation("t-1", "c-1", 1);
+    let large = Metadata::from_iter([("k", "x".repeat(100))]);
+    let part = Part { metadata: large.clone(), ..Part::text("y".repeat(101)) };
+    created.history = vec![Arc::new(Message::user("m", [Part::text("small"), part]))];
+    created.metadata = large;
+    let (mut segment, mut taken) = (Segment::begin(Seq(1)), Vec::new());
+    segment.push(Seq(1), at(1), &Event::Message(Arc::default()), 100, &mut taken);
+    segment.push(Seq(2), at(1), &Event::Task(created), 100, &mut taken);
+    let places = segment.body.refs.chunks(super::content::REF_LENGTH).map(|place| place[..8].to_vec());
+    let expected = [[0, 0, 0, 1, 0, 0, 0, 1], [0, 0, 0, 1, 0x80, 0, 0, 2], [0, 0, 0, 1, 0x80, 0, 0, 3]];
+    assert_eq!(places.collect::<Vec<_>>(), expected);
 }
 
 #[test]

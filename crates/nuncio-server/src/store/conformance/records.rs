@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use nuncio_protocol::Seq;
 
-use super::{Handles, at, works};
-use crate::store::{Expect, PutRecord, Record, RecordQuery, Records, Refused, Store};
+use super::{Handles, Writer, at, commit, commit_one, creation, opening, scope, works};
+use crate::store::{Commit, Expect, PutRecord, Record, RecordQuery, Records, Refused, Store};
 
 const MANY: usize = 24;
 
@@ -36,8 +36,36 @@ async fn keys(store: &dyn Store, kind: &str) -> Vec<String> {
     works(store.records(&query).await).into_iter().map(|record| record.key).collect()
 }
 
-/// Versions begin at 1 and grow; a writer that expects another version changes nothing and gets the stored
-/// one.
+/// The record of an entry is written with it, whatever is there, or not at all.
+pub async fn a_record_stands_or_falls_with_its_entry(store: Arc<dyn Store>) {
+    let ann = scope("ann");
+    let with = |value: &str, entry: Commit| {
+        // What a record of an entry expects does not count.
+        Commit { record: Some(Box::new(put("k", "a", value, 3, Expect::Version(9)))), ..entry }
+    };
+    let found = async || works(store.record("k", "a").await).map(|record| (record.value, record.version));
+    let kept = |value: &'static str, version| Some((Bytes::from_static(value.as_bytes()), version));
+    assert_eq!(commit_one(&*store, with("1", opening(&ann, "t-1", None))).await, Ok(()));
+    assert_eq!(found().await, kept("1", 1), "with the creation");
+    assert!(commit_one(&*store, with("2", opening(&ann, "t-1", None))).await.is_err());
+    assert_eq!(found().await, kept("1", 1), "nothing comes of a refused entry");
+    let mut writer = Writer::open(&store, &ann, creation("t-1", "c-1", 1), Seq(1));
+    let entry = writer.entry(writer.chunk_event("a", "x"));
+    assert_eq!(writer.offer(with("2", entry)).await, Ok(()));
+    assert_eq!(found().await, kept("2", 2), "in place of the one that was there");
+    assert_eq!(put_one(&*store, put("k", "a", "3", 4, Expect::Version(2))).await, Ok(3), "a record as any");
+    let event = writer.chunk_event("a", "x");
+    let mut batch = vec![with("4", writer.entry(event.clone()))];
+    writer.advance(&event);
+    batch.push(with("5", writer.entry(writer.chunk_event("a", "x"))));
+    batch.push(with("6", opening(&ann, "t-1", None)));
+    let results = commit(&*store, batch).await;
+    assert!(results[0].is_ok() && results[1].is_ok() && results[2].is_err(), "{results:?}");
+    let last = found().await.map(|(value, _)| value);
+    assert_eq!(last, Some(Bytes::from_static(b"5")), "the last of a batch, of those that stand");
+}
+
+/// A version begins at 1 and grows; whoever expects something else changes nothing and learns what is there.
 pub async fn a_record_is_written_only_where_it_is_as_expected(store: Arc<dyn Store>) {
     let steps = [
         (Expect::Version(1), Err(other(0))),

@@ -62,6 +62,7 @@ impl Writer {
             webhook: None,
             push: false,
             memo: None,
+            record: None,
         }
     }
 

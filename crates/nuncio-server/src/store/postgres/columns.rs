@@ -88,6 +88,12 @@ const COUNT: &str = "INSERT INTO counters (scope, state, n, owner)
 const SCOPES: &str = "INSERT INTO scopes (id, agent, tenant, owner)
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) ON CONFLICT DO NOTHING";
 
+const RECORDS: &str = "INSERT INTO records (kind, key, version, at, value)
+  SELECT kind, key, 1, at, value
+  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[]) AS n(kind, key, at, value) ORDER BY kind, key
+  ON CONFLICT (kind, key) DO UPDATE
+    SET version = records.version + 1, at = excluded.at, value = excluded.value";
+
 pub(super) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
 /// A statement with its parameters.
@@ -327,7 +333,22 @@ pub(super) fn answers<'a>(writes: &[&'a Ready]) -> Option<Step<'a>> {
     })
 }
 
-/// Inserts scopes; existing ones stay.
+/// Writes the records of the writes in place of those that are there; of several of one key the last.
+pub(super) fn records<'a>(writes: &[&'a Ready]) -> Option<Step<'a>> {
+    let all = writes.iter().flat_map(|w| &w.write.records);
+    let last: BTreeMap<_, _> = all.map(|put| ((&*put.kind, &*put.key), put)).collect();
+    (!last.is_empty()).then(|| {
+        step!(
+            RECORDS,
+            last.keys().map(|(kind, _)| text(kind)).collect::<Vec<_>>(),
+            last.keys().map(|(_, key)| text(key)).collect::<Vec<_>>(),
+            last.values().map(|put| put.at.as_millis()).collect::<Vec<_>>(),
+            last.values().map(|put| &put.value[..]).collect::<Vec<_>>(),
+        )
+    })
+}
+
+/// Names scopes; those that are there stay.
 pub(super) fn name_scopes<'a>(scopes: &BTreeMap<Uuid, &'a crate::store::Scope>) -> Step<'a> {
     step!(
         SCOPES,

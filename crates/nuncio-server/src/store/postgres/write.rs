@@ -14,7 +14,7 @@ use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
 use super::{
-    columns::{Ready, Step, answers, name_scopes, pipeline, steps},
+    columns::{Ready, Step, answers, name_scopes, pipeline, records, steps},
     judge::{Judge, Judged},
     link::{ATTEMPTS, Link, code, were_others},
     owed, reservations,
@@ -164,6 +164,7 @@ impl Writer {
         all.extend(owed::steps(writes));
         all.extend(reservations::end(writes, self.me));
         all.extend(answers(writes));
+        all.extend(records(writes));
         all
     }
 

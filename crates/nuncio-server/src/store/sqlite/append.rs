@@ -81,7 +81,8 @@ impl Session {
         let mut insert = self
             .db
             .prepare_cached("INSERT INTO log (place, first_seq, body, refs) VALUES (?1, ?2, ?3, ?4)")?;
-        for segment in &write.segments {
+        // Each is let go when it is in its row. Only a write that is refused is tried again, and this one is not.
+        for segment in std::mem::take(&mut write.segments) {
             self.written += segment.body.json.len();
             let first = segment.first.0 as i64;
             let refs = some(&segment.body.refs);
@@ -89,6 +90,9 @@ impl Session {
         }
         drop(insert);
         self.put_blobs(key, write)?;
+        for record in &write.records {
+            self.replace_record(record)?;
+        }
         for parent in &write.parents {
             let link = "INSERT INTO links (task, parent) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
             self.db.prepare_cached(link)?.execute(params![key, parent.as_str()])?;

@@ -128,14 +128,20 @@ const FIND: &str = "SELECT tasks.key, seq, busy + pending > 0, tasks.owner, snap
      FROM tasks JOIN scopes ON scopes.key = tasks.scope
      WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4";
 
-/// The task with this projection, if it is in this scope.
+/// Finds what is shown of a task in its scope: neither its memo nor its webhooks, which are behind all of it.
+const FIND_SHOWN: &str =
+    "SELECT tasks.key, seq, 0, 0, snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs
+     FROM tasks JOIN scopes ON scopes.key = tasks.scope
+     WHERE tasks.id = ?1 AND agent = ?2 AND tenant IS ?3 AND scopes.owner IS ?4";
+
+/// The task of this id as far as it is shown, if it is of this scope.
 pub(super) fn shown(
     db: &Connection,
     scope: &Scope,
     id: &str,
     shown: Projection,
 ) -> Result<Option<Task>, StoreError> {
-    let mut find = db.prepare_cached(FIND)?;
+    let mut find = db.prepare_cached(FIND_SHOWN)?;
     let mut rows = find.query(params![id, scope.agent, scope.tenant, scope.owner])?;
     // The row stays open, so that its log and content are read from the same snapshot.
     let Some(row) = rows.next()? else { return Ok(None) };

@@ -55,13 +55,22 @@ impl Session {
         puts.iter().map(|put| self.put_record(put)).collect()
     }
 
+    /// Writes a record in place of the one that is there.
+    pub(super) fn replace_record(&mut self, put: &PutRecord) -> Result<(), StoreError> {
+        self.put_expecting(put, Expect::Anything).map(drop)
+    }
+
     fn put_record(&mut self, put: &PutRecord) -> Result<Result<u64, Refused>, StoreError> {
-        let PutRecord { kind, key, value, at, expect } = put;
-        // Most writes are accepted, so the condition is part of the write.
+        self.put_expecting(put, put.expect)
+    }
+
+    fn put_expecting(&mut self, put: &PutRecord, expect: Expect) -> Result<Result<u64, Refused>, StoreError> {
+        let PutRecord { kind, key, value, at, expect: _ } = put;
+        // Most are as expected: that is seen by writing them.
         let (write, expected) = match expect {
             Expect::Anything => (UPSERT, 1),
             Expect::Absent => (UPSERT, 0),
-            Expect::Version(version) => (UPDATE, *version as i64),
+            Expect::Version(version) => (UPDATE, version as i64),
         };
         let mut write = self.db.prepare_cached(write)?;
         let written = params![kind, key, at.as_millis(), &value[..], expected];

@@ -10,8 +10,8 @@ use crate::store::{Durability, OpenError};
 /// "NUNC": marks a database as ours.
 const APPLICATION_ID: i64 = 0x4e55_4e43;
 
-/// One migration per version of the schema. A released migration never changes.
-pub(super) const MIGRATIONS: [&str; 5] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
+/// One step per version of the schema. A step that was released never changes.
+pub(super) const MIGRATIONS: [&str; 6] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
 
 /// The current version.
 pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;
@@ -200,7 +200,10 @@ const VERSION_5: &str = "
     ALTER TABLE answers ADD COLUMN reserved TEXT;
 ";
 
-/// Opens the database for writing and migrates it. The caller holds the lock.
+/// No table changes. Refs may be to metadata from now on, which older versions cannot put back.
+const VERSION_6: &str = "";
+
+/// Opens the database for writing, in its newest form. The caller has the lock.
 pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
     // SQLite would create it readable by everyone.
     lock::private(path).map_err(|error| lock::unopened(path, &error))?;

@@ -6,18 +6,29 @@ use async_trait::async_trait;
 use nuncio_protocol::{Message, Seq, Task, TaskId, Timestamp};
 
 use super::{SqliteStore, bounded, list, read, reservations};
-use crate::store::{
-    Answer, Commit, IdempotencyKey, Links, Orphan, Projection, Prune, Refused, Reservation, Scope,
-    StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, TurnChange, codec,
+use crate::{
+    large_work::{self, LARGE},
+    size,
+    store::{
+        Answer, Commit, IdempotencyKey, Links, Orphan, Projection, Prune, Refused, Reservation, Scope,
+        StoreError, StoredEvent, StoredTask, TaskLog, TaskPage, TaskQuery, TurnChange, codec,
+    },
 };
 
 #[async_trait]
 impl TaskLog for SqliteStore {
     async fn commit(&self, batch: Vec<Commit>) -> Result<Vec<Result<(), Refused>>, StoreError> {
-        // Encoded here, so that it overlaps with the disk write of the transaction before.
-        let entries = batch.len();
-        let writes = codec::coalesce(batch, self.large);
-        self.writer.shared(move |session| session.append(writes, entries)).await
+        // Encoded here, so that it overlaps with the disk of the transaction before.
+        let (entries, large) = (batch.len(), self.large);
+        let snapshot = |commit: &Commit| commit.snapshot.as_ref().map_or(0, size::task);
+        let bytes = |commit: &Commit| size::event(&commit.event) + snapshot(commit);
+        if batch.iter().map(bytes).sum::<usize>() < LARGE {
+            let writes = codec::coalesce(batch, large);
+            return self.writer.shared(move |session| session.append(writes, entries)).await;
+        }
+        let encoded = large_work::run(move || codec::coalesce(batch, large)).await;
+        let writes = encoded.map_err(StoreError::broken)?;
+        self.writer.large(move |session| session.append(writes, entries)).await
     }
 
     async fn task(&self, scope: &Scope, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {

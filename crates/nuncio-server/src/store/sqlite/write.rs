@@ -1,8 +1,11 @@
-//! The one writer: a thread that commits all queued jobs as one transaction, without waiting for more.
+//! The one writer: a thread that commits whatever is queued as one transaction, without waiting for more.
+//!
+//! Large jobs have transactions of their own. They, and checkpoints, take turns with the others: a small job waits for one
+//! of them at most.
 
 use std::{
-    collections::{HashMap, HashSet},
-    sync::{Arc, mpsc},
+    collections::{HashMap, HashSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::JoinHandle,
 };
 
@@ -25,10 +28,20 @@ const OVERHEAD: usize = 16 << 10;
 /// The maximum number of cached scopes.
 const MOST_SCOPES: usize = 50_000;
 
-/// A unit of work in a transaction.
+/// The company of a job in its transaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Company {
+    /// It may share its transaction with others.
+    Shared,
+    /// It has a transaction of its own, in its turn.
+    Alone,
+    /// The same, and small jobs may go before it.
+    Large,
+}
+
+/// Something to be done in a transaction.
 trait Job: Send {
-    /// True if it may share its transaction with others.
-    fn shares(&self) -> bool;
+    fn company(&self) -> Company;
 
     fn run(&mut self, session: &mut Session) -> Result<(), StoreError>;
 
@@ -37,7 +50,7 @@ trait Job: Send {
 }
 
 struct Work<T, F> {
-    shares: bool,
+    company: Company,
     work: Option<F>,
     done: Option<T>,
     waiter: oneshot::Sender<Result<T, StoreError>>,
@@ -48,8 +61,8 @@ where
     T: Send,
     F: FnOnce(&mut Session) -> Result<T, StoreError> + Send,
 {
-    fn shares(&self) -> bool {
-        self.shares
+    fn company(&self) -> Company {
+        self.company
     }
 
     fn run(&mut self, session: &mut Session) -> Result<(), StoreError> {
@@ -108,7 +121,7 @@ impl Writer {
         &self,
         work: impl FnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.submit(true, work).await
+        self.submit(Company::Shared, work).await
     }
 
     /// Runs work in a transaction of its own: if it fails, it fails alone.
@@ -116,17 +129,25 @@ impl Writer {
         &self,
         work: impl FnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.submit(false, work).await
+        self.submit(Company::Alone, work).await
+    }
+
+    /// Writes much in a transaction of its own. Jobs that are queued later may be done before it.
+    pub(super) async fn large<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.submit(Company::Large, work).await
     }
 
     async fn submit<T: Send + 'static>(
         &self,
-        shares: bool,
+        company: Company,
         work: impl FnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (waiter, done) = oneshot::channel();
         let ended = || StoreError::broken("the writer has ended");
-        let job = Box::new(Work { shares, work: Some(work), done: None, waiter });
+        let job = Box::new(Work { company, work: Some(work), done: None, waiter });
         self.jobs().as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or_else(ended)?;
         done.await.map_err(|_| ended())?
     }
@@ -147,27 +168,58 @@ pub(super) struct Session {
     pub(super) written: usize,
 }
 
+/// Jobs that wait for their transaction.
+#[derive(Default)]
+struct Waiting {
+    small: VecDeque<Box<dyn Job>>,
+    large: VecDeque<Box<dyn Job>>,
+    /// The last turn was that of a large job, or of a checkpoint.
+    was_large: bool,
+}
+
+impl Waiting {
+    fn push(&mut self, job: Box<dyn Job>) {
+        match job.company() {
+            Company::Shared | Company::Alone => self.small.push_back(job),
+            Company::Large => self.large.push_back(job),
+        }
+    }
+
+    /// Takes the turn of a large job for something else; false if small jobs come first.
+    fn takes_turn(&mut self) -> bool {
+        let is_free = self.small.is_empty() || !self.was_large;
+        self.was_large |= is_free;
+        is_free
+    }
+
+    /// Takes the jobs of the next transaction; none if nothing waits.
+    fn next(&mut self) -> Vec<Box<dyn Job>> {
+        self.was_large = !self.large.is_empty() && (self.small.is_empty() || !self.was_large);
+        if self.was_large {
+            return self.large.pop_front().into_iter().collect();
+        }
+        let sharing = self.small.iter().take(MOST_JOBS).take_while(|job| job.company() == Company::Shared);
+        let jobs = sharing.count().max(1).min(self.small.len());
+        self.small.drain(..jobs).collect()
+    }
+}
+
 fn run(mut session: Session, queue: &mpsc::Receiver<Box<dyn Job>>) {
-    let mut waiting: Option<Box<dyn Job>> = None;
+    let mut waiting = Waiting::default();
     loop {
-        let Some(first) = waiting.take().or_else(|| queue.recv().ok()) else { break };
-        let mut jobs = vec![first];
-        if jobs[0].shares() {
-            while jobs.len() < MOST_JOBS
-                && let Ok(job) = queue.try_recv()
-            {
-                if !job.shares() {
-                    waiting = Some(job);
-                    break;
-                }
-                jobs.push(job);
-            }
+        queue.try_iter().for_each(|job| waiting.push(job));
+        if session.written > CHECKPOINT_AFTER && waiting.takes_turn() {
+            session.checkpoint("PASSIVE");
+            continue;
+        }
+        let mut jobs = waiting.next();
+        if jobs.is_empty() {
+            let Ok(job) = queue.recv() else { break };
+            waiting.push(job);
+            continue;
         }
         let failure = session.transact(&mut jobs).err();
         jobs.into_iter().for_each(|job| job.settle(failure.as_ref()));
-        if session.written > CHECKPOINT_AFTER {
-            session.checkpoint("PASSIVE");
-        }
     }
     session.checkpoint("TRUNCATE");
 }
@@ -260,5 +312,58 @@ impl Session {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A job that does nothing.
+    fn job(company: Company) -> Box<dyn Job> {
+        let (waiter, _) = oneshot::channel::<Result<(), StoreError>>();
+        Box::new(Work { company, work: Some(|_: &mut Session| Ok(())), done: None, waiter })
+    }
+
+    #[test]
+    fn small_jobs_wait_for_one_large_turn_at_most() {
+        use Company::{Alone, Large, Shared};
+        let mut waiting = Waiting::default();
+        [Large, Large, Shared, Shared, Alone, Shared]
+            .into_iter()
+            .for_each(|company| waiting.push(job(company)));
+        let mut turns = Vec::new();
+        loop {
+            // A checkpoint is always due.
+            if waiting.takes_turn() {
+                turns.push("checkpoint".to_owned());
+            }
+            let jobs = waiting.next();
+            let Some(first) = jobs.first() else { break };
+            turns.push(match first.company() {
+                Shared => format!("{} shared", jobs.len()),
+                Alone => "alone".to_owned(),
+                Large => "large".to_owned(),
+            });
+            if jobs.len() == 2 {
+                waiting.push(job(Shared));
+            }
+        }
+        let expected = [
+            "checkpoint",
+            "2 shared",
+            "checkpoint",
+            "alone",
+            "checkpoint",
+            "2 shared",
+            "checkpoint",
+            "1 shared",
+            "checkpoint",
+            "large",
+            "checkpoint",
+            "large",
+            "checkpoint",
+        ];
+        assert_eq!(turns, expected);
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use nuncio_protocol::{Event, Message, Seq, Task, TaskId, Timestamp};
 
 use super::{IdempotencyKey, StoredTurn};
-use crate::store::{Scope, Webhook};
+use crate::store::{PutRecord, Scope, Webhook};
 
 /// An entry to append, and everything stored with it.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct Commit {
     pub push: bool,
     /// The task's new memo.
     pub memo: Option<Bytes>,
+    /// Written with the entry, in place of the record that is there: its `expect` does not count.
+    pub record: Option<Box<PutRecord>>,
 }
 
 /// True if a task is in progress after this entry; `None` if the entry does not change that.

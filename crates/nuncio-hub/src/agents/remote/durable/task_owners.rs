@@ -4,9 +4,13 @@
 //! example because it numbers its tasks from 1 after a restart. Without this check, the hub would follow
 //! that task and show one caller the data of another.
 //!
-//! An owner is a record, so that it is valid after restarts and on all hubs of a database, until it expires
-//! (`expiry`). Recent tasks are cached in memory. The record holds digests: it contains neither the task id
-//! nor the caller. While authentication is off, all callers are one, and nothing is stored.
+//! An owner is a record, so that it holds over restarts and for all hubs of a database, until nobody has used it for long
+//! (`expiry`). Tasks of late are known in memory. The record holds digests: it names neither task nor caller. As long as
+//! callers are not told apart, all of them are one, and nothing is written.
+//!
+//! Where this hub alone writes to the store, it decides by what it knows and reads, and the record is written in one
+//! piece with the first event of the task ([`Claim::Granted`]): no send waits for it. Where hubs share a database, the
+//! record is written before anything is emitted, and the database decides.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -38,6 +42,14 @@ struct Owned {
     at: Timestamp,
 }
 
+/// The outcome of a claim to a task.
+pub(super) enum Claim {
+    /// The caller has the task. The record is yet to be written, with the next event; `None` if there is nothing to write.
+    Granted(Option<PutRecord>),
+    /// Another caller has it.
+    Foreign,
+}
+
 /// The owners of one agent's tasks.
 pub(super) struct TaskOwners {
     store: Arc<dyn Store>,
@@ -64,27 +76,36 @@ impl TaskOwners {
         Self { store, agent, apart: Box::new(apart), known: Mutex::default() }
     }
 
-    /// Claims a task of the agent for this caller; false if another caller owns it.
-    pub(super) async fn claim(&self, task: &TaskId, caller: &Caller) -> bool {
+    /// Takes a task of the agent's for this caller, unless another caller has it.
+    pub(super) async fn claim(&self, task: &TaskId, caller: &Caller) -> Claim {
         let (task, owner) = (sha256(task.as_str().as_bytes()), digest_of(caller));
         let fresh = Owned { owner, at: clock::now() };
         // Claimed in memory first: of two concurrent callers of this hub, the second is refused at once.
         let known = self.known().get_or_put(task, fresh);
         let is_written = known.is_some_and(|known| !expiry::is_due(known.at));
         if known.is_some_and(|known| known.owner != owner) {
-            return false;
+            return Claim::Foreign;
         }
         if is_written || !self.is_recorded(caller) {
-            return true;
+            return Claim::Granted(None);
         }
-        match self.record(&task, fresh).await {
-            Ok(owned) => {
+        let recorded = if self.store.is_shared() {
+            self.record(&task, fresh).await.map(|owned| (owned, false))
+        } else {
+            self.recorded(&task, fresh).await
+        };
+        match recorded {
+            Ok((owned, _)) if owned.owner != owner => {
                 self.known().put(task, owned);
-                owned.owner == owner
+                Claim::Foreign
+            }
+            Ok((owned, is_due)) => {
+                self.known().put(task, owned);
+                Claim::Granted(is_due.then(|| self.put_of(&task, owned, Expect::Anything)))
             }
             Err(error) => {
-                tracing::warn!(agent = &*self.agent, %error, "the owner of a task cannot be stored; it is known until the next restart");
-                true
+                tracing::warn!(agent = &*self.agent, %error, "the owner of a task is known in memory only");
+                Claim::Granted(None)
             }
         }
     }
@@ -110,7 +131,15 @@ impl TaskOwners {
         caller.principal().is_some() || (self.apart)()
     }
 
-    /// Stores an owner if there is none; returns the stored owner.
+    /// The owner in a store that this hub alone writes to, and whether the record is to be written.
+    async fn recorded(&self, task: &Digest, fresh: Owned) -> Result<(Owned, bool), StoreError> {
+        let Some(record) = self.store.record(KIND, &self.key(task)).await? else { return Ok((fresh, true)) };
+        let owner = Digest::try_from(&*record.value).map_err(StoreError::broken)?;
+        let is_due = owner == fresh.owner && expiry::is_due(record.at);
+        Ok(if is_due { (fresh, true) } else { (Owned { owner, at: record.at }, false) })
+    }
+
+    /// Writes down an owner, if there is none; gives the one that there is.
     async fn record(&self, task: &Digest, fresh: Owned) -> Result<Owned, StoreError> {
         if self.put(task, fresh, Expect::Absent).await? {
             return Ok(fresh);
@@ -127,10 +156,13 @@ impl TaskOwners {
 
     /// Writes the record; false if it was not as expected.
     async fn put(&self, task: &Digest, owned: Owned, expect: Expect) -> Result<bool, StoreError> {
-        let value = Bytes::copy_from_slice(&owned.owner);
-        let put = PutRecord { kind: KIND.into(), key: self.key(task).into(), value, at: owned.at, expect };
-        let outcomes = self.store.put_records(vec![put]).await?;
+        let outcomes = self.store.put_records(vec![self.put_of(task, owned, expect)]).await?;
         Ok(outcomes.iter().all(Result::is_ok))
+    }
+
+    fn put_of(&self, task: &Digest, owned: Owned, expect: Expect) -> PutRecord {
+        let value = Bytes::copy_from_slice(&owned.owner);
+        PutRecord { kind: KIND.into(), key: self.key(task).into(), value, at: owned.at, expect }
     }
 
     fn key(&self, task: &Digest) -> String {
@@ -177,7 +209,7 @@ fn sha256(bytes: &[u8]) -> Digest {
 
 #[cfg(test)]
 mod tests {
-    use nuncio_server::store::MemoryStore;
+    use nuncio_server::{store::MemoryStore, testing::FailingStore};
 
     use super::*;
 
@@ -189,29 +221,44 @@ mod tests {
         Arc::new(MemoryStore::default())
     }
 
+    /// Claims a task, and writes the record that the next event would.
+    async fn claims(owners: &TaskOwners, task: &str, caller: &Caller) -> bool {
+        match owners.claim(&task.into(), caller).await {
+            Claim::Foreign => false,
+            Claim::Granted(record) => {
+                let put = owners.store.put_records(record.into_iter().collect()).await.unwrap();
+                put.iter().all(Result::is_ok)
+            }
+        }
+    }
+
     #[tokio::test]
     async fn a_task_belongs_to_the_caller_that_it_was_first_named_to() {
-        let store = store();
+        let shared: Arc<dyn Store> = Arc::new(FailingStore::waiting(MemoryStore::default()));
+        assert!(shared.is_shared());
+        for store in [store(), shared] {
+            check_owners(&store).await;
+        }
+    }
+
+    async fn check_owners(store: &Arc<dyn Store>) {
         let [ann, bob] = ["ann", "bob"].map(Caller::authenticated);
         let ann_in_north = ann.clone().of_tenant("north");
-        let first = owners(&store);
-        assert!(
-            first.claim(&"t".into(), &ann).await && first.claim(&"t".into(), &ann).await,
-            "as often as it likes"
-        );
+        let first = owners(store);
+        assert!(claims(&first, "t", &ann).await && claims(&first, "t", &ann).await, "as often as it likes");
         // By what this hub knows, and by what another one, or the next, finds in the store.
-        for owners in [&first, &owners(&store)] {
+        for owners in [&first, &owners(store)] {
             for other in [&bob, &ann_in_north, &Caller::anonymous()] {
                 assert!(owners.is_foreign(&"t".into(), other).await, "{other:?}");
-                assert!(!owners.claim(&"t".into(), other).await, "{other:?}");
+                assert!(!claims(owners, "t", other).await, "{other:?}");
                 assert!(!owners.is_foreign(&"another".into(), other).await, "{other:?}");
             }
             assert!(!owners.is_foreign(&"t".into(), &ann).await);
-            assert!(owners.claim(&"t".into(), &ann).await);
+            assert!(claims(owners, "t", &ann).await);
         }
-        assert!(first.claim(&"another".into(), &bob).await);
+        assert!(claims(&first, "another", &bob).await);
         assert!(
-            TaskOwners::new(&store, &"search".into(), || true).claim(&"t".into(), &bob).await,
+            claims(&TaskOwners::new(store, &"search".into(), || true), "t", &bob).await,
             "of another agent"
         );
     }
@@ -219,7 +266,7 @@ mod tests {
     #[tokio::test]
     async fn a_record_is_used_for_longer_by_being_used() {
         let (store, ann) = (store(), Caller::authenticated("ann"));
-        assert!(owners(&store).claim(&"t".into(), &ann).await);
+        assert!(claims(&owners(&store), "t", &ann).await);
         let key = owners(&store).key(&sha256(b"t"));
         let written = store.record(KIND, &key).await.unwrap().unwrap();
         let old = PutRecord {
@@ -230,18 +277,34 @@ mod tests {
             expect: Expect::Anything,
         };
         store.put_records(vec![old]).await.unwrap();
-        assert!(owners(&store).claim(&"t".into(), &ann).await);
+        assert!(claims(&owners(&store), "t", &ann).await);
         let again = store.record(KIND, &key).await.unwrap().unwrap();
         assert!(!expiry::is_due(again.at));
+    }
+
+    /// A store of this hub alone is only read: the record goes with the event. One that hubs share is written first.
+    #[tokio::test]
+    async fn a_claim_waits_for_a_write_only_where_hubs_share_the_store() {
+        let shared: Arc<dyn Store> = Arc::new(FailingStore::waiting(MemoryStore::default()));
+        for (store, written) in [(store(), false), (shared, true)] {
+            let owners = owners(&store);
+            let Claim::Granted(record) = owners.claim(&"t".into(), &Caller::authenticated("ann")).await
+            else {
+                panic!("nobody else has it");
+            };
+            assert_eq!(record.is_none(), written, "either the claim writes it or the event");
+            let key = owners.key(&sha256(b"t"));
+            assert_eq!(store.record(KIND, &key).await.unwrap().is_some(), written);
+        }
     }
 
     #[tokio::test]
     async fn nothing_is_written_where_all_callers_are_one() {
         let (store, anybody) = (store(), Caller::anonymous());
         let owners = TaskOwners::new(&store, &"billing".into(), || false);
-        assert!(owners.claim(&"t".into(), &anybody).await);
+        assert!(claims(&owners, "t", &anybody).await);
         assert!(store.record(KIND, &owners.key(&sha256(b"t"))).await.unwrap().is_none());
-        assert!(!owners.claim(&"t".into(), &Caller::authenticated("ann")).await, "but it is known");
+        assert!(!claims(&owners, "t", &Caller::authenticated("ann")).await, "but it is known");
     }
 
     #[test]

@@ -27,6 +27,7 @@ use super::{
     Durable,
     pending_cancels::{CANCEL_TIMEOUT, is_unheard},
     send_once::{self, Claim},
+    task_owners,
 };
 use crate::agents::{
     delegation::{Delegate, Delegation, LateAnswer, Pace, Passage, RemoteIds, TaskIds, refuse},
@@ -76,8 +77,10 @@ struct RemoteAgent<'a> {
 impl RemoteAgent<'_> {
     /// Claims a task of the agent for the caller. No event of another caller's task is emitted.
     async fn claim_task(&self, task: &TaskId) -> Result<()> {
-        if self.durable.task_owners.claim(task, &self.cx.call.caller).await {
-            return Ok(());
+        match self.durable.task_owners.claim(task, &self.cx.call.caller).await {
+            task_owners::Claim::Granted(None) => return Ok(()),
+            task_owners::Claim::Granted(Some(record)) => return self.out.put_record(record),
+            task_owners::Claim::Foreign => {}
         }
         let agent = &*self.durable.name;
         tracing::error!(agent, task = %self.cx.task_id, theirs = %task, "the agent answers several callers with the same task");

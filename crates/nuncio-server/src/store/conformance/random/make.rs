@@ -135,6 +135,7 @@ impl Run {
             webhook: None,
             push: false,
             memo: entry.at.is_multiple_of(3).then(|| format!("memo {}", self.pieces).into()),
+            record: None,
         };
         commit.snapshot = self.snapshot(me, &commit);
         Some(commit)

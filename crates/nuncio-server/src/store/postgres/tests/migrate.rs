@@ -16,8 +16,9 @@ use crate::store::{
     },
 };
 
-/// Statements that undo each version, newest first.
-const ADDED: [(i64, &str); 3] = [
+/// Takes away what each version has added, newest first.
+const ADDED: [(i64, &str); 4] = [
+    (5, "SELECT 1"),
     (4, "DROP TABLE nuncio.reservations; ALTER TABLE nuncio.answers DROP COLUMN reserved"),
     (3, "DROP TABLE nuncio.memos, nuncio.records"),
     (2, "DROP TABLE nuncio.webhooks, nuncio.deliveries"),

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use nuncio_protocol::{Seq, TaskState};
+use nuncio_protocol::{Event, Metadata, Seq, TaskState};
 use rusqlite::Connection;
 
 use super::{Folder, end, lease, maintain, open, rows, webhook};
 use crate::store::{
     Commit, OpenError, Outcome, Refused, SqliteOptions, SqliteStore, Store, TaskLog, TaskQuery,
-    conformance::{Writer, at, commit_one, events, key, opening, reserve::reservation, scope, stored},
+    conformance::{
+        Writer, at, commit_one, creation, events, key, opening, reserve::reservation, scope, stored,
+    },
     sqlite::schema::{KNOWN, MIGRATIONS},
 };
 
@@ -154,6 +156,20 @@ async fn a_file_of_the_fourth_version_takes_reservations() {
     closed(&folder, handle).await;
     let next = open(&folder.file()).await;
     assert_eq!(next.abandoned("agent", 9).await.unwrap(), [wanted("t-10", "newer")]);
+}
+
+#[tokio::test]
+async fn a_file_of_the_fifth_version_takes_large_metadata() {
+    let ((folder, handle), ann) = (opened(5).await, scope("ann"));
+    let store: Arc<dyn Store> = handle.clone();
+    assert!(stored(&*store, &ann, &"t-0".into()).await.is_some());
+    let mut made = creation("t-9", "c-1", 1);
+    made.metadata = Metadata::from_iter([("list", "x".repeat(200_000))]);
+    let entry = Commit { event: Arc::new(Event::Task(made.clone())), ..opening(&ann, "t-9", None) };
+    assert_eq!(commit_one(&*store, entry).await, Ok(()));
+    assert_eq!(stored(&*store, &ann, &"t-9".into()).await, Some((made, Seq(1))));
+    drop(store);
+    closed(&folder, handle).await;
 }
 
 #[tokio::test]
