@@ -30,6 +30,9 @@
 //! # }
 //! ```
 //!
+//! Text that grows, such as the tokens of a model, is a [`TextStream`]: one part in the task, pieces on streams, at a
+//! pace. The conversation before a message is read by [`ExecContext::earlier`].
+//!
 //! Code around every call is an [`Interceptor`](protocol::Interceptor), and an [`Extension`] of the protocol
 //! is one that declares itself: both go into the [`RuntimeBuilder`].
 //!
@@ -70,7 +73,10 @@ pub use self::{
     caller_pool::{CallerKey, CallerPermit, CallerPool, CallerShare},
     extension::Extension,
     memory::{MemoryAccount, MemoryUsage, MemoryUse},
-    runtime::{Emitter, ExecContext, Execution, Executor, Limits, Retention, Runtime, RuntimeBuilder},
+    runtime::{
+        DEFAULT_PACE, EarlierLimit, Emitter, ExecContext, Execution, Executor, Limits, Retention, Runtime,
+        RuntimeBuilder, TextStream,
+    },
     size::MOST_MEMO,
     task_quota::{CountedTask, TaskQuota},
 };

@@ -8,7 +8,7 @@ use nuncio_protocol::{
     TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 
-use super::record::Recorder;
+use super::{record::Recorder, text_stream::TextStream};
 use crate::{id::new_id, size::MOST_MEMO};
 
 /// Writes the events of an execution. When a call returns, the event has its place in the task's log; it is shown to
@@ -122,7 +122,12 @@ impl Emitter {
         self.artifact(Artifact::new(id, Part::text(text)).with_name(name)).await
     }
 
-    /// A piece of an artifact: `append` adds to the artifact of the same id, `last` completes it.
+    /// A text that grows, as an artifact of this name: one part in the store, pieces on streams.
+    pub fn text_stream(&self, name: impl Into<String>) -> TextStream {
+        TextStream::new(self.recorder.clone(), new_id(), name.into())
+    }
+
+    /// A piece of an artifact, which keeps its parts as they are: `append` adds to the artifact of the same id, `last` completes it.
     ///
     /// # Errors
     /// The execution is over.
@@ -134,6 +139,7 @@ impl Emitter {
                 artifact: Arc::new(artifact),
                 append,
                 last_chunk: last,
+                joins: false,
                 metadata: Metadata::new(),
             }))
             .await
@@ -230,7 +236,7 @@ impl Emitter {
         self.recorder.until_follow_up().await;
     }
 
-    /// The task with all that was said until now; `None` before the first event.
+    /// The task with all that was said until now, but for text that waits for its piece; `None` before the first event.
     #[must_use]
     pub fn task(&self) -> Option<Task> {
         self.look(|task| task.cloned())

@@ -19,9 +19,13 @@ mod turn;
 
 mod executor;
 
+mod conversation;
+
 mod execution;
 
 mod emitter;
+
+mod text_stream;
 
 mod record;
 
@@ -69,9 +73,11 @@ use self::{
 };
 pub use self::{
     builder::{Limits, RuntimeBuilder},
+    conversation::EarlierLimit,
     emitter::Emitter,
     executor::{ExecContext, Execution, Executor},
     recover::Retention,
+    text_stream::{DEFAULT_PACE, TextStream},
 };
 use crate::{
     push::AgentPush,

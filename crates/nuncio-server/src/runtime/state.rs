@@ -6,7 +6,7 @@ use bytes::Bytes;
 use nuncio_protocol::{Error, Message, Result, Seq, StreamItem, Task, TaskState};
 use tokio_util::sync::CancellationToken;
 
-use super::turn::Turn;
+use super::{text_stream::PendingText, turn::Turn};
 use crate::{
     memory::{MemoryAccount, TaskSize},
     size,
@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) owned_elsewhere: bool,
     /// Travels with the next entry.
     pub(super) attached: Attached,
+    /// Text of the agent that is told with the next entry, or when it is due.
+    pub(super) pending_text: PendingText,
     /// What the agent keeps with the task.
     pub(super) memo: Option<Bytes>,
     /// It has webhooks, as far as we know.
@@ -203,6 +205,7 @@ impl State {
             bytes: memory.task_size(bytes),
             owned_elsewhere: false,
             attached: Attached::default(),
+            pending_text: PendingText::default(),
             memo: None,
             pushes: false,
             followers: 0,
@@ -287,6 +290,7 @@ impl State {
 
     /// Gives up what is in memory.
     pub(super) fn lose(&mut self) {
+        self.pending_text.clear();
         self.phase = Phase::Lost(match std::mem::replace(&mut self.phase, Phase::Lost(Lost::default())) {
             Phase::Opening(_) | Phase::Refused(_) => Lost::default(),
             Phase::Task(Tracked { task, committed, .. }) => {

@@ -125,6 +125,9 @@ impl Segment {
         // Writing to memory does not fail.
         let _ = write!(json, r#"{{"seq":{seq},"at":{},"event":"#, at.as_millis());
         content::encode(event, (seq.0 - self.first.0) as u32, large, blobs, json, refs);
+        if matches!(event, Event::ArtifactUpdate(update) if update.joins) {
+            json.extend_from_slice(br#","joins":true"#);
+        }
         json.push(b'}');
     }
 
@@ -166,6 +169,8 @@ pub(super) fn decode_segment(
         seq: u64,
         at: i64,
         event: Event,
+        #[serde(default)]
+        joins: bool,
     }
     let mut entries: Vec<Entry> = serde_json::from_slice(json).map_err(damaged)?;
     for place in content::refs(refs) {
@@ -173,9 +178,18 @@ pub(super) fn decode_segment(
         let entry = entry.ok_or_else(|| damaged("content without its entry"))?;
         entry.event.fill(&place, blobs)?;
     }
-    let entry =
-        |Entry { seq, at, event }| Ok(StoredEvent { seq: Seq(seq), at: moment(at)?, event: Arc::new(event) });
+    let entry = |Entry { seq, at, event, joins }| {
+        Ok(StoredEvent { seq: Seq(seq), at: moment(at)?, event: Arc::new(joined(event, joins)) })
+    };
     entries.into_iter().map(entry).collect()
+}
+
+/// The event of an entry. Whether its text joins stands beside it: the event has the form that it has on the wire.
+fn joined(mut event: Event, joins: bool) -> Event {
+    if let Event::ArtifactUpdate(update) = &mut event {
+        update.joins = joins;
+    }
+    event
 }
 
 /// The task of a snapshot, without artifacts.

@@ -2,13 +2,13 @@
 //!
 //! Reading order: this file runs one message; `find` says whether the program is there, `spawn` starts it,
 //! `process` has its end, `output` reads it within bounds, `text` and `json` are the two formats, `event` is
-//! one line of the second, `chunks` the artifact of plain text, `words` what it says on standard error, `preflight`
+//! one line of the second, `artifact` that of plain text, `words` what it says on standard error, `preflight`
 //! checks a configuration.
 //!
 //! A program is over when its first process is and its output has ended. Whatever it has started belongs to
 //! its process group and goes with it: there is no way out of here by which the group would live on.
 
-mod chunks;
+mod artifact;
 mod event;
 mod find;
 mod json;
@@ -26,7 +26,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use nuncio_protocol::{AgentCard, AgentSkill, Error, ErrorKind, Result};
 use nuncio_server::{
-    CallerKey, CallerPermit, CallerPool, Emitter, ExecContext, Executor, Limits, Runtime, RuntimeBuilder,
+    CallerKey, CallerPermit, CallerPool, EarlierLimit, Emitter, ExecContext, Executor, Limits, Runtime,
+    RuntimeBuilder,
 };
 use tokio::{io::AsyncWriteExt as _, process::ChildStdin};
 use tokio_util::task::AbortOnDropHandle;
@@ -125,7 +126,7 @@ impl From<Error> for Stop {
 
 /// What a program's output is taken for.
 enum Reader<'a> {
-    Text(Text<'a>),
+    Text(Text),
     Json(Json<'a>),
 }
 
@@ -150,14 +151,17 @@ impl Reader<'_> {
 #[async_trait]
 impl Executor for Program {
     async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
+        let text = artifact::text(&self.settings, &cx, &out);
         let (input, mut reader) = match self.settings.format {
             Format::Text => match text::input(&cx.message) {
-                Ok(input) => (input, Reader::Text(Text::new(&cx, &out))),
+                Ok(input) => (input, Reader::Text(Text::new(text))),
                 Err(error) => return out.refuse(error),
             },
             Format::Json => {
-                let input = json::input(&self.name, &cx, &self.contexts)?;
-                (input, Reader::Json(Json::new(&self.settings, &cx, &out)))
+                let Command { earlier_turns: turns, earlier_bytes: bytes, .. } = self.settings;
+                let earlier = cx.earlier(EarlierLimit { turns, bytes }).await?;
+                let input = json::input(&self.name, &cx, &earlier, &self.contexts)?;
+                (input, Reader::Json(Json::new(&self.settings, &cx, &out, text)))
             }
         };
         let Some(_permit) = self.permit(&cx, &out).await? else { return Ok(()) };

@@ -1,23 +1,13 @@
 //! Text in, text out: the message on standard input, standard output as one artifact that grows.
 
-use std::{pin::pin, time::Duration};
-
 use nuncio_protocol::{Content, Error, ErrorKind, Message, Result};
-use nuncio_server::{Emitter, ExecContext};
-use tokio::time::sleep;
+use nuncio_server::TextStream;
 
-use super::{Stop, chunks::Chunks, output::Output};
+use super::{Stop, output::Output};
 
 /// Data has a form as text, files do not.
 pub(super) const INPUT: &[&str] = &["text/plain", "application/json"];
 pub(super) const OUTPUT: &[&str] = &["text/plain"];
-
-/// How long a piece may wait for more: too short to be noticed, long enough that a program that writes byte
-/// by byte does not make an event of each, and that a short answer is one whole piece.
-const PACE: Duration = Duration::from_millis(20);
-
-/// A piece that is this large does not wait.
-const PIECE: usize = 64 * 1024;
 
 /// What the program is to read: the text of the message, then a line for each piece of data.
 ///
@@ -47,48 +37,31 @@ pub(super) fn input(message: &Message) -> Result<Vec<u8>> {
 }
 
 /// Reads text.
-pub(super) struct Text<'a> {
-    chunks: Chunks<'a>,
-    unsent: Vec<u8>,
+pub(super) struct Text {
+    artifact: TextStream,
+    /// The beginning of a character.
+    unsaid: Vec<u8>,
 }
 
-impl<'a> Text<'a> {
-    pub(super) fn new(cx: &ExecContext, out: &'a Emitter) -> Self {
-        Self { chunks: Chunks::new(cx, out), unsent: Vec::new() }
+impl Text {
+    pub(super) fn new(artifact: TextStream) -> Self {
+        Self { artifact, unsaid: Vec::new() }
     }
 
     pub(super) async fn read(&mut self, output: &mut Output) -> Result<(), Stop> {
-        while self.collect(output).await? {
-            let (text, length) = decode(&self.unsent);
-            if !text.is_empty() {
-                self.chunks.add(text, false).await?;
-            }
-            // Not before it was said: what is dropped meanwhile is said by `close`.
-            self.unsent.drain(..length);
+        while output.read(&mut self.unsaid).await? {
+            let (text, length) = decode(&self.unsaid);
+            // Before it is said: what is dropped meanwhile is said nevertheless.
+            self.unsaid.drain(..length);
+            self.artifact.push(text).await?;
         }
         self.close().await?;
         Ok(())
     }
 
-    /// Waits for a piece; false at the end.
-    async fn collect(&mut self, output: &mut Output) -> Result<bool, Stop> {
-        let mut more = output.read(&mut self.unsent).await?;
-        let mut due = pin!(sleep(PACE));
-        while more && self.unsent.len() < PIECE {
-            more = tokio::select! {
-                biased;
-                () = &mut due => break,
-                more = output.read(&mut self.unsent) => more?,
-            };
-        }
-        Ok(more)
-    }
-
     pub(super) async fn close(&mut self) -> Result<()> {
-        let rest = String::from_utf8_lossy(&self.unsent).into_owned();
-        self.chunks.close(rest).await?;
-        self.unsent.clear();
-        Ok(())
+        let rest = std::mem::take(&mut self.unsaid);
+        self.artifact.finish_with(String::from_utf8_lossy(&rest)).await
     }
 }
 
