@@ -43,6 +43,9 @@ export async function rejects(action, test, expected) {
   throw new Failed(`expected ${expected}, got ${show(result)}`);
 }
 
+// What the agent of the check named text says, in pieces.
+export const TEXT = Array.from({ length: 400 }, (_, n) => `token ${n} `).join('');
+
 // What the webhooks of the checks are given. Some SDKs show the one and some the other.
 export const TOKEN = 't0ken';
 export const CREDENTIALS = 's3cret';
@@ -108,15 +111,17 @@ export async function collectWhile(stream, action) {
  * connect(url, options) gives the object the checks work on; what goes wrong in it is the
  * failure of the check named card. checks maps names to functions. Those in talk are for agents
  * that ask back and answer with a bare message, and run with --talk only; those in push are for agents with
- * webhooks, and run with --push only.
+ * webhooks, and run with --push only. Those in long are for an agent that says a long text in pieces, and run with
+ * --text alone.
  */
-export async function runChecks(connect, checks, talk, push, flags = {}) {
+export async function runChecks(connect, checks, talk, push, long, flags = {}) {
   const { values: options, positionals } = parseArgs({
     options: {
       binding: { type: 'string', default: 'jsonrpc' },
       skip: { type: 'string', default: '' },
       talk: { type: 'boolean', default: false },
       push: { type: 'boolean', default: false },
+      text: { type: 'boolean', default: false },
       ...flags,
     },
     allowPositionals: true,
@@ -157,7 +162,8 @@ export async function runChecks(connect, checks, talk, push, flags = {}) {
   // With the slash, as the SDK resolves the path of the card against this URL.
   const base = positionals[0].replace(/\/*$/, '/');
   const agent = await check('card', () => connect(base, options));
-  const wanted = Object.entries({ ...checks, ...(options.talk && talk), ...(options.push && push) });
+  const usual = { ...checks, ...(options.talk && talk), ...(options.push && push) };
+  const wanted = Object.entries(options.text ? long : usual);
   if (agent) for (const [name, action] of wanted) await check(name, () => action(agent));
   process.exit(failed ? 1 : 0); // streams that still hang must not keep us
 }

@@ -40,14 +40,19 @@ def expect_status(found, error):
         expect(found in CODE[error] if error else found not in ('UNAVAILABLE', 'UNKNOWN'), f'the code is {found}')
 
 
-def run_checks(connect, checks, talk, push, flags=()):
+# What the agent of the check named text says, in pieces.
+TEXT = ''.join(f'token {n} ' for n in range(400))
+
+
+def run_checks(connect, checks, talk, push, text, flags=()):
     """Runs the checks one after the other, prints a line for each, exits with 1 if one failed.
 
     connect(url, options) is an async context manager giving the object the checks work on;
     what goes wrong in it is the failure of the check named card. checks is a list of
     coroutine functions; the name of a check is the name of its function. Those in talk are for
     agents that ask back and answer with a bare message, and run with --talk only; those in push are for
-    agents with webhooks, and run with --push only.
+    agents with webhooks, and run with --push only. Those in text are for an agent that says a long text in pieces, and
+    run with --text alone.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument('url', help='base URL of the agent')
@@ -55,22 +60,24 @@ def run_checks(connect, checks, talk, push, flags=()):
     parser.add_argument('--skip', default='', help='names of checks to leave out, comma separated')
     parser.add_argument('--talk', action='store_true', help='check the texts ask and message as well')
     parser.add_argument('--push', action='store_true', help='check webhooks as well')
-    for flag, text in flags:
-        parser.add_argument(flag, action='store_true', help=text)
+    parser.add_argument('--text', action='store_true', help='check a text in pieces, and nothing else')
+    for flag, meaning in flags:
+        parser.add_argument(flag, action='store_true', help=meaning)
     options = parser.parse_args()
     skip = set(filter(None, options.skip.split(',')))
     failed = []
 
     def failure(name, why):
         # One line per check, whatever the message holds.
-        text = ' '.join(str(why).split()) or 'no message'
-        print(f'FAIL {name}: {text if isinstance(why, Failed) else f"{type(why).__name__}: {text}"}', flush=True)
+        words = ' '.join(str(why).split()) or 'no message'
+        print(f'FAIL {name}: {words if isinstance(why, Failed) else f"{type(why).__name__}: {words}"}', flush=True)
         failed.append(name)
 
     async def all_checks():
         async with connect(options.url.rstrip('/'), options) as agent:
             print('ok card', flush=True)
-            for check in checks + (talk if options.talk else []) + (push if options.push else []):
+            wanted = checks + (talk if options.talk else []) + (push if options.push else [])
+            for check in text if options.text else wanted:
                 name = check.__name__
                 try:
                     if name in skip:

@@ -1,10 +1,10 @@
 // Checks an agent with the official JavaScript SDK 0.3.x. Arguments: base URL, --binding NAME, --skip NAMES,
-// --talk, --push.
+// --talk, --push, --text.
 
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import {
-  CREDENTIALS, TOKEN, collect, collectWhile, expect, load, rejects, runChecks, show, skip, withWebhook,
+  CREDENTIALS, TEXT, TOKEN, collect, collectWhile, expect, load, rejects, runChecks, show, skip, withWebhook,
 } from './common.mjs';
 
 const { client: sdk, grpc, grpcClient } = await load('js03');
@@ -233,4 +233,16 @@ const push = {
   }),
 };
 
-await runChecks(connect, checks, talk, push);
+const long = {
+  async text({ client }) {
+    const events = await collect(client.sendMessageStream(request([text('hello')])));
+    const pieces = events.filter((e) => e.kind === 'artifact-update').map((e) => texts(e.artifact.parts));
+    expect(pieces.length > 1, `${pieces.length} pieces`);
+    expect(pieces.join('') === TEXT, `the pieces are ${show(pieces)}`);
+    const { artifacts } = await client.getTask({ id: events[0].id });
+    expect(artifacts?.length === 1 && artifacts[0].parts.length === 1, `artifacts are ${show(artifacts)}`);
+    expect(artifacts[0].parts[0].text === TEXT, `the text is ${show(artifacts)}`);
+  },
+};
+
+await runChecks(connect, checks, talk, push, long);

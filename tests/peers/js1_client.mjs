@@ -1,10 +1,10 @@
 // Checks an agent with the official JavaScript SDK 1.x.
-// Arguments: base URL, --binding NAME, --skip NAMES, --talk, --push, --v03.
+// Arguments: base URL, --binding NAME, --skip NAMES, --talk, --push, --text, --v03.
 
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import {
-  BINDINGS, CREDENTIALS, TOKEN, collect, collectWhile, expect, load, rejects, runChecks, show, skip, withWebhook,
+  BINDINGS, CREDENTIALS, TEXT, TOKEN, collect, collectWhile, expect, load, rejects, runChecks, show, skip, withWebhook,
 } from './common.mjs';
 
 const { sdk, client, grpcClient, errors } = await load('js1');
@@ -281,5 +281,17 @@ const push = {
   }),
 };
 
+const long = {
+  async text({ client }) {
+    const events = (await collect(client.sendMessageStream(request([text('hello')])))).map((e) => e.payload);
+    const pieces = events.filter((e) => e.$case === 'artifactUpdate').map((e) => texts(e.value.artifact.parts));
+    expect(pieces.length > 1, `${pieces.length} pieces`);
+    expect(pieces.join('') === TEXT, `the pieces are ${show(pieces)}`);
+    const { artifacts } = await client.getTask(byId.get(events[0].value.id));
+    expect(artifacts.length === 1 && artifacts[0].parts.length === 1, `artifacts are ${show(artifacts)}`);
+    expect(artifacts[0].parts[0].content.value === TEXT, `the text is ${show(artifacts)}`);
+  },
+};
+
 // --v03: use the card's 0.3 interface, through the compatibility layer of the SDK.
-await runChecks(connect, checks, talk, push, { v03: { type: 'boolean', default: false } });
+await runChecks(connect, checks, talk, push, long, { v03: { type: 'boolean', default: false } });

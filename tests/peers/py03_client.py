@@ -1,5 +1,5 @@
 """Checks an agent with the official Python SDK 0.3.x. Arguments: base URL, --binding NAME, --skip NAMES, --talk,
---push."""
+--push, --text."""
 
 import base64
 import contextlib
@@ -32,12 +32,13 @@ from a2a.types import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from a2a.utils import get_data_parts, get_file_parts, get_message_text, get_text_parts
+from a2a.utils import get_artifact_text, get_data_parts, get_file_parts, get_message_text, get_text_parts
 
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 from common import (  # noqa: E402
     BINDINGS,
     CREDENTIALS,
+    TEXT,
     TOKEN,
     Failed,
     Skipped,
@@ -288,10 +289,22 @@ async def notified(agent):
         expect('hello' in ''.join(get_text_parts(task.artifacts[0].parts)), f'artifacts are {task.artifacts}')
 
 
+async def text(agent):
+    events = await collect(agent.live.send_message(new_message('hello')))
+    pieces = [update.artifact for _, update in events if isinstance(update, TaskArtifactUpdateEvent)]
+    expect(len(pieces) > 1, f'{len(pieces)} pieces')
+    expect(''.join(map(get_artifact_text, pieces)) == TEXT, f'the pieces are {pieces}')
+    task = await agent.plain.get_task(TaskQueryParams(id=events[0][0].id))
+    [artifact] = task.artifacts
+    expect(len(artifact.parts) == 1, f'{len(artifact.parts)} parts')
+    expect(get_artifact_text(artifact) == TEXT, f'the text is {get_artifact_text(artifact)}')
+
+
 run_checks(
     connect,
     [send, stream, get, history_zero, list_tasks, not_found, refused_stream, cancel, cancel_again, finished, parts,
      subscribe],
     talk=[ask, ask_by_stream, message, file],
     push=[webhooks, notified],
+    text=[text],
 )

@@ -1,5 +1,5 @@
 """Checks an agent with the official Python SDK 1.x.
-Arguments: base URL, --binding NAME, --skip NAMES, --talk, --push, --v03."""
+Arguments: base URL, --binding NAME, --skip NAMES, --talk, --push, --text, --v03."""
 
 import contextlib
 import sys
@@ -51,6 +51,7 @@ sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 from common import (  # noqa: E402
     BINDINGS,
     CREDENTIALS,
+    TEXT,
     TOKEN,
     Failed,
     Skipped,
@@ -350,11 +351,23 @@ async def notified(agent):
         expect(agent.v03 or kinds[-3:] == ['status_update', 'artifact_update', 'status_update'], f'told {kinds}')
 
 
+async def text(agent):
+    events = await collect(agent.live.send_message(new_request('hello')))
+    pieces = [e.artifact_update.artifact for e in events if e.HasField('artifact_update')]
+    expect(len(pieces) > 1, f'{len(pieces)} pieces')
+    expect(''.join(map(get_artifact_text, pieces)) == TEXT, f'the pieces are {pieces}')
+    task = await agent.plain.get_task(GetTaskRequest(id=events[0].task.id))
+    [artifact] = task.artifacts
+    expect(len(artifact.parts) == 1, f'{len(artifact.parts)} parts')
+    expect(get_artifact_text(artifact) == TEXT, f'the text is {get_artifact_text(artifact)}')
+
+
 run_checks(
     connect,
     [send, stream, get, history_zero, list_tasks, not_found, refused_stream, cancel, cancel_again,
      finished, parts, subscribe],
     talk=[ask, ask_by_stream, message, file],
     push=[webhooks, notified],
+    text=[text],
     flags=[('--v03', "use the card's 0.3 interface, through the compatibility layer of the SDK")],
 )

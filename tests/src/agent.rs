@@ -9,6 +9,8 @@
 //! | `message TEXT` | a direct reply |
 //! | `text ID TEXT` | a whole artifact |
 //! | `chunk ID TEXT`, `last ID TEXT` | a piece of an artifact, the last piece of it |
+//! | `grow ID TEXT`, `grown ID TEXT` | a piece of a text that grows, the last piece of it |
+//! | `recall` | an artifact that says what the agent can read of the conversation so far |
 //! | `echo` | an artifact with the parts and the metadata of the message |
 //! | `rich` | an artifact with every member set |
 //! | `show` | an artifact that says what the agent was given |
@@ -18,11 +20,12 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use async_trait::async_trait;
-use nuncio_protocol::{Artifact, Error, ErrorKind, Part, Result, TaskState};
-use nuncio_server::{Emitter, ExecContext, Executor};
+use nuncio_protocol::{Artifact, Error, ErrorKind, Part, Result, Task, TaskState};
+use nuncio_server::{EarlierLimit, Emitter, ExecContext, Executor, TextStream};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -54,6 +57,13 @@ pub struct Scripted {
     pub gates: Gates,
 }
 
+/// The artifacts that a script has begun.
+#[derive(Default)]
+struct Begun {
+    pieces: HashSet<String>,
+    texts: HashMap<String, TextStream>,
+}
+
 /// Whether a script goes on after a step.
 enum Next {
     Go,
@@ -64,7 +74,7 @@ enum Next {
 impl Executor for Scripted {
     async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
         let script = cx.message.parts.iter().find_map(Part::as_text).unwrap_or_default();
-        let mut begun = HashSet::new();
+        let mut begun = Begun::default();
         for step in script.split(';').map(str::trim).filter(|step| !step.is_empty()) {
             if let Next::Stop = self.step(&cx, &out, &mut begun, step).await? {
                 break;
@@ -75,13 +85,7 @@ impl Executor for Scripted {
 }
 
 impl Scripted {
-    async fn step(
-        &self,
-        cx: &ExecContext,
-        out: &Emitter,
-        begun: &mut HashSet<String>,
-        step: &str,
-    ) -> Result<Next> {
+    async fn step(&self, cx: &ExecContext, out: &Emitter, begun: &mut Begun, step: &str) -> Result<Next> {
         let (word, words) = step.split_once(' ').unwrap_or((step, ""));
         let parts = if words.is_empty() { Vec::new() } else { vec![Part::text(words)] };
         match word {
@@ -100,8 +104,23 @@ impl Scripted {
             }
             "chunk" | "last" => {
                 let (id, text) = words.split_once(' ').unwrap_or((words, ""));
-                let append = !begun.insert(id.to_owned());
+                let append = !begun.pieces.insert(id.to_owned());
                 out.chunk(Artifact::new(id, Part::text(text)), append, word == "last").await?;
+            }
+            "grow" | "grown" => {
+                let (id, text) = words.split_once(' ').unwrap_or((words, ""));
+                // Each a piece, whenever it comes.
+                let begin = || out.text_stream(id).with_id(id).with_pace(Duration::ZERO);
+                let stream = begun.texts.entry(id.to_owned()).or_insert_with(begin);
+                match word {
+                    "grow" => stream.push(text).await?,
+                    _ => stream.finish_with(text).await?,
+                }
+            }
+            "recall" => {
+                let earlier = cx.earlier(EarlierLimit::default()).await?;
+                let recalled: Vec<_> = earlier.iter().map(recalled).collect();
+                out.artifact(Artifact::new("recalled", Part::data(json!(recalled)))).await?;
             }
             "echo" => {
                 let parts = cx.message.parts.clone();
@@ -124,6 +143,13 @@ impl Scripted {
         }
         Ok(Next::Go)
     }
+}
+
+/// A task in brief: what was said, and what was made.
+fn recalled(task: &Task) -> serde_json::Value {
+    let said: Vec<_> = task.history.iter().map(|message| message.text().into_owned()).collect();
+    let made: Vec<_> = task.artifacts.iter().map(|artifact| artifact.text().into_owned()).collect();
+    json!([said, made])
 }
 
 /// An artifact with every member set.

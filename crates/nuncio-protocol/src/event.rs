@@ -116,6 +116,10 @@ pub struct TaskArtifactUpdateEvent {
         skip_serializing_if = "std::ops::Not::not"
     )]
     pub last_chunk: bool,
+    /// True: the text of the first part goes on with the text of the artifact's last part. Only the server that records
+    /// the event knows it: on the wire the piece is a part of its own, and what comes from there never joins.
+    #[serde(skip)]
+    pub joins: bool,
     /// Free-form data.
     #[serde(deserialize_with = "metadata::<_, 2>", skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,

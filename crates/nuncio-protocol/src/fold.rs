@@ -8,7 +8,8 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    Artifact, Event, Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent, Timestamp,
+    Artifact, Content, Event, Message, Part, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent,
+    Timestamp,
 };
 
 /// The reason why an event does not apply to a task. The task stays unchanged.
@@ -88,8 +89,8 @@ fn fold_status(task: &mut Task, update: &TaskStatusUpdateEvent, now: Timestamp) 
 fn fold_artifact(task: &mut Task, update: &TaskArtifactUpdateEvent) -> Result<(), Refusal> {
     let known = task.artifacts.iter_mut().find(|known| known.artifact_id == update.artifact.artifact_id);
     match known {
-        // The last chunk may be empty: it only marks the artifact as complete.
-        Some(known) if update.append => append(Arc::make_mut(known), &update.artifact),
+        // The last piece may be empty: it then only says that the artifact is complete.
+        Some(known) if update.append => append(Arc::make_mut(known), &update.artifact, update.joins),
         _ if update.artifact.parts.is_empty() => return Err(Refusal::EmptyArtifact),
         Some(known) => *known = Arc::clone(&update.artifact),
         // A first chunk with `append` begins the artifact: dropping it would lose content.
@@ -98,9 +99,13 @@ fn fold_artifact(task: &mut Task, update: &TaskArtifactUpdateEvent) -> Result<()
     Ok(())
 }
 
-/// Costs the size of the chunk, not of the artifact.
-fn append(artifact: &mut Artifact, piece: &Artifact) {
-    artifact.parts.extend_from_slice(&piece.parts);
+/// Costs the size of the piece, not of the artifact.
+fn append(artifact: &mut Artifact, piece: &Artifact, joins: bool) {
+    let parts = match piece.parts.split_first() {
+        Some((first, rest)) if joins && join(&mut artifact.parts, first) => rest,
+        Some(_) | None => &piece.parts[..],
+    };
+    artifact.parts.extend_from_slice(parts);
     artifact.metadata.merge(&piece.metadata);
     for uri in &piece.extensions {
         if !artifact.extensions.contains(uri) {
@@ -112,6 +117,22 @@ fn append(artifact: &mut Artifact, piece: &Artifact) {
     }
     if !piece.description.is_empty() {
         artifact.description.clone_from(&piece.description);
+    }
+}
+
+/// Goes on with the text of the last part; false if `next` is a part of its own.
+fn join(parts: &mut [Part], next: &Part) -> bool {
+    let Content::Text(more) = &next.content else { return false };
+    match parts.last_mut() {
+        Some(Part { content: Content::Text(text), metadata, filename, media_type })
+            if (&*metadata, &*filename, &*media_type)
+                == (&next.metadata, &next.filename, &next.media_type) =>
+        {
+            text.push_str(more);
+            true
+        }
+        // The end of a text adds no empty part to something else.
+        Some(_) | None => more.is_empty(),
     }
 }
 

@@ -163,7 +163,8 @@ prop_compose! {
     fn artifact_update()(task in "[a-z]{0,3}", context in "[a-z]{0,3}", artifact in artifact(), append: bool,
                          last_chunk: bool, metadata in metadata()) -> TaskArtifactUpdateEvent {
         TaskArtifactUpdateEvent {
-            task_id: task.into(), context_id: context.into(), artifact: Arc::new(artifact), append, last_chunk, metadata,
+            task_id: task.into(), context_id: context.into(), artifact: Arc::new(artifact), append, last_chunk,
+            joins: false, metadata,
         }
     }
 }

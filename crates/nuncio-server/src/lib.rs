@@ -31,8 +31,11 @@
 //! # }
 //! ```
 //!
-//! An [`Interceptor`](protocol::Interceptor) runs code around every call. An [`Extension`] of the protocol is
-//! an interceptor that declares itself on the card. Both are added to the [`RuntimeBuilder`].
+//! Text that grows, such as the tokens of a model, is a [`TextStream`]: one part in the task, pieces on streams, at a
+//! pace. The conversation before a message is read by [`ExecContext::earlier`].
+//!
+//! Code around every call is an [`Interceptor`](protocol::Interceptor), and an [`Extension`] of the protocol
+//! is one that declares itself: both go into the [`RuntimeBuilder`].
 //!
 //! Before the process ends, [`Runtime::drain`] ends the tasks in good order.
 //!
@@ -72,7 +75,10 @@ pub use self::{
     caller_pool::{CallerKey, CallerPermit, CallerPool, CallerShare},
     extension::Extension,
     memory::{MemoryAccount, MemoryUsage, MemoryUse},
-    runtime::{Emitter, ExecContext, Execution, Executor, Limits, Retention, Runtime, RuntimeBuilder},
+    runtime::{
+        DEFAULT_PACE, EarlierLimit, Emitter, ExecContext, Execution, Executor, Limits, Retention, Runtime,
+        RuntimeBuilder, TextStream,
+    },
     size::MOST_MEMO,
     task_quota::{CountedTask, TaskQuota},
 };

@@ -75,6 +75,25 @@ async fn check_direct(row: &Row) {
     check(row, &hub.agent("echo"), &["--push"]).await;
     let server = Server::start(TalkingEcho, BindOptions::default(), |_| {}).await;
     check(row, &format!("http://{}", server.address), &["--talk"]).await;
+    if row.sdk != RUST_1 {
+        check_text(row).await;
+    }
+}
+
+/// Runs the client against a program that says a text in pieces. The task has one text.
+async fn check_text(row: &Row) {
+    // Pauses, so that there are pieces.
+    let program = r#"i=0
+        while [ $i -lt 400 ]; do
+            printf "token %s " $i
+            i=$((i+1))
+            [ $((i%100)) != 0 ] || sleep 0.15
+        done"#;
+    let agent = format!("tokens=cmd:sh -c '{program}'");
+    let hub = Hub::start(&["--agent", &agent, "--default", "tokens"]).await;
+    let args = [row.sdk.args(row.version), &["--text"]].concat();
+    let report = peer::check(&row.sdk.client(), &hub.agent("tokens"), row.binding, &args).await;
+    assert_eq!(report.passed, ["card", "text"], "{row:?}");
 }
 
 async fn check_through(row: &Row, relation: Relation) {

@@ -1,10 +1,12 @@
 //! What is sent, and what comes back.
 
+use nuncio_hub::config::Mode;
 use nuncio_protocol::{
     Binding, CallContext, ErrorKind, GetTaskRequest, Metadata, Part, RESUME_EXTENSION, Role,
     SendMessageConfiguration, SendMessageRequest, SendMessageResponse, Task, TaskId, TaskState, Version,
 };
 use nuncio_tests::{
+    between::Relation,
     next, rest,
     transcript::Transcript,
     world::{By, Party, Way, World, artifact, at_once, say, say_to, with_history},
@@ -325,6 +327,30 @@ pub(crate) async fn a_conversation_spans_tasks(way: Way) -> Transcript {
     assert_ne!(first.id, second.id);
     seen.note("first", &first);
     seen.note("second", &second);
+    seen
+}
+
+/// Agents remember by their context: the caller's tasks before this one, oldest first.
+pub(crate) async fn an_agent_reads_the_conversation_of_its_caller(way: Way) -> Transcript {
+    let (world, mut seen) = (World::open(way).await, Transcript::default());
+    let recall = async |party: &Party, id: &str, context: &str, script: &str| -> Value {
+        let mut req = say(id, script);
+        req.message.context_id = Some(context.into());
+        let task = party.task(req).await;
+        artifact(&task, "recalled").parts[0].as_data().unwrap().get().unwrap()
+    };
+    let first = "grow a on; grown a e; recall";
+    assert_eq!(recall(&world.alice, "m-1", "talk", first).await, json!([]));
+    let second = recall(&world.alice, "m-2", "talk", "text a two; recall").await;
+    assert_eq!(second, json!([[[first], ["one", ""]]]), "a text that grew, too");
+    let third = recall(&world.alice, "m-3", "talk", "recall").await;
+    assert_eq!(third, json!([[[first], ["one", ""]], [["text a two; recall"], ["two", ""]]]));
+    seen.note("third", &third);
+    assert_eq!(recall(&world.alice, "m-4", "other", "recall").await, json!([]), "another conversation");
+    // In proxy mode a conversation belongs to the caller who began it.
+    if !matches!(way.hub(), Some(Relation { mode: Mode::Proxy, .. })) {
+        assert_eq!(recall(&world.bob, "m-5", "talk", "recall").await, json!([]), "another caller");
+    }
     seen
 }
 

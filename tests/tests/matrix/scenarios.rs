@@ -14,6 +14,7 @@ macro_rules! scenarios {
                 messages::an_authorisation_is_asked_for_and_given;
                 messages::rejection_failure_and_panic_end_the_task;
                 messages::pieces_become_one_artifact;
+                messages::an_agent_reads_the_conversation_of_its_caller;
                 messages::every_kind_of_part_survives;
                 messages::metadata_survives_everywhere;
                 messages::references_are_those_of_the_caller;
@@ -29,6 +30,7 @@ macro_rules! scenarios {
                 streams::all_subscribers_see_the_same_and_one_may_leave;
                 streams::a_stream_resumes_after_the_last_event;
                 streams::a_repeated_streaming_send_resumes;
+                streams::a_text_that_grows_is_one_text;
                 streams::a_caller_that_leaves_stops_nothing;
                 streams::streams_show_the_cancel;
                 streams::history_length_is_for_the_first_event;
@@ -62,6 +64,7 @@ macro_rules! scenarios {
                 webhooks::wrong_webhooks_are_refused;
                 webhooks::a_webhook_of_a_message_is_told_what_happens;
                 webhooks::a_webhook_of_a_follow_up_is_told_the_rest;
+                webhooks::a_webhook_is_told_a_text_in_one_part;
             }
             webhooks_since_1_0 {
                 webhooks::webhooks_come_in_pages;

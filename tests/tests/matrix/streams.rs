@@ -247,6 +247,49 @@ pub(crate) async fn a_repeated_streaming_send_resumes(way: Way) -> Transcript {
     seen
 }
 
+/// REQ-151: a text is told in pieces, which a client appends, also one that comes back in the middle of it; the task has
+/// one part. What a remote agent sends is kept in the parts in which it was sent.
+pub(crate) async fn a_text_that_grows_is_one_text(way: Way) -> Transcript {
+    let (world, mut seen) = (World::open(way).await, Transcript::default());
+    let script = "working; grow a Hel; grow a lo,; wait go; grow a wor; grow a ld; grown a; completed";
+    let mut stream = world.alice.stream(say("m-1", script)).await.unwrap();
+    let id = task_of(&next(&mut stream).await).id;
+    let mut text = String::new();
+    while text != "Hello," {
+        text.push_str(&told(&next(&mut stream).await));
+    }
+    let after = Seq(4);
+    let middle = world.alice.get(&id).await.unwrap();
+    world.gates.open("go");
+    let (events, resumed) =
+        (rest(stream).await, rest(world.alice.subscribe(&id, Some(after)).await.unwrap()).await);
+    assert_eq!(
+        outline(&events),
+        ["artifact a +", "artifact a +", "artifact a + .", "completed"],
+        "a piece for each"
+    );
+    let bytes = |events: &[StreamItem]| events.iter().map(told).collect::<Vec<_>>();
+    assert_eq!(bytes(&events), ["wor", "ld", "", ""]);
+    assert_eq!((bytes(&resumed), seqs(&resumed)), (bytes(&events), seqs(&events)), "the same pieces");
+    let done = world.alice.get(&id).await.unwrap();
+    for (task, whole) in [(middle, "Hello,"), (done, "Hello,world")] {
+        let made = &task.artifacts[0];
+        assert_eq!(made.text(), whole);
+        assert!(way.is_durable() || made.parts.len() == 1, "{made:?}");
+        seen.note("text", &made.text());
+    }
+    seen.events("event", &events);
+    seen
+}
+
+/// The text that an event adds.
+fn told(item: &StreamItem) -> String {
+    match &**item.event() {
+        Event::ArtifactUpdate(update) => update.artifact.text().into_owned(),
+        Event::Task(_) | Event::Message(_) | Event::StatusUpdate(_) => String::new(),
+    }
+}
+
 /// Invariant 8.
 pub(crate) async fn a_caller_that_leaves_stops_nothing(way: Way) -> Transcript {
     let (world, mut seen) = (World::open(way).await, Transcript::default());

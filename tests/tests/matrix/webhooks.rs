@@ -5,8 +5,8 @@ use nuncio_client::Receiver;
 use nuncio_protocol::{
     AuthenticationInfo, Binding, CallContext, DeleteTaskPushNotificationConfigRequest, Error, ErrorKind,
     Event, GetTaskPushNotificationConfigRequest, ListTaskPushNotificationConfigsRequest,
-    ListTaskPushNotificationConfigsResponse, Result, SendMessageRequest, SendMessageResponse, Task, TaskId,
-    TaskPushNotificationConfig, TaskState, Timestamp, Version, fold,
+    ListTaskPushNotificationConfigsResponse, Part, Result, SendMessageRequest, SendMessageResponse, Task,
+    TaskId, TaskPushNotificationConfig, TaskState, Timestamp, Version, fold,
 };
 use nuncio_server::{store::MOST_WEBHOOKS, testing::courier::Post};
 use nuncio_tests::{
@@ -386,6 +386,26 @@ pub(crate) async fn a_webhook_of_a_follow_up_is_told_the_rest(way: Way) -> Trans
     assert_eq!(posts[0].url, "http://w-1.example/hook");
     assert!(posts[0].body.to_string().contains(done.id.as_str()));
     seen.note("webhooks", &list(&world.alice, &done.id).await.unwrap());
+    seen
+}
+
+/// A text that grew in pieces comes to a webhook as one part, when it is complete.
+pub(crate) async fn a_webhook_is_told_a_text_in_one_part(way: Way) -> Transcript {
+    let (world, mut seen) = (World::pushing(way).await, Transcript::default());
+    let script = "working; grow a Hel; grow a lo,; grow a world; grown a; completed";
+    let sent = world.alice.task(with(say("m-1", script), webhook("w-1"))).await;
+    assert_eq!(sent.artifacts[0].parts, [Part::text("Hello,world")]);
+    // The task, the status, the text and the end.
+    let posts = world.posts(4).await;
+    let artifact = match way.version() {
+        Version::V1_0 => &posts[2].body["artifactUpdate"]["artifact"],
+        Version::V0_3 => &posts[3].body["artifacts"][0],
+    };
+    assert_eq!(
+        (artifact["parts"].as_array().unwrap().len(), &artifact["parts"][0]["text"]),
+        (1, &json!("Hello,world"))
+    );
+    seen.note("sent", &sent);
     seen
 }
 

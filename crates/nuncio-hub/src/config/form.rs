@@ -94,6 +94,13 @@ form! {
 }
 
 form! {
+    /// Whole milliseconds.
+    Millis: u64 => Duration,
+    |millis| Ok(Duration::from_millis(millis)),
+    |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+form! {
     /// Whole seconds; 0 for no limit.
     SecondsOrNever: u64 => Option<Duration>,
     |seconds| Ok((seconds > 0).then(|| Duration::from_secs(seconds))),

@@ -37,6 +37,12 @@ const JSON_PROGRAM: &str = r#"
     printf '%s' "$line" | sed 's/.*"text":"\([^"]*\)".*/\1/' >> "$FOLDER/$context"
     printf '{"artifact":{"artifactId":"a","parts":[{"text":"%s"}]}}' "$(tr '\n' ' ' < "$FOLDER/$context")""#;
 
+/// A program that keeps nothing, and says all that it is told of the conversation.
+const TOLD_PROGRAM: &str = r#"
+    read -r line
+    words=$(printf '%s' "$line" | grep -o 'secret-of-[a-z]*-[0-9]*\|again' | sort -u | tr '\n' ' ')
+    printf '{"text":"%s"}' "$words""#;
+
 /// An agent on a socket that answers with all that it has heard in a conversation.
 async fn remembering() -> String {
     let heard: Arc<Mutex<HashMap<String, Vec<String>>>> = Arc::default();
@@ -72,6 +78,7 @@ async fn agents() -> Vec<(&'static str, AgentKind)> {
         ("remote", AgentKind::Upstream(Box::new(upstream))),
         ("program", program(Format::Text, PROGRAM)),
         ("json-program", program(Format::Json, JSON_PROGRAM)),
+        ("told-program", program(Format::Json, TOLD_PROGRAM)),
     ]
 }
 

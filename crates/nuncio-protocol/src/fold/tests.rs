@@ -1,8 +1,8 @@
 //! Scenarios as text against a printed task, and laws over any scenario.
 //!
 //! A scenario is steps with `;` between them: `working "words"` is a status, with or without words of the
-//! agent; `artifact a "x"` puts an artifact, `artifact a + "y"` appends to it; `user "words"` is what a
-//! caller says; `snapshot working` is the whole task anew. `of other …` makes it another task's event,
+//! agent; `artifact a "x"` puts an artifact, `artifact a + "y"` appends to it, `artifact a +
+//! & "y"` goes on with its text; `user "words"` is what a caller says; `snapshot working` is the whole task anew. `of other …` makes it another task's event,
 //! `in other …` another context's, `in nowhere …` one without a context.
 
 use std::{fmt::Write as _, sync::Arc};
@@ -11,8 +11,8 @@ use proptest::{collection, prelude::*};
 
 use super::fold;
 use crate::{
-    Artifact, ContextId, Event, Message, Part, Role, Task, TaskArtifactUpdateEvent, TaskId, TaskState,
-    TaskStatus, TaskStatusUpdateEvent, Timestamp,
+    Artifact, Content, ContextId, Event, Message, Part, Role, Task, TaskArtifactUpdateEvent, TaskId,
+    TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
 
 const STATES: &[(&str, TaskState)] = &[
@@ -91,6 +91,7 @@ fn build(Address { task_id, context_id }: Address, words: &[&str], texts: &[&str
                 context_id,
                 artifact: Arc::new(Artifact::new(id, parts)),
                 append: mark.contains(&"+"),
+                joins: mark.contains(&"&"),
                 ..TaskArtifactUpdateEvent::default()
             })
         }
@@ -201,6 +202,47 @@ fn artifacts_are_replaced_or_appended_to() {
         r#"working; artifact a "x"; artifact a + "y"; artifact a "z"; artifact a + "!""#,
         "working; a = z + !",
     );
+}
+
+#[test]
+fn text_that_joins_goes_on_with_the_last_part() {
+    check(r#"working; artifact a & "x"; artifact a + & "y"; artifact a + & "z""#, "working; a = xyz");
+    check(r#"working; artifact a + & "x"; artifact a + & "y""#, "working; a = xy");
+    check(r#"working; artifact a "x" "y"; artifact a + & "z" "!""#, "working; a = x + yz + !");
+    check(r#"working; artifact a "x"; artifact a + "y"; artifact a + & "z""#, "working; a = x + yz");
+    check(r#"working; artifact a "x"; artifact b "y"; artifact a + & "z""#, "working; a = xz; b = y");
+    check(r#"working; artifact a "x"; artifact a & "y""#, "working; a = y");
+    // The last piece may be empty.
+    check(r#"working; artifact a "x"; artifact a + & """#, "working; a = x");
+    check(r#"working; artifact a "x"; artifact a + """#, "working; a = x + ");
+}
+
+#[test]
+fn only_text_joins_and_only_text_of_the_same_kind() {
+    let named = Part::text("x").with_filename("x.txt");
+    let typed = Part::text("x").with_media_type("text/markdown");
+    let mut noted = Part::text("x");
+    noted.metadata.insert("k", 1);
+    let parts = [Part::text("x"), named, typed, noted, Part::raw("x"), Part::data(1), Part::url("x")];
+    for last in &parts {
+        for next in &parts {
+            let mut update = TaskArtifactUpdateEvent {
+                task_id: "t".into(),
+                artifact: Arc::new(Artifact::new("a", last.clone())),
+                joins: true,
+                ..TaskArtifactUpdateEvent::default()
+            };
+            let mut task = empty_task();
+            fold(&mut task, &Event::ArtifactUpdate(update.clone()), at(0)).unwrap();
+            (update.append, update.artifact) = (true, Arc::new(Artifact::new("a", next.clone())));
+            fold(&mut task, &Event::ArtifactUpdate(update), at(0)).unwrap();
+            let expected = match (last == next, next.as_text()) {
+                (true, Some(_)) => vec![Part { content: Content::Text("xx".to_owned()), ..next.clone() }],
+                _ => vec![last.clone(), next.clone()],
+            };
+            assert_eq!(task.artifacts[0].parts, expected);
+        }
+    }
 }
 
 #[test]
@@ -406,6 +448,22 @@ proptest! {
         let parts: Vec<&str> = task.artifacts[0].parts.iter().filter_map(Part::as_text).collect();
         prop_assert_eq!(parts, chunks);
         prop_assert_eq!(task.artifacts.len(), 1);
+    }
+
+    #[test]
+    fn a_text_that_joins_is_one_part_here_and_the_same_text_for_a_client(
+        chunks in collection::vec("[a-zß€]{0,3}", 1..50),
+    ) {
+        // REQ-151: the client appends parts
+        let (mut server, mut client) = (empty_task(), empty_task());
+        for chunk in &chunks {
+            let event = event(&format!("artifact a + & \"{chunk}\""));
+            fold(&mut server, &event, at(0)).unwrap();
+            fold(&mut client, &over_the_wire(&event), at(0)).unwrap();
+        }
+        prop_assert_eq!(&server.artifacts[0].parts, &[Part::text(chunks.concat())]);
+        prop_assert_eq!(client.artifacts[0].parts.len(), chunks.len());
+        prop_assert_eq!(client.artifacts[0].text(), chunks.concat());
     }
 
     #[test]

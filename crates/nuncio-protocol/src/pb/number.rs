@@ -91,6 +91,7 @@ mod tests {
                 artifact: Arc::new(artifact),
                 append: true,
                 last_chunk: true,
+                joins: false,
                 metadata: Metadata::new(),
             }),
         ]

@@ -145,6 +145,8 @@ struct TaskArtifactUpdateEventShape {
     append: bool,
     #[serde(default, alias = "last_chunk", deserialize_with = "null_default")]
     last_chunk: bool,
+    #[serde(skip)]
+    joins: bool,
     #[serde(default, deserialize_with = "metadata::<_, 1>")]
     metadata: Metadata,
 }
@@ -269,6 +271,7 @@ impl AnyShape {
                 artifact: self.artifact.unwrap_or_default(),
                 append: self.append,
                 last_chunk: self.last_chunk,
+                joins: false,
                 metadata: self.metadata,
             })),
             Kind::Other => None,

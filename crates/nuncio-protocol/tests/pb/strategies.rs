@@ -148,6 +148,7 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
                 artifact,
                 append,
                 last_chunk,
+                joins: false,
                 metadata,
             })
         },

@@ -8,8 +8,8 @@ use nuncio_protocol::{
     TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 
-use super::record::Recorder;
-use crate::{id::new_id, size::MOST_MEMO, store::PutRecord};
+use super::{record::Recorder, text_stream::TextStream};
+use crate::{id::new_id, size::MOST_MEMO};
 
 /// Writes the events of an execution. When a call returns, the event has its number in the task's log.
 /// Callers see it when it is committed ([`Self::flush`] waits for that). Clones may emit concurrently.
@@ -121,7 +121,12 @@ impl Emitter {
         self.artifact(Artifact::new(id, Part::text(text)).with_name(name)).await
     }
 
-    /// Emits a piece of an artifact: `append` adds to the artifact of the same id, `last` completes it.
+    /// A text that grows, as an artifact of this name: one part in the store, pieces on streams.
+    pub fn text_stream(&self, name: impl Into<String>) -> TextStream {
+        TextStream::new(self.recorder.clone(), new_id(), name.into())
+    }
+
+    /// A piece of an artifact, which keeps its parts as they are: `append` adds to the artifact of the same id, `last` completes it.
     ///
     /// # Errors
     /// The execution is over.
@@ -133,6 +138,7 @@ impl Emitter {
                 artifact: Arc::new(artifact),
                 append,
                 last_chunk: last,
+                joins: false,
                 metadata: Metadata::new(),
             }))
             .await
@@ -239,7 +245,7 @@ impl Emitter {
         self.recorder.until_follow_up().await;
     }
 
-    /// A copy of the task with all events so far; `None` before the first event.
+    /// The task with all that was said until now, but for text that waits for its piece; `None` before the first event.
     #[must_use]
     pub fn task(&self) -> Option<Task> {
         self.look(|task| task.cloned())

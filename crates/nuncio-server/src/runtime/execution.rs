@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Core,
     agent::Current,
+    conversation::Conversation,
     emitter::Emitter,
     executor::{ExecContext, Execution, Executor},
     live::LiveTaskRef,
@@ -124,7 +125,7 @@ async fn run_turn(core: &Arc<Core>, live: &LiveTaskRef, turn: Turn) {
         live.lock().running.as_ref().map_or_else(CancellationToken::new, |running| running.token.clone());
     let Current { card, executor, .. } = &*core.agent.current.load_full();
     let Job { message, configuration, metadata, references, call, repeat_id, in_flight } = job;
-    let cx = ExecContext::from(Execution {
+    let execution = Execution {
         task_id: live.id.clone(),
         context_id: live.context_id.clone(),
         message,
@@ -138,8 +139,10 @@ async fn run_turn(core: &Arc<Core>, live: &LiveTaskRef, turn: Turn) {
         memo: live.lock().memo.clone(),
         card: Arc::clone(card),
         cancellation: token.clone(),
-    });
+    };
+    let cx = ExecContext::new(execution, Conversation::new(&core.store, &live.scope));
     let ended = execute(core, &**executor, live, cx, Emitter::new(recorder.clone()), token).await;
+    report(live, recorder.record_left().await);
     if is_shut_down(live) && core.keeps_turns() && core.agent.is_idempotent() && !live.lock().will_answer(seq)
     {
         return leave(live).await;
@@ -414,7 +417,8 @@ async fn cancel_after_turn(core: &Core, live: &LiveTaskRef) {
         caller: live.scope.owner.clone().map_or_else(Caller::anonymous, Caller::authenticated),
         ..CallContext::default()
     };
-    let cx = idle_context(card, &call, task, memo, Metadata::new());
+    let conversation = Conversation::new(&core.store, &live.scope);
+    let cx = idle_context(card, &call, conversation, task, memo, Metadata::new());
     cancel_idle(&**executor, cx, core.limits.cancel_grace).await;
 }
 
@@ -422,11 +426,12 @@ async fn cancel_after_turn(core: &Core, live: &LiveTaskRef) {
 pub(super) fn idle_context(
     card: &Arc<AgentCard>,
     cx: &CallContext,
+    conversation: Conversation,
     task: Task,
     memo: Option<Bytes>,
     metadata: Metadata,
 ) -> ExecContext {
-    ExecContext::from(Execution {
+    let execution = Execution {
         task_id: task.id.clone(),
         context_id: task.context_id.clone(),
         message: task.history.last().cloned().unwrap_or_default(),
@@ -440,7 +445,8 @@ pub(super) fn idle_context(
         memo,
         card: Arc::clone(card),
         cancellation: CancellationToken::new(),
-    })
+    };
+    ExecContext::new(execution, conversation)
 }
 
 #[cfg(test)]

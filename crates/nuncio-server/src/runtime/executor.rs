@@ -10,7 +10,10 @@ use nuncio_protocol::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::emitter::Emitter;
+use super::{
+    conversation::{Conversation, EarlierLimit},
+    emitter::Emitter,
+};
 
 /// An agent.
 ///
@@ -20,9 +23,10 @@ use super::emitter::Emitter;
 /// - `Ok` after `input_required` or `auth_required` leaves it there until the next message;
 /// - `Err`, or a panic, fails the task with a reason.
 ///
-/// Callers see the message of an `Err`; its source is only logged (`tracing`). A follow-up gets the task as
-/// it was before its message in [`Execution::task`]. Data of its own that an agent needs for the next
-/// message, or after a crash, goes into the [memo](Emitter::remember).
+/// The words of an `Err` are shown to the caller, its source only to the log (`tracing`).
+/// A follow-up has the task as it was in [`Execution::task`]; what an agent wants to keep between the
+/// messages of a task, and over a crash, it [remembers](Emitter::remember). The tasks before it in the same context
+/// are the conversation so far ([`ExecContext::earlier`]).
 ///
 /// A caller that disconnects does not stop the execution. A cancel does: the token fires, `cancel` is called,
 /// and after a grace period ([`Limits::cancel_grace`](crate::Limits)) the future is dropped. The task then
@@ -91,19 +95,46 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
 
 /// The context of an execution. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct ExecContext(Arc<Execution>);
+pub struct ExecContext {
+    execution: Arc<Execution>,
+    /// `None` outside of a runtime.
+    conversation: Option<Conversation>,
+}
+
+impl ExecContext {
+    pub(super) fn new(execution: Execution, conversation: Conversation) -> Self {
+        Self { execution: Arc::new(execution), conversation: Some(conversation) }
+    }
+
+    /// The conversation so far: tasks of this context, of this agent and of this caller, never of another one, oldest
+    /// first by their last status. This task is not among them, nor are direct replies, which nobody keeps.
+    ///
+    /// They are the newest ones up to the limit, without a gap: what is older than a task that does not fit is left
+    /// out, too. Of a task with more turns than are wanted, the last turns are in its history. Nothing is read beyond
+    /// the limit.
+    ///
+    /// # Errors
+    /// The store is not there.
+    pub async fn earlier(&self, limit: EarlierLimit) -> Result<Vec<Task>> {
+        match &self.conversation {
+            Some(conversation) => conversation.earlier(&self.context_id, &self.task_id, limit).await,
+            None => Ok(Vec::new()),
+        }
+    }
+}
 
 impl Deref for ExecContext {
     type Target = Execution;
 
     fn deref(&self) -> &Execution {
-        &self.0
+        &self.execution
     }
 }
 
 impl From<Execution> for ExecContext {
+    /// A context outside of a runtime, for tests of an executor: there is no conversation before it.
     fn from(execution: Execution) -> Self {
-        Self(Arc::new(execution))
+        Self { execution: Arc::new(execution), conversation: None }
     }
 }
 

@@ -26,9 +26,13 @@ mod turn;
 
 mod executor;
 
+mod conversation;
+
 mod execution;
 
 mod emitter;
+
+mod text_stream;
 
 mod record;
 
@@ -76,9 +80,11 @@ use self::{
 };
 pub use self::{
     builder::{Limits, RuntimeBuilder},
+    conversation::EarlierLimit,
     emitter::Emitter,
     executor::{ExecContext, Execution, Executor},
     recover::Retention,
+    text_stream::{DEFAULT_PACE, TextStream},
 };
 use crate::{
     push::AgentPush,

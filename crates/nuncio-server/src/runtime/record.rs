@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::TryFutureExt as _;
 use nuncio_protocol::{
     ContextId, Error, ErrorKind, Event, Message, MessageId, Refusal, Result, Seq, Task, TaskId, TaskState,
     TaskStatus, TaskStatusUpdateEvent, Timestamp, fold,
@@ -49,6 +50,10 @@ impl Recorder {
         &self.live.id
     }
 
+    pub(super) fn live(&self) -> &LiveTaskRef {
+        &self.live
+    }
+
     pub(crate) fn context_id(&self) -> &ContextId {
         &self.live.context_id
     }
@@ -63,10 +68,29 @@ impl Recorder {
         self.write(Writer::Executor, events).await
     }
 
-    /// Keeps the executor's memo, to be committed with the next entry.
+    /// Records the text that waits.
+    pub(crate) fn record_pending(&self) -> impl Future<Output = Result<()>> + Send {
+        self.write(Writer::Executor, []).map_ok(drop)
+    }
+
+    /// Records the text that an execution has left behind when it is over, however it ended.
+    pub(super) async fn record_left(&self) -> Result<()> {
+        if self.live.lock().pending_text.is_empty() {
+            return Ok(());
+        }
+        self.write(Writer::Runtime, []).await.map(drop)
+    }
+
+    /// Refuses what an executor says if nothing more can be recorded.
+    pub(super) fn check_running(&self, state: &State) -> Result<()> {
+        check_open(state)?;
+        self.refuse_while_stopping(state, &[])
+    }
+
+    /// Keeps what the executor remembers until the next entry takes it along.
     pub(crate) fn remember(&self, memo: Bytes) -> Result<()> {
         let mut state = self.live.lock();
-        check_open(&state.phase)?;
+        check_open(&state)?;
         state.attached.memo = Some(memo.clone());
         state.memo = Some(memo);
         Ok(())
@@ -117,6 +141,9 @@ impl Recorder {
 
     /// Waits until all recorded events are committed.
     pub(crate) async fn flush(&self) -> Result<()> {
+        if !self.live.lock().pending_text.is_empty() {
+            self.record_pending().await?;
+        }
         self.live.until_committed().await;
         self.live.lock().check_kept()
     }
@@ -174,6 +201,8 @@ impl Recorder {
             let mut state = self.live.lock();
             match &state.phase {
                 Phase::Task(_) => None,
+                // What was said before makes the task.
+                Phase::Opening(_) if !state.pending_text.is_empty() => None,
                 Phase::Opening(_) => {
                     self.refuse_too_large(&mut state, size::message(&message))?;
                     let reply = Arc::new(std::mem::take(&mut message));
@@ -218,11 +247,7 @@ impl Recorder {
         let (journal, said) = (&self.core.journal, events.as_ref());
         let bytes = || {
             let state = self.live.lock();
-            // With a status that settles the task goes all of it, as its snapshot.
-            let settles = said.iter().any(|event| event.status().is_some_and(|said| said.state.is_settled()));
-            let snapshot = if settles { state.bytes.get() } else { 0 };
-            let opening = state.opening_bytes();
-            said.iter().map(size::event).sum::<usize>() + state.attached.bytes() + opening + snapshot
+            said.iter().map(size::event).sum::<usize>() + state.attached.bytes() + state.pending_text.bytes()
         };
         let permit = journal.permit(bytes).await;
         let mut state = self.live.lock();
@@ -277,7 +302,8 @@ impl Recorder {
             Phase::Refused(_) => return (batch, Err(after_refusal())),
         };
         let is_new = !batch.is_empty();
-        let refused = events.into_iter().try_for_each(|mut event| {
+        let pieces = state.pending_text.take(&self.live);
+        let mut record = |writer: Writer, mut event: Event| {
             if let Event::StatusUpdate(update) = &mut event {
                 update.status.timestamp.get_or_insert(now);
             }
@@ -292,7 +318,12 @@ impl Recorder {
             let expected = Seq(folded.seq.0 + batch.len() as u64);
             batch.push(Commit { snapshot, ..self.entry(expected, event, now) });
             Ok(())
-        });
+        };
+        // The text that waited comes first, and is the executor's, whoever writes.
+        let mut refused = pieces.into_iter().try_for_each(|piece| record(Writer::Executor, piece));
+        if refused.is_ok() || writer == Writer::Runtime {
+            refused = events.into_iter().try_for_each(|event| record(writer, event));
+        }
         if refused.is_err() && is_new && batch.len() == 1 {
             // No event was accepted, so no task is made.
             state.bytes.set(before);
@@ -372,9 +403,9 @@ impl Recorder {
     }
 }
 
-/// Refuses what is to travel with the next entry if there will be none.
-fn check_open(phase: &Phase) -> Result<()> {
-    match phase {
+/// Refuses what comes after the end.
+fn check_open(state: &State) -> Result<()> {
+    match &state.phase {
         Phase::Opening(_) => Ok(()),
         Phase::Task(tracked) if !tracked.task.status.state.is_terminal() => Ok(()),
         Phase::Task(tracked) => Err(refusal(Refusal::Terminal(tracked.task.status.state))),

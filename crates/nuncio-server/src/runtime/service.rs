@@ -19,6 +19,7 @@ use super::{
     COMMIT_PATIENCE, Core,
     admit::Admitted,
     agent::Current,
+    conversation::Conversation,
     cursor::Cursor,
     execution,
     feed::{self, Feed, Start, Until},
@@ -90,8 +91,10 @@ impl A2aService for Operations {
             state: req.status.filter(|state| *state != TaskState::Unspecified),
             since: req.status_timestamp_after,
             after,
+            except: None,
             limit: usize::try_from(page_size).unwrap_or(1),
             max_bytes: Some(core.limits.max_page_bytes),
+            strict_bytes: false,
             count: total.is_none(),
             without_artifacts: req.include_artifacts != Some(true),
             history: length(req.history_length),
@@ -131,7 +134,8 @@ impl A2aService for Operations {
         let task = before.ok_or_else(not_cancelable)?;
         if !execution::stop(&live, Stop::Cancel) {
             let Current { card, executor, .. } = &*core.agent.current.load_full();
-            let cx = execution::idle_context(card, cx, task, memo, req.metadata.clone());
+            let conversation = Conversation::new(&core.store, &scope);
+            let cx = execution::idle_context(card, cx, conversation, task, memo, req.metadata.clone());
             execution::cancel_idle(&**executor, cx, core.limits.cancel_grace).await;
             // A message may have arrived meanwhile; then its execution is to be stopped.
             if !execution::stop(&live, Stop::Cancel) {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use nuncio_protocol::{Error, Message, Result, Seq, StreamItem, Task, TaskState};
 use tokio_util::sync::CancellationToken;
 
-use super::turn::Turn;
+use super::{text_stream::PendingText, turn::Turn};
 use crate::{
     memory::{MemoryAccount, TaskSize},
     size,
@@ -29,7 +29,9 @@ pub(super) struct State {
     pub(super) large_writes: usize,
     /// Travels with the next entry.
     pub(super) attached: Attached,
-    /// The executor's memo.
+    /// Text of the agent that is told with the next entry, or when it is due.
+    pub(super) pending_text: PendingText,
+    /// What the agent keeps with the task.
     pub(super) memo: Option<Bytes>,
     /// True if the task is known to have webhooks.
     pub(super) pushes: bool,
@@ -210,6 +212,7 @@ impl State {
             owned_elsewhere: false,
             large_writes: 0,
             attached: Attached::default(),
+            pending_text: PendingText::default(),
             memo: None,
             pushes: false,
             followers: 0,
@@ -302,6 +305,7 @@ impl State {
 
     /// Marks the task as lost.
     pub(super) fn lose(&mut self) {
+        self.pending_text.clear();
         self.phase = Phase::Lost(match std::mem::replace(&mut self.phase, Phase::Lost(Lost::default())) {
             Phase::Opening(_) | Phase::Refused(_) => Lost::default(),
             Phase::Task(Tracked { task, committed, .. }) => {

@@ -126,6 +126,9 @@ impl Segment {
         // Writing to memory cannot fail.
         let _ = write!(json, r#"{{"seq":{seq},"at":{},"event":"#, at.as_millis());
         content::encode(event, (seq.0 - self.first.0) as u32, large, blobs, json, refs);
+        if matches!(event, Event::ArtifactUpdate(update) if update.joins) {
+            json.extend_from_slice(br#","joins":true"#);
+        }
         json.push(b'}');
     }
 
@@ -167,6 +170,8 @@ pub(super) fn decode_segment(
         seq: u64,
         at: i64,
         event: Event,
+        #[serde(default)]
+        joins: bool,
     }
     let mut entries: Vec<Entry> = serde_json::from_slice(json).map_err(damaged)?;
     for place in content::refs(refs) {
@@ -174,12 +179,21 @@ pub(super) fn decode_segment(
         let entry = entry.ok_or_else(|| damaged("large content refers to a missing entry"))?;
         entry.event.fill(&place, blobs)?;
     }
-    let entry =
-        |Entry { seq, at, event }| Ok(StoredEvent { seq: Seq(seq), at: moment(at)?, event: Arc::new(event) });
+    let entry = |Entry { seq, at, event, joins }| {
+        Ok(StoredEvent { seq: Seq(seq), at: moment(at)?, event: Arc::new(joined(event, joins)) })
+    };
     entries.into_iter().map(entry).collect()
 }
 
-/// Decodes the task of a snapshot, without artifacts.
+/// The event of an entry. Whether its text joins stands beside it: the event has the form that it has on the wire.
+fn joined(mut event: Event, joins: bool) -> Event {
+    if let Event::ArtifactUpdate(update) = &mut event {
+        update.joins = joins;
+    }
+    event
+}
+
+/// The task of a snapshot, without artifacts.
 pub(super) fn decode_task(json: &[u8], refs: &[u8], blobs: &Blobs) -> Result<Task, StoreError> {
     decode(json, refs, blobs)
 }

@@ -65,6 +65,7 @@ macro_rules! store_conformance {
             list::totals_count_every_match_whatever_the_page
             list::pages_and_totals_hold_over_many_tasks
             list::a_page_ends_with_its_bytes
+            list::a_strict_page_ends_before_what_does_not_fit
             batch::a_batch_holds_entries_of_many_tasks
             batch::a_batch_holds_many_entries_of_one_task
             batch::a_refused_entry_breaks_the_chain_of_its_task
@@ -89,6 +90,7 @@ macro_rules! store_conformance {
             content::content_of_every_kind_and_size_comes_back_equal
             content::a_very_large_part_comes_back_equal
             content::many_parts_at_the_edge_come_back_equal
+            content::a_text_in_pieces_comes_back_as_one_part
             content::the_same_content_in_two_tasks_is_each_ones_own
             content::a_large_reply_comes_back_equal
             text::ids_are_told_apart_and_ordered_by_their_bytes

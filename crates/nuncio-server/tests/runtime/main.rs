@@ -3,6 +3,7 @@
 
 mod cancel;
 mod drain;
+mod earlier;
 mod emit;
 mod faults;
 mod follow_up;
@@ -25,6 +26,7 @@ mod scope;
 mod send;
 mod stream;
 mod task_bytes;
+mod text_stream;
 
 use std::{
     sync::{

@@ -38,6 +38,15 @@ var AllBytes = func() []byte {
 	return all
 }()
 
+// LongText is what the agent of the check named text says, in pieces.
+var LongText = func() string {
+	text := ""
+	for n := range 400 {
+		text += fmt.Sprintf("token %d ", n)
+	}
+	return text
+}()
+
 // Options are the arguments of a client.
 type Options struct {
 	URL     string
@@ -52,12 +61,14 @@ type Check[A any] struct {
 }
 
 // Suite is the list of checks of a client. Those in Talk run with --talk only, for agents that ask back and answer
-// with a bare message; those in Push run with --push only, for agents with webhooks.
+// with a bare message; those in Push run with --push only, for agents with webhooks. Those in Text run with --text
+// alone, for an agent that says a long text in pieces.
 type Suite[A any] struct {
 	Connect func(context.Context, Options) A
 	Checks  []Check[A]
 	Talk    []Check[A]
 	Push    []Check[A]
+	Text    []Check[A]
 }
 
 type failure string
@@ -159,7 +170,7 @@ func DialOptions() []grpc.DialOption {
 
 // Run runs the suite, prints a line per check and exits with 1 if one failed.
 func Run[A any](suite Suite[A], withV03 bool) {
-	options, talk, push, skipped := arguments(withV03)
+	options, groups, skipped := arguments(withV03)
 	var agent A
 	failed := false
 	try := func(name string, run func(context.Context)) bool {
@@ -174,11 +185,14 @@ func Run[A any](suite Suite[A], withV03 bool) {
 	}
 	if try("card", func(ctx context.Context) { agent = suite.Connect(ctx, options) }) {
 		checks := slices.Clone(suite.Checks)
-		if talk {
+		if groups.talk {
 			checks = append(checks, suite.Talk...)
 		}
-		if push {
+		if groups.push {
 			checks = append(checks, suite.Push...)
+		}
+		if groups.text {
+			checks = suite.Text
 		}
 		for _, check := range checks {
 			try(check.Name, func(ctx context.Context) { check.Run(ctx, agent) })
@@ -189,12 +203,18 @@ func Run[A any](suite Suite[A], withV03 bool) {
 	}
 }
 
-func arguments(withV03 bool) (options Options, talk, push bool, skipped []string) {
+// groups are the checks that run besides the usual ones, or instead of them.
+type groups struct {
+	talk, push, text bool
+}
+
+func arguments(withV03 bool) (options Options, groups groups, skipped []string) {
 	var skip string
 	flag.StringVar(&options.Binding, "binding", "jsonrpc", "binding of the agent: jsonrpc, rest or grpc")
 	flag.StringVar(&skip, "skip", "", "names of checks to leave out, comma separated")
-	flag.BoolVar(&talk, "talk", false, "check the texts ask, message and file as well")
-	flag.BoolVar(&push, "push", false, "check webhooks as well")
+	flag.BoolVar(&groups.talk, "talk", false, "check the texts ask, message and file as well")
+	flag.BoolVar(&groups.push, "push", false, "check webhooks as well")
+	flag.BoolVar(&groups.text, "text", false, "check a text in pieces, and nothing else")
 	if withV03 {
 		flag.BoolVar(&options.V03, "v03", false, "use the card's 0.3 interface, through the compatibility layer of the SDK")
 	}
@@ -207,7 +227,7 @@ func arguments(withV03 bool) (options Options, talk, push bool, skipped []string
 		fmt.Fprintf(os.Stderr, "unknown binding %q: use jsonrpc, rest or grpc\n", options.Binding)
 		os.Exit(2)
 	}
-	return options, talk, push, strings.Split(skip, ",")
+	return options, groups, strings.Split(skip, ",")
 }
 
 // attempt runs one check and returns its line, with a place for its name.

@@ -1,5 +1,5 @@
 // Command go03_client checks an agent with the official Go SDK 0.3.x. The SDK has JSON-RPC and gRPC.
-// Arguments: base URL, --binding NAME, --skip NAMES, --talk, --push.
+// Arguments: base URL, --binding NAME, --skip NAMES, --talk, --push, --text.
 package main
 
 import (
@@ -348,6 +348,22 @@ func notified(ctx context.Context, a *agent) {
 	Expect(text == "hello", "notified of artifacts %q", text)
 }
 
+func text(ctx context.Context, a *agent) {
+	events := Must(Collect(a.SendStreamingMessage(ctx, sayText("hello"))))
+	pieces, said := 0, ""
+	for _, event := range events {
+		if event, ok := event.(*a2a.TaskArtifactUpdateEvent); ok {
+			pieces++
+			said += textOf(event.Artifact.Parts)
+		}
+	}
+	Expect(pieces > 1, "%d pieces", pieces)
+	Expect(said == LongText, "the pieces are %q", said)
+	task := Must(a.get(ctx, events[0].TaskInfo().TaskID))
+	Expect(len(task.Artifacts) == 1 && len(task.Artifacts[0].Parts) == 1, "artifacts are %+v", task.Artifacts)
+	Expect(textOf(task.Artifacts[0].Parts) == LongText, "the text is %q", textOf(task.Artifacts[0].Parts))
+}
+
 func main() {
 	Run(Suite[*agent]{
 		Connect: connect,
@@ -367,5 +383,6 @@ func main() {
 		},
 		Talk: []Check[*agent]{{"ask", ask}, {"ask_by_stream", askByStream}, {"message", message}, {"file", file}},
 		Push: []Check[*agent]{{"webhooks", webhooks}, {"notified", notified}},
+		Text: []Check[*agent]{{"text", text}},
 	}, false)
 }

@@ -1,5 +1,5 @@
 // Command go1_client checks an agent with the official Go SDK 2.x.
-// Arguments: base URL, --binding NAME, --skip NAMES, --talk, --push, --v03.
+// Arguments: base URL, --binding NAME, --skip NAMES, --talk, --push, --text, --v03.
 package main
 
 import (
@@ -375,6 +375,22 @@ func notified(ctx context.Context, a *agent) {
 	Expect(text == "hello", "notified of artifacts %q", text)
 }
 
+func text(ctx context.Context, a *agent) {
+	events := Must(Collect(a.SendStreamingMessage(ctx, sayText("hello"))))
+	pieces, said := 0, ""
+	for _, event := range events {
+		if event, ok := event.(*a2a.TaskArtifactUpdateEvent); ok {
+			pieces++
+			said += textOf(event.Artifact.Parts)
+		}
+	}
+	Expect(pieces > 1, "%d pieces", pieces)
+	Expect(said == LongText, "the pieces are %q", said)
+	task := Must(a.get(ctx, events[0].TaskInfo().TaskID))
+	Expect(len(task.Artifacts) == 1 && len(task.Artifacts[0].Parts) == 1, "artifacts are %+v", task.Artifacts)
+	Expect(textOf(task.Artifacts[0].Parts) == LongText, "the text is %q", textOf(task.Artifacts[0].Parts))
+}
+
 func main() {
 	Run(Suite[*agent]{
 		Connect: connect,
@@ -394,5 +410,6 @@ func main() {
 		},
 		Talk: []Check[*agent]{{"ask", ask}, {"ask_by_stream", askByStream}, {"message", message}, {"file", file}},
 		Push: []Check[*agent]{{"webhooks", webhooks}, {"notified", notified}},
+		Text: []Check[*agent]{{"text", text}},
 	}, true)
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use nuncio_protocol::{ContextId, Error, Event, Message, Metadata, Result, Task, TaskState};
-use nuncio_server::{Emitter, ExecContext};
+use nuncio_server::{Emitter, ExecContext, TextStream};
 use serde::Serialize;
 
 use super::{
     ContextKey, Stop,
-    chunks::Chunks,
     event::{self, Said},
     output::Output,
 };
@@ -34,6 +33,9 @@ struct Input<'a> {
     /// The tenant that the caller has proved to belong to.
     #[serde(skip_serializing_if = "Option::is_none")]
     tenant: Option<&'a str>,
+    /// The conversation so far: the caller's tasks of this context, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<Task>,
     message: Message,
     /// The task as it was, if the message continues one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,8 +52,13 @@ struct Input<'a> {
 /// Encodes the input of the program, with derived context ids.
 ///
 /// # Errors
-/// The input cannot be written as JSON.
-pub(super) fn input(agent: &str, cx: &ExecContext, contexts: &ContextKey) -> Result<Vec<u8>> {
+/// It cannot be written as JSON.
+pub(super) fn input(
+    agent: &str,
+    cx: &ExecContext,
+    earlier: &[Task],
+    contexts: &ContextKey,
+) -> Result<Vec<u8>> {
     let caller = &cx.call.caller;
     let as_seen = |task: &Task| contexts.task(caller, task.clone());
     let input = Input {
@@ -63,6 +70,7 @@ pub(super) fn input(agent: &str, cx: &ExecContext, contexts: &ContextKey) -> Res
         message: contexts.message(caller, Message::clone(&cx.message)),
         task: cx.task.as_ref().map(as_seen),
         references: cx.references.iter().map(as_seen).collect(),
+        earlier: earlier.iter().map(as_seen).collect(),
         accepted_output_modes: &cx.configuration.accepted_output_modes,
         metadata: &cx.metadata,
     };
@@ -75,7 +83,7 @@ pub(super) fn input(agent: &str, cx: &ExecContext, contexts: &ContextKey) -> Res
 pub(super) struct Json<'a> {
     cx: &'a ExecContext,
     out: &'a Emitter,
-    chunks: Chunks<'a>,
+    artifact: TextStream,
     limit: usize,
     /// Number of lines read.
     number: u64,
@@ -85,9 +93,13 @@ pub(super) struct Json<'a> {
 }
 
 impl<'a> Json<'a> {
-    pub(super) fn new(settings: &Command, cx: &'a ExecContext, out: &'a Emitter) -> Self {
-        let chunks = Chunks::new(cx, out);
-        Self { cx, out, chunks, limit: settings.line_limit, number: 0, unread: Vec::new(), begun: false }
+    pub(super) fn new(
+        settings: &Command,
+        cx: &'a ExecContext,
+        out: &'a Emitter,
+        artifact: TextStream,
+    ) -> Self {
+        Self { cx, out, artifact, limit: settings.line_limit, number: 0, unread: Vec::new(), begun: false }
     }
 
     pub(super) async fn read(&mut self, output: &mut Output) -> Result<(), Stop> {
@@ -113,7 +125,7 @@ impl<'a> Json<'a> {
     }
 
     pub(super) async fn close(&mut self) -> Result<()> {
-        self.chunks.close(String::new()).await
+        self.artifact.finish().await
     }
 
     /// Checks the length of a line against the limit.
@@ -183,7 +195,10 @@ impl<'a> Json<'a> {
             }
             Said::Text { text, last } => {
                 self.begin().await?;
-                self.chunks.add(text, last).await?;
+                match last {
+                    true => self.artifact.finish_with(text).await?,
+                    false => self.artifact.push(text).await?,
+                }
             }
         }
         Ok(())

@@ -1,16 +1,16 @@
 //! Programs as agents: a process for each message. Its output is streamed as artifacts or events, and its
 //! exit code decides the final state.
 //!
-//! Reading order: this file runs one message; `find` locates the program, `spawn` starts it, `process` ends
-//! it, `output` reads standard output within limits; `text` and `json` are the two formats, `event` parses
-//! a line of the second, `chunks` is the artifact of plain text; `words` reads standard error; `preflight`
+//! Reading order: this file runs one message; `find` says whether the program is there, `spawn` starts it,
+//! `process` has its end, `output` reads it within bounds, `text` and `json` are the two formats, `event` is
+//! one line of the second, `artifact` that of plain text, `words` what it says on standard error, `preflight`
 //! checks a configuration.
 //!
 //! **Invariant:** a program has ended when its first process has exited and its output is closed. All
 //! processes that it started belong to its process group, and every path out of this module kills the
 //! group.
 
-mod chunks;
+mod artifact;
 mod event;
 mod find;
 mod json;
@@ -28,7 +28,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use nuncio_protocol::{AgentCard, AgentSkill, Error, ErrorKind, Result};
 use nuncio_server::{
-    CallerKey, CallerPermit, CallerPool, Emitter, ExecContext, Executor, Limits, Runtime, RuntimeBuilder,
+    CallerKey, CallerPermit, CallerPool, EarlierLimit, Emitter, ExecContext, Executor, Limits, Runtime,
+    RuntimeBuilder,
 };
 use tokio::{io::AsyncWriteExt as _, process::ChildStdin};
 use tokio_util::task::AbortOnDropHandle;
@@ -127,7 +128,7 @@ impl From<Error> for Stop {
 
 /// Reads the output in the configured format.
 enum Reader<'a> {
-    Text(Text<'a>),
+    Text(Text),
     Json(Json<'a>),
 }
 
@@ -152,14 +153,17 @@ impl Reader<'_> {
 #[async_trait]
 impl Executor for Program {
     async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
+        let text = artifact::text(&self.settings, &cx, &out);
         let (input, mut reader) = match self.settings.format {
             Format::Text => match text::input(&cx.message) {
-                Ok(input) => (input, Reader::Text(Text::new(&cx, &out))),
+                Ok(input) => (input, Reader::Text(Text::new(text))),
                 Err(error) => return out.refuse(error),
             },
             Format::Json => {
-                let input = json::input(&self.name, &cx, &self.contexts)?;
-                (input, Reader::Json(Json::new(&self.settings, &cx, &out)))
+                let Command { earlier_turns: turns, earlier_bytes: bytes, .. } = self.settings;
+                let earlier = cx.earlier(EarlierLimit { turns, bytes }).await?;
+                let input = json::input(&self.name, &cx, &earlier, &self.contexts)?;
+                (input, Reader::Json(Json::new(&self.settings, &cx, &out, text)))
             }
         };
         let Some(_permit) = self.permit(&cx, &out).await? else { return Ok(()) };

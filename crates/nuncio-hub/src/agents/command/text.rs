@@ -1,25 +1,15 @@
 //! The text format: the message on standard input, standard output as one growing artifact.
 
-use std::{pin::pin, time::Duration};
-
 use nuncio_protocol::{Content, Error, ErrorKind, Message, Result};
-use nuncio_server::{Emitter, ExecContext};
-use tokio::time::sleep;
+use nuncio_server::TextStream;
 
-use super::{Stop, chunks::Chunks, output::Output};
+use super::{Stop, output::Output};
 
 /// Data can be written as text, files cannot.
 pub(super) const INPUT: &[&str] = &["text/plain", "application/json"];
 pub(super) const OUTPUT: &[&str] = &["text/plain"];
 
-/// The time for which a chunk collects more output. It is too short to be noticed, and long enough to merge
-/// byte-wise writes and to emit a short answer as one chunk.
-const PACE: Duration = Duration::from_millis(20);
-
-/// The size in bytes at which a chunk is emitted at once.
-const PIECE: usize = 64 * 1024;
-
-/// Encodes the input: the text of the message, then a line for each data part.
+/// What the program is to read: the text of the message, then a line for each piece of data.
 ///
 /// # Errors
 /// A part of the message cannot be written as text.
@@ -46,49 +36,32 @@ pub(super) fn input(message: &Message) -> Result<Vec<u8>> {
     Ok(text.into_bytes())
 }
 
-/// Reads a program's output as text.
-pub(super) struct Text<'a> {
-    chunks: Chunks<'a>,
-    unsent: Vec<u8>,
+/// Reads text.
+pub(super) struct Text {
+    artifact: TextStream,
+    /// The beginning of a character.
+    unsaid: Vec<u8>,
 }
 
-impl<'a> Text<'a> {
-    pub(super) fn new(cx: &ExecContext, out: &'a Emitter) -> Self {
-        Self { chunks: Chunks::new(cx, out), unsent: Vec::new() }
+impl Text {
+    pub(super) fn new(artifact: TextStream) -> Self {
+        Self { artifact, unsaid: Vec::new() }
     }
 
     pub(super) async fn read(&mut self, output: &mut Output) -> Result<(), Stop> {
-        while self.collect(output).await? {
-            let (text, length) = decode(&self.unsent);
-            if !text.is_empty() {
-                self.chunks.add(text, false).await?;
-            }
-            // Removed only after it was emitted: if this future is dropped before, `close` emits it.
-            self.unsent.drain(..length);
+        while output.read(&mut self.unsaid).await? {
+            let (text, length) = decode(&self.unsaid);
+            // Before it is said: what is dropped meanwhile is said nevertheless.
+            self.unsaid.drain(..length);
+            self.artifact.push(text).await?;
         }
         self.close().await?;
         Ok(())
     }
 
-    /// Collects a chunk; false at the end.
-    async fn collect(&mut self, output: &mut Output) -> Result<bool, Stop> {
-        let mut more = output.read(&mut self.unsent).await?;
-        let mut due = pin!(sleep(PACE));
-        while more && self.unsent.len() < PIECE {
-            more = tokio::select! {
-                biased;
-                () = &mut due => break,
-                more = output.read(&mut self.unsent) => more?,
-            };
-        }
-        Ok(more)
-    }
-
     pub(super) async fn close(&mut self) -> Result<()> {
-        let rest = String::from_utf8_lossy(&self.unsent).into_owned();
-        self.chunks.close(rest).await?;
-        self.unsent.clear();
-        Ok(())
+        let rest = std::mem::take(&mut self.unsaid);
+        self.artifact.finish_with(String::from_utf8_lossy(&rest)).await
     }
 }
 

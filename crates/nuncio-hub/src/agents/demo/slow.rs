@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use nuncio_protocol::{AgentCard, Artifact, Part, Result};
+use nuncio_protocol::{AgentCard, Result};
 use nuncio_server::{Emitter, ExecContext, Executor, Runtime, RuntimeBuilder};
 
 /// Limits: steps of a countdown (an hour at one step per second), and milliseconds of a step.
@@ -18,17 +18,16 @@ impl Executor for Slow {
     async fn execute(&self, cx: ExecContext, out: Emitter) -> Result<()> {
         let (from, step) = countdown(&cx.text());
         out.working().await?;
-        for n in (0..=from).rev() {
-            let text = if n == 0 { "done".to_owned() } else { format!("{n} ") };
-            out.chunk(Artifact::new("countdown", Part::text(text)).with_name("countdown"), n < from, n == 0)
-                .await?;
-            if n > 0 {
-                tokio::select! {
-                    () = tokio::time::sleep(step) => {}
-                    () = cx.cancellation.cancelled() => return Ok(()),
-                }
+        // Each step is a piece.
+        let mut text = out.text_stream("countdown").with_id("countdown").with_pace(Duration::ZERO);
+        for n in (1..=from).rev() {
+            text.push(format!("{n} ")).await?;
+            tokio::select! {
+                () = tokio::time::sleep(step) => {}
+                () = cx.cancellation.cancelled() => return Ok(()),
             }
         }
+        text.finish_with("done").await?;
         out.completed().await?;
         Ok(())
     }

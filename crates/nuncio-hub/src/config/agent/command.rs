@@ -7,11 +7,12 @@ use std::{
     time::Duration,
 };
 
+use nuncio_server::{DEFAULT_PACE, EarlierLimit};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use super::{Agent, AgentKind, command_line, kinds::Keys};
-use crate::config::form::{FilePath, Form, Opt, SecondsOrNever, SecretText, placed};
+use crate::config::form::{FilePath, Form, Millis, Opt, SecondsOrNever, SecretText, placed};
 
 /// A program: its command line, its format, and its limits.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
@@ -51,7 +52,19 @@ pub struct Command {
     #[serde(rename = "max_concurrent")]
     #[schemars(with = "u32", range(min = 1))]
     pub processes: usize,
-    /// Maximum length of a line of JSON in bytes.
+    /// How many milliseconds pass between two pieces of its text, at least.
+    #[serde(rename = "pace_ms", with = "Millis")]
+    #[schemars(range(min = 20, max = 1000))]
+    pub pace: Duration,
+    /// How many earlier turns of the conversation a program that speaks JSON is told; 0: none.
+    #[serde(rename = "earlier_limit_turns")]
+    #[schemars(with = "u32", range(max = 1000))]
+    pub earlier_turns: usize,
+    /// How many bytes of them.
+    #[serde(rename = "earlier_limit_bytes")]
+    #[schemars(with = "u32", range(min = 1, max = 8388608))]
+    pub earlier_bytes: usize,
+    /// The most bytes in one line of JSON.
     #[serde(skip)]
     pub line_limit: usize,
     /// Time between the request to end and the kill; also the time for which processes that it has started
@@ -190,6 +203,9 @@ impl Command {
             // Less than the runtime's grace for a canceled executor.
             grace: Duration::from_secs(4),
             processes: 32,
+            pace: DEFAULT_PACE,
+            earlier_turns: EarlierLimit::default().turns,
+            earlier_bytes: EarlierLimit::default().bytes,
             description: None,
             tags: Vec::new(),
         }

@@ -159,6 +159,9 @@ fn a_program_word_by_word() {
         output_limit_bytes = 1
         memory_limit_bytes = 2
         max_concurrent = 3
+        pace_ms = 20
+        earlier_limit_turns = 0
+        earlier_limit_bytes = 4
         description = "Runs"
         "#,
     );
@@ -168,6 +171,7 @@ fn a_program_word_by_word() {
     command.inherit = vec!["PATH".to_owned()];
     command.time_limit = None;
     (command.output_limit, command.memory_limit, command.processes) = (1, Some(2), 3);
+    (command.pace, command.earlier_turns, command.earlier_bytes) = (Duration::from_millis(20), 0, 4);
     command.description = Some("Runs".to_owned());
     assert_eq!(found.kind, AgentKind::Command(Box::new(command)));
     assert!(!format!("{found:?}").contains("s3cret"), "{found:?}");

@@ -107,10 +107,11 @@ impl<T> At for Result<T, Mismatch> {
     }
 }
 
-/// Messages with the same field names on both sides; `pb` is the module of the generated ones. No field can
-/// be left out: both struct literals are complete, so the compiler reports a new field here.
+/// Messages whose fields have the same names on both sides; `pb` is the module of the generated ones.
+/// No field may be left out: the literals of both structs are complete, so the compiler asks for a new
+/// one here. A field that is not on the wire stands behind them, with its value.
 macro_rules! convert {
-    ($($ours:ident => pb::$pb:ident { $($field:ident),* $(,)? })+) => {$(
+    ($($ours:ident => pb::$pb:ident { $($field:ident),* $(,)? $(; $own:ident: $value:expr)? })+) => {$(
         impl $crate::pb::convert::Convert<pb::$pb> for $crate::$ours {
             fn to_pb(&self) -> Result<pb::$pb, $crate::pb::convert::Mismatch> {
                 use $crate::pb::convert::At as _;
@@ -119,7 +120,10 @@ macro_rules! convert {
 
             fn from_pb(pb: pb::$pb) -> Result<Self, $crate::pb::convert::Mismatch> {
                 use $crate::pb::convert::{At as _, Convert};
-                Ok(Self { $($field: Convert::from_pb(pb.$field).at(stringify!($field))?,)* })
+                Ok(Self {
+                    $($field: Convert::from_pb(pb.$field).at(stringify!($field))?,)*
+                    $($own: $value,)?
+                })
             }
         }
     )+};

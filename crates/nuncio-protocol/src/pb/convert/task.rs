@@ -9,7 +9,7 @@ convert! {
     Artifact => pb::Artifact { artifact_id, name, description, parts, metadata, extensions }
     TaskStatusUpdateEvent => pb::TaskStatusUpdateEvent { task_id, context_id, status, metadata }
     TaskArtifactUpdateEvent => pb::TaskArtifactUpdateEvent {
-        task_id, context_id, artifact, append, last_chunk, metadata,
+        task_id, context_id, artifact, append, last_chunk, metadata; joins: false
     }
 }
 

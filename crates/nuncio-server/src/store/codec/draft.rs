@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::{
     Blobs, Digest,
     content::{self, Parts, Place},
-    damaged, fold_in,
+    damaged, fold_in, joined,
 };
 use crate::store::{Projection, StoreError};
 
@@ -96,6 +96,8 @@ impl Draft {
             seq: u64,
             #[serde(borrow)]
             event: &'a RawValue,
+            #[serde(default)]
+            joins: bool,
         }
         self.bytes += json.len();
         let entries: Vec<Entry<'_>> = serde_json::from_slice(json).map_err(damaged)?;
@@ -105,11 +107,11 @@ impl Draft {
             let of_entry = places.get_mut(place.entry as usize);
             of_entry.ok_or_else(|| damaged("large content refers to a missing entry"))?.push(place);
         }
-        for (Entry { seq, event }, places) in entries.into_iter().zip(places) {
+        for (Entry { seq, event, joins }, places) in entries.into_iter().zip(places) {
             let is_shown = self.shown.artifacts || !event.get().starts_with(ARTIFACT);
             if seq > after.0 && is_shown {
-                let value = serde_json::from_str(event.get()).map_err(damaged)?;
-                self.entries.push(Lean { value, places });
+                let event = serde_json::from_str(event.get()).map_err(damaged)?;
+                self.entries.push(Lean { value: joined(event, joins), places });
             }
         }
         Ok(())

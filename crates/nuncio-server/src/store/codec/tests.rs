@@ -9,8 +9,8 @@ use nuncio_protocol::{
 use serde_json::json;
 
 use super::{
-    Blobs, Body, Draft, Drops, MOST_ENTRIES, Segment, Snapshot, TaskWrite, coalesce, decode_artifacts,
-    decode_segment, decode_task, digests, is_snapshot_due, millis_from, replay, state_code,
+    Blobs, Draft, Drops, MOST_ENTRIES, Snapshot, TaskWrite, coalesce, decode_artifacts, decode_segment,
+    decode_task, digests, is_snapshot_due, millis_from, replay, state_code,
 };
 use crate::store::{
     Commit, Projection, StoredTurn,
@@ -374,4 +374,47 @@ fn a_replay_skips_what_the_snapshot_knows() {
     later.artifacts = vec![Arc::new(Artifact::new("a", Part::text("one")))];
     replay(&mut later, Seq(2), entries());
     assert_eq!(later, whole);
+}
+
+/// Entries of stores that were written before texts joined: each piece is a part of its own, as it was told then.
+#[test]
+fn entries_of_the_form_before_texts_joined_are_read_as_they_were_written() {
+    let old = r#"[{"seq":1,"at":1,"event":{"task":{"id":"t-1","contextId":"c-1","status":{"state":"TASK_STATE_SUBMITTED"}}}},
+        {"seq":2,"at":2,"event":{"artifactUpdate":{"taskId":"t-1","contextId":"c-1","artifact":{"artifactId":"a","parts":[{"text":"x"}]}}}},
+        {"seq":3,"at":3,"event":{"artifactUpdate":{"taskId":"t-1","contextId":"c-1","artifact":{"artifactId":"a","parts":[{"text":"y"}]},"append":true}}}]"#;
+    // A text of now goes on with what was there.
+    let new = r#"[{"seq":4,"at":4,"event":{"artifactUpdate":{"taskId":"t-1","contextId":"c-1","artifact":{"artifactId":"a","parts":[{"text":"z"}]},"append":true}},"joins":true}]"#;
+    let segments = [(old, 3), (new, 4)];
+    let expected = [Part::text("x"), Part::text("yz")];
+    let mut told = Task::default();
+    let mut draft = Draft::new(Projection::WHOLE);
+    for (json, last) in segments {
+        let entries = decode_segment(json.as_bytes(), &[], &Blobs::new()).unwrap();
+        assert_eq!(entries.last().unwrap().seq, Seq(last));
+        replay(&mut told, Seq::ZERO, entries);
+        draft.segment(json.as_bytes(), &[], Seq::ZERO).unwrap();
+    }
+    draft.end();
+    assert_eq!(told.artifacts[0].parts, expected);
+    assert_eq!(draft.finish(&Blobs::new()).unwrap(), told);
+}
+
+/// What joins is not on the wire, and so stands beside the event.
+#[test]
+fn an_entry_keeps_whether_its_text_joins() {
+    let joining = |expected, joins| {
+        let mut commit = chunk("t-1", expected, Part::text("x"));
+        if let Event::ArtifactUpdate(update) = Arc::make_mut(&mut commit.event) {
+            update.joins = joins;
+        }
+        commit
+    };
+    let batch =
+        vec![opening(&scope("ann"), "t-1", None), joining(1, false), joining(2, true), joining(3, false)];
+    let told: Vec<Arc<Event>> = batch.iter().map(|commit| Arc::clone(&commit.event)).collect();
+    let write = coalesce(batch, 100).remove(0);
+    let body = &write.segments[0].body;
+    assert_eq!(String::from_utf8_lossy(&body.json).matches(r#"}},"joins":true}"#).count(), 1);
+    let read = decode_segment(&body.json, &body.refs, &Blobs::new()).unwrap();
+    assert_eq!(read.into_iter().map(|entry| entry.event).collect::<Vec<_>>(), told);
 }

@@ -122,7 +122,38 @@ async fn listed(store: &dyn Store, writer: &Writer, shown: Projection) -> Option
     page.tasks.into_iter().find(|task| task.id == writer.task.id)
 }
 
-/// A store may keep large content beside the log; reads show no difference.
+/// A text that was told in pieces is one part, wherever it is read, also when it is large.
+pub async fn a_text_in_pieces_comes_back_as_one_part(store: Arc<dyn Store>) {
+    let ann = scope("ann");
+    for (id, pieces, bytes) in [("t-few", 3, 10), ("t-many", 90, 3), ("t-large", 3, 100 * KIB)] {
+        let mut writer = Writer::create(&store, &ann, id, id, 1).await;
+        let piece = |writer: &Writer, text: String, append| {
+            Event::ArtifactUpdate(TaskArtifactUpdateEvent {
+                task_id: writer.task.id.clone(),
+                artifact: Arc::new(Artifact::new("a", Part::text(text))),
+                append,
+                joins: true,
+                ..TaskArtifactUpdateEvent::default()
+            })
+        };
+        for number in 0..pieces {
+            writer.append(piece(&writer, text(bytes, number), number > 0)).await;
+        }
+        // The last piece may be empty.
+        writer.append(piece(&writer, String::new(), true)).await;
+        assert_eq!(writer.task.artifacts[0].parts.len(), 1);
+        comes_back(&*store, &writer).await;
+        // Read as a snapshot, too.
+        writer.status(TaskState::InputRequired, 2).await;
+        writer.append(piece(&writer, "!".to_owned(), true)).await;
+        comes_back(&*store, &writer).await;
+        writer.status(TaskState::Completed, 3).await;
+        comes_back(&*store, &writer).await;
+        assert_eq!(writer.task.artifacts[0].parts.len(), 1);
+    }
+}
+
+/// Large content may be kept beside the log; nobody can tell.
 pub async fn content_of_every_kind_and_size_comes_back_equal(store: Arc<dyn Store>) {
     // Around 64 KiB, where a store may begin to keep content elsewhere, by its own or by its JSON size.
     let edge = 64 * KIB;

@@ -303,3 +303,53 @@ pub async fn a_page_ends_with_its_bytes(store: Arc<dyn Store>) {
         assert_eq!(walked, all, "each once, in order; without artifacts: {without_artifacts}");
     }
 }
+
+/// The newest tasks of a conversation but for one, without a gap, as far as there is room for them.
+pub async fn a_strict_page_ends_before_what_does_not_fit(store: Arc<dyn Store>) {
+    let ann = scope("ann");
+    let plan = [("t-1", 1), ("t-2", 300), ("t-3", 60), ("t-4", 60), ("t-5", 900)];
+    // Tasks of which there are snapshots, and tasks that are told by their logs.
+    for state in [TaskState::Completed, TaskState::Working] {
+        let context_id = format!("c-{state}");
+        for (when, (id, kib)) in (1..).zip(plan) {
+            let mut writer = Writer::create(&store, &ann, &format!("{id}-{state}"), &context_id, 1).await;
+            for _ in 0..kib / 30 {
+                writer.chunk("a", &"x".repeat(30 * 1024)).await;
+            }
+            writer.status(state, when).await;
+        }
+        // Kept apart.
+        let mut newest = Writer::create(&store, &ann, &format!("t-6-{state}"), &context_id, 9).await;
+        newest.chunk("a", &"x".repeat(400 * 1024)).await;
+        let query = |kib: usize| TaskQuery {
+            context_id: Some(context(&context_id)),
+            limit: 10,
+            max_bytes: Some(kib * 1024),
+            strict_bytes: true,
+            count: true,
+            ..TaskQuery::default()
+        };
+        for (except, kib, expected) in [
+            (None, 2_000, &["t-6", "t-5", "t-4", "t-3", "t-2", "t-1"][..]),
+            (None, 450, &["t-6"]),
+            (None, 350, &[]),
+            (Some("t-6"), 2_000, &["t-5", "t-4", "t-3", "t-2", "t-1"]),
+            (Some("t-6"), 950, &["t-5"]),
+            // Smaller ones behind the one that does not fit are not shown in its place.
+            (Some("t-6"), 500, &[]),
+            (Some("t-5"), 600, &["t-6", "t-4", "t-3"]),
+        ] {
+            let except = except.map(|id| format!("{id}-{state}").as_str().into());
+            let all = 6 - usize::from(except.is_some());
+            let page = page(&*store, &ann, &TaskQuery { except, ..query(kib) }).await;
+            let expected: Vec<String> = expected.iter().map(|id| format!("{id}-{state}")).collect();
+            assert_eq!(ids(&page.tasks), expected, "{kib}");
+            assert_eq!((page.more, page.total), (expected.len() < all, Some(6)), "{kib} {expected:?}");
+        }
+        if state.is_terminal() {
+            let lean =
+                TaskQuery { except: Some(newest.task.id.clone()), without_artifacts: true, ..query(100) };
+            assert_eq!(page(&*store, &ann, &lean).await.tasks.len(), 5, "what is not shown takes no room");
+        }
+    }
+}

@@ -44,7 +44,7 @@ impl Inner {
         let total = query.count.then(|| self.moving(own, query).count() + own.index.count(query));
         let mut page: Vec<(Keyset, &Stored)> = self.candidates(own, query).collect();
         page.sort_by(|(a, _), (b, _)| index::order(a, b));
-        let (found, mut room) = (page.len(), PageBytes::new(query.max_bytes));
+        let (found, mut room) = (page.len(), PageBytes::of(query));
         let read = page.into_iter().take(query.limit).map(|(_, stored)| stored.task(query.shown()));
         let tasks: Vec<Task> = read.take_while(|task| room.takes(size::task(task))).collect();
         TaskPage { more: found > tasks.len(), tasks, total }
@@ -76,8 +76,9 @@ impl Inner {
     ) -> impl Iterator<Item = (Keyset, &'a Stored)> {
         let beyond =
             |place: &Keyset| query.after.as_ref().is_none_or(|after| index::comes_after(place, after));
-        let moving = self.moving(own, query).filter(move |(place, _)| beyond(place));
-        let settled = own.index.page(query).filter_map(|place| {
+        let wanted = |place: &Keyset| query.except.as_ref() != Some(&place.id);
+        let moving = self.moving(own, query).filter(move |(place, _)| beyond(place) && wanted(place));
+        let settled = own.index.page(query).filter(wanted).filter_map(|place| {
             let stored = self.tasks.get(&place.id)?;
             Some((place, &**stored))
         });

@@ -18,8 +18,8 @@ use crate::store::{
     codec::{Blobs, Digest, Draft, millis_from, state_code},
 };
 
-/// Selects the columns of [`Told`], empty for a row that does not fit, and whether it fits. Parameters:
-/// scope, earliest time, cursor (two), number of rows, bytes; then the values of the filter.
+/// What [`Told`] reads of a row, if it fits; then whether it does. Scope, since when, before which place, how many rows
+/// and bytes, except which task, and whether also the first one must fit; then the values of the filter.
 macro_rules! page {
     ($artifacts:literal, $artifacts_refs:literal, $filter:literal) => {
         concat!(
@@ -31,7 +31,8 @@ macro_rules! page {
             "END, CASE WHEN fits AND seq > snapshot_seq THEN ",
             "ARRAY(SELECT s.refs FROM segments s WHERE s.task = id AND s.last_seq > snapshot_seq ORDER BY s.last_seq) ",
             "END, fits ",
-            "FROM (SELECT *, sum(bytes) OVER page <= $6::bigint OR row_number() OVER page = 1 AS fits FROM (",
+            "FROM (SELECT *, sum(bytes) OVER page <= $6::bigint OR (NOT $8::bool AND row_number() OVER page = 1) AS fits ",
+            "FROM (",
             "SELECT t.id, t.status_at, t.seq, t.busy OR t.pending > 0 AS open, t.owner, t.snapshot_seq, t.snapshot, ",
             "t.snapshot_refs, ",
             $artifacts,
@@ -43,6 +44,7 @@ macro_rules! page {
             "), 0) + CASE WHEN t.seq > t.snapshot_seq THEN (SELECT coalesce(sum(octet_length(s.body)), 0) ",
             "FROM segments s WHERE s.task = t.id AND s.last_seq > t.snapshot_seq) ELSE 0 END)::bigint AS bytes ",
             "FROM tasks t WHERE t.scope = $1 AND t.status_at >= $2 AND (t.status_at, t.id) < ($3, $4) ",
+            "AND ($7::text IS NULL OR t.id <> $7) ",
             $filter,
             " ORDER BY t.status_at DESC, t.id DESC LIMIT $5) counted ",
             "WINDOW page AS (ORDER BY status_at DESC, id DESC)) measured ORDER BY status_at DESC, id DESC"
@@ -58,9 +60,9 @@ macro_rules! pages {
 }
 
 const PAGE: [&str; 2] = pages!("");
-const PAGE_BY_STATE: [&str; 2] = pages!("AND t.state = $7");
-const PAGE_BY_CONTEXT: [&str; 2] = pages!("AND t.context_id = $7");
-const PAGE_BY_BOTH: [&str; 2] = pages!("AND t.context_id = $7 AND t.state = $8");
+const PAGE_BY_STATE: [&str; 2] = pages!("AND t.state = $9");
+const PAGE_BY_CONTEXT: [&str; 2] = pages!("AND t.context_id = $9");
+const PAGE_BY_BOTH: [&str; 2] = pages!("AND t.context_id = $9 AND t.state = $10");
 
 /// The column that says whether a row fits.
 const FITS: usize = 11;
@@ -113,7 +115,7 @@ async fn cut<'a>(
     }
     let wanted = drafts.iter().flat_map(wants).collect();
     let apart: HashMap<String, usize> = read::blob_bytes(link, &wanted).await?;
-    let mut room = PageBytes::new(query.max_bytes);
+    let mut room = PageBytes::of(query);
     let bytes = |id: &str, draft: &Draft| draft.bytes() + apart.get(id).copied().unwrap_or_default();
     Ok(drafts.into_iter().take_while(|(id, draft)| room.takes(bytes(id, draft))).collect())
 }
@@ -130,7 +132,10 @@ async fn page(link: &Link, scope: &Scope, query: &TaskQuery) -> Result<Vec<Told>
     let max_bytes = query.max_bytes.and_then(|max| i64::try_from(max).ok()).unwrap_or(i64::MAX);
     let state = query.state.map(state_code);
     let context = query.context_id.as_ref().map(|context| text(context.as_str()));
-    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&scope, &since, &before, &id, &limit, &max_bytes];
+    let except = query.except.as_ref().map(|except| text(except.as_str()));
+    let strict = query.strict_bytes;
+    let mut params: Vec<&(dyn ToSql + Sync)> =
+        vec![&scope, &since, &before, &id, &limit, &max_bytes, &except, &strict];
     params.extend(context.as_ref().map(|context| context as &(dyn ToSql + Sync)));
     params.extend(state.as_ref().map(|state| state as &(dyn ToSql + Sync)));
     let sql = match (&context, state) {

@@ -77,22 +77,39 @@ fn page(db: &Connection, scope: i64, query: &TaskQuery) -> Result<TaskPage, Stor
     if let Some(after) = &query.after {
         filter.after(after);
     }
-    // One more than the limit, to know whether there are more.
+    if let Some(except) = &query.except {
+        filter.and("id <> ?", except.as_str().to_owned());
+    }
+    // One more than asked for, to know whether there are more.
     filter.values.push(Box::new(i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1)));
-    let columns = if query.without_artifacts { read::LEAN } else { read::WHOLE };
+    let (columns, measured) = match query.without_artifacts {
+        true => (read::LEAN, read::MEASURED_LEAN),
+        false => (read::WHOLE, read::MEASURED_WHOLE),
+    };
+    // Of a row that is asked for, SQLite reads the whole: where that may be too much, its size is asked for first.
+    let asked = if query.strict_bytes { measured } else { columns };
     let mut select = db.prepare_cached(&format!(
-        "SELECT {columns} FROM tasks INDEXED BY {index} WHERE TRUE {}
+        "SELECT {asked} FROM tasks INDEXED BY {index} WHERE TRUE {}
          ORDER BY status_at DESC, id DESC LIMIT ?",
         filter.text
     ))?;
     let mut rows = select.query(rusqlite::params_from_iter(filter.values()))?;
-    let (mut page, mut room) = (TaskPage::default(), PageBytes::new(query.max_bytes));
+    let (mut page, mut room) = (TaskPage::default(), PageBytes::of(query));
     while let Some(row) = rows.next()? {
         if page.tasks.len() == query.limit {
             page.more = true;
             break;
         }
-        let draft = read::draft(db, row, query.shown())?;
+        let draft = if query.strict_bytes {
+            let (key, bytes) = read::measure(db, row)?;
+            if !room.fits(bytes) {
+                page.more = true;
+                break;
+            }
+            read::draft_of(db, key, columns, query.shown())?
+        } else {
+            read::draft(db, row, query.shown())?
+        };
         if !room.takes(draft.bytes(db)?) {
             page.more = true;
             break;

@@ -19,6 +19,10 @@ use crate::store::{
 pub(super) const WHOLE: &str = "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs";
 pub(super) const LEAN: &str =
     "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, NULL, NULL";
+/// What [`measure`] needs of a task's row, with its artifacts or without.
+pub(super) const MEASURED_WHOLE: &str =
+    "tasks.key, seq, snapshot_seq, coalesce(length(snapshot), 0) + coalesce(length(artifacts), 0)";
+pub(super) const MEASURED_LEAN: &str = "tasks.key, seq, snapshot_seq, coalesce(length(snapshot), 0)";
 const PUSHES: usize = 9;
 /// The next column, in queries for one task.
 const MEMO: usize = 10;
@@ -56,6 +60,31 @@ pub(super) fn draft(db: &Connection, row: &Row<'_>, shown: Projection) -> Result
     }
     draft.end();
     Ok(Drafted(key, draft))
+}
+
+/// The key of a row, and how many bytes are read for its task besides large content.
+pub(super) fn measure(db: &Connection, row: &Row<'_>) -> Result<(i64, usize), StoreError> {
+    let (key, seq, at, mut bytes): (i64, i64, i64, i64) =
+        (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+    if at < seq {
+        let log = "SELECT coalesce(sum(length(body)), 0) FROM log WHERE place > ?1 AND place <= ?2";
+        let places = [log_rowid(key, at as u64), log_rowid(key, seq as u64)];
+        bytes += db.prepare_cached(log)?.query_row(places, |row| row.get::<_, i64>(0))?;
+    }
+    Ok((key, usize::try_from(bytes).unwrap_or_default()))
+}
+
+/// As [`draft`], by the key of the task.
+pub(super) fn draft_of(
+    db: &Connection,
+    key: i64,
+    columns: &str,
+    shown: Projection,
+) -> Result<Drafted, StoreError> {
+    let mut find = db.prepare_cached(&format!("SELECT {columns} FROM tasks WHERE key = ?1"))?;
+    let mut rows = find.query([key])?;
+    let row = rows.next()?.ok_or_else(|| damaged("a task without its row"))?;
+    draft(db, row, shown)
 }
 
 impl Drafted {

@@ -6,6 +6,7 @@ mod folder;
 mod lists;
 mod migrate;
 mod outbox;
+mod written;
 
 use std::{cell::RefCell, path::Path, sync::Arc};
 

@@ -13,12 +13,16 @@ pub struct TaskQuery {
     pub since: Option<Timestamp>,
     /// Only tasks after this position in the list.
     pub after: Option<Keyset>,
-    /// The maximum number of tasks.
+    /// Not this one; it counts nevertheless.
+    pub except: Option<TaskId>,
+    /// At most so many.
     pub limit: usize,
     /// The approximate maximum size of the page in bytes. It may shorten the page, but not below one task.
     /// `None`: no limit.
     pub max_bytes: Option<usize>,
-    /// Leaves the artifacts out.
+    /// Not even one task that is larger than `max_bytes`: the page ends before it, and it is not read.
+    pub strict_bytes: bool,
+    /// Leave the artifacts out.
     pub without_artifacts: bool,
     /// The maximum number of history messages, the newest; `None`: all.
     pub history: Option<usize>,
@@ -62,19 +66,26 @@ impl Projection {
 /// The bytes left on a page.
 pub(crate) struct PageBytes {
     left: Option<usize>,
-    is_empty: bool,
+    /// The first task goes on the page whatever its size.
+    takes_any: bool,
 }
 
 impl PageBytes {
-    pub(crate) fn new(max: Option<usize>) -> Self {
-        Self { left: max, is_empty: true }
+    pub(crate) fn of(query: &TaskQuery) -> Self {
+        Self { left: query.max_bytes, takes_any: !query.strict_bytes }
     }
 
-    /// True if a task of this size goes on the page. The first one always does.
+    /// True if a task of so many bytes would go on the page.
+    pub(crate) fn fits(&self, bytes: usize) -> bool {
+        self.takes_any || self.left.is_none_or(|left| bytes <= left)
+    }
+
+    /// True if a task of so many bytes goes on the page. The first one always does, unless the bytes are strict.
     pub(crate) fn takes(&mut self, bytes: usize) -> bool {
-        let fits = self.left.is_none_or(|left| bytes <= left);
+        let fits = self.fits(bytes);
         self.left = self.left.map(|left| left.saturating_sub(bytes));
-        std::mem::take(&mut self.is_empty) || fits
+        self.takes_any = false;
+        fits
     }
 }
 

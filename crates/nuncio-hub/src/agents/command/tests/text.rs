@@ -1,6 +1,6 @@
 //! Text in, text out.
 
-use nuncio_protocol::TaskState;
+use nuncio_protocol::{A2aService as _, TaskState};
 use serde_json::json;
 
 use super::*;
@@ -48,6 +48,24 @@ async fn small_writes_are_put_together() {
     assert!(seen.len() < 1000, "{} events", seen.len());
     let text: usize = seen.iter().map(|line| line.matches('x').count()).sum();
     assert_eq!(text, 2000);
+}
+
+/// However it was cut, the task has one text.
+#[tokio::test]
+async fn a_text_that_comes_in_pieces_is_one_part() {
+    let mut gate = Gate::new();
+    let program = r#"i=0; while [ $i -lt 400 ]; do printf 'token %s ' $i; [ $i = 200 ] && read x < "$GATE"; i=$((i+1)); done"#;
+    let agent = agent(&gate.script(Format::Text, program));
+    let mut stream = agent.stream("hi").await.unwrap();
+    let first = next_news(&mut stream).await;
+    assert!(first.starts_with("3 artifact output \"token 0 "), "the first piece comes at once: {first}");
+    gate.open(1);
+    lines(stream).await;
+    let request = nuncio_protocol::ListTasksRequest { include_artifacts: Some(true), ..Default::default() };
+    let task = agent.runtime.list_tasks(&agent.cx, request).await.unwrap().tasks.remove(0);
+    let text: String = (0..400).map(|number| format!("token {number} ")).collect();
+    assert_eq!(task.artifacts[0].parts, [Part::text(text)]);
+    assert_eq!(agent.get(&task.id).await.unwrap(), task);
 }
 
 #[tokio::test]

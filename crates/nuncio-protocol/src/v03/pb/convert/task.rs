@@ -11,7 +11,7 @@ convert! {
     Task => pb::Task { id, context_id, status, artifacts, history, metadata }
     Artifact => pb::Artifact { artifact_id, name, description, parts, metadata, extensions }
     TaskArtifactUpdateEvent => pb::TaskArtifactUpdateEvent {
-        task_id, context_id, artifact, append, last_chunk, metadata,
+        task_id, context_id, artifact, append, last_chunk, metadata; joins: false
     }
 }
 

@@ -90,15 +90,16 @@ impl Run {
                 let status = TaskStatus { state: *state, message, timestamp: Some(at(*when as i64)) };
                 Event::StatusUpdate(TaskStatusUpdateEvent { task_id, status, ..Default::default() })
             }
-            What::Chunk { artifact, append } => {
+            What::Chunk { artifact, append, joins } => {
                 self.pieces += 1;
                 let part = Part::text(format!("p-{}", self.pieces));
                 let artifact = Arc::new(Artifact::new(format!("a-{artifact}"), part));
-                let append = *append;
+                let (append, joins) = (*append, *joins);
                 Event::ArtifactUpdate(TaskArtifactUpdateEvent {
                     task_id,
                     artifact,
                     append,
+                    joins,
                     ..Default::default()
                 })
             }

@@ -214,6 +214,9 @@ impl Model {
         if let Some(after) = &query.after {
             tasks.retain(|task| (task.status.timestamp, &task.id) < (Some(after.timestamp), &after.id));
         }
+        if let Some(except) = &query.except {
+            tasks.retain(|task| task.id != *except);
+        }
         let more = tasks.len() > query.limit;
         tasks.truncate(query.limit);
         tasks.iter_mut().for_each(|task| query.shown().apply(task));

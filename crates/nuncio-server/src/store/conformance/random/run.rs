@@ -171,7 +171,9 @@ impl Run {
             limit: filter.limit,
             without_artifacts: filter.without_artifacts,
             history: filter.history,
+            except: filter.except.map(|slot| self.id(slot)),
             max_bytes: None,
+            strict_bytes: false,
             count: true,
         };
         let (tasks, more, total) = self.model.list(scope, &query);
@@ -201,9 +203,10 @@ impl Run {
                 let scope = self.scope(caller);
                 for state in std::iter::once(None).chain(TaskState::ALL.iter().map(Some)) {
                     let state = state.copied();
-                    let (context, since, after) = (None, None, None);
+                    let (context, since, after, except) = (None, None, None, None);
                     let (limit, without_artifacts, history) = (100, false, None);
-                    let filter = Filter { context, state, since, after, limit, without_artifacts, history };
+                    let filter =
+                        Filter { context, state, since, after, except, limit, without_artifacts, history };
                     self.list(&*owner.1, &scope, &filter).await?;
                 }
                 for number in 0..4 {

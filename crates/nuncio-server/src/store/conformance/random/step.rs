@@ -44,7 +44,7 @@ pub(super) struct Entry {
 pub(super) enum What {
     Create { context: usize, refers: Vec<usize>, state: TaskState },
     Status { state: TaskState, at: usize, says: bool },
-    Chunk { artifact: usize, append: bool },
+    Chunk { artifact: usize, append: bool, joins: bool },
     Say { refers: Vec<usize> },
 }
 
@@ -62,6 +62,7 @@ pub(super) struct Filter {
     pub(super) state: Option<TaskState>,
     pub(super) since: Option<usize>,
     pub(super) after: Option<(usize, usize)>,
+    pub(super) except: Option<usize>,
     pub(super) limit: usize,
     pub(super) without_artifacts: bool,
     pub(super) history: Option<usize>,
@@ -108,7 +109,9 @@ impl Dice<'_> {
                 state: if self.percent(90) { TaskState::Submitted } else { self.state() },
             },
             3..7 => What::Status { state: self.state(), at: self.below(MOMENTS), says: self.percent(40) },
-            7..9 => What::Chunk { artifact: self.below(2), append: self.percent(70) },
+            7..9 => {
+                What::Chunk { artifact: self.below(2), append: self.percent(70), joins: self.percent(50) }
+            }
             _ => What::Say { refers: self.refers() },
         };
         Entry {
@@ -130,6 +133,7 @@ impl Dice<'_> {
             state: self.maybe(40, Self::state),
             since: self.maybe(40, |dice| dice.below(MOMENTS)),
             after: self.maybe(40, |dice| (dice.below(MOMENTS), dice.below(TASKS))),
+            except: self.maybe(20, |dice| dice.below(TASKS)),
             limit: 1 + self.below(4),
             without_artifacts: self.percent(30),
             history: self.maybe(30, |dice| dice.below(3)),
