@@ -9,7 +9,7 @@ use nuncio_protocol::{
 };
 
 use super::{record::Recorder, text_stream::TextStream};
-use crate::{id::new_id, size::MOST_MEMO};
+use crate::{id::new_id, size::MOST_MEMO, store::PutRecord};
 
 /// Writes the events of an execution. When a call returns, the event has its number in the task's log.
 /// Callers see it when it is committed ([`Self::flush`] waits for that). Clones may emit concurrently.
@@ -234,27 +234,27 @@ impl Emitter {
     }
 
     /// Waits until the task is interrupted.
-    pub async fn asked(&self) {
+    pub async fn until_interrupted(&self) {
         self.recorder.until_interrupted().await;
     }
 
     /// Waits until the task is interrupted and a message is queued that may be the answer. For an agent that
     /// continues after [`Self::auth_required`], because the authorisation may come another way. The queued
     /// message gets its turn when this execution returns.
-    pub async fn answered(&self) {
+    pub async fn until_follow_up(&self) {
         self.recorder.until_follow_up().await;
     }
 
     /// The task with all that was said until now, but for text that waits for its piece; `None` before the first event.
     #[must_use]
     pub fn task(&self) -> Option<Task> {
-        self.look(|task| task.cloned())
+        self.with_task(|task| task.cloned())
     }
 
     /// Reads the task with all events so far, without a copy. The task is locked meanwhile, for readers and
     /// writers: return quickly.
-    pub fn look<T>(&self, look: impl FnOnce(Option<&Task>) -> T) -> T {
-        self.recorder.with_task(look)
+    pub fn with_task<T>(&self, read: impl FnOnce(Option<&Task>) -> T) -> T {
+        self.recorder.with_task(read)
     }
 
     /// True if the task is stopped for good: its caller canceled it, or it has reached a limit of bytes.

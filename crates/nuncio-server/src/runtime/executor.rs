@@ -152,10 +152,10 @@ pub struct Execution {
     /// An id of this message that is the same for each repeat under the caller's `Idempotency-Key`, even if
     /// the server stopped before anything was stored, and differs from that of any other message. Agents that
     /// this agent calls can recognise the repeat by it. `None` if the caller gave no key.
-    pub name: Option<Arc<str>>,
+    pub repeat_id: Option<Arc<str>>,
     /// True if the agent had begun with this message when the server stopped. Its events until then are in
     /// `task`. Only idempotent agents see this.
-    pub again: bool,
+    pub resumed: bool,
     /// The [memo](Emitter::remember) of the task, from an earlier message, or from this one before the server
     /// stopped.
     pub memo: Option<Bytes>,

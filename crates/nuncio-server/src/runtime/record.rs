@@ -99,7 +99,7 @@ impl Recorder {
     /// Keeps a record of the executor's until the next entry takes it along.
     pub(crate) fn put_record(&self, record: PutRecord) -> Result<()> {
         let mut state = self.live.lock();
-        check_open(&state.phase)?;
+        check_open(&state)?;
         state.attached.record = Some(Box::new(record));
         Ok(())
     }
@@ -247,7 +247,11 @@ impl Recorder {
         let (journal, said) = (&self.core.journal, events.as_ref());
         let bytes = || {
             let state = self.live.lock();
-            said.iter().map(size::event).sum::<usize>() + state.attached.bytes() + state.pending_text.bytes()
+            // A status that settles the task comes with a snapshot of all of it.
+            let settles = said.iter().any(|event| event.status().is_some_and(|said| said.state.is_settled()));
+            let snapshot = if settles { state.bytes.get() } else { 0 };
+            let before = state.opening_bytes() + state.pending_text.bytes();
+            said.iter().map(size::event).sum::<usize>() + state.attached.bytes() + before + snapshot
         };
         let permit = journal.permit(bytes).await;
         let mut state = self.live.lock();

@@ -150,7 +150,7 @@ async fn an_agent_that_goes_on_after_it_has_asked_learns_that_an_answer_waits() 
     let harness = Harness::new(ScriptedExecutor::new(|cx, out| async move {
         if cx.task.is_none() {
             out.auth_required("log in").await?;
-            out.answered().await;
+            out.until_follow_up().await;
             return Ok(());
         }
         out.completed().await.map(drop)

@@ -177,7 +177,7 @@ async fn an_agent_that_is_asked_again_goes_on_with_what_it_had_remembered() {
         &data,
         ScriptedExecutor::new(|cx, out| async move {
             let state = cx.task.as_ref().map(|task| task.status.state);
-            let told = format!("again={} {state:?} {:?}", cx.again, found(&cx));
+            let told = format!("again={} {state:?} {:?}", cx.resumed, found(&cx));
             out.artifact(nuncio_server::protocol::Artifact::new("t", Part::text(told))).await.map(drop)
         }),
     );

@@ -21,7 +21,7 @@ fn server(data: &MemoryStore, hangs: bool, says: bool) -> (Harness, Arc<Mutex<Ve
     let called: Arc<Mutex<Vec<Called>>> = Arc::default();
     let noted = Arc::clone(&called);
     let executor = ScriptedExecutor::new(move |cx, out| {
-        noted.lock().unwrap().push((cx.name.clone(), cx.context_id.clone(), cx.again));
+        noted.lock().unwrap().push((cx.repeat_id.clone(), cx.context_id.clone(), cx.resumed));
         async move {
             if says {
                 out.working().await?;

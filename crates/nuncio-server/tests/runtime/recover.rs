@@ -29,7 +29,7 @@ fn hangs() -> ScriptedExecutor {
 fn tells() -> ScriptedExecutor {
     ScriptedExecutor::new(|cx, out| async move {
         let found = cx.task.as_ref().map(|task| format!("{:?}", task.status.state));
-        let told = format!("{} again={} {}", cx.text(), cx.again, found.unwrap_or_default());
+        let told = format!("{} again={} {}", cx.text(), cx.resumed, found.unwrap_or_default());
         out.artifact(nuncio_server::protocol::Artifact::new("t", nuncio_server::protocol::Part::text(told)))
             .await
             .map(drop)
@@ -160,7 +160,7 @@ async fn a_cancel_that_comes_before_a_task_is_taken_up_stops_its_execution() {
     let (told, stopped) = (Arc::new(AtomicUsize::new(0)), Dropped::default());
     let (count, seen) = (Arc::clone(&told), stopped.clone());
     let executor = ScriptedExecutor::new(move |cx, _| {
-        assert!(cx.again);
+        assert!(cx.resumed);
         count.fetch_add(1, Ordering::SeqCst);
         let stopped = seen.guard();
         async move {

@@ -101,7 +101,7 @@ impl<D: Delegate> Delegation<'_, D> {
     ) -> Result<()> {
         let mut backoff = PollBackoff {
             // A resumed task is polled at once.
-            pause: if self.cx.again {
+            pause: if self.cx.resumed {
                 Duration::ZERO
             } else {
                 FIRST_POLL_INTERVAL.min(self.pace.poll_interval)
@@ -109,7 +109,7 @@ impl<D: Delegate> Delegation<'_, D> {
             paused: Duration::ZERO,
             contact: Instant::now(),
             subscriptions: 0,
-            old_questions: if self.cx.again { MAX_OLD_QUESTIONS } else { 0 },
+            old_questions: if self.cx.resumed { MAX_OLD_QUESTIONS } else { 0 },
         };
         let mut permit = permit;
         loop {
@@ -270,7 +270,7 @@ impl<D: Delegate> Delegation<'_, D> {
             |event: &Event| matches!(event, Event::ArtifactUpdate(update) if is_it(&update.artifact));
         !update.artifact.parts.is_empty()
             || update.append
-                && (pending.events.iter().any(is_new) || self.out.look(|task| task.is_some_and(told)))
+                && (pending.events.iter().any(is_new) || self.out.with_task(|task| task.is_some_and(told)))
     }
 
     /// Adds the changes in a snapshot to `pending`, which must be empty: the snapshot is compared with our
@@ -329,7 +329,7 @@ impl<D: Delegate> Delegation<'_, D> {
             }
             if lacks_operation(&error) {
                 let waits = |task: &Task| task.status.state == TaskState::AuthRequired;
-                if self.out.look(|task| task.is_some_and(waits)) {
+                if self.out.with_task(|task| task.is_some_and(waits)) {
                     // The task stays in this state until the caller sends a message.
                     return Ok(true);
                 }
@@ -364,7 +364,7 @@ impl<D: Delegate> Delegation<'_, D> {
                 let is_quick = backoff.paused < self.pace.poll_interval;
                 backoff.old_questions += u32::from(!is_quick);
             }
-            RemoteState::AsksStill if self.cx.again && status.state != TaskState::AuthRequired => {
+            RemoteState::AsksStill if self.cx.resumed && status.state != TaskState::AuthRequired => {
                 // With an explanation: the caller has answered, and would take the question for a new one.
                 let why = "the hub stopped before it was known whether the agent took the last message, and the agent \
                            asks as before; the message was not sent again";

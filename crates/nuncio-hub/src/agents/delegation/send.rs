@@ -145,13 +145,13 @@ impl<D: Delegate> Delegation<'_, D> {
     /// The idempotency key of the message: the same for each repeat of the same turn of a task. (Callers
     /// reuse message ids.)
     fn key(&self) -> String {
-        if let Some(name) = &self.cx.name {
+        if let Some(name) = &self.cx.repeat_id {
             return (**name).to_owned();
         }
         let spoken = |task: &Task| task.history.iter().filter(|message| message.role == Role::User).count();
         // The history of a resumed task already has this message.
         let before = self.cx.task.as_ref().map_or(0, spoken);
-        let turn = before.saturating_sub(usize::from(self.cx.again));
+        let turn = before.saturating_sub(usize::from(self.cx.resumed));
         let text =
             [self.cx.task_id.as_str(), self.cx.message.message_id.as_str(), &turn.to_string()].join("\0");
         let digest = digest::digest(&digest::SHA256, text.as_bytes());
@@ -182,7 +182,7 @@ impl Drop for CancelAwareCall {
     fn drop(&mut self) {
         let ended = |task: &Task| task.status.state == TaskState::Canceled;
         let Some((answer, late)) = self.answer.take().zip(self.late.take()) else { return };
-        if !self.out.is_canceled() && !self.out.look(|task| task.is_some_and(ended)) {
+        if !self.out.is_canceled() && !self.out.with_task(|task| task.is_some_and(ended)) {
             return;
         }
         let cancel = async move {

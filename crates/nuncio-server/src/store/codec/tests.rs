@@ -9,8 +9,8 @@ use nuncio_protocol::{
 use serde_json::json;
 
 use super::{
-    Blobs, Draft, Drops, MOST_ENTRIES, Snapshot, TaskWrite, coalesce, decode_artifacts, decode_segment,
-    decode_task, digests, is_snapshot_due, millis_from, replay, state_code,
+    Blobs, Body, Draft, Drops, MOST_ENTRIES, Segment, Snapshot, TaskWrite, coalesce, decode_artifacts,
+    decode_segment, decode_task, digests, is_snapshot_due, millis_from, replay, state_code,
 };
 use crate::store::{
     Commit, Projection, StoredTurn,

@@ -144,7 +144,7 @@ impl RemoteExecutor {
             if let Some(connected) = link.connected() {
                 return Some((link, connected));
             }
-            if !cx.again || cx.memo.is_none() || begun.elapsed() >= link.settings.give_up {
+            if !cx.resumed || cx.memo.is_none() || begun.elapsed() >= link.settings.give_up {
                 return None;
             }
             tokio::select! {

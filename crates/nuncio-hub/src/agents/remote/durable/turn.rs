@@ -202,7 +202,7 @@ impl<'a> RemoteTurn<'a> {
 
     /// Runs the turn until it is done or canceled.
     pub(super) async fn run(&self) -> Result<()> {
-        if self.cx.cancellation.is_cancelled() && !self.cx.again && self.out.is_canceled() {
+        if self.cx.cancellation.is_cancelled() && !self.cx.resumed && self.out.is_canceled() {
             return Box::pin(self.cancel(Instant::now() + CANCEL_TIMEOUT)).await;
         }
         let mut work = std::pin::pin!(self.work());
@@ -227,11 +227,11 @@ impl<'a> RemoteTurn<'a> {
     /// Returns when a message has answered the authorisation request, or after its timeout. The question
     /// stays open, and the next turn continues with it.
     async fn until_authorized(&self) {
-        self.out.asked().await;
+        self.out.until_interrupted().await;
         // Boxed to keep this future small: few agents ask.
         Box::pin(async {
             tokio::select! {
-                () = self.out.answered() => {}
+                () = self.out.until_follow_up() => {}
                 () = self.until_auth_timeout() => {}
             }
         })
@@ -243,7 +243,7 @@ impl<'a> RemoteTurn<'a> {
         let mut before = None;
         loop {
             tokio::time::sleep(self.link().settings.give_up).await;
-            let now = self.out.look(|task| task.map(|task| task.status.clone()));
+            let now = self.out.with_task(|task| task.map(|task| task.status.clone()));
             let now = now.filter(|status| status.state == TaskState::AuthRequired);
             if now.is_some() && now == before {
                 return;
@@ -254,7 +254,7 @@ impl<'a> RemoteTurn<'a> {
 
     async fn work(&self) -> Result<()> {
         let before = Memo::read(self.cx.memo.as_deref());
-        if !self.cx.again {
+        if !self.cx.resumed {
             return self.send(before).await;
         }
         match before {
@@ -298,8 +298,8 @@ impl<'a> RemoteTurn<'a> {
     /// Claims the message where nothing else prevents a second send: it has an idempotency key, the agent
     /// does not recognise repeats, and our task is not stored yet.
     async fn claim(&self) -> Result<Option<Claim<'_>>> {
-        let begins = || self.out.look(|task| task.is_none());
-        let name = self.cx.name.as_ref().filter(|_| begins() && !self.may_repeat());
+        let begins = || self.out.with_task(|task| task.is_none());
+        let name = self.cx.repeat_id.as_ref().filter(|_| begins() && !self.may_repeat());
         let at_most = self.link().settings.send_timeout.saturating_mul(2);
         let claim = name.map(|name| Claim::take(&*self.durable().store, &self.durable().name, name, at_most));
         OptionFuture::from(claim).await.transpose()

@@ -288,7 +288,7 @@ async fn act(peer: Arc<Inner>, cx: ExecContext, out: Emitter) -> Result<()> {
             out.auth_required("log in").await?;
             tokio::select! {
                 () = peer.gate.notified() => {}
-                () = out.answered() => return Ok(()),
+                () = out.until_follow_up() => return Ok(()),
                 () = cx.cancellation.cancelled() => return Ok(()),
             }
             out.working().await?;
