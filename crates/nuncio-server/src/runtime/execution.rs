@@ -309,7 +309,7 @@ pub(super) fn stop(live: &LiveTaskRef, why: Stop) -> bool {
 
 /// Returns when nothing was recorded for the agent's watchdog time; never if it has none.
 async fn silence(core: &Core, live: &LiveTaskRef) {
-    match core.limits.silence {
+    match core.agent.rules().silence {
         Some(limit) => Box::pin(silence_of(core, live, limit)).await,
         None => std::future::pending().await,
     }
@@ -321,8 +321,9 @@ async fn silence_of(core: &Core, live: &LiveTaskRef, limit: Duration) {
         if timeout(limit, changed).await.is_err()
             && core.journal.check().is_ok()
             && !live.lock().awaits_store()
+            && !live.lock().state().is_interrupted()
         {
-            // An agent that waits for the store is not to blame.
+            // An agent that waits for the store, or for its caller, is not to blame.
             return;
         }
     }

@@ -9,6 +9,8 @@ mod agent;
 
 mod admit;
 
+mod attendance;
+
 mod capacity;
 
 mod lifecycle;
@@ -56,7 +58,7 @@ use nuncio_protocol::{
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::{
-    agent::{Agent, Current},
+    agent::Agent,
     capacity::Capacity,
     cursor::Cursors,
     in_flight::Sends,
@@ -168,7 +170,7 @@ impl Core {
 
     /// How long a caller may be kept waiting.
     fn patience(&self, cx: &CallContext) -> Instant {
-        let ceiling = Instant::now() + self.limits.blocking_ceiling;
+        let ceiling = Instant::now() + self.agent.rules().blocking_ceiling;
         cx.deadline.map_or(ceiling, |deadline| ceiling.min(deadline.into()))
     }
 
@@ -271,8 +273,7 @@ impl Runtime {
     /// keep theirs. What the runtime declares on its first card it declares on this one, too. Its name, limits
     /// and hooks stay as they were built.
     pub fn replace(&self, card: AgentCard, executor: Arc<dyn Executor>) {
-        let Current { parts, max_task_bytes, .. } = **self.core.agent.current();
-        self.core.agent.replace(card, executor, parts, max_task_bytes);
+        self.core.agent.replace(card, executor, self.core.agent.rules());
     }
 
     /// True until [`Self::drain`] is called.

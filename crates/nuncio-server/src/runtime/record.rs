@@ -307,7 +307,7 @@ impl Recorder {
     /// before is kept. The runtime's own
     /// entries are few and small, and the reason is one of them.
     fn refuse_too_large(&self, state: &mut State, bytes: usize) -> Result<()> {
-        if state.bytes.get().saturating_add(bytes) > self.core.agent.current().max_task_bytes {
+        if state.bytes.get().saturating_add(bytes) > self.core.agent.rules().max_task_bytes {
             state.stop(Stop::TooLarge);
             return Err(self.core.agent.too_large());
         }

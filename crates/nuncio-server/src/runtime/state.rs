@@ -6,7 +6,7 @@ use bytes::Bytes;
 use nuncio_protocol::{Error, Message, Result, Seq, StreamItem, Task, TaskState};
 use tokio_util::sync::CancellationToken;
 
-use super::turn::Turn;
+use super::{attendance::Attending, turn::Turn};
 use crate::{
     memory::{MemoryAccount, TaskSize},
     size,
@@ -34,6 +34,8 @@ pub(super) struct State {
     pub(super) pushes: bool,
     /// How many streams follow closely.
     pub(super) followers: usize,
+    /// The callers that wait, where tasks end without them.
+    pub(super) attending: Attending,
     /// Recent events, in order and without a gap up to what is committed; empty while nobody follows.
     ring: VecDeque<StreamItem>,
     /// The running execution, if one runs.
@@ -206,6 +208,7 @@ impl State {
             memo: None,
             pushes: false,
             followers: 0,
+            attending: Attending::default(),
             ring: VecDeque::new(),
             running: None,
             queue: VecDeque::new(),
