@@ -138,6 +138,11 @@ pub(super) fn jsonrpc_dialect(version: Version) -> &'static dyn Dialect {
     }
 }
 
+/// True for a JSON-RPC method of a version that has tenants.
+pub(super) fn takes_tenant(method: &str) -> bool {
+    jsonrpc_dialect(Version::V1_0).op(method).is_some()
+}
+
 /// Shape of `error.data` for a caller. SDKs of the old line take an object only; they send no version, which has
 /// a header only since 1.0, and call methods that 1.0 does not have. SDKs of the new line take a list only, also
 /// when they speak the old version.
