@@ -119,8 +119,10 @@ enum Command {
 impl Command {
     async fn run(self) -> Result<()> {
         match self {
-            Self::Serve { subject, data, push, key } => server::serve(subject, &data, push, key).await,
-            Self::Hub(between) => between.serve().await,
+            Self::Serve { subject, data, push, key } => {
+                Box::pin(server::serve(subject, &data, push, key)).await
+            }
+            Self::Hub(between) => Box::pin(between.serve()).await,
             Self::Clock => hub::clock().await,
         }
     }

@@ -35,6 +35,8 @@ pub(crate) struct AgentFactory {
     pub(crate) callers: Arc<Callers>,
     /// Limits of each caller.
     pub(crate) limits: Arc<ArcSwap<config::Limits>>,
+    /// How calls of all agents are taken.
+    pub(crate) calls: Arc<ArcSwap<config::Calls>>,
     /// The id of this hub, for the hops of calls.
     pub(crate) hub: Arc<str>,
     /// Derives the names by which agents know conversations.
@@ -83,8 +85,9 @@ impl AgentFactory {
         before: Option<Runtime>,
     ) -> Result<Arc<Agent>> {
         let Prepared { backend, keep_headers, example, upstream, on_activate } = prepared;
+        let calls = desired.calls.over(&self.calls.load());
         let backend = match backend {
-            PreparedBackend::Runtime(spec) => Backend::Runtime(self.runtime(*spec, desired, before)?),
+            PreparedBackend::Runtime(spec) => Backend::Runtime(self.runtime(*spec, desired, &calls, before)?),
             PreparedBackend::Ready(backend) => backend,
         };
         let info = AgentInfo {
@@ -94,7 +97,8 @@ impl AgentFactory {
             cards: desired.cards,
             example,
         };
-        let options = BindOptions { keep_headers, ..self.options.clone() };
+        let config::Calls { lenient_version, batch, .. } = calls;
+        let options = BindOptions { keep_headers, lenient_version, batch, ..self.options.clone() };
         let mut agent = self.serve(&desired.name, backend, info, options, &desired.limits)?;
         if let Some(upstream) = upstream {
             agent.set_upstream(upstream);
@@ -119,6 +123,7 @@ impl AgentFactory {
             identity: Arc::clone(&self.identity),
             gate: Arc::new(Gate::new(&self.callers, limits)),
             telemetry: self.telemetry.clone(),
+            urls: self.urls.clone(),
         };
         let body_bytes = limits.body_bytes.unwrap_or(self.limits.load().body_bytes);
         Agent::new(name, backend, info, middleware, BindOptions { body_bytes, ..options })
@@ -129,13 +134,18 @@ impl AgentFactory {
         &self,
         spec: RuntimeSpec,
         desired: &config::Agent,
+        calls: &config::Calls,
         before: Option<Runtime>,
     ) -> Result<Runtime> {
         let RuntimeSpec { builder, pushes, unmarked_artifacts } = spec;
         let (limits, default) = (&desired.limits, self.limits.load());
         let mut builder = builder
             .parts(limits.parts.unwrap_or(default.parts))
-            .max_task_bytes(limits.max_task_bytes.unwrap_or(default.max_task_bytes));
+            .max_task_bytes(limits.max_task_bytes.unwrap_or(default.max_task_bytes))
+            .blocking_ceiling(calls.blocking_ceiling)
+            .silence(calls.watchdog)
+            .cancel_on_disconnect(calls.cancel_on_disconnect)
+            .dedupe_message_id(calls.dedupe_message_id);
         if let Some(runtime) = before {
             builder.give_to(&runtime);
             return Ok(runtime);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
-use nuncio_protocol::{A2aService, AgentCard};
+use nuncio_protocol::{A2aService, AgentCard, AgentInterface};
 use nuncio_server::{
     Runtime,
     bind::{self, BindOptions, OnDenied, Relay},
@@ -12,6 +12,7 @@ use nuncio_server::{
 
 use super::UpstreamStatus;
 use crate::{
+    agent_urls::AgentUrls,
     config::Cards,
     dispatch::{Dispatch, Layers},
     identity::Identity,
@@ -58,6 +59,7 @@ pub(crate) struct Agent {
     /// The backend with all middleware around it.
     service: Arc<dyn A2aService>,
     identity: Arc<Identity>,
+    urls: AgentUrls,
     /// Its own card, without what the hub says about who may call.
     card: ArcSwap<AgentCard>,
     options: BindOptions,
@@ -87,7 +89,7 @@ impl Agent {
             }
             Backend::Service { service, card, relay } => (None, relay, service, card),
         };
-        let Middleware { identity, gate, telemetry } = middleware;
+        let Middleware { identity, gate, telemetry, urls } = middleware;
         options.on_denied = Some(denied(name, identity.trail()));
         let name: Arc<str> = name.into();
         options.agent_name = Some(Arc::clone(&name));
@@ -95,9 +97,9 @@ impl Agent {
         let layers = Layers { calls, gate, identity: Arc::clone(&identity) };
         let relay = relay.map(|layer| layer(layers.clone()));
         let service: Arc<dyn A2aService> = Arc::new(Dispatch::new(layers, service));
-        let shown = show(&name, &service, relay.as_ref(), &card, &identity, &options)?;
+        let shown = show(&name, &service, relay.as_ref(), &card, &identity, &urls, &options)?;
         let (card, shown) = (ArcSwap::new(card), ArcSwap::from_pointee(shown));
-        Ok(Self { name, runtime, relay, service, identity, card, options, shown, upstream: None, info })
+        Ok(Self { name, runtime, relay, service, identity, urls, card, options, shown, upstream: None, info })
     }
 
     /// Has its work done by an agent elsewhere, whose status this is.
@@ -165,7 +167,7 @@ impl Agent {
         self.show_again()
     }
 
-    /// Shows its card with what the hub says now about who may call.
+    /// Shows its card with what the hub says now about who may call, and where.
     pub(crate) fn show_again(&self) -> Result<()> {
         let shown = show(
             &self.name,
@@ -173,6 +175,7 @@ impl Agent {
             self.relay.as_ref(),
             &self.card.load(),
             &self.identity,
+            &self.urls,
             &self.options,
         )?;
         self.shown.store(Arc::new(shown));
@@ -185,6 +188,7 @@ pub(crate) struct Middleware {
     pub(crate) identity: Arc<Identity>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) telemetry: Telemetry,
+    pub(crate) urls: AgentUrls,
 }
 
 fn denied(agent: &str, trail: &Trail) -> OnDenied {
@@ -205,10 +209,15 @@ fn show(
     relay: Option<&Arc<dyn Relay>>,
     card: &AgentCard,
     identity: &Identity,
+    urls: &AgentUrls,
     options: &BindOptions,
 ) -> Result<Shown> {
     let mut card = card.clone();
     identity.declare(&mut card);
+    // Which of them there are follows from the default agent, which may be another one now.
+    let versions: Vec<_> = card.supported_interfaces.iter().map(AgentInterface::version).collect();
+    card.supported_interfaces = urls.interfaces(name);
+    card.supported_interfaces.retain(|interface| versions.contains(&interface.version()));
     let (service, options) = (Arc::clone(service), options.clone());
     let bound = match relay {
         Some(relay) => bind::Agent::relayed(service, Arc::clone(relay), &card, options),

@@ -175,7 +175,13 @@ const HUB: &[Row] = &[
         None,
         "How many finished tasks are kept in memory; 100,000 when absent",
     ),
-    row("default", "default_agent", Text("NAME"), None, "This agent answers at the root, too"),
+    row(
+        "default",
+        "default_agent",
+        Text("NAME"),
+        None,
+        "This agent answers at the root, too [default: the only one]",
+    ),
     row(
         "allow-anonymous",
         "identity.anonymous",

@@ -57,12 +57,6 @@ pub struct Command {
     /// started may hold its output open when it has ended.
     #[serde(skip)]
     pub grace: Duration,
-    /// The description of its agent.
-    #[serde(skip)]
-    pub description: Option<String>,
-    /// The tags of its agent.
-    #[serde(skip)]
-    pub tags: Vec<String>,
 }
 
 /// A program and its arguments.
@@ -132,9 +126,7 @@ impl Keys for Command {
     const KEY: &'static str = "command";
     const EXAMPLE: &'static str = "coder";
 
-    fn into_kind(mut self, agent: &Agent) -> Result<AgentKind, String> {
-        self.description.clone_from(&agent.description);
-        self.tags.clone_from(&agent.tags);
+    fn into_kind(self, _: &Agent) -> Result<AgentKind, String> {
         self.validate()?;
         Ok(AgentKind::Command(Box::new(self)))
     }
@@ -188,8 +180,6 @@ impl Command {
             // Less than the runtime gives an executor that is canceled.
             grace: Duration::from_secs(4),
             processes: 32,
-            description: None,
-            tags: Vec::new(),
         }
     }
 
