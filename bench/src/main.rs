@@ -126,9 +126,9 @@ impl Command {
     async fn run(self) -> Result<()> {
         match self {
             Self::Serve { subject, data, push, key, memory_limit } => {
-                server::serve(subject, &data, push, key, memory_limit).await
+                Box::pin(server::serve(subject, &data, push, key, memory_limit)).await
             }
-            Self::Hub(between) => between.serve().await,
+            Self::Hub(between) => Box::pin(between.serve()).await,
             Self::Clock => hub::clock().await,
             Self::Polled => hub::polled().await,
         }

@@ -60,6 +60,12 @@ impl Raw {
         Self { client, url: url.into() }
     }
 
+    /// The same client for what is below its address.
+    #[must_use]
+    pub fn below(&self, path: &str) -> Self {
+        Self { client: self.client.clone(), url: format!("{}{path}", self.url) }
+    }
+
     /// Gets what is at a path.
     ///
     /// # Panics

@@ -93,6 +93,8 @@ pub struct Served {
     pub card_url: String,
     /// A message to try it with.
     pub example: &'static str,
+    /// It also answers at the root.
+    pub is_default: bool,
 }
 
 /// The address of the admin API.
@@ -137,6 +139,8 @@ impl Hub {
             format!("{base} is not an address; expected one such as https://agents.example.com")
         })?;
         let urls = AgentUrls::new(&Url::parse(base.as_str())?, config.default_agent.as_deref());
+        let wants_urls = config.profile.is_some_and(config::Profile::wants_grpc_urls);
+        let urls = if wants_urls { urls.with_grpc_urls() } else { urls };
         let own_names = names(&config, address);
         let options = BindOptions {
             legacy_card_path: config.legacy_card,
@@ -157,6 +161,7 @@ impl Hub {
         // Before there is an agent: tasks adopted after a restart are subject to the share as well.
         callers.tell_apart(identity.has_any());
         let limits = Arc::new(ArcSwap::from_pointee(config.limits.clone()));
+        let calls = Arc::new(ArcSwap::from_pointee(config.calls.clone()));
         let origins = Arc::new(ArcSwap::from_pointee(config.cors.origins.clone()));
         let factory = AgentFactory {
             urls: urls.clone(),
@@ -168,16 +173,15 @@ impl Hub {
             identity: Arc::clone(&identity),
             callers: Arc::clone(&callers),
             limits: Arc::clone(&limits),
+            calls: Arc::clone(&calls),
             hub: agents::hub_id(&*store).await?,
             contexts: agents::ContextKey::open(&*store).await?,
             profile: config.profile,
         };
         let factory = Arc::new(factory);
-        let fleet = Arc::new(Fleet::new(config.default_agent.as_deref()));
+        let fleet = Arc::new(Fleet::new(&urls));
         if config.demo {
-            for agent in agents::demo_agents(&factory).await? {
-                fleet.put(agent);
-            }
+            fleet.put(agents::demo_agents(&factory).await?);
         }
         let (mut routes, health) = RouteTable::new(&fleet, &store, &urls, &options).await?;
         routes.add_all(RouteAccess::Anyone, keys.route(push_key.as_ref(), &options)?)?;
@@ -215,6 +219,7 @@ impl Hub {
             identity: Arc::clone(&identity),
             callers: Arc::clone(&callers),
             limits,
+            calls,
             origins,
             telemetry: telemetry.clone(),
         };
@@ -295,6 +300,7 @@ impl Hub {
     /// The agents that it serves.
     #[must_use]
     pub fn served(&self) -> Vec<Served> {
+        let default = self.fleet.default_agent();
         let served = |agent: &Arc<Agent>| {
             let url = self.urls.url(agent.name());
             Served {
@@ -302,6 +308,7 @@ impl Hub {
                 card_url: format!("{url}/.well-known/agent-card.json"),
                 url,
                 example: agent.example(),
+                is_default: default.as_ref().is_some_and(|default| default.name() == agent.name()),
             }
         };
         self.fleet.all().iter().map(served).collect()

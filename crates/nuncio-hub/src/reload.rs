@@ -43,6 +43,8 @@ pub(crate) struct Live {
     pub(crate) callers: Arc<Callers>,
     /// The limits of callers.
     pub(crate) limits: Arc<ArcSwap<config::Limits>>,
+    /// How calls of all agents are taken.
+    pub(crate) calls: Arc<ArcSwap<config::Calls>>,
     /// The web origins that may call.
     pub(crate) origins: Arc<ArcSwap<Vec<WebOrigin>>>,
     pub(crate) telemetry: Telemetry,
@@ -53,10 +55,12 @@ impl Live {
     async fn apply(&self, config: &Config) -> Result<(), Problems> {
         let before = self.limits.swap(Arc::new(config.limits.clone()));
         let bounds = |limits: &config::Limits| (limits.body_bytes, limits.parts, limits.max_task_bytes);
-        let anew = bounds(&before) != bounds(&config.limits);
+        let calls_before = self.calls.swap(Arc::new(config.calls.clone()));
+        let anew = bounds(&before) != bounds(&config.limits) || *calls_before != config.calls;
         if let Err(problems) = self.serve(config, anew).await {
             self.callers.configure(&before, &self.identity.limits());
             self.limits.store(before);
+            self.calls.store(calls_before);
             return Err(problems);
         }
         self.identity.configure(&config.identity).map_err(|error| wrong(format!("identity: {error:#}")))?;
@@ -171,8 +175,10 @@ impl Reloading {
         if !force && lost.has_errors() {
             return Err(lost);
         }
-        let changes = config::changes(&loaded.config, &new.config);
+        let root = self.live.fleet.default_agent();
+        let mut changes = config::changes(&loaded.config, &new.config);
         self.live.apply(&new.config).await?;
+        changes.root_lost = self.live.fleet.check_root(root.as_ref()).map(|name| name.to_string());
         self.shown.store(Arc::new(new.shown(true)));
         *loaded = new;
         Ok(changes)
@@ -237,6 +243,7 @@ fn tell(changes: &Changes) {
         changed = names(changed),
         removed = names(removed),
         identity = changes.identity,
+        calls = changes.calls,
         limits = changes.limits,
         "the new configuration is in force"
     );

@@ -9,7 +9,7 @@
 //! | gRPC calls | caller | the agent that the tenant names |
 //! | routes of kinds below `/agents/NAME/` | set by each route | the kind of the agent |
 //! | all else below `/agents/NAME` | caller, or anyone for a public card | the agent |
-//! | all else | as above | the default agent |
+//! | all else | as above | the agent that the tenant names, or the default agent |
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
@@ -24,7 +24,7 @@ use axum::{
 use http::{HeaderMap, Method, StatusCode, Uri, header};
 use matchit::{Match, Router as Paths};
 use nuncio_server::{
-    bind::{self, BindOptions},
+    bind::{self, BindOptions, SharedRoot},
     store::Store,
 };
 use serde_json::json;
@@ -49,6 +49,7 @@ type Handler = MethodRouter<(), Infallible>;
 /// Every path of the public listener.
 pub(crate) struct RouteTable {
     fleet: Arc<Fleet>,
+    root: SharedRoot,
     paths: Paths<Found>,
     routes: Vec<Route>,
     /// The page for browsers, which shares the root with the default agent.
@@ -61,7 +62,7 @@ struct Route {
 }
 
 enum To {
-    /// The agent that the path names, or the default one.
+    /// The agent that the path names, or the tenant, or the default one.
     Agent,
     Handler(Box<Handler>),
 }
@@ -88,8 +89,9 @@ impl RouteTable {
         options: &BindOptions,
     ) -> Result<(Self, Health)> {
         let agent = Route { access: RouteAccess::Caller, to: To::Agent };
-        let mut table =
-            Self { fleet: Arc::clone(fleet), paths: Paths::new(), routes: vec![agent], welcome: AGENT };
+        let root = SharedRoot::new(fleet.clone(), options.clone());
+        let (paths, routes) = (Paths::new(), vec![agent]);
+        let mut table = Self { fleet: Arc::clone(fleet), root, paths, routes, welcome: AGENT };
         table.welcome = table.push(RouteAccess::Anyone, welcome::handler());
         for path in CARD_PATHS {
             let card = || Found { is_card_path: true, ..Found::default() };
@@ -178,14 +180,15 @@ impl RouteTable {
             return response;
         }
         let is_head = request.method() == Method::HEAD;
-        let (name, access) = (target.agent(request.uri().path()), request.extensions().get());
+        let name = target.agent(request.uri().path());
         let prefix = name.map(agent_urls::path).unwrap_or_default();
-        let agent = public.or_else(|| match name {
-            Some(name) => self.fleet.visible(name, access),
-            None => self.fleet.default_for(access),
-        });
+        let agent = public.or_else(|| self.fleet.visible(name?, request.extensions().get()));
         let response = match agent {
             Some(agent) => agent.shown().bound.serve(&prefix, request).await,
+            None if name.is_none() => match self.root.serve(request).await {
+                Ok(response) => response,
+                Err(request) => not_found(request.headers(), request.uri()),
+            },
             None => not_found(request.headers(), request.uri()),
         };
         if is_head { without_body(response) } else { response }
@@ -210,8 +213,8 @@ fn without_body(mut response: Response) -> Response {
     response.map(|_| Body::empty())
 }
 
-/// The handler of a kind's route, the same for every agent, so that it does not reveal the kind of an agent.
-/// No operation has these paths; only one of a tenant named `push` would.
+/// A route of a kind, for every agent: which agents are of which kind is not told. No operation has these paths, and no
+/// tenant has their names.
 fn kind_handler(route: &KindRoute, fleet: &Arc<Fleet>, store: &Arc<dyn Store>) -> Result<Handler> {
     let (fleet, store) = (Arc::clone(fleet), Arc::clone(store));
     let KindRoute { path: pattern, access, handler, .. } = *route;

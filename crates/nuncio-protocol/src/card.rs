@@ -268,6 +268,10 @@ pub struct AgentCapabilities {
     /// An extended card for authenticated clients.
     #[serde(alias = "extended_agent_card", skip_serializing_if = "Option::is_none")]
     pub extended_agent_card: Option<bool>,
+    /// A history of the states of a task. Only cards of version 0.3 say it: it is read from any card, and written into
+    /// those that clients of 0.3 read.
+    #[serde(alias = "state_transition_history", skip_serializing)]
+    pub state_transition_history: Option<bool>,
 }
 
 /// An extension of the protocol.
@@ -287,6 +291,10 @@ pub struct AgentExtension {
     #[serde(deserialize_with = "metadata::<_, 4>", skip_serializing_if = "Metadata::is_empty")]
     pub params: Metadata,
 }
+
+/// The extension by which a card says what the messages of its skills look like. Its parameters are
+/// `{"skills": {ID: {"inputSchema": SCHEMA}}}`, with a JSON Schema for each skill that has one.
+pub const SKILL_SCHEMAS_EXTENSION: &str = "https://nuncio.dev/a2a/skill-schemas/v1";
 
 /// A skill of an agent.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]

@@ -53,7 +53,7 @@ pub use self::{
     canonical::{canonical_card, canonical_json},
     card::{
         AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider,
-        AgentSkill, Binding, grpc_target,
+        AgentSkill, Binding, SKILL_SCHEMAS_EXTENSION, grpc_target,
     },
     context::{CallContext, Caller, HOPS_HEADER, HOPS_TRACE_KEY, Headers, TraceContext},
     error::{ERROR_DOMAIN, Error, ErrorKind, ErrorRow, Fault, FieldViolation, GrpcCode, Result},

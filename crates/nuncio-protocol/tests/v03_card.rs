@@ -333,6 +333,22 @@ fn what_a_card_loses_on_the_way_down() {
 }
 
 #[test]
+fn a_history_of_states_is_shown_to_whoever_reads_the_old_version() {
+    for told in [Some(true), Some(false), None] {
+        let mut capabilities = json!({});
+        if let Some(told) = told {
+            capabilities["stateTransitionHistory"] = told.into();
+        }
+        let up = upgrade_card(with(old_card(), &json!({ "capabilities": capabilities }))).unwrap();
+        for card in [union_card(&up), downgrade_card(&up).unwrap()] {
+            assert_eq!(card["capabilities"]["stateTransitionHistory"].as_bool(), told, "{card}");
+            let again = read(&card);
+            assert_eq!(again.capabilities.state_transition_history, told, "as another hub reads it");
+        }
+    }
+}
+
+#[test]
 fn an_interface_without_an_address_reaches_nobody() {
     let interface = |url: &str| json!({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "0.3"});
     let card = read(&json!({"supportedInterfaces": [interface(""), interface("o")]}));

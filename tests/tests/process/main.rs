@@ -3,6 +3,8 @@
 
 mod administration;
 mod agent;
+mod calls;
+mod cards;
 mod commands;
 mod configuration;
 mod database;
@@ -22,6 +24,7 @@ mod serving;
 mod shutdown;
 mod store;
 mod stories;
+mod tenants;
 mod webhooks;
 mod wrong_input;
 

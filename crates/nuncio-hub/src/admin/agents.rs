@@ -11,8 +11,8 @@ use nuncio_server::store::Expect;
 use super::{
     AdminState,
     api::{
-        self, AddAgent, Agent, AgentDetails, AgentHealth, Agents, ChangeAgent, HealthState, Interface,
-        ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent, ShowAgentHealth, TaskMode,
+        self, AddAgent, AddedAgent, Agent, AgentDetails, AgentHealth, Agents, ChangeAgent, HealthState,
+        Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent, ShowAgentHealth, TaskMode,
     },
     endpoint::Reply,
     problem::Problem,
@@ -71,11 +71,12 @@ pub(super) async fn refresh(
     details(&state, &name).await
 }
 
-pub(super) async fn add(state: Arc<AdminState>, request: AddAgent) -> Result<Reply<AgentDetails>, Problem> {
+pub(super) async fn add(state: Arc<AdminState>, request: AddAgent) -> Result<Reply<AddedAgent>, Problem> {
     let NewAgent { name, settings } = request.agent;
     let parsed: AgentName = name.parse().map_err(|why| Problem::invalid(format!("name: {name} {why}")))?;
-    state.registry.add(&parsed, settings.0).await.map_err(|refused| problem(&name, refused))?;
-    Ok(details(&state, &name).await?.subject(name))
+    let added = state.registry.add(&parsed, settings.0).await.map_err(|refused| problem(&name, refused))?;
+    let root_lost = added.root_lost.map(|name| name.to_string());
+    Ok(details(&state, &name).await?.map(|details| AddedAgent { details, root_lost }).subject(name))
 }
 
 pub(super) async fn change(
@@ -139,6 +140,14 @@ fn shown(agent: &fleet::Agent, wanted: Option<&Desired>) -> Agent {
         version: interface.protocol_version.clone(),
         binding: interface.protocol_binding.clone(),
     };
+    let mut interfaces: Vec<_> = card.supported_interfaces.iter().map(offered).collect();
+    // At the root by the tenant, too.
+    let mut seen = Vec::new();
+    interfaces.retain(|interface| {
+        let is_new = !seen.contains(interface);
+        seen.push(interface.clone());
+        is_new
+    });
     let base = card.supported_interfaces.first().map(|interface| interface.url.as_str()).unwrap_or_default();
     Agent {
         name: agent.name().to_string(),
@@ -155,7 +164,7 @@ fn shown(agent: &fleet::Agent, wanted: Option<&Desired>) -> Agent {
             binding: binding.as_str().to_owned(),
         }),
         health: health_of(agent),
-        interfaces: card.supported_interfaces.iter().map(offered).collect(),
+        interfaces,
         tasks_in_flight: agent.runtime().map_or(0, |runtime| runtime.running()),
         card_url: format!("{base}/.well-known/agent-card.json"),
         description: card.description.clone(),

@@ -77,6 +77,11 @@ impl<A> Reply<A> {
         Self { version: Some(version), ..self }
     }
 
+    /// Puts more into the answer.
+    pub(super) fn map<B>(self, more: impl FnOnce(A) -> B) -> Reply<B> {
+        Reply { answer: more(self.answer), version: self.version, subject: self.subject }
+    }
+
     /// Sets the subject of the row in the trail.
     pub(super) fn subject(self, subject: impl Into<String>) -> Self {
         Self { subject: Some(subject.into()), ..self }

@@ -46,6 +46,7 @@ pub(super) async fn reload(
     let parts = [
         ("default_agent", changes.default_agent),
         ("identity", changes.identity),
+        ("calls", changes.calls),
         ("limits", changes.limits),
         ("cors", changes.cors),
     ];
@@ -55,6 +56,7 @@ pub(super) async fn reload(
         removed: names(removed),
         parts: words(parts.into_iter().filter(|(_, is_changed)| *is_changed).map(|(part, _)| part).collect()),
         needs_restart: words(changes.needs_restart),
+        root_lost: changes.root_lost,
     }))
 }
 

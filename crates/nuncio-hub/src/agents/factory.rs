@@ -37,6 +37,8 @@ pub(crate) struct AgentFactory {
     pub(crate) callers: Arc<Callers>,
     /// Limits of each caller.
     pub(crate) limits: Arc<ArcSwap<config::Limits>>,
+    /// How calls of all agents are taken.
+    pub(crate) calls: Arc<ArcSwap<config::Calls>>,
     /// The id of this hub, for the hops of calls.
     pub(crate) hub: Arc<str>,
     /// Derives the context ids that agents see.
@@ -85,8 +87,9 @@ impl AgentFactory {
         before: Option<Runtime>,
     ) -> Result<Arc<Agent>> {
         let Prepared { backend, keep_headers, example, upstream, on_activate } = prepared;
+        let calls = desired.calls.over(&self.calls.load());
         let backend = match backend {
-            PreparedBackend::Runtime(spec) => Backend::Runtime(self.runtime(*spec, desired, before)?),
+            PreparedBackend::Runtime(spec) => Backend::Runtime(self.runtime(*spec, desired, &calls, before)?),
             PreparedBackend::Ready(backend) => backend,
         };
         let info = AgentInfo {
@@ -96,7 +99,8 @@ impl AgentFactory {
             cards: desired.cards,
             example,
         };
-        let options = BindOptions { keep_headers, ..self.options.clone() };
+        let config::Calls { lenient_version, batch, .. } = calls;
+        let options = BindOptions { keep_headers, lenient_version, batch, ..self.options.clone() };
         let mut agent = self.serve(&desired.name, backend, info, options, &desired.limits)?;
         if let Some(upstream) = upstream {
             agent.set_upstream(upstream);
@@ -123,7 +127,7 @@ impl AgentFactory {
             identity: Arc::clone(&self.identity),
         };
         let body_bytes = limits.body_bytes.unwrap_or(self.limits.load().body_bytes);
-        Agent::new(name, backend, info, layers, BindOptions { body_bytes, ..options })
+        Agent::new(name, backend, info, layers, self.urls.clone(), BindOptions { body_bytes, ..options })
     }
 
     /// The runtime of an agent: `before`, updated to the new executor and card, or else a new one.
@@ -131,13 +135,18 @@ impl AgentFactory {
         &self,
         spec: RuntimeSpec,
         desired: &config::Agent,
+        calls: &config::Calls,
         before: Option<Runtime>,
     ) -> Result<Runtime> {
         let RuntimeSpec { builder, pushes, unmarked_artifacts } = spec;
         let (limits, default) = (&desired.limits, self.limits.load());
         let mut builder = builder
             .parts(limits.parts.unwrap_or(default.parts))
-            .max_task_bytes(limits.max_task_bytes.unwrap_or(default.max_task_bytes));
+            .max_task_bytes(limits.max_task_bytes.unwrap_or(default.max_task_bytes))
+            .blocking_ceiling(calls.blocking_ceiling)
+            .silence(calls.watchdog)
+            .cancel_on_disconnect(calls.cancel_on_disconnect)
+            .dedupe_message_id(calls.dedupe_message_id);
         if let Some(runtime) = before {
             builder.give_to(&runtime);
             return Ok(runtime);

@@ -11,12 +11,16 @@ pub struct Changes {
     pub default_agent: bool,
     /// The identity settings differ.
     pub identity: bool,
+    /// Calls are taken otherwise.
+    pub calls: bool,
     /// The limits differ.
     pub limits: bool,
     /// The web origins differ.
     pub cors: bool,
     /// Keys that take effect after a restart.
     pub needs_restart: Vec<&'static str>,
+    /// The agent that answered at the root until then, if none does any more. Known when the change is in force.
+    pub root_lost: Option<String>,
 }
 
 /// Agents that were added, changed or removed.
@@ -45,9 +49,11 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         agents: agents(old, new),
         default_agent: old.default_agent != new.default_agent,
         identity: old.identity != new.identity,
+        calls: old.calls != new.calls,
         limits: old.limits != new.limits,
         cors: old.cors != new.cors,
         needs_restart: needs_restart(old, new),
+        root_lost: None,
     }
 }
 
@@ -86,6 +92,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         agents: _,
         default_agent: _,
         identity: _,
+        calls: _,
         limits,
         cors: _,
         telemetry,
@@ -144,6 +151,7 @@ mod tests {
         for (what, yes) in [
             ("default", changes.default_agent),
             ("identity", changes.identity),
+            ("calls", changes.calls),
             ("limits", changes.limits),
             ("cors", changes.cors),
         ] {
@@ -165,6 +173,7 @@ mod tests {
         check(|new| new.agents[1] = upstream("c", "one"), &["added c", "removed b"]);
         check(|new| new.default_agent = Some("a".to_owned()), &["default"]);
         check(|new| new.identity.anonymous = Anonymous::Never, &["identity"]);
+        check(|new| new.calls.batch = 7, &["calls"]);
         check(|new| new.limits = Limits { tasks: Some(1), ..Limits::default() }, &["limits"]);
         check(|new| new.cors.origins = vec![WebOrigin::Any], &["cors"]);
         check(|new| new.listen.set_port(1), &["restart listen"]);

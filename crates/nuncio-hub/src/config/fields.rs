@@ -8,8 +8,8 @@ use serde::{
 };
 
 use super::{
-    Admin, AgentLimits, AgentPush, CardKey, Config, Connections, Cors, Identity, Issuer, Limits, Push, Rate,
-    Storage, Telemetry, TlsFiles, Trust,
+    Admin, AgentCalls, AgentLimits, AgentPush, Calls, CardKey, Config, Connections, Cors, Extension,
+    Identity, Issuer, Limits, Provider, Push, Rate, Skill, Storage, Telemetry, TlsFiles, Trust,
     agent::{self, AuthTable, OAuth2Table},
     form::SecretFile,
 };
@@ -35,11 +35,16 @@ pub(crate) fn order(table: &str) -> Vec<&'static str> {
         "Cors" => of::<Cors>(),
         "Identity" => of::<Identity>(),
         "Issuer" => of::<Issuer>(),
+        "Calls" => of::<Calls>(),
+        "AgentCalls" => of::<AgentCalls>(),
         "Limits" => of::<Limits>(),
         "AgentLimits" => of::<AgentLimits>(),
         "Rate" => of::<Rate>(),
         "Telemetry" => of::<Telemetry>(),
         "AgentPush" => of::<AgentPush>(),
+        "Skill" => of::<Skill>(),
+        "Provider" => of::<Provider>(),
+        "Extension" => of::<Extension>(),
         "Auth" => of::<AuthTable>(),
         "OAuth2" => of::<OAuth2Table>(),
         "Trust" => of::<Trust>(),

@@ -17,6 +17,7 @@
 
 mod agent;
 mod api;
+mod calls;
 mod changes;
 mod cors;
 mod data;
@@ -50,8 +51,10 @@ use self::{
 pub use self::{
     agent::{
         Agent, AgentKind, AgentName, AgentOrigin, Auth, CardSource, ClientIdentity, Command, CommandLine,
-        Credential, Demo, Environment, Follow, Format, Mode, OAuth2, Profile, Trust, Upstream,
+        Credential, Demo, Environment, Extension, Follow, Format, Mode, OAuth2, Profile, Provider, Skill,
+        Trust, Upstream,
     },
+    calls::{AgentCalls, Calls},
     changes::{AgentChanges, Changes, changes},
     cors::{Cors, WebOrigin},
     data::{Data, DatabaseUrl, Durability, KEEP_FINISHED, Storage},
@@ -85,7 +88,7 @@ pub struct Config {
     #[serde(with = "Opt::<BaseUrl>")]
     #[schemars(example = "https://agents.example.com")]
     pub public_url: Option<Url>,
-    /// The agent that also answers at the root.
+    /// This agent answers at the root, too. When absent: the only one, if there is only one.
     #[schemars(example = &"billing")]
     pub default_agent: Option<String>,
     /// Serve the demo agents: echo, slow and conformance.
@@ -120,6 +123,8 @@ pub struct Config {
     pub cors: Cors,
     /// Authentication of callers.
     pub identity: Identity,
+    /// How calls are taken, and how long their callers and agents may take.
+    pub calls: Calls,
     /// Limits of callers.
     pub limits: Limits,
     /// Logs and traces.
@@ -152,6 +157,7 @@ impl Default for Config {
             push: Push::default(),
             cors: Cors::default(),
             identity: Identity::default(),
+            calls: Calls::default(),
             limits: Limits::default(),
             telemetry: Telemetry::default(),
             agents: Vec::new(),

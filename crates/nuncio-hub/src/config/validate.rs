@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use url::{Host, Url};
 
 use super::{
-    AgentKind, Anonymous, Config, Data, Demo,
+    Agent, AgentKind, Anonymous, Config, Data, Demo,
     file::{Findings, Node, Problem, Severity, did_you_mean},
     form::{BASE_URL, is_base},
 };
@@ -218,6 +218,7 @@ impl Config {
                 found.push(Invalid::new(format!("agents.{}", agent.name), text));
             }
             names.push(&agent.name);
+            validate_card(agent, &mut found);
             if let AgentKind::Command(command) = &agent.kind
                 && let Err(wrong) = command.validate()
             {
@@ -237,6 +238,24 @@ impl Config {
         }
         found
     }
+}
+
+/// Finds skills and extensions that cannot be told apart.
+fn validate_card(agent: &Agent, found: &mut Vec<Invalid>) {
+    let mut check = |list: &str, key: &str, values: Vec<&str>| {
+        for (at, value) in values.iter().enumerate() {
+            let text = if value.is_empty() {
+                format!("is empty; expected a text that names one of the {list}")
+            } else if values[..at].contains(value) {
+                format!("there are two {list} of this {key}")
+            } else {
+                continue;
+            };
+            found.push(Invalid::new(format!("agents.{}.{list}.{at}.{key}", agent.name), text));
+        }
+    };
+    check("skills", "id", agent.skills.iter().map(|skill| &*skill.id).collect());
+    check("extensions", "uri", agent.extensions.iter().map(|extension| &*extension.uri).collect());
 }
 
 /// Notes mistakes with their positions.

@@ -13,7 +13,7 @@ use crate::{agent_urls::AgentUrls, fleet::Fleet, routes::RouteTable};
 async fn target(request: &Request) -> Target {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let urls = AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None);
-    let fleet = Arc::new(Fleet::new(None));
+    let fleet = Arc::new(Fleet::new(&urls));
     let (routes, _health) = RouteTable::new(&fleet, &store, &urls, &BindOptions::default()).await.unwrap();
     routes.find(request)
 }

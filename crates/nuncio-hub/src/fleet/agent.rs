@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
-use nuncio_protocol::{A2aService, AgentCard};
+use nuncio_protocol::{A2aService, AgentCard, AgentInterface};
 use nuncio_server::{
     Runtime,
     bind::{self, BindOptions, OnDenied, Relay},
@@ -12,6 +12,7 @@ use nuncio_server::{
 
 use super::UpstreamStatus;
 use crate::{
+    agent_urls::AgentUrls,
     config::Cards,
     dispatch::{Dispatch, Layers},
     identity::Identity,
@@ -56,6 +57,7 @@ pub(crate) struct Agent {
     /// The backend with all layers around it.
     service: Arc<dyn A2aService>,
     identity: Arc<Identity>,
+    urls: AgentUrls,
     /// The card without the hub's security schemes.
     card: ArcSwap<AgentCard>,
     options: BindOptions,
@@ -76,6 +78,7 @@ impl Agent {
         backend: Backend,
         info: AgentInfo,
         layers: Layers,
+        urls: AgentUrls,
         mut options: BindOptions,
     ) -> Result<Self> {
         let (runtime, relay, service, card): (_, _, Arc<dyn A2aService>, _) = match backend {
@@ -91,9 +94,9 @@ impl Agent {
         options.agent_name = Some(Arc::clone(&name));
         let relay = relay.map(|layer| layer(layers.clone()));
         let service: Arc<dyn A2aService> = Arc::new(Dispatch::new(layers, service));
-        let shown = show(&name, &service, relay.as_ref(), &card, &identity, &options)?;
+        let shown = show(&name, &service, relay.as_ref(), &card, &identity, &urls, &options)?;
         let (card, shown) = (ArcSwap::new(card), ArcSwap::from_pointee(shown));
-        Ok(Self { name, runtime, relay, service, identity, card, options, shown, upstream: None, info })
+        Ok(Self { name, runtime, relay, service, identity, urls, card, options, shown, upstream: None, info })
     }
 
     /// Sets the upstream, for a remote agent.
@@ -161,7 +164,7 @@ impl Agent {
         self.show_again()
     }
 
-    /// Rebuilds the shown card with the current security schemes of the hub.
+    /// Shows its card with what the hub says now about who may call, and where.
     pub(crate) fn show_again(&self) -> Result<()> {
         let shown = show(
             &self.name,
@@ -169,6 +172,7 @@ impl Agent {
             self.relay.as_ref(),
             &self.card.load(),
             &self.identity,
+            &self.urls,
             &self.options,
         )?;
         self.shown.store(Arc::new(shown));
@@ -194,10 +198,15 @@ fn show(
     relay: Option<&Arc<dyn Relay>>,
     card: &AgentCard,
     identity: &Identity,
+    urls: &AgentUrls,
     options: &BindOptions,
 ) -> Result<Shown> {
     let mut card = card.clone();
     identity.declare(&mut card);
+    // Which of them there are follows from the default agent, which may be another one now.
+    let versions: Vec<_> = card.supported_interfaces.iter().map(AgentInterface::version).collect();
+    card.supported_interfaces = urls.interfaces(name);
+    card.supported_interfaces.retain(|interface| versions.contains(&interface.version()));
     let (service, options) = (Arc::clone(service), options.clone());
     let bound = match relay {
         Some(relay) => bind::Agent::relayed(service, Arc::clone(relay), &card, options),

@@ -24,15 +24,17 @@ pub(crate) use self::{
     agent::{Agent, AgentInfo, Backend},
     upstream_status::{Condition, Health, UpstreamStatus},
 };
-use crate::identity::Access;
+use crate::{agent_urls::AgentUrls, identity::Access};
 
 type Agents = BTreeMap<Arc<str>, Arc<Agent>>;
 
 /// All agents of the hub.
 pub(crate) struct Fleet {
     agents: ArcSwap<Agents>,
-    /// The agent that also serves requests without a name. An agent of this name need not exist.
-    default: ArcSwap<Option<Arc<str>>>,
+    /// Has the agent that also answers without a name.
+    urls: AgentUrls,
+    /// The one that the operator has named for that; `None`: the only one there is.
+    named_default: ArcSwap<Option<Arc<str>>>,
     /// Held while a new snapshot is made from the old one.
     changing: Mutex<()>,
     /// The hub shuts down: no new work is accepted.
@@ -42,11 +44,12 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// An empty fleet with this default agent.
-    pub(crate) fn new(default: Option<&str>) -> Self {
+    /// Without agents; the default one of these addresses answers without a name, when it comes.
+    pub(crate) fn new(urls: &AgentUrls) -> Self {
         Self {
             agents: ArcSwap::default(),
-            default: ArcSwap::from_pointee(default.map(Into::into)),
+            urls: urls.clone(),
+            named_default: ArcSwap::from_pointee(urls.default_agent()),
             changing: Mutex::default(),
             draining: AtomicBool::new(false),
             store_is_well: AtomicBool::new(true),
@@ -70,24 +73,56 @@ impl Fleet {
 
     /// The agent of this name, or the default one, if its card is public.
     pub(crate) fn with_public_card(&self, name: Option<&str>) -> Option<Arc<Agent>> {
-        let default = self.default.load();
+        let default = self.urls.default_agent();
         self.get(name.or(default.as_deref())?).filter(|agent| agent.has_public_card())
     }
 
     /// The default agent, if the access allows to see it.
     pub(crate) fn default_for(&self, access: Option<&Access>) -> Option<Arc<Agent>> {
-        let default = self.default.load();
-        self.visible(default.as_deref()?, access)
+        self.visible(&self.urls.default_agent()?, access)
     }
 
-    /// Changes the default agent.
+    /// The agent that answers without a name, if it is there.
+    pub(crate) fn default_agent(&self) -> Option<Arc<Agent>> {
+        self.get(&self.urls.default_agent()?)
+    }
+
+    /// The name of the agent that answered without a name, if none does any more. The log tells, too.
+    pub(crate) fn check_root(&self, before: Option<&Arc<Agent>>) -> Option<Arc<str>> {
+        let lost = before.filter(|_| self.default_agent().is_none() && !self.agents.load().is_empty())?;
+        let agent = lost.name();
+        tracing::warn!(
+            %agent,
+            "no agent answers at the root any more: this one did; set default_agent, or --default, to the one that should"
+        );
+        Some(Arc::clone(agent))
+    }
+
+    /// This agent answers without a name from now on; `None`: the only one there is, if there is only one.
     pub(crate) fn set_default(&self, name: Option<&str>) {
-        self.default.store(Arc::new(name.map(Into::into)));
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.named_default.store(Arc::new(name.map(Into::into)));
+        self.choose_default();
     }
 
-    /// Serves this agent from now on; returns the agent of the same name that it replaces.
-    pub(crate) fn put(&self, agent: Arc<Agent>) -> Option<Arc<Agent>> {
-        self.change(|agents| agents.insert(Arc::clone(agent.name()), agent))
+    /// Finds out who answers without a name now. The cards of whoever did and whoever does say so.
+    fn choose_default(&self) {
+        let (named, agents) = (self.named_default.load(), self.agents.load());
+        let only = || agents.keys().next().filter(|_| agents.len() == 1);
+        let now = Option::as_ref(&named).or_else(only).map(|name| &**name);
+        let before = self.urls.default_agent();
+        if now == before.as_deref() {
+            return;
+        }
+        self.urls.set_default_agent(now);
+        for agent in [before.as_deref(), now].into_iter().flatten().filter_map(|name| agents.get(name)) {
+            show_again(agent);
+        }
+    }
+
+    /// Serves these agents from now on, in place of those of their names.
+    pub(crate) fn put(&self, come: impl IntoIterator<Item = Arc<Agent>>) {
+        self.change(|agents| agents.extend(come.into_iter().map(|agent| (Arc::clone(agent.name()), agent))));
     }
 
     /// Adds and removes agents in one step. Returns the agents whose tasks are not continued; calls that
@@ -109,11 +144,7 @@ impl Fleet {
 
     /// Rebuilds the cards of all agents, after a change of the authentication.
     pub(crate) fn show_again(&self) {
-        for agent in self.all() {
-            if let Err(error) = agent.show_again() {
-                tracing::error!(agent = %agent.name(), error = format!("{error:#}"), "the card of an agent cannot be rebuilt");
-            }
-        }
+        self.all().iter().for_each(show_again);
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Agents) -> T) -> T {
@@ -121,6 +152,7 @@ impl Fleet {
         let mut agents = Agents::clone(&self.agents.load());
         let outcome = change(&mut agents);
         self.agents.store(Arc::new(agents));
+        self.choose_default();
         outcome
     }
 
@@ -162,6 +194,12 @@ impl Fleet {
     }
 }
 
+fn show_again(agent: &Arc<Agent>) {
+    if let Err(error) = agent.show_again() {
+        tracing::error!(agent = %agent.name(), error = format!("{error:#}"), "a card could not be made anew");
+    }
+}
+
 impl Directory for Fleet {
     fn find(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<bind::Agent> {
         let access = extensions.get::<Access>();
@@ -180,7 +218,7 @@ impl Directory for Fleet {
     }
 
     fn look_ahead(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<bind::Agent> {
-        let default = self.default.load();
+        let default = self.urls.default_agent();
         let name = name.or(default.as_deref())?;
         extensions.get::<Access>().filter(|access| access.may_call(name))?;
         self.get(name).map(|agent| agent.shown().bound.clone())

@@ -46,6 +46,7 @@ use tokio::{sync::watch, time::Instant};
 pub(crate) use self::{
     access::Access,
     caller_id::CallerId,
+    declare::retain_schemes_of_skills,
     layer::{identify, refuse_with},
 };
 use self::{

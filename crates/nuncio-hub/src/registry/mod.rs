@@ -72,6 +72,13 @@ impl From<StoreError> for Refused {
     }
 }
 
+/// An agent that was added.
+#[derive(Debug)]
+pub(crate) struct Added {
+    /// The agent that answered at the root until now, if none does any more.
+    pub(crate) root_lost: Option<Arc<str>>,
+}
+
 /// A desired agent.
 #[derive(Clone)]
 pub(crate) struct Desired {
@@ -174,7 +181,7 @@ impl Registry {
     }
 
     /// Adds an agent.
-    pub(crate) async fn add(&self, name: &AgentName, given: Map<String, Value>) -> Result<u64, Refused> {
+    pub(crate) async fn add(&self, name: &AgentName, given: Map<String, Value>) -> Result<Added, Refused> {
         let agent = settings::read(name, &given)?;
         let mut state = self.state.lock().await;
         if let Some(taken) = state.desired(name) {
@@ -183,7 +190,9 @@ impl Registry {
         if self.fleet.get(name).is_some() {
             return Err(Refused::Taken(config::AgentOrigin::Flag));
         }
-        self.keep(&mut state, agent, given, Expect::Absent).await
+        let root = self.fleet.default_agent();
+        self.keep(&mut state, agent, given, Expect::Absent).await?;
+        Ok(Added { root_lost: self.fleet.check_root(root.as_ref()) })
     }
 
     /// Changes an agent: given members replace the stored ones, null removes a member (RFC 7396).

@@ -69,6 +69,7 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
         callers: Arc::new(Callers::new(&limits, &identity.limits())),
         identity,
         limits: Arc::new(ArcSwap::from_pointee(limits)),
+        calls: Arc::default(),
         telemetry: Telemetry::start(&config::Telemetry::default()).unwrap(),
         hub: "hub-1".into(),
         contexts: crate::agents::ContextKey::open(&**store).await.unwrap(),
@@ -76,11 +77,13 @@ pub(crate) async fn factory(store: &Arc<dyn Store>) -> AgentFactory {
     }
 }
 
-/// One that makes only such agents.
-pub(crate) async fn registry(store: &Arc<dyn Store>, fleet: &Arc<Fleet>, key: &MasterKey) -> Registry {
+/// One that makes only such agents, and their fleet.
+pub(crate) async fn registry(store: &Arc<dyn Store>, key: &MasterKey) -> (Registry, Arc<Fleet>) {
     let vault = Vault::new(key, "agents").unwrap();
     let records = AgentRecords { store: Arc::clone(store), vault: Some(vault) };
-    Registry::new(Arc::clone(fleet), Arc::new(Names(factory(store).await)), records)
+    let factory = factory(store).await;
+    let fleet = Arc::new(Fleet::new(&factory.urls));
+    (Registry::new(Arc::clone(&fleet), Arc::new(Names(factory)), records), fleet)
 }
 
 struct World {
@@ -96,8 +99,7 @@ impl World {
     }
 
     async fn over(store: Arc<dyn Store>, key: MasterKey) -> Self {
-        let fleet = Arc::new(Fleet::new(None));
-        let registry = registry(&store, &fleet, &key).await;
+        let (registry, fleet) = registry(&store, &key).await;
         Self { store, key, fleet, registry }
     }
 
@@ -115,7 +117,16 @@ impl World {
     }
 
     async fn add(&self, name: &str, given: Value) -> Result<u64, Refused> {
-        self.registry.add(&name.parse().unwrap(), object(given)).await
+        self.registry.add(&name.parse().unwrap(), object(given)).await?;
+        Ok(self.registry.find(name).await.unwrap().given.unwrap().1)
+    }
+
+    /// The agent that answers at the root, and the tenants of its card.
+    fn root(&self) -> Option<(String, Vec<String>)> {
+        let agent = self.fleet.default_agent()?;
+        let card = &agent.shown().card;
+        let tenants = card.supported_interfaces.iter().filter_map(|interface| interface.tenant.clone());
+        Some((agent.name().to_string(), tenants.collect()))
     }
 }
 
@@ -241,4 +252,38 @@ fn members_replace_members_and_null_takes_away() {
     let mut given = object(json!({ "a": 1, "b": { "c": 1, "d": 2 }, "e": [1, 2], "f": 1 }));
     merge(&mut given, object(json!({ "a": null, "b": { "c": null, "x": 1 }, "e": [3], "f": { "g": 1 } })));
     assert_eq!(Value::Object(given), json!({ "b": { "d": 2, "x": 1 }, "e": [3], "f": { "g": 1 } }));
+}
+
+/// Whoever has called it there is told what to do.
+#[tokio::test]
+async fn the_only_agent_answers_at_the_root_until_there_is_a_second_one() {
+    let world = World::new().await;
+    let url = |name: &str| json!({ "url": format!("https://{name}.example") });
+    let add = async |name: &str| {
+        let added = world.registry.add(&name.parse().unwrap(), object(url(name))).await.unwrap();
+        added.root_lost.map(|name| name.to_string())
+    };
+    let alone = |name: &str| Some((name.to_owned(), Vec::new()));
+    assert_eq!(world.root(), None);
+    assert_eq!(add("first").await, None);
+    assert_eq!(world.root(), alone("first"), "its card says no tenant");
+    assert_eq!(add("second").await.as_deref(), Some("first"));
+    assert_eq!(world.root(), None);
+    let tenants = |name: &str| {
+        let card = &world.fleet.get(name).unwrap().shown().card;
+        card.supported_interfaces.iter().filter_map(|interface| interface.tenant.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (tenants("first"), tenants("second")),
+        (vec!["first".to_owned(); 3], vec!["second".to_owned(); 3])
+    );
+    assert_eq!(add("third").await, None, "nobody was there any more");
+    world.fleet.set_default(Some("second"));
+    assert_eq!((world.root(), tenants("second").len()), (alone("second"), 0));
+    assert_eq!(add("fourth").await, None, "the named one stays");
+    world.fleet.set_default(None);
+    for name in ["second", "third", "fourth"] {
+        world.registry.remove(name, Expect::Anything).await.unwrap();
+    }
+    assert_eq!(world.root(), alone("first"), "alone again");
 }

@@ -7,7 +7,7 @@ use super::*;
 async fn table() -> RouteTable {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let urls = AgentUrls::new(&"http://127.0.0.1:2602".parse().unwrap(), None);
-    let fleet = Arc::new(Fleet::new(None));
+    let fleet = Arc::new(Fleet::new(&urls));
     RouteTable::new(&fleet, &store, &urls, &BindOptions::default()).await.unwrap().0
 }
 

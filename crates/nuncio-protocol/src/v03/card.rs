@@ -190,6 +190,11 @@ fn add_v03(object: &mut Object, card: &AgentCard) -> bool {
     if let Some(flag) = card.capabilities.extended_agent_card {
         object.insert("supportsAuthenticatedExtendedCard".to_owned(), flag.into());
     }
+    if let (Some(flag), Some(Value::Object(capabilities))) =
+        (card.capabilities.state_transition_history, object.get_mut("capabilities"))
+    {
+        capabilities.insert("stateTransitionHistory".to_owned(), flag.into());
+    }
     security::add_requirements(object, &card.security_requirements);
     for (object, skill) in objects_mut(object.get_mut("skills")).zip(&card.skills) {
         security::add_requirements(object, &skill.security_requirements);

@@ -371,6 +371,8 @@ fn capabilities() -> impl Strategy<Value = AgentCapabilities> {
             push_notifications,
             extensions,
             extended_agent_card,
+            // Neither proto has it.
+            state_transition_history: None,
         },
     )
 }

@@ -32,11 +32,13 @@ use tonic::{
 use tower::service_fn;
 
 use super::{
-    Agent, BindOptions, Inner, PublicBase, answer,
+    Agent, BindOptions, Directory, Inner, PublicBase, answer,
     body::{self, ReadBody},
     context,
+    directory::refuse_tenant,
     piece_body::HeldBody,
     sealed::{self, SealedCall},
+    shared_root::ANSWERED_BY,
     version::{self, CODECS},
 };
 use crate::{
@@ -56,25 +58,6 @@ enum Behind {
     One(Agent),
     /// Several agents; the tenant is the name of one.
     Many { directory: Arc<dyn Directory>, options: Arc<BindOptions> },
-}
-
-/// Finds agents by name.
-pub trait Directory: Send + Sync + 'static {
-    /// The agent of this name, or the default agent for calls without one (in versions without tenants, all
-    /// calls). `None` also if a request with these extensions may not know of the agent.
-    fn find(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<Agent>;
-
-    /// The names of all agents that a request with these extensions may know of.
-    fn names(&self, extensions: &http::Extensions) -> Vec<String> {
-        let _ = extensions;
-        Vec::new()
-    }
-
-    /// As [`Self::find`], for a lookup that the call repeats later: an implementation that records refused
-    /// calls does not record this one.
-    fn look_ahead(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<Agent> {
-        self.find(name, extensions)
-    }
 }
 
 impl fmt::Debug for Grpc {
@@ -169,13 +152,9 @@ impl Grpc {
             Behind::One(agent) => return Ok(agent.clone()),
             Behind::Many { directory, .. } => directory,
         };
-        let agent = directory.find(call.tenant(), extensions).ok_or_else(|| {
-            let why = match call.tenant() {
-                Some(_) => "there is no agent of this name",
-                None => return unnamed(&directory.names(extensions)),
-            };
-            Error::invalid_field("tenant", why)
-        })?;
+        let agent = directory
+            .find(call.tenant(), extensions)
+            .ok_or_else(|| refuse_tenant(&**directory, call.tenant(), extensions))?;
         call.set_tenant(None);
         Ok(agent)
     }
@@ -189,27 +168,6 @@ impl Grpc {
         let name = agent.options.agent_name.as_deref()?;
         Some((ANSWERED_BY, HeaderValue::from_str(name).ok()?))
     }
-}
-
-/// The metadata with the name of the agent that answered.
-const ANSWERED_BY: HeaderName = HeaderName::from_static("nuncio-agent");
-
-/// The maximum number of tenants that an error lists.
-const MAX_NAMED_TENANTS: usize = 20;
-
-/// The error for a call without a tenant if there is no default agent.
-fn unnamed(tenants: &[String]) -> Error {
-    let why = "required: it names the agent, and there is no default agent, which is the only one that versions \
-               without a tenant can reach";
-    let named = tenants.iter().take(MAX_NAMED_TENANTS).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let why = match tenants.len() {
-        0 => why.to_owned(),
-        count if count > MAX_NAMED_TENANTS => {
-            format!("{why}; tenants are {named} and {} more", count - MAX_NAMED_TENANTS)
-        }
-        _ => format!("{why}; tenants are {named}"),
-    };
-    Error::invalid_field("tenant", why)
 }
 
 /// True for gRPC with protobuf, the default message format. Others, such as gRPC-Web, have frames or messages

@@ -408,7 +408,18 @@ fn refuse_call(
 
 /// The response to a request that is refused before it is decoded.
 pub(super) fn refuse(headers: &HeaderMap, query: Option<&str>, error: &Error) -> Response {
-    error_answer(None, error, ErrorForm::of(headers, query, None))
+    refuse_request(None, None, headers, query, error)
+}
+
+/// The same for a request with this id, to this method.
+pub(super) fn refuse_request(
+    id: Option<&RawValue>,
+    method: Option<&str>,
+    headers: &HeaderMap,
+    query: Option<&str>,
+    error: &Error,
+) -> Response {
+    error_answer(id, error, ErrorForm::of(headers, query, method))
 }
 
 fn error_answer(id: Option<&RawValue>, error: &Error, form: ErrorForm) -> Response {

@@ -11,6 +11,7 @@ mod answer;
 mod body;
 mod card;
 mod context;
+mod directory;
 mod document;
 #[cfg(feature = "grpc")]
 mod grpc;
@@ -19,6 +20,7 @@ mod piece_body;
 mod refuse;
 mod rest;
 mod sealed;
+mod shared_root;
 mod sse;
 mod version;
 
@@ -37,13 +39,15 @@ use nuncio_protocol::{
 };
 
 #[cfg(feature = "grpc")]
-pub use self::grpc::{Directory, Grpc, is_grpc, unimplemented};
-use self::{card::Cards, version::Spoken};
+pub use self::grpc::{Grpc, is_grpc, unimplemented};
+use self::{card::Cards, directory::unknown_tenant, version::Spoken};
 pub use self::{
     card::{CardSigner, PublicBase},
+    directory::Directory,
     document::Document,
     refuse::{OnDenied, refuse},
     sealed::{AnswerForm, Relay, SealedCall, Subject},
+    shared_root::SharedRoot,
 };
 use crate::{
     memory::{MemoryAccount, MemoryUse, Reservation, exhausted},
@@ -81,8 +85,9 @@ pub struct BindOptions {
     pub keep_headers: Vec<HeaderName>,
     /// Called for each call that is refused because its credential does not permit the operation.
     pub on_denied: Option<OnDenied>,
-    /// The name of the agent among those of its port. Over gRPC it is in the metadata `nuncio-agent` of
-    /// responses to calls without a tenant.
+    /// The name of the agent among those of its port: calls may have it as their tenant, and no other. At the root of
+    /// the port, and over gRPC, a call without a tenant is answered with it in the header `nuncio-agent`. `None`: what
+    /// a tenant means is the agent's own affair.
     pub agent_name: Option<Arc<str>>,
 }
 
@@ -142,15 +147,26 @@ impl Inner {
         Err(Error::new(ErrorKind::PermissionDenied, why))
     }
 
+    /// Takes the agent's own name out of a call, where it has one: it was the way here, and is no part of a scope.
+    fn take_tenant(&self, call: &mut Call) -> Result<()> {
+        let (Some(name), Some(tenant)) = (&self.options.agent_name, call.tenant()) else { return Ok(()) };
+        if **name != *tenant {
+            return Err(unknown_tenant());
+        }
+        call.set_tenant(None);
+        Ok(())
+    }
+
     /// Executes a call for a caller that reaches the server under this base. Reserves memory for `copies` of
     /// the response until it is written.
     async fn carry_out(
         &self,
-        call: Call,
+        mut call: Call,
         cx: &CallContext,
         base: Option<&PublicBase>,
         copies: usize,
     ) -> Result<(Reply, Reservation)> {
+        self.take_tenant(&mut call)?;
         self.permit(call.op(), cx)?;
         let in_progress =
             self.options.memory.try_reserve(MemoryUse::Requests, size::call(&call) * CALL_COPIES);

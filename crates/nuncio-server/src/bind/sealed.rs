@@ -253,6 +253,11 @@ impl Inner {
     /// Passes a sealed call to the relay, if there is one; `None` if the call must be decoded.
     pub(super) async fn relay(&self, cx: &CallContext, call: SealedCall<'_>) -> Option<Result<Response>> {
         let relay = self.relay.as_deref()?;
+        let is_other = |tenant: &str| self.options.agent_name.as_deref().is_some_and(|name| name != tenant);
+        if call.glance.tenant.as_deref().is_some_and(is_other) {
+            // Refused when it is decoded.
+            return None;
+        }
         if let Err(error) = self.permit(call.op, cx) {
             return Some(Err(error));
         }

@@ -139,6 +139,11 @@ pub(super) fn jsonrpc_dialect(version: Version) -> &'static dyn Dialect {
     }
 }
 
+/// True for a JSON-RPC method of a version that has tenants.
+pub(super) fn takes_tenant(method: &str) -> bool {
+    jsonrpc_dialect(Version::V1_0).op(method).is_some()
+}
+
 /// The form of `error.data` for a caller. Older SDKs accept only an object; they send no version header,
 /// which exists since 1.0, and call methods that 1.0 does not have. Newer SDKs accept only a list, also when
 /// they speak the old version.

@@ -13,7 +13,7 @@ use super::{
     Core,
     capacity::TaskPermit,
     execution,
-    in_flight::{InFlightGuard, idempotency_key},
+    in_flight::InFlightGuard,
     live::LiveTaskRef,
     record::Recorder,
     stored_turn::TurnBody,
@@ -80,7 +80,7 @@ impl Core {
         mut req: Box<SendMessageRequest>,
         immediately: bool,
     ) -> Result<Admitted> {
-        let key = cx.idempotency_key.as_deref().map(|key| idempotency_key(key, &req)).transpose()?;
+        let key = self.idempotency_key(cx, &req)?;
         let (repeat_id, context) = match &key {
             Some(key) => {
                 let names = self.sends.names().await?;
@@ -165,7 +165,7 @@ impl Core {
         let Some(id) = req.message.task_id.clone() else {
             return Err(Error::invalid_field("message.taskId", "required"));
         };
-        let key = cx.idempotency_key.as_deref().map(|key| idempotency_key(key, &req)).transpose()?;
+        let key = self.idempotency_key(cx, &req)?;
         let live = self.live(scope, &id).await?;
         let webhook = self.inline_webhook(cx, &id, &mut req.configuration)?;
         if let Some(webhook) = &webhook {
@@ -289,7 +289,7 @@ impl Core {
         }
         let waiting: usize = state.queue.iter().map(|turn| size::message(turn.message())).sum();
         let bytes = state.bytes.get() + waiting + size::message(&turn.job.message);
-        let most = self.agent.current().max_task_bytes;
+        let most = self.agent.rules().max_task_bytes;
         if bytes > most {
             let why =
                 format!("with this message the task would have more than {most} bytes (max_task_bytes)");

@@ -1,6 +1,6 @@
 //! The agent of a runtime: its name, card and executor, and the checks that follow from the card.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::{ArcSwap, Guard};
 use nuncio_protocol::{
@@ -34,10 +34,24 @@ pub(super) struct Agent {
 pub(super) struct Current {
     pub(super) card: Arc<AgentCard>,
     pub(super) executor: Arc<dyn Executor>,
+    pub(super) rules: Rules,
+}
+
+/// How messages are taken and how long their callers and executors may take.
+#[derive(Clone, Copy)]
+pub(super) struct Rules {
     /// The maximum number of parts of a message.
     pub(super) parts: usize,
     /// The maximum number of bytes of a task.
     pub(super) max_task_bytes: usize,
+    /// How long a blocking send waits.
+    pub(super) blocking_ceiling: Duration,
+    /// How long an executor may say nothing; `None`: for ever.
+    pub(super) silence: Option<Duration>,
+    /// A task ends when whoever waits for it has left.
+    pub(super) cancel_on_disconnect: bool,
+    /// A message id stands for an idempotency key where there is none.
+    pub(super) dedupe_message_id: bool,
 }
 
 impl Agent {
@@ -45,16 +59,14 @@ impl Agent {
         self.current.load()
     }
 
-    /// Replaces the card, the executor and the limits for new calls and executions.
-    pub(super) fn replace(
-        &self,
-        mut card: AgentCard,
-        executor: Arc<dyn Executor>,
-        parts: usize,
-        max_task_bytes: usize,
-    ) {
+    pub(super) fn rules(&self) -> Rules {
+        self.current().rules
+    }
+
+    /// Gives new calls and executions this card, this executor and these rules.
+    pub(super) fn replace(&self, mut card: AgentCard, executor: Arc<dyn Executor>, rules: Rules) {
         self.declared.on(&mut card);
-        self.current.store(Arc::new(Current { card: Arc::new(card), executor, parts, max_task_bytes }));
+        self.current.store(Arc::new(Current { card: Arc::new(card), executor, rules }));
     }
 
     /// The scope of the tasks that this call can see.
@@ -120,17 +132,16 @@ impl Agent {
 
     /// The error of an event that would make its task larger than `max_task_bytes`.
     pub(super) fn too_large(&self) -> Error {
-        let most = self.current().max_task_bytes;
+        let most = self.rules().max_task_bytes;
         let why = format!("the task has reached its limit of {most} bytes (max_task_bytes) and was stopped");
         Error::new(ErrorKind::ResourceExhausted, why)
     }
 
     /// Refuses a message that is over a limit, or has a part of a media type that the agent does not accept.
     pub(super) fn check_message(&self, message: &Message, limits: &Limits) -> Result<()> {
-        let current = self.current();
-        let most = current.parts;
-        if size::message(message) > current.max_task_bytes {
-            let why = format!("a task may have {} bytes (max_task_bytes)", current.max_task_bytes);
+        let Rules { parts: most, max_task_bytes, .. } = self.rules();
+        if size::message(message) > max_task_bytes {
+            let why = format!("a task may have {max_task_bytes} bytes (max_task_bytes)");
             return Err(Error::new(ErrorKind::PayloadTooLarge, why));
         }
         if message.parts.len() > most {

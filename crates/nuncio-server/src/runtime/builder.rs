@@ -7,7 +7,7 @@ use nuncio_protocol::{AgentCard, Caller, Interceptor, Interceptors};
 
 use super::{
     Core, Retention, Runtime,
-    agent::{Agent, Current, ExtendedCard},
+    agent::{Agent, Current, ExtendedCard, Rules},
     capacity::Capacity,
     cursor::Cursors,
     executor::Executor,
@@ -96,6 +96,8 @@ pub struct RuntimeBuilder {
     extended_card_is_open: bool,
     refused_media_types: Vec<String>,
     any_media_type: bool,
+    cancel_on_disconnect: bool,
+    dedupe_message_id: bool,
     declared: Declared,
     hooks: Interceptors,
     #[cfg(feature = "push")]
@@ -119,6 +121,8 @@ impl RuntimeBuilder {
             extended_card_is_open: false,
             refused_media_types: Vec::new(),
             any_media_type: false,
+            cancel_on_disconnect: false,
+            dedupe_message_id: false,
             declared: Declared::default(),
             hooks: Interceptors::default(),
             #[cfg(feature = "push")]
@@ -175,6 +179,32 @@ impl RuntimeBuilder {
     /// Sets the maximum number of bytes of a task.
     pub fn max_task_bytes(mut self, most: usize) -> Self {
         self.limits.max_task_bytes = most;
+        self
+    }
+
+    /// The longest time that a blocking send waits: see [`Limits::blocking_ceiling`].
+    pub fn blocking_ceiling(mut self, ceiling: Duration) -> Self {
+        self.limits.blocking_ceiling = ceiling;
+        self
+    }
+
+    /// The longest time that an executor may say nothing: see [`Limits::silence`].
+    pub fn silence(mut self, limit: Option<Duration>) -> Self {
+        self.limits.silence = limit;
+        self
+    }
+
+    /// Cancels a task when the caller that waits for it has left: the connection of a blocking or streaming send
+    /// closes while the task runs, and nobody else follows it. Otherwise tasks go on, and their callers come back.
+    pub fn cancel_on_disconnect(mut self, cancel: bool) -> Self {
+        self.cancel_on_disconnect = cancel;
+        self
+    }
+
+    /// Takes a message whose `messageId` its caller has used before for a repeat, as under an `Idempotency-Key`. One
+    /// with other content is refused. Only for callers that make a new id for each message.
+    pub fn dedupe_message_id(mut self, dedupe: bool) -> Self {
+        self.dedupe_message_id = dedupe;
         self
     }
 
@@ -254,17 +284,30 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Replaces the card, the executor and the limits of parts and bytes of an existing runtime, and nothing
-    /// else: see [`Runtime::replace`].
+    /// Gives the card, the executor, the bounds on parts and on bytes of a task, and the rules on waiting, silence,
+    /// callers that leave and repeated message ids to a runtime that is there, in place of its own, and leaves
+    /// everything else there as it is: see [`Runtime::replace`].
     pub fn give_to(self, runtime: &Runtime) {
-        let Limits { parts, max_task_bytes, .. } = self.limits;
-        runtime.core.agent.replace(self.card, self.executor, parts, max_task_bytes);
+        let rules = self.rules();
+        runtime.core.agent.replace(self.card, self.executor, rules);
+    }
+
+    fn rules(&self) -> Rules {
+        Rules {
+            parts: self.limits.parts,
+            max_task_bytes: self.limits.max_task_bytes,
+            blocking_ceiling: self.limits.blocking_ceiling,
+            silence: self.limits.silence,
+            cancel_on_disconnect: self.cancel_on_disconnect,
+            dedupe_message_id: self.dedupe_message_id,
+        }
     }
 
     /// Builds the runtime. With a durable store, or with a [`Retention`], it spawns recovery and pruning, so
     /// it must be called within Tokio.
     #[must_use]
     pub fn build(mut self) -> Runtime {
+        let rules = self.rules();
         let name = self.agent.unwrap_or_else(|| self.card.name.as_str().into());
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
         #[cfg(feature = "push")]
@@ -280,8 +323,7 @@ impl RuntimeBuilder {
                 current: ArcSwap::from_pointee(Current {
                     card: Arc::new(self.card),
                     executor: self.executor,
-                    parts: self.limits.parts,
-                    max_task_bytes: self.limits.max_task_bytes,
+                    rules,
                 }),
                 declared: self.declared,
                 extended_card: self.extended_card,

@@ -314,7 +314,7 @@ pub(super) fn stop(live: &LiveTaskRef, why: Stop) -> bool {
 
 /// Returns when nothing was recorded for the time of the silence watchdog; never if there is none.
 async fn silence(core: &Core, live: &LiveTaskRef) {
-    match core.limits.silence {
+    match core.agent.rules().silence {
         Some(limit) => Box::pin(silence_of(core, live, limit)).await,
         None => std::future::pending().await,
     }
@@ -326,8 +326,9 @@ async fn silence_of(core: &Core, live: &LiveTaskRef, limit: Duration) {
         if timeout(limit, changed).await.is_err()
             && core.journal.check().is_ok()
             && !live.lock().awaits_store()
+            && !live.lock().state().is_interrupted()
         {
-            // An agent that waits for the store is not silent.
+            // An agent that waits for the store, or for its caller, is not to blame.
             return;
         }
     }

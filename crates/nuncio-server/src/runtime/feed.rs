@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Core,
+    attendance::Attendance,
     live::{LiveTask, LiveTaskRef},
     state::{Phase, State},
 };
@@ -86,6 +87,8 @@ pub(super) struct Feed {
     until: Until,
     ended: bool,
     draining: CancellationToken,
+    /// Its caller, where tasks end without one.
+    attendance: Option<Attendance>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -119,7 +122,24 @@ impl Feed {
         core.until_committed(&live, cursor).await?;
         let (core, draining) = (Arc::clone(core), core.lifecycle.draining.clone());
         let page = PageSize(PAGE);
-        Ok(Self { core, live, cursor, buffer, page, until, ended, draining, _permit: permit })
+        Ok(Self {
+            core,
+            live,
+            cursor,
+            buffer,
+            page,
+            until,
+            ended,
+            draining,
+            attendance: None,
+            _permit: permit,
+        })
+    }
+
+    /// Ends the task when this stream is dropped before its end, where the agent wants that.
+    pub(super) fn attended(mut self, by: fn(&Core, &LiveTaskRef) -> Option<Attendance>) -> Self {
+        self.attendance = by(&self.core, &self.live.0);
+        self
     }
 
     /// Waits for the first event, then returns the stream that begins with it.
@@ -142,6 +162,16 @@ impl Feed {
     }
 
     async fn next(&mut self) -> Option<Result<StreamItem>> {
+        let item = self.pull().await;
+        if (self.ended || item.is_none())
+            && let Some(attendance) = self.attendance.take()
+        {
+            attendance.end();
+        }
+        item
+    }
+
+    async fn pull(&mut self) -> Option<Result<StreamItem>> {
         loop {
             if let Some(item) = self.buffer.pop_front() {
                 self.cursor = item.seq().unwrap_or(self.cursor).max(self.cursor);

@@ -9,6 +9,7 @@ use std::{
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use nuncio_protocol::{CallContext, ContextId, Error, Result, SendMessageRequest, Seq};
 use parking_lot::{Mutex, MutexGuard};
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tokio::{
     sync::{OnceCell, watch},
@@ -191,17 +192,47 @@ impl Names {
     }
 }
 
-pub(super) fn idempotency_key(key: &str, req: &SendMessageRequest) -> Result<IdempotencyKey> {
-    if key.is_empty() || key.len() > 256 {
-        return Err(Error::invalid_field("Idempotency-Key", "expected 1 to 256 bytes"));
+/// The most bytes of an idempotency key.
+const MAX_KEY_BYTES: usize = 256;
+
+/// Begins the keys that are message ids. No header can have it, so that no caller's key is taken for one.
+const MESSAGE_ID: &str = "\u{1f}messageId:";
+
+impl Core {
+    /// The key of a send: the caller's own, or else the id of its message, where the agent wants that.
+    pub(super) fn idempotency_key(
+        &self,
+        cx: &CallContext,
+        req: &SendMessageRequest,
+    ) -> Result<Option<IdempotencyKey>> {
+        if let Some(key) = cx.idempotency_key.as_deref() {
+            if key.is_empty() || key.len() > MAX_KEY_BYTES {
+                let why = format!("expected 1 to {MAX_KEY_BYTES} bytes");
+                return Err(Error::invalid_field("Idempotency-Key", why));
+            }
+            return Ok(Some(IdempotencyKey { key: key.into(), digest: digest(req)? }));
+        }
+        if !self.agent.rules().dedupe_message_id {
+            return Ok(None);
+        }
+        // How its caller waits this time is no part of what is said.
+        let key = format!("{MESSAGE_ID}{}", req.message.message_id.as_str());
+        Ok(Some(IdempotencyKey { key: key.into(), digest: digest(&req.message)? }))
     }
-    let json = serde_json::to_vec(req).map_err(Error::internal)?;
-    Ok(IdempotencyKey { key: key.into(), digest: Sha256::digest(&json).into() })
+}
+
+fn digest(said: &impl Serialize) -> Result<[u8; 32]> {
+    Ok(Sha256::digest(serde_json::to_vec(said).map_err(Error::internal)?).into())
 }
 
 fn same_request(digest: [u8; 32], key: &IdempotencyKey) -> Result<()> {
     if digest == key.digest {
         return Ok(());
     }
-    Err(Error::invalid_field("Idempotency-Key", "was used with another request; take a new key"))
+    let (field, why) = if key.key.starts_with(MESSAGE_ID) {
+        ("message.messageId", "was used with another message; take a new id")
+    } else {
+        ("Idempotency-Key", "was used with another request; take a new key")
+    };
+    Err(Error::invalid_field(field, why))
 }

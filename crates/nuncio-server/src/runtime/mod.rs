@@ -16,6 +16,8 @@ mod agent;
 
 mod admit;
 
+mod attendance;
+
 mod capacity;
 
 mod lifecycle;
@@ -67,7 +69,7 @@ use nuncio_protocol::{
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::{
-    agent::{Agent, Current},
+    agent::Agent,
     capacity::Capacity,
     cursor::Cursors,
     in_flight::Sends,
@@ -181,7 +183,7 @@ impl Core {
 
     /// The time until which a blocking call of this caller may wait.
     fn patience(&self, cx: &CallContext) -> Instant {
-        let ceiling = Instant::now() + self.limits.blocking_ceiling;
+        let ceiling = Instant::now() + self.agent.rules().blocking_ceiling;
         cx.deadline.map_or(ceiling, |deadline| ceiling.min(deadline.into()))
     }
 
@@ -284,8 +286,7 @@ impl Runtime {
     /// theirs. Extensions that the runtime declared on its first card are declared on this one too. Name,
     /// limits and hooks stay as built.
     pub fn replace(&self, card: AgentCard, executor: Arc<dyn Executor>) {
-        let Current { parts, max_task_bytes, .. } = **self.core.agent.current();
-        self.core.agent.replace(card, executor, parts, max_task_bytes);
+        self.core.agent.replace(card, executor, self.core.agent.rules());
     }
 
     /// True until [`Self::drain`] is called.

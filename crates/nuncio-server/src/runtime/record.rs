@@ -351,7 +351,7 @@ impl Recorder {
     /// Earlier events are kept. The runtime's own entries are not limited: they are few and small, and one of
     /// them holds the reason.
     fn refuse_too_large(&self, state: &mut State, bytes: usize) -> Result<()> {
-        if state.bytes.get().saturating_add(bytes) > self.core.agent.current().max_task_bytes {
+        if state.bytes.get().saturating_add(bytes) > self.core.agent.rules().max_task_bytes {
             state.stop(Stop::TooLarge);
             return Err(self.core.agent.too_large());
         }

@@ -20,6 +20,7 @@ use super::{
     admit::Admitted,
     agent::Current,
     conversation::Conversation,
+    attendance::Attendance,
     cursor::Cursor,
     execution,
     feed::{self, Feed, Start, Until},
@@ -283,7 +284,12 @@ impl Operations {
             }
             Admitted::Replied(reply) => return Answered::With(SendMessageResponse::Message(reply)),
         };
-        match core.answer(&live, turn, cx, wait).await {
+        let attendance = wait.then(|| Attendance::of_sender(core, &live)).flatten();
+        let answer = core.answer(&live, turn, cx, wait).await;
+        if let Some(attendance) = attendance {
+            attendance.end();
+        }
+        match answer {
             Ok(response) => Answered::With(response),
             Err(error) if live.lock().is_lost() => Answered::Lost(live, turn, error),
             Err(error) => Answered::Refused(error),
@@ -302,7 +308,8 @@ impl Operations {
         // `returnImmediately` has no meaning for a stream (spec 3.2.2).
         match core.admit(cx, &scope, req, false).await? {
             Admitted::Queued(live) => {
-                Ok(Feed::open(core, live, permit, Start::Snapshot, Until::Terminal).await?.into_stream())
+                let feed = Feed::open(core, live, permit, Start::Snapshot, Until::Terminal).await?;
+                Ok(feed.attended(Attendance::of_subscriber).into_stream())
             }
             Admitted::Task(live, Begun { turn, task }) => {
                 // The stream of a follow-up begins with the task at its turn (trap T-33), that of a new task
@@ -310,6 +317,7 @@ impl Operations {
                 let start = task.map_or(Start::After(turn), |task| Start::From(turn, Box::new(task)));
                 Feed::open(core, live, permit, start, Until::Answered(turn))
                     .await?
+                    .attended(Attendance::of_sender)
                     .first(history_length)
                     .await
             }
@@ -319,13 +327,15 @@ impl Operations {
                     // Like a send that is no longer in flight: the stream begins with the current task.
                     return Feed::open(core, live, permit, Start::Snapshot, until)
                         .await?
+                        .attended(Attendance::of_sender)
                         .first(history_length)
                         .await;
                 };
                 check_last_event_id(after, live.standing()?.0)?;
                 // A client that resumes has seen the beginning, so the response does not wait for the next
                 // event.
-                Ok(Feed::open(core, live, permit, Start::After(after), until).await?.into_stream())
+                let feed = Feed::open(core, live, permit, Start::After(after), until).await?;
+                Ok(feed.attended(Attendance::of_sender).into_stream())
             }
             Admitted::Known(id) => {
                 // Nothing was started, so the call may still be refused.
@@ -384,14 +394,16 @@ impl Operations {
                 return feed::replay(core, scope, id, after).await;
             }
             let permit = core.capacity.stream_permit()?;
-            return Ok(Feed::open(core, live, permit, Start::After(after), until).await?.into_stream());
+            let feed = Feed::open(core, live, permit, Start::After(after), until).await?;
+            return Ok(feed.attended(Attendance::of_subscriber).into_stream());
         }
         // A repeated send gets the ended task as its answer; the refusal of REQ-144 is for subscriptions.
         if ended && matches!(until, Until::Terminal) {
             return Err(Error::new(ErrorKind::UnsupportedOperation, "the task has ended; get it instead"));
         }
         let permit = core.capacity.stream_permit()?;
-        Feed::open(core, live, permit, Start::Snapshot, until).await?.first(history_length).await
+        let feed = Feed::open(core, live, permit, Start::Snapshot, until).await?;
+        feed.attended(Attendance::of_subscriber).first(history_length).await
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use nuncio_protocol::{Error, Message, Result, Seq, StreamItem, Task, TaskState};
 use tokio_util::sync::CancellationToken;
 
-use super::{text_stream::PendingText, turn::Turn};
+use super::{attendance::Attending, text_stream::PendingText, turn::Turn};
 use crate::{
     memory::{MemoryAccount, TaskSize},
     size,
@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) pushes: bool,
     /// The number of open streams.
     pub(super) followers: usize,
+    /// The callers that wait, where tasks end without them.
+    pub(super) attending: Attending,
     /// Recent events, in order and without a gap up to the last committed one; empty while there is no
     /// stream.
     ring: VecDeque<StreamItem>,
@@ -216,6 +218,7 @@ impl State {
             memo: None,
             pushes: false,
             followers: 0,
+            attending: Attending::default(),
             ring: VecDeque::new(),
             running: None,
             queue: VecDeque::new(),

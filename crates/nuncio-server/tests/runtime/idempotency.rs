@@ -34,7 +34,7 @@ impl Counted {
             let inner = Arc::clone(&inner);
             async move { nuncio_server::Executor::execute(&*inner, cx, out).await }
         });
-        let harness = Harness::with(executor, |builder| builder.limits(limits));
+        let harness = Harness::with(executor, |builder| builder.limits(limits).dedupe_message_id(true));
         Self { harness: harness.calling(|cx| cx.idempotency_key = Some("k-1".to_owned())), executions }
     }
 
@@ -276,4 +276,33 @@ async fn a_follow_up_that_is_repeated_while_it_runs_is_joined() {
     let (first, again) = tokio::join!(counted.harness.task(reply.clone()), counted.harness.task(reply));
     assert_eq!(first.unwrap(), again.unwrap());
     assert_eq!(counted.executions(), 2);
+}
+
+/// Where the agent wants that; a key of the caller comes first.
+#[tokio::test(start_paused = true)]
+async fn a_message_id_stands_for_a_key() {
+    let counted = Counted::new([Step::Working, Step::Artifact("a", "x")]);
+    let harness = counted.harness.calling(|cx| cx.idempotency_key = None);
+    let first = harness.task(request("hi")).await.unwrap();
+    let again = Say::from("hi").change(|request| request.message.message_id = "m-1".into()).history(0);
+    let repeated = harness.task(again).await.unwrap();
+    assert_eq!((&repeated.id, counted.executions()), (&first.id, 1), "however its caller waits");
+    let error = harness.task(request("something else")).await.unwrap_err();
+    assert_eq!(error.violations()[0].field, "message.messageId");
+    let other = Say::from("hi").change(|request| request.message.message_id = "m-2".into());
+    assert_ne!(harness.task(other).await.unwrap().id, first.id, "another id is another message");
+    assert_ne!(harness.as_caller("ann").task(request("hi")).await.unwrap().id, first.id, "of somebody else");
+    let keyed = counted.harness.task(request("hi")).await.unwrap();
+    assert_ne!(keyed.id, first.id, "a key is no message id");
+    assert_eq!(counted.executions(), 4);
+    // Nobody can ask for it by a key.
+    let forged = harness.calling(|cx| cx.idempotency_key = Some("messageId:m-1".to_owned()));
+    assert_ne!(forged.task(request("hi")).await.unwrap().id, first.id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_id_may_be_reused_unless_the_agent_says_otherwise() {
+    let harness = Harness::new(ScriptedExecutor::steps([Step::Completed]));
+    let first = harness.task(request("hi")).await.unwrap();
+    assert_ne!(harness.task(request("hi")).await.unwrap().id, first.id);
 }

@@ -292,6 +292,12 @@ async fn a_silent_agent_fails_when_there_is_a_watchdog_and_every_word_counts_as_
         let harness = Harness::with(ScriptedExecutor::steps(steps), |builder| builder.limits(limits.clone()));
         assert_eq!(summary(&harness.task("hi").await.unwrap()), expected);
     }
+    // It waits for its caller, and is not to blame.
+    let steps = [Step::AuthRequired("log in"), Step::Sleep(secs(60)), Step::Completed];
+    let harness = Harness::with(ScriptedExecutor::steps(steps), |builder| builder.limits(limits));
+    let asked = harness.task("hi").await.unwrap();
+    assert_eq!(asked.status.state, TaskState::AuthRequired);
+    harness.until(&asked.id, TaskState::Completed).await.unwrap();
     let harness = Harness::new(ScriptedExecutor::steps([Step::Working, Step::Hang]));
     let mut stream = harness.stream("hi").await.unwrap();
     next_line(&mut stream).await;

@@ -173,7 +173,13 @@ const HUB: &[Row] = &[
         None,
         "Maximum number of finished tasks in memory [default: 100,000]",
     ),
-    row("default", "default_agent", Text("NAME"), None, "The agent that also answers at the root"),
+    row(
+        "default",
+        "default_agent",
+        Text("NAME"),
+        None,
+        "The agent that also answers at the root [default: the only one]",
+    ),
     row(
         "allow-anonymous",
         "identity.anonymous",

@@ -4,8 +4,8 @@ use std::{path::Path, process::ExitCode};
 
 use anyhow::Result;
 use nuncio_hub::admin::api::{
-    AddAgent, Agent, AgentDetails, AgentHealth, AgentSettings, ChangeAgent, Interface, ListAgents, NewAgent,
-    RefreshAgent, RemoveAgent, ShowAgent, TaskMode,
+    AddAgent, AddedAgent, Agent, AgentDetails, AgentHealth, AgentSettings, ChangeAgent, Interface,
+    ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent, TaskMode,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -102,16 +102,25 @@ fn done(format: Format, document: &impl Serialize, note: &str) -> Result<()> {
     }
 }
 
-fn added(details: &AgentDetails, format: Format) -> Result<()> {
-    let Agent { name, card_url, health: state, .. } = &details.agent;
+fn added(added: &AddedAgent, format: Format) -> Result<()> {
+    let Agent { name, card_url, health: state, .. } = &added.details.agent;
     match format {
-        Format::Json => output::json(details),
+        Format::Json => output::json(added),
         Format::Human => {
             output::row(card_url)?;
             output::note(&format!("{name} is added, and stays so after a restart; it is {}", health(state)));
+            added.root_lost.as_deref().map(root_lost).iter().for_each(|note| output::note(note));
             Ok(())
         }
     }
+}
+
+/// A note on the agent that answered at the root as long as it was the only one.
+pub(super) fn root_lost(name: &str) -> String {
+    format!(
+        "no agent answers at the root any more: {name} did, and is not the only one now; set default_agent = \"{name}\" \
+         in nuncio.toml, or start the hub with --default {name}"
+    )
 }
 
 /// Reads a JSON object from a file or from stdin.

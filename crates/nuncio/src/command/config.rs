@@ -14,7 +14,7 @@ use nuncio_hub::{
 };
 use serde_json::json;
 
-use super::hint::program;
+use super::{agent::root_lost, hint::program};
 use crate::{
     args::{Admin, ConfigCommand, Init, log_filter},
     exit,
@@ -111,6 +111,7 @@ async fn reload(hub: &Admin, force: bool, format: Format) -> Result<()> {
             output::line(&format!("{what}: {}", names.join(", ")))?;
         }
     }
+    changes.root_lost.as_deref().map(root_lost).iter().for_each(|note| output::note(note));
     output::note(if any {
         "the configuration is reloaded"
     } else {

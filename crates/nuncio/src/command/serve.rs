@@ -60,9 +60,11 @@ fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> 
             .iter()
             .map(|agent| json!({ "name": agent.name, "url": agent.url, "card": agent.card_url }))
             .collect();
+        let default = served.iter().find(|agent| agent.is_default).map(|agent| &agent.name);
         return output::json(&json!({
             "listen": hub.address().to_string(),
             "agents": agents,
+            "defaultAgent": default,
             "admin": hub.administered().map(|admin| json!({
                 "listen": admin.address.to_string(), "tokenFile": admin.token_file,
             })),
@@ -85,6 +87,9 @@ fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> 
         ))?;
     }
     output::line("")?;
+    if let Some(default) = served.iter().find(|agent| agent.is_default) {
+        output::note(&format!("{} also answers at {}", default.name, hub.local_url()));
+    }
     if served.is_empty() {
         output::note(&format!("there are no agents yet; add one with `{} agent add NAME URL`", program()));
     }

@@ -15,7 +15,7 @@ routes! {
     ListAgents: GET "/agents", "agents.list" {} -> Agents;
 
     /// Adds a remote agent, which speaks A2A at a URL. It is stored and served again after a restart.
-    AddAgent: POST "/agents", "agents.add" { body agent: NewAgent, } -> AgentDetails,
+    AddAgent: POST "/agents", "agents.add" { body agent: NewAgent, } -> AddedAgent,
         status CREATED, trail AgentAdded;
 
     /// Shows an agent with its cards.
@@ -136,6 +136,18 @@ pub struct AgentDetails {
     /// The card of the remote agent, as it was received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_card: Option<Value>,
+}
+
+/// An agent that was added.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AddedAgent {
+    #[serde(flatten)]
+    pub details: AgentDetails,
+    /// The agent that answered at the root until now, because it was the only one. Now none does: `default_agent`
+    /// or `--default` names one that should.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_lost: Option<String>,
 }
 
 /// An agent to add: its name, and the keys that a configuration file has below `[agents.NAME]`.

@@ -42,4 +42,8 @@ pub struct Reloaded {
     pub parts: Vec<String>,
     /// Keys that take effect when the hub restarts.
     pub needs_restart: Vec<String>,
+    /// The agent that answered at the root until now. Now none does: `default_agent` or `--default` names one that
+    /// should.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_lost: Option<String>,
 }

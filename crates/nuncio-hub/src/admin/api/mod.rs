@@ -33,9 +33,9 @@ pub(super) use self::path::{is_near, names};
 pub use self::{
     about::{About, ShowAbout, ShowDocument},
     agents::{
-        AddAgent, Agent, AgentDetails, AgentHealth, AgentOrigin, AgentSettings, Agents, ChangeAgent,
-        HealthState, Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent, ShowAgentHealth,
-        TaskMode,
+        AddAgent, AddedAgent, Agent, AgentDetails, AgentHealth, AgentOrigin, AgentSettings, Agents,
+        ChangeAgent, HealthState, Interface, ListAgents, NewAgent, RefreshAgent, RemoveAgent, ShowAgent,
+        ShowAgentHealth, TaskMode,
     },
     config::{ConfigInForce, ReloadConfig, ReloadOptions, Reloaded, ShowConfig},
     deliveries::{

@@ -31,7 +31,6 @@ use super::{
 };
 use crate::{
     config,
-    fleet::Fleet,
     identity::Identity,
     registry,
     trail::{Trail, Writer},
@@ -97,8 +96,7 @@ async fn api() -> (Router, Arc<AtomicUsize>, Writer) {
     let wake = Arc::new(move || {
         wakes.fetch_add(1, Ordering::Relaxed);
     });
-    let fleet = Arc::new(Fleet::new(None));
-    let registry = registry::tests::registry(&store, &fleet, &MasterKey::random()).await;
+    let (registry, fleet) = registry::tests::registry(&store, &MasterKey::random()).await;
     let (trail, writer) = Trail::new(&store);
     let identity = Identity::open(&config::Identity::default(), &store, trail, true).await.unwrap();
     let (is_volatile, reloader) = (true, Arc::default());

@@ -77,22 +77,22 @@ fn agent(urls: &AgentUrls, name: &str, settings: &Command, isolation: &Isolation
         .limits(Limits { cancel_grace, ..Limits::default() })
 }
 
-/// The card of an agent that runs the program.
+/// The card of an agent that runs the program. What the program is for, only the operator can say; without that the card
+/// says what is known of it.
 fn card(urls: &AgentUrls, name: &str, settings: &Command) -> AgentCard {
     let mut card = super::card(urls, name);
-    let program = settings.line.program.rsplit('/').next().unwrap_or_default();
-    card.description = settings.description.clone().unwrap_or_else(|| format!("Runs {program}."));
-    let (input, output) = match settings.format {
-        Format::Text => (text::INPUT, text::OUTPUT),
-        Format::Json => (json::INPUT, json::OUTPUT),
+    let (input, output, takes) = match settings.format {
+        Format::Text => (text::INPUT, text::OUTPUT, "Takes the text of a message and answers with text."),
+        Format::Json => (json::INPUT, json::OUTPUT, "Takes any message and answers with artifacts."),
     };
     let owned = |modes: &[&str]| modes.iter().map(|&mode| mode.to_owned()).collect();
     (card.default_input_modes, card.default_output_modes) = (owned(input), owned(output));
+    card.description = "A program that runs once for each message.".to_owned();
     card.skills = vec![AgentSkill {
-        id: name.to_owned(),
-        name: name.to_owned(),
-        description: card.description.clone(),
-        tags: if settings.tags.is_empty() { vec!["program".to_owned()] } else { settings.tags.clone() },
+        id: "message".to_owned(),
+        name: "Message".to_owned(),
+        description: takes.to_owned(),
+        tags: vec!["program".to_owned()],
         ..AgentSkill::default()
     }];
     card

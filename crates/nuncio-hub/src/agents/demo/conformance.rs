@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use nuncio_protocol::{
-    AgentCard, AgentExtension, AgentInterface, Artifact, Error, ErrorKind, Part, Result, TaskState, Version,
+    AgentCard, AgentExtension, Artifact, Error, ErrorKind, Part, Result, TaskState, Version,
 };
 use nuncio_server::{Emitter, ExecContext, Executor, Runtime, RuntimeBuilder};
 use serde_json::json;
@@ -193,11 +193,6 @@ pub(super) fn agent(mut card: AgentCard, profile: Option<Profile>) -> RuntimeBui
             // The v0.3 kit expects a refusal of the extended card without credentials, and the hub has none
             // yet.
             card.capabilities.extended_agent_card = Some(false);
-            // The v0.3 kit parses gRPC addresses as URLs, unlike the SDKs.
-            let is_bare = |interface: &&mut AgentInterface| !interface.url.contains("://");
-            for interface in card.supported_interfaces.iter_mut().filter(is_bare) {
-                interface.url.insert_str(0, "http://");
-            }
         }
         Some(Profile::Full) => speak_only(&mut card, Version::V1_0),
         Some(Profile::Minimal) => {

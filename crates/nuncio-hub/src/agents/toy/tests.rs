@@ -35,7 +35,7 @@ impl Hub {
     async fn new() -> Self {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let factory: AgentFactory = registry::tests::factory(&store).await;
-        let fleet = Arc::new(Fleet::new(None));
+        let fleet = Arc::new(Fleet::new(&factory.urls));
         let options = BindOptions::default();
         let (routes, _) = RouteTable::new(&fleet, &store, &factory.urls, &options).await.unwrap();
         let requests = Requests::new(Arc::clone(&factory.telemetry.metrics));
@@ -114,6 +114,8 @@ async fn other_settings_go_on_with_its_runtime_if_it_says_so() {
 #[tokio::test]
 async fn its_route_is_below_the_path_of_its_agents() {
     let hub = Hub::new().await;
+    // Otherwise the only agent answers there.
+    hub.fleet.set_default(Some("nobody"));
     assert_eq!(hub.configure("growl", 1).await, None);
     assert_eq!(hub.get("/agents/bear/toy/ear").await, (StatusCode::OK, "a toy called bear".to_owned()));
     let (status, unknown) = hub.get("/agents/wolf/toy/ear").await;

@@ -71,12 +71,6 @@ pub struct Command {
     /// may hold its output open after its end.
     #[serde(skip)]
     pub grace: Duration,
-    /// The description of its agent.
-    #[serde(skip)]
-    pub description: Option<String>,
-    /// The tags of its agent.
-    #[serde(skip)]
-    pub tags: Vec<String>,
 }
 
 /// A program and its arguments.
@@ -146,9 +140,7 @@ impl Keys for Command {
     const KEY: &'static str = "command";
     const EXAMPLE: &'static str = "coder";
 
-    fn into_kind(mut self, agent: &Agent) -> Result<AgentKind, String> {
-        self.description.clone_from(&agent.description);
-        self.tags.clone_from(&agent.tags);
+    fn into_kind(self, _: &Agent) -> Result<AgentKind, String> {
         self.validate()?;
         Ok(AgentKind::Command(Box::new(self)))
     }
@@ -206,8 +198,6 @@ impl Command {
             pace: DEFAULT_PACE,
             earlier_turns: EarlierLimit::default().turns,
             earlier_bytes: EarlierLimit::default().bytes,
-            description: None,
-            tags: Vec::new(),
         }
     }
 

@@ -69,3 +69,10 @@ pub enum Profile {
     /// As the v0.3 test kit expects: each message ends in INPUT_REQUIRED after a while.
     V03,
 }
+
+impl Profile {
+    /// True if its kit reads addresses of gRPC as URLs.
+    pub(crate) fn wants_grpc_urls(self) -> bool {
+        self == Self::V03
+    }
+}

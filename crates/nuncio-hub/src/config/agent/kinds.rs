@@ -141,6 +141,11 @@ impl Table<'_> {
         self.node.find(key).is_some_and(|node| matches!(node.value, Value::Bool(true)))
     }
 
+    /// True for this text.
+    pub(super) fn is_text(&self, key: &[&str], text: &str) -> bool {
+        self.node.find(key).is_some_and(|node| matches!(&node.value, Value::Text(own) if own == text))
+    }
+
     /// True for a list without items, and for an absent one.
     pub(super) fn is_empty(&self, key: &[&str]) -> bool {
         self.node.find(key).is_none_or(|node| matches!(&node.value, Value::List(items) if items.is_empty()))

@@ -1,6 +1,7 @@
 //! The agents that the hub serves: the keys of all agents here, those of a kind in its own file.
 
 mod auth;
+mod card;
 mod command;
 mod command_line;
 mod demo;
@@ -11,9 +12,11 @@ mod remote;
 use nuncio_protocol::Version;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IgnoredAny};
+use url::Url;
 
 pub use self::{
     auth::{Auth, ClientIdentity, Credential, OAuth2},
+    card::{Extension, Provider, Skill},
     command::{Command, CommandLine, Environment, Format},
     demo::{Demo, Profile},
     name::AgentName,
@@ -24,9 +27,9 @@ pub(crate) use self::{
     kinds::{AgentTable, KINDS, Kind, order},
 };
 use super::{
-    AgentLimits, AgentPush, Cards, fields,
+    AgentCalls, AgentLimits, AgentPush, Cards, fields,
     file::{Files, Findings, Node, read},
-    form::{Form, List, schema_of, word},
+    form::{Form, HttpUrl, List, Opt, schema_of, word},
 };
 
 /// An agent: exactly one of url, command and demo selects its kind.
@@ -45,9 +48,17 @@ pub struct Agent {
     /// Description on its card; default: the agent's own.
     #[schemars(example = "Knows every invoice")]
     pub description: Option<String>,
-    /// Tags by which it is found in the directory.
+    /// Words by which it is found in the directory, on each of its skills.
     #[schemars(example = ["finance"])]
     pub tags: Vec<String>,
+    /// A picture of it, on its card.
+    #[serde(with = "Opt::<HttpUrl>")]
+    #[schemars(example = "https://acme.example/billing.png")]
+    pub icon: Option<Url>,
+    /// Its documentation, on its card.
+    #[serde(with = "Opt::<HttpUrl>")]
+    #[schemars(example = "https://acme.example/billing")]
+    pub documentation: Option<Url>,
     /// The directory lists it. A caller that knows its name can call it in any case.
     pub visible: bool,
     /// public: anybody may read its card without credentials. protected: only callers that may call it; for
@@ -60,8 +71,16 @@ pub struct Agent {
     pub versions: Vec<Version>,
     /// Limits of this agent.
     pub limits: AgentLimits,
+    /// How its calls are taken, if not as those of all agents.
+    pub calls: AgentCalls,
     /// Format of its notifications; default: as for all agents.
     pub push: AgentPush,
+    /// The organization that runs it, on its card.
+    pub provider: Option<Provider>,
+    /// Its skills, on its card, instead of its own.
+    pub skills: Vec<Skill>,
+    /// Extensions that its card declares, besides its own.
+    pub extensions: Vec<Extension>,
     /// The source that defines it.
     #[serde(skip)]
     pub origin: AgentOrigin,
@@ -77,11 +96,17 @@ impl Agent {
             title: None,
             description: None,
             tags: Vec::new(),
+            icon: None,
+            documentation: None,
             visible: true,
             cards: None,
             versions: Version::ALL.to_vec(),
             limits: AgentLimits::default(),
+            calls: AgentCalls::default(),
             push: AgentPush::default(),
+            provider: None,
+            skills: Vec::new(),
+            extensions: Vec::new(),
             origin,
         }
     }

@@ -2,13 +2,17 @@
 
 use std::{borrow::Borrow, fmt, ops::Deref, str::FromStr};
 
+use nuncio_protocol::op::Op;
+
 use crate::config::form::text;
 
-/// Names that would collide with paths of a binding below the hub's own address.
-const RESERVED: &[&str] = &["agents", "card", "extendedagentcard", "message", "tasks", "v1"];
+/// Names that would be taken for something else: paths that a binding or the hub has below its own address. The names of
+/// the operations are reserved as well.
+const RESERVED: &[&str] =
+    &["agents", "card", "extendedagentcard", "files", "mailboxes", "message", "push", "rooms", "tasks", "v1"];
 const MAX_NAME_CHARS: usize = 63;
 
-/// The name of an agent: part of its address, and its tenant in gRPC.
+/// The name of an agent: part of addresses, and its tenant at the root.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct AgentName(String);
 
@@ -28,9 +32,9 @@ impl FromStr for AgentName {
                  characters"
             ));
         }
-        if RESERVED.contains(&text) {
+        if RESERVED.contains(&text) || Op::TABLE.iter().any(|row| row.name.eq_ignore_ascii_case(text)) {
             return Err(format!(
-                "is reserved, because it is part of other addresses; reserved are {}",
+                "is reserved, because it is part of other addresses; reserved are {} and the names of operations",
                 RESERVED.join(", ")
             ));
         }
@@ -81,6 +85,13 @@ mod tests {
             ("agents", false),
             ("tasks", false),
             ("tasks-2", true),
+            ("mailboxes", false),
+            ("rooms", false),
+            ("files", false),
+            ("push", false),
+            ("sendmessage", false),
+            ("gettask", false),
+            ("send-message", true),
         ] {
             assert_eq!(text.parse::<AgentName>().is_ok(), ok, "{text}");
         }

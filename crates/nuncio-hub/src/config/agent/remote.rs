@@ -13,9 +13,12 @@ use super::{
     auth::{self, Auth},
     kinds::{Example, Keys, Table},
 };
-use crate::config::form::{
-    FilePath, Form, Fraction, HostText, Hours, HttpUrl, List, Opt, Seconds, form, header, http_url, placed,
-    word,
+use crate::config::{
+    AgentCalls,
+    form::{
+        FilePath, Form, Fraction, HostText, Hours, HttpUrl, List, Opt, Seconds, form, header, http_url,
+        placed, word,
+    },
 };
 
 /// A remote agent: its address, its protocol, and its timeouts.
@@ -150,6 +153,17 @@ impl Keys for Upstream {
     fn check(table: &mut Table<'_>) {
         if table.is_true(&["trust", "require"]) && table.is_empty(&["trust", "keys"]) {
             table.wrong(&["trust", "require"], "needs trusted keys; add keys = [\"FILE\"]");
+        }
+        if table.is_text(&["mode"], "proxy") {
+            for key in AgentCalls::OF_TASKS {
+                if !table.has(&["calls", key]) {
+                    continue;
+                }
+                table.wrong(
+                    &["calls", key],
+                    "has no effect with mode = \"proxy\": the agent keeps its tasks itself",
+                );
+            }
         }
         auth::check(table);
     }

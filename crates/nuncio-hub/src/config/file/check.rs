@@ -117,7 +117,7 @@ impl Checker<'_> {
                 self.below(key, node, schema);
             } else if schema["additionalProperties"].is_object() {
                 self.below(key, node, &schema["additionalProperties"]);
-            } else {
+            } else if schema["additionalProperties"] != true {
                 self.unknown(key, node, &known);
             }
         }

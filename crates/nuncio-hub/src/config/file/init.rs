@@ -65,6 +65,7 @@ fn every_key(kind: &Kind, shown: &[String]) -> Vec<String> {
     for key in fields::order("Agent").into_iter().filter(|key| !is_of_other(key)) {
         let table = &properties[key];
         if is_table(table) && example(table).is_none() {
+            let table = table.get("items").unwrap_or(table);
             keys.extend(fields::order(type_name(table)).iter().map(|below| format!("{key}.{below}")));
         } else {
             keys.push(key.to_owned());
@@ -122,12 +123,13 @@ fn agent(out: &mut String, name: &str, keys: &[String]) {
             known = agent_table();
             let mut property = known;
             for part in table.split('.') {
-                property = &resolve(known)["properties"][part];
-                known = resolve(property);
+                property = &known["properties"][part];
+                known = resolve(property.get("items").unwrap_or(property));
             }
             out.push('\n');
             describe(out, property);
-            let _ = writeln!(out, "#[agents.{name}.{table}]");
+            let (open, close) = if property.get("items").is_some() { ("[[", "]]") } else { ("[", "]") };
+            let _ = writeln!(out, "#{open}agents.{name}.{table}{close}");
             within = table;
         }
         entry(out, key, &known["properties"][key], name);

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use nuncio_protocol::{Binding, FileBytes, Version};
+use serde_json::{Map, Value as Json, json};
 
 use super::{load, must};
 use crate::config::{
-    Agent, AgentKind, AgentLimits, AgentOrigin, AgentPush, Auth, CardSource, Cards, ClientIdentity, Command,
-    Credential, Dialect, Follow, Format, Mode, OAuth2, Rate, Secret, Trust, Upstream,
+    Agent, AgentKind, AgentLimits, AgentOrigin, AgentPush, Auth, Calls, CardSource, Cards, ClientIdentity,
+    Command, Credential, Dialect, Extension, Follow, Format, Mode, OAuth2, Provider, Rate, Secret, Skill,
+    Trust, Upstream,
 };
 
 #[track_caller]
@@ -145,6 +147,103 @@ fn the_versions_of_an_agent() {
     }
 }
 
+/// The keys of a card are those of every kind.
+#[test]
+fn the_card_of_an_agent_word_by_word() {
+    let card = r#"
+        icon = "https://acme.example/i.png"
+        documentation = "https://acme.example/docs"
+        provider = { organization = "ACME", url = "https://acme.example" }
+        [[agents.a.skills]]
+        id = "invoices"
+        name = "Find invoices"
+        description = "Finds invoices."
+        tags = ["t"]
+        examples = ["open ones"]
+        input_modes = ["application/json"]
+        output_modes = ["text/plain"]
+        [agents.a.skills.input_schema]
+        type = "object"
+        properties.customer = { type = "string", maxLength = 9, nullable = false }
+        required = ["customer"]
+        [[agents.a.skills]]
+        id = "pay"
+        name = "Pay"
+        description = "Pays."
+        [[agents.a.extensions]]
+        uri = "urn:x"
+        description = "x"
+        required = true
+        params = { a = [1, 2.5], b = { c = "d" } }
+    "#;
+    let skill = |id: &str, name: &str, description: &str| Skill {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        description: description.to_owned(),
+        tags: Vec::new(),
+        examples: Vec::new(),
+        input_modes: Vec::new(),
+        output_modes: Vec::new(),
+        input_schema: Map::new(),
+    };
+    let owned = |text: &str| vec![text.to_owned()];
+    let object = |json: Json| json.as_object().unwrap().clone();
+    let schema = json!({
+        "type": "object", "required": ["customer"],
+        "properties": { "customer": { "type": "string", "maxLength": 9, "nullable": false } },
+    });
+    let invoices = Skill {
+        tags: owned("t"),
+        examples: owned("open ones"),
+        input_modes: owned("application/json"),
+        output_modes: owned("text/plain"),
+        input_schema: object(schema),
+        ..skill("invoices", "Find invoices", "Finds invoices.")
+    };
+    let extension = Extension {
+        uri: "urn:x".to_owned(),
+        description: "x".to_owned(),
+        required: true,
+        params: object(json!({ "a": [1, 2.5], "b": { "c": "d" } })),
+    };
+    for kind in ["demo = \"echo\"", "url = \"https://a\"", "command = \"cat\""] {
+        let found = agent(&format!("[agents.a]\n{kind}\n{card}"));
+        let provider =
+            Provider { organization: "ACME".to_owned(), url: "https://acme.example".parse().unwrap() };
+        assert_eq!(found.provider, Some(provider), "{kind}");
+        assert_eq!(found.skills, [invoices.clone(), skill("pay", "Pay", "Pays.")], "{kind}");
+        assert_eq!(found.extensions, [extension.clone()], "{kind}");
+        let address = |url: &Option<url::Url>| url.as_ref().unwrap().to_string();
+        assert_eq!(address(&found.icon), "https://acme.example/i.png");
+        assert_eq!(address(&found.documentation), "https://acme.example/docs");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_card_is_told() {
+    let skill = "[[agents.a.skills]]\nid = \"s\"\nname = \"S\"\ndescription = \"d\"\n";
+    let extension = "[[agents.a.extensions]]\nuri = \"urn:x\"\n";
+    for (written, why) in [
+        (format!("{skill}{skill}"), "agents.a.skills.1.id: there are two skills of this id"),
+        (
+            format!("{extension}{extension}"),
+            "agents.a.extensions.1.uri: there are two extensions of this uri",
+        ),
+        ("[[agents.a.skills]]\nid = \"s\"\nname = \"S\"\n".to_owned(), "description is missing"),
+        (skill.replace("\"s\"", "\"\""), "agents.a.skills.0.id: is empty"),
+        (
+            format!("{skill}tag = [\"t\"]\n"),
+            "agents.a.skills.0.tag: there is no such key; did you mean tags?",
+        ),
+        (format!("{skill}input_schema = \"x\"\n"), "agents.a.skills.0.input_schema: expected a table"),
+        ("icon = \"i.png\"".to_owned(), "agents.a.icon: expected an address"),
+        ("provider = { organization = \"A\" }".to_owned(), "url is missing"),
+    ] {
+        let problems = load(&format!("[agents.a]\ndemo = \"echo\"\n{written}")).err().unwrap();
+        assert!(problems.to_string().contains(why), "{written}: {problems}");
+    }
+}
+
 #[test]
 fn a_program_word_by_word() {
     let found = agent(
@@ -172,9 +271,50 @@ fn a_program_word_by_word() {
     command.time_limit = None;
     (command.output_limit, command.memory_limit, command.processes) = (1, Some(2), 3);
     (command.pace, command.earlier_turns, command.earlier_bytes) = (Duration::from_millis(20), 0, 4);
-    command.description = Some("Runs".to_owned());
     assert_eq!(found.kind, AgentKind::Command(Box::new(command)));
     assert!(!format!("{found:?}").contains("s3cret"), "{found:?}");
     let plain = agent("[agents.a]\ncommand = \"run\"");
     assert_eq!(plain.kind, AgentKind::Command(Box::new(Command::new(Format::Text, "run", []))));
+}
+
+/// What an agent does not say is as for all.
+#[test]
+fn how_calls_are_taken_by_all_and_by_one() {
+    let taken = |all: &str, own: &str| {
+        let text = format!("[calls]\n{all}\n[agents.a]\ndemo = \"echo\"\n[agents.a.calls]\n{own}");
+        let config = must(load(&text)).config;
+        config.agents[0].calls.over(&config.calls)
+    };
+    assert_eq!(taken("", ""), Calls::default());
+    let all = "lenient_version = true\nbatch = 7\nblocking_ceiling_seconds = 5\nwatchdog_seconds = 6\n\
+               cancel_on_disconnect = true\ndedupe_message_id = true";
+    let said = Calls {
+        lenient_version: true,
+        batch: 7,
+        blocking_ceiling: Duration::from_secs(5),
+        watchdog: Some(Duration::from_secs(6)),
+        cancel_on_disconnect: true,
+        dedupe_message_id: true,
+    };
+    assert_eq!((taken(all, ""), taken("", all)), (said.clone(), said.clone()));
+    assert_eq!(taken(all, "watchdog_seconds = 0"), Calls { watchdog: None, ..said });
+    for (key, value) in [
+        ("blocking_ceiling_seconds", "1"),
+        ("watchdog_seconds", "1"),
+        ("cancel_on_disconnect", "true"),
+        ("dedupe_message_id", "true"),
+    ] {
+        let remote = |mode: &str| {
+            load(&format!(
+                "[agents.a]\nurl = \"https://a\"\nmode = \"{mode}\"\n[agents.a.calls]\n{key} = {value}"
+            ))
+        };
+        must(remote("durable"));
+        let problems = remote("proxy").err().unwrap().to_string();
+        assert!(problems.contains(&format!("agents.a.calls.{key}: has no effect")), "{problems}");
+    }
+    for wrong in ["batch = 1001", "blocking_ceiling_seconds = 0", "batch = -1"] {
+        let problems = load(&format!("demo = true\n[calls]\n{wrong}")).err().unwrap().to_string();
+        assert!(problems.contains("calls."), "{wrong}: {problems}");
+    }
 }

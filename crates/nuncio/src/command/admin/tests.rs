@@ -82,7 +82,7 @@ async fn every_route_of_the_table_is_reachable_from_the_typed_client() {
     client.refused(RefreshAgent { name: "echo".to_owned() }, "has no card to fetch").await;
     let agent =
         NewAgent { name: "far".to_owned(), settings: settings(json!({ "url": "http://127.0.0.1:1" })) };
-    assert_eq!(client.ok(AddAgent { agent }).await.agent.name, "far");
+    assert_eq!(client.ok(AddAgent { agent }).await.details.agent.name, "far");
     let change = |version| ChangeAgent {
         name: "far".to_owned(),
         settings: settings(json!({ "title": "Far" })),

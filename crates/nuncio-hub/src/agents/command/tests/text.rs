@@ -179,19 +179,21 @@ fn path(path: &str) -> config::Environment {
 }
 
 #[test]
-fn the_card_says_what_it_is() {
+fn without_the_operators_words_the_card_says_what_is_known_of_a_program() {
     let urls = AgentUrls::new(&Url::parse("http://127.0.0.1:2602").unwrap(), None);
     let mut settings = Command::new(Format::Text, "/opt/agents/coder.py", []);
     let text = card(&urls, "coder", &settings);
-    assert_eq!(text.description, "Runs coder.py.");
     assert_eq!(text.default_input_modes, ["text/plain", "application/json"]);
     assert_eq!(text.default_output_modes, ["text/plain"]);
     assert_eq!(text.capabilities.streaming, Some(true));
-    assert_eq!((text.skills.len(), text.skills[0].tags[0].as_str()), (1, "program"));
-    settings.description = Some("Writes code.".to_owned());
-    settings.tags = vec!["code".to_owned()];
     settings.format = Format::Json;
     let json = card(&urls, "coder", &settings);
-    assert_eq!((json.description.as_str(), json.skills[0].tags[0].as_str()), ("Writes code.", "code"));
     assert_eq!(json.default_input_modes, ["*/*"]);
+    for card in [text, json] {
+        let [skill] = &card.skills[..] else { panic!("{card:?}") };
+        assert_eq!((&*skill.id, &*skill.tags[0]), ("message", "program"), "it is not called as the agent");
+        for said in [&card.description, &skill.name, &skill.description] {
+            assert!(!said.is_empty() && !said.contains("coder"), "{said}");
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! hub signs the card that it serves, so the agent's signatures are removed; the original card stays
 //! available.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use nuncio_client::FetchedCard;
@@ -16,7 +16,9 @@ use serde_json::Value;
 use url::Url;
 
 use super::Link;
-use crate::{agent_urls::AgentUrls, agents::Label, clock, config::CardSource};
+use crate::{
+    agent_urls::AgentUrls, agents::Label, clock, config::CardSource, identity::retain_schemes_of_skills,
+};
 
 /// The kind of the records with the last good cards.
 const KIND: &str = "card";
@@ -86,21 +88,19 @@ pub(crate) fn present(name: &str, theirs: &AgentCard, label: &Label, urls: &Agen
         supported_interfaces: urls.interfaces(name),
         capabilities: capabilities(&theirs.capabilities),
         // The hub's card declares the authentication of the hub.
-        security_schemes: BTreeMap::default(),
         security_requirements: Vec::new(),
         signatures: Vec::new(),
         ..theirs.clone()
     };
-    for skill in &mut card.skills {
-        skill.security_requirements.clear();
-    }
     if card.default_input_modes.is_empty() {
         card.default_input_modes = vec!["*/*".to_owned()];
     }
     if card.default_output_modes.is_empty() {
         card.default_output_modes = vec!["*/*".to_owned()];
     }
-    labelled(card, name, label)
+    let mut card = labelled(card, name, label);
+    retain_schemes_of_skills(&mut card);
+    card
 }
 
 /// The hub's card of an agent that was not reached yet.
@@ -123,6 +123,7 @@ fn capabilities(theirs: &AgentCapabilities) -> AgentCapabilities {
         push_notifications: Some(false),
         extensions: extensions.cloned().collect(),
         extended_agent_card: None,
+        state_transition_history: theirs.state_transition_history,
     }
 }
 
@@ -136,10 +137,12 @@ fn labelled(mut card: AgentCard, name: &str, label: &Label) -> AgentCard {
 
 #[cfg(test)]
 mod tests {
+    use nuncio_protocol::SKILL_SCHEMAS_EXTENSION;
     use nuncio_server::store::MemoryStore;
     use serde_json::json;
 
     use super::*;
+    use crate::config::{self, AgentOrigin};
 
     fn urls() -> AgentUrls {
         AgentUrls::new(&Url::parse("http://hub.example").unwrap(), None)
@@ -154,7 +157,8 @@ mod tests {
             "iconUrl": "https://acme.example/i.png", "documentationUrl": "https://acme.example/docs",
             "capabilities": {"streaming": false, "extendedAgentCard": true, "extensions": [
                 {"uri": "urn:acme:x", "required": true}, {"uri": RESUME_EXTENSION}]},
-            "securitySchemes": {"k": {"apiKeySecurityScheme": {"location": "header", "name": "x-key"}}},
+            "securitySchemes": {"k": {"apiKeySecurityScheme": {"location": "header", "name": "x-key"}},
+                "other": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
             "securityRequirements": [{"schemes": {"k": {"list": []}}}],
             "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
             "skills": [{"id": "s", "name": "S", "description": "d", "tags": ["a"],
@@ -176,10 +180,53 @@ mod tests {
             "capabilities": {"streaming": true, "pushNotifications": false, "extensions": [
                 {"uri": "urn:acme:x", "required": true}]},
             "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
-            "skills": [{"id": "s", "name": "S", "description": "d", "tags": ["a", "finance"]}],
+            "securitySchemes": {"k": {"apiKeySecurityScheme": {"location": "header", "name": "x-key"}}},
+            "skills": [{"id": "s", "name": "S", "description": "d", "tags": ["a", "finance"],
+                "securityRequirements": [{"schemes": {"k": {}}}]}],
         });
         assert_eq!(ours, expected);
         assert!(!ours.to_string().contains("billing.internal"), "inner addresses stay inside");
+    }
+
+    /// Schemes of skills that are not shown are not shown either.
+    #[test]
+    fn the_operators_skills_take_the_place_of_the_agents() {
+        let desired = |skills: Vec<config::Skill>| config::Agent {
+            skills,
+            tags: vec!["finance".to_owned()],
+            ..config::Agent::new("billing".parse().unwrap(), config::Demo::Echo.into(), AgentOrigin::File)
+        };
+        let skill = config::Skill {
+            id: "pay".to_owned(),
+            name: "Pay".to_owned(),
+            description: "Pays.".to_owned(),
+            tags: Vec::new(),
+            examples: vec!["pay 7".to_owned()],
+            input_modes: vec!["application/json".to_owned()],
+            output_modes: Vec::new(),
+            input_schema: json!({ "type": "object" }).as_object().unwrap().clone(),
+        };
+        let mut theirs: AgentCard = serde_json::from_value(theirs()).unwrap();
+        let own =
+            json!({ "uri": SKILL_SCHEMAS_EXTENSION, "params": { "skills": { "s": { "inputSchema": {} } } } });
+        theirs.capabilities.extensions.push(serde_json::from_value(own.clone()).unwrap());
+        let show = |desired| {
+            serde_json::to_value(present("billing", &theirs, &Label::of(&desired), &urls())).unwrap()
+        };
+        let kept = show(desired(Vec::new()));
+        assert_eq!(kept["capabilities"]["extensions"][1], own, "those of its skills pass");
+        let ours = show(desired(vec![skill]));
+        assert_eq!(
+            ours["skills"],
+            json!([{"id": "pay", "name": "Pay", "description": "Pays.", "tags": ["finance"],
+                "examples": ["pay 7"], "inputModes": ["application/json"]}])
+        );
+        assert_eq!(ours.get("securitySchemes"), None);
+        let [_, schemas] = &ours["capabilities"]["extensions"].as_array().unwrap()[..] else {
+            panic!("{ours}")
+        };
+        let params = json!({ "skills": { "pay": { "inputSchema": { "type": "object" } } } });
+        assert_eq!((&schemas["uri"], &schemas["params"]), (&json!(SKILL_SCHEMAS_EXTENSION), &params));
     }
 
     #[test]

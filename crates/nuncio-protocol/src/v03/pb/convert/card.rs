@@ -123,6 +123,8 @@ impl Convert<pb::AgentCapabilities> for AgentCapabilities {
             push_notifications: set(pb.push_notifications),
             extensions: Convert::from_pb(pb.extensions).at("extensions")?,
             extended_agent_card: None,
+            // The proto of v0.3 does not have it.
+            state_transition_history: None,
         })
     }
 }

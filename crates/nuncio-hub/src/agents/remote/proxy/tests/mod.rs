@@ -244,8 +244,8 @@ async fn hub_of(
     let factory = Arc::new(factory);
     let activate = Arc::clone(&factory).prepare(wanted, None).await.unwrap();
     let agent = activate().unwrap();
-    let fleet = Arc::new(Fleet::new(Some(NAME)));
-    fleet.put(Arc::clone(&agent));
+    let fleet = Arc::new(Fleet::new(&factory.urls));
+    fleet.put([Arc::clone(&agent)]);
     if !apart {
         // Where nobody has a key, headers that make a call foreign are not what is tested.
         let open = config::Identity { anonymous: config::Anonymous::Always, ..config::Identity::default() };
