@@ -13,6 +13,7 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::{FutureExt as _, future::BoxFuture};
+use http::{HeaderMap, Uri};
 
 use crate::{
     cors::{Origins, cross_origin},
@@ -61,7 +62,8 @@ impl Stations {
                 let is_public = public.is_some();
                 // A browser asks without credentials, and has to be able to read that it needs some.
                 cross_origin(origins, target, request, |request| {
-                    identify(&self.identity, target, is_public, request, |request| {
+                    let judge = |uri: &Uri, headers: &HeaderMap| routes.judge(target, uri, headers);
+                    identify(&self.identity, target, is_public, judge, request, |request| {
                         routes.serve(target, public, request)
                     })
                 })

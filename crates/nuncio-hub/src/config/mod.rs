@@ -55,7 +55,7 @@ pub use self::{
     cors::{Cors, WebOrigin},
     data::{Data, DatabaseUrl, Durability, KEEP_FINISHED, Storage},
     edge::{Admin, CardKey, Connections, TlsFiles},
-    file::{Origin, Problem, Problems, Severity, init, schema, show},
+    file::{Origin, Problem, Problems, Severity, format, init, schema, show},
     identity::{Algorithm, Anonymous, Cards, Identity, Issuer},
     limits::{AgentLimits, Limits, Rate},
     network::Network,
@@ -121,7 +121,7 @@ pub struct Config {
     pub identity: Identity,
     /// How much a caller may ask for.
     pub limits: Limits,
-    /// Logs and traces.
+    /// Metrics, logs and traces.
     pub telemetry: Telemetry,
     /// The agents, by name: a to z, 0 to 9 and -, at most 63 characters.
     #[serde(with = "AgentTables")]

@@ -17,13 +17,14 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use nuncio_protocol::Result;
 use nuncio_server::bind::{self, Directory};
 
 pub(crate) use self::{
     agent::{Agent, AgentInfo, Backend, Middleware},
     upstream_status::{Condition, Health, UpstreamStatus},
 };
-use crate::identity::Access;
+use crate::identity::{Access, Unjudged};
 
 type Agents = BTreeMap<Arc<str>, Arc<Agent>>;
 
@@ -67,10 +68,20 @@ impl Fleet {
         self.get(name).filter(|_| access.is_some_and(|access| access.admits(name)))
     }
 
+    /// The agent of this name, or the default one.
+    pub(crate) fn named_or_default(&self, name: Option<&str>) -> Option<Arc<Agent>> {
+        let default = self.default.load();
+        self.get(name.or(default.as_deref())?)
+    }
+
     /// The agent of this name, or the default one, if anybody may read its card.
     pub(crate) fn with_public_card(&self, name: Option<&str>) -> Option<Arc<Agent>> {
-        let default = self.default.load();
-        self.get(name.or(default.as_deref())?).filter(|agent| agent.has_public_card())
+        self.named_or_default(name).filter(|agent| agent.has_public_card())
+    }
+
+    /// True if the agent of this name, or the default one, receives the credentials that nobody has judged yet.
+    fn judges(&self, name: Option<&str>, unjudged: &Unjudged) -> bool {
+        self.named_or_default(name).is_some_and(|agent| agent.receives(unjudged.headers()))
     }
 
     /// The agent that answers without a name, if whoever has this access may know of it.
@@ -162,6 +173,13 @@ impl Fleet {
 }
 
 impl Directory for Fleet {
+    fn permit(&self, name: Option<&str>, extensions: &http::Extensions) -> Result<()> {
+        match extensions.get::<Unjudged>() {
+            Some(unjudged) if !self.judges(name, unjudged) => Err(unjudged.refuse()),
+            _ => Ok(()),
+        }
+    }
+
     fn find(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<bind::Agent> {
         let access = extensions.get::<Access>();
         let agent = match name {
@@ -182,6 +200,9 @@ impl Directory for Fleet {
         let default = self.default.load();
         let name = name.or(default.as_deref())?;
         extensions.get::<Access>().filter(|access| access.may_call(name))?;
+        if extensions.get::<Unjudged>().is_some_and(|unjudged| !self.judges(Some(name), unjudged)) {
+            return None;
+        }
         self.get(name).map(|agent| agent.shown().bound.clone())
     }
 }

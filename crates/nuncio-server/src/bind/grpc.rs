@@ -32,7 +32,7 @@ use tonic::{
 use tower::service_fn;
 
 use super::{
-    Agent, BindOptions, Inner, PublicBase, answer,
+    Agent, BindOptions, Inner, PublicBase, RequestId, answer,
     body::{self, ReadBody},
     context,
     piece_body::HeldBody,
@@ -63,6 +63,15 @@ pub trait Directory: Send + Sync + 'static {
     /// The agent of this name, or the one for calls without a name (which are all calls of versions that have
     /// no tenant), as far as a request with these extensions may know of it.
     fn find(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<Agent>;
+
+    /// Refuses what a request with these extensions has shown, where the agent of this name cannot accept it.
+    ///
+    /// # Errors
+    /// The error for the caller.
+    fn permit(&self, name: Option<&str>, extensions: &http::Extensions) -> Result<()> {
+        let _ = (name, extensions);
+        Ok(())
+    }
 
     /// The names of all agents that a request with these extensions may be told of.
     fn names(&self, extensions: &http::Extensions) -> Vec<String> {
@@ -120,7 +129,14 @@ impl Grpc {
         if let Some(refusal) = no_grpc(&request) {
             return refusal;
         }
+        let mut response = self.answer(codec, request).await;
+        version::name(codec.version, response.headers_mut());
+        response
+    }
+
+    async fn answer(self, codec: &'static Codec, request: Request) -> Response {
         let (parts, body) = request.into_parts();
+        let request_id = parts.extensions.get::<RequestId>().cloned();
         let codec = version::codec_for(codec, &parts.headers);
         let rpc = parts.uri.path().rsplit('/').next().unwrap_or_default();
         let Some(op) = (codec.op_from_rpc)(rpc) else {
@@ -130,9 +146,9 @@ impl Grpc {
         let body = body::read(body, self.options()).await;
         let body = match body.and_then(|body| check_frame(&body.bytes).map(|()| body)) {
             Ok(body) => body,
-            Err(error) => return status(codec, &error).into_http::<Body>(),
+            Err(error) => return status(codec, request_id.as_ref(), error).into_http::<Body>(),
         };
-        let exchange = Exchange { grpc: self, codec, op };
+        let exchange = Exchange { grpc: self, codec, op, request_id };
         if let Some(relayed) = exchange.relay(&parts, &body.bytes).await {
             return relayed;
         }
@@ -168,6 +184,7 @@ impl Grpc {
             Behind::One(agent) => return Ok(agent.clone()),
             Behind::Many { directory, .. } => directory,
         };
+        directory.permit(call.tenant(), extensions)?;
         let agent = directory.find(call.tenant(), extensions).ok_or_else(|| {
             let why = match call.tenant() {
                 Some(_) => "there is no agent of this name",
@@ -281,6 +298,7 @@ struct Exchange {
     grpc: Grpc,
     codec: &'static Codec,
     op: Op,
+    request_id: Option<RequestId>,
 }
 
 type Answer<T> = std::result::Result<tonic::Response<T>, Status>;
@@ -317,10 +335,10 @@ impl Exchange {
             query: None,
             headers,
             body: message,
-            form: sealed::grpc(self.codec),
+            form: sealed::grpc(self.codec, self.request_id.as_ref()),
         };
         let relayed = agent.relay(&cx, call).await?;
-        let mut response = relayed.unwrap_or_else(|error| status(self.codec, &error).into_http::<Body>());
+        let mut response = relayed.unwrap_or_else(|error| self.status(error).into_http::<Body>());
         response.headers_mut().extend(self.grpc.named(agent, tenant.as_deref()));
         Some(response)
     }
@@ -339,7 +357,8 @@ impl Exchange {
         self.carry_out(request, |reply, is_active| match reply {
             Reply::Stream(stream) => {
                 let memory = self.grpc.options().memory.clone();
-                Ok(messages(self.codec, stream, is_active(RESUME_EXTENSION), memory))
+                let request_id = self.request_id.clone();
+                Ok(messages(self.codec, stream, is_active(RESUME_EXTENSION), memory, request_id))
             }
             _ => Err(Error::internal("a streaming operation answered without a stream")),
         })
@@ -384,11 +403,15 @@ impl Exchange {
                 Ok(tonic::Response::from_parts(MetadataMap::from_headers(told), answer, extensions))
             }
             Err(error) => {
-                let mut status = status(self.codec, &error);
+                let mut status = self.status(error);
                 status.metadata_mut().as_mut().extend(told);
                 Err(status)
             }
         }
+    }
+
+    fn status(&self, error: Error) -> Status {
+        status(self.codec, self.request_id.as_ref(), error)
     }
 
     fn context(
@@ -403,37 +426,42 @@ impl Exchange {
     }
 }
 
-/// The answer to a call at this path that goes no further.
-pub(super) fn refuse(path: &str, headers: &HeaderMap, error: &Error) -> Response {
-    let service = path.split('/').nth(1).unwrap_or_default();
+/// The answer to a call that goes no further.
+pub(super) fn refuse(request: &Request, error: Error) -> Response {
+    let service = request.uri().path().split('/').nth(1).unwrap_or_default();
     let [newest, ..] = CODECS;
     let codec = CODECS.into_iter().find(|codec| codec.service == service).unwrap_or(newest);
-    status(version::codec_for(codec, headers), error).into_http::<Body>()
+    let codec = version::codec_for(codec, request.headers());
+    let mut response = status(codec, request.extensions().get(), error).into_http::<Body>();
+    version::name(codec.version, response.headers_mut());
+    response
 }
 
 /// The most of an error that goes into the trailers: clients take 8 KiB of them by default, after base64,
 /// and beside everything else.
 const MOST_DETAILS: usize = 4 * 1024;
 
-fn status(codec: &Codec, error: &Error) -> Status {
-    answer::log(error);
+fn status(codec: &Codec, request_id: Option<&RequestId>, error: Error) -> Status {
+    answer::log(&error);
+    let error = RequestId::put(request_id, (codec.reword)(error));
     let code = Code::from_i32((codec.status_code)(error.kind()).number);
-    let details = (codec.encode_status)(error);
+    let details = (codec.encode_status)(&error);
     let mut status = if details.len() > MOST_DETAILS {
         let short = Error::new(error.kind(), excerpt(error.message().to_owned()));
+        let short = RequestId::put(request_id, short);
         Status::with_details(code, (codec.status_message)(&short), (codec.encode_status)(&short).into())
     } else {
-        Status::with_details(code, (codec.status_message)(error), details.into())
+        Status::with_details(code, (codec.status_message)(&error), details.into())
     };
-    answer::when_again(status.metadata_mut().as_mut(), error);
+    answer::when_again(status.metadata_mut().as_mut(), &error);
     status
 }
 
 /// The trailers of an answer that has begun and cannot go on.
-pub(super) fn trailers(codec: &Codec, error: &Error) -> HeaderMap {
+pub(super) fn trailers(codec: &Codec, request_id: Option<&RequestId>, error: Error) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     // What cannot stand in trailers has been left out above.
-    let _ = status(codec, error).add_header(&mut trailers);
+    let _ = status(codec, request_id, error).add_header(&mut trailers);
     trailers
 }
 
@@ -441,11 +469,17 @@ type Messages = BoxStream<'static, Result<Bytes, Status>>;
 
 /// A stream of events as messages; an error ends it and goes into the trailers. A large message has its memory until
 /// the next one is asked for.
-fn messages(codec: &'static Codec, events: EventStream, numbered: bool, memory: MemoryAccount) -> Messages {
+fn messages(
+    codec: &'static Codec,
+    events: EventStream,
+    numbered: bool,
+    memory: MemoryAccount,
+    request_id: Option<RequestId>,
+) -> Messages {
     let write = if numbered { pb::encode_numbered_item } else { pb::encode_item };
     let encode = move |(mut events, written): (EventStream, Reservation)| {
         drop(written);
-        let memory = memory.clone();
+        let (memory, request_id) = (memory.clone(), request_id.clone());
         async move {
             let item = events.next().await?;
             let message = async {
@@ -455,7 +489,10 @@ fn messages(codec: &'static Codec, events: EventStream, numbered: bool, memory: 
             };
             Some(match message.await {
                 Ok((message, held)) => (Ok(message), (events, held)),
-                Err(error) => (Err(status(codec, &error)), (events, Reservation::default())),
+                Err(error) => {
+                    let status = status(codec, request_id.as_ref(), error);
+                    (Err(status), (events, Reservation::default()))
+                }
             })
         }
     };

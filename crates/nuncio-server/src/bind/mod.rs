@@ -11,6 +11,7 @@ mod grpc;
 mod jsonrpc;
 mod piece_body;
 mod refuse;
+mod request_id;
 mod rest;
 mod sealed;
 mod sse;
@@ -36,7 +37,8 @@ use self::{card::Cards, version::Spoken};
 pub use self::{
     card::{CardSigner, PublicBase},
     document::Document,
-    refuse::{OnDenied, refuse},
+    refuse::{OnDenied, not_found, refuse},
+    request_id::RequestId,
     sealed::{AnswerForm, Relay, SealedCall, Subject},
 };
 use crate::{

@@ -4,24 +4,33 @@
 use std::{fmt, sync::Arc};
 
 use axum::{extract::Request, response::Response};
-use http::Method;
-use nuncio_protocol::{CallContext, Error, op::Op};
+use http::{Method, StatusCode};
+use nuncio_protocol::{CallContext, Error, ErrorKind, op::Op};
 
 use super::{jsonrpc, rest};
 
 /// Answers a request to an agent at `prefix`, as [`Agent::serve`](super::Agent::serve) would, with this error.
 #[must_use]
-pub fn refuse(prefix: &str, request: &Request, error: &Error) -> Response {
+pub fn refuse(prefix: &str, request: &Request, error: Error) -> Response {
+    answer(prefix, request, None, error)
+}
+
+/// Answers a request to an agent at `prefix` that does not exist: 404, in the words of the binding.
+#[must_use]
+pub fn not_found(prefix: &str, request: &Request, message: &str) -> Response {
+    answer(prefix, request, Some(StatusCode::NOT_FOUND), Error::new(ErrorKind::MethodNotFound, message))
+}
+
+/// `status` is that of HTTP, if it is not that of the error's kind.
+fn answer(prefix: &str, request: &Request, status: Option<StatusCode>, error: Error) -> Response {
     #[cfg(feature = "grpc")]
     if super::is_grpc(request.headers()) {
-        return super::grpc::refuse(request.uri().path(), request.headers(), error);
+        return super::grpc::refuse(request, error);
     }
     let path = request.uri().path();
     match path.strip_prefix(prefix).unwrap_or(path) {
-        "" | "/" if request.method() == Method::POST => {
-            jsonrpc::refuse(request.headers(), request.uri().query(), error)
-        }
-        below => rest::refuse(below, request.headers(), error),
+        "" | "/" if request.method() == Method::POST => jsonrpc::refuse(request, status, error),
+        below => rest::refuse(below, request, status, error),
     }
 }
 

@@ -24,7 +24,7 @@ use nuncio_protocol::{
     },
 };
 
-use super::{Inner, piece_body::HeldBody, version::RestForm};
+use super::{Inner, RequestId, piece_body::HeldBody, version::RestForm};
 use crate::memory::MemoryUse;
 
 /// Takes sealed calls.
@@ -62,7 +62,10 @@ pub struct SealedCall<'a> {
 
 /// The form of the answers to a call: reads their subject and their errors, and writes an error at the end of one.
 #[derive(Clone, Debug)]
-pub struct AnswerForm(Kind);
+pub struct AnswerForm {
+    kind: Kind,
+    request_id: Option<RequestId>,
+}
 
 #[derive(Clone)]
 enum Kind {
@@ -99,12 +102,16 @@ pub struct Subject {
 }
 
 impl AnswerForm {
+    fn new(kind: Kind, request_id: Option<&RequestId>) -> Self {
+        Self { kind, request_id: request_id.cloned() }
+    }
+
     /// Whom the answer to a send, or an event of a stream, is about: the body, the data of a frame, or the message.
     /// `None` if it says so to nobody who reads as we do; an error is one.
     #[must_use]
     pub fn subject(&self, answer: &Bytes) -> Option<Subject> {
         let seen_by = |dialect: &dyn Dialect, frame| glance::task_of(dialect.task_place()?, frame, answer);
-        let seen = match &self.0 {
+        let seen = match &self.kind {
             Kind::JsonRpc { dialect, .. } => seen_by(*dialect, glance::Frame::JsonRpc),
             Kind::Rest(form) => seen_by(form.dialect, glance::Frame::Bare),
             #[cfg(feature = "grpc")]
@@ -113,7 +120,7 @@ impl AnswerForm {
         if let Some([task, context]) = seen {
             return Some(Subject { task: Some((&*task).into()), context: Some((&*context).into()) });
         }
-        let event = match &self.0 {
+        let event = match &self.kind {
             Kind::JsonRpc { dialect, .. } => {
                 envelope::decode_response(answer).and_then(|result| dialect.decode_event(result))
             }
@@ -127,7 +134,7 @@ impl AnswerForm {
     /// What kind of error a whole answer is, or of gRPC one that its head says; `None`: it is none.
     #[must_use]
     pub fn refusal(&self, head: &http::response::Parts, body: &[u8]) -> Option<ErrorKind> {
-        let error = match &self.0 {
+        let error = match &self.kind {
             // Nearly all are none, which is seen without reading them.
             Kind::JsonRpc { .. }
                 if head.status.is_success() && memchr::memmem::find(body, b"\"error\"").is_none() =>
@@ -153,7 +160,7 @@ impl AnswerForm {
     #[cfg(feature = "grpc")]
     #[must_use]
     pub fn with_tenant(&self, message: &Bytes, tenant: Option<&str>) -> Option<Bytes> {
-        match &self.0 {
+        match &self.kind {
             Kind::Grpc(codec) => (codec.with_tenant)(message, tenant),
             Kind::JsonRpc { .. } | Kind::Rest(_) => None,
         }
@@ -161,21 +168,27 @@ impl AnswerForm {
 
     /// What ends a stream that has begun and cannot go on.
     #[must_use]
-    pub fn last_words(&self, error: &Error) -> Frame<Bytes> {
-        super::answer::log(error);
+    pub fn last_words(&self, error: Error) -> Frame<Bytes> {
+        let request_id = self.request_id.as_ref();
+        let reword = |dialect: &dyn Dialect, error| {
+            super::answer::log(&error);
+            RequestId::put(request_id, dialect.reword(error))
+        };
         let mut out = Vec::with_capacity(512);
-        match &self.0 {
-            Kind::JsonRpc { request, data, .. } => sse::encode_frame(None, &mut out, |out| {
+        match &self.kind {
+            Kind::JsonRpc { dialect, request, data } => sse::encode_frame(None, &mut out, |out| {
                 let id = match envelope::decode_body(request) {
                     Ok(Incoming::Single(request)) => request.id,
                     Err(Refused { id, .. }) => id,
                     Ok(Incoming::Batch(_)) => None,
                 };
-                envelope::encode_error(id, error, *data, out);
+                envelope::encode_error(id, &reword(*dialect, error), *data, out);
             }),
-            Kind::Rest(form) => sse::encode_frame(None, &mut out, |out| (form.error_event)(error, out)),
+            Kind::Rest(form) => sse::encode_frame(None, &mut out, |out| {
+                (form.error_event)(&reword(form.dialect, error), out);
+            }),
             #[cfg(feature = "grpc")]
-            Kind::Grpc(codec) => return Frame::trailers(super::grpc::trailers(codec, error)),
+            Kind::Grpc(codec) => return Frame::trailers(super::grpc::trailers(codec, request_id, error)),
         }
         Frame::data(out.into())
     }
@@ -205,11 +218,12 @@ pub(super) fn jsonrpc<'a>(
     params: Option<&'a str>,
     body: &'a Bytes,
     data: ErrorData,
+    request_id: Option<&RequestId>,
 ) -> Option<(Glance<'a>, AnswerForm)> {
     let envelope = std::str::from_utf8(body).ok().filter(|envelope| glance::is_plain_envelope(envelope));
     envelope?;
     let glance = Glance::at(op, params)?;
-    Some((glance, AnswerForm(Kind::JsonRpc { dialect, request: body.clone(), data })))
+    Some((glance, AnswerForm::new(Kind::JsonRpc { dialect, request: body.clone(), data }, request_id)))
 }
 
 /// An HTTP+JSON call as it came; `None` if it has to be decoded.
@@ -218,6 +232,7 @@ pub(super) fn rest<'a>(
     route: &'a Route<'_>,
     query: Option<&str>,
     body: &'a Bytes,
+    request_id: Option<&RequestId>,
 ) -> Option<(Glance<'a>, AnswerForm)> {
     if !glance::is_plain_query(query.unwrap_or_default()) {
         return None;
@@ -239,13 +254,13 @@ pub(super) fn rest<'a>(
         }
         glance.tenant = Some(Cow::Borrowed(tenant));
     }
-    Some((glance, AnswerForm(Kind::Rest(form))))
+    Some((glance, AnswerForm::new(Kind::Rest(form), request_id)))
 }
 
 /// The form of gRPC.
 #[cfg(feature = "grpc")]
-pub(super) fn grpc(codec: &'static Codec) -> AnswerForm {
-    AnswerForm(Kind::Grpc(codec))
+pub(super) fn grpc(codec: &'static Codec, request_id: Option<&RequestId>) -> AnswerForm {
+    AnswerForm::new(Kind::Grpc(codec), request_id)
 }
 
 impl Inner {
