@@ -63,7 +63,7 @@ use crate::{
 };
 
 /// The other header for a key.
-const API_KEY: &str = "x-api-key";
+const API_KEY: &str = "X-API-Key";
 /// The refusal of credentials by a hub that knows none.
 const NO_CREDENTIALS: &str =
     "there is no such key: this hub has no keys and no token issuers; call it without credentials";
@@ -323,7 +323,7 @@ impl Known {
 
 /// The headers by which a request shows credentials.
 pub(crate) fn credential_headers(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
-    let all = [header::AUTHORIZATION, HeaderName::from_static(API_KEY)];
+    let all = [header::AUTHORIZATION, HeaderName::from_static("x-api-key")];
     all.into_iter().filter(|name| headers.contains_key(name))
 }
 
