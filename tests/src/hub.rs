@@ -14,7 +14,7 @@ use tokio::process::Command;
 use crate::process::{self, Output, Process};
 
 /// Settings of the machine that must not reach the programs under test.
-const SETTINGS: [&str; 21] = [
+const SETTINGS: [&str; 22] = [
     "NUNCIO_ADMIN",
     "NUNCIO_ADMIN_LISTEN",
     "NUNCIO_ADMIN_TOKEN",
@@ -27,6 +27,7 @@ const SETTINGS: [&str; 21] = [
     "NUNCIO_KEY_FILE",
     "NUNCIO_LISTEN",
     "NUNCIO_LOG",
+    "NUNCIO_METRICS",
     "NUNCIO_OAUTH_SECRET",
     "NUNCIO_PUBLIC_URL",
     "NUNCIO_PUSH_CREDENTIALS",

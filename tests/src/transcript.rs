@@ -20,14 +20,22 @@ impl Transcript {
         self.entries.push((what.to_owned(), value));
     }
 
-    /// Notes an error: everything of it that a caller may see.
+    /// Notes an error: everything of it that a caller may see, but for the id that a hub gives each request.
     pub fn error(&mut self, what: &str, error: &Error) {
+        let mut details = Value::from(error.details());
+        for detail in details.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+            let Some(metadata) = detail.get_mut("metadata").and_then(Value::as_object_mut) else { continue };
+            metadata.remove("requestId");
+            if metadata.is_empty() {
+                detail.remove("metadata");
+            }
+        }
         self.note(
             what,
             &json!({
                 "kind": format!("{:?}", error.kind()),
                 "message": error.message(),
-                "details": error.details(),
+                "details": details,
             }),
         );
     }

@@ -8,6 +8,7 @@ mod citations;
 mod cycles;
 mod imports;
 mod prose;
+mod seeds;
 mod source;
 mod tokens;
 
@@ -56,10 +57,11 @@ const RULES: [Rule; 9] = [
     Rule { name: "sources-of-our-own", check: sources_of_our_own },
 ];
 
-const TREE_RULES: [TreeRule; 3] = [
+const TREE_RULES: [TreeRule; 4] = [
     TreeRule { name: "citation", check: citations::check },
     TreeRule { name: "module-cycle", check: cycles::check },
     TreeRule { name: "plain-comments", check: prose::check },
+    TreeRule { name: "seed-row", check: seeds::check },
 ];
 
 /// Longest file, without its tests.

@@ -40,6 +40,7 @@ use crate::{
     registry::{AgentRecords, Registry, Vault},
     reload::{Live, Reloading},
     routes::RouteTable,
+    scrape::Scrape,
     signing::CardKeys,
     target::RouteAccess,
     telemetry::{Requests, Telemetry},
@@ -72,6 +73,7 @@ pub struct Hub {
     health: Health,
     pipeline: Pipeline,
     admin: Option<Admin>,
+    scrape: Option<Box<Scrape>>,
     live: Live,
     reloader: Arc<OnceLock<Arc<dyn Reloader>>>,
     trail: trail::Writer,
@@ -225,6 +227,8 @@ impl Hub {
         };
         let metrics = Arc::clone(&telemetry.metrics);
         let gauges = Gauges::new(metrics, Arc::clone(&store), Arc::clone(&fleet), memory.clone());
+        let gauges = Arc::new(gauges);
+        let scrape = Box::pin(Scrape::bind(&config, local, &fleet, Arc::clone(&gauges))).await?.map(Box::new);
         let admin = Admin::bind(&config, local, Arc::new(admin_state), gauges).await?;
         // Last: a caller that connects finds the whole hub, and an operator the token in its file.
         let socket = socket.listen(BACKLOG).map_err(|error| unheard(config.listen, error))?;
@@ -240,6 +244,7 @@ impl Hub {
             health,
             pipeline,
             admin,
+            scrape,
             live,
             reloader,
             trail,
@@ -289,6 +294,12 @@ impl Hub {
             token_file: admin.token_file().to_owned(),
         };
         self.admin.as_ref().map(at)
+    }
+
+    /// The address of metrics and health, if they have one of their own.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.scrape.as_ref().map(|scrape| scrape.address())
     }
 
     /// The certificate for callers, if the hub speaks TLS.
@@ -343,15 +354,22 @@ impl Hub {
                 None => None,
             }
         };
+        // Boxed, as few have one.
+        let scraping = Box::pin(async {
+            match self.scrape {
+                Some(scrape) => Some(scrape.serve(stopping.cancelled()).await),
+                None => None,
+            }
+        });
         let serving = async {
-            let open = futures_util::future::join(calls, administration).await;
+            let open = futures_util::future::join3(calls, administration, scraping).await;
             self.live.callers.close();
             self.fleet.begin_to_drain();
             self.health.set(false).await;
             self.fleet.drain(self.config.drain_grace).await;
             open
         };
-        let (open, admin) = tokio::select! {
+        let (open, admin, scrape) = tokio::select! {
             open = serving => open,
             never = ready::watch(&*self.store, &self.fleet, &self.health) => match never {},
             never = self.live.identity.work() => match never {},
@@ -368,7 +386,14 @@ impl Hub {
                 None => true,
             }
         };
-        if futures_util::future::join(open.close(CONNECTION_GRACE), closing).await != (true, true) {
+        let ending = Box::pin(async {
+            match scrape {
+                Some(scrape) => scrape.close(CONNECTION_GRACE).await,
+                None => true,
+            }
+        });
+        let open = open.close(CONNECTION_GRACE);
+        if futures_util::future::join3(open, closing, ending).await != (true, true, true) {
             tracing::warn!("some connections did not end in time and were cut");
         }
         if let Some(Pushing { push, .. }) = &self.pushing {

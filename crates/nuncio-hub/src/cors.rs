@@ -29,7 +29,8 @@ use crate::{config::WebOrigin, identity::refuse_with, target::Target};
 const SENT: &str = "authorization, x-api-key, content-type, accept, a2a-version, a2a-extensions, \
                     x-a2a-extensions, last-event-id, idempotency-key, traceparent, tracestate";
 /// Response headers that pages may read, besides those that CORS always exposes.
-const TOLD: &str = "www-authenticate, retry-after, a2a-extensions, x-a2a-extensions, x-request-id, etag";
+const TOLD: &str =
+    "www-authenticate, retry-after, a2a-version, a2a-extensions, x-a2a-extensions, x-request-id, etag";
 const METHODS: &str = "GET, POST, DELETE";
 /// Seconds for which a browser may cache the answer to a preflight request.
 const MAX_AGE: &str = "600";
@@ -47,7 +48,7 @@ pub(crate) async fn cross_origin<F: Future<Output = Response>>(
 ) -> Response {
     let Some(origin) = request.headers().get(ORIGIN).cloned() else {
         return match is_by_foreign_page(&request) {
-            true => refuse_with(target, &request, &foreign_page()),
+            true => refuse_with(target, &request, foreign_page()),
             false => next(request).await,
         };
     };
@@ -71,7 +72,7 @@ pub(crate) async fn cross_origin<F: Future<Output = Response>>(
             headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
             response
         }
-        None if is_by_foreign_page(&request) => refuse_with(target, &request, &foreign_page()),
+        None if is_by_foreign_page(&request) => refuse_with(target, &request, foreign_page()),
         _ => Box::pin(next(request)).await,
     };
     if let Some(allowed) = allowed {

@@ -39,6 +39,7 @@ mod ready;
 mod registry;
 mod reload;
 mod routes;
+mod scrape;
 mod signing;
 mod target;
 mod telemetry;

@@ -13,6 +13,7 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::{FutureExt as _, future::BoxFuture};
+use http::{HeaderMap, Uri};
 
 use crate::{
     cors::{Origins, cross_origin},
@@ -62,7 +63,8 @@ impl Stations {
                 // Cross-origin first: a browser sends a preflight request without credentials, and its page
                 // must be able to read that credentials are missing.
                 cross_origin(origins, target, request, |request| {
-                    identify(&self.identity, target, is_public, request, |request| {
+                    let judge = |uri: &Uri, headers: &HeaderMap| routes.judge(target, uri, headers);
+                    identify(&self.identity, target, is_public, judge, request, |request| {
                         routes.serve(target, public, request)
                     })
                 })

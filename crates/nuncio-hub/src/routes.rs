@@ -15,19 +15,18 @@ use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use anyhow::Result;
 use axum::{
-    Extension, Json,
+    Extension,
     body::{Body, HttpBody as _},
     extract::{DefaultBodyLimit, Request},
-    response::{IntoResponse as _, Response},
+    response::Response,
     routing::{MethodFilter, MethodRouter, on},
 };
-use http::{HeaderMap, Method, StatusCode, Uri, header};
+use http::{HeaderMap, Method, Uri, header};
 use matchit::{Match, Router as Paths};
 use nuncio_server::{
     bind::{self, BindOptions, SharedRoot},
     store::Store,
 };
-use serde_json::json;
 
 use crate::{
     agent_urls::{self, AgentUrls},
@@ -36,6 +35,7 @@ use crate::{
     fleet::{Agent, Fleet},
     grpc::{self, Health},
     health,
+    identity::{Judge, credential_headers},
     target::{RouteAccess, Target},
     welcome,
 };
@@ -167,6 +167,21 @@ impl RouteTable {
         reads_card.then(|| self.fleet.with_public_card(target.agent(request.uri().path()))).flatten()
     }
 
+    /// The party that judges the credentials of a request where the hub has none to compare them with: an agent that
+    /// receives them. A gRPC call names its agent in its message, which is not read yet.
+    pub(crate) fn judge(&self, target: Target, uri: &Uri, headers: &HeaderMap) -> Judge {
+        let shown: Vec<_> = credential_headers(headers).collect();
+        let name = target.agent(uri.path());
+        if name.is_none() && bind::is_grpc(headers) {
+            let any = self.fleet.all().iter().any(|agent| agent.receives(&shown));
+            return if any { Judge::AgentOfTenant } else { Judge::Hub };
+        }
+        let is_call = name.is_some() || matches!(self.routes[target.route].to, To::Agent);
+        let receives =
+            is_call && self.fleet.named_or_default(name).is_some_and(|agent| agent.receives(&shown));
+        if receives { Judge::Agent } else { Judge::Hub }
+    }
+
     /// Answers an admitted request. `public` is the agent whose public card it reads.
     pub(crate) async fn serve(
         &self,
@@ -187,9 +202,9 @@ impl RouteTable {
             Some(agent) => agent.shown().bound.serve(&prefix, request).await,
             None if name.is_none() => match self.root.serve(request).await {
                 Ok(response) => response,
-                Err(request) => not_found(request.headers(), request.uri()),
+                Err(request) => not_found(&prefix, &request),
             },
-            None => not_found(request.headers(), request.uri()),
+            None => not_found(&prefix, &request),
         };
         if is_head { without_body(response) } else { response }
     }
@@ -219,17 +234,20 @@ fn kind_handler(route: &KindRoute, fleet: &Arc<Fleet>, store: &Arc<dyn Store>) -
     let (fleet, store) = (Arc::clone(fleet), Arc::clone(store));
     let KindRoute { path: pattern, access, handler, .. } = *route;
     let answer = move |Extension(target): Extension<Target>, request: Request| {
-        let (headers, uri) = (request.headers().clone(), request.uri().clone());
-        let name = target.agent(uri.path()).unwrap_or_default().to_owned();
+        let unknown = head(&request);
+        let name = target.agent(request.uri().path()).unwrap_or_default().to_owned();
         let agent = match access {
             RouteAccess::Capability => fleet.get(&name),
             RouteAccess::Anyone | RouteAccess::Protocol | RouteAccess::Caller => {
                 fleet.visible(&name, request.extensions().get())
             }
         };
-        let captures = captures(pattern, target.below_agent(uri.path()));
+        let captures = captures(pattern, target.below_agent(request.uri().path()));
         let answer = handler(RouteCall { store: Arc::clone(&store), name, agent, captures, request });
-        async move { answer.await.unwrap_or_else(|| not_found(&headers, &uri)) }
+        async move {
+            let prefix = target.agent_path(unknown.uri().path());
+            answer.await.unwrap_or_else(|| not_found(prefix, &unknown))
+        }
     };
     Ok(on(MethodFilter::try_from(route.method.clone())?, answer))
 }
@@ -240,16 +258,23 @@ fn captures(pattern: &str, below: &str) -> Vec<String> {
     parts.filter(|(part, _)| part.starts_with('{')).map(|(_, text)| text.to_owned()).collect()
 }
 
-fn not_found(headers: &HeaderMap, uri: &Uri) -> Response {
-    if bind::is_grpc(headers) {
+/// A request without its body.
+fn head(request: &Request) -> Request {
+    let mut head = Request::new(Body::empty());
+    head.method_mut().clone_from(request.method());
+    head.uri_mut().clone_from(request.uri());
+    head.headers_mut().clone_from(request.headers());
+    head.extensions_mut().clone_from(request.extensions());
+    head
+}
+
+/// The answer where no agent is, in the words of the binding. An unknown task is something else (C-69).
+fn not_found(prefix: &str, request: &Request) -> Response {
+    if bind::is_grpc(request.headers()) {
         return bind::unimplemented("there is no such service here; server reflection lists them");
     }
-    let body = json!({ "error": {
-        "code": 404,
-        "status": "NOT_FOUND",
-        "message": format!("there is nothing at {}; GET /agents lists the agents", uri.path()),
-    }});
-    (StatusCode::NOT_FOUND, Json(body)).into_response()
+    let message = format!("there is nothing at {}; GET /agents lists the agents", request.uri().path());
+    bind::not_found(prefix, request, &message)
 }
 
 #[cfg(test)]

@@ -270,6 +270,18 @@ impl Error {
         self
     }
 
+    /// The error with its words, and those about its fields, as `rewrite` has them.
+    #[must_use]
+    pub(crate) fn rewritten(mut self, rewrite: impl Fn(&str) -> Option<String>) -> Self {
+        let descriptions = self.0.violations.iter_mut().map(|violation| &mut violation.description);
+        for text in descriptions.chain([&mut self.0.message]) {
+            if let Some(rewritten) = rewrite(text) {
+                *text = rewritten;
+            }
+        }
+        self
+    }
+
     /// Sets the time after which the caller may retry.
     #[must_use]
     pub fn with_retry_after(mut self, after: Duration) -> Self {

@@ -118,6 +118,8 @@ pub(crate) enum Command {
     Store(StoreCommand),
     /// Check the health of a hub: exit code 0 if it is healthy, 1 if not.
     Healthcheck(Healthcheck),
+    /// Show the version, the build and the protocol versions of this program.
+    Version,
     /// Print a completion script for a shell.
     Completion(Completion),
     /// Print the manual page, or write the pages of all commands to a directory.
@@ -363,6 +365,23 @@ pub(crate) enum CardCommand {
     },
 }
 
+/// The output format that a command line asks for, where the rest of it cannot be read.
+pub(crate) fn format_of(args: impl Iterator<Item = String>) -> Format {
+    let mut args = args.take_while(|arg| arg != "--");
+    let mut format = Format::default();
+    while let Some(arg) = args.next() {
+        let value = match arg.as_str() {
+            "-o" | "--output" => args.next().unwrap_or_default(),
+            _ => match arg.strip_prefix("--output=").or_else(|| arg.strip_prefix("-o")) {
+                Some(value) => value.trim_start_matches('=').to_owned(),
+                None => continue,
+            },
+        };
+        format = Format::from_str(&value, false).unwrap_or(format);
+    }
+    format
+}
+
 /// Reads a log filter. A bare word must be a level: as the name of a module it would silently disable all other logs.
 pub(crate) fn log_filter(text: &str) -> Result<String, String> {
     let is_level = |word: &str| word.trim().parse::<LevelFilter>().is_ok();
@@ -404,6 +423,22 @@ fn state(text: &str) -> Result<TaskState, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_format_is_found_on_a_wrong_command_line() {
+        for (line, expected) in [
+            ("nuncio send", Format::Human),
+            ("nuncio send -o json", Format::Json),
+            ("nuncio -ojson send", Format::Json),
+            ("nuncio send -o=json --nope", Format::Json),
+            ("nuncio send --output=json", Format::Json),
+            ("nuncio send --output json -o human", Format::Human),
+            ("nuncio send -o yaml", Format::Human),
+            ("nuncio send -- -o json", Format::Human),
+        ] {
+            assert_eq!(format_of(line.split(' ').map(str::to_owned)), expected, "{line}");
+        }
+    }
 
     #[test]
     fn logs_are_filtered_by_what_means_something() {

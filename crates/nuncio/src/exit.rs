@@ -4,8 +4,10 @@ use std::process::ExitCode;
 
 use nuncio_hub::{OpenError, config::Problems};
 use nuncio_protocol::{Error, ErrorKind, TaskState};
+use serde::Serialize;
+use serde_json::Value;
 
-use crate::output;
+use crate::output::{self, Format};
 
 /// Success.
 pub(crate) const OK: u8 = 0;
@@ -97,29 +99,62 @@ pub(crate) fn not_found(message: impl Into<String>) -> anyhow::Error {
     Told { error: Error::new(ErrorKind::InvalidParams, message), hint: None, code: Some(NOT_FOUND) }.into()
 }
 
+/// An error as it is printed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report<'a> {
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    exit_code: u8,
+    /// The name of its kind, and its details, as the protocol has them; of a call only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    details: Vec<Value>,
+}
+
 /// Prints the error and returns its exit code. A broken pipe of stdout is no error.
-pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+pub(crate) fn report(error: &anyhow::Error, format: Format) -> ExitCode {
+    report_with(error, code(error), format)
+}
+
+/// Prints the error and returns this exit code, unless the error is a broken pipe of stdout.
+pub(crate) fn report_with(error: &anyhow::Error, exit_code: u8, format: Format) -> ExitCode {
     let mut words = Vec::new();
-    let mut hint = None;
+    let mut report = Report { message: String::new(), hint: None, exit_code, reason: None, details: vec![] };
     for cause in error.chain() {
         if cause.downcast_ref::<std::io::Error>().is_some_and(is_broken_pipe) {
             return ExitCode::from(OK);
         }
         words.push(cause.to_string());
-        if let Some(told) = cause.downcast_ref::<Told>() {
-            hint = told.hint.as_deref();
+        let told = cause.downcast_ref::<Told>();
+        report.hint = told.and_then(|told| told.hint.as_deref()).or(report.hint);
+        let of_call = told.filter(|told| told.code != Some(NOT_FOUND)).map(|told| &told.error);
+        if let Some(error) = cause.downcast_ref::<Error>().or(of_call) {
+            report.reason = Some(error.kind().row().reason);
+            report.details = error.details();
         }
         // Its message is complete: its causes repeat it, and a broken pipe among them was the connection's.
         if cause.is::<Error>() {
             break;
         }
     }
-    output::end_line();
-    output::note(&format!("error: {}", words.join(": ")));
-    if let Some(hint) = hint {
-        output::note(hint);
+    report.message = words.join(": ");
+    output::error(format, &report.message, report.hint, &report);
+    ExitCode::from(exit_code)
+}
+
+/// Prints a mistake on the command line that clap has found, and ends as clap does.
+pub(crate) fn report_usage(error: &clap::Error, format: Format) -> ExitCode {
+    if format == Format::Human || !error.use_stderr() {
+        error.exit();
     }
-    ExitCode::from(code(error))
+    let text = error.render().to_string();
+    let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned();
+    let report = Report { message, hint: None, exit_code: USAGE, reason: None, details: vec![] };
+    output::error(format, &report.message, None, &report);
+    ExitCode::from(USAGE)
 }
 
 fn code(error: &anyhow::Error) -> u8 {
@@ -207,7 +242,9 @@ mod tests {
             // The connection to the agent, not ours to whoever reads us.
             (error(ErrorKind::Unavailable).with_source(pipe()).into(), UNREACHABLE),
         ] {
-            assert_eq!(report(&error), ExitCode::from(expected), "{error:?}");
+            for format in [Format::Human, Format::Json] {
+                assert_eq!(report(&error, format), ExitCode::from(expected), "{error:?}");
+            }
         }
     }
 }

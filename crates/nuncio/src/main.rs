@@ -17,13 +17,22 @@ use clap::Parser as _;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            return exit::report_usage(
+                &error,
+                args::format_of(std::env::args_os().map(|arg| arg.to_string_lossy().into_owned())),
+            );
+        }
+    };
+    let format = args.output;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return exit::report(&anyhow::Error::new(error).context("cannot start")),
+        Err(error) => return exit::report(&anyhow::Error::new(error).context("cannot start"), format),
     };
     match runtime.block_on(command::run(args)) {
         Ok(code) => code,
-        Err(error) => exit::report(&error),
+        Err(error) => exit::report(&error, format),
     }
 }

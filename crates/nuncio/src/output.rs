@@ -36,6 +36,18 @@ pub(crate) fn note(text: &str) {
     eprintln!("{}", escaped(text, acts).replace('\n', "\n  "));
 }
 
+/// Prints an error to stderr: as text with its hint on a line of its own, or as one JSON document.
+pub(crate) fn error(format: Format, message: &str, hint: Option<&str>, document: &impl Serialize) {
+    end_line();
+    match format {
+        Format::Human => {
+            note(&format!("error: {message}"));
+            hint.into_iter().for_each(note);
+        }
+        Format::Json => eprintln!("{}", serde_json::json!({ "error": document })),
+    }
+}
+
 /// Ends the unfinished line of text on stdout, if there is one.
 pub(crate) fn end_line() {
     if OPEN_LINE.swap(false, Ordering::Relaxed) {
@@ -117,6 +129,14 @@ pub(crate) fn task(format: Format, task: &Task) -> Result<()> {
         Format::Json => json(task),
         Format::Human => human_task(task),
     }
+}
+
+/// Prints the id of a task to stdout, for a script to take, and its state to stderr.
+pub(crate) fn task_id(task: &Task) -> Result<()> {
+    row(task.id.as_str())?;
+    human_status(&task.status);
+    note(&format!("context {}", task.context_id));
+    Ok(())
 }
 
 /// Prints artifacts to stdout and the status to stderr.

@@ -1,5 +1,5 @@
 //! Callers of an agent whose mode changes under them, with a token whose issuer comes and goes: every answer is
-//! A2A, and says what is so.
+//! A2A, and says what is so. Without its issuer a token is refused.
 
 use std::sync::{
     Arc,
@@ -60,13 +60,29 @@ impl Callers {
 async fn say(raw: &Raw, shown: Option<&str>) -> bool {
     let message = json!({"messageId": "moody", "role": "ROLE_USER", "parts": [{"text": "hello"}]});
     let sent = call(raw, shown, "SendMessage", json!({ "message": message })).await;
+    if shown.is_some() && is_unknown(&sent) {
+        return false;
+    }
     let Some(task) = task(&sent, &sent.json()["result"]["task"], "UNAVAILABLE") else { return false };
     let got = call(raw, shown, "GetTask", json!({"id": task})).await;
+    if shown.is_some() && is_unknown(&got) {
+        return true;
+    }
     // Whoever kept it, or whoever asked, may be another by now.
     if let Some(found) = self::task(&got, &got.json()["result"], "TASK_NOT_FOUND") {
         assert_eq!(found, task, "{got:?}");
     }
     true
+}
+
+/// True if the token is of nobody, because its issuer has gone; whoever shows it again and again waits.
+fn is_unknown(answer: &Answer) -> bool {
+    let reason = &answer.json()["error"]["data"][0]["reason"];
+    match answer.status {
+        401 => *reason == "UNAUTHENTICATED",
+        429 => *reason == "RESOURCE_EXHAUSTED" && !answer.header("retry-after").is_empty(),
+        _ => false,
+    }
 }
 
 /// The id of the task, which is done; `None` if this is the refusal that may be.

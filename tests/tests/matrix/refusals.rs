@@ -1,10 +1,10 @@
 //! What is refused, with the same words on every wire.
 
 use nuncio_protocol::{
-    AgentExtension, DeleteTaskPushNotificationConfigRequest, Error, ErrorKind, GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, Message,
-    Part, Role, SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest, TaskId,
-    TaskPushNotificationConfig, TaskState, Version,
+    AgentExtension, Binding, DeleteTaskPushNotificationConfigRequest, Error, ErrorKind,
+    GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest, Message, Part, Role, SendMessageConfiguration,
+    SendMessageRequest, SubscribeToTaskRequest, TaskId, TaskPushNotificationConfig, TaskState, Version,
 };
 use nuncio_tests::{
     eventually,
@@ -36,7 +36,11 @@ pub(crate) async fn unknown_and_foreign_tasks_are_told_alike(way: Way) -> Transc
         for ((what, foreign), (_, missing)) in foreign.iter().zip(&missing) {
             assert_eq!(foreign.kind(), ErrorKind::TaskNotFound, "{what}");
             assert_eq!(foreign.message(), missing.message(), "{what}");
-            let of_her_id = |details: Vec<serde_json::Value>| {
+            // A hub adds the id of each request.
+            let of_her_id = |mut details: Vec<serde_json::Value>| {
+                if let Some(metadata) = details[0]["metadata"].as_object_mut() {
+                    metadata.remove("requestId");
+                }
                 serde_json::Value::from(details).to_string().replace(unknown.as_str(), hers.id.as_str())
             };
             assert_eq!(of_her_id(foreign.details()), of_her_id(missing.details()), "{what}");
@@ -247,14 +251,12 @@ pub(crate) fn wrong_messages() -> Vec<(SendMessageRequest, &'static str)> {
     let long = "x".repeat(257);
     let of_long_context =
         Message { context_id: Some(long.as_str().into()), ..Message::user("m", Part::text("")) };
-    let without_role = Message { role: Role::Unspecified, ..Message::user("m", Part::text("completed")) };
     vec![
         (message(Message::user("", Part::text("completed"))), "message.messageId"),
         (message(Message::user("m", vec![])), "message.parts"),
         (message(Message::user("m", vec![Part::text(""); 101])), "message.parts"),
         (message(Message::user(&*long, Part::text("completed"))), "message.messageId"),
         (message(of_long_context), "message.contextId"),
-        (message(without_role), "message.role"),
         (with_history(say("m", "completed"), -1), "configuration.historyLength"),
     ]
 }
@@ -277,5 +279,27 @@ pub(crate) async fn wrong_parameters_are_named(way: Way) -> Transcript {
     seen.error("id", &world.alice.cancel(&TaskId::default()).await.unwrap_err());
     let req = SubscribeToTaskRequest::default();
     seen.error("id", &refusal(service.subscribe_to_task(cx, req).await).await);
+    seen
+}
+
+/// Roles are named as the form of the caller's version names them, so that the words differ between ways.
+pub(crate) async fn roles_are_named_in_the_words_of_the_version(way: Way) -> Transcript {
+    let (world, mut seen) = (World::open(way).await, Transcript::default());
+    let message = Message { role: Role::Unspecified, ..Message::user("m", Part::text("completed")) };
+    let req = SendMessageRequest { message, ..SendMessageRequest::default() };
+    let errors = [world.alice.refused(req.clone()).await, refusal(world.alice.stream(req).await).await];
+    let is_lower_case = way.version() == Version::V0_3 && way.binding() == Some(Binding::JsonRpc);
+    let words = if is_lower_case { "expected user or agent" } else { "expected ROLE_USER or ROLE_AGENT" };
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::InvalidParams);
+        let violation = &error.violations()[0];
+        assert_eq!(violation.field, "message.role");
+        // An agent that a hub relays to has words of its own version.
+        if way.hub().is_none() {
+            assert_eq!(violation.description, words);
+            assert!(error.message().ends_with(words), "{error}");
+        }
+        seen.note("field", &violation.field);
+    }
     seen
 }

@@ -44,6 +44,7 @@ macro_rules! scenarios {
                 refusals::there_are_no_webhooks;
                 refusals::there_are_no_streams_unless_declared;
                 refusals::wrong_parameters_are_named;
+                refusals::roles_are_named_in_the_words_of_the_version;
             }
             over_json {
                 messages::large_integers_survive;

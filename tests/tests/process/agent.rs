@@ -76,3 +76,29 @@ async fn an_agent_is_added_called_looked_at_and_removed() {
     assert_eq!(text(&trail[0]["what"]), "agent-removed");
     assert!(json(&ask(&["agent", "show", "echo", "-o", "json"]).await)["card"].is_object());
 }
+
+/// What is added to a hub that keeps its data in memory is gone with it, and the command says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_of_a_hub_in_memory_is_said_to_go_with_it() {
+    let far = Hub::start(&[]).await;
+    let url = far.agent("echo");
+    let folder = directory("agent-kept");
+    let data = folder.join("tasks.db");
+    for (data, words) in [
+        (&["--data", path(&data)][..], "stays so after a restart"),
+        (&[][..], "until the hub stops: it keeps its data in memory; start it with --data FILE"),
+    ] {
+        let token = folder.join("hub.token");
+        let admin = ["--admin", "127.0.0.1:0", "--admin-token-file", path(&token)];
+        let hub = Hub::start(&[&admin[..], data].concat()).await;
+        let admin = format!("http://{}", text(&hub.announced["admin"]["listen"]));
+        let ask = async |args: &[&str]| -> Output {
+            cli_with_env(args, &[("NUNCIO_ADMIN", &*admin), ("NUNCIO_ADMIN_TOKEN_FILE", path(&token))]).await
+        };
+        let added = ask(&["agent", "add", "far", &url]).await;
+        assert!(added.code == Some(0) && added.stderr.contains(words), "{added:?}");
+        says(&ask(&["agent", "set", "far", "title=Far"]).await, 0, &["far is changed", words]);
+        let shown = json(&ask(&["agent", "show", "far", "-o", "json"]).await);
+        assert_eq!(shown["volatile"], data.is_empty());
+    }
+}

@@ -302,3 +302,38 @@ async fn a_broken_pipe_is_not_an_error() {
     assert_eq!(stream.end().await.code(), Some(0), "{}", stream.stderr());
     assert_eq!(stream.stderr(), "");
 }
+
+/// For `ID=$(nuncio send --no-wait …)`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_send_that_does_not_wait_prints_the_id_of_its_task() {
+    let hub = Hub::start(&[]).await;
+    let agent = hub.agent("echo");
+    for version in ["1.0", "0.3"] {
+        let sent = cli(&["send", &agent, "hold", "--no-wait", "--a2a-version", version]).await;
+        assert_eq!(sent.code, Some(0), "{sent:?}");
+        let id = sent.stdout.strip_suffix('\n').unwrap();
+        assert!(sent.stderr.contains(&format!(" task watch {agent} {id}")), "{sent:?}");
+        assert_eq!(cli(&["task", "cancel", &agent, id, "--a2a-version", version]).await.code, Some(0));
+    }
+    // There is no task to name.
+    let replied = cli(&["send", &hub.agent("conformance"), "message", "--no-wait"]).await;
+    assert_eq!((replied.code, &*replied.stdout), (Some(0), "A direct reply, without a task\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn version_shows_the_build_and_what_is_spoken() {
+    let shown = json(&cli(&["version", "-o", "json"]).await);
+    let version = cli(&["--version"]).await.stdout;
+    assert_eq!(version.trim_end(), format!("nuncio {}", text(&shown["version"])));
+    assert_eq!(shown["protocolVersions"], json!(["1.0", "0.3"]));
+    assert_eq!(shown["bindings"], json!(["JSONRPC", "HTTP+JSON", "GRPC"]));
+    assert!(shown["features"].is_array(), "{shown}");
+    for member in ["profile", "os", "arch"] {
+        assert!(!text(&shown["build"][member]).is_empty(), "{shown}");
+    }
+    let human = cli(&["version"]).await;
+    assert_eq!(human.code, Some(0));
+    for words in ["nuncio", text(&shown["version"]), "A2A", "1.0, 0.3"] {
+        assert!(human.stdout.contains(words), "{human:?}");
+    }
+}

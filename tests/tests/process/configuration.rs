@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use nuncio_tests::hub::{Hub, cli, cli_with_env, start};
+use nuncio_tests::hub::{Hub, cli, cli_with_env, cli_with_stdin, start};
 use serde_json::Value;
 
 use super::{directory, json, path, text};
@@ -151,4 +151,30 @@ async fn no_output_holds_a_secret_of_the_file() {
     // What the log says of the agent that does not answer is in it by now or never.
     hub.process.says("the agent cannot be reached").await;
     assert!(!hub.process.stderr().contains("s3cret"), "{}", hub.process.stderr());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fmt_writes_files_in_the_usual_layout() {
+    let folder = directory("fmt");
+    let (file, other) = (folder.join("nuncio.toml"), folder.join("agents.toml"));
+    let (written, formatted) =
+        ("demo=true\n[agents.a]\nurl='x' # why\n", "demo = true\n\n[agents.a]\nurl = 'x'  # why\n");
+    fs::write(&file, written).unwrap();
+    fs::write(&other, formatted).unwrap();
+    let checked = cli(&["config", "fmt", "--check", path(&file), path(&other)]).await;
+    assert_eq!((checked.code, checked.stdout.trim_end()), (Some(1), path(&file)), "{checked:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), written, "it only looks");
+    let done = cli(&["config", "fmt", path(&file), path(&other)]).await;
+    assert_eq!((done.code, done.stdout.trim_end()), (Some(0), path(&file)), "{done:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), formatted);
+    let again = json(&cli(&["config", "fmt", "--check", path(&file), "-o", "json"]).await);
+    assert_eq!((text(&again["file"]), &again["changed"]), (path(&file), &false.into()));
+    assert_eq!(cli_with_stdin(&["config", "fmt", "-"], written).await.stdout, formatted);
+
+    fs::write(&file, "demo = \n").unwrap();
+    let wrong = cli(&["config", "fmt", path(&file)]).await;
+    assert!(wrong.code == Some(78) && wrong.stderr.contains("nuncio.toml:1:"), "{wrong:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "demo = \n");
+    let missing = cli(&["config", "fmt", "no/file"]).await;
+    assert!(missing.code == Some(2) && missing.stderr.contains("cannot read no/file"), "{missing:?}");
 }

@@ -9,7 +9,7 @@ use nuncio_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::{documents, path, shutdown::waiting_send, text};
+use crate::{documents, path, shutdown::waiting_send, text, wrong_input::check};
 
 /// What is told at the address of administration of whoever asks for all of it.
 async fn all(admin: &Raw) -> Value {
@@ -143,4 +143,35 @@ async fn a_hub_that_drains_is_alive_and_says_why_it_is_not_ready() {
     }
     hub.process.signal("TERM").await;
     hub.process.end().await;
+}
+
+/// Scrapers and probes of a cluster come from other machines, and have no token.
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_and_health_have_a_listener_of_their_own() {
+    let folder = crate::directory("metrics");
+    let file = folder.join("nuncio.toml");
+    fs::write(&file, "demo = true\nlisten = \"127.0.0.1:0\"\ntelemetry.metrics_listen = \"0.0.0.0:0\"\n")
+        .unwrap();
+    for args in [&["--metrics", "0.0.0.0:0"][..], &["--config", path(&file)]] {
+        let mut hub = Hub::start(args).await;
+        let (host, port) = text(&hub.announced["metrics"]).rsplit_once(':').unwrap();
+        assert_eq!(host, "0.0.0.0", "any address will do");
+        let raw = Raw::new(&*format!("http://127.0.0.1:{port}"));
+        let metrics = raw.get("/metrics", &[("host", "hub.monitoring.svc")]).await;
+        assert!(metrics.status == 200 && metrics.body.ends_with("# EOF\n"), "{metrics:?}");
+        assert_eq!(raw.get("/healthz", &[]).await.body, "ok\n");
+        let ready: Value = serde_json::from_str(&raw.get("/readyz?verbose", &[]).await.body).unwrap();
+        assert_eq!(ready, json!({ "ready": true, "reasons": [] }), "agents are named to operators");
+        for path in ["/", "/api/v1", "/agents", "/agents/echo", "/.well-known/jwks.json"] {
+            assert_eq!(raw.get(path, &[]).await.status, 404, "{path}");
+        }
+        assert_eq!(Raw::new(&*hub.base).get("/metrics", &[]).await.status, 404, "not where callers are");
+        hub.process.signal("TERM").await;
+        assert!(hub.process.end().await.success());
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let serve = ["serve", "--demo", "--listen", "127.0.0.1:0", "--metrics"];
+    check(&[&serve[..], &[&address]].concat(), 1, &["cannot listen on", "for metrics", "--metrics"]).await;
+    check(&[&serve[..], &["9090"]].concat(), 2, &["--metrics"]).await;
 }

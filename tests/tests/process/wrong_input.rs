@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 
 use nuncio_tests::hub::{Hub, cli, cli_with_env, cli_with_stdin, start};
+use serde_json::Value;
 
 /// Runs a command that is wrong, and looks for words in what it says.
 pub(crate) async fn check(args: &[&str], code: i32, words: &[&str]) {
@@ -129,4 +130,40 @@ async fn help_says_where_the_key_comes_from() {
         let help = cli(&args).await.stdout;
         assert!(help.contains("environment variable NUNCIO_KEY"), "{command}: {help}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_without_an_id_says_what_is_missing() {
+    let url = nowhere();
+    let words = ["missing the id of the task to cancel at ", &url, " task list "];
+    check(&["task", "cancel", &url], 2, &words).await;
+}
+
+/// With `-o json` a program reads errors as it reads everything else: one document, on stderr.
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_are_json_where_the_output_is() {
+    let hub = Hub::start(&[]).await;
+    let (echo, nowhere) = (hub.agent("echo"), nowhere());
+    for (args, code, message, reason) in [
+        // Of clap, of a command, of the client, of the agent, of a hub that is not there.
+        (&["send", "-o", "json", "--nope"][..], 2, "--nope", None),
+        (&["task", "cancel", &nowhere, "-o", "json"], 2, "missing the id", None),
+        (&["send", &nowhere, "x", "-o", "json"], 3, "cannot connect to", Some("UNAVAILABLE")),
+        (&["task", "get", &echo, "none", "-o", "json"], 5, "task not found", Some("TASK_NOT_FOUND")),
+        (&["config", "show", "--config", "no/file", "-o", "json"], 2, "no/file", None),
+        (&["healthcheck", &nowhere, "-o", "json"], 1, "cannot connect to", Some("UNAVAILABLE")),
+    ] {
+        let output = cli(args).await;
+        assert_eq!((output.code, &*output.stdout), (Some(code), ""), "{args:?}: {output:?}");
+        let document: Value =
+            serde_json::from_str(&output.stderr).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        let error = &document["error"];
+        assert_eq!(error["exitCode"], code, "{args:?}");
+        assert!(error["message"].as_str().unwrap().contains(message), "{args:?}: {error}");
+        assert_eq!(error["reason"].as_str(), reason, "{args:?}: {error}");
+        assert_eq!(error["details"].is_array(), reason.is_some(), "{args:?}: {error}");
+    }
+    let late = cli(&["send", &echo, "hold", "--timeout", "0.5", "-o", "json"]).await;
+    let document: Value = serde_json::from_str(&late.stderr).unwrap();
+    assert!(document["error"]["hint"].as_str().unwrap().contains(" task list "), "{late:?}");
 }

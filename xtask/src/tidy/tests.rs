@@ -3,7 +3,7 @@
 use super::citations::PAGE;
 use super::cycles::BACK_EDGES;
 use super::source::Source;
-use super::{CEILING, tree_violations, violations};
+use super::{CEILING, seeds, tree_violations, violations};
 
 /// Checks one file against all rules; a rule is named by `line rule`.
 #[track_caller]
@@ -180,6 +180,41 @@ fn every_cited_id_is_listed_and_every_listed_id_is_cited() {
         &[("README.md", &format!("({ONE})")), (PAGE, &format!("{page}| {ONE} | Again. |\n"))],
         &["docs/requirements.md:6 citation"],
     );
+}
+
+/// An id of a feature, written so that this file does not cite it.
+const FEATURE: &str = concat!("N", "-01");
+
+#[test]
+fn a_feature_is_listed_with_the_seeds() {
+    let row = format!("| {FEATURE} | It waits. | later | mailboxes |\n");
+    check_tree(&[("a.rs", &format!("// {FEATURE}\n")), (seeds::PAGE, &row)], &[]);
+    check_tree(&[("a.rs", &format!("// {FEATURE}\n"))], &["a.rs:1 citation"]);
+    check_tree(&[(seeds::PAGE, &row)], &[]);
+}
+
+#[test]
+fn every_row_of_the_seeds_is_shown_by_a_test_that_exists() {
+    let row = |verdict: &str, shown: &str| format!("| {FEATURE} | It works. | {verdict} | {shown} |\n");
+    let (file, test) = ("crates/a/tests/cards.rs", "//! Doc.\n#[test]\nfn it_works() {}\n");
+    let wrong = ["docs/seeds.md:1 seed-row"];
+    for (verdict, shown, expected) in [
+        ("works", "`cards::it_works`", &[][..]),
+        ("in part: no more", "`cards::it_works`", &[]),
+        ("later", "mailboxes", &[]),
+        ("works", "", &wrong),
+        ("works", "cards::it_works", &wrong),
+        ("works", "`it_works`", &wrong),
+        ("works", "`cards::it_work`", &wrong),
+        ("works", "`others::it_works`", &wrong),
+        ("works", "`cards::it_works`, `cards::gone`", &wrong),
+    ] {
+        check_tree(&[(file, test), (seeds::PAGE, &row(verdict, shown))], expected);
+    }
+    let folder = "crates/a/src/cards/tests.rs";
+    check_tree(&[(folder, test), (seeds::PAGE, &row("works", "`cards::it_works`"))], &[]);
+    let twice = row("later", "files").repeat(2);
+    check_tree(&[(seeds::PAGE, &twice)], &["docs/seeds.md:2 seed-row"]);
 }
 
 #[test]

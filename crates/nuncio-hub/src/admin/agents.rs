@@ -41,7 +41,9 @@ async fn details(state: &AdminState, name: &str) -> Result<Reply<AgentDetails>, 
     let wanted = state.registry.find(name).await;
     let card = serde_json::to_value(&*agent.shown().card).map_err(|_| Problem::internal())?;
     let upstream_card = agent.upstream().and_then(|upstream| upstream.card());
-    let reply = Reply::new(AgentDetails { agent: shown(&agent, wanted.as_ref()), card, upstream_card });
+    let volatile = state.is_volatile;
+    let reply =
+        Reply::new(AgentDetails { agent: shown(&agent, wanted.as_ref()), volatile, card, upstream_card });
     Ok(match wanted.and_then(|wanted| wanted.given) {
         Some((_, version)) => reply.version(version),
         None => reply,

@@ -33,7 +33,6 @@ use axum::{
     extract::{Request, State},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
-    routing::get,
 };
 use http::{HeaderMap, HeaderValue, header};
 use nuncio_server::store::Store;
@@ -53,6 +52,7 @@ use crate::{
     identity::Identity,
     listen::{Listener, Names, Open},
     registry::Registry,
+    scrape,
     trail::{Row, What},
 };
 
@@ -118,7 +118,7 @@ impl Admin {
         config: &Config,
         names: impl FnOnce(SocketAddr) -> Names,
         state: Arc<AdminState>,
-        gauges: Gauges,
+        gauges: Arc<Gauges>,
     ) -> Result<Option<Self>> {
         let admin = &config.admin;
         let Some(listen) = admin.listen else { return Ok(None) };
@@ -174,16 +174,15 @@ fn token_file(config: &Config, admin: &config::Admin, port: u16) -> Result<Optio
     Ok(file)
 }
 
-fn router(state: Arc<AdminState>, gauges: Gauges, token: &Token) -> Router {
+fn router(state: Arc<AdminState>, gauges: Arc<Gauges>, token: &Token) -> Router {
     let health = router_with_agents(&state.fleet);
     let api = Router::new()
         .fallback(table::serve)
         .with_state(Arc::new(Table::new(state)))
         // Around all of it: without the token not even the routes are visible.
         .layer(middleware::from_fn_with_state(token.clone(), with_token));
-    // Without the token, since scrapers have none: metrics name no callers and no tasks.
-    let metrics = Router::new().route("/metrics", get(metrics)).with_state(Arc::new(gauges));
-    health.merge(metrics).nest("/api", api).fallback(nothing)
+    // Without the token, since scrapers have none.
+    health.merge(scrape::router(gauges)).nest("/api", api).fallback(nothing)
 }
 
 /// Requires the token. Web pages of other sites cannot call: they do not have it, and browsers do not let
@@ -200,11 +199,6 @@ async fn with_token(State(token): State<Token>, request: Request, next: Next) ->
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-}
-
-async fn metrics(State(gauges): State<Arc<Gauges>>) -> Response {
-    const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, TYPE)], gauges.text().await).into_response()
 }
 
 async fn nothing(request: Request) -> Problem {

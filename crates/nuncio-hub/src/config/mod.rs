@@ -59,7 +59,7 @@ pub use self::{
     cors::{Cors, WebOrigin},
     data::{Data, DatabaseUrl, Durability, KEEP_FINISHED, Storage},
     edge::{Admin, CardKey, Connections, TlsFiles},
-    file::{Origin, Problem, Problems, Severity, init, schema, show},
+    file::{Origin, Problem, Problems, Severity, format, init, schema, show},
     identity::{Algorithm, Anonymous, Cards, Identity, Issuer},
     limits::{AgentLimits, Limits, Rate},
     network::Network,
@@ -127,7 +127,7 @@ pub struct Config {
     pub calls: Calls,
     /// Limits of callers.
     pub limits: Limits,
-    /// Logs and traces.
+    /// Metrics, logs and traces.
     pub telemetry: Telemetry,
     /// The agents, by name: a to z, 0 to 9 and -, at most 63 characters.
     #[serde(with = "AgentTables")]

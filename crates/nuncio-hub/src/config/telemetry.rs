@@ -1,6 +1,6 @@
-//! Logs and traces.
+//! Metrics, logs and traces.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use http::HeaderName;
 use schemars::JsonSchema;
@@ -9,13 +9,17 @@ use url::Url;
 
 use super::{
     Secret,
-    form::{Form, Headers, HttpUrl, Opt},
+    form::{Address, Form, Headers, HttpUrl, Opt},
 };
 
-/// Logs and traces of the hub.
+/// Metrics, logs and traces of the hub.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Telemetry {
+    /// Serve metrics and health, and nothing else, at this address, too; without a token. Port 0 takes a free one.
+    #[serde(with = "Opt::<Address>")]
+    #[schemars(example = "0.0.0.0:2605")]
+    pub metrics_listen: Option<SocketAddr>,
     /// Address of the OTLP collector for traces, over HTTP; default: no traces.
     #[serde(with = "Opt::<HttpUrl>")]
     #[schemars(example = "http://127.0.0.1:4318")]
@@ -38,6 +42,7 @@ pub struct Telemetry {
 impl Default for Telemetry {
     fn default() -> Self {
         Self {
+            metrics_listen: None,
             otlp_endpoint: None,
             otlp_headers: Vec::new(),
             sample_ratio: 1.0,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
+use http::HeaderName;
 use nuncio_protocol::{A2aService, AgentCard, AgentInterface};
 use nuncio_server::{
     Runtime,
@@ -122,6 +123,11 @@ impl Agent {
     /// Agents with the same key can use the same runtime.
     pub(crate) fn runtime_key(&self) -> &str {
         &self.info.runtime_key
+    }
+
+    /// True if the agent receives all these headers of its callers.
+    pub(crate) fn receives(&self, headers: &[HeaderName]) -> bool {
+        headers.iter().all(|name| self.options.keep_headers.contains(name))
     }
 
     /// True if the directory lists it.

@@ -17,6 +17,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use nuncio_protocol::Result;
 use nuncio_server::bind::{self, Directory};
 use parking_lot::Mutex;
 
@@ -24,7 +25,10 @@ pub(crate) use self::{
     agent::{Agent, AgentInfo, Backend},
     upstream_status::{Condition, Health, UpstreamStatus},
 };
-use crate::{agent_urls::AgentUrls, identity::Access};
+use crate::{
+    agent_urls::AgentUrls,
+    identity::{Access, Unjudged},
+};
 
 type Agents = BTreeMap<Arc<str>, Arc<Agent>>;
 
@@ -71,10 +75,20 @@ impl Fleet {
         self.get(name).filter(|_| access.is_some_and(|access| access.admits(name)))
     }
 
+    /// The agent of this name, or the default one.
+    pub(crate) fn named_or_default(&self, name: Option<&str>) -> Option<Arc<Agent>> {
+        let default = self.urls.default_agent();
+        self.get(name.or(default.as_deref())?)
+    }
+
     /// The agent of this name, or the default one, if its card is public.
     pub(crate) fn with_public_card(&self, name: Option<&str>) -> Option<Arc<Agent>> {
-        let default = self.urls.default_agent();
-        self.get(name.or(default.as_deref())?).filter(|agent| agent.has_public_card())
+        self.named_or_default(name).filter(|agent| agent.has_public_card())
+    }
+
+    /// True if the agent of this name, or the default one, receives the credentials that nobody has judged yet.
+    fn judges(&self, name: Option<&str>, unjudged: &Unjudged) -> bool {
+        self.named_or_default(name).is_some_and(|agent| agent.receives(unjudged.headers()))
     }
 
     /// The default agent, if the access allows to see it.
@@ -201,6 +215,13 @@ fn show_again(agent: &Arc<Agent>) {
 }
 
 impl Directory for Fleet {
+    fn permit(&self, name: Option<&str>, extensions: &http::Extensions) -> Result<()> {
+        match extensions.get::<Unjudged>() {
+            Some(unjudged) if !self.judges(name, unjudged) => Err(unjudged.refuse()),
+            _ => Ok(()),
+        }
+    }
+
     fn find(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<bind::Agent> {
         let access = extensions.get::<Access>();
         let agent = match name {
@@ -221,6 +242,9 @@ impl Directory for Fleet {
         let default = self.urls.default_agent();
         let name = name.or(default.as_deref())?;
         extensions.get::<Access>().filter(|access| access.may_call(name))?;
+        if extensions.get::<Unjudged>().is_some_and(|unjudged| !self.judges(Some(name), unjudged)) {
+            return None;
+        }
         self.get(name).map(|agent| agent.shown().bound.clone())
     }
 }

@@ -2,8 +2,9 @@
 //! binding.
 
 use std::{
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -13,31 +14,74 @@ use axum::{
     extract::Request,
     response::Response,
 };
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use http_body::{Frame, SizeHint};
 use nuncio_protocol::{Caller, Error, ErrorKind};
 use nuncio_server::bind;
 
-use super::{CredentialExpiry, Identity, Known, Refused};
+use super::{CredentialExpiry, Identity, Known, NO_CREDENTIALS, Refused, credential_headers};
 use crate::{listen::Peer, target::Target};
 
 /// Retry-After of a refusal because an issuer cannot be reached.
 const LATER: Duration = Duration::from_secs(5);
 
+/// The party that judges the credentials of a request, where the hub has none to compare them with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Judge {
+    Hub,
+    /// The agent that is called: it receives the credentials.
+    Agent,
+    /// The agent, if the one that the call turns out to be for receives the credentials.
+    AgentOfTenant,
+}
+
+/// Credentials that nobody has judged yet. An extension of requests whose agent is known only later; each agent that
+/// does not receive the credentials refuses them.
+#[derive(Clone)]
+pub(crate) struct Unjudged {
+    identity: Arc<Identity>,
+    headers: Vec<HeaderName>,
+    peer: IpAddr,
+}
+
+impl Unjudged {
+    /// The headers with the credentials.
+    pub(crate) fn headers(&self) -> &[HeaderName] {
+        &self.headers
+    }
+
+    /// The refusal of the credentials.
+    pub(crate) fn refuse(&self) -> Error {
+        told(&self.identity.refuse(NO_CREDENTIALS, self.peer)).0
+    }
+}
+
 /// Authenticates the request and passes it to `next`, or refuses it. A public card is readable without a
 /// credential, but not with a wrong one: a caller that sends one needs to learn that it is wrong.
 pub(crate) async fn identify<F: Future<Output = Response>>(
-    identity: &Identity,
+    identity: &Arc<Identity>,
     target: Target,
     reads_public_card: bool,
+    judge: impl Fn(&Uri, &HeaderMap) -> Judge,
     mut request: Box<Request>,
     next: impl FnOnce(Box<Request>) -> F,
 ) -> Response {
     let nowhere = Ipv4Addr::UNSPECIFIED.into();
     let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::new(nowhere, nowhere));
-    match identity.find(request.uri(), request.headers(), &peer).await {
+    let mut judged_by = Judge::Hub;
+    let (uri, headers) = (request.uri(), request.headers());
+    let is_for_agent = || {
+        judged_by = judge(uri, headers);
+        judged_by != Judge::Hub
+    };
+    match identity.find(uri, headers, &peer, is_for_agent).await {
         Ok(Known { caller, access, expiry }) => {
             let is_somebody = caller.principal().is_some();
+            if judged_by == Judge::AgentOfTenant {
+                let (identity, headers) =
+                    (Arc::clone(identity), credential_headers(request.headers()).collect());
+                request.extensions_mut().insert(Unjudged { identity, headers, peer: peer.address });
+            }
             request.extensions_mut().insert(caller);
             request.extensions_mut().insert(access);
             let mut response = next(request).await;
@@ -60,7 +104,17 @@ pub(crate) async fn identify<F: Future<Output = Response>>(
 }
 
 fn refuse(target: Target, request: &Request, refused: &Refused) -> Response {
-    let (error, challenge) = match refused {
+    let (error, challenge) = told(refused);
+    let mut response = refuse_with(target, request, error);
+    if let Some(value) = challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok()) {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
+    }
+    response
+}
+
+/// The error of a refusal, and the challenge that goes with it.
+fn told(refused: &Refused) -> (Error, Option<String>) {
+    match refused {
         Refused::Missing => {
             let how = "authentication required; send an API key or a token as Authorization: Bearer";
             (Error::new(ErrorKind::Unauthenticated, how), Some("Bearer realm=\"nuncio\"".to_owned()))
@@ -84,16 +138,11 @@ fn refuse(target: Target, request: &Request, refused: &Refused) -> Response {
             let why = "the token cannot be verified at present, because its issuer does not answer";
             (Error::new(ErrorKind::Unavailable, why).with_retry_after(LATER), None)
         }
-    };
-    let mut response = refuse_with(target, request, &error);
-    if let Some(value) = challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok()) {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
     }
-    response
 }
 
 /// Answers with an error of the binding. The answer is the same whether or not the agent exists.
-pub(crate) fn refuse_with(target: Target, request: &Request, error: &Error) -> Response {
+pub(crate) fn refuse_with(target: Target, request: &Request, error: Error) -> Response {
     let mut response = bind::refuse(target.agent_path(request.uri().path()), request, error);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

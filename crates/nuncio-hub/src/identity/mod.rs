@@ -37,7 +37,7 @@ use std::{collections::HashMap, convert::Infallible, net::IpAddr, sync::Arc, tim
 
 use anyhow::Result;
 use arc_swap::ArcSwap;
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, HeaderName, Uri, header};
 use nuncio_client::Egress;
 use nuncio_protocol::{AgentCard, Caller, SecurityScheme};
 use nuncio_server::store::Store;
@@ -47,7 +47,7 @@ pub(crate) use self::{
     access::Access,
     caller_id::CallerId,
     declare::retain_schemes_of_skills,
-    layer::{identify, refuse_with},
+    layer::{Judge, Unjudged, identify, refuse_with},
 };
 use self::{
     access::Witness, auth_throttle::AuthThrottle, credential_expiry::CredentialExpiry, issuer::Issuer,
@@ -66,6 +66,9 @@ use crate::{
 
 /// The header for an API key besides `Authorization`.
 const API_KEY: &str = "X-API-Key";
+/// The refusal of credentials by a hub that knows none.
+const NO_CREDENTIALS: &str =
+    "there is no such key: this hub has no keys and no token issuers; call it without credentials";
 /// Interval at which the keys of issuers are checked for age.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -221,10 +224,18 @@ impl Identity {
         self.keyring.note_use().await;
     }
 
-    async fn find(&self, uri: &Uri, headers: &HeaderMap, peer: &Peer) -> Result<Known, Refused> {
+    /// Finds who calls. Credentials are always verified, unless they are for the agent (`is_for_agent`) and could be
+    /// for no one else.
+    async fn find(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        peer: &Peer,
+        is_for_agent: impl FnOnce() -> bool,
+    ) -> Result<Known, Refused> {
         let shown = shown(headers);
-        if matches!(shown, Shown::Nothing) || (!self.has_any() && self.allows_anonymous()) {
-            // A hub without keys and issuers cannot check a credential: it is ignored.
+        let has_none = || !self.has_any() && self.allows_anonymous();
+        if matches!(shown, Shown::Nothing) || (has_none() && is_for_agent()) {
             return self.admit_anonymous(uri, headers, peer);
         }
         let found = match shown {
@@ -232,7 +243,10 @@ impl Identity {
             Shown::Nothing | Shown::Wrong => Err(Refused::Invalid("expected an API key or a bearer token")),
         };
         match found {
-            Err(Refused::Invalid(why)) => Err(self.refuse(why, peer.address)),
+            Err(Refused::Invalid(why)) => {
+                let why = if self.has_any() { why } else { NO_CREDENTIALS };
+                Err(self.refuse(why, peer.address))
+            }
             found => found,
         }
     }
@@ -308,6 +322,12 @@ impl Known {
     fn anonymous() -> Self {
         Self { caller: Caller::anonymous(), access: Access::all(), expiry: CredentialExpiry::Never }
     }
+}
+
+/// The headers by which a request shows credentials.
+pub(crate) fn credential_headers(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
+    let all = [header::AUTHORIZATION, HeaderName::from_static("x-api-key")];
+    all.into_iter().filter(|name| headers.contains_key(name))
 }
 
 /// The credential of a request, unchecked.

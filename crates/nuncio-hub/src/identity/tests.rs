@@ -63,7 +63,7 @@ async fn who(identity: &Identity, sent: &[(&'static str, &str)]) -> String {
 }
 
 async fn who_at(identity: &Identity, sent: &[(&'static str, &str)], peer: Peer) -> String {
-    match identity.find(&Uri::from_static("/"), &headers(sent), &peer).await {
+    match identity.find(&Uri::from_static("/"), &headers(sent), &peer, || false).await {
         Ok(known) => known.caller.principal().map_or("-".to_owned(), ToString::to_string),
         Err(Refused::Missing) => "missing".to_owned(),
         Err(Refused::Foreign) => "foreign".to_owned(),
@@ -108,8 +108,7 @@ async fn a_caller_elsewhere_is_nobody_on_loopback() {
         (Anonymous::Loopback, forwarded, LOOPBACK, "foreign"),
         (Anonymous::Loopback, &[("host", "agents.example.com")], LOOPBACK, "foreign"),
         (Anonymous::Loopback, &[], PEER, "foreign"),
-        // Where there is no key, what is shown means nothing, and opens nothing.
-        (Anonymous::Loopback, &[("x-real-ip", "203.0.113.7"), ("x-api-key", "x")], LOOPBACK, "foreign"),
+        (Anonymous::Loopback, &[("x-real-ip", "203.0.113.7"), ("x-api-key", "x")], LOOPBACK, NO_CREDENTIALS),
         (Anonymous::Never, forwarded, LOOPBACK, "missing"),
         (Anonymous::Always, forwarded, PEER, "-"),
     ] {
@@ -122,7 +121,16 @@ async fn a_caller_elsewhere_is_nobody_on_loopback() {
 #[tokio::test]
 async fn what_is_shown_is_looked_at_wherever_it_stands() {
     let (identity, _writer) = identity(Anonymous::Always, Vec::new(), true).await;
-    assert_eq!(who(&identity, &[("authorization", "Bearer x")]).await, "-", "there is nothing to show");
+    for sent in [("authorization", "Bearer x"), ("x-api-key", "x"), ("authorization", "Bearer a.b.c")] {
+        assert_eq!(
+            who(&identity, &[sent]).await,
+            NO_CREDENTIALS,
+            "{sent:?}: credentials are always verified"
+        );
+    }
+    let for_agent = headers(&[("authorization", "Basic eDp5")]);
+    let found = identity.find(&Uri::from_static("/"), &for_agent, &Peer::new(PEER, LOOPBACK), || true).await;
+    assert!(found.is_ok_and(|known| known.caller.principal().is_none()), "the agent judges them");
     let (_, text) = identity.keyring().create(NewKey::named("a")).await.unwrap();
     let (_, other) = identity.keyring().create(NewKey::named("b")).await.unwrap();
     let [key, other] = [text.reveal(), other.reveal()];
@@ -225,7 +233,7 @@ async fn open(identity: &Arc<Identity>, shown: &str) -> Body {
     };
     let target = Target::new(0, RouteAccess::Caller, false, None);
     let request = http::Request::get("/stream").header("x-api-key", shown).body(Body::empty()).unwrap();
-    let response = identify(identity, target, false, Box::new(request), endless).await;
+    let response = identify(identity, target, false, |_, _| Judge::Hub, Box::new(request), endless).await;
     assert_eq!(response.status(), http::StatusCode::OK);
     response.into_body()
 }
@@ -276,7 +284,7 @@ async fn a_grpc_stream_that_ends_with_its_key_has_trailers() {
         let request = http::Request::post("/stream").header("x-api-key", key.reveal());
         let request = Box::new(request.body(Body::empty()).unwrap());
         let target = Target::new(0, RouteAccess::Caller, false, None);
-        let response = identify(&identity, target, false, request, serve).await;
+        let response = identify(&identity, target, false, |_, _| Judge::Hub, request, serve).await;
         let body = response.into_body().collect().await.unwrap();
         assert_eq!(body.trailers().unwrap()["grpc-status"], status);
         assert_eq!(body.to_bytes(), "message");

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::{extract::Request, response::Response};
 use http::{HeaderName, HeaderValue};
+use nuncio_server::bind::RequestId;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 use uuid::Uuid;
@@ -33,10 +34,12 @@ impl Requests {
     /// Gives a request its id, passes it on, and logs the response.
     pub(crate) async fn answer<F: Future<Output = Response>>(
         &self,
-        request: Box<Request>,
+        mut request: Box<Request>,
         next: impl FnOnce(Box<Request>) -> F,
     ) -> Response {
         let id = request.headers().get(REQUEST_ID).filter(|id| is_sane(id)).cloned().unwrap_or_else(new_id);
+        // For the errors of bindings.
+        request.extensions_mut().insert(RequestId::new(id.to_str().unwrap_or_default()));
         let span = span(&id);
         let method = request.method().clone();
         let mut response = if span.is_disabled() {

@@ -114,8 +114,10 @@ async fn health_is_for_all_and_pages_of_other_sites_get_nothing() {
     }
     // And nothing of it on the other side.
     let url = format!("{}/api/v1", asked.hub.url);
-    let response = asked.client.get(url).header("authorization", &token).send().await.unwrap();
+    let response = asked.client.get(&url).send().await.unwrap();
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    let response = asked.client.get(&url).header("authorization", &token).send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "the token is no credential of a caller");
 }
 
 #[tokio::test]

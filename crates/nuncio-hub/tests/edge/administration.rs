@@ -302,7 +302,8 @@ async fn an_agent_is_added_changed_and_taken_away_while_the_hub_runs() {
     let far = Running::start(config()).await;
     let api = Api::start("added").await;
     let url = format!("{}/agents/echo", far.url);
-    let new = json!({ "name": "far", "url": url, "title": "Far", "auth": { "bearer": "s3cret" } });
+    let new =
+        json!({ "name": "far", "url": url, "title": "Far", "auth": { "headers": { "X-Token": "s3cret" } } });
     let added = api.ask("POST", "/agents", "/agents", Some(new.clone())).await;
     assert_eq!((added.status, added.tag.as_deref()), (201, Some("\"1\"")), "{added:?}");
     let agent = &added.body;

@@ -7,7 +7,7 @@ use std::{
 
 use nuncio_hub::{
     KeyLimits, NewKey,
-    config::{Anonymous, Limits, Rate},
+    config::{AgentKind, Anonymous, Limits, Rate},
 };
 use nuncio_protocol::{
     GetTaskRequest, Message, Part, SendMessageRequest, Version,
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     PATIENCE, Running,
-    wire::{Answer, WIRES, Wire, get},
+    wire::{Answer, REQUEST_ID, WIRES, Wire, get, read},
 };
 
 fn list() -> Call {
@@ -63,6 +63,16 @@ async fn without_credentials_and_with_wrong_ones() {
     for wire in WIRES {
         let answer = wire.call(&hub, "echo", None, get_task()).await.unwrap();
         assert_ne!(answer.status, 401, "as long as there is no key: {}", answer.text());
+        // What is shown is verified all the same.
+        for (bearer, headers) in [(Some("wrong"), &[][..]), (None, &[("x-api-key", "wrong")])] {
+            let answer = wire.call_as(&hub, "echo", bearer, headers, get_task()).await.unwrap();
+            check(wire, &answer, 401, -32050, "UNAUTHENTICATED", "16");
+            assert!(
+                header(&answer, "www-authenticate").contains("this hub has no keys"),
+                "{}",
+                answer.text()
+            );
+        }
     }
     hub.key("team-a", None).await;
     for wire in WIRES {
@@ -188,4 +198,97 @@ async fn nobody_gets_in_where_nobody_may() {
         check(wire, &answer, 401, -32050, "UNAUTHENTICATED", "16");
         assert!(wire.has(Op::GetTask));
     }
+}
+
+/// Where the hub has no credentials of its own, those that an agent receives are for the agent to judge.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credentials_that_an_agent_receives_are_judged_by_the_agent() {
+    let far = Running::start(|_| {}).await;
+    let key = far.key("team-a", None).await;
+    let hub = Running::before(&far, |config, agent| {
+        let AgentKind::Upstream(upstream) = &mut agent.kind else { panic!("{agent:?}") };
+        upstream.forward_headers = vec!["authorization".parse().unwrap()];
+        // The only one that 0.3 reaches over gRPC.
+        config.default_agent = Some("far".to_owned());
+    })
+    .await;
+    for wire in WIRES {
+        let answer = wire.call(&hub, "far", Some(&key), get_task()).await.unwrap();
+        assert!(answer.text().replace("%20", " ").contains("not found"), "{wire:?}: {}", answer.text());
+        let answer = wire.call(&hub, "far", Some("nuncio_wrong"), get_task()).await.unwrap();
+        check(wire, &answer, 401, -32050, "UNAUTHENTICATED", "16");
+        assert!(answer.text().replace("%20", " ").contains("mistyped"), "{wire:?}: {}", answer.text());
+        // A header that this agent does not receive, and an agent that receives none.
+        let answer = wire.call_as(&hub, "far", None, &[("x-api-key", &key)], get_task()).await.unwrap();
+        check(wire, &answer, 401, -32050, "UNAUTHENTICATED", "16");
+        if wire != Wire::Grpc(Version::V0_3) {
+            let answer = wire.call(&hub, "echo", Some(&key), get_task()).await.unwrap();
+            check(wire, &answer, 401, -32050, "UNAUTHENTICATED", "16");
+            assert!(answer.text().replace("%20", " ").contains("this hub has no keys"), "{}", answer.text());
+        }
+    }
+    assert_eq!(get(&hub, "/agents", Some(&key)).await.status, 401, "no agent receives it");
+}
+
+/// a caller can name the request to an operator, by whatever binding the error came.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn errors_name_their_request_and_answers_their_version() {
+    let hub = Running::start(|_| {}).await;
+    let send = |text: &str| {
+        let message = Message::user("m", [Part::text(text)]);
+        Box::new(SendMessageRequest { message, ..Default::default() })
+    };
+    let unknown = || {
+        let mut request = send("hello");
+        request.message.task_id = Some("unknown".into());
+        request
+    };
+    for wire in WIRES {
+        for (call, is_error) in [
+            (Call::SendMessage(send("hello")), false),
+            (Call::SendStreamingMessage(send("hello")), false),
+            (get_task(), true),
+            (Call::SendMessage(unknown()), true),
+            (Call::SendStreamingMessage(unknown()), true),
+            (Call::SendMessage(Box::default()), true),
+        ] {
+            let op = call.op();
+            let answer = wire.call(&hub, "echo", None, call).await.unwrap();
+            let text = answer.text();
+            assert_eq!(header(&answer, "a2a-version"), wire.version().as_str(), "{wire:?} {op:?}: {text}");
+            assert_eq!(header(&answer, "x-request-id"), REQUEST_ID, "{wire:?} {op:?}");
+            let named = text.matches("requestId").count();
+            assert_eq!(named > 0, is_error, "{wire:?} {op:?}: {text}");
+            // In the header, and beside each `requestId`.
+            assert_eq!(text.matches(REQUEST_ID).count(), named + 1, "{wire:?} {op:?}: {text}");
+        }
+        let answer = wire.call(&hub, "echo", Some("wrong"), get_task()).await.unwrap();
+        assert_eq!(header(&answer, "a2a-version"), wire.version().as_str(), "{wire:?}: {}", answer.text());
+        assert!(answer.text().contains("requestId"), "{wire:?}: {}", answer.text());
+    }
+}
+
+/// C-69: an agent that is not there is no unknown task, and JSON-RPC is answered by JSON-RPC.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unknown_agent_is_told_in_the_words_of_the_binding() {
+    let hub = Running::start(|_| {}).await;
+    for wire in WIRES {
+        let answer = wire.call(&hub, "nope", None, get_task()).await.unwrap();
+        match wire {
+            Wire::JsonRpc(_) => {
+                check(wire, &answer, 404, -32601, "", "");
+                let body: Value = serde_json::from_slice(&answer.body).unwrap();
+                assert_eq!((&body["jsonrpc"], &body["id"]), (&"2.0".into(), &Value::Null));
+                assert!(answer.text().contains("there is nothing at /agents/nope; GET /agents lists"));
+            }
+            Wire::Rest(_) => check(wire, &answer, 404, -32601, "UNIMPLEMENTED", ""),
+            Wire::Grpc(Version::V1_0) => check(wire, &answer, 200, 0, "", "3"),
+            // It names no agent, and reaches the default one.
+            Wire::Grpc(Version::V0_3) => check(wire, &answer, 200, 0, "", "5"),
+        }
+    }
+    // The same at the root, where no agent is the default one.
+    let hub = Running::start(|config| config.default_agent = None).await;
+    let request = hub.http.post(&hub.url).header("content-type", "application/json").body("{}");
+    check(Wire::JsonRpc(Version::V1_0), &read(request).await, 404, -32601, "", "");
 }

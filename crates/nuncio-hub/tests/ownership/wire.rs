@@ -74,7 +74,7 @@ fn rename(bytes: &mut [u8], from: &str, to: &str) {
 }
 
 impl Wire {
-    fn version(self) -> Version {
+    pub(crate) fn version(self) -> Version {
         match self {
             Self::JsonRpc(version) | Self::Rest(version) | Self::Grpc(version) => version,
         }
@@ -192,9 +192,12 @@ pub(crate) async fn get_as(hub: &Running, path: &str, key: Option<&str>, headers
     read(request).await
 }
 
+/// The id of every request: answers repeat it, and are to be alike.
+pub(crate) const REQUEST_ID: &str = "request-of-a-test";
+
 pub(crate) async fn read(request: reqwest::RequestBuilder) -> Answer {
     let answer = async {
-        let response = request.send().await.unwrap();
+        let response = request.header("x-request-id", REQUEST_ID).send().await.unwrap();
         let status = response.status().as_u16();
         let header = |(name, value): (&reqwest::header::HeaderName, &reqwest::header::HeaderValue)| {
             let value = value.as_bytes().to_vec();
@@ -207,8 +210,6 @@ pub(crate) async fn read(request: reqwest::RequestBuilder) -> Answer {
         };
         let mut headers: BTreeMap<_, _> = response.headers().iter().map(header).collect();
         headers.remove("date");
-        // A name of its own for each request.
-        headers.remove("x-request-id");
         Answer { status, headers, body: response.bytes().await.unwrap().to_vec() }
     };
     tokio::time::timeout(PATIENCE, answer).await.unwrap()

@@ -40,6 +40,8 @@ pub struct Codec {
     pub encode_reply: fn(Op, &Reply, &mut Vec<u8>) -> Result<()>,
     /// Server: encodes an event.
     pub encode_event: fn(&Event, &mut Vec<u8>) -> Result<()>,
+    /// Server: an error in the words of this version.
+    pub reword: fn(Error) -> Error,
     /// Server: the status code of an error.
     pub status_code: fn(ErrorKind) -> GrpcCode,
     /// Server: the message of a status; `google.rpc.Status` has the error's own.
@@ -68,6 +70,7 @@ pub const CODEC: Codec = Codec {
     with_tenant,
     encode_reply,
     encode_event,
+    reword: |error| error,
     status_code: |kind| kind.row().grpc,
     status_message: |error| error.message().into(),
     encode_status,

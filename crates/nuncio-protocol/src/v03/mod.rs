@@ -6,9 +6,9 @@
 //! under [`LEFTOVER`], so that downgrading and upgrading again is the identity. docs/protocol-notes.md
 //! lists the other losses.
 //!
-//! Reading order: `form` (names in the two forms), `downgrade`, `shape` and `upgrade` (messages, tasks and
-//! events), `leftover`, `files` (file content in the protobuf forms), `call` and `push` (requests), `card`,
-//! `error`, `loss`.
+//! Reading order: `form` (what the two forms call things), `downgrade`, `shape` and `upgrade` (messages,
+//! tasks and events), `leftover`, `files` (their content in the
+//! protobuf forms), `call` and `push` (requests), `card`, `error`, `words`, `loss`.
 
 mod call;
 mod card;
@@ -24,6 +24,7 @@ pub mod pb;
 mod push;
 mod shape;
 mod upgrade;
+mod words;
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -124,6 +125,10 @@ impl<F: Form> Dialect for F {
         let _ = scoped::<F, _>(|| write(&down::<F, _>(event), out));
     }
 
+    fn reword(&self, error: Error) -> Error {
+        words::reword::<F>(error)
+    }
+
     /// The v0.3 SDKs read the answer to a streaming method as a stream, independent of its content type.
     fn refuses_in_stream(&self) -> bool {
         true
@@ -197,6 +202,10 @@ impl Dialect for RestWith {
 
     fn encode_event(&self, event: &Event, out: &mut Vec<u8>) {
         files::with(self.0, || Rest.encode_event(event, out));
+    }
+
+    fn reword(&self, error: Error) -> Error {
+        Rest.reword(error)
     }
 
     fn refuses_in_stream(&self) -> bool {

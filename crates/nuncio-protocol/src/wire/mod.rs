@@ -15,7 +15,7 @@ use self::peek::TaskShape;
 pub use self::v1::V1;
 pub use crate::error::excerpt;
 use crate::{
-    Event, Result, StreamItem, Version,
+    Error, Event, Result, StreamItem, Version,
     op::{Call, Op, Reply},
 };
 
@@ -69,6 +69,11 @@ pub trait Dialect: Send + Sync + 'static {
 
     /// Server: encodes an event.
     fn encode_event(&self, event: &Event, out: &mut Vec<u8>);
+
+    /// Server: an error in the words of this version, where it names roles or states.
+    fn reword(&self, error: Error) -> Error {
+        error
+    }
 
     /// True if clients of this version expect a refused streaming call to be answered with a stream of one
     /// error; otherwise it is answered like any other call.

@@ -1,6 +1,6 @@
 //! Several agents on one port: a call without a path of its own names its agent by the tenant.
 
-use nuncio_protocol::Error;
+use nuncio_protocol::{Error, Result};
 
 use super::Agent;
 
@@ -9,6 +9,15 @@ pub trait Directory: Send + Sync + 'static {
     /// The agent of this name, or the one for calls without a name (which are all calls of versions that have
     /// no tenant), as far as a request with these extensions may know of it.
     fn find(&self, name: Option<&str>, extensions: &http::Extensions) -> Option<Agent>;
+
+    /// Refuses the credentials of a request with these extensions, where the agent of this name cannot accept them.
+    ///
+    /// # Errors
+    /// The error for the caller.
+    fn permit(&self, name: Option<&str>, extensions: &http::Extensions) -> Result<()> {
+        let _ = (name, extensions);
+        Ok(())
+    }
 
     /// The names of all agents that a request with these extensions may be told of.
     fn names(&self, extensions: &http::Extensions) -> Vec<String> {

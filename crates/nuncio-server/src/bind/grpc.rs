@@ -32,7 +32,7 @@ use tonic::{
 use tower::service_fn;
 
 use super::{
-    Agent, BindOptions, Directory, Inner, PublicBase, answer,
+    Agent, BindOptions, Directory, Inner, PublicBase, RequestId, answer,
     body::{self, ReadBody},
     context,
     directory::refuse_tenant,
@@ -104,7 +104,14 @@ impl Grpc {
         if let Some(refusal) = no_grpc(&request) {
             return refusal;
         }
+        let mut response = self.answer(codec, request).await;
+        version::name(codec.version, response.headers_mut());
+        response
+    }
+
+    async fn answer(self, codec: &'static Codec, request: Request) -> Response {
         let (parts, body) = request.into_parts();
+        let request_id = parts.extensions.get::<RequestId>().cloned();
         let codec = version::codec_for(codec, &parts.headers);
         let rpc = parts.uri.path().rsplit('/').next().unwrap_or_default();
         let Some(op) = (codec.op_from_rpc)(rpc) else {
@@ -114,9 +121,9 @@ impl Grpc {
         let body = body::read(body, self.options()).await;
         let body = match body.and_then(|body| check_frame(&body.bytes).map(|()| body)) {
             Ok(body) => body,
-            Err(error) => return status(codec, &error).into_http::<Body>(),
+            Err(error) => return status(codec, request_id.as_ref(), error).into_http::<Body>(),
         };
-        let exchange = Exchange { grpc: self, codec, op };
+        let exchange = Exchange { grpc: self, codec, op, request_id };
         if let Some(relayed) = exchange.relay(&parts, &body.bytes).await {
             return relayed;
         }
@@ -152,6 +159,7 @@ impl Grpc {
             Behind::One(agent) => return Ok(agent.clone()),
             Behind::Many { directory, .. } => directory,
         };
+        directory.permit(call.tenant(), extensions)?;
         let agent = directory
             .find(call.tenant(), extensions)
             .ok_or_else(|| refuse_tenant(&**directory, call.tenant(), extensions))?;
@@ -240,6 +248,7 @@ struct Exchange {
     grpc: Grpc,
     codec: &'static Codec,
     op: Op,
+    request_id: Option<RequestId>,
 }
 
 type Answer<T> = std::result::Result<tonic::Response<T>, Status>;
@@ -277,10 +286,10 @@ impl Exchange {
             query: None,
             headers,
             body: message,
-            form: sealed::grpc(self.codec),
+            form: sealed::grpc(self.codec, self.request_id.as_ref()),
         };
         let relayed = agent.relay(&cx, call).await?;
-        let mut response = relayed.unwrap_or_else(|error| status(self.codec, &error).into_http::<Body>());
+        let mut response = relayed.unwrap_or_else(|error| self.status(error).into_http::<Body>());
         response.headers_mut().extend(self.grpc.named(agent, tenant.as_deref()));
         Some(response)
     }
@@ -299,7 +308,8 @@ impl Exchange {
         self.carry_out(request, |reply, is_active| match reply {
             Reply::Stream(stream) => {
                 let memory = self.grpc.options().memory.clone();
-                Ok(messages(self.codec, stream, is_active(RESUME_EXTENSION), memory))
+                let request_id = self.request_id.clone();
+                Ok(messages(self.codec, stream, is_active(RESUME_EXTENSION), memory, request_id))
             }
             _ => Err(Error::internal("a streaming operation answered without a stream")),
         })
@@ -344,11 +354,15 @@ impl Exchange {
                 Ok(tonic::Response::from_parts(MetadataMap::from_headers(told), answer, extensions))
             }
             Err(error) => {
-                let mut status = status(self.codec, &error);
+                let mut status = self.status(error);
                 status.metadata_mut().as_mut().extend(told);
                 Err(status)
             }
         }
+    }
+
+    fn status(&self, error: Error) -> Status {
+        status(self.codec, self.request_id.as_ref(), error)
     }
 
     fn context(
@@ -363,37 +377,42 @@ impl Exchange {
     }
 }
 
-/// The response for a call at this path that is refused before it is decoded.
-pub(super) fn refuse(path: &str, headers: &HeaderMap, error: &Error) -> Response {
-    let service = path.split('/').nth(1).unwrap_or_default();
+/// The answer to a call that goes no further.
+pub(super) fn refuse(request: &Request, error: Error) -> Response {
+    let service = request.uri().path().split('/').nth(1).unwrap_or_default();
     let [newest, ..] = CODECS;
     let codec = CODECS.into_iter().find(|codec| codec.service == service).unwrap_or(newest);
-    status(version::codec_for(codec, headers), error).into_http::<Body>()
+    let codec = version::codec_for(codec, request.headers());
+    let mut response = status(codec, request.extensions().get(), error).into_http::<Body>();
+    version::name(codec.version, response.headers_mut());
+    response
 }
 
 /// The maximum size of an error's details in the trailers. Clients accept 8 KiB of headers by default, with
 /// base64 and all other headers included.
 const MOST_DETAILS: usize = 4 * 1024;
 
-fn status(codec: &Codec, error: &Error) -> Status {
-    answer::log(error);
+fn status(codec: &Codec, request_id: Option<&RequestId>, error: Error) -> Status {
+    answer::log(&error);
+    let error = RequestId::put(request_id, (codec.reword)(error));
     let code = Code::from_i32((codec.status_code)(error.kind()).number);
-    let details = (codec.encode_status)(error);
+    let details = (codec.encode_status)(&error);
     let mut status = if details.len() > MOST_DETAILS {
         let short = Error::new(error.kind(), excerpt(error.message().to_owned()));
+        let short = RequestId::put(request_id, short);
         Status::with_details(code, (codec.status_message)(&short), (codec.encode_status)(&short).into())
     } else {
-        Status::with_details(code, (codec.status_message)(error), details.into())
+        Status::with_details(code, (codec.status_message)(&error), details.into())
     };
-    answer::when_again(status.metadata_mut().as_mut(), error);
+    answer::when_again(status.metadata_mut().as_mut(), &error);
     status
 }
 
 /// The trailers of a response that has begun and cannot continue.
-pub(super) fn trailers(codec: &Codec, error: &Error) -> HeaderMap {
+pub(super) fn trailers(codec: &Codec, request_id: Option<&RequestId>, error: Error) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     // Fails only for values that are invalid in trailers; `status` has left those out.
-    let _ = status(codec, error).add_header(&mut trailers);
+    let _ = status(codec, request_id, error).add_header(&mut trailers);
     trailers
 }
 
@@ -401,11 +420,17 @@ type Messages = BoxStream<'static, Result<Bytes, Status>>;
 
 /// Encodes a stream of events as messages. An error ends the stream and goes into the trailers. The memory of
 /// a large message is held until the next one is polled.
-fn messages(codec: &'static Codec, events: EventStream, numbered: bool, memory: MemoryAccount) -> Messages {
+fn messages(
+    codec: &'static Codec,
+    events: EventStream,
+    numbered: bool,
+    memory: MemoryAccount,
+    request_id: Option<RequestId>,
+) -> Messages {
     let write = if numbered { pb::encode_numbered_item } else { pb::encode_item };
     let encode = move |(mut events, written): (EventStream, Reservation)| {
         drop(written);
-        let memory = memory.clone();
+        let (memory, request_id) = (memory.clone(), request_id.clone());
         async move {
             let item = events.next().await?;
             let message = async {
@@ -415,7 +440,10 @@ fn messages(codec: &'static Codec, events: EventStream, numbered: bool, memory: 
             };
             Some(match message.await {
                 Ok((message, held)) => (Ok(message), (events, held)),
-                Err(error) => (Err(status(codec, &error)), (events, Reservation::default())),
+                Err(error) => {
+                    let status = status(codec, request_id.as_ref(), error);
+                    (Err(status), (events, Reservation::default()))
+                }
             })
         }
     };

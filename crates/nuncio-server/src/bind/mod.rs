@@ -18,6 +18,7 @@ mod grpc;
 mod jsonrpc;
 mod piece_body;
 mod refuse;
+mod request_id;
 mod rest;
 mod sealed;
 mod shared_root;
@@ -45,7 +46,8 @@ pub use self::{
     card::{CardSigner, PublicBase},
     directory::Directory,
     document::Document,
-    refuse::{OnDenied, refuse},
+    refuse::{OnDenied, not_found, refuse},
+    request_id::RequestId,
     sealed::{AnswerForm, Relay, SealedCall, Subject},
     shared_root::SharedRoot,
 };

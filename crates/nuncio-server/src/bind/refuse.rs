@@ -5,25 +5,54 @@
 use std::{fmt, sync::Arc};
 
 use axum::{extract::Request, response::Response};
-use http::Method;
-use nuncio_protocol::{CallContext, Error, op::Op};
+use http::{Extensions, HeaderMap, Method, StatusCode, Uri, request::Parts};
+use nuncio_protocol::{CallContext, Error, ErrorKind, op::Op};
 
 use super::{jsonrpc, rest};
 
 /// Answers a request to an agent at `prefix` with this error, in the form of
 /// [`Agent::serve`](super::Agent::serve).
 #[must_use]
-pub fn refuse(prefix: &str, request: &Request, error: &Error) -> Response {
+pub fn refuse(prefix: &str, request: &Request, error: Error) -> Response {
+    answer(prefix, request, None, error)
+}
+
+/// Answers a request to an agent at `prefix` that does not exist: 404, in the words of the binding.
+#[must_use]
+pub fn not_found(prefix: &str, request: &Request, message: &str) -> Response {
+    answer(prefix, request, Some(StatusCode::NOT_FOUND), Error::new(ErrorKind::MethodNotFound, message))
+}
+
+/// `status` is that of HTTP, if it is not that of the error's kind.
+fn answer(prefix: &str, request: &Request, status: Option<StatusCode>, error: Error) -> Response {
     #[cfg(feature = "grpc")]
     if super::is_grpc(request.headers()) {
-        return super::grpc::refuse(request.uri().path(), request.headers(), error);
+        return super::grpc::refuse(request, error);
     }
     let path = request.uri().path();
     match path.strip_prefix(prefix).unwrap_or(path) {
-        "" | "/" if request.method() == Method::POST => {
-            jsonrpc::refuse(request.headers(), request.uri().query(), error)
-        }
-        below => rest::refuse(below, request.headers(), error),
+        "" | "/" if request.method() == Method::POST => jsonrpc::refuse(request.into(), status, error),
+        below => rest::refuse(below, request.into(), status, error),
+    }
+}
+
+/// The head of a request, as far as its refusal depends on it.
+#[derive(Clone, Copy)]
+pub(super) struct Head<'a> {
+    pub(super) headers: &'a HeaderMap,
+    pub(super) uri: &'a Uri,
+    pub(super) extensions: &'a Extensions,
+}
+
+impl<'a> From<&'a Request> for Head<'a> {
+    fn from(request: &'a Request) -> Self {
+        Self { headers: request.headers(), uri: request.uri(), extensions: request.extensions() }
+    }
+}
+
+impl<'a> From<&'a Parts> for Head<'a> {
+    fn from(parts: &'a Parts) -> Self {
+        Self { headers: &parts.headers, uri: &parts.uri, extensions: &parts.extensions }
     }
 }
 

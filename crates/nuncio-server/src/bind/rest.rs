@@ -1,6 +1,10 @@
 //! The HTTP+JSON binding: methods and paths below the agent's URL, for both versions.
 
-use axum::{body::HttpBody as _, extract::Request, response::Response};
+use axum::{
+    body::{Body, HttpBody as _},
+    extract::Request,
+    response::Response,
+};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
 use nuncio_protocol::{
@@ -10,10 +14,11 @@ use nuncio_protocol::{
 };
 
 use super::{
-    Inner, PublicBase,
+    Inner, PublicBase, RequestId,
     answer::{self, A2A_JSON, JSON},
     body::{self, ReadBody},
     card, context, piece_body,
+    refuse::Head,
     sealed::{self, SealedCall},
     sse::{self, Envelope},
     version::{self, IMPLIED, RestForm},
@@ -26,26 +31,10 @@ pub(super) async fn serve(agent: &Inner, prefix: &str, request: Box<Request>) ->
     // The raw path, not the one that the router has unescaped: an escaped slash is no separator (trap T-49).
     let path = parts.uri.path();
     let path = path.strip_prefix(prefix).unwrap_or(path);
-    let exchange = Exchange { agent, form: version::rest_form(path, &parts.headers), parts: &parts };
-    let route = match exchange.route(path) {
-        Ok(route) => route,
-        Err(refused) => return exchange.refuse(refused),
-    };
-    let body = if parts.method == Method::POST && !body.is_end_stream() {
-        let is_typed = parts.headers.contains_key(header::CONTENT_TYPE);
-        if is_typed && !answer::is_json(&parts.headers) {
-            return exchange.refuse_type();
-        }
-        match body::read(body, &agent.options).await {
-            // An empty body needs no type, but may be known to be empty only at its end.
-            Ok(body) if !is_typed && !body.bytes.is_empty() => return exchange.refuse_type(),
-            Ok(body) => body,
-            Err(error) => return exchange.error(None, &error),
-        }
-    } else {
-        ReadBody::none()
-    };
-    exchange.answer(route, path, body).await
+    let form = version::rest_form(path, &parts.headers);
+    let mut response = Exchange { agent, form, parts: &parts }.serve(path, body).await;
+    version::name(form.dialect.version(), response.headers_mut());
+    response
 }
 
 /// The head of a request, with its agent and its version's form.
@@ -56,6 +45,29 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
+    async fn serve(&self, path: &str, body: Body) -> Response {
+        let Self { agent, parts, .. } = self;
+        let route = match self.route(path) {
+            Ok(route) => route,
+            Err(refused) => return self.refuse(refused),
+        };
+        let body = if parts.method == Method::POST && !body.is_end_stream() {
+            let is_typed = parts.headers.contains_key(header::CONTENT_TYPE);
+            if is_typed && !answer::is_json(&parts.headers) {
+                return self.refuse_type();
+            }
+            match body::read(body, &agent.options).await {
+                // That there is nothing in a body may be known only at its end; nothing has no type.
+                Ok(body) if !is_typed && !body.bytes.is_empty() => return self.refuse_type(),
+                Ok(body) => body,
+                Err(error) => return self.error(None, error),
+            }
+        } else {
+            ReadBody::none()
+        };
+        self.answer(route, path, body).await
+    }
+
     /// Checks everything that does not need the body. An unknown path comes first: no version would help.
     /// Then the version, before any parameters, so that a body of another version is refused for its version.
     fn route<'p>(&self, path: &'p str) -> Result<Route<'p>, Refused> {
@@ -76,7 +88,7 @@ impl Exchange<'_> {
     async fn answer(&self, route: Route<'_>, path: &str, body: ReadBody) -> Response {
         let Parts { method, uri, .. } = self.parts;
         if let Some(relayed) = self.relay(&route, path, &body.bytes).await {
-            return relayed.unwrap_or_else(|error| self.error(None, &error));
+            return relayed.unwrap_or_else(|error| self.error(None, error));
         }
         let op = route.op();
         let decoded = if body.is_large() {
@@ -92,13 +104,13 @@ impl Exchange<'_> {
         };
         let cx = match self.context() {
             Ok(cx) => cx,
-            Err(error) => return self.error(None, &error),
+            Err(error) => return self.error(None, error),
         };
         // It may be large, and an answer takes as long as the agent does.
         drop(body);
         let mut response = match self.dispatch(decoded, &cx).await {
             Ok((reply, held)) => self.reply(op, reply, held),
-            Err(error) => self.error(None, &error),
+            Err(error) => self.error(None, error),
         };
         if let Some((name, value)) = self.agent.activated(&cx) {
             response.headers_mut().insert(name, value);
@@ -110,7 +122,7 @@ impl Exchange<'_> {
     async fn relay(&self, route: &Route<'_>, path: &str, body: &Bytes) -> Option<Result<Response>> {
         self.agent.relay.as_ref()?;
         let Parts { method, uri, headers, .. } = self.parts;
-        let (summary, form) = sealed::rest(self.form, route, uri.query(), body)?;
+        let (summary, form) = sealed::rest(self.form, route, uri.query(), body, self.parts.extensions.get())?;
         let cx = self.context().ok()?;
         let call = SealedCall {
             binding: Binding::HttpJson,
@@ -156,17 +168,18 @@ impl Exchange<'_> {
     fn reply(&self, op: Op, reply: Reply, held: Reservation) -> Response {
         if let Reply::Stream(stream) = reply {
             let envelope = Envelope::Bare { error: self.form.error_event };
-            return sse::respond(stream, self.form.dialect, envelope, &self.agent.options);
+            let request_id = self.parts.extensions.get();
+            return sse::respond(stream, self.form.dialect, envelope, request_id, &self.agent.options);
         }
         if !held.is_empty() {
             return match self.form.dialect.reply_pieces(op, reply) {
                 Ok(pieces) => piece_body::respond(self.media_type(), pieces, held),
-                Err(error) => self.error(None, &error),
+                Err(error) => self.error(None, error),
             };
         }
         let mut out = Vec::with_capacity(2048);
         if let Err(error) = self.form.dialect.encode_reply(op, &reply, &mut out) {
-            return self.error(None, &error);
+            return self.error(None, error);
         }
         let mut response = answer::typed(StatusCode::OK, self.media_type(), out);
         if op == Op::GetExtendedAgentCard {
@@ -177,7 +190,7 @@ impl Exchange<'_> {
 
     /// Refuses a body of another media type before it is parsed (REQ-031).
     fn refuse_type(&self) -> Response {
-        self.error(Some(StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16()), &answer::not_json(JSON))
+        self.error(Some(StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16()), answer::not_json(JSON))
     }
 
     fn refuse(&self, refused: Refused) -> Response {
@@ -192,15 +205,16 @@ impl Exchange<'_> {
             }
             Refused::NotFound | Refused::Invalid(_) => None,
         };
-        let mut response = self.error(status, &refused.into_error());
+        let mut response = self.error(status, refused.into_error());
         if let Some(allow) = allow {
             response.headers_mut().insert(header::ALLOW, allow);
         }
         response
     }
 
-    fn error(&self, status: Option<u16>, error: &Error) -> Response {
-        self::error(self.form, &self.parts.headers, status, error)
+    fn error(&self, status: Option<u16>, error: Error) -> Response {
+        let Parts { headers, extensions, .. } = self.parts;
+        self::error(self.form, headers, extensions.get(), status, error)
     }
 
     fn media_type(&self) -> &'static str {
@@ -208,17 +222,28 @@ impl Exchange<'_> {
     }
 }
 
-/// The response to a request, to this path below the agent's URL, that is refused before it is decoded.
-pub(super) fn refuse(path: &str, headers: &HeaderMap, error: &Error) -> Response {
-    self::error(version::rest_form(path, headers), headers, None, error)
+/// The answer to a request, to this path below the agent's address, that goes no further. `status` is that of HTTP,
+/// if it is not that of the error's kind.
+pub(super) fn refuse(path: &str, head: Head<'_>, status: Option<StatusCode>, error: Error) -> Response {
+    let (form, status) = (version::rest_form(path, head.headers), status.map(|status| status.as_u16()));
+    let mut response = self::error(form, head.headers, head.extensions.get(), status, error);
+    version::name(form.dialect.version(), response.headers_mut());
+    response
 }
 
-fn error(form: &RestForm, headers: &HeaderMap, status: Option<u16>, error: &Error) -> Response {
-    answer::log(error);
-    let (status, body) = (form.error)(status, error);
+fn error(
+    form: &RestForm,
+    headers: &HeaderMap,
+    request_id: Option<&RequestId>,
+    status: Option<u16>,
+    error: Error,
+) -> Response {
+    let error = RequestId::put(request_id, form.dialect.reword(error));
+    answer::log(&error);
+    let (status, body) = (form.error)(status, &error);
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = answer::typed(status, media_type(form, headers), body);
-    answer::explain(&mut response, error);
+    answer::explain(&mut response, &error);
     response
 }
 

@@ -24,7 +24,7 @@ use nuncio_protocol::{
     },
 };
 
-use super::{Inner, piece_body::HeldBody, version::RestForm};
+use super::{Inner, RequestId, piece_body::HeldBody, version::RestForm};
 use crate::memory::MemoryUse;
 
 /// Handles sealed calls.
@@ -63,7 +63,10 @@ pub struct SealedCall<'a> {
 /// The form of the responses to a call. Reads their subject and their errors, and encodes an error that ends
 /// a stream.
 #[derive(Clone, Debug)]
-pub struct AnswerForm(Kind);
+pub struct AnswerForm {
+    kind: Kind,
+    request_id: Option<RequestId>,
+}
 
 #[derive(Clone)]
 enum Kind {
@@ -100,12 +103,16 @@ pub struct Subject {
 }
 
 impl AnswerForm {
+    fn new(kind: Kind, request_id: Option<&RequestId>) -> Self {
+        Self { kind, request_id: request_id.cloned() }
+    }
+
     /// The subject of the response to a send, or of an event of a stream: of the body, the data of an SSE
     /// frame, or the gRPC message. `None` if it cannot be decoded as an event, as an error cannot.
     #[must_use]
     pub fn subject(&self, answer: &Bytes) -> Option<Subject> {
         let seen_by = |dialect: &dyn Dialect, frame| peek::task_of(dialect.task_shape()?, frame, answer);
-        let seen = match &self.0 {
+        let seen = match &self.kind {
             Kind::JsonRpc { dialect, .. } => seen_by(*dialect, peek::Frame::JsonRpc),
             Kind::Rest(form) => seen_by(form.dialect, peek::Frame::Bare),
             #[cfg(feature = "grpc")]
@@ -114,7 +121,7 @@ impl AnswerForm {
         if let Some([task, context]) = seen {
             return Some(Subject { task: Some((&*task).into()), context: Some((&*context).into()) });
         }
-        let event = match &self.0 {
+        let event = match &self.kind {
             Kind::JsonRpc { dialect, .. } => {
                 envelope::decode_response(answer).and_then(|result| dialect.decode_event(result))
             }
@@ -128,7 +135,7 @@ impl AnswerForm {
     /// The kind of error that a whole response is, or for gRPC that its head states; `None` if it is none.
     #[must_use]
     pub fn refusal(&self, head: &http::response::Parts, body: &[u8]) -> Option<ErrorKind> {
-        let error = match &self.0 {
+        let error = match &self.kind {
             // Nearly all are successes, which this shows without decoding them.
             Kind::JsonRpc { .. }
                 if head.status.is_success() && memchr::memmem::find(body, b"\"error\"").is_none() =>
@@ -154,7 +161,7 @@ impl AnswerForm {
     #[cfg(feature = "grpc")]
     #[must_use]
     pub fn with_tenant(&self, message: &Bytes, tenant: Option<&str>) -> Option<Bytes> {
-        match &self.0 {
+        match &self.kind {
             Kind::Grpc(codec) => (codec.with_tenant)(message, tenant),
             Kind::JsonRpc { .. } | Kind::Rest(_) => None,
         }
@@ -162,21 +169,27 @@ impl AnswerForm {
 
     /// The last frame of a stream that has begun and cannot continue.
     #[must_use]
-    pub fn last_words(&self, error: &Error) -> Frame<Bytes> {
-        super::answer::log(error);
+    pub fn last_words(&self, error: Error) -> Frame<Bytes> {
+        let request_id = self.request_id.as_ref();
+        let reword = |dialect: &dyn Dialect, error| {
+            super::answer::log(&error);
+            RequestId::put(request_id, dialect.reword(error))
+        };
         let mut out = Vec::with_capacity(512);
-        match &self.0 {
-            Kind::JsonRpc { request, data, .. } => sse::encode_frame(None, &mut out, |out| {
+        match &self.kind {
+            Kind::JsonRpc { dialect, request, data } => sse::encode_frame(None, &mut out, |out| {
                 let id = match envelope::decode_body(request) {
                     Ok(Incoming::Single(request)) => request.id,
                     Err(Refused { id, .. }) => id,
                     Ok(Incoming::Batch(_)) => None,
                 };
-                envelope::encode_error(id, error, *data, out);
+                envelope::encode_error(id, &reword(*dialect, error), *data, out);
             }),
-            Kind::Rest(form) => sse::encode_frame(None, &mut out, |out| (form.error_event)(error, out)),
+            Kind::Rest(form) => sse::encode_frame(None, &mut out, |out| {
+                (form.error_event)(&reword(form.dialect, error), out);
+            }),
             #[cfg(feature = "grpc")]
-            Kind::Grpc(codec) => return Frame::trailers(super::grpc::trailers(codec, error)),
+            Kind::Grpc(codec) => return Frame::trailers(super::grpc::trailers(codec, request_id, error)),
         }
         Frame::data(out.into())
     }
@@ -206,11 +219,12 @@ pub(super) fn jsonrpc<'a>(
     params: Option<&'a str>,
     body: &'a Bytes,
     data: ErrorData,
+    request_id: Option<&RequestId>,
 ) -> Option<(RequestSummary<'a>, AnswerForm)> {
     let envelope = std::str::from_utf8(body).ok().filter(|envelope| peek::is_plain_envelope(envelope));
     envelope?;
     let summary = RequestSummary::at(op, params)?;
-    Some((summary, AnswerForm(Kind::JsonRpc { dialect, request: body.clone(), data })))
+    Some((summary, AnswerForm::new(Kind::JsonRpc { dialect, request: body.clone(), data }, request_id)))
 }
 
 /// The subject and response form of an HTTP+JSON call; `None` if it must be decoded.
@@ -219,6 +233,7 @@ pub(super) fn rest<'a>(
     route: &'a Route<'_>,
     query: Option<&str>,
     body: &'a Bytes,
+    request_id: Option<&RequestId>,
 ) -> Option<(RequestSummary<'a>, AnswerForm)> {
     if !peek::is_plain_query(query.unwrap_or_default()) {
         return None;
@@ -240,13 +255,13 @@ pub(super) fn rest<'a>(
         }
         summary.tenant = Some(Cow::Borrowed(tenant));
     }
-    Some((summary, AnswerForm(Kind::Rest(form))))
+    Some((summary, AnswerForm::new(Kind::Rest(form), request_id)))
 }
 
 /// The response form of a gRPC call.
 #[cfg(feature = "grpc")]
-pub(super) fn grpc(codec: &'static Codec) -> AnswerForm {
-    AnswerForm(Kind::Grpc(codec))
+pub(super) fn grpc(codec: &'static Codec, request_id: Option<&RequestId>) -> AnswerForm {
+    AnswerForm::new(Kind::Grpc(codec), request_id)
 }
 
 impl Inner {
@@ -254,7 +269,7 @@ impl Inner {
     pub(super) async fn relay(&self, cx: &CallContext, call: SealedCall<'_>) -> Option<Result<Response>> {
         let relay = self.relay.as_deref()?;
         let is_other = |tenant: &str| self.options.agent_name.as_deref().is_some_and(|name| name != tenant);
-        if call.glance.tenant.as_deref().is_some_and(is_other) {
+        if call.summary.tenant.as_deref().is_some_and(is_other) {
             // Refused when it is decoded.
             return None;
         }

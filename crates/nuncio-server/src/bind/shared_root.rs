@@ -79,10 +79,10 @@ impl SharedRoot {
         let (parts, body) = request.into_parts();
         let body = match body::read(body, &self.options).await {
             Ok(body) => body.bytes,
-            Err(error) => return jsonrpc::refuse(&parts.headers, parts.uri.query(), &error),
+            Err(error) => return jsonrpc::refuse((&parts).into(), None, error),
         };
-        let refuse = |id: Option<&RawValue>, method: Option<&str>, error: &Error| {
-            jsonrpc::refuse_request(id, method, &parts.headers, parts.uri.query(), error)
+        let refuse = |id: Option<&RawValue>, method: Option<&str>, error: Error| {
+            jsonrpc::refuse_request(id, method, (&parts).into(), error)
         };
         let (id, method, tenant) = match envelope::decode_body(&body) {
             Ok(Incoming::Single(request)) => {
@@ -91,18 +91,18 @@ impl SharedRoot {
             }
             Ok(Incoming::Batch(requests)) => match tenant_of_batch(&requests) {
                 Ok(tenant) => (None, None, tenant),
-                Err(error) => return refuse(None, None, &error),
+                Err(error) => return refuse(None, None, error),
             },
             // What is wrong with it, the default agent says, if there is one.
             Err(Refused { id, error }) => match self.directory.look_ahead(None, &parts.extensions) {
                 Some(_) => (id, None, None),
-                None => return refuse(id, None, &error),
+                None => return refuse(id, None, error),
             },
         };
         let is_named = tenant.is_some();
         match self.find(tenant.as_deref(), &parts) {
             Ok(agent) => serve_by(&agent, is_named, parts, body.clone().into()).await,
-            Err(error) => refuse(id, method.as_deref(), &error),
+            Err(error) => refuse(id, method.as_deref(), error),
         }
     }
 
@@ -117,14 +117,14 @@ impl SharedRoot {
                 None => Err(Box::new(Request::from_parts(parts, body))),
             };
         };
-        let refuse = |error: &Error| http_json::refuse(path, &parts.headers, error);
+        let refuse = |error: Error| http_json::refuse(path, (&parts).into(), None, error);
         let (tenant, body) = match route.tenant().map(str::to_owned) {
             Some(tenant) => (Some(tenant), body),
             None => {
                 let read = if parts.method == Method::POST {
                     match body::read(body, &self.options).await {
                         Ok(body) => body.bytes,
-                        Err(error) => return Ok(refuse(&error)),
+                        Err(error) => return Ok(refuse(error)),
                     }
                 } else {
                     bytes::Bytes::new()
@@ -139,11 +139,12 @@ impl SharedRoot {
         };
         match self.find(tenant.as_deref(), &parts) {
             Ok(agent) => Ok(serve_by(&agent, tenant.is_some(), parts, body).await),
-            Err(error) => Ok(refuse(&error)),
+            Err(error) => Ok(refuse(error)),
         }
     }
 
     fn find(&self, tenant: Option<&str>, parts: &Parts) -> Result<Agent> {
+        self.directory.permit(tenant, &parts.extensions)?;
         let agent = self.directory.find(tenant, &parts.extensions);
         agent.ok_or_else(|| refuse_tenant(&*self.directory, tenant, &parts.extensions))
     }

@@ -24,7 +24,7 @@ use nuncio_protocol::{
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep};
 
-use super::{BindOptions, answer};
+use super::{BindOptions, RequestId, answer};
 use crate::{
     memory::{MemoryAccount, MemoryUse, Reservation},
     size,
@@ -88,12 +88,14 @@ pub(super) fn respond(
     stream: EventStream,
     dialect: &'static dyn Dialect,
     envelope: Envelope,
+    request_id: Option<&RequestId>,
     options: &BindOptions,
 ) -> Response {
     let body = SseBody {
         stream: Some(stream),
         dialect,
         envelope,
+        request_id: request_id.cloned(),
         memory: options.memory.clone(),
         held: Reservation::default(),
         waiting: None,
@@ -126,6 +128,7 @@ struct SseBody {
     stream: Option<EventStream>,
     dialect: &'static dyn Dialect,
     envelope: Envelope,
+    request_id: Option<RequestId>,
     memory: MemoryAccount,
     /// The memory of the last write.
     held: Reservation,
@@ -157,6 +160,7 @@ impl SseBody {
                 Err(error) => {
                     // The status line is sent already, so the error is the last frame (trap T-34).
                     answer::log(&error);
+                    let error = RequestId::put(self.request_id.as_ref(), self.dialect.reword(error));
                     sse::encode_frame(None, out, |out| self.envelope.error(&error, out));
                     self.stream = None;
                 }

@@ -1,7 +1,7 @@
 //! The version of a call, and all that depends on it: dialects, paths, protobuf codecs. No other module of
 //! this crate knows that there are several versions.
 
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 #[cfg(feature = "grpc")]
 use nuncio_protocol::pb::Codec;
 use nuncio_protocol::{
@@ -29,6 +29,11 @@ pub(super) fn extensions_header(version: Version) -> HeaderName {
         Version::V1_0 => A2A_EXTENSIONS,
         Version::V0_3 => X_A2A_EXTENSIONS,
     }
+}
+
+/// Names the version in which a call is answered.
+pub(super) fn name(version: Version, headers: &mut HeaderMap) {
+    headers.insert(A2A_VERSION, HeaderValue::from_static(version.as_str()));
 }
 
 /// The version that the caller requests, by header or query parameter; `None` if it requests none.

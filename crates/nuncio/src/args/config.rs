@@ -48,6 +48,15 @@ pub(crate) enum ConfigCommand {
     },
     /// Print the JSON Schema of nuncio.toml.
     Schema,
+    /// Write configuration files in the usual layout; keys, values and comments stay as they are.
+    Fmt {
+        /// The files; - formats stdin to stdout.
+        #[arg(value_name = "FILE", default_value = "nuncio.toml")]
+        files: Vec<PathBuf>,
+        /// Change nothing; exit code 1 if a file is in another layout.
+        #[arg(long)]
+        check: bool,
+    },
     /// Have a hub reload its configuration. Changes apply at once; tasks and connections continue. A configuration
     /// with mistakes changes nothing.
     Reload {

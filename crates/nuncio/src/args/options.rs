@@ -95,6 +95,14 @@ const HUB: &[Row] = &[
          of this user look for it]",
     ),
     row(
+        "metrics",
+        "telemetry.metrics_listen",
+        Text("ADDRESS"),
+        Some("NUNCIO_METRICS"),
+        "Serve metrics and health, and nothing else, at this address, too, for scrapers on other machines; port 0 takes \
+         a free one",
+    ),
+    row(
         "public-url",
         "public_url",
         Text("URL"),

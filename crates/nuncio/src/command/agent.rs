@@ -55,12 +55,7 @@ pub(super) async fn run(command: AgentCommand, format: Format) -> Result<ExitCod
             }
             let settings = AgentSettings(keys);
             let agent = hub.call(&ChangeAgent { name: name.clone(), settings, version: None }).await?;
-            let health = health(&agent.agent.health);
-            done(
-                format,
-                &agent,
-                &format!("{name} is changed, and stays so after a restart; it is {health}"),
-            )?;
+            done(format, &agent, &kept(&agent, "changed"))?;
         }
         AgentCommand::Remove { hub, name } => {
             hub.call(&RemoveAgent { name: name.clone(), version: None }).await?;
@@ -103,12 +98,11 @@ fn done(format: Format, document: &impl Serialize, note: &str) -> Result<()> {
 }
 
 fn added(added: &AddedAgent, format: Format) -> Result<()> {
-    let Agent { name, card_url, health: state, .. } = &added.details.agent;
     match format {
         Format::Json => output::json(added),
         Format::Human => {
-            output::row(card_url)?;
-            output::note(&format!("{name} is added, and stays so after a restart; it is {}", health(state)));
+            output::row(&added.details.agent.card_url)?;
+            output::note(&kept(&added.details, "added"));
             added.root_lost.as_deref().map(root_lost).iter().for_each(|note| output::note(note));
             Ok(())
         }
@@ -121,6 +115,17 @@ pub(super) fn root_lost(name: &str) -> String {
         "no agent answers at the root any more: {name} did, and is not the only one now; set default_agent = \"{name}\" \
          in nuncio.toml, or start the hub with --default {name}"
     )
+}
+
+/// Says what happened to an agent, and whether that outlasts the hub.
+fn kept(details: &AgentDetails, done: &str) -> String {
+    let Agent { name, health: state, .. } = &details.agent;
+    let until = if details.volatile {
+        "until the hub stops: it keeps its data in memory; start it with --data FILE to keep agents"
+    } else {
+        "and stays so after a restart"
+    };
+    format!("{name} is {done}, {until}; it is {}", health(state))
 }
 
 /// Reads a JSON object from a file or from stdin.

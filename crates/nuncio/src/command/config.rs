@@ -1,9 +1,9 @@
 //! `nuncio config …` and `nuncio init`; all but `config reload` are offline.
 
 use std::{
-    fs::OpenOptions,
-    io::{ErrorKind, Write as _},
-    path::Path,
+    fs::{self, OpenOptions},
+    io::{self, ErrorKind, Write as _},
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -34,6 +34,7 @@ pub(super) async fn run(command: ConfigCommand, format: Format) -> Result<ExitCo
             }
         }
         ConfigCommand::Schema => output::pretty(config::schema())?,
+        ConfigCommand::Fmt { files, check } => return fmt(&files, check, format),
         ConfigCommand::Reload { hub, force } => reload(&hub, force, format).await?,
     }
     Ok(ExitCode::SUCCESS)
@@ -91,6 +92,41 @@ fn write(file: &Path, text: &str, force: bool) -> Result<()> {
         ))),
         written => written.with_context(|| format!("cannot write {}", file.display())),
     }
+}
+
+/// Formats files in place, or says which are in another layout.
+fn fmt(files: &[PathBuf], check: bool, format: Format) -> Result<ExitCode> {
+    let mut all_formatted = true;
+    for file in files {
+        let is_stdin = file.as_os_str() == "-";
+        let text = if is_stdin { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
+        let name = file.display();
+        let text = text.map_err(|error| exit::usage(format!("cannot read {name}: {error}")))?;
+        let formatted = config::format(file, &text)?;
+        let is_changed = formatted != text;
+        all_formatted &= !is_changed;
+        match (check, is_stdin) {
+            (false, true) => {
+                output::bytes(formatted.as_bytes())?;
+                continue;
+            }
+            // In place: the file keeps its owner and its permissions.
+            (false, false) if is_changed => {
+                fs::write(file, formatted).with_context(|| format!("cannot write {name}"))?;
+            }
+            _ => {}
+        }
+        match format {
+            Format::Json => output::json(&json!({ "file": file, "changed": is_changed }))?,
+            Format::Human if is_changed => output::line(&format!("{name}"))?,
+            Format::Human => {}
+        }
+    }
+    let is_wrong = check && !all_formatted;
+    if is_wrong && format == Format::Human {
+        output::note(&format!("in another layout; format with: {} config fmt FILE", program()));
+    }
+    Ok(ExitCode::from(if is_wrong { exit::OTHER } else { exit::OK }))
 }
 
 async fn reload(hub: &Admin, force: bool, format: Format) -> Result<()> {

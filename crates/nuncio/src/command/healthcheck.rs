@@ -9,18 +9,15 @@ use nuncio_client::Egress;
 use url::Url;
 
 use super::target::setting;
-use crate::{args::Healthcheck, exit, output};
+use crate::{args::Healthcheck, exit, output::Format};
 
 /// The default address of a hub.
 const DEFAULT_LISTEN: &str = "127.0.0.1:2602";
 
-pub(super) async fn run(check: Healthcheck) -> ExitCode {
+pub(super) async fn run(check: Healthcheck, format: Format) -> ExitCode {
     match ask(&check).await {
         Ok(()) => ExitCode::from(exit::OK),
-        Err(error) => {
-            output::note(&format!("error: {error:#}"));
-            ExitCode::from(exit::OTHER)
-        }
+        Err(error) => exit::report_with(&error, exit::OTHER, format),
     }
 }
 

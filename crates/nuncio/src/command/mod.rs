@@ -21,6 +21,7 @@ mod store;
 mod target;
 mod task;
 mod trail;
+mod version;
 
 use std::process::ExitCode;
 
@@ -59,7 +60,8 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Delivery(command) => delivery::run(command, format).await,
         Command::Card(command) => card::run(command, format).await,
         Command::Store(command) => store::run(command, format).await,
-        Command::Healthcheck(check) => Ok(healthcheck::run(check).await),
+        Command::Healthcheck(check) => Ok(healthcheck::run(check, format).await),
+        Command::Version => version::run(format),
         Command::Completion(completion) => manual::complete(&completion),
         Command::Man(man) => manual::man(&man),
     }

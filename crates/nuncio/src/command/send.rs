@@ -26,7 +26,15 @@ pub(super) async fn run(send: Send, format: Format) -> Result<ExitCode> {
         return follow(events, &send.target, Watch::default(), format).await;
     }
     let response = client.send(request).await.map_err(|error| with_hint(error, &send.target))?;
-    output::response(format, &response)?;
+    match &response {
+        SendMessageResponse::Task(task) if send.no_wait && format == Format::Human => {
+            output::task_id(task)?;
+            if !task.status.state.is_terminal() && !task.status.state.is_interrupted() {
+                output::note(&format!("watch it with: {}", send.target.watch_command(&task.id, None)));
+            }
+        }
+        _ => output::response(format, &response)?,
+    }
     if let SendMessageResponse::Task(task) = &response {
         how_to_answer(&send.target, &task.id, task.status.state);
     }

@@ -68,6 +68,7 @@ fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> 
             "admin": hub.administered().map(|admin| json!({
                 "listen": admin.address.to_string(), "tokenFile": admin.token_file,
             })),
+            "metrics": hub.metrics_address().map(|address| address.to_string()),
             "publicCards": hub.public_cards(),
             "config": file,
             "data": data_json(config),
@@ -103,6 +104,9 @@ fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> 
     if let Some(admin) = hub.administered() {
         let file = admin.token_file.display();
         output::note(&format!("administration is at http://{}; its token is in {file}", admin.address));
+    }
+    if let Some(address) = hub.metrics_address() {
+        output::note(&format!("metrics are at http://{address}/metrics"));
     }
     output::note("Ctrl-C stops");
     Ok(())

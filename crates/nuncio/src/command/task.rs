@@ -11,6 +11,7 @@ use nuncio_protocol::{GetTaskRequest, ListTasksRequest, MAX_PAGE_SIZE, Seq, Task
 
 use super::{
     delivery::moment,
+    hint::program,
     pages::{self, fields, word},
     send::{Watch, follow},
 };
@@ -43,6 +44,11 @@ pub(super) async fn run(command: TaskCommand, format: Format) -> Result<ExitCode
             show(&hub.call(&ShowTask { id, options }).await?, format)?;
             Ok(ExitCode::SUCCESS)
         }
+        // The only argument is the id, unless it can be none.
+        TaskCommand::Cancel { url: None, id, .. } if id.contains("://") => Err(exit::usage(format!(
+            "missing the id of the task to cancel at {id}; list its tasks with: {} task list {id}",
+            program()
+        ))),
         TaskCommand::Cancel { url: None, hub, id, .. } => {
             let task = hub.call(&CancelTask { id }).await?;
             match format {

@@ -131,6 +131,9 @@ pub enum HealthState {
 pub struct AgentDetails {
     #[serde(flatten)]
     pub agent: Agent,
+    /// The hub keeps its data in memory: its next restart loses what this API has added or changed.
+    #[serde(default)]
+    pub volatile: bool,
     /// The card that callers see, before it is signed.
     pub card: Value,
     /// The card of the remote agent, as it was received.

@@ -1,14 +1,14 @@
 //! Reads texts into settings, through a tree in which every value knows its position.
 //!
-//! Reading order: `tree` has the values, `problem` the mistakes in them; `parse` reads TOML, `expand`
-//! substitutes variables, `include` merges files; `schema` is generated from the settings, `check` compares a
-//! tree with it, and `read` makes settings of the tree; `show` and `init` write, `mask` hides secrets in
-//! addresses.
+//! Reading order: `tree` has the values, `problem` the mistakes in them; `parse` reads TOML, `expand` puts variables
+//! in, `include` brings files together; `schema` is made of the settings, `check` holds a tree to it, and `read` makes
+//! settings of the tree; `show`, `init` and `layout` write, `mask` hides secrets in addresses.
 
 mod check;
 mod expand;
 mod include;
 mod init;
+mod layout;
 mod mask;
 mod parse;
 mod problem;
@@ -28,6 +28,7 @@ pub(crate) use self::{
 };
 pub use self::{
     init::init,
+    layout::format,
     problem::{Problem, Problems, Severity},
     schema::schema,
     show::show,

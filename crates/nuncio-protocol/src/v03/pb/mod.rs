@@ -28,7 +28,7 @@ pub use self::{
 use crate::{
     Version, pb,
     pb::Codec,
-    v03::{FileBytes, files},
+    v03::{FileBytes, Rest, files, words},
 };
 
 /// v0.3, for an unknown peer.
@@ -43,6 +43,7 @@ pub const CODEC: Codec = Codec {
     with_tenant: peek::with_tenant,
     encode_reply,
     encode_event,
+    reword: words::reword::<Rest>,
     status_code,
     status_message,
     encode_status,

@@ -220,14 +220,14 @@ impl Body for RelayStream {
                 this.state = State::Over;
                 let told = this.broken(&error);
                 // In the middle of an event no error can be sent; the connection is closed instead.
-                Some(if this.is_between_events() { Ok(this.form.last_words(&told)) } else { Err(told) })
+                Some(if this.is_between_events() { Ok(this.form.last_words(told)) } else { Err(told) })
             }
             // Without trailers the outcome is unknown.
             None if !this.is_whole => {
                 this.is_whole = true;
                 let why = "the agent ended its answer without a status";
                 let told = this.broken(&Error::new(ErrorKind::Unavailable, why));
-                Some(Ok(this.form.last_words(&told)))
+                Some(Ok(this.form.last_words(told)))
             }
             None => None,
         };
