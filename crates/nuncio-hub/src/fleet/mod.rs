@@ -114,7 +114,7 @@ impl Fleet {
 
     /// This agent answers without a name from now on; `None`: the only one there is, if there is only one.
     pub(crate) fn set_default(&self, name: Option<&str>) {
-        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.changing.lock();
         self.named_default.store(Arc::new(name.map(Into::into)));
         self.choose_default();
     }
