@@ -290,11 +290,14 @@ async def notified(agent):
 
 
 async def text(agent):
-    events = await collect(agent.live.send_message(new_message('hello')))
-    pieces = [update.artifact for _, update in events if isinstance(update, TaskArtifactUpdateEvent)]
+    pieces = []
+    # As they come: the SDK appends later ones to the first, in place.
+    async for task, update in agent.live.send_message(new_message('hello')):
+        if isinstance(update, TaskArtifactUpdateEvent):
+            pieces.append(get_artifact_text(update.artifact))
     expect(len(pieces) > 1, f'{len(pieces)} pieces')
-    expect(''.join(map(get_artifact_text, pieces)) == TEXT, f'the pieces are {pieces}')
-    task = await agent.plain.get_task(TaskQueryParams(id=events[0][0].id))
+    expect(''.join(pieces) == TEXT, f'the pieces are {pieces}')
+    task = await agent.plain.get_task(TaskQueryParams(id=task.id))
     [artifact] = task.artifacts
     expect(len(artifact.parts) == 1, f'{len(artifact.parts)} parts')
     expect(get_artifact_text(artifact) == TEXT, f'the text is {get_artifact_text(artifact)}')
