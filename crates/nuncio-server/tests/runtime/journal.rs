@@ -86,7 +86,7 @@ async fn large_and_small_writes_of_a_task_stay_in_order() {
         Step::Completed,
     ];
     for hold in [false, true] {
-        let harness = waiting(ScriptedExecutor::steps(steps.clone()));
+        let harness = waiting(ScriptedExecutor::steps(steps));
         harness.store.hold_large(hold);
         let sent = tokio::spawn({
             let harness = harness.clone();
