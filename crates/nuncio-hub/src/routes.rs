@@ -168,15 +168,15 @@ impl RouteTable {
     }
 
     /// The party that judges the credentials of a request where the hub has none to compare them with: an agent that
-    /// receives them. A gRPC call names its agent in its message, which is not read yet.
+    /// receives them. A call to the root, or over gRPC, names its agent in its message, which is not read yet.
     pub(crate) fn judge(&self, target: Target, uri: &Uri, headers: &HeaderMap) -> Judge {
         let shown: Vec<_> = credential_headers(headers).collect();
         let name = target.agent(uri.path());
-        if name.is_none() && bind::is_grpc(headers) {
+        let is_call = name.is_some() || matches!(self.routes[target.route].to, To::Agent);
+        if name.is_none() && !target.is_card && (is_call || bind::is_grpc(headers)) {
             let any = self.fleet.all().iter().any(|agent| agent.receives(&shown));
             return if any { Judge::AgentOfTenant } else { Judge::Hub };
         }
-        let is_call = name.is_some() || matches!(self.routes[target.route].to, To::Agent);
         let receives =
             is_call && self.fleet.named_or_default(name).is_some_and(|agent| agent.receives(&shown));
         if receives { Judge::Agent } else { Judge::Hub }
