@@ -9,15 +9,13 @@ mod output;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 /// For many small, short-lived values (decision 0013).
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = args::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(&anyhow::Error::new(error).context("cannot start")),
