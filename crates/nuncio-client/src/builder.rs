@@ -9,11 +9,12 @@ use nuncio_protocol::{AgentCard, Binding, Error, FileBytes, Interceptor, Interce
 
 use crate::{
     CardCache, Client, ClientCredentials, Credentials, Egress, FetchedCard, InterfaceHosts, Preferences,
-    RESUME_EXTENSION, RetryPolicy, Trust,
+    RESUME_EXTENSION, Retry, RetryPolicy, Trust,
     card::discover::{agent_url, discover},
     choose::{Candidate, choose},
     client::Shared,
     failure::Failure,
+    retry::OnRetry,
     transport::{Transport, route::Route, wire, within},
 };
 
@@ -47,6 +48,7 @@ pub struct ClientBuilder {
     trust: Trust,
     files: FileBytes,
     retry: RetryPolicy,
+    on_retry: OnRetry,
     extensions: Vec<String>,
     interceptors: Interceptors,
     timeout: Duration,
@@ -89,6 +91,7 @@ impl ClientBuilder {
             trust: Trust::Ignore,
             files: FileBytes::default(),
             retry: RetryPolicy::default(),
+            on_retry: OnRetry::default(),
             extensions: Vec::new(),
             interceptors: Interceptors::default(),
             timeout: DEFAULT_TIMEOUT,
@@ -209,6 +212,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Calls the observer before the pause of each retry, of calls and of broken streams.
+    pub fn on_retry(mut self, observer: impl Fn(Retry<'_>) + Send + Sync + 'static) -> Self {
+        self.on_retry = OnRetry::new(observer);
+        self
+    }
+
     /// Uses this egress, with its connections and limits.
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = Some(egress);
@@ -291,7 +300,8 @@ impl ClientBuilder {
         if resumes && !extensions.iter().any(|uri| uri == RESUME_EXTENSION) {
             extensions.push(RESUME_EXTENSION.to_owned());
         }
-        let service = self.interceptors.around(Route::new(wires, self.retry, resumes, extensions));
+        let route = Route::new(wires, self.retry, resumes, extensions, self.on_retry);
+        let service = self.interceptors.around(route);
         let (timeout, send_timeout) = (self.timeout, self.send_timeout);
         Ok(Client::from_shared(Shared { card, verified, candidates, service, timeout, send_timeout }))
     }

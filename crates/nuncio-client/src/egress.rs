@@ -337,15 +337,26 @@ fn told(
         return blocked(url, &refusal);
     }
     let is_refusal = trouble.is_some_and(tls::Trouble::is_refusal);
-    let what =
-        if connect || is_refusal { "cannot connect to" } else { "the connection broke while talking to" };
+    let message = match trouble {
+        Some(tls::Trouble::Untrusted(distrust)) => {
+            format!("the certificate of {} is not trusted: {distrust}", peer(url))
+        }
+        _ if connect || is_refusal => format!("cannot connect to {}: {why}", shown(url)),
+        _ => format!("the connection broke while talking to {}: {why}", shown(url)),
+    };
     let kind = if is_refusal { ErrorKind::Unauthenticated } else { ErrorKind::Unavailable };
-    let told = Error::new(kind, format!("{what} {}: {why}", shown(url))).with_source(error);
+    let told = Error::new(kind, message).with_source(error);
     match (is_refusal, connect) {
         (true, _) => Failure::answered(told),
         (false, true) => Failure::nobody(told),
         (false, false) => Failure::perhaps(told),
     }
+}
+
+/// The host and port of a URL.
+fn peer(url: &Url) -> String {
+    let port = url.port_or_known_default().map(|port| format!(":{port}"));
+    format!("{}{}", url.host_str().unwrap_or_default(), port.unwrap_or_default())
 }
 
 /// The error of a request that the guard refused. Retries and other interfaces of the agent would not help.

@@ -84,7 +84,7 @@ pub use self::{
     failure::{has_no_agent, was_not_sent},
     hosts::{FOREIGN_HOST, InterfaceHosts},
     receiver::Receiver,
-    retry::RetryPolicy,
+    retry::{Retry, RetryPolicy},
     transport::{
         direct::Direct,
         forward::{Forward, Handed},

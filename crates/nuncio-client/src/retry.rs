@@ -1,9 +1,9 @@
 //! Retry decisions and pauses: pure functions. Randomness and failures are parameters; the caller does the
 //! waiting.
 
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
-use nuncio_protocol::{ErrorKind, op::Op, retry::Backoff};
+use nuncio_protocol::{Error, ErrorKind, op::Op, retry::Backoff};
 
 use crate::failure::{Failure, Reached};
 
@@ -66,6 +66,42 @@ impl RetryPolicy {
     }
 }
 
+/// A retry that is about to be made, see [`ClientBuilder::on_retry`](crate::ClientBuilder::on_retry).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Retry<'a> {
+    /// The failure of the last attempt.
+    pub error: &'a Error,
+    /// The number of this retry, counted from 1.
+    pub number: u32,
+    /// Maximum number of retries without progress.
+    pub max: u32,
+    /// The pause before it.
+    pub pause: Duration,
+}
+
+/// The observer of retries; none by default.
+#[derive(Clone, Default)]
+pub(crate) struct OnRetry(Option<Arc<dyn Fn(Retry<'_>) + Send + Sync>>);
+
+impl OnRetry {
+    pub(crate) fn new(observer: impl Fn(Retry<'_>) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(observer)))
+    }
+
+    pub(crate) fn notify(&self, retry: Retry<'_>) {
+        if let Some(observer) = &self.0 {
+            observer(retry);
+        }
+    }
+}
+
+impl fmt::Debug for OnRetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OnRetry").field(&self.0.is_some()).finish()
+    }
+}
+
 /// True for operations without side effects, which may be repeated freely.
 fn is_read(op: Op) -> bool {
     match op {
@@ -85,8 +121,6 @@ fn is_read(op: Op) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use nuncio_protocol::Error;
-
     use super::*;
 
     const POLICY: RetryPolicy =

@@ -2,7 +2,6 @@
 
 use std::{
     convert::Infallible,
-    io,
     net::SocketAddr,
     path::PathBuf,
     sync::{Arc, OnceLock},
@@ -32,7 +31,7 @@ use crate::{
     grpc::Health,
     identity::{Identity, Keyring},
     limits::Callers,
-    listen::{Certificates, Listener, Names},
+    listen::{Certificates, Listener, Names, cannot_listen},
     master, memory,
     pipeline::{Pipeline, Stations},
     push::{self, Pushing},
@@ -231,7 +230,8 @@ impl Hub {
         let scrape = Box::pin(Scrape::bind(&config, local, &fleet, Arc::clone(&gauges))).await?.map(Box::new);
         let admin = Admin::bind(&config, local, Arc::new(admin_state), gauges).await?;
         // Last: a caller that connects finds the whole hub, and an operator the token in its file.
-        let socket = socket.listen(BACKLOG).map_err(|error| unheard(config.listen, error))?;
+        let socket =
+            socket.listen(BACKLOG).map_err(|error| cannot_listen(config.listen, &error, "--listen"))?;
         let listener = Listener { socket, certificates, names: own_names, connections: config.connections };
         let trail = writer;
         Ok(Self {
@@ -417,12 +417,7 @@ fn reserve(address: SocketAddr) -> Result<TcpSocket> {
         socket.bind(address)?;
         Ok(socket)
     };
-    reserve().map_err(|error| unheard(address, error))
-}
-
-fn unheard(address: SocketAddr, error: io::Error) -> anyhow::Error {
-    let why = format!("cannot listen on {address}; is another hub running? use --listen with another port");
-    anyhow::Error::new(error).context(why)
+    reserve().map_err(|error| cannot_listen(address, &error, "--listen"))
 }
 
 /// Runs `work` until the token is cancelled, and then waits for ever.

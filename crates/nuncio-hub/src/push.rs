@@ -1,13 +1,19 @@
 //! Webhooks of the hub: one engine for all agents, guarded egress, and signatures by a published key.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
-use nuncio_client::{Egress, Policy, SigningKey};
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::HeaderMap;
+use nuncio_client::{AddressKind, Egress, Policy, Refusal, SigningKey};
 use nuncio_server::{
-    push::{MasterKey, Push, PushOptions, Retry, Sign, sign_by_key, sign_by_secrets},
+    push::{
+        Answer, Courier, Failure, MasterKey, Push, PushOptions, Retry, Sign, sign_by_key, sign_by_secrets,
+    },
     store::Store,
 };
+use url::Url;
 
 use crate::{
     config::{self, Secret},
@@ -61,7 +67,7 @@ pub(crate) fn start(
     };
     let egress = Egress::guarded(policy)?;
     let key = signing_key(&master)?.with_jku(format!("{base}{JWKS}"));
-    let push = Push::builder(Arc::clone(store), egress, master)
+    let push = Push::builder(Arc::clone(store), HubCourier(egress), master)
         .retry(Retry { give_up: config.give_up, ..Retry::default() })
         .sign(sign_by_key(key, base.to_owned()))
         .build()?;
@@ -77,4 +83,56 @@ fn sign(secrets: &[Secret]) -> Result<Option<Sign>> {
     let secrets = secrets.iter().map(|secret| secret.reveal().parse().context("a webhook secret"));
     let secrets = secrets.collect::<Result<Vec<_>>>()?;
     Ok((!secrets.is_empty()).then(|| sign_by_secrets(secrets)))
+}
+
+/// The guarded egress. A refusal that an option would lift is explained to the caller and to the operator.
+struct HubCourier(Egress);
+
+#[async_trait]
+impl Courier for HubCourier {
+    fn check(&self, url: &Url) -> Result<(), String> {
+        let Err(refusal) = self.0.admit(url) else { return Ok(()) };
+        let (one, all) = match &refusal {
+            Refusal::Address { kind: AddressKind::Loopback, .. } => {
+                ("at a loopback address", "on loopback addresses")
+            }
+            Refusal::Address { kind: AddressKind::Private, .. } => {
+                ("in a private network", "in private networks")
+            }
+            _ => return Err(refusal.to_string()),
+        };
+        tracing::info!("refused a webhook {one}; --allow-private-push allows it");
+        Err(format!("webhooks {all} are not allowed by this hub"))
+    }
+
+    async fn post(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+        deadline: Duration,
+    ) -> Result<Answer, Failure> {
+        Courier::post(&self.0, url, headers, body, deadline).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// REQ-168
+    #[test]
+    fn a_refused_webhook_is_explained() {
+        let courier = HubCourier(Egress::guarded(Policy::default()).unwrap());
+        for (url, expected) in [
+            ("https://hooks.example/", None),
+            ("http://127.0.0.1:2604/", Some("webhooks on loopback addresses are not allowed by this hub")),
+            ("http://localhost:2604/", Some("webhooks on loopback addresses are not allowed by this hub")),
+            ("https://10.1.2.3/", Some("webhooks in private networks are not allowed by this hub")),
+            ("https://169.254.169.254/", Some("169.254.169.254 is an address of cloud metadata")),
+        ] {
+            let refused = courier.check(&Url::parse(url).unwrap()).err();
+            assert_eq!(refused.as_deref(), expected, "{url}");
+        }
+    }
 }

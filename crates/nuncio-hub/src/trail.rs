@@ -6,6 +6,7 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
+    fmt,
     net::IpAddr,
     sync::{
         Arc,
@@ -99,6 +100,13 @@ impl What {
             self,
             Self::CredentialsRefused | Self::AttemptsLimited | Self::AgentDenied | Self::OperationDenied
         )
+    }
+}
+
+/// The word of the trail, such as `key-created`.
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 

@@ -531,7 +531,7 @@ mod tests {
 
     #[test]
     fn the_cause_is_for_the_log_only() {
-        // Invariant 11
+        // Invariant 10
         let error = Error::internal("SELECT secret FROM vault");
         assert_eq!(error.to_string(), "internal error");
         assert!(!error.details().iter().any(|detail| detail.to_string().contains("vault")));

@@ -16,13 +16,16 @@ mod trail;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
+use clap::{
+    ArgMatches, Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+    builder::NonEmptyStringValueParser,
+};
 use nuncio_protocol::{Binding, TaskState, Version};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 use url::Url;
 
 pub(crate) use self::{
-    admin::Admin,
+    admin::{Admin, DEFAULT_ADMIN},
     agent::{AgentCommand, Change},
     config::{Check, ConfigCommand, Init, Serve},
     data::{Place, StoreCommand, Which},
@@ -46,6 +49,27 @@ const CONNECTION: &str = "Connection";
 const IDENTITY: &str = "Identity";
 /// The help on bearer tokens, which have no option because others can see the command line.
 const KEY_HELP: &str = "The bearer token is read from the environment variable NUNCIO_KEY.";
+
+/// Parses the command line.
+///
+/// # Errors
+/// The mistake, or the help or version that was asked for.
+pub(crate) fn parse() -> Result<Args, clap::Error> {
+    let matches = Args::command().try_get_matches()?;
+    Args::from_arg_matches(&matches).map_err(|error| error.format(&mut called(&matches)))
+}
+
+/// The command that was called, so that an error shows its usage.
+fn called(matches: &ArgMatches) -> clap::Command {
+    let mut command = Args::command();
+    command.build();
+    let mut matches = matches;
+    while let Some((name, below)) = matches.subcommand() {
+        let Some(subcommand) = command.find_subcommand(name).cloned() else { break };
+        (command, matches) = (subcommand, below);
+    }
+    command
+}
 
 /// The durable hub of agents: makes every agent speak A2A 1.0 and 0.3, and loses no task.
 #[derive(Debug, Parser)]
@@ -299,6 +323,9 @@ pub(crate) enum TaskCommand {
         hub: Admin,
         /// The id of the task.
         id: String,
+        /// Second argument of a command that is meant for an agent (`task get URL ID`), for a helpful error.
+        #[arg(hide = true)]
+        extra: Option<String>,
         /// Include the content of messages and artifacts. It belongs to the callers: read it only if
         /// necessary.
         #[arg(long)]

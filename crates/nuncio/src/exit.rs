@@ -25,7 +25,7 @@ pub(crate) const NOT_FOUND: u8 = 5;
 pub(crate) const REFUSED: u8 = 6;
 /// The task failed, was rejected or was canceled.
 pub(crate) const TASK_FAILED: u8 = 7;
-/// The task waits for input or authorisation.
+/// The task waits for input or authorization.
 pub(crate) const TASK_WAITS: u8 = 8;
 
 /// The store is damaged.
@@ -44,7 +44,7 @@ Exit codes:
   5  the task, delivery, agent or key does not exist
   6  the agent refused the call
   7  the task failed, was rejected or was canceled
-  8  the task waits for input or authorisation
+  8  the task waits for input or authorization
   9  the store is damaged
  78  the configuration is wrong";
 

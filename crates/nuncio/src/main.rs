@@ -9,21 +9,17 @@ mod output;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 /// For many small, short-lived values (decision 0013).
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let args = match args::Args::try_parse() {
+    let args = match args::parse() {
         Ok(args) => args,
         Err(error) => {
-            return exit::report_usage(
-                &error,
-                args::format_of(std::env::args_os().map(|arg| arg.to_string_lossy().into_owned())),
-            );
+            let format = args::format_of(std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()));
+            return exit::report_usage(&error, format);
         }
     };
     let format = args.output;

@@ -235,6 +235,12 @@ pub(crate) fn event(format: Format, item: &StreamItem) -> Result<()> {
     Ok(())
 }
 
+/// A number of things, in the singular or the plural.
+pub(crate) fn count(n: impl TryInto<u64>, one: &str, many: &str) -> String {
+    let n = n.try_into().unwrap_or(u64::MAX);
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
 /// The name of a state for people.
 pub(crate) fn state(state: TaskState) -> &'static str {
     match state {
@@ -246,7 +252,7 @@ pub(crate) fn state(state: TaskState) -> &'static str {
         TaskState::Canceled => "canceled",
         TaskState::InputRequired => "input required",
         TaskState::Rejected => "rejected",
-        TaskState::AuthRequired => "authorisation required",
+        TaskState::AuthRequired => "authorization required",
     }
 }
 
@@ -266,6 +272,11 @@ mod tests {
         ] {
             assert_eq!(escaped(text, acts), expected);
         }
+    }
+
+    #[test]
+    fn one_thing_is_in_the_singular() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "key", "keys")), ["0 keys", "1 key", "2 keys"]);
     }
 
     /// An id with a line of its own in it would be another row.

@@ -1,4 +1,4 @@
-//! HTTP/2 streams that end where they should not. Whatever is reset, the task goes on (invariant 8), and so
+//! HTTP/2 streams that end where they should not. Whatever is reset, the task goes on (invariant 7), and so
 //! does everybody else's stream.
 
 use std::time::Duration;

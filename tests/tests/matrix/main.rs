@@ -1,5 +1,5 @@
 //! The matrix: each scenario is written once, and gives the same observations on the bare runtime and over
-//! every wire, errors included (invariant 15; REQ-006, REQ-007). That a task has gone down to 0.3 and up
+//! every wire, errors included (invariant 11; REQ-006, REQ-007). That a task has gone down to 0.3 and up
 //! again on its way cannot be seen.
 //!
 //! A scenario runs in a world of its own: an agent that plays scripts, and callers. It asserts what the

@@ -72,7 +72,7 @@ pub(crate) async fn a_task_can_be_canceled_once(way: Way) -> Transcript {
     seen
 }
 
-/// REQ-098, REQ-099, invariant 7: in every terminal state, and without a trace in the history.
+/// REQ-098, REQ-099, invariant 6: in every terminal state, and without a trace in the history.
 pub(crate) async fn a_finished_task_takes_no_message(way: Way) -> Transcript {
     let (world, mut seen) = (World::open(way).await, Transcript::default());
     let held = world.alice.task(at_once(say("m-1", "hold"))).await;

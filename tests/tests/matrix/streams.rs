@@ -290,7 +290,7 @@ fn told(item: &StreamItem) -> String {
     }
 }
 
-/// Invariant 8.
+/// Invariant 7.
 pub(crate) async fn a_caller_that_leaves_stops_nothing(way: Way) -> Transcript {
     let (world, mut seen) = (World::open(way).await, Transcript::default());
     let mut stream =

@@ -38,7 +38,7 @@ async fn an_agent_is_added_called_looked_at_and_removed() {
         ["conformance", "echo", "far", "slow"]
     );
     let shown = ask(&["agent", "show", "far"]).await;
-    assert!(shown.stdout.contains("upstream") && shown.stdout.contains("called by"), "{shown:?}");
+    assert!(shown.stdout.contains("remote") && shown.stdout.contains("called by"), "{shown:?}");
     says(&ask(&["agent", "refresh", "far"]).await, 0, &["far: the card is up to date"]);
 
     let tasks = documents(&ask(&["task", "list", "--agent", "far", "-o", "json"]).await);

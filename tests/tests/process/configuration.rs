@@ -23,7 +23,7 @@ async fn a_file_to_begin_with_is_written_checked_and_served() {
     assert_eq!(schema, printed);
     let checked = cli(&["check", path(&file)]).await;
     assert_eq!((checked.code, &*checked.stdout), (Some(0), ""), "{checked:?}");
-    assert!(checked.stderr.contains("no mistakes found"), "{checked:?}");
+    assert!(checked.stderr.contains("no problems found"), "{checked:?}");
     let mut hub = start(&["serve", "--config", path(&file), "--listen", "127.0.0.1:0", "-o", "json"]);
     let line = hub.line().await.unwrap_or_else(|| panic!("{}", hub.stderr()));
     let announced: Value = serde_json::from_str(&line).unwrap();
@@ -44,7 +44,7 @@ async fn every_mistake_of_a_file_is_told_and_the_code_is_78() {
     ] {
         assert!(checked.stdout.contains(words), "expected {words:?} in {}", checked.stdout);
     }
-    assert!(checked.stderr.contains("2 mistakes found"), "{checked:?}");
+    assert!(checked.stderr.contains("2 problems found"), "{checked:?}");
     let served = cli(&["serve", "--config", path(&file)]).await;
     assert_eq!(served.code, Some(78), "{served:?}");
     assert!(served.stderr.contains("did you mean listen?"), "{served:?}");
@@ -101,6 +101,9 @@ async fn agents_on_the_command_line_are_checked_before_anything_is_served() {
         assert_eq!(output.code, Some(2), "{args:?}: {output:?}");
         assert!(output.stderr.contains(words), "{args:?}: expected {words:?} in {}", output.stderr);
     }
+    let output = cli(&["serve", "--agent", "x=foo"]).await;
+    assert!(output.stderr.contains("--agent x: expected http://… or https://…"), "{output:?}");
+    assert!(output.stderr.contains("Usage: nuncio serve [OPTIONS]"), "{output:?}");
 }
 
 /// Whatever is wrong with a file: neither what checks it, shows it, starts by it or reads it again tells its secrets.

@@ -60,6 +60,17 @@ async fn a_key_opens_what_it_is_for_until_it_is_revoked() {
     assert!(key.starts_with("nuncio_") && !key.contains(char::is_whitespace), "alone on stdout: {made:?}");
     assert!(made.stderr.contains("not shown again") && !made.stderr.contains(&key), "{made:?}");
 
+    // The reason once, and the variable only for a caller without a key.
+    let url = hub.agent("echo");
+    for (env, expected) in [
+        (&[][..], "send an API key or a token as Authorization: Bearer (set NUNCIO_KEY)\n"),
+        (&[("NUNCIO_KEY", "nuncio_wrong")], "there is no such key\n"),
+    ] {
+        let refused = cli_with_env(&["send", &url, "hello"], env).await;
+        assert!(refused.stderr.ends_with(expected), "{refused:?}");
+        assert_eq!(refused.stderr.matches("there is no such key").count(), env.len(), "{refused:?}");
+    }
+
     let send = async |agent: &str, key: &str| {
         cli_with_env(&["send", &hub.agent(agent), "hello"], &[("NUNCIO_KEY", key)]).await.code
     };

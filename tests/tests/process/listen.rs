@@ -191,7 +191,7 @@ async fn people_see_a_line_each() {
     assert_eq!((answer.status().as_u16(), answer.version()), (204, reqwest::Version::HTTP_2));
     let lines = process.lines().await;
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].ends_with("Z  t-1  working: half way  (attempt 3, by token)"), "{lines:?}");
+    assert!(lines[0].ends_with("Z  t-1  working: half way  (attempt 3, token verified)"), "{lines:?}");
     assert_eq!(process.end().await.code(), Some(0));
 }
 
@@ -208,7 +208,12 @@ async fn a_token_of_the_environment_is_asked_for_and_not_told() {
 async fn a_receiver_that_cannot_be_is_refused() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    check(&["listen", "--listen", &address], 1, &["cannot listen on", &address, "--listen"]).await;
+    check(
+        &["listen", "--listen", &address],
+        1,
+        &["cannot listen on", &address, "the address is in use", "--listen"],
+    )
+    .await;
     let with = |more: &[&'static str]| [&["listen", "--listen", "127.0.0.1:0"], more].concat();
     check(&["listen", "--listen", "0.0.0.0:0"], 2, &["--listen 0.0.0.0:0", "--token", "127.0.0.1"]).await;
     check(&["listen", "--listen", "0.0.0.0:0", "--token", ""], 2, &["--token"]).await;

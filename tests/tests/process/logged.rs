@@ -138,14 +138,14 @@ async fn an_issuer_that_cannot_be_reached_is_found_by_a_check() {
     let away = "[[identity.jwt]]\nissuer = \"http://127.0.0.1:1\"\naudience = [\"nuncio\"]\n";
     let agent = "[agents.a]\ndemo = \"echo\"\n".to_owned();
     fs::write(&file, agent.clone() + &there.setting()).unwrap();
-    says(&cli(&["check", path(&file)]).await, 0, &["no mistakes found"]);
+    says(&cli(&["check", path(&file)]).await, 0, &["no problems found"]);
     fs::write(&file, agent + &there.setting() + away).unwrap();
     let checked = cli(&["check", path(&file)]).await;
     assert_eq!(checked.code, Some(78), "{checked:?}");
     let words = "nuncio.toml:7:10: identity.jwt.1.issuer: cannot be reached (--offline skips this check): ";
     assert!(checked.stdout.contains(words), "{checked:?}");
     assert!(checked.stdout.contains("cannot connect"), "{checked:?}");
-    assert!(checked.stderr.contains("1 mistake found"), "{checked:?}");
+    assert!(checked.stderr.contains("1 problem found"), "{checked:?}");
     assert_eq!(cli(&["check", path(&file), "--offline"]).await.code, Some(0));
 }
 

@@ -27,7 +27,7 @@ async fn answer(send: &mut Process) -> Value {
     serde_json::from_str(&send.line().await.unwrap()).unwrap()
 }
 
-/// Invariant 8.
+/// Invariant 7.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_task_is_finished_before_the_end() {
     let mut hub = Hub::start(&[]).await;
@@ -40,7 +40,7 @@ async fn a_running_task_is_finished_before_the_end() {
     hub.process.says("stopped").await;
 }
 
-/// Invariant 8: what cannot be finished is recorded as failed, with the reason, and streams end.
+/// Invariant 7: what cannot be finished is recorded as failed, with the reason, and streams end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_does_not_end_in_time_fails() {
     let mut hub = Hub::start(&["--drain-seconds", "0"]).await;
@@ -83,7 +83,7 @@ async fn an_idle_hub_ends_at_the_first_signal() {
     }
 }
 
-/// Invariant 8: a caller that dies in the middle of a stream stops nothing.
+/// Invariant 7: a caller that dies in the middle of a stream stops nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_caller_stops_nothing() {
     let hub = Hub::start(&[]).await;

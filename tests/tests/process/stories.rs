@@ -239,7 +239,7 @@ async fn one_front_door() {
         ends("cat >> nuncio.toml", 0, &[]),
         stays(
             "nuncio check && nuncio serve",
-            &["no mistakes found", "agents/billing", "agents/search", "configured by"],
+            &["no problems found", "agents/billing", "agents/search", "configured by"],
         ),
         ends("export NUNCIO_KEY=$(nuncio key create", 0, &["not shown again"]),
         Step {

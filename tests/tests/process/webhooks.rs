@@ -77,8 +77,11 @@ async fn where_notifications_go_is_the_operators_to_say() {
     let by_name = url.replace("127.0.0.1", "localhost");
     let refused = |why: &'static str| Some(why);
     let cases: [(&[&str], Option<&str>); 6] = [
-        (&[], refused("127.0.0.1 is")),
-        (&["--allow-push", "10.0.0.0/8"], refused("127.0.0.1 is")),
+        (&[], refused("webhooks on loopback addresses are not allowed by this hub")),
+        (
+            &["--allow-push", "10.0.0.0/8"],
+            refused("webhooks on loopback addresses are not allowed by this hub"),
+        ),
         (&["--allow-private-push", "--deny-push", "127.0.0.0/8"], refused("127.0.0.1 is")),
         (&["--allow-private-push", "--push-https-only"], refused("expected https")),
         (&["--no-push"], refused("not supported")),

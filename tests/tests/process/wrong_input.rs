@@ -26,7 +26,13 @@ fn nowhere() -> String {
 async fn a_hub_that_cannot_be_is_refused() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    check(&["serve", "--demo", "--listen", &address], 1, &["cannot listen on", &address, "--listen"]).await;
+    let in_use = format!(
+        "error: cannot listen on {address}: the address is in use, perhaps by another hub; stop it, or choose another port \
+         with --listen"
+    );
+    check(&["serve", "--demo", "--listen", &address], 1, &[&in_use]).await;
+    let admin = ["serve", "--demo", "--listen", "127.0.0.1:0", "--admin", &address];
+    check(&admin, 1, &["cannot listen on", &address, "the address is in use", "--admin off"]).await;
     let free = ["serve", "--demo", "--listen", "127.0.0.1:0"];
     let with = |more: &[&'static str]| [&free, more].concat();
     let alone = ["serve", "--listen", "127.0.0.1:0", "--admin", "off"];
@@ -70,9 +76,24 @@ async fn an_address_without_an_agent_is_told_apart_from_a_wrong_one() {
     check(&["send", "ftp://agent.example", "x"], 2, &["http"]).await;
     let hub = Hub::start(&[]).await;
     for url in [hub.agent("nope"), hub.base.clone()] {
-        check(&["send", &url, "x"], 3, &["no agent card at", "the address of the agent or of its card"])
-            .await;
+        let lists = format!("{}/agents lists the agents of a hub", hub.base);
+        let words = ["no agent card at", "the address of the agent or of its card", &lists];
+        check(&["send", &url, "x"], 3, &words).await;
     }
+    let get = "for a task of your own at an agent: ";
+    check(&["task", "show", &hub.agent("echo"), "t-1"], 2, &[get, " task get URL ID"]).await;
+}
+
+/// The hub answers that the agent is away and when to come back; meanwhile the command is not silent.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_retry_of_a_stream_is_announced() {
+    let away = format!("away={}", nowhere());
+    let hub = Hub::of_agents("127.0.0.1:0", &["--agent", &away]).await;
+    let sent = cli(&["send", &hub.agent("away"), "x", "--stream", "--timeout", "2"]).await;
+    assert_eq!(sent.code, Some(3), "{sent:?}");
+    let first = sent.stderr.lines().next().unwrap_or_default();
+    assert!(first.starts_with("the agent cannot be reached; trying again in "), "{sent:?}");
+    assert!(first.ends_with(" s (1 of 4)"), "{sent:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

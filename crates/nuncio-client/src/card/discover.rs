@@ -122,10 +122,20 @@ pub async fn discover(egress: &Egress, agent: &Url, credentials: &Credentials) -
 }
 
 pub(crate) fn no_card(places: &[Url]) -> Error {
+    let lists = places.first().map(|place| format!("; {} lists the agents of a hub", directory(place)));
     let places: Vec<_> = places.iter().map(shown).collect();
-    let message =
-        format!("no agent card at {}; give the address of the agent or of its card", places.join(" or "));
+    let message = format!(
+        "no agent card at {}; give the address of the agent or of its card{}",
+        places.join(" or "),
+        lists.unwrap_or_default()
+    );
     Error::new(ErrorKind::InvalidAgentResponse, message)
+}
+
+/// The URL of the list of agents, if the URL belongs to a hub. A hub may be below a path of its host.
+fn directory(url: &Url) -> String {
+    let below = url.path().find("/agents/").map(|at| &url.path()[..at]);
+    format!("{}{}/agents", url.origin().ascii_serialization(), below.unwrap_or_default())
 }
 
 /// Requests the card at one URL.
@@ -210,6 +220,23 @@ mod tests {
         ] {
             let urls: Vec<_> = card_urls(&Url::parse(agent).unwrap()).into_iter().map(String::from).collect();
             assert_eq!(urls.join(" "), expected, "{agent}");
+        }
+    }
+
+    #[test]
+    fn a_missing_card_names_the_list_of_agents() {
+        for (agent, expected) in [
+            ("http://localhost:2602/agents/billng", "http://localhost:2602/agents"),
+            ("https://a.example/hub/agents/billing/?x=s3cret", "https://a.example/hub/agents"),
+            ("https://a.example/billing", "https://a.example/agents"),
+            ("https://a.example/cards/b.json", "https://a.example/agents"),
+        ] {
+            let error = no_card(&card_urls(&Url::parse(agent).unwrap()));
+            let expected = format!(
+                "; give the address of the agent or of its card; {expected} lists the agents of a hub"
+            );
+            assert!(error.message().ends_with(&expected), "{error}");
+            assert!(!error.message().contains("s3cret"), "{error}");
         }
     }
 

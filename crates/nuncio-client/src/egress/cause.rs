@@ -37,11 +37,11 @@ impl Cause {
             is_tls |= tls::is_tls(cause);
             source = cause.source();
         }
-        let mut why = words.pop().unwrap_or_else(|| error.to_string());
-        if let Some(trouble) = &trouble {
-            why.push_str("; ");
-            why.push_str(trouble.advice());
-        }
+        let why = match (trouble, words.pop()) {
+            (Some(trouble), last) => trouble.explain(&last.unwrap_or_else(|| error.to_string())),
+            (None, Some(last)) => last,
+            (None, None) => error.to_string(),
+        };
         Self { why, refusal, trouble, is_tls }
     }
 }

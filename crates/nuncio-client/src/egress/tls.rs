@@ -212,10 +212,8 @@ fn known_roots() -> Arc<RootCertStore> {
 /// A TLS error with advice for the user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trouble {
-    /// The issuer of the peer's certificate is not trusted.
-    UnknownIssuer,
-    /// The peer uses a CA certificate as its own.
-    AuthorityAsPeer,
+    /// The peer's certificate is not trusted.
+    Untrusted(Distrust),
     /// The peer does not speak TLS.
     NotTls,
     /// The peer requires a client certificate, and none was sent.
@@ -224,19 +222,34 @@ pub(super) enum Trouble {
     CertificateRefused,
 }
 
+/// The reason why the peer's certificate is not trusted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Distrust {
+    UnknownIssuer,
+    Expired,
+    NotYetValid,
+    /// It is for other host names.
+    WrongName,
+    Revoked,
+    /// It is not for servers.
+    WrongPurpose,
+    /// The peer uses a CA certificate as its own.
+    AuthorityAsPeer,
+    BadSignature,
+    /// It cannot be read, or it has properties that are not supported.
+    Unusable,
+}
+
 impl Trouble {
-    pub(super) fn advice(self) -> &'static str {
+    /// The reason and the remedy; `cause` is the message of the TLS library.
+    pub(super) fn explain(self, cause: &str) -> String {
         match self {
-            Self::UnknownIssuer => {
-                "its certificate is signed by an authority that is not trusted here; \
-                 if it is yours, add it to the trusted ones (--ca FILE on the command line)"
+            Self::Untrusted(distrust) => format!("its certificate is not trusted: {}", distrust.reason()),
+            Self::NotTls => format!("{cause}; it does not seem to speak TLS; try http"),
+            Self::CertificateRequired => {
+                format!("{cause}; it asks for a client certificate, and none was shown")
             }
-            Self::AuthorityAsPeer => {
-                "its certificate is marked as that of an authority; make one with basicConstraints CA:FALSE"
-            }
-            Self::NotTls => "it does not seem to speak TLS; try http",
-            Self::CertificateRequired => "it asks for a client certificate, and none was shown",
-            Self::CertificateRefused => "it does not accept the client certificate",
+            Self::CertificateRefused => format!("{cause}; it does not accept the client certificate"),
         }
     }
 
@@ -244,7 +257,61 @@ impl Trouble {
     pub(super) fn is_refusal(self) -> bool {
         match self {
             Self::CertificateRequired | Self::CertificateRefused => true,
-            Self::UnknownIssuer | Self::AuthorityAsPeer | Self::NotTls => false,
+            Self::Untrusted(_) | Self::NotTls => false,
+        }
+    }
+}
+
+impl fmt::Display for Distrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.reason(), self.remedy())
+    }
+}
+
+impl Distrust {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::UnknownIssuer => "its issuer is unknown",
+            Self::Expired => "it has expired",
+            Self::NotYetValid => "it is not valid yet",
+            Self::WrongName => "it is for another host name",
+            Self::Revoked => "it is revoked",
+            Self::WrongPurpose => "it is not for servers",
+            Self::AuthorityAsPeer => "it is that of a certificate authority",
+            Self::BadSignature => "its signature is wrong",
+            Self::Unusable => "it cannot be read, or has unsupported properties",
+        }
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::UnknownIssuer => "--ca FILE trusts it (auth.ca in nuncio.toml)",
+            Self::NotYetValid => "compare the clocks of both machines",
+            Self::WrongName => "call the host by a name of the certificate",
+            Self::WrongPurpose => "make one with extendedKeyUsage serverAuth",
+            Self::AuthorityAsPeer => "make one with basicConstraints CA:FALSE",
+            Self::Expired | Self::Revoked | Self::BadSignature | Self::Unusable => "replace it",
+        }
+    }
+
+    fn of(error: &CertificateError) -> Self {
+        match error {
+            CertificateError::UnknownIssuer => Self::UnknownIssuer,
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Self::NotYetValid,
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                Self::WrongName
+            }
+            CertificateError::Revoked => Self::Revoked,
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+                Self::WrongPurpose
+            }
+            CertificateError::BadSignature => Self::BadSignature,
+            // The verifier's error is not a public type; it is recognised by its text.
+            CertificateError::Other(other) if other.0.to_string() == "CaUsedAsEndEntity" => {
+                Self::AuthorityAsPeer
+            }
+            _ => Self::Unusable,
         }
     }
 }
@@ -264,13 +331,7 @@ pub(super) fn trouble(cause: &(dyn StdError + 'static)) -> Option<Trouble> {
         return trouble(error.get_ref()?);
     }
     match cause.downcast_ref::<RustlsError>()? {
-        RustlsError::InvalidCertificate(CertificateError::UnknownIssuer) => Some(Trouble::UnknownIssuer),
-        // The verifier's error is not a public type; it is recognised by its text.
-        RustlsError::InvalidCertificate(CertificateError::Other(other))
-            if other.0.to_string() == "CaUsedAsEndEntity" =>
-        {
-            Some(Trouble::AuthorityAsPeer)
-        }
+        RustlsError::InvalidCertificate(error) => Some(Trouble::Untrusted(Distrust::of(error))),
         RustlsError::InvalidMessage(InvalidMessage::InvalidContentType) => Some(Trouble::NotTls),
         RustlsError::AlertReceived(alert) => match alert {
             AlertDescription::CertificateRequired => Some(Trouble::CertificateRequired),

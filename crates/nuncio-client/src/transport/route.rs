@@ -18,6 +18,7 @@ use super::{Transport, WireStream, headers, sse::Follow};
 use crate::{
     RetryPolicy,
     failure::{Failure, Reached},
+    retry::{OnRetry, Retry},
 };
 
 /// An agent with one or more interfaces.
@@ -34,6 +35,7 @@ struct Inner {
     resumes: bool,
     /// Declared on every call.
     extensions: Vec<String>,
+    on_retry: OnRetry,
 }
 
 impl Route {
@@ -42,8 +44,10 @@ impl Route {
         policy: RetryPolicy,
         resumes: bool,
         extensions: Vec<String>,
+        on_retry: OnRetry,
     ) -> Self {
-        Self(Arc::new(Inner { wires, current: AtomicUsize::new(0), policy, resumes, extensions }))
+        let current = AtomicUsize::new(0);
+        Self(Arc::new(Inner { wires, current, policy, resumes, extensions, on_retry }))
     }
 
     pub(crate) fn policy(&self) -> &RetryPolicy {
@@ -64,7 +68,7 @@ impl Route {
                 Err(failure) => failure,
             };
             let pause = self.policy().unary(call.op(), retry, &failure, rand::random());
-            if !wait(cx.deadline, pause).await {
+            if !self.wait(cx.deadline, retry, pause, &failure).await {
                 return Err(failure.into());
             }
             retry += 1;
@@ -135,6 +139,26 @@ impl Route {
         self.0.current.store(next, Ordering::Relaxed);
     }
 
+    /// Waits for the pause before retry number `retry` (0 is the first); false if there is none, or if the
+    /// deadline would pass meanwhile.
+    pub(crate) async fn wait(
+        &self,
+        deadline: Option<Instant>,
+        retry: u32,
+        pause: Option<Duration>,
+        failure: &Failure,
+    ) -> bool {
+        let Some(pause) = pause else { return false };
+        let until = tokio::time::Instant::now() + pause;
+        if deadline.is_some_and(|deadline| until >= deadline.into()) {
+            return false;
+        }
+        let (number, max) = (retry.saturating_add(1), self.policy().retries);
+        self.0.on_retry.notify(Retry { error: &failure.error, number, max, pause });
+        tokio::time::sleep_until(until).await;
+        true
+    }
+
     /// True unless the call was not sent; then the next transport is tried.
     fn settles<T>(&self, index: usize, attempt: &Result<T, Failure>) -> bool {
         let settled = !attempt.as_ref().is_err_and(|failure| failure.reached == Reached::Nobody);
@@ -163,15 +187,4 @@ impl std::fmt::Debug for Route {
 
 fn no_wires() -> Failure {
     Failure::answered(nuncio_protocol::Error::internal("a route without wires"))
-}
-
-/// Waits for the pause; false if there is none, or if the deadline would pass meanwhile.
-pub(crate) async fn wait(deadline: Option<Instant>, pause: Option<Duration>) -> bool {
-    let Some(pause) = pause else { return false };
-    let until = tokio::time::Instant::now() + pause;
-    if deadline.is_some_and(|deadline| until >= deadline.into()) {
-        return false;
-    }
-    tokio::time::sleep_until(until).await;
-    true
 }

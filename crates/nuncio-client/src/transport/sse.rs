@@ -16,11 +16,7 @@ use nuncio_protocol::{
 };
 use tokio::time::Instant;
 
-use super::{
-    WireStream, deadline_exceeded,
-    headers::is_send,
-    route::{Route, wait},
-};
+use super::{WireStream, deadline_exceeded, headers::is_send, route::Route};
 use crate::failure::{Failure, Reached};
 
 /// A stream has to end after its last event (spec 3.1.2). This is the time to wait for that, since some
@@ -183,7 +179,7 @@ impl Follow {
     /// Waits before the next attempt; returns the failure if there is none.
     async fn pause(&mut self, failure: Failure) -> Result<(), Failure> {
         let pause = self.route.policy().stream(self.retries, &failure, rand::random());
-        if !wait(self.cx.deadline, pause).await {
+        if !self.route.wait(self.cx.deadline, self.retries, pause, &failure).await {
             return Err(failure);
         }
         self.retries += 1;

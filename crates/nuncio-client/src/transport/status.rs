@@ -93,7 +93,8 @@ impl Head<'_> {
         let header = |name| self.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
         if self.withheld && matches!(self.status.as_u16(), 401 | 403) {
             text.push_str(WITHHELD);
-        } else if let Some(challenge) = header(WWW_AUTHENTICATE) {
+        } else if let Some(challenge) = header(WWW_AUTHENTICATE).filter(|_| said.is_none()) {
+            // The reason in a challenge (RFC 6750) is that of the body.
             text.push_str("; it asks for ");
             text.push_str(challenge);
         } else if let Some(location) = header(LOCATION).filter(|_| self.status.is_redirection()) {
@@ -213,6 +214,9 @@ mod tests {
     fn what_to_do_next() {
         let challenge = &[("www-authenticate", "Bearer realm=\"a\"")];
         assert!(check(401, challenge, false, "").1.ends_with("; it asks for Bearer realm=\"a\""));
+        let plain = ("content-type", "text/plain");
+        let (_, said, _) = check(401, &[challenge[0], plain], false, "there is no such key");
+        assert!(said.ends_with(" answered 401 Unauthorized: there is no such key"), "{said}");
         assert!(check(401, challenge, true, "").1.contains("not sent"));
         assert!(
             check(308, &[("location", "https://b.example/")], false, "").1.ends_with("https://b.example/")

@@ -7,7 +7,10 @@ use nuncio_client::{
     Egress, EgressBuilder, TlsError,
     protocol::{ErrorKind, TaskState},
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    date_time_ymd,
+};
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::aws_lc_rs,
@@ -44,8 +47,13 @@ impl Authority {
     }
 
     fn issue(&self, name: &str) -> Pair {
+        self.issue_with(name, |_| {})
+    }
+
+    fn issue_with(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Pair {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        change(&mut params);
         let certificate = params.signed_by(&key, &self.0).unwrap().pem();
         Pair { certificate, key: key.serialize_pem() }
     }
@@ -73,7 +81,10 @@ struct TlsListener {
 
 impl TlsListener {
     async fn bind(authority: &Authority, asks: Asks<'_>) -> Self {
-        let pair = authority.issue("localhost");
+        Self::with(&authority.issue("localhost"), asks).await
+    }
+
+    async fn with(pair: &Pair, asks: Asks<'_>) -> Self {
         let chain = vec![CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap()];
         let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
         let verifier = match asks {
@@ -143,13 +154,42 @@ async fn an_authority_of_ones_own_has_to_be_added() {
     let peer = agent(&authority, Asks::Nothing).await;
     let error = builder().connect(&peer.base).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.message().starts_with("cannot connect to https://localhost:"), "{error}");
-    assert!(error.message().contains("signed by an authority that is not trusted here"), "{error}");
+    assert!(error.message().starts_with("the certificate of localhost:"), "{error}");
+    let reason = "is not trusted: its issuer is unknown; --ca FILE trusts it (auth.ca in nuncio.toml)";
+    assert!(error.message().ends_with(reason), "{error}");
     let other = trusting(&Authority::new("another")).build().unwrap();
     assert!(builder().egress(other).connect(&peer.base).await.is_err());
 
     let client = builder().egress(trusting(&authority).build().unwrap()).connect(&peer.base).await.unwrap();
     assert_eq!(client.get("t-1").await.unwrap().status.state, TaskState::Completed);
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_is_refused_with_the_reason() {
+    let authority = Authority::new("ours");
+    let cases: [(&str, fn(&mut CertificateParams), &str); 5] = [
+        ("localhost", |params| params.not_after = date_time_ymd(2001, 1, 1), "it has expired; replace it"),
+        ("localhost", |params| params.not_before = date_time_ymd(3000, 1, 1), "it is not valid yet; compare"),
+        ("other.example", |_| {}, "it is for another host name; call the host by a name"),
+        (
+            "localhost",
+            |params| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained),
+            "it is that of a certificate authority; make one with basicConstraints CA:FALSE",
+        ),
+        (
+            "localhost",
+            |params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth],
+            "it is not for servers; make one with extendedKeyUsage serverAuth",
+        ),
+    ];
+    for (name, change, expected) in cases {
+        let pair = authority.issue_with(name, change);
+        let listener = TlsListener::with(&pair, Asks::Nothing).await;
+        let peer = Peer::serve(listener.base(), listener, |asked| json_answer(&card(&asked.base, &[])));
+        let egress = trusting(&authority).build().unwrap();
+        let error = builder().egress(egress).connect(&peer.base).await.unwrap_err();
+        assert!(error.message().contains(&format!("is not trusted: {expected}")), "{error}");
+    }
 }
 
 #[tokio::test]

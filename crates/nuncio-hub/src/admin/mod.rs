@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use axum::{
     Router,
     extract::{Request, State},
@@ -50,7 +50,7 @@ use crate::{
     gauges::Gauges,
     health::router_with_agents,
     identity::Identity,
-    listen::{Listener, Names, Open},
+    listen::{Listener, Names, Open, cannot_listen},
     registry::Registry,
     scrape,
     trail::{Row, What},
@@ -73,7 +73,8 @@ pub(crate) struct AdminState {
 impl AdminState {
     /// Writes a change to the log and to the audit trail.
     fn note(&self, what: What, subject: String) {
-        tracing::info!(?what, about = subject, "changed by administration");
+        let about = Some(&*subject).filter(|subject| !subject.is_empty());
+        tracing::info!(%what, about, "changed by administration");
         let mut row = Row::of(what);
         match what {
             What::AgentAdded | What::AgentChanged | What::AgentRemoved | What::AgentRefreshed => {
@@ -122,11 +123,9 @@ impl Admin {
     ) -> Result<Option<Self>> {
         let admin = &config.admin;
         let Some(listen) = admin.listen else { return Ok(None) };
-        let socket = TcpListener::bind(listen).await.with_context(|| {
-            format!(
-                "cannot listen on {listen} for administration; is another hub running? use --admin with another \
-                 port, such as --admin 127.0.0.1:0 for a free one, or --admin off"
-            )
+        let socket = TcpListener::bind(listen).await;
+        let socket = socket.map_err(|error| {
+            cannot_listen(listen, &error, "--admin, or turn administration off with --admin off")
         })?;
         let address = socket.local_addr()?;
         let Some(file) = token_file(config, admin, address.port())? else { return Ok(None) };

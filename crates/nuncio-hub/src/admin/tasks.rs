@@ -173,5 +173,9 @@ pub(super) async fn erase(state: Arc<AdminState>, request: EraseTasks) -> Result
 
 async fn find(state: &AdminState, id: &str) -> Result<(Scope, StoredTask), Problem> {
     let found = state.store.find_task(&TaskId::from(id)).await?;
-    found.ok_or_else(|| Problem::not_found(format!("there is no task {id}; it may have been deleted by age")))
+    found.ok_or_else(|| {
+        Problem::not_found(format!(
+            "there is no task {id}; it may have been deleted after its retention time"
+        ))
+    })
 }

@@ -41,9 +41,9 @@ pub struct Push {
     /// Also sign notifications with these secrets (Standard Webhooks: whsec_ and base64). All of them sign,
     /// so that one can be replaced.
     #[serde(with = "List::<SigningSecret>")]
-    #[schemars(example = ["${WEBHOOK_SECRET:-whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}"])]
+    #[schemars(example = ["${WEBHOOK_SECRET}"])]
     pub secrets: Vec<Secret>,
-    /// The same, each in a file.
+    /// Files with such secrets, one in each.
     #[serde(with = "List::<SigningSecretFile>")]
     #[schemars(example = ["webhook.secret"])]
     pub secret_files: Vec<Secret>,
@@ -86,9 +86,9 @@ pub struct AgentPush {
     pub dialect: Option<Dialect>,
     /// Sign with these secrets instead of those for all agents.
     #[serde(with = "Opt::<List<SigningSecret>>")]
-    #[schemars(example = ["${BILLING_WEBHOOK_SECRET:-whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}"])]
+    #[schemars(example = ["${BILLING_WEBHOOK_SECRET}"])]
     pub secrets: Option<Vec<Secret>>,
-    /// The same, each in a file.
+    /// Files with such secrets, one in each.
     #[serde(with = "Opt::<List<SigningSecretFile>>")]
     #[schemars(example = ["webhook.secret"])]
     pub secret_files: Option<Vec<Secret>>,

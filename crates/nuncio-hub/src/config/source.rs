@@ -91,7 +91,8 @@ impl Told {
 /// Lists the accepted forms.
 pub fn agent_spec(spec: &str) -> Result<Told, String> {
     let text = |text: &str| Told::Text(text.to_owned());
-    let expected = "expected https://… (an agent that speaks A2A), cmd:PROGRAM or cmd+json:PROGRAM";
+    let expected =
+        "expected http://… or https://… (an agent that speaks A2A), cmd:PROGRAM or cmd+json:PROGRAM";
     match spec.split_once(':') {
         Some(("http" | "https", rest)) if rest.starts_with("//") => {
             Ok(Told::Table(vec![("url", text(spec))]))

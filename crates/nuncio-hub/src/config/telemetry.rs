@@ -26,7 +26,7 @@ pub struct Telemetry {
     pub otlp_endpoint: Option<Url>,
     /// Headers for the collector: a text, or { file = "…" }.
     #[serde(with = "Headers")]
-    #[schemars(example = BTreeMap::from([("Authorization", "Bearer ${OTLP_TOKEN:-none}")]))]
+    #[schemars(example = BTreeMap::from([("Authorization", "Bearer ${OTLP_TOKEN}")]))]
     pub otlp_headers: Vec<(HeaderName, Secret)>,
     /// Share of traces to record where the caller has not decided: from 0 to 1.
     #[schemars(range(min = 0, max = 1))]

@@ -18,7 +18,7 @@ mod addresses;
 
 mod idle;
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::response::Response;
 use http::Request;
@@ -44,6 +44,17 @@ use self::{
     stream::Stream,
 };
 use crate::config::Connections;
+
+/// The error of an address that the hub cannot listen on; `remedy` says how to choose another.
+pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error, remedy: &str) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow::anyhow!(
+            "cannot listen on {address}: the address is in use, perhaps by another hub; stop it, or choose another \
+             port with {remedy}"
+        ),
+        _ => anyhow::anyhow!("cannot listen on {address}: {error}; choose another address with {remedy}"),
+    }
+}
 
 /// Pause before the next accept when the system refuses one (too many open files).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -182,7 +182,7 @@ fn any_jump_between_states_is_allowed() {
 
 #[test]
 fn terminal_is_terminal() {
-    // Invariant 7
+    // Invariant 6
     for end in ["completed", "failed", "canceled", "rejected"] {
         let over = format!("the task has ended in {}", state(end));
         for late in ["working", "completed", r#"artifact a "x""#, r#"user "hi""#, "snapshot working"] {

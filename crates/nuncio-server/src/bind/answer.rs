@@ -76,7 +76,10 @@ pub(super) fn when_again(headers: &mut HeaderMap, error: &Error) {
 /// the code that knows the agent's name.
 pub(super) fn log(error: &Error) {
     match error.fault() {
-        Fault::Us => tracing::error!(%error, cause = ?std::error::Error::source(error), "a call failed"),
+        Fault::Us => {
+            let cause = std::error::Error::source(error).map(ToString::to_string);
+            tracing::error!(%error, cause, "a call failed");
+        }
         // The message may quote the caller's request, so it is not logged.
         Fault::Caller | Fault::Upstream => tracing::debug!(kind = ?error.kind(), "a call was refused"),
     }

@@ -216,11 +216,8 @@ impl Worker {
         }
         let verdict = engine.retry.judge(&result, owed.attempts, owed.since, now, rand::random());
         self.log(&delivery, &result, &verdict);
-        let (status, error) = match &result {
-            Ok(answer) if verdict == Verdict::Delivered => (Some(answer.status.as_u16()), None),
-            Ok(answer) => (Some(answer.status.as_u16()), reason(answer)),
-            Err(Failure::Blocked(why) | Failure::Failed(why)) => (None, Some(Arc::clone(why))),
-        };
+        let (status, reason) = outcome(&result);
+        let error = reason.filter(|_| verdict != Verdict::Delivered);
         let took = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
         Ok(Tried { attempt: Attempt { at, took, status, error }, verdict })
     }
@@ -250,9 +247,21 @@ impl Worker {
             (Verdict::Retry(at), result) => {
                 tracing::debug!(%delivery, %target, ?result, until = %at, "not delivered; trying again");
             }
-            (Verdict::Dead, result) => tracing::warn!(%delivery, %target, ?result, "delivery given up"),
+            (Verdict::Dead, result) => {
+                let (status, reason) = outcome(result);
+                let reason = reason.as_deref();
+                tracing::warn!(%delivery, %target, status, reason, "delivery given up");
+            }
             (Verdict::Stop, _) => tracing::warn!(%delivery, %target, "stopped: the receiver is gone (410)"),
         }
+    }
+}
+
+/// The status of an attempt, and the reason for which it may have failed.
+fn outcome(result: &Result<Answer, Failure>) -> (Option<u16>, Option<Arc<str>>) {
+    match result {
+        Ok(answer) => (Some(answer.status.as_u16()), reason(answer)),
+        Err(Failure::Blocked(why) | Failure::Failed(why)) => (None, Some(Arc::clone(why))),
     }
 }
 

@@ -370,7 +370,8 @@ async fn finish(
             recorder.end(TaskState::Completed, None).await?;
         }
         Ended::Returned(Err(error)) => {
-            tracing::info!(task = %live.id, %error, cause = ?std::error::Error::source(&error), "an execution failed");
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            tracing::info!(task = %live.id, %error, cause, "an execution failed");
             recorder.end(TaskState::Failed, Some(error.message())).await?;
         }
         Ended::Panicked(panic) => {

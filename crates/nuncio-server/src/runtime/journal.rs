@@ -362,7 +362,7 @@ impl Committer {
             match refused {
                 None => pushes |= live.committed(&batch),
                 Some(refused) => {
-                    tracing::warn!(task = %live.id, ?refused, "the store refused an entry: another server wrote to the task");
+                    tracing::warn!(task = %live.id, %refused, "the store refused an entry: another server wrote to the task");
                     live.evict();
                 }
             }

@@ -110,7 +110,7 @@ impl Core {
             .retry_while_down(|| self.store.update_turn(&live.scope, &live.id, change.clone()))
             .await?;
         changed.map_err(|refused| {
-            tracing::warn!(task = %live.id, ?refused, "the store refused a turn: another server owns the task");
+            tracing::warn!(task = %live.id, %refused, "the store refused a turn: another server owns the task");
             live.evict();
             super::unavailable()
         })

@@ -19,6 +19,18 @@ pub enum Refused {
     Full,
 }
 
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(seq) => write!(f, "it is at version {}", seq.0),
+            Self::NotFound => f.write_str("the task does not exist"),
+            Self::Held => f.write_str("another owner holds the task"),
+            Self::KeyTaken => f.write_str("the idempotency key is taken"),
+            Self::Full => f.write_str("the store has no capacity for another task"),
+        }
+    }
+}
+
 /// A failure of the store itself. Its text is for the log, never for a caller.
 #[derive(Debug)]
 pub struct StoreError {

@@ -239,7 +239,7 @@ async fn every_error_has_its_code_and_its_details() {
         probe.seen();
         probe.refuse(|| Error::internal("the secret"));
         let outcome = port.call_grpc(codec, &[], &get("t")).await;
-        assert!(!format!("{outcome:?}").contains("secret"), "invariant 11");
+        assert!(!format!("{outcome:?}").contains("secret"), "invariant 10");
         probe.seen();
     }
 }
@@ -569,7 +569,7 @@ async fn a_stream_is_messages_and_then_ok() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_in_mid_stream_stands_in_the_trailers() {
-    // Trap T-34, invariants 5 and 11
+    // Trap T-34, invariants 4 and 10
     for codec in BOTH {
         let wire = Wire::new([Step::Working, Step::Sleep(Duration::from_secs(1)), Step::Working]);
         let body = frame(&encode(codec, &stream("hi")));

@@ -350,7 +350,7 @@ async fn an_idle_stream_shows_that_it_is_alive() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_in_mid_stream_is_the_last_frame() {
-    // Trap T-34, invariants 5 and 11
+    // Trap T-34, invariants 4 and 10
     let wire = Wire::new([Step::Working, Step::Sleep(Duration::from_secs(1)), Step::Working]);
     let response = wire.request(post("/", V1, &call("SendStreamingMessage", &hello()))).await;
     assert_eq!(response.status(), StatusCode::OK);

@@ -146,7 +146,7 @@ async fn every_error_is_a_status_with_its_details() {
 
 #[tokio::test]
 async fn our_own_faults_are_not_explained() {
-    // Invariant 11
+    // Invariant 10
     let (probe, port) = Probe::on_the_wire();
     probe.refuse(|| Error::internal("the secret"));
     for path in ["/tasks/t", "/v1/tasks/t"] {

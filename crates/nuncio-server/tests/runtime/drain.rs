@@ -48,7 +48,7 @@ async fn running_tasks_finish_within_the_grace_and_their_streams_show_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_still_runs_after_the_grace_has_failed_with_the_reason() {
-    // Invariant 8; an agent that listens to nothing is dropped.
+    // Invariant 7; an agent that listens to nothing is dropped.
     for steps in [vec![Step::Working, Step::Sleep(secs(100_000))], vec![Step::Hang]] {
         let harness = Harness::new(ScriptedExecutor::steps(steps.clone()));
         let task = harness.begin("hi").await.unwrap();

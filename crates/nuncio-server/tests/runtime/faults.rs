@@ -1,4 +1,4 @@
-//! What happens when the store fails: nothing is shown that is not kept (invariant 5).
+//! What happens when the store fails: nothing is shown that is not kept (invariant 4).
 
 use std::sync::{
     Arc,
@@ -56,7 +56,7 @@ async fn what_is_not_committed_is_shown_to_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_blocking_caller_is_told_to_come_back_and_nothing_of_the_cause() {
-    // Invariant 11
+    // Invariant 10
     for steps in [vec![], vec![Step::Working, Step::Sleep(secs(1))], vec![Step::Reply("hello")]] {
         let harness = Harness::new(ScriptedExecutor::steps(steps.clone()));
         harness.store.fail_writes(true);

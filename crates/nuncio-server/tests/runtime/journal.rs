@@ -127,7 +127,7 @@ fn those_who_are_ready_to_write_share_the_first_commit_too() {
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_the_store_is_shown_to_nobody() {
-    // Invariant 5, with a store that takes its time: committed before announced.
+    // Invariant 4, with a store that takes its time: committed before announced.
     let harness =
         waiting(ScriptedExecutor::steps([Step::Working, Step::Sleep(secs(5)), Step::Artifact("a", "x")]));
     let mut stream = harness.stream("hi").await.unwrap();

@@ -19,7 +19,7 @@ async fn every_operation(harness: &Harness, task: &Task) -> Vec<(&'static str, E
 
 #[tokio::test(start_paused = true)]
 async fn a_foreign_task_and_an_unknown_one_cannot_be_told_apart() {
-    // REQ-086 to REQ-089, REQ-097, REQ-112, REQ-130, REQ-145, invariant 10
+    // REQ-086 to REQ-089, REQ-097, REQ-112, REQ-130, REQ-145, invariant 9
     let executor = || ScriptedExecutor::steps([Step::Working, Step::InputRequired("which?")]);
     let harness = Harness::new(executor());
     let ann = harness.as_caller("ann");

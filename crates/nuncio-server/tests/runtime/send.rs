@@ -228,7 +228,7 @@ async fn history_length_keeps_the_most_recent_messages_everywhere() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_fails_or_panics_fails_the_task_with_a_reason() {
-    // Pain 18, invariant 11: the words for people are shown, the cause is not.
+    // Pain 18, invariant 10: the words for people are shown, the cause is not.
     for (steps, expected) in [
         (vec![Step::Fail("no paper")], "failed \"no paper\" | user: hi | "),
         (vec![Step::Working, Step::Fail("no paper")], "failed \"no paper\" | user: hi | "),

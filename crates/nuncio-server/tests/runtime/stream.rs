@@ -177,7 +177,7 @@ fn chatty(pieces: usize) -> ScriptedExecutor {
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_subscriber_costs_only_itself_and_misses_nothing() {
-    // Invariant 9: longer than the ring of recent events, so it reads on from the store.
+    // Invariant 8: longer than the ring of recent events, so it reads on from the store.
     const PIECES: usize = 2_000;
     let harness = Harness::new(chatty(PIECES));
     let stalled = harness.stream("hi").await.unwrap();
@@ -216,7 +216,7 @@ async fn a_subscriber_that_lags_behind_a_forgotten_task_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_stops_nothing() {
-    // Invariant 8, REQ-141
+    // Invariant 7, REQ-141
     let harness = Harness::new(ScriptedExecutor::steps([
         Step::Working,
         Step::Sleep(secs(5)),
@@ -305,7 +305,7 @@ async fn no_event_is_lost_or_doubled_between_snapshot_and_stream() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_event_is_lost_or_doubled_on_several_threads() {
-    // REQ-143, invariant 6
+    // REQ-143, invariant 5
     for _ in 0..5 {
         check_no_event_is_lost_or_doubled().await;
     }

@@ -8,11 +8,14 @@ use url::Url;
 /// The heading of the options for the connection to a hub.
 const HUB: &str = "Hub";
 
+/// The default URL of the admin API.
+pub(crate) const DEFAULT_ADMIN: &str = "http://127.0.0.1:2603";
+
 /// The hub, and its admin token.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Admin {
     /// The URL of the hub's admin API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:2603", env = "NUNCIO_ADMIN")]
+    #[arg(long, value_name = "URL", default_value = DEFAULT_ADMIN, env = "NUNCIO_ADMIN")]
     #[arg(help_heading = HUB, value_parser = admin_url)]
     pub(crate) admin: Url,
 

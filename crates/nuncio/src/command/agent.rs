@@ -165,7 +165,7 @@ async fn list(hub: &Admin, format: Format) -> Result<()> {
         ]
     };
     columns(&agents.iter().map(row).collect::<Vec<_>>())?;
-    output::note(&format!("{} agents", agents.len()));
+    output::note(&output::count(agents.len(), "agent", "agents"));
     Ok(())
 }
 

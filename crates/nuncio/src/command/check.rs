@@ -47,9 +47,8 @@ fn tell(problems: &Problems, file: Option<&PathBuf>, format: Format) -> Result<(
         output::line(&problems.to_string())?;
     }
     match problems.errors().count() {
-        0 => output::note(&format!("{name}: no mistakes found")),
-        1 => output::note(&format!("{name}: 1 mistake found")),
-        n => output::note(&format!("{name}: {n} mistakes found")),
+        0 => output::note(&format!("{name}: no problems found")),
+        n => output::note(&format!("{name}: {} found", output::count(n, "problem", "problems"))),
     }
     Ok(())
 }

@@ -26,7 +26,8 @@ pub(super) async fn run(command: DeliveryCommand, format: Format) -> Result<Exit
         DeliveryCommand::List { hub, agent, task, state, since, limit } => {
             let (state, since) = (state.map(Into::into), since.map(moment));
             let filter = DeliveryFilter { agent, task, state, since, ..DeliveryFilter::default() };
-            pages::show(&hub, ListDeliveries { filter }, limit, "deliveries", format, row).await?;
+            pages::show(&hub, ListDeliveries { filter }, limit, ("delivery", "deliveries"), format, row)
+                .await?;
         }
         DeliveryCommand::Show { hub, id } => show(&hub.call(&ShowDelivery { id }).await?, format)?,
         DeliveryCommand::Replay { hub, id } => {

@@ -23,7 +23,10 @@ pub(super) async fn run(erase: Erase, format: Format) -> Result<ExitCode> {
     let erased = hub.call(&EraseTasks { target }).await?;
     match format {
         Format::Json => output::json(&erased)?,
-        Format::Human => output::note(&format!("{} tasks and replies of {whose} are erased", erased.erased)),
+        Format::Human => {
+            let erased = output::count(erased.erased, "task or reply", "tasks and replies");
+            output::note(&format!("erased {erased} of {whose}"));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,12 +1,20 @@
 //! Commands to paste: with the name of this program and the options that are needed again.
 
+use std::net::SocketAddr;
+
 use nuncio_protocol::TaskId;
 
-use crate::args::Target;
+use crate::args::{DEFAULT_ADMIN, Target};
 
 /// The name of this program as it was called, so that a pasted command works.
 pub(super) fn program() -> String {
     std::env::args().next().map_or_else(|| "nuncio".to_owned(), |name| quoted(&name))
+}
+
+/// The option that commands need to reach this admin API; empty for the default address.
+pub(super) fn admin_option(address: SocketAddr) -> String {
+    let url = format!("http://{address}");
+    if url == DEFAULT_ADMIN { String::new() } else { format!(" --admin {url}") }
 }
 
 impl Target {
@@ -127,6 +135,17 @@ mod tests {
         check(&["--client-key", "k", "--client-cert", "c"], " --client-cert c --client-key k");
         assert!(target(&[]).answer_command(&id).ends_with("/a?b=c' \"…\" --task 't 1'"));
         assert!(target(&[]).list_command().ends_with(" task list 'http://localhost:1/a?b=c'"));
+    }
+
+    #[test]
+    fn another_admin_address_is_told() {
+        for (address, expected) in [
+            ("127.0.0.1:2603", ""),
+            ("127.0.0.1:2703", " --admin http://127.0.0.1:2703"),
+            ("[::1]:2603", " --admin http://[::1]:2603"),
+        ] {
+            assert_eq!(admin_option(address.parse().unwrap()), expected, "{address}");
+        }
     }
 
     #[test]

@@ -113,7 +113,7 @@ async fn list(hub: &Admin, format: Format) -> Result<()> {
         ]
     };
     columns(&keys.iter().map(row).collect::<Vec<_>>())?;
-    output::note(&format!("{} keys", keys.len()));
+    output::note(&output::count(keys.len(), "key", "keys"));
     Ok(())
 }
 

@@ -2,9 +2,9 @@
 
 mod show;
 
-use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
+use std::{io::ErrorKind, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, anyhow};
 use axum::{
     Router,
     body::Bytes,
@@ -40,11 +40,14 @@ pub(super) async fn run(listen: Listen, format: Format) -> Result<ExitCode> {
     let generated = random_token(&listen)?;
     let receiver = receiver(&listen, generated.as_deref())?;
     let mut signals = Signals::listen()?;
-    let socket = TcpListener::bind(listen.listen).await.with_context(|| {
-        format!(
-            "cannot listen on {}; if another program uses the port, choose another with --listen",
-            listen.listen
-        )
+    let socket = TcpListener::bind(listen.listen).await.map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => {
+            anyhow!(
+                "cannot listen on {}: the address is in use; choose another port with --listen",
+                listen.listen
+            )
+        }
+        _ => anyhow!("cannot listen on {}: {error}; choose another address with --listen", listen.listen),
     })?;
     announce(&listen, socket.local_addr()?, generated.as_deref(), format)?;
 

@@ -13,12 +13,13 @@ use crate::{
 /// The page size of a request.
 const PAGE_SIZE: usize = 100;
 
-/// Reads pages until `limit` items are shown or the list ends. `noun` is the plural of an item.
+/// Reads pages until `limit` items are shown or the list ends. `nouns` are the singular
+/// and the plural of an item.
 pub(super) async fn show<R: List>(
     hub: &Admin,
     mut request: R,
     limit: usize,
-    noun: &str,
+    nouns: (&str, &str),
     format: Format,
     row: impl Fn(&R::Item) -> Result<()>,
 ) -> Result<()> {
@@ -42,7 +43,7 @@ pub(super) async fn show<R: List>(
     }
     if format == Format::Human {
         let more = if has_more { "; there are more, see --limit" } else { "" };
-        output::note(&format!("{} {noun}{more}", limit - left));
+        output::note(&format!("{}{more}", output::count(limit - left, nouns.0, nouns.1)));
     }
     Ok(())
 }

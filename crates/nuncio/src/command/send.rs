@@ -54,7 +54,9 @@ fn with_hint(error: Error, target: &Target) -> anyhow::Error {
         }
         ErrorKind::DeadlineExceeded => "the task may still be running",
         ErrorKind::Unavailable if error.is_undelivered() || was_not_sent(&error) => {
-            let when = error.retry_after().map(|after| format!(" in {} seconds", after.as_secs().max(1)));
+            let when = error
+                .retry_after()
+                .map(|after| format!(" in {}", output::count(after.as_secs().max(1), "second", "seconds")));
             let when = when.unwrap_or_else(|| " later".to_owned());
             return exit::hinted(error, format!("the message did not arrive; send it again{when}"));
         }

@@ -10,7 +10,10 @@ use nuncio_hub::{
 
 use serde_json::{Value, json};
 
-use super::{hint::program, signals::Signals};
+use super::{
+    hint::{admin_option, program},
+    signals::Signals,
+};
 use crate::{
     args, log,
     output::{self, Format},
@@ -92,7 +95,9 @@ fn announce(hub: &Hub, config: &Config, file: Option<&Path>, format: Format) -> 
         output::note(&format!("{} also answers at {}", default.name, hub.local_url()));
     }
     if served.is_empty() {
-        output::note(&format!("there are no agents yet; add one with `{} agent add NAME URL`", program()));
+        let admin = hub.administered().map(|admin| admin_option(admin.address)).unwrap_or_default();
+        let add = format!("{} agent add NAME URL{admin}", program());
+        output::note(&format!("there are no agents yet; add one with `{add}`"));
     }
     if let Some(file) = file {
         output::note(&format!("configured by {}", file.display()));
@@ -126,8 +131,11 @@ fn public_cards(names: &[String]) -> String {
 
 /// A note on the store: its location, its guarantee, and the retention of tasks.
 fn kept(config: &Config) -> String {
-    let age =
-        config.data.keep().map(days).map(|days| format!("finished tasks are deleted after {days} days"));
+    let age = config
+        .data
+        .keep()
+        .map(days)
+        .map(|days| format!("finished tasks are deleted after {}", output::count(days, "day", "days")));
     match &config.data.store() {
         Data::Memory { keep_finished } => {
             let age = age.map(|age| format!("; {age}")).unwrap_or_default();

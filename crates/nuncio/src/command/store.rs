@@ -47,7 +47,7 @@ async fn check(store: &Data, format: Format) -> Result<ExitCode> {
             }
             output::note(&format!(
                 "{store}: {} found; nothing was changed; keep a copy of the store, and restore a backup",
-                count(problems.len(), "problem")
+                output::count(problems.len(), "problem", "problems")
             ));
         }
     }
@@ -59,7 +59,11 @@ async fn backup(store: &Data, to: &Path, format: Format) -> Result<ExitCode> {
     match format {
         Format::Json => output::json(&json!({ "store": store.to_string(), "to": to, "bytes": bytes }))?,
         Format::Human => {
-            output::line(&format!("{store}: copied to {}, {}", to.display(), count(bytes, "byte")))?;
+            output::line(&format!(
+                "{store}: copied to {}, {}",
+                to.display(),
+                output::count(bytes, "byte", "bytes")
+            ))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -82,13 +86,11 @@ async fn vacuum(store: &Data, format: Format) -> Result<ExitCode> {
             output::json(&json!({ "store": store.to_string(), "before": before, "after": after }))?;
         }
         Format::Human => {
-            output::line(&format!("{store}: {before} bytes before, {} after", count(after, "byte")))?;
+            output::line(&format!(
+                "{store}: {} before, {after} after",
+                output::count(before, "byte", "bytes")
+            ))?;
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn count(n: impl TryInto<u64>, noun: &str) -> String {
-    let n = n.try_into().unwrap_or(u64::MAX);
-    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }

@@ -3,11 +3,18 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::Result;
-use nuncio_client::{Client, ClientCredentials, Credentials, Egress, RetryPolicy, agent_url};
+use async_trait::async_trait;
+use nuncio_client::{
+    Client, ClientCredentials, Credentials, Egress, Retry, RetryPolicy, agent_url, was_not_sent,
+};
+use nuncio_protocol::{
+    CallContext, Error, ErrorKind, Interceptor, Next,
+    op::{Call, Reply},
+};
 
 use crate::{
     args::{Connection, Identity, Target},
-    exit,
+    exit, output,
 };
 
 /// The variable with the bearer token. It has no option: others can see the command line.
@@ -38,18 +45,27 @@ impl Connection {
 
     async fn connect_with(&self, url: &str, retry: RetryPolicy) -> Result<Client> {
         let agent = agent_url(url).map_err(|error| exit::usage(error.to_string()))?;
-        let mut builder = Client::builder().egress(self.egress()?).extensions(&self.extensions).retry(retry);
+        let mut builder =
+            Client::builder().egress(self.egress()?).extensions(&self.extensions).retry(retry).on_retry(
+                |Retry { error, number, max, pause, .. }| {
+                    output::note(&announcement(error, number, max, pause));
+                },
+            );
         if let Some(version) = self.a2a_version {
             builder = builder.version(version);
         }
         if let Some(binding) = self.binding {
             builder = builder.binding(binding);
         }
+        let mut has_credentials = true;
         // Options take precedence over the environment.
         if let Some(client) = self.identity.client(setting(OAUTH_SECRET).as_deref())? {
             builder = builder.client_credentials(client);
         } else if let Some(key) = setting(KEY) {
             builder = builder.bearer(&key);
+        } else if self.headers.is_empty() {
+            builder = builder.interceptor(KeyHint);
+            has_credentials = false;
         }
         for header in &self.headers {
             let (name, value) = name_and_value(header)?;
@@ -58,7 +74,8 @@ impl Connection {
         if let Some(timeout) = self.timeout {
             builder = builder.timeout(timeout);
         }
-        builder.connect(&agent).await.map_err(exit::no_agent)
+        let connected = builder.connect(&agent).await;
+        connected.map_err(|error| exit::no_agent(if has_credentials { error } else { with_key_hint(error) }))
     }
 
     /// The HTTP client, with the options of TLS.
@@ -79,6 +96,39 @@ impl Connection {
         }
         Ok(builder.build()?)
     }
+}
+
+/// The line about a retry.
+fn announcement(error: &Error, number: u32, max: u32, pause: Duration) -> String {
+    let why = if error.is_undelivered() || was_not_sent(error) {
+        "the agent cannot be reached"
+    } else {
+        error.message()
+    };
+    let pause = match pause.as_secs_f64() {
+        seconds if seconds < 1.0 => format!("{seconds:.1}"),
+        seconds => format!("{seconds:.0}"),
+    };
+    format!("{why}; trying again in {pause} s ({number} of {max})")
+}
+
+/// Tells a caller without credentials how to give them, if the agent requires some.
+struct KeyHint;
+
+#[async_trait]
+impl Interceptor for KeyHint {
+    async fn intercept(&self, cx: &mut CallContext, call: Call, next: Next<'_>) -> Result<Reply, Error> {
+        next.run(cx, call).await.map_err(with_key_hint)
+    }
+}
+
+fn with_key_hint(error: Error) -> Error {
+    // With a source it is an error of TLS: the agent requires a client certificate.
+    if error.kind() != ErrorKind::Unauthenticated || std::error::Error::source(&error).is_some() {
+        return error;
+    }
+    let message = format!("{} (set {KEY})", error.message());
+    Error::from_details(error.kind(), message, error.details())
 }
 
 impl Identity {
@@ -143,6 +193,17 @@ mod tests {
         let RetryPolicy { retries, base, cap } = WATCH_RETRY;
         let pause = |retry: u32| base.saturating_mul(1 << retry.min(16)).min(cap) / 2;
         assert!((0..retries).map(pause).sum::<Duration>() >= Duration::from_secs(120));
+    }
+
+    #[test]
+    fn a_retry_is_announced_with_its_reason() {
+        let error = |message: &str| Error::new(ErrorKind::Unavailable, message);
+        for (error, millis, expected) in [
+            (error("x").undelivered(), 5_000, "the agent cannot be reached; trying again in 5 s (1 of 4)"),
+            (error("the connection broke"), 190, "the connection broke; trying again in 0.2 s (1 of 4)"),
+        ] {
+            assert_eq!(announcement(&error, 1, 4, Duration::from_millis(millis)), expected);
+        }
     }
 
     #[test]

@@ -36,10 +36,15 @@ pub(super) async fn run(command: TaskCommand, format: Format) -> Result<ExitCode
         TaskCommand::List { url: None, hub, agent, principal, since, state, limit, .. } => {
             let since = since.map(moment);
             let filter = TaskFilter { agent, state, principal, since, ..TaskFilter::default() };
-            pages::show(&hub, ListTasks { filter }, limit, "tasks", format, summary_row).await?;
+            pages::show(&hub, ListTasks { filter }, limit, ("task", "tasks"), format, summary_row).await?;
             Ok(ExitCode::SUCCESS)
         }
-        TaskCommand::Show { hub, id, content } => {
+        TaskCommand::Show { extra: Some(_), .. } => Err(exit::usage(format!(
+            "task show takes only the id of a task, of any caller of a hub; for a task of your own at an agent: {} task \
+             get URL ID",
+            program()
+        ))),
+        TaskCommand::Show { hub, id, content, extra: None } => {
             let options = TimelineOptions { content: content.then_some(true), ..TimelineOptions::default() };
             show(&hub.call(&ShowTask { id, options }).await?, format)?;
             Ok(ExitCode::SUCCESS)
@@ -102,7 +107,8 @@ async fn list(
         if page.next_page_token.is_empty() || left == 0 {
             let shown = limit - left;
             if format == Format::Human {
-                output::note(&format!("{shown} of {} tasks", page.total_size));
+                let total = output::count(page.total_size, "task", "tasks");
+                output::note(&format!("{shown} of {total}"));
             }
             break;
         }

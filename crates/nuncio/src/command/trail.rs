@@ -18,7 +18,7 @@ pub(super) async fn run(trail: Trail, format: Format) -> Result<ExitCode> {
     let Trail { hub, what, principal, agent, since, limit } = trail;
     let since = since.map(moment);
     let filter = TrailFilter { what, principal, agent, since, ..TrailFilter::default() };
-    pages::show(&hub, ListTrail { filter }, limit, "rows", format, row).await?;
+    pages::show(&hub, ListTrail { filter }, limit, ("row", "rows"), format, row).await?;
     Ok(ExitCode::SUCCESS)
 }
 

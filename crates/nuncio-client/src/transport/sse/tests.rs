@@ -11,7 +11,7 @@ use nuncio_protocol::{
 use parking_lot::Mutex;
 
 use super::*;
-use crate::{RetryPolicy, auth::Granted, transport::Transport};
+use crate::{RetryPolicy, auth::Granted, retry::OnRetry, transport::Transport};
 
 /// What a connection does: events by a letter each, then how it ends.
 ///
@@ -135,6 +135,10 @@ enum Asks {
     Subscribe,
 }
 
+fn route(script: &Arc<Script>, policy: RetryPolicy, resumes: bool, on_retry: OnRetry) -> Route {
+    Route::new(vec![Arc::new(Arc::clone(script))], policy, resumes, Vec::new(), on_retry)
+}
+
 /// Follows a call over these connections: what the caller sees, and what was asked.
 async fn follow(
     agent: Agent,
@@ -147,7 +151,7 @@ async fn follow(
     let script = Arc::new(script);
     let policy = RetryPolicy { retries: 2, ..RetryPolicy::default() };
     let resumes = matches!(agent, Agent::Resuming);
-    let route = Route::new(vec![Arc::new(Arc::clone(&script))], policy, resumes, Vec::new());
+    let route = route(&script, policy, resumes, OnRetry::default());
     let cx = CallContext { idempotency_key: Some("k".to_owned()), ..CallContext::default() };
     let mut req = SendMessageRequest::default();
     let opened = match asks {
@@ -317,7 +321,7 @@ async fn a_subscription_outlives_a_wait_for_input() {
 #[tokio::test(start_paused = true)]
 async fn the_deadline_ends_a_stream() {
     let script = Script { connections: Mutex::new(["tw~"].into()), ..Script::default() };
-    let route = Route::new(vec![Arc::new(Arc::new(script))], RetryPolicy::default(), false, Vec::new());
+    let route = route(&Arc::new(script), RetryPolicy::default(), false, OnRetry::default());
     let deadline = (Instant::now() + Duration::from_secs(60)).into_std();
     let cx = CallContext { deadline: Some(deadline), ..CallContext::default() };
     let events = route.send_streaming_message(&cx, SendMessageRequest::default()).await.unwrap();
@@ -339,7 +343,7 @@ async fn a_message_that_went_out_once_is_never_said_not_to_have() {
             ..Script::default()
         });
         let policy = RetryPolicy { retries: 2, ..RetryPolicy::default() };
-        let route = Route::new(vec![Arc::new(Arc::clone(&script))], policy, true, Vec::new());
+        let route = route(&script, policy, true, OnRetry::default());
         let opened =
             route.send_streaming_message(&CallContext::default(), SendMessageRequest::default()).await;
         let error = match opened {
@@ -348,4 +352,21 @@ async fn a_message_that_went_out_once_is_never_said_not_to_have() {
         };
         assert_eq!(crate::was_not_sent(&error), was_not_sent, "{connections:?}: {error}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_retry_is_announced_and_the_last_failure_is_not() {
+    let connections = Mutex::new(["refuse", "refuse", "refuse"].into());
+    let script = Arc::new(Script { connections, ..Script::default() });
+    let policy = RetryPolicy { retries: 2, ..RetryPolicy::default() };
+    let retries = Arc::<Mutex<Vec<_>>>::default();
+    let seen = Arc::clone(&retries);
+    let on_retry = OnRetry::new(move |retry| {
+        assert!(crate::was_not_sent(retry.error) && retry.pause > Duration::ZERO);
+        seen.lock().push((retry.number, retry.max));
+    });
+    let route = route(&script, policy, true, on_retry);
+    let opened = route.send_streaming_message(&CallContext::default(), SendMessageRequest::default()).await;
+    assert!(opened.is_err());
+    assert_eq!(*retries.lock(), [(1, 2), (2, 2)]);
 }

@@ -51,7 +51,7 @@ pub struct Agents {
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
     pub name: String,
-    /// The kind of agent: `demo`, `upstream` or `command`. Later versions may have more.
+    /// The kind of agent: `demo`, `remote` or `program`. Later versions may have more.
     pub kind: String,
     pub mode: TaskMode,
     pub origin: AgentOrigin,

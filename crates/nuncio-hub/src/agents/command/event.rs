@@ -62,7 +62,7 @@ const ALIKE: f64 = 0.7;
 /// The problem, and the expected form.
 pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
     let Ok(Value::Object(mut members)) = serde_json::from_slice(line) else {
-        return Err("is no JSON object".to_owned());
+        return Err("is no JSON object; expected an object such as {\"text\": \"…\"}".to_owned());
     };
     let form = form(&members)?;
     // Present: `form` found it.

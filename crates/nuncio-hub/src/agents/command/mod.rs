@@ -50,7 +50,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 #[async_trait]
 impl Kind for Command {
     fn name() -> &'static str {
-        "command"
+        "program"
     }
 
     async fn prepare(&self, desired: &config::Agent, factory: &AgentFactory) -> anyhow::Result<Prepared> {

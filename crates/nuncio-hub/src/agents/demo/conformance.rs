@@ -20,7 +20,7 @@ const REQUIRED_EXTENSION: &str = "urn:a2a:tck:required-extension";
 const BY_MESSAGE_ID: &[(&str, Act)] = &[
     ("tck-complete-task", Act::Complete("Hello from TCK")),
     ("tck-input-required", Act::Ask("More input, please")),
-    ("tck-auth-required", Act::Auth("Authorisation needed")),
+    ("tck-auth-required", Act::Auth("Authorization needed")),
     ("tck-delayed-complete", Act::Sleep(2)),
     ("tck-artifact-file-url", Act::FileUrl),
     ("tck-artifact-file", Act::File),
@@ -95,7 +95,7 @@ fn by_word(text: &str) -> Act {
         "ask" => Act::Ask("What would you like?"),
         "fail" => Act::Fail("failed, as you asked"),
         "reject" => Act::Reject("rejected, as you asked"),
-        "auth" => Act::Auth("Authorise me elsewhere, then say so"),
+        "auth" => Act::Auth("Authorize me elsewhere, then say so"),
         "message" => Act::Message("A direct reply, without a task"),
         "file" => Act::File,
         "data" => Act::Data,
@@ -239,7 +239,7 @@ mod tests {
         for (id, expected) in [
             ("tck-complete-task", "completed \"Hello from TCK\" | user: anything | "),
             ("tck-input-required", "input-required \"More input, please\" | user: anything | "),
-            ("tck-auth-required", "auth-required \"Authorisation needed\" | user: anything | "),
+            ("tck-auth-required", "auth-required \"Authorization needed\" | user: anything | "),
             ("tck-delayed-complete", "completed | user: anything | "),
         ] {
             let harness = harness();

@@ -95,7 +95,7 @@ struct Remote {
 #[async_trait]
 impl Kind for Upstream {
     fn name() -> &'static str {
-        "upstream"
+        "remote"
     }
 
     fn routes() -> Vec<KindRoute> {

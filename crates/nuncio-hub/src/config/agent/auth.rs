@@ -63,9 +63,9 @@ pub struct ClientIdentity {
 #[schemars(rename = "Auth")]
 pub(crate) struct AuthTable {
     /// A bearer token.
-    #[schemars(example = "${BILLING_TOKEN:-none}")]
+    #[schemars(example = "${BILLING_TOKEN}")]
     bearer: Option<Secret>,
-    /// The same in a file.
+    /// A file with a bearer token.
     #[serde(with = "Opt::<FileSecret>")]
     #[schemars(example = "billing.token")]
     bearer_file: Option<Secret>,
@@ -73,9 +73,9 @@ pub(crate) struct AuthTable {
     #[schemars(example = &"hub")]
     user: Option<String>,
     /// The user's password.
-    #[schemars(example = "${BILLING_PASSWORD:-none}")]
+    #[schemars(example = "${BILLING_PASSWORD}")]
     password: Option<Secret>,
-    /// The same in a file.
+    /// A file with the user's password.
     #[serde(with = "Opt::<FileSecret>")]
     #[schemars(example = "billing.password")]
     password_file: Option<Secret>,
@@ -83,7 +83,7 @@ pub(crate) struct AuthTable {
     oauth2: Option<OAuth2Table>,
     /// Headers to send: a text, or { file = "…" }.
     #[serde(with = "Headers")]
-    #[schemars(example = std::collections::BTreeMap::from([("X-Api-Key", "${BILLING_KEY:-none}")]))]
+    #[schemars(example = std::collections::BTreeMap::from([("X-Api-Key", "${BILLING_KEY}")]))]
     headers: Vec<(HeaderName, Secret)>,
     /// Client certificate, as PEM.
     #[serde(with = "Opt::<FilePath>")]
@@ -112,9 +112,9 @@ pub(crate) struct OAuth2Table {
     #[schemars(example = &"nuncio")]
     client_id: String,
     /// The client secret of the hub.
-    #[schemars(example = "${BILLING_SECRET:-none}")]
+    #[schemars(example = "${BILLING_SECRET}")]
     client_secret: Option<Secret>,
-    /// The same in a file.
+    /// A file with the client secret.
     #[serde(default, with = "Opt::<FileSecret>")]
     #[schemars(example = "billing.secret")]
     client_secret_file: Option<Secret>,

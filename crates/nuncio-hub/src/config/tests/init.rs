@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value as Json;
 
 use super::{Folder, must};
-use crate::config::{fields, init, schema};
+use crate::config::{Source, Variables, fields, init, schema};
 
 /// The file with every key set.
 fn uncommented() -> String {
@@ -30,16 +30,37 @@ fn the_file_as_it_is_written_serves_the_demo() {
 
 #[test]
 fn every_example_can_be_taken() {
-    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n";
-    let folder = Folder::new(&[("nuncio.toml", &uncommented())]);
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let text = uncommented();
+    let folder = Folder::new(&[("nuncio.toml", &text)]);
     for file in ["webhook.secret", "billing.token", "stock.password", "desk.secret"] {
         folder.write(file, secret);
     }
-    let loaded = must(folder.source().load());
+    let variables: Vec<_> = variables(&text).into_iter().map(|name| (name, secret)).collect();
+    let source = Source { variables: Variables::of(&variables), ..folder.source() };
+    let loaded = must(source.load());
     assert_eq!(loaded.config.agents.len(), 8);
     let warnings = loaded.warnings.to_string();
     assert_eq!(loaded.warnings.0.len(), 1, "{warnings}");
     assert!(warnings.contains("keep_finished: is for memory"), "{warnings}");
+}
+
+/// The names of the variables that a text refers to.
+fn variables(text: &str) -> BTreeSet<&str> {
+    text.split("${").skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect()
+}
+
+/// A default would be a secret that everybody knows, used wherever the variable is forgotten.
+#[test]
+fn no_secret_of_an_example_has_a_default() {
+    let text = uncommented();
+    let names = variables(&text);
+    for name in ["WEBHOOK_SECRET", "BILLING_WEBHOOK_SECRET", "OTLP_TOKEN"] {
+        assert!(names.contains(name), "{name}: {names:?}");
+    }
+    assert!(names.iter().all(|name| !name.contains(":-")), "{names:?}");
+    let problems = Folder::new(&[("nuncio.toml", &text)]).source().load().unwrap_err().to_string();
+    assert!(problems.contains("the environment variable WEBHOOK_SECRET is not set"), "{problems}");
 }
 
 /// The keys that a table of the schema has, and those below it.

@@ -46,7 +46,7 @@ fn line(notification: &Notification, now: Option<Timestamp>, answered: StatusCod
         notes.push(format!("attempt {attempt}"));
     }
     let proofs: Vec<_> = notification.proofs.iter().map(ToString::to_string).collect();
-    notes.push(format!("by {}", proofs.join(" and ")));
+    notes.push(format!("{} verified", proofs.join(" and ")));
     if !answered.is_success() {
         notes.push(format!("answered {}", answered.as_u16()));
     }
@@ -160,7 +160,7 @@ mod tests {
             (json!({"task": {"id": "t-1", "status": {"state": "TASK_STATE_SUBMITTED"}}}), "submitted"),
         ] {
             let expected =
-                format!("1970-01-01T00:00:00.000Z  t-1  {expected}  (attempt 2, by token and key k)");
+                format!("1970-01-01T00:00:00.000Z  t-1  {expected}  (attempt 2, token and key k verified)");
             assert_eq!(shown(event), expected);
         }
         let forged = json!({"task": {"id": "t-1\nfake", "status": {"state": "TASK_STATE_WORKING"}}});

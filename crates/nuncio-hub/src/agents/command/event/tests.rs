@@ -81,7 +81,7 @@ fn the_protocols_own_words() {
 fn what_is_not_understood_says_why() {
     for (line, why) in [
         ("", "is no JSON object"),
-        ("hello", "is no JSON object"),
+        ("hello", "is no JSON object; expected an object such as {\"text\": \"…\"}"),
         ("{\"text\":", "is no JSON object"),
         ("[]", "is no JSON object"),
         ("{}", "has no known key; expected one of status, text"),

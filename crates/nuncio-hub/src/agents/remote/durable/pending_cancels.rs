@@ -164,9 +164,12 @@ impl Durable {
                         is_left = true;
                         continue;
                     }
-                    outcome => {
-                        let outcome = outcome.map(|task| task.status.state);
-                        tracing::info!(agent = &*self.name, %theirs, ?outcome, "the agent was asked to cancel");
+                    Ok(task) => {
+                        let state = task.status.state;
+                        tracing::info!(agent = &*self.name, %theirs, %state, "the agent was asked to cancel");
+                    }
+                    Err(error) => {
+                        tracing::info!(agent = &*self.name, %theirs, %error, "the agent did not cancel");
                     }
                 }
                 noted.forget(record).await?;
