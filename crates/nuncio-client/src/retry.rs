@@ -80,9 +80,12 @@ pub struct Retry<'a> {
     pub pause: Duration,
 }
 
+/// A function that is called before each retry.
+type Observer = dyn Fn(Retry<'_>) + Send + Sync;
+
 /// The observer of retries; none by default.
 #[derive(Clone, Default)]
-pub(crate) struct OnRetry(Option<Arc<dyn Fn(Retry<'_>) + Send + Sync>>);
+pub(crate) struct OnRetry(Option<Arc<Observer>>);
 
 impl OnRetry {
     pub(crate) fn new(observer: impl Fn(Retry<'_>) + Send + Sync + 'static) -> Self {

@@ -231,7 +231,7 @@ impl Hub {
         let admin = Admin::bind(&config, local, Arc::new(admin_state), gauges).await?;
         // Last: a caller that connects finds the whole hub, and an operator the token in its file.
         let socket =
-            socket.listen(BACKLOG).map_err(|error| cannot_listen(config.listen, &error, "--listen"))?;
+            socket.listen(BACKLOG).map_err(|error| cannot_listen(&config.listen, &error, "--listen"))?;
         let listener = Listener { socket, certificates, names: own_names, connections: config.connections };
         let trail = writer;
         Ok(Self {
@@ -417,7 +417,7 @@ fn reserve(address: SocketAddr) -> Result<TcpSocket> {
         socket.bind(address)?;
         Ok(socket)
     };
-    reserve().map_err(|error| cannot_listen(address, &error, "--listen"))
+    reserve().map_err(|error| cannot_listen(&address, &error, "--listen"))
 }
 
 /// Runs `work` until the token is cancelled, and then waits for ever.

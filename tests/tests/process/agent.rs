@@ -65,7 +65,7 @@ async fn an_agent_is_added_called_looked_at_and_removed() {
     says(&ask(&["erase"]).await, 2, &["PRINCIPAL"]);
     says(&ask(&["erase", "--anonymous"]).await, 2, &["--yes"]);
     says(&ask(&["erase", "ann", "--yes"]).await, 0, &["0 tasks and replies of ann"]);
-    says(&ask(&["erase", "--anonymous", "--agent", "slow", "--yes"]).await, 0, &["1 tasks"]);
+    says(&ask(&["erase", "--anonymous", "--agent", "slow", "--yes"]).await, 0, &["1 task or reply"]);
     says(&ask(&["task", "show", text(&running["task"]["id"])]).await, 5, &["there is no task"]);
     says(&ask(&["agent", "add", "far", &url]).await, 6, &["already"]);
     says(&ask(&["agent", "add", "x", "cmd:./agent"]).await, 6, &["only in the file"]);

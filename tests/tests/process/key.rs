@@ -64,7 +64,7 @@ async fn a_key_opens_what_it_is_for_until_it_is_revoked() {
     let url = hub.agent("echo");
     for (env, expected) in [
         (&[][..], "send an API key or a token as Authorization: Bearer (set NUNCIO_KEY)\n"),
-        (&[("NUNCIO_KEY", "nuncio_wrong")], "there is no such key\n"),
+        (&[("NUNCIO_KEY", "wrong")], "there is no such key\n"),
     ] {
         let refused = cli_with_env(&["send", &url, "hello"], env).await;
         assert!(refused.stderr.ends_with(expected), "{refused:?}");

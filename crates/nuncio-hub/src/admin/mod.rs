@@ -89,6 +89,10 @@ impl AdminState {
     }
 }
 
+/// The remedy for an address that is in use.
+const ADMIN_REMEDY: &str =
+    "--admin, such as --admin 127.0.0.1:0 for a free one, or turn administration off with --admin off";
+
 /// The listener of administration, bound and ready to serve.
 pub(crate) struct Admin {
     listener: Listener,
@@ -125,7 +129,8 @@ impl Admin {
         let Some(listen) = admin.listen else { return Ok(None) };
         let socket = TcpListener::bind(listen).await;
         let socket = socket.map_err(|error| {
-            cannot_listen(listen, &error, "--admin, or turn administration off with --admin off")
+            let address = format!("{listen} for administration");
+            cannot_listen(&address, &error, ADMIN_REMEDY)
         })?;
         let address = socket.local_addr()?;
         let Some(file) = token_file(config, admin, address.port())? else { return Ok(None) };

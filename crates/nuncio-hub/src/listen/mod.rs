@@ -18,7 +18,7 @@ mod addresses;
 
 mod idle;
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::response::Response;
 use http::Request;
@@ -46,7 +46,7 @@ use self::{
 use crate::config::Connections;
 
 /// The error of an address that the hub cannot listen on; `remedy` says how to choose another.
-pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error, remedy: &str) -> anyhow::Error {
+pub(crate) fn cannot_listen(address: &dyn fmt::Display, error: &io::Error, remedy: &str) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::AddrInUse => anyhow::anyhow!(
             "cannot listen on {address}: the address is in use, perhaps by another hub; stop it, or choose another \
