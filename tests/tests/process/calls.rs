@@ -62,7 +62,7 @@ async fn a_version_that_the_method_or_the_path_proves_may_be_taken() {
     let metrics = admin.get("/metrics", &[]).await.body;
     for binding in ["JSONRPC", "HTTP+JSON"] {
         let counted = metrics.lines().any(|line| {
-            line.starts_with("nuncio_unsaid_versions_total{")
+            line.starts_with("nuncio_inferred_versions_total{")
                 && line.contains("agent=\"own\"")
                 && line.contains(binding)
                 && line.ends_with(" 1")
@@ -81,7 +81,7 @@ async fn batches_may_be_taken() {
     assert_eq!(answers.len(), 2, "{answers:?}");
     assert!(answers.iter().all(|answer| answer["result"].is_object()), "{answers:?}");
     for (agent, batch, why) in
-        [(&own, &two, "batches are not taken"), (&all, &json!([one, one, one]), "at most 2 requests")]
+        [(&own, &two, "batches are not accepted"), (&all, &json!([one, one, one]), "at most 2 requests")]
     {
         let refused = agent.post(&[VERSION], batch.to_string()).await.json();
         assert_eq!(refused["error"]["code"], -32600, "{refused}");
@@ -117,7 +117,7 @@ async fn a_program_without_a_sign_of_life_fails() {
     let failed = send(&watched, "hi").await;
     let status = &failed["result"]["task"]["status"];
     assert_eq!(text(&status["state"]), "TASK_STATE_FAILED", "{failed}");
-    assert!(status.to_string().contains("no sign of life"), "{failed}");
+    assert!(status.to_string().contains("silent for too long"), "{failed}");
     let ended = send(&own, "hi").await;
     assert_eq!(text(&ended["result"]["task"]["status"]["state"]), "TASK_STATE_COMPLETED", "{ended}");
 }

@@ -160,6 +160,6 @@ async fn reserved_names_are_refused() {
         let agent = format!("{name}=cmd:cat");
         let output = nuncio_tests::hub::cli(&["check", "--agent", &agent]).await;
         assert_ne!(output.code, Some(0), "{name}");
-        assert!(output.stderr.contains("no name of an agent"), "{name}: {output:?}");
+        assert!(output.stderr.contains("is reserved"), "{name}: {output:?}");
     }
 }

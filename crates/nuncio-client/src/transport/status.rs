@@ -48,8 +48,9 @@ impl Head<'_> {
             Some(error) => hint(error, self.withheld),
             None => Error::new(self.kind(), self.explain(None)),
         };
-        // An error of the protocol has a specific kind.
-        let has_no_agent = self.status == StatusCode::NOT_FOUND && is_vague(error.kind());
+        // An error about a task has a specific kind.
+        let is_unspecific = is_vague(error.kind()) || error.kind() == ErrorKind::MethodNotFound;
+        let has_no_agent = self.status == StatusCode::NOT_FOUND && is_unspecific;
         let error = if has_no_agent { error.with_source(NoAgent) } else { error };
         match retry_after(self.headers, now) {
             Some(after) => error.with_retry_after(after),
@@ -199,9 +200,16 @@ mod tests {
     fn a_status_of_404_without_an_error_of_the_protocol_means_that_there_is_no_agent() {
         let task = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no such task"}}"#;
         let page = r#"{"error":{"code":404,"status":"NOT_FOUND","message":"nothing here"}}"#;
-        for (status, body, expected) in
-            [(404, "", true), (404, page, true), (404, task, false), (500, "", false), (500, page, false)]
-        {
+        let nothing = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"nothing here"}}"#;
+        for (status, body, expected) in [
+            (404, "", true),
+            (404, page, true),
+            (404, nothing, true),
+            (200, nothing, false),
+            (404, task, false),
+            (500, "", false),
+            (500, page, false),
+        ] {
             let (url, headers) = (Url::parse("https://a.example").unwrap(), HeaderMap::new());
             let status = StatusCode::from_u16(status).unwrap();
             let head = Head { url: &url, status, headers: &headers, withheld: false };

@@ -167,7 +167,8 @@ async fn an_authority_of_ones_own_has_to_be_added() {
 #[tokio::test]
 async fn a_certificate_that_is_not_trusted_is_refused_with_the_reason() {
     let authority = Authority::new("ours");
-    let cases: [(&str, fn(&mut CertificateParams), &str); 5] = [
+    type Change = fn(&mut CertificateParams);
+    let cases: [(&str, Change, &str); 5] = [
         ("localhost", |params| params.not_after = date_time_ymd(2001, 1, 1), "it has expired; replace it"),
         ("localhost", |params| params.not_before = date_time_ymd(3000, 1, 1), "it is not valid yet; compare"),
         ("other.example", |_| {}, "it is for another host name; call the host by a name"),

@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn what_cannot_be_asked_is_told() {
         for (query, word) in [
-            ("Q=tax", "there are q, tag"),
+            ("Q=tax", "expected one of q, tag"),
             ("streaming=yes", "true or false"),
             ("pageSize=many", "a number"),
             ("pageToken=-1", "a number"),

@@ -309,7 +309,7 @@ async fn an_agent_is_added_changed_and_taken_away_while_the_hub_runs() {
     let agent = &added.body;
     assert_eq!(
         (&agent["kind"], &agent["origin"], &agent["health"]["state"]),
-        (&json!("upstream"), &json!("api"), &json!("up"))
+        (&json!("remote"), &json!("api"), &json!("up"))
     );
     assert_eq!(
         (&agent["url"], &agent["card"]["name"], &agent["upstreamCard"]["name"]),

@@ -21,7 +21,7 @@ async fn agents_are_found_by_what_they_do() {
     for (query, expected) in [
         ("", json!(["conformance", "echo", "slow"])),
         ("?q=ECHO", json!(["echo"])),
-        ("?tag=demo&q=told", json!(["echo"])),
+        ("?tag=demo&q=repeats", json!(["echo"])),
         ("?pageSize=1&pageToken=1", json!(["echo"])),
         ("?q=unheard", json!([])),
     ] {

@@ -287,8 +287,10 @@ async fn an_unknown_agent_is_told_in_the_words_of_the_binding() {
             Wire::Grpc(Version::V0_3) => check(wire, &answer, 200, 0, "", "5"),
         }
     }
-    // The same at the root, where no agent is the default one.
+    // At the root, where no agent is the default one, the tenant is missing.
     let hub = Running::start(|config| config.default_agent = None).await;
-    let request = hub.http.post(&hub.url).header("content-type", "application/json").body("{}");
-    check(Wire::JsonRpc(Version::V1_0), &read(request).await, 404, -32601, "", "");
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t"}}"#;
+    let request = hub.http.post(&hub.url).header("content-type", "application/json");
+    let answer = read(request.header("a2a-version", "1.0").body(call)).await;
+    check(Wire::JsonRpc(Version::V1_0), &answer, 200, -32602, "", "");
 }

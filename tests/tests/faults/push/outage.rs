@@ -39,7 +39,7 @@ async fn goes_on_after(line: Line) {
     forwarder.set(line);
     receiver.set_others(React::Status(200));
     eventually("answers", async || (receiver.waiting() == 0).then_some(())).await;
-    hub.process.says("could not be written down").await;
+    hub.process.says("cannot store delivery outcomes").await;
     forwarder.set(Line::Open);
     for (log, path) in &logs {
         arrived(&receiver, path, log, Version::V1_0).await;

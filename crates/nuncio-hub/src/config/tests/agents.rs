@@ -212,7 +212,7 @@ fn the_card_of_an_agent_word_by_word() {
             Provider { organization: "ACME".to_owned(), url: "https://acme.example".parse().unwrap() };
         assert_eq!(found.provider, Some(provider), "{kind}");
         assert_eq!(found.skills, [invoices.clone(), skill("pay", "Pay", "Pays.")], "{kind}");
-        assert_eq!(found.extensions, [extension.clone()], "{kind}");
+        assert_eq!(found.extensions, std::slice::from_ref(&extension), "{kind}");
         let address = |url: &Option<url::Url>| url.as_ref().unwrap().to_string();
         assert_eq!(address(&found.icon), "https://acme.example/i.png");
         assert_eq!(address(&found.documentation), "https://acme.example/docs");

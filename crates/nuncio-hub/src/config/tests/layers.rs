@@ -171,9 +171,9 @@ fn kinds_of_agents_on_the_command_line() {
         ("cmd+json:python3 agent.py", Ok(())),
         ("openai:http://localhost:11434/v1#llama3", Err("unknown kind of agent")),
         ("https:billing", Err("unknown kind of agent")),
-        ("billing.internal", Err("expected https://")),
-        ("./my-agent", Err("expected https://")),
-        ("", Err("expected https://")),
+        ("billing.internal", Err("expected http://")),
+        ("./my-agent", Err("expected http://")),
+        ("", Err("expected http://")),
     ] {
         match (agent_spec(spec).map(drop), expected) {
             (Ok(()), Ok(())) => {}

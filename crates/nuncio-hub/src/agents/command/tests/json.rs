@@ -103,10 +103,13 @@ async fn lines_of_text_are_one_text() {
 #[tokio::test]
 async fn a_line_that_is_not_understood_fails_the_task_and_ends_the_program() {
     for (said, why) in [
-        ("hello", "line 1 of the program's output is no JSON object: hello"),
+        (
+            "hello",
+            "line 1 of the program's output is no JSON object; expected an object such as {\"text\": \"…\"}: hello",
+        ),
         (
             "{\"status\":\"working\"}\n\nTraceback",
-            "line 3 of the program's output is no JSON object: Traceback",
+            "line 3 of the program's output is no JSON object; expected an object such as {\"text\": \"…\"}: Traceback",
         ),
         (
             r#"{"txt":"x"}"#,
