@@ -96,7 +96,7 @@ async fn batches_may_be_taken() {
         async move { root.post(&[VERSION], body).await.json() }
     };
     assert_eq!(named(["all", "all"]).await.as_array().map(Vec::len), Some(2));
-    assert!(named(["own", "own"]).await.to_string().contains("batches are not taken"));
+    assert!(named(["own", "own"]).await.to_string().contains("batches are not accepted"));
     assert!(named(["all", "own"]).await.to_string().contains("a batch is for one agent"));
 }
 
