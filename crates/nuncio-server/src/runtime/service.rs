@@ -243,10 +243,12 @@ impl Operations {
                 let known = Box::pin(core.taken_elsewhere(cx, live.key.as_ref(), &live)).await?;
                 let known = match known {
                     Some(known) => known,
-                    None => {
+                    // The task has this message, so its outcome is the answer.
+                    None if live.lock().is_stored_up_to(turn) => {
                         let live = core.continued_elsewhere(&live).await.map_err(|_| error)?;
                         Admitted::Joined(live, turn)
                     }
+                    None => return Err(error),
                 };
                 drop(live);
                 Box::pin(self.answered(cx, &scope, known, wait)).await.into_result()?

@@ -95,6 +95,8 @@ pub(super) struct Lost {
     task: Option<Task>,
     /// True if the store has the task, or the reply.
     answered: bool,
+    /// The last entry that was committed.
+    committed: Seq,
 }
 
 /// Data that is committed in one transaction with the next entry.
@@ -245,6 +247,11 @@ impl State {
         matches!(self.phase, Phase::Lost(_))
     }
 
+    /// True if a task that was lost here is in the store up to this entry.
+    pub(super) fn is_stored_up_to(&self, seq: Seq) -> bool {
+        matches!(&self.phase, Phase::Lost(lost) if lost.committed > Seq::ZERO && lost.committed >= seq)
+    }
+
     /// Refuses a call on a lost task; the caller tries again and reads the store.
     pub(super) fn check_kept(&self) -> Result<()> {
         if self.is_lost() { Err(super::unavailable()) } else { Ok(()) }
@@ -312,9 +319,9 @@ impl State {
         self.phase = Phase::Lost(match std::mem::replace(&mut self.phase, Phase::Lost(Lost::default())) {
             Phase::Opening(_) | Phase::Refused(_) => Lost::default(),
             Phase::Task(Tracked { task, committed, .. }) => {
-                Lost { task: Some(task), answered: committed.seq > Seq::ZERO }
+                Lost { task: Some(task), answered: committed.seq > Seq::ZERO, committed: committed.seq }
             }
-            Phase::Replied { stored, .. } => Lost { task: None, answered: stored },
+            Phase::Replied { stored, .. } => Lost { answered: stored, ..Lost::default() },
             Phase::Lost(lost) => lost,
         });
     }

@@ -51,7 +51,7 @@ impl Core {
         }
     }
 
-    /// The task that was lost here, as another server continues or has settled it: callers that wait for the
+    /// The task that was lost here, as another server continues or has ended it: callers that wait for the
     /// task see that outcome.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Core {
         };
         let continues = {
             let state = live.lock();
-            state.owned_elsewhere || state.state().is_terminal() || state.state().is_interrupted()
+            state.owned_elsewhere || state.state().is_terminal()
         };
         if continues { Ok(live) } else { Err(super::unavailable()) }
     }
