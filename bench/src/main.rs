@@ -63,7 +63,7 @@ struct Args {
     /// Of the hub only what begins with one of these words, such as nginx, proxy, durable or polled.
     #[arg(long, value_delimiter = ',')]
     between: Vec<String>,
-    /// How long a send through the hub is measured, and how long it is attacked; more, to look at it meanwhile.
+    /// Seconds of each measurement of the hub, and of each attack.
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
     /// How many callers send through the hub at a time.

@@ -43,7 +43,7 @@ pub(crate) struct Live {
     pub(crate) callers: Arc<Callers>,
     /// The limits of callers.
     pub(crate) limits: Arc<ArcSwap<config::Limits>>,
-    /// How calls of all agents are taken.
+    /// Rules of calls to all agents.
     pub(crate) calls: Arc<ArcSwap<config::Calls>>,
     /// The web origins that may call.
     pub(crate) origins: Arc<ArcSwap<Vec<WebOrigin>>>,

@@ -37,7 +37,7 @@ pub(crate) struct AgentFactory {
     pub(crate) callers: Arc<Callers>,
     /// Limits of each caller.
     pub(crate) limits: Arc<ArcSwap<config::Limits>>,
-    /// How calls of all agents are taken.
+    /// Rules of calls to all agents.
     pub(crate) calls: Arc<ArcSwap<config::Calls>>,
     /// The id of this hub, for the hops of calls.
     pub(crate) hub: Arc<str>,

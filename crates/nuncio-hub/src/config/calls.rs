@@ -1,4 +1,4 @@
-//! Calls: how they are taken (contradiction C-65), and how long their callers and agents may take.
+//! Rules of calls: accepted versions and batches (contradiction C-65), timeouts, disconnects and repeats.
 
 use std::time::Duration;
 
@@ -8,29 +8,28 @@ use serde::{Deserialize, Serialize};
 
 use super::form::{Form, Opt, Seconds, SecondsOrNever};
 
-/// How calls of all agents are taken.
+/// Rules of calls to all agents.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Calls {
-    /// Take calls by a method or a path that only version 1.0 has, although their callers send no A2A-Version, which
-    /// means 0.3. Otherwise they are refused.
+    /// Accept calls without an A2A-Version, which means 0.3, if only version 1.0 has their method or path. Otherwise they
+    /// are refused.
     pub lenient_version: bool,
-    /// Requests in a JSON-RPC batch, none of which may stream; 0: batches are refused.
+    /// Maximum number of requests in a JSON-RPC batch, none of which may stream; 0: batches are refused.
     #[schemars(range(max = 1000))]
     pub batch: usize,
-    /// How many seconds a send waits for its task before it is answered with the task as it is.
+    /// Maximum time that a send waits for its task, in seconds; then it is answered with the task as it is.
     #[serde(rename = "blocking_ceiling_seconds", with = "Seconds")]
     #[schemars(range(min = 1))]
     pub blocking_ceiling: Duration,
-    /// How many seconds an agent may work on a task without a sign of life before the task fails; 0: as long as it
-    /// likes.
+    /// Maximum time without an event of the agent, in seconds, after which the task fails; 0: no limit.
     #[serde(rename = "watchdog_seconds", with = "SecondsOrNever")]
     pub watchdog: Option<Duration>,
-    /// Cancel a task when the connection of the caller that waits for it closes, and nobody else follows the task.
-    /// Otherwise tasks go on, and callers come back.
+    /// Cancel a task when the connection of the caller that waits for it closes and no other caller follows the task.
+    /// Otherwise the task continues, and the caller can reconnect.
     pub cancel_on_disconnect: bool,
-    /// Take a message for a repeat if its caller has used its messageId before, as under an Idempotency-Key. One with
-    /// other content is refused: some clients reuse ids.
+    /// Treat a message as a repeat if its caller has used its messageId before, as under an Idempotency-Key. A message
+    /// with other content is refused, because some clients reuse ids.
     pub dedupe_message_id: bool,
 }
 
@@ -48,28 +47,28 @@ impl Default for Calls {
     }
 }
 
-/// How calls of one agent are taken, if not as those of all agents.
+/// Rules of calls to one agent, in place of those of all agents.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentCalls {
-    /// Take calls of version 1.0 that do not say their version.
+    /// Accept calls of version 1.0 without an A2A-Version.
     #[schemars(example = true)]
     pub lenient_version: Option<bool>,
-    /// Requests in a JSON-RPC batch; 0: batches are refused.
+    /// Maximum number of requests in a JSON-RPC batch; 0: batches are refused.
     #[schemars(example = 10, range(max = 1000))]
     pub batch: Option<usize>,
-    /// How many seconds a send waits for its task.
+    /// Maximum time that a send waits for its task, in seconds.
     #[serde(rename = "blocking_ceiling_seconds", with = "Opt::<Seconds>")]
     #[schemars(example = 60, range(min = 1))]
     pub blocking_ceiling: Option<Duration>,
-    /// How many seconds the agent may work on a task without a sign of life; 0: as long as it likes.
+    /// Maximum time without an event of the agent, in seconds; 0: no limit.
     #[serde(rename = "watchdog_seconds", with = "Opt::<SecondsOrNever>")]
     #[schemars(example = 300)]
     pub watchdog: Option<Option<Duration>>,
     /// Cancel a task when the connection of the caller that waits for it closes.
     #[schemars(example = true)]
     pub cancel_on_disconnect: Option<bool>,
-    /// Take a message for a repeat if its caller has used its messageId before.
+    /// Treat a message as a repeat if its caller has used its messageId before.
     #[schemars(example = true)]
     pub dedupe_message_id: Option<bool>,
 }

@@ -123,7 +123,7 @@ pub struct Config {
     pub cors: Cors,
     /// Authentication of callers.
     pub identity: Identity,
-    /// How calls are taken, and how long their callers and agents may take.
+    /// Rules of calls: versions, batches, timeouts, disconnects and repeats.
     pub calls: Calls,
     /// Limits of callers.
     pub limits: Limits,

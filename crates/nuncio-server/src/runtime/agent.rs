@@ -37,20 +37,20 @@ pub(super) struct Current {
     pub(super) rules: Rules,
 }
 
-/// How messages are taken and how long their callers and executors may take.
+/// Rules of messages and tasks, which a new configuration may change.
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
     /// The maximum number of parts of a message.
     pub(super) parts: usize,
     /// The maximum number of bytes of a task.
     pub(super) max_task_bytes: usize,
-    /// How long a blocking send waits.
+    /// The maximum time that a blocking send waits.
     pub(super) blocking_ceiling: Duration,
-    /// How long an executor may say nothing; `None`: for ever.
+    /// The maximum time without an event of the executor; `None`: no limit.
     pub(super) silence: Option<Duration>,
-    /// A task ends when whoever waits for it has left.
+    /// A task is canceled when the caller that waits for it has left.
     pub(super) cancel_on_disconnect: bool,
-    /// A message id stands for an idempotency key where there is none.
+    /// The message id is the idempotency key of a message without one.
     pub(super) dedupe_message_id: bool,
 }
 

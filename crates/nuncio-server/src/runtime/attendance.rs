@@ -9,7 +9,7 @@
 
 use super::{Core, execution, live::LiveTaskRef, state::Stop};
 
-/// How many callers wait for a task, and whether one has left that had sent its message.
+/// The callers that wait for a task, and whether a sender of a message has left.
 #[derive(Default)]
 pub(super) struct Attending {
     waiting: usize,

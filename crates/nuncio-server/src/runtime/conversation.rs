@@ -6,12 +6,12 @@ use nuncio_protocol::{ContextId, Result, Role, Task, TaskId};
 
 use crate::store::{Scope, Store, TaskQuery};
 
-/// How much of a conversation is read.
+/// The limits of a conversation that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EarlierLimit {
-    /// At most so many turns: messages of the caller, with what came of them.
+    /// The maximum number of turns: messages of the caller, with their results.
     pub turns: usize,
-    /// At most about so many bytes.
+    /// The approximate maximum number of bytes.
     pub bytes: usize,
 }
 

@@ -36,7 +36,7 @@ use crate::{
     store::{Commit, Refused, Store, StoreError},
 };
 
-/// How many bytes may wait for the store, in units: small writes, and as many in large ones.
+/// The capacity of the queue of small writes, in units; the queue of large writes has the same.
 const CAPACITY: usize = (64 << 20) / UNIT;
 
 /// The unit of the queue's capacity in bytes; the smallest entry takes one.

@@ -31,7 +31,7 @@ pub(super) struct State {
     pub(super) attached: Attached,
     /// Text of the agent that is told with the next entry, or when it is due.
     pub(super) pending_text: PendingText,
-    /// What the agent keeps with the task.
+    /// The memo that the agent keeps with the task.
     pub(super) memo: Option<Bytes>,
     /// True if the task is known to have webhooks.
     pub(super) pushes: bool,

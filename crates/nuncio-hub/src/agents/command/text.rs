@@ -9,7 +9,7 @@ use super::{Stop, output::Output};
 pub(super) const INPUT: &[&str] = &["text/plain", "application/json"];
 pub(super) const OUTPUT: &[&str] = &["text/plain"];
 
-/// What the program is to read: the text of the message, then a line for each piece of data.
+/// The input of the program: the text of the message, then a line for each piece of data.
 ///
 /// # Errors
 /// A part of the message cannot be written as text.

@@ -1,4 +1,4 @@
-//! What the operator says on the card of an agent: skills, provider, extensions.
+//! Keys for the card of an agent: skills, provider, extensions.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,15 +24,15 @@ pub struct Skill {
     #[serde(default)]
     #[schemars(example = ["invoices"])]
     pub tags: Vec<String>,
-    /// What somebody might ask.
+    /// Example messages.
     #[serde(default)]
     #[schemars(example = ["Show the open invoices of ACME"])]
     pub examples: Vec<String>,
-    /// Media types that it takes, if not those of the agent.
+    /// Media types that it accepts; by default those of the agent.
     #[serde(default)]
     #[schemars(example = ["text/plain", "application/json"])]
     pub input_modes: Vec<String>,
-    /// Media types that it makes, if not those of the agent.
+    /// Media types that it produces; by default those of the agent.
     #[serde(default)]
     #[schemars(example = ["application/json"])]
     pub output_modes: Vec<String>,

@@ -52,15 +52,15 @@ pub struct Command {
     #[serde(rename = "max_concurrent")]
     #[schemars(with = "u32", range(min = 1))]
     pub processes: usize,
-    /// How many milliseconds pass between two pieces of its text, at least.
+    /// Minimum time between two pieces of streamed text, in milliseconds.
     #[serde(rename = "pace_ms", with = "Millis")]
     #[schemars(range(min = 20, max = 1000))]
     pub pace: Duration,
-    /// How many earlier turns of the conversation a program that speaks JSON is told; 0: none.
+    /// Maximum number of earlier turns of the conversation in the input of a program that speaks JSON; 0: none.
     #[serde(rename = "earlier_limit_turns")]
     #[schemars(with = "u32", range(max = 1000))]
     pub earlier_turns: usize,
-    /// How many bytes of them.
+    /// Maximum size of these turns, in bytes.
     #[serde(rename = "earlier_limit_bytes")]
     #[schemars(with = "u32", range(min = 1, max = 8388608))]
     pub earlier_bytes: usize,

@@ -71,7 +71,7 @@ pub struct Agent {
     pub versions: Vec<Version>,
     /// Limits of this agent.
     pub limits: AgentLimits,
-    /// How its calls are taken, if not as those of all agents.
+    /// Rules of its calls, in place of those of all agents.
     pub calls: AgentCalls,
     /// Format of its notifications; default: as for all agents.
     pub push: AgentPush,

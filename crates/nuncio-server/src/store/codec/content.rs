@@ -97,7 +97,7 @@ pub(super) enum Holder<'a> {
     Metadata(&'a mut Metadata),
 }
 
-/// What has parts and metadata, in an order that never changes: it is in databases.
+/// The values with parts and metadata. Their order never changes, because databases contain it.
 pub(super) trait Parts: Clone + Serialize + DeserializeOwned {
     /// True if a part or a metadata has over this many bytes.
     fn has_large(&self, large: usize) -> bool;

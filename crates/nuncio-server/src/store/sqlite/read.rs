@@ -19,7 +19,7 @@ use crate::store::{
 pub(super) const WHOLE: &str = "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, artifacts, artifacts_refs";
 pub(super) const LEAN: &str =
     "tasks.key, seq, busy + pending > 0, tasks.owner, snapshot_seq, snapshot, snapshot_refs, NULL, NULL";
-/// What [`measure`] needs of a task's row, with its artifacts or without.
+/// The columns that [`measure`] reads, with artifacts or without.
 pub(super) const MEASURED_WHOLE: &str =
     "tasks.key, seq, snapshot_seq, coalesce(length(snapshot), 0) + coalesce(length(artifacts), 0)";
 pub(super) const MEASURED_LEAN: &str = "tasks.key, seq, snapshot_seq, coalesce(length(snapshot), 0)";
